@@ -1,0 +1,47 @@
+# What a user types: `make demo`, `make test`. The rest serves these two.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.PHONY: setup demo test lint format bench clean lock
+
+setup: $(STAMP)
+
+$(STAMP): requirements/dev.txt requirements/bootstrap.txt pyproject.toml tools/check_machine.sh
+	@PYTHON="$(PYTHON)" sh tools/check_machine.sh
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "setup: installing the pinned packages into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/bootstrap.txt
+	@$(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes requirements/dev.txt requirements/bootstrap.txt
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@touch $(STAMP)
+	@echo "setup: done; the command is $(BIN)/headgate"
+
+demo: setup
+	@$(BIN)/python examples/demo/run.py
+
+test: setup
+	@sh tools/run_tests.sh $(BIN)
+
+lint: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy core/headgate adapters/embedded/headgate_embedded adapters/spark/headgate_spark runtime/headgate_runtime connectors/headgate_connectors
+	$(BIN)/pyright --pythonpath $(BIN)/python
+
+format: setup
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: setup
+	@$(BIN)/python -m bench
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Pins every package with hashes; addresses of indexes are not written.
+lock:
+	$(BIN)/uv pip compile requirements/dev.in -o requirements/dev.txt --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --upgrade
+	$(BIN)/uv pip compile requirements/bootstrap.in -o requirements/bootstrap.txt --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --upgrade

@@ -1,0 +1,321 @@
+"""What authors of connectors implement. Kafka Connect's words and life cycles, Python's shapes.
+
+A connector is a class that says how its work is divided (`task_configs`) and which task class does
+it. A source task yields
+records from `poll`; a sink task takes them in `put`. Connector code never runs on the thread that
+decides: the
+worker calls it with a deadline, tasks run in their runner.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, ClassVar, Protocol, TypeAlias
+
+from headgate.connector.config import ConfigDef
+from headgate.ports import RecordLog
+
+Partition: TypeAlias = Mapping[str, Any]
+"""Source partition or source offset: string keys; values null, str, bool, int, float or bytes."""
+Headers: TypeAlias = tuple[tuple[str, Any], ...]
+Value: TypeAlias = Any
+"""Whatever the converter takes: str, bytes, numbers, bool, None, and dicts and lists of them."""
+
+
+class RetriableError(Exception):
+    """Raised by a task: try the same call again later. Source: RetriableException."""
+
+
+class DataError(Exception):
+    """A record cannot be read or converted. The task follows `errors.tolerance`. Source:
+    DataException."""
+
+
+@dataclass(slots=True)
+class SourceRecord:
+    """One record and the source offset that is reached once it is committed."""
+
+    source_partition: Partition
+    source_offset: Partition
+    topic: str
+    value: Value
+    key: Value = None
+    headers: Headers = ()
+    partition: int | None = None
+    timestamp_ms: int | None = None
+
+
+@dataclass(slots=True)
+class SkippedRecord:
+    """Yielded by `poll` in place of a record that cannot be read: with `errors.tolerance` = none
+    the task
+    fails with `reason`, with `all` it is counted, logged, and its source offset is passed over."""
+
+    source_partition: Partition
+    source_offset: Partition
+    reason: str
+    """Names the input and the position in it."""
+
+
+@dataclass(slots=True)
+class SinkRecord:
+    topic: str
+    partition: int
+    offset: int
+    key: Value
+    value: Value
+    headers: Headers
+    timestamp_ms: int
+
+
+class OffsetReader(Protocol):
+    """Source offsets as committed when the task's producer was initialised, or later."""
+
+    def offset(self, partition: Partition) -> Mapping[str, Any] | None: ...
+
+    def offsets(self, partitions: Iterable[Partition]) -> list[Mapping[str, Any] | None]: ...
+
+
+class TransactionContext(Protocol):
+    """Connector-defined transactions (`transaction.boundary` = connector). Source: KIP-618.
+
+    At the end of the batch that `poll` is returning, or at `record` of it.
+    """
+
+    def commit_transaction(self, record: SourceRecord | None = None) -> None: ...
+
+    def abort_transaction(self, record: SourceRecord | None = None) -> None: ...
+
+
+class SourceTaskContext(Protocol):
+    @property
+    def offsets(self) -> OffsetReader: ...
+
+    @property
+    def transaction(self) -> TransactionContext | None:
+        """None unless exactly-once is on and `transaction.boundary` is connector."""
+        ...
+
+    @property
+    def stopping(self) -> bool:
+        """The worker has asked the task to stop: a long `poll` should return."""
+        ...
+
+    def wait(self, seconds: float) -> bool:
+        """Sleep, but wake at once for stop or pause. True: the task should return from what it
+        does."""
+        ...
+
+    def log(self, message: str) -> None: ...
+
+
+class SourceTask:
+    """One task of a source connector. Methods are called by one thread, in this order: start,
+    poll*, stop."""
+
+    context: SourceTaskContext
+
+    def start(self, config: Mapping[str, str]) -> None:
+        """Open what is needed and seek to the committed source offsets (`context.offsets`)."""
+
+    def poll(self) -> "Iterable[SourceRecord | SkippedRecord] | None":
+        """The next records; nothing when there are none now. May wait a little (`context.wait`).
+
+        A batch that is iterable is consumed once. Keep it to some thousands of records: with
+        `transaction.boundary` = poll each batch is one transaction.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not implement poll")
+
+    def commit(self) -> None:
+        """All that was polled before is committed, with its source offsets."""
+
+    def stop(self) -> None: ...
+
+
+class SinkTaskContext(Protocol):
+    def offset(self, topic: str, partition: int, offset: int) -> None:
+        """Ask to be given records from `offset` on."""
+        ...
+
+    def assignment(self) -> Collection[tuple[str, int]]: ...
+
+    @property
+    def stopping(self) -> bool: ...
+
+    def log(self, message: str) -> None: ...
+
+
+class SinkTask:
+    """One task of a sink connector. Order: start, open, (put | pre_commit)*, close, stop."""
+
+    context: SinkTaskContext
+
+    def start(self, config: Mapping[str, str]) -> None: ...
+
+    def open(self, partitions: Collection[tuple[str, int]]) -> None: ...
+
+    def put(self, records: Sequence[SinkRecord]) -> None:
+        raise NotImplementedError(f"{type(self).__name__} does not implement put")
+
+    def flush(self) -> None: ...
+
+    def pre_commit(self, offsets: Mapping[tuple[str, int], int]) -> Mapping[tuple[str, int], int]:
+        """Consumer offsets that are safe to commit, of those given (next offset per partition)."""
+        self.flush()
+        return offsets
+
+    def close(self, partitions: Collection[tuple[str, int]]) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+class PlannedSinkTaskContext(Protocol):
+    """What a task of planned batches works with: it reads the log by offsets, without being a
+    member of a group."""
+
+    @property
+    def log(self) -> RecordLog: ...
+
+    @property
+    def group(self) -> str:
+        """Consumer group whose offsets show its progress (``connect-<connector>``)."""
+        ...
+
+    @property
+    def topics(self) -> Sequence[str]: ...
+
+    @property
+    def stopping(self) -> bool: ...
+
+    @property
+    def transport(self) -> Mapping[str, str]:
+        """How a process elsewhere reaches the same log (`TaskSpec.transport`)."""
+        ...
+
+    @property
+    def worker_settings(self) -> Mapping[str, str]: ...
+
+    def skipped(self, count: int, detail: str) -> None:
+        """Tell of records that `errors.tolerance` let go."""
+        ...
+
+
+class PlannedSinkTask:
+    """A sink that plans, runs and commits whole batches by itself, guarded by a manifest of its
+    own.
+
+    Runs in a process of the worker's machine, not on an executor. Order: start, run_batch*, stop,
+    one thread.
+    """
+
+    context: PlannedSinkTaskContext
+
+    def start(self, config: Mapping[str, str]) -> None: ...
+
+    def run_batch(self) -> int:
+        """Take the next batch to its commit; returns how many records it covered, 0 when there were
+        none."""
+        raise NotImplementedError(f"{type(self).__name__} does not implement run_batch")
+
+    def stop(self) -> None: ...
+
+
+class ExactlyOnceSupport(StrEnum):
+    SUPPORTED = "SUPPORTED"
+    UNSUPPORTED = "UNSUPPORTED"
+
+
+class ConnectorContext(Protocol):
+    def request_task_reconfiguration(self) -> None:
+        """Ask the worker to call `task_configs` again."""
+        ...
+
+    def raise_error(self, error: BaseException) -> None:
+        """Fail the connector."""
+        ...
+
+
+class Connector:
+    """What both kinds share. Instances live in a worker; `start` and `stop` come in pairs."""
+
+    VERSION: ClassVar[str] = "0"
+    REQUIRES_RUNNER: ClassVar[str | None] = None
+    """Name of the only task runner that can run it ("spark"), None for any."""
+
+    context: ConnectorContext
+
+    @classmethod
+    def config_def(cls) -> ConfigDef:
+        """Definitions of the connector's own keys."""
+        return ConfigDef()
+
+    @classmethod
+    def validate(cls, config: Mapping[str, str]) -> Mapping[str, Sequence[str]]:
+        """Errors by key beyond what `config_def` finds."""
+        return {}
+
+    def start(self, config: Mapping[str, str]) -> None: ...
+
+    def task_configs(self, tasks_max: int) -> Sequence[Mapping[str, str]]:
+        raise NotImplementedError(f"{type(self).__name__} does not implement task_configs")
+
+    def stop(self) -> None: ...
+
+
+class SourceConnector(Connector):
+    TASK: ClassVar[type[SourceTask]]
+
+    @classmethod
+    def exactly_once_support(cls, config: Mapping[str, str]) -> ExactlyOnceSupport | None:
+        """Preflight of `exactly.once.support` = required; None: the connector does not say. Source:
+        KIP-618."""
+        return None
+
+    @classmethod
+    def can_define_transaction_boundaries(
+        cls, config: Mapping[str, str]
+    ) -> ExactlyOnceSupport | None:
+        return ExactlyOnceSupport.UNSUPPORTED
+
+    @classmethod
+    def alter_offsets(
+        cls,
+        config: Mapping[str, str],
+        offsets: Sequence[tuple[Partition, Mapping[str, Any] | None]],
+    ) -> bool:
+        """Preflight of a change of offsets by a user; raise to refuse. True: nothing else to alter.
+        Source: KIP-875."""
+        return False
+
+
+class SinkConnector(Connector):
+    TASK: ClassVar[type[SinkTask] | type[PlannedSinkTask]]
+
+    @classmethod
+    def alter_offsets(
+        cls, config: Mapping[str, str], offsets: Mapping[tuple[str, int], int | None]
+    ) -> bool:
+        return False
+
+
+# -- the way of a record between task and log --
+
+
+class Converter(Protocol):
+    """Values to bytes and back. Raises `DataError`."""
+
+    def configure(self, config: Mapping[str, str], *, is_key: bool) -> None: ...
+
+    def from_connect(self, topic: str, value: Value) -> bytes | None: ...
+
+    def to_connect(self, topic: str, data: bytes | None) -> Value: ...
+
+
+class Transform(Protocol):
+    """Takes a record, gives one or none (dropped)."""
+
+    def configure(self, config: Mapping[str, str]) -> None: ...
+
+    def apply_source(self, record: SourceRecord) -> SourceRecord | None: ...
+
+    def apply_sink(self, record: SinkRecord) -> SinkRecord | None: ...

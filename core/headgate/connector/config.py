@@ -1,0 +1,5 @@
+"""Placeholder until `ConfigDef` is written; see the connector API."""
+
+
+class ConfigDef:
+    pass

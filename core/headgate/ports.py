@@ -1,0 +1,349 @@
+"""Ports: what the runtime needs from the world. Each has an implementation in memory, on the
+embedded log and, later, on Kafka.
+
+All calls block and are safe to make from several threads unless said otherwise. Adapters translate
+the exceptions of
+their libraries into those at the top of this page, once. The contract tests in `tests/contract/`
+hold every
+implementation to what is said here.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from headgate.membership.messages import GroupRequest, GroupResponse
+from headgate.task.messages import TaskCommand, TaskReport, TaskSpec
+
+
+class TransportError(Exception):
+    """The log could not be reached or did not answer in time. Trying again may help."""
+
+
+class FencedError(Exception):
+    """This writer was shut out: a later holder has its transactional id or its leadership. Never
+    try again."""
+
+
+class MembershipEndedError(FencedError):
+    """The group membership in whose name a producer was to be initialised has ended."""
+
+
+class UnknownTopicError(Exception):
+    """The topic does not exist."""
+
+
+class RebalancedError(Exception):
+    """The consumer's generation has ended: offsets were not committed, partitions may be another's
+    now."""
+
+
+# -- internal topics --
+
+
+@dataclass(frozen=True, slots=True)
+class LogRecord:
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    """None is a tombstone."""
+    timestamp_ms: int = 0
+
+
+class ConfigLog(Protocol):
+    """The config topic: one partition, total order."""
+
+    def claim(self, generation: int) -> None:
+        """Become the only writer of privileged records. Source: KIP-618, leader access to the
+        config topic.
+
+        Raises:
+            FencedError: a leader of a later generation has claimed it already.
+        """
+        ...
+
+    def append(self, records: Sequence[tuple[str, bytes | None]], *, privileged: bool) -> int:
+        """Append all or none; returns the offset of the last one, plus 1.
+
+        Raises:
+            FencedError: privileged, and this writer's claim was overtaken or never made.
+        """
+        ...
+
+    def read(self, start: int, limit: int = 5_000) -> Sequence[LogRecord]:
+        """Records from offset `start` on, committed ones only; empty at the end."""
+        ...
+
+    def end(self) -> int:
+        """Offset of the last record, plus 1; 0 when empty."""
+        ...
+
+
+class KeyedLog(Protocol):
+    """A compacted topic of latest values: the offsets topic and the status topic have this
+    shape."""
+
+    def append(self, records: Sequence[tuple[bytes, bytes | None]]) -> None:
+        """Append all or none; durable when it returns."""
+        ...
+
+    def read(self, position: int, limit: int = 5_000) -> tuple[Sequence[LogRecord], int]:
+        """Changes after `position` (0: from the beginning), and the position after them.
+
+        Only the latest value of a key need be delivered; tombstones are delivered to who was there
+        before.
+        """
+        ...
+
+
+class Fencer(Protocol):
+    def fence(self, transactional_ids: Sequence[str]) -> None:
+        """When it returns no producer initialised before under one of these ids can commit. Source:
+        KIP-618."""
+        ...
+
+
+# -- the group --
+
+
+class Group(Protocol):
+    """Requests to the group coordinator. `send` does not wait: responses come to `receive`."""
+
+    def send(self, request: GroupRequest) -> None: ...
+
+    def receive(self) -> Sequence[GroupResponse]:
+        """Responses that have arrived, and none twice. Raises `TransportError` if the coordinator
+        is out of reach."""
+        ...
+
+
+# -- data --
+
+Headers: TypeAlias = tuple[tuple[str, bytes], ...]
+
+
+@dataclass(slots=True)
+class ProducerRecord:
+    topic: str
+    partition: int | None
+    """None: by the key's murmur2 hash, or round robin per batch without a key."""
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+    timestamp_ms: int | None = None
+
+
+@dataclass(slots=True)
+class ConsumerRecord:
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    timestamp_ms: int
+
+
+TopicPartition: TypeAlias = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    """Records `first` to `last` (counted from 0 per producer, in order of `send`) are durable, or
+    failed for good."""
+
+    first: int
+    last: int
+    error: str | None = None
+
+
+class Producer(Protocol):
+    """One task's way into the log; used by one thread."""
+
+    def init(self) -> None:
+        """Transactional: shut out every earlier holder of the id and abort what it left open.
+
+        Raises:
+            MembershipEndedError: the membership the producer was made for has ended; nobody was
+            shut out.
+        """
+        ...
+
+    def send(self, records: Sequence[ProducerRecord]) -> None:
+        """Buffer records; transactional ones are part of the open transaction.
+
+        Raises:
+            UnknownTopicError: nothing of `records` was buffered.
+        """
+        ...
+
+    def acks(self) -> Sequence[Ack]:
+        """Not transactional: make what was sent durable as far as possible and say how far."""
+        ...
+
+    def commit(self, offsets: Sequence[tuple[bytes, bytes | None]]) -> None:
+        """Transactional: records and source offsets (keys and values of the offsets topic) become
+        visible together.
+
+        Returns when synced. Raises `FencedError`: nothing of them is or will be visible.
+        """
+        ...
+
+    def abort(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Consumer(Protocol):
+    """One sink task's membership in its consumer group; used by one thread."""
+
+    def poll(self, limit: int, timeout_ms: int) -> Sequence[ConsumerRecord]:
+        """Next records of the partitions it holds, in order per partition; also keeps the
+        membership alive."""
+        ...
+
+    def assignment(self) -> frozenset[TopicPartition]: ...
+
+    def on_rebalance(
+        self,
+        assigned: Callable[[Sequence[TopicPartition]], None],
+        revoked: Callable[[Sequence[TopicPartition]], None],
+    ) -> None:
+        """Called from within `poll`; offsets may be committed inside `revoked`."""
+        ...
+
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Raises `RebalancedError` when the generation it holds its partitions under has ended."""
+        ...
+
+    def seek(self, partition: TopicPartition, offset: int) -> None: ...
+
+    def pause(self, partitions: Sequence[TopicPartition]) -> None: ...
+
+    def resume(self, partitions: Sequence[TopicPartition]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class RecordLog(Protocol):
+    """Data topics and consumer groups."""
+
+    def create_topic(self, topic: str, partitions: int) -> None:
+        """Does nothing when it is there, whatever its partitions."""
+        ...
+
+    def partitions(self, topic: str) -> int:
+        """Raises `UnknownTopicError`."""
+        ...
+
+    def end_offsets(self, topics: Sequence[str]) -> Mapping[TopicPartition, int]:
+        """Offset of the next record of each partition; topics that do not exist are left out."""
+        ...
+
+    def read(
+        self, topic: str, partition: int, start: int, end: int, limit: int
+    ) -> Sequence[ConsumerRecord]:
+        """Committed records with start <= offset < end, at most about `limit`, whole batches where
+        cheaper."""
+        ...
+
+    def committed(self, group: str) -> Mapping[TopicPartition, int]: ...
+
+    def commit_unguarded(self, group: str, offsets: Mapping[TopicPartition, int | None]) -> None:
+        """Set offsets without being a member (planned batches, guarded by their manifest); None
+        deletes one."""
+        ...
+
+    def producer(
+        self,
+        client_id: str,
+        transactional_id: str | None,
+        membership: tuple[str, str, int] | None,
+    ) -> Producer:
+        """`membership` is (group, member id, generation) of the worker on whose behalf it
+        produces."""
+        ...
+
+    def consumer(self, group: str, topics: Sequence[str], client_id: str) -> Consumer: ...
+
+
+# -- calls between workers --
+
+
+@dataclass(frozen=True, slots=True)
+class IncomingCall:
+    call_id: str
+    payload: bytes
+    hops: int
+    deadline_ms_left: int
+
+
+class Peers(Protocol):
+    """Calls from worker to worker. `payload` and answers are bytes (`headgate.herder.wire`)."""
+
+    def call(self, url: str, payload: bytes, hops: int, timeout_ms: int) -> bytes:
+        """Ask and wait. Raises `TransportError` when no answer came in time: it may have happened
+        all the same."""
+        ...
+
+    def incoming(self) -> Sequence[IncomingCall]:
+        """Calls to this worker that nobody has taken yet; each is given out once."""
+        ...
+
+    def answer(self, call_id: str, payload: bytes) -> None:
+        """The one answer; nothing if the caller has given up."""
+        ...
+
+
+# -- tasks --
+
+
+class Runner(Protocol):
+    """Runs task bodies. `report` was given at construction: `report(run, TaskReport)`, from any
+    thread."""
+
+    def start(self, spec: TaskSpec) -> None:
+        """Returns at once; what happens is reported. Ends in `TaskEnded` then `TaskReleased`,
+        always."""
+        ...
+
+    def send(self, run: str, command: TaskCommand) -> None: ...
+
+    def stop(self, run: str, grace_ms: int) -> None: ...
+
+    def close(self) -> None:
+        """Kill whatever still runs."""
+        ...
+
+
+class Launcher(Protocol):
+    """Brings a task body to life somewhere and can end it: a process here, a Python worker on an
+    executor.
+
+    The runner around it (`headgate_runtime.tasks`) owns the lifeline, the deadlines and the
+    reports, the same for all.
+    """
+
+    def launch(self, run: str, argument: str, ended: Callable[[str | None], None]) -> None:
+        """Start the body with `argument` (JSON: where its lifeline is). Returns at once.
+
+        `ended` is called once, from any thread, when what was launched is over: with None, or with
+        what went wrong. The
+        body itself may outlive it; the runner then waits for the lifeline or kills by pid.
+        """
+        ...
+
+    def kill(self, run: str) -> None:
+        """End it without its consent. Nothing if it is over."""
+        ...
+
+    def close(self) -> None: ...
+
+
+Reporter: TypeAlias = Callable[[str, TaskReport], None]
+
+
+class Clock(Protocol):
+    def now_ms(self) -> int:
+        """Monotonic milliseconds of this machine since its boot; never wall time."""
+        ...

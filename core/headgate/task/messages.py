@@ -1,0 +1,185 @@
+"""What a worker and the body of one of its tasks say to each other over the lifeline.
+
+The *body* runs the connector's task: on a Spark executor, in a process or in a thread. The *worker*
+decides:
+it sends `TaskCommand`s down and gets `TaskReport`s up. Every message belongs to one *run*, one
+start of one task.
+
+A source task that is exactly-once asks its worker twice while it starts (KIP-618):
+
+    body                                worker
+    FencingRequested  ----------------> asks the leader for a round of fencing
+                      <---------------- FencingAnswered
+    initialises its producer
+    ProducerInitialised --------------> reads the config topic to its end, compares the task
+    generation
+                      <---------------- RecheckAnswered
+    reads its source offsets, calls start(), reports TaskRunning
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+from headgate.ids import TargetState, TaskId
+
+
+class TaskKind(StrEnum):
+    SOURCE = "source"
+    SINK = "sink"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSpec:
+    """All that a body needs to know to run its task. Travels as JSON."""
+
+    run: str
+    """Names this start of the task in the whole cluster: ``<worker id>/<count>``."""
+    task: TaskId
+    kind: TaskKind
+    connector_config: Mapping[str, str]
+    task_config: Mapping[str, str]
+    target_state: TargetState
+    """STARTED or PAUSED at the start; later changes are commands."""
+    commit_offset: int
+    """Names the task generation: config offset of the commit record the task was started for."""
+    exactly_once: bool
+    """Records and source offsets in one transaction. Always False for sinks."""
+    transactional_id: str | None
+    """``<group>-<connector>-<task>`` when exactly-once. Source: KIP-618."""
+    group: str
+    """Group of the workers."""
+    member_id: str
+    generation: int
+    """Membership the task was started under. A transport that can refuses producers of one that has
+    ended."""
+    worker_id: str
+    worker_settings: Mapping[str, str]
+    """The worker's own settings: default converters, flush interval, time limits."""
+    transport: Mapping[str, str]
+    """How the body reaches the log, e.g. ``{"kind": "embedded", "path": ...}``."""
+
+
+# -- worker to body --
+
+
+@dataclass(frozen=True, slots=True)
+class FencingAnswered:
+    """The leader's answer; `error` is None when older producers are shut out."""
+
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RecheckAnswered:
+    """None: go on. Else why the task must be abandoned quietly (newer task configs, or revoked)."""
+
+    abandon: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PauseTask:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeTask:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class StopTask:
+    """Finish what is open, then end. The runner kills the body when the deadline passes."""
+
+
+TaskCommand: TypeAlias = FencingAnswered | RecheckAnswered | PauseTask | ResumeTask | StopTask
+
+
+# -- body to worker --
+
+
+@dataclass(frozen=True, slots=True)
+class FencingRequested:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerInitialised:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRunning:
+    """`start()` returned, or the task resumed."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPaused:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class TaskProgress:
+    """Sent when `idle` changes and at most every 500 ms while records flow. Counts are of this
+    run."""
+
+    records: int
+    """Committed: visible to a committed reader (source), or covered by a consumer offset commit
+    (sink)."""
+    skipped: int
+    """Records that `errors.tolerance` let go."""
+    idle: bool
+    """Source: a poll begun after the last commit found nothing and nothing is open. Sinks: always
+    False."""
+    detail: str = ""
+    """The last thing worth telling: a skipped record with its file and position, what it waits
+    for."""
+
+
+class TaskOutcome(StrEnum):
+    STOPPED = "stopped"
+    """As asked."""
+    ABANDONED = "abandoned"
+    """Start-up given up: a newer task generation, or no longer ours."""
+    FENCED = "fenced"
+    """Another producer took over the transactional id, or the membership has ended."""
+    FAILED = "failed"
+    """An exception: see the trace."""
+    LOST = "lost"
+    """The body went without a word: killed, crashed, or silent past the lifeline's limit. Said by
+    the runner."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskEnded:
+    """The last word of a run. Said by the body, or by the runner for it."""
+
+    outcome: TaskOutcome
+    reason: str = ""
+    """One line."""
+    trace: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskReleased:
+    """Nothing of the run is alive or can act any more (the runner's word, always after
+    `TaskEnded`).
+
+    Only now may the worker give the task up to others. `abandoned` is True where the runner could
+    not make
+    sure: a thread that does not return.
+    """
+
+    abandoned: bool = False
+
+
+TaskReport: TypeAlias = (
+    FencingRequested
+    | ProducerInitialised
+    | TaskRunning
+    | TaskPaused
+    | TaskProgress
+    | TaskEnded
+    | TaskReleased
+)

@@ -1,0 +1,151 @@
+"""Dataclasses as JSON and back: what workers, tasks and clients say to each other travels in this
+form.
+
+An object of a union is ``{"kind": "<class name>", ...fields}``. Decoding is led by the type hints,
+so a field that is
+missing takes its default, an unknown field is ignored (a newer peer), and a wrong type is a
+`WireError` that names it.
+"""
+
+import base64
+import json
+from collections.abc import Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from enum import Enum
+from functools import lru_cache
+from types import NoneType, UnionType
+from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+from headgate.errors import CoreError
+
+T = TypeVar("T")
+
+
+class WireError(CoreError):
+    """A message that does not have the expected form."""
+
+
+def dumps(message: object) -> bytes:
+    """`message`, a dataclass, as one line of JSON."""
+    return json.dumps(_encode(message), separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def loads(union: Any, data: bytes) -> Any:
+    """The message in `data`, which must be one of `union` (a dataclass or a union of
+    dataclasses)."""
+    try:
+        raw = json.loads(data)
+    except ValueError as error:
+        raise WireError(f"not JSON: {data[:80]!r}") from error
+    return _decode(union, raw, "message")
+
+
+def plain(message: object) -> Any:
+    """`message` as what JSON can carry: dicts, lists, strings, numbers."""
+    return _encode(message)
+
+
+def from_plain(kind: type[T], raw: Any) -> T:
+    return cast(T, _decode(kind, raw, kind.__name__))
+
+
+def _encode(value: object) -> Any:
+    if value is None or isinstance(value, (bool, int, str, float)):
+        return value.value if isinstance(value, Enum) else value
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode("ascii")
+    if is_dataclass(value) and not isinstance(value, type):
+        out: dict[str, Any] = {"kind": type(value).__name__}
+        for item in fields(value):
+            out[item.name] = _encode(getattr(value, item.name))
+        return out
+    if isinstance(value, Mapping):
+        items = cast(Mapping[object, object], value)
+        return {str(key): _encode(item) for key, item in items.items()}
+    if isinstance(value, (tuple, list)):
+        return [_encode(item) for item in cast(tuple[object, ...], value)]
+    raise WireError(f"{type(value).__name__} cannot travel: {value!r}")
+
+
+def _decode(hint: Any, raw: Any, where: str) -> Any:  # noqa: PLR0911
+    origin = get_origin(hint)
+    if hint is Any or hint is object:
+        return raw
+    if origin in (Union, UnionType):
+        return _decode_union(get_args(hint), raw, where)
+    if isinstance(hint, type) and is_dataclass(hint):
+        return _decode_dataclass(hint, raw, where)
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        try:
+            return hint(raw)
+        except ValueError as error:
+            raise WireError(f"{where}: {raw!r} is no {hint.__name__}") from error
+    if hint is bytes:
+        return base64.b64decode(_checked(raw, str, where))
+    if hint is float:
+        return float(_checked(raw, (int, float), where))
+    if hint in (str, int, bool):
+        return _checked(raw, hint, where)
+    if hint is NoneType:
+        return None
+    if origin is tuple:
+        items = cast(list[Any], _checked(raw, list, where))
+        args = get_args(hint)
+        if len(args) == 2 and args[1] is Ellipsis:
+            return tuple(_decode(args[0], item, where) for item in items)
+        if len(args) != len(items):
+            raise WireError(f"{where}: {len(items)} items, expected {len(args)}")
+        return tuple(_decode(arg, item, where) for arg, item in zip(args, items, strict=True))
+    if origin is not None and isinstance(origin, type) and issubclass(origin, Mapping):
+        key_hint, value_hint = get_args(hint)
+        table = cast(dict[str, Any], _checked(raw, dict, where))
+        return {
+            (int(key) if key_hint is int else key): _decode(value_hint, item, f"{where}.{key}")
+            for key, item in table.items()
+        }
+    raise WireError(f"{where}: no rule for {hint!r}")
+
+
+def _decode_union(options: tuple[Any, ...], raw: Any, where: str) -> Any:
+    if raw is None and NoneType in options:
+        return None
+    if isinstance(raw, dict) and "kind" in raw:
+        kind = cast(dict[str, Any], raw)["kind"]
+        for option in options:
+            if getattr(option, "__name__", None) == kind:
+                return _decode(option, raw, where)
+        names = ", ".join(sorted(getattr(option, "__name__", str(option)) for option in options))
+        raise WireError(f"{where}: kind {kind!r}, expected one of {names}")
+    for option in options:
+        if option is NoneType:
+            continue
+        try:
+            return _decode(option, raw, where)
+        except WireError:
+            continue
+    raise WireError(f"{where}: {raw!r} fits none of {options}")
+
+
+@lru_cache(maxsize=256)
+def _hints(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+def _decode_dataclass(kind: Any, raw: Any, where: str) -> Any:
+    table = cast(dict[str, Any], _checked(raw, dict, where))
+    hints = _hints(kind)
+    values: dict[str, Any] = {}
+    for item in fields(kind):
+        if item.name in table:
+            values[item.name] = _decode(
+                hints[item.name], table[item.name], f"{kind.__name__}.{item.name}"
+            )
+        elif item.default is MISSING and item.default_factory is MISSING:
+            raise WireError(f"{where}: {kind.__name__} without {item.name}")
+    return kind(**values)
+
+
+def _checked(raw: Any, kind: Any, where: str) -> Any:
+    if not isinstance(raw, kind) or (isinstance(raw, bool) and kind is int):
+        raise WireError(f"{where}: {raw!r}, expected {getattr(kind, '__name__', kind)}")
+    return raw
