@@ -1,0 +1,81 @@
+"""Connector classes by name. They are found through entry points of the group
+``headgate.connectors``.
+
+A class may be named as Connect allows (full name, simple name, simple name without the suffix
+``Connector``), by the name of
+its entry point, or as ``package.module:Class`` where no distribution announces it.
+"""
+
+import difflib
+import importlib
+import inspect
+from functools import lru_cache
+from importlib.metadata import entry_points
+
+from headgate.connector.api import Connector, SinkConnector, SourceConnector
+
+GROUP = "headgate.connectors"
+
+
+class PluginError(Exception):
+    """A connector class cannot be had. The message says why and offers the nearest names."""
+
+
+@lru_cache(maxsize=1)
+def available() -> dict[str, str]:
+    """Name -> ``module:Class`` of every connector that an installed distribution announces, sorted
+    by name."""
+    return {point.name: point.value for point in sorted(entry_points(group=GROUP))}
+
+
+def find_connector(name: str) -> type[Connector]:
+    """The class that `name` (a value of ``connector.class``) means.
+
+    Raises:
+        PluginError: there is none, it cannot be imported, or it is no connector.
+    """
+    table = available()
+    target = table.get(name) or _by_simple_name(name, table)
+    if target is None and ":" in name:
+        target = name
+    if target is None:
+        raise PluginError(_unknown(name, table))
+    return _load(name, target)
+
+
+def connector_kind(connector: type[Connector]) -> str:
+    """ "source" or "sink", as the REST API says it."""
+    if issubclass(connector, SourceConnector):
+        return "source"
+    if issubclass(connector, SinkConnector):
+        return "sink"
+    return "unknown"
+
+
+def _by_simple_name(name: str, table: dict[str, str]) -> str | None:
+    """Connect's shorter spellings of a class that is announced by its full name."""
+    for known, target in table.items():
+        simple = known.rpartition(".")[2]
+        if name in (simple, simple.removesuffix("Connector"), target.rpartition(":")[2]):
+            return target
+    return None
+
+
+def _unknown(name: str, table: dict[str, str]) -> str:
+    near = difflib.get_close_matches(name, table, n=3, cutoff=0.5)
+    hint = f" Did you mean {' or '.join(near)}?" if near else ""
+    return (
+        f"Failed to find any class that implements Connector and which name matches {name}.{hint} "
+        f"Available connectors are: {', '.join(table)}"
+    )
+
+
+def _load(name: str, target: str) -> type[Connector]:
+    module, _, attribute = target.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise PluginError(f"{name} is {target}, which cannot be imported: {error}") from error
+    if not (inspect.isclass(found) and issubclass(found, Connector)):
+        raise PluginError(f"{name} is {target}, which is no subclass of headgate's Connector")
+    return found
