@@ -85,8 +85,7 @@ KEYS: dict[str, Key] = {
     "session.timeout.ms": Key(_number(100), "10000", "Silence after which a worker is out."),
     "heartbeat.interval.ms": Key(_number(10), "3000", "Time between heartbeats."),
     "rebalance.timeout.ms": Key(_number(100), "60000", "Longest wait for members to join again."),
-    "worker.sync.timeout.ms": Key(_number(1), "3000", "Limit for reading the config topic to its
-    end."),
+    "worker.sync.timeout.ms": Key(_number(1), "3000", "Limit for reading the log to its end."),
     "scheduled.rebalance.max.delay.ms": Key(
         _number(0), "300000", "How long lost work waits for its worker to come back."
     ),
@@ -98,12 +97,10 @@ KEYS: dict[str, Key] = {
     "task.shutdown.graceful.timeout.ms": Key(
         _number(0), "5000", "Time a task has to stop before it is killed."
     ),
-    "topic.creation.enable": Key(_boolean, "true", "Create the topics that source connectors
-    name."),
+    "topic.creation.enable": Key(_boolean, "true", "Create the topics that sources name."),
     "headgate.task.runner": Key(_one_of(*RUNNERS), "spark", "Where tasks run."),
     "headgate.assignment.policy": Key(_one_of("kip415"), "kip415", "How work is shared."),
-    "headgate.topic.partitions": Key(_number(1), "1", "Partitions of a topic that a source
-    creates."),
+    "headgate.topic.partitions": Key(_number(1), "1", "Partitions of a topic that a source makes."),
 }
 
 
