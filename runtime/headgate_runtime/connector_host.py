@@ -1,0 +1,195 @@
+"""Connector instances of one worker, each on a thread of its own.
+
+Connector code never runs on the thread that decides (one blocked connector must not hang the
+worker), and an instance that does not stop in time is abandoned: its thread goes on by itself, and
+nothing it says later is listened to.
+"""
+
+import logging
+import queue
+import threading
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from headgate.connector.api import Connector
+from headgate.herder.messages import (
+    Command,
+    ConnectorFailed,
+    ConnectorStarted,
+    ConnectorStopped,
+    GenerateTaskConfigs,
+    StartConnector,
+    StopConnector,
+    TaskConfigsGenerated,
+    TaskReconfigurationRequested,
+)
+from headgate_runtime.plugins import find_connector
+
+log = logging.getLogger(__name__)
+
+Post = Callable[[Command], None]
+
+
+class _Context:
+    """What a connector may say to its worker (`ConnectorContext`)."""
+
+    def __init__(self, instance: "_Instance", post: Post) -> None:
+        self._instance = instance
+        self._post = post
+
+    def request_task_reconfiguration(self) -> None:
+        if not self._instance.over.is_set():
+            self._post(TaskReconfigurationRequested(self._instance.name, self._instance.run))
+
+    def raise_error(self, error: BaseException) -> None:
+        if not self._instance.over.is_set():
+            self._post(_failed(self._instance.name, self._instance.run, error))
+
+
+@dataclass
+class _Instance:
+    name: str
+    run: int
+    calls: "queue.SimpleQueue[Callable[[], None] | None]" = field(default_factory=queue.SimpleQueue)
+    over: threading.Event = field(default_factory=threading.Event)
+    """Stopped or abandoned: nothing is said of it any more."""
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    connector: Connector | None = None
+
+    def finish(self) -> bool:
+        """Whether the caller is the first to declare it over."""
+        with self.lock:
+            first = not self.over.is_set()
+            self.over.set()
+            return first
+
+
+class ConnectorHost:
+    """Performs the effects on connector instances; what becomes of them is told to `post`."""
+
+    def __init__(self, post: Post) -> None:
+        self._post = post
+        self._instances: dict[tuple[str, int], _Instance] = {}
+        self._lock = threading.Lock()
+
+    def start(self, effect: StartConnector) -> None:
+        instance = _Instance(effect.connector, effect.run)
+        with self._lock:
+            self._instances[effect.connector, effect.run] = instance
+        thread = threading.Thread(
+            target=self._serve, args=(instance,), name=f"connector-{effect.connector}", daemon=True
+        )
+        instance.calls.put(lambda: self._start(instance, effect))
+        thread.start()
+
+    def generate(self, effect: GenerateTaskConfigs) -> None:
+        instance = self._instances.get((effect.connector, effect.run))
+        if instance is None:
+            self._post(
+                TaskConfigsGenerated(
+                    effect.token, effect.connector, error="the connector instance is gone"
+                )
+            )
+            return
+        instance.calls.put(lambda: self._generate(instance, effect))
+
+    def stop(self, effect: StopConnector) -> None:
+        """`deadline_ms` is how long the instance has to stop."""
+        with self._lock:
+            instance = self._instances.pop((effect.connector, effect.run), None)
+        if instance is None:
+            self._post(ConnectorStopped(effect.connector, effect.run))
+            return
+        instance.calls.put(lambda: self._stop(instance))
+        instance.calls.put(None)
+        timer = threading.Timer(effect.deadline_ms / 1000, self._abandon, (instance,))
+        timer.daemon = True
+        timer.start()
+
+    # -- on the instance's thread --
+
+    def _serve(self, instance: _Instance) -> None:
+        while (call := instance.calls.get()) is not None:
+            call()
+
+    def _start(self, instance: _Instance, effect: StartConnector) -> None:
+        try:
+            config = _strings(effect.config)
+            kind = find_connector(config.get("connector.class", ""))
+            connector = kind()
+            connector.context = _Context(instance, self._post)
+            connector.start(config)
+            instance.connector = connector
+        except Exception as error:
+            log.warning("connector %s failed to start: %s", instance.name, error)
+            self._say(instance, _failed(instance.name, instance.run, error))
+            return
+        self._say(instance, ConnectorStarted(instance.name, instance.run))
+
+    def _generate(self, instance: _Instance, effect: GenerateTaskConfigs) -> None:
+        connector = instance.connector
+        if connector is None:
+            self._say(
+                instance,
+                TaskConfigsGenerated(effect.token, instance.name, error="it is not started"),
+            )
+            return
+        try:
+            configs = _task_configs(connector, effect.tasks_max)
+        except Exception as error:
+            log.warning("connector %s gave no task configs: %s", instance.name, error)
+            self._say(
+                instance, TaskConfigsGenerated(effect.token, instance.name, error=_line(error))
+            )
+            return
+        self._say(instance, TaskConfigsGenerated(effect.token, instance.name, tuple(configs)))
+
+    def _stop(self, instance: _Instance) -> None:
+        error: str | None = None
+        if instance.connector is not None:
+            try:
+                instance.connector.stop()
+            except Exception as raised:
+                log.warning("connector %s failed to stop: %s", instance.name, raised)
+                error = _line(raised)
+        if instance.finish():
+            self._post(ConnectorStopped(instance.name, instance.run, error))
+
+    def _abandon(self, instance: _Instance) -> None:
+        if not instance.finish():
+            return
+        log.warning("connector %s did not stop in time and is abandoned", instance.name)
+        self._post(ConnectorStopped(instance.name, instance.run, "did not stop in time, abandoned"))
+
+    def _say(self, instance: _Instance, command: Command) -> None:
+        if not instance.over.is_set():
+            self._post(command)
+
+
+def _strings(config: Mapping[str, str | None]) -> dict[str, str]:
+    """A config as connectors get it: keys without a value are left out, as if never given."""
+    return {key: value for key, value in config.items() if value is not None}
+
+
+def _task_configs(connector: Connector, tasks_max: int) -> Sequence[dict[str, str]]:
+    """What the connector's `task_configs` returned, checked, with ``task.class`` set by us."""
+    task_class = type(connector).TASK  # type: ignore[attr-defined]
+    name = f"{task_class.__module__}:{task_class.__qualname__}"
+    configs: list[dict[str, str]] = []
+    for config in connector.task_configs(tasks_max):
+        for key, value in config.items():
+            if not isinstance(key, str) or not isinstance(value, str):
+                raise TypeError(
+                    f"task_configs returned {key!r}: {value!r}; keys and values must be strings"
+                )
+        configs.append({**config, "task.class": name})
+    return configs
+
+
+def _failed(name: str, run: int, error: BaseException) -> ConnectorFailed:
+    return ConnectorFailed(name, run, _line(error), "".join(traceback.format_exception(error)))
+
+
+def _line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"

@@ -1,0 +1,131 @@
+"""Rules of the house that a reader relies on: who may import whom, how long a function may be."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+SOURCE_ROOTS = {
+    "headgate": ROOT / "core",
+    "headgate_embedded": ROOT / "adapters/embedded",
+    "headgate_spark": ROOT / "adapters/spark",
+    "headgate_runtime": ROOT / "runtime",
+    "headgate_connectors": ROOT / "connectors",
+}
+CORE_ALLOWED = frozenset(
+    [
+        "__future__",
+        "base64",
+        "binascii",
+        "bisect",
+        "collections",
+        "dataclasses",
+        "enum",
+        "functools",
+        "hashlib",
+        "heapq",
+        "hmac",
+        "itertools",
+        "json",
+        "math",
+        "re",
+        "struct",
+        "types",
+        "typing",
+        "zlib",
+    ]
+)
+MAY_IMPORT = {
+    "headgate": {"headgate"},
+    "headgate_embedded": {"headgate", "headgate_embedded"},
+    "headgate_spark": {"headgate", "headgate_spark"},
+    "headgate_connectors": {"headgate", "headgate_connectors"},
+    "headgate_runtime": {"headgate", "headgate_runtime", "headgate_embedded", "headgate_spark"},
+}
+FUNCTION_LINES_MAX = 60
+MODULE_LINES_MAX = 600
+
+
+def modules() -> Iterator[tuple[str, Path]]:
+    for package, root in SOURCE_ROOTS.items():
+        for path in sorted((root / package).rglob("*.py")):
+            yield package, path
+
+
+def imports(path: Path) -> Iterator[tuple[str, int, bool]]:
+    """(imported module, line, at the top level of the module) of every import statement."""
+    tree = ast.parse(path.read_text())
+    top = set(ast.iter_child_nodes(tree))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, node.lineno, node in top
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: relative import"
+            yield node.module or "", node.lineno, node in top
+
+
+def test_the_core_imports_only_what_is_pure() -> None:
+    wrong = []
+    for package, path in modules():
+        if package != "headgate":
+            continue
+        allowed = set(CORE_ALLOWED)
+        if "simulation" in path.parts:
+            allowed.add("random")
+        wrong += [
+            f"{path.relative_to(ROOT)}:{line} imports {name}"
+            for name, line, _ in imports(path)
+            if name.split(".")[0] not in allowed | {"headgate"}
+        ]
+    assert not wrong
+
+
+def test_imports_run_one_way() -> None:
+    wrong = []
+    for package, path in modules():
+        for name, line, _ in imports(path):
+            target = name.split(".")[0]
+            if target in SOURCE_ROOTS and target not in MAY_IMPORT[package]:
+                wrong.append(f"{path.relative_to(ROOT)}:{line}: {package} imports {name}")
+    assert not wrong
+
+
+def test_runtime_imports_adapters_lazily() -> None:
+    """So that a worker on one transport needs nothing of another installed."""
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line} imports {name} at its top"
+        for package, path in modules()
+        if package == "headgate_runtime"
+        for name, line, at_top in imports(path)
+        if at_top and name.split(".")[0] in ("headgate_embedded", "headgate_spark")
+    ]
+    assert not wrong
+
+
+@pytest.mark.parametrize("folder", ["core", "adapters", "adapters/embedded", "adapters/spark"])
+def test_source_roots_are_no_packages(folder: str) -> None:
+    """A package `adapters/grpc` would hide the real `grpc`."""
+    assert not (ROOT / folder / "__init__.py").exists()
+
+
+def test_functions_and_modules_are_short() -> None:
+    wrong = []
+    for _, path in modules():
+        text = path.read_text()
+        if text.count("\n") > MODULE_LINES_MAX:
+            wrong.append(f"{path.relative_to(ROOT)}: {text.count(chr(10))} lines")
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                lines = (node.end_lineno or node.lineno) - node.lineno + 1
+                if lines > FUNCTION_LINES_MAX:
+                    wrong.append(f"{path.relative_to(ROOT)}:{node.lineno} {node.name}: {lines}")
+    assert not wrong
+
+
+def test_nothing_of_one_machine_is_written_down() -> None:
+    """No path of a home folder, no address of a package index in what pins the packages."""
+    for path in (ROOT / "requirements").iterdir():
+        assert "://" not in path.read_text(), path
