@@ -1,7 +1,7 @@
 """Dataclasses as JSON and back: what workers, tasks and clients say to each other travels in this
 form.
 
-An object of a union is ``{"kind": "<class name>", ...fields}``. Decoding is led by the type hints,
+An object of a union is ``{"type": "<class name>", ...fields}``. Decoding is led by the type hints,
 so a field that is
 missing takes its default, an unknown field is ignored (a newer peer), and a wrong type is a
 `WireError` that names it.
@@ -55,7 +55,7 @@ def _encode(value: object) -> Any:
     if isinstance(value, bytes):
         return base64.b64encode(value).decode("ascii")
     if is_dataclass(value) and not isinstance(value, type):
-        out: dict[str, Any] = {"kind": type(value).__name__}
+        out: dict[str, Any] = {"type": type(value).__name__}
         for item in fields(value):
             out[item.name] = _encode(getattr(value, item.name))
         return out
@@ -67,7 +67,7 @@ def _encode(value: object) -> Any:
     raise WireError(f"{type(value).__name__} cannot travel: {value!r}")
 
 
-def _decode(hint: Any, raw: Any, where: str) -> Any:  # noqa: PLR0911
+def _decode(hint: Any, raw: Any, where: str) -> Any:
     origin = get_origin(hint)
     if hint is Any or hint is object:
         return raw
@@ -109,13 +109,13 @@ def _decode(hint: Any, raw: Any, where: str) -> Any:  # noqa: PLR0911
 def _decode_union(options: tuple[Any, ...], raw: Any, where: str) -> Any:
     if raw is None and NoneType in options:
         return None
-    if isinstance(raw, dict) and "kind" in raw:
-        kind = cast(dict[str, Any], raw)["kind"]
+    if isinstance(raw, dict) and "type" in raw:
+        kind = cast(dict[str, Any], raw)["type"]
         for option in options:
             if getattr(option, "__name__", None) == kind:
                 return _decode(option, raw, where)
         names = ", ".join(sorted(getattr(option, "__name__", str(option)) for option in options))
-        raise WireError(f"{where}: kind {kind!r}, expected one of {names}")
+        raise WireError(f"{where}: type {kind!r}, expected one of {names}")
     for option in options:
         if option is NoneType:
             continue

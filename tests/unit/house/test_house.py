@@ -14,29 +14,11 @@ SOURCE_ROOTS = {
     "headgate_runtime": ROOT / "runtime",
     "headgate_connectors": ROOT / "connectors",
 }
-CORE_ALLOWED = frozenset(
-    [
-        "__future__",
-        "base64",
-        "binascii",
-        "bisect",
-        "collections",
-        "dataclasses",
-        "enum",
-        "functools",
-        "hashlib",
-        "heapq",
-        "hmac",
-        "itertools",
-        "json",
-        "math",
-        "re",
-        "struct",
-        "types",
-        "typing",
-        "zlib",
-    ]
-)
+CORE_ALLOWED = {
+    *("__future__", "base64", "binascii", "bisect", "collections", "dataclasses", "enum"),
+    *("functools", "hashlib", "heapq", "hmac", "itertools", "json", "math", "re", "struct"),
+    *("types", "typing", "zlib"),
+}
 MAY_IMPORT = {
     "headgate": {"headgate"},
     "headgate_embedded": {"headgate", "headgate_embedded"},

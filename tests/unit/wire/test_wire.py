@@ -77,10 +77,10 @@ def test_unknown_fields_of_a_newer_peer_are_ignored() -> None:
     ("data", "says"),
     [
         (b"{", "not JSON"),
-        (b'{"kind":"Nonsense"}', "kind 'Nonsense', expected one of"),
-        (b'{"kind":"CreateConnector","name":5,"config":{}}', "CreateConnector.name: 5"),
-        (b'{"kind":"CreateConnector","config":{}}', "CreateConnector without name"),
-        (b'{"kind":"RestartTask","task":{"connector":"c","task":true}}', "True, expected int"),
+        (b'{"type":"Nonsense"}', "type 'Nonsense', expected one of"),
+        (b'{"type":"CreateConnector","name":5,"config":{}}', "CreateConnector.name: 5"),
+        (b'{"type":"CreateConnector","config":{}}', "CreateConnector without name"),
+        (b'{"type":"RestartTask","task":{"connector":"c","task":true}}', "True, expected int"),
     ],
 )
 def test_what_is_malformed_is_said(data: bytes, says: str) -> None:
