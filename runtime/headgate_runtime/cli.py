@@ -1,0 +1,128 @@
+"""The ``headgate`` command. Each command imports what it needs, so that ``--help`` is quick.
+
+Exit codes: 0 all is well; 1 the pipeline (or the script's input) failed; 2 wrong usage or a refused
+pipeline file; 130 ended by a second Ctrl-C. What is the user's to mend is said in words, on standard
+error, without a traceback.
+"""
+
+import importlib.metadata
+import sys
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+
+app = typer.Typer(
+    name="headgate",
+    help="A connector runtime that speaks Kafka Connect's protocols.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"headgate {importlib.metadata.version('headgate')}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """A connector runtime that speaks Kafka Connect's protocols."""
+
+
+@app.command()
+def up(
+    pipeline: Annotated[
+        str, typer.Argument(metavar="PIPELINE.toml", help="What to run: docs/pipeline-file.md.")
+    ],
+    until_idle: Annotated[
+        bool,
+        typer.Option(
+            "--until-idle",
+            help="End once every source has nothing more to read and every sink has caught up.",
+        ),
+    ] = False,
+    join: Annotated[
+        bool, typer.Option("--join", help="Add workers to a cluster that is up already.")
+    ] = False,
+    prune: Annotated[
+        bool, typer.Option("--prune", help="Delete connectors that the file no longer names.")
+    ] = False,
+    plain: Annotated[
+        bool, typer.Option("--plain", help="Print lines, as where there is no terminal.")
+    ] = False,
+    timeline: Annotated[
+        Path | None,
+        typer.Option(
+            "--timeline",
+            metavar="FILE.svg",
+            help="At the end, draw who owned what when (.svg or .png).",
+        ),
+    ] = None,
+) -> None:
+    """Start the workers of a pipeline, apply its connectors, and show what runs where."""
+    from headgate_runtime.pipeline import PipelineError, load
+
+    if timeline is not None and timeline.suffix not in (".svg", ".png"):
+        _refuse(f"--timeline {timeline}: expected a name that ends with .svg or .png")
+    try:
+        loaded = load(pipeline)
+    except PipelineError as error:
+        count = len(error.problems)
+        lines = "\n".join(f"  {problem.show(error.file)}" for problem in error.problems)
+        what = "1 fault" if count == 1 else f"{count} faults"
+        _refuse(f"nothing was started, the pipeline file has {what}:\n{lines}")
+    from headgate_runtime.up.command import UpError, UpOptions, run
+
+    options = UpOptions(until_idle, join, prune, plain, timeline)
+    try:
+        code = run(loaded, options)
+    except UpError as error:
+        _refuse(str(error), error.exit_code)
+    raise typer.Exit(code)
+
+
+@app.command()
+def plugins() -> None:
+    """List the connector classes that are installed."""
+    from headgate_runtime.plugins import PluginError, available, connector_kind, find_connector
+
+    found = available()
+    width = max((len(name) for name in found), default=0)
+    for name, target in found.items():
+        try:
+            connector = find_connector(name)
+        except PluginError as error:
+            typer.echo(f"{name:<{width}}  cannot be used: {error}")
+            continue
+        needs = f", runner {connector.REQUIRES_RUNNER} only" if connector.REQUIRES_RUNNER else ""
+        typer.echo(f"{name:<{width}}  {connector_kind(connector)}{needs}  {target}")
+
+
+def _refuse(message: str, code: int = EXIT_USAGE) -> NoReturn:
+    typer.echo(f"headgate: {message}", err=True)
+    raise typer.Exit(code)
+
+
+def main() -> None:
+    """Entry point of the ``headgate`` command."""
+    try:
+        app()
+    except BrokenPipeError:
+        sys.exit(EXIT_FAILED)  # whoever read our output (head, less) has gone
+
+
+if __name__ == "__main__":
+    main()

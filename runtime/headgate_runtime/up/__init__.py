@@ -1,0 +1,1 @@
+"""``headgate up``: worker processes, connectors applied, what is shown, when it ends."""
