@@ -1,0 +1,458 @@
+"""Converters between values and bytes, found by Connect's class names.
+
+Values carry no schema here: dicts and lists of them stand for structs, maps and arrays.
+Source: Connect's `StringConverter`, `JsonConverter`, `ByteArrayConverter`, `NumberConverter`s and
+`SimpleHeaderConverter` (4.3.1). What differs is said at each class.
+"""
+
+import base64
+import json
+import math
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, cast
+
+from headgate.connector.api import Converter, DataError, Headers, Value
+from headgate.connector.config import ConfigDef, ConfigError, Importance, Type, java_text
+from headgate.connector.envelope import kind_of, open_envelope
+
+
+class StringConverter:
+    """Text as UTF-8. Numbers and booleans become Java's text of them.
+
+    Differs: a dict or list becomes JSON text, where Java writes the form of its `toString`; only
+    the encoding UTF-8 is known; bytes are taken as text if they are UTF-8.
+    """
+
+    CONFIG: Final = ConfigDef().define(
+        "converter.encoding",
+        Type.STRING,
+        "UTF-8",
+        None,
+        Importance.HIGH,
+        "The name of the character set of encoded strings; only UTF-8.",
+    )
+
+    def configure(self, config: Mapping[str, str], *, is_key: bool) -> None:
+        """
+        Raises:
+            ConfigError: an encoding that is not UTF-8.
+        """
+        encoding = config.get("converter.encoding", "UTF-8")
+        if encoding.strip().upper() not in ("UTF-8", "UTF8"):
+            raise ConfigError.of("converter.encoding", encoding, "only UTF-8 is supported")
+
+    def from_connect(self, topic: str, value: Value) -> bytes | None:
+        if value.__class__ is str:
+            try:
+                return value.encode()
+            except UnicodeEncodeError as error:
+                raise DataError(f"Failed to serialize to a string: {error}") from error
+        if value is None:
+            return None
+        if isinstance(value, (dict, list, tuple)):
+            return _json_bytes(cast(Value, value))
+        if isinstance(value, (bytes, bytearray)):
+            return bytes(value)
+        return java_text(value).encode()
+
+    def to_connect(self, topic: str, data: bytes | None) -> Value:
+        if data is None:
+            return None
+        try:
+            return data.decode()
+        except UnicodeDecodeError as error:
+            raise DataError(f"Failed to deserialize string: {error}") from error
+
+
+class ByteArrayConverter:
+    """Bytes as they are. Source: ByteArrayConverter."""
+
+    CONFIG: Final = ConfigDef()
+
+    def configure(self, config: Mapping[str, str], *, is_key: bool) -> None:
+        pass
+
+    def from_connect(self, topic: str, value: Value) -> bytes | None:
+        if value is None or value.__class__ is bytes:
+            return value
+        if isinstance(value, (bytearray, memoryview)):
+            return bytes(cast("bytearray", value))
+        raise DataError(
+            f"ByteArrayConverter is not compatible with objects of type {kind_of(value)}"
+        )
+
+    def to_connect(self, topic: str, data: bytes | None) -> Value:
+        return data
+
+
+class JsonConverter:
+    """JSON, plain or in Connect's envelope of schema and payload.
+
+    Differs: `schemas.enable` is false by default, since values have no schemas here; when true, an
+    envelope with schema null is written, as Java does for values without one, and the payload of an
+    envelope is read by its schema (bytes from base64, defaults for nulls; logical types stay in the
+    type that carries them). Keys keep their order. Numbers of any size are read as they are.
+    """
+
+    CONFIG: Final = (
+        ConfigDef()
+        .define(
+            "schemas.enable",
+            Type.BOOLEAN,
+            False,
+            None,
+            Importance.HIGH,
+            "Include schemas within each of the serialized values and keys.",
+        )
+        .define(
+            "schemas.cache.size",
+            Type.INT,
+            1000,
+            None,
+            Importance.HIGH,
+            "Taken for compatibility; nothing is cached.",
+        )
+        .define(
+            "replace.null.with.default",
+            Type.BOOLEAN,
+            True,
+            None,
+            Importance.LOW,
+            "Whether a null field gets the default of its schema.",
+        )
+    )
+
+    def __init__(self) -> None:
+        self._envelope = False
+        self._use_defaults = True
+
+    def configure(self, config: Mapping[str, str], *, is_key: bool) -> None:
+        """
+        Raises:
+            ConfigError: a value of a wrong type.
+        """
+        parsed = self.CONFIG.parse(config)
+        self._envelope = parsed["schemas.enable"]
+        self._use_defaults = parsed["replace.null.with.default"]
+
+    def from_connect(self, topic: str, value: Value) -> bytes | None:
+        if value is None:
+            return None
+        return _json_bytes({"schema": None, "payload": value} if self._envelope else value)
+
+    def to_connect(self, topic: str, data: bytes | None) -> Value:
+        if not data:
+            return None  # Java: an empty document is a null too
+        try:
+            value: Any = json.loads(data, parse_constant=_refuse_constant)
+        except (ValueError, RecursionError) as error:
+            raise DataError(
+                "Converting byte[] to Kafka Connect data failed due to serialization error: "
+                f"{error}"
+            ) from error
+        return open_envelope(value, self._use_defaults) if self._envelope else value
+
+
+class NumberConverter:
+    """Numbers in a fixed count of bytes, most significant first. Source: NumberConverter."""
+
+    CONFIG: Final = ConfigDef()
+    layout: struct.Struct
+    noun: str
+
+    def configure(self, config: Mapping[str, str], *, is_key: bool) -> None:
+        pass
+
+    def from_connect(self, topic: str, value: Value) -> bytes | None:
+        if value is None:
+            return None
+        try:
+            if isinstance(value, bool):
+                raise TypeError("a boolean is no number")
+            return self.layout.pack(value)
+        except (struct.error, TypeError, OverflowError) as error:
+            raise DataError(f"Failed to serialize to a {self.noun}: {error}") from error
+
+    def to_connect(self, topic: str, data: bytes | None) -> Value:
+        if data is None:
+            return None
+        try:
+            return self.layout.unpack(data)[0]
+        except struct.error as error:
+            raise DataError(f"Failed to deserialize to a {self.noun}: {error}") from error
+
+
+class ShortConverter(NumberConverter):
+    layout = struct.Struct(">h")
+    noun = "short"
+
+
+class IntegerConverter(NumberConverter):
+    layout = struct.Struct(">i")
+    noun = "integer"
+
+
+class LongConverter(NumberConverter):
+    layout = struct.Struct(">q")
+    noun = "long"
+
+
+class FloatConverter(NumberConverter):
+    layout = struct.Struct(">f")
+    noun = "float"
+
+
+class DoubleConverter(NumberConverter):
+    layout = struct.Struct(">d")
+    noun = "double"
+
+
+class BooleanConverter:
+    """One byte, 1 or 0. Source: BooleanConverter."""
+
+    CONFIG: Final = ConfigDef()
+
+    def configure(self, config: Mapping[str, str], *, is_key: bool) -> None:
+        pass
+
+    def from_connect(self, topic: str, value: Value) -> bytes | None:
+        if value is None:
+            return None
+        if not isinstance(value, bool):
+            raise DataError(f"Failed to serialize to a boolean: got {kind_of(value)}")
+        return b"\x01" if value else b"\x00"
+
+    def to_connect(self, topic: str, data: bytes | None) -> Value:
+        if data is None:
+            return None
+        if data not in (b"\x00", b"\x01"):
+            raise DataError(
+                f"Failed to deserialize to a boolean: {data!r} is neither 0x00 nor 0x01"
+            )
+        return data == b"\x01"
+
+
+class HeaderConverter(Protocol):
+    """All headers of a record to bytes and back. Raises `DataError`."""
+
+    def configure(self, config: Mapping[str, str]) -> None: ...
+
+    def from_connect(self, topic: str, headers: Headers) -> tuple[tuple[str, bytes], ...]: ...
+
+    def to_connect(self, topic: str, headers: tuple[tuple[str, bytes], ...]) -> Headers: ...
+
+
+class SimpleHeaderConverter:
+    """Values as text that tells their type: ``true``, ``12``, ``1.5``, ``null``, JSON lists and
+    objects, other text as it is.
+
+    Differs: a null is written as ``null``, where Java leaves the header without a value; text is
+    read as a number only where nothing is lost by it (``007`` stays text), and dates stay text.
+    What is not UTF-8 stays bytes, as in Java. Source: SimpleHeaderConverter, Values.
+    """
+
+    CONFIG: Final = ConfigDef()
+
+    def configure(self, config: Mapping[str, str]) -> None:
+        pass
+
+    def from_connect(self, topic: str, headers: Headers) -> tuple[tuple[str, bytes], ...]:
+        try:
+            return tuple([(key, _header_text(value).encode()) for key, value in headers])
+        except UnicodeEncodeError as error:
+            raise DataError(f"Failed to serialize a header: {error}") from error
+
+    def to_connect(self, topic: str, headers: tuple[tuple[str, bytes], ...]) -> Headers:
+        return tuple([(key, _header_value(data)) for key, data in headers])
+
+
+class EachHeader:
+    """Any converter, applied to each header. (Connect's converters of values are such converters of
+    headers too.)"""
+
+    def __init__(self, converter: Converter) -> None:
+        self._converter = converter
+
+    def configure(self, config: Mapping[str, str]) -> None:
+        self._converter.configure(config, is_key=False)
+
+    def from_connect(self, topic: str, headers: Headers) -> tuple[tuple[str, bytes], ...]:
+        convert = self._converter.from_connect
+        return tuple([(key, convert(topic, value) or b"") for key, value in headers])
+
+    def to_connect(self, topic: str, headers: tuple[tuple[str, bytes], ...]) -> Headers:
+        convert = self._converter.to_connect
+        return tuple([(key, convert(topic, data)) for key, data in headers])
+
+
+_PACKAGE: Final = "org.apache.kafka.connect."
+
+CONVERTERS: Final[Mapping[str, type[Converter]]] = {
+    name: found
+    for package, found in (
+        ("storage.", StringConverter),
+        ("json.", JsonConverter),
+        ("converters.", ByteArrayConverter),
+        ("converters.", ShortConverter),
+        ("converters.", IntegerConverter),
+        ("converters.", LongConverter),
+        ("converters.", FloatConverter),
+        ("converters.", DoubleConverter),
+        ("converters.", BooleanConverter),
+    )
+    for name in (
+        _PACKAGE + package + found.__name__,
+        found.__name__,
+        found.__name__.removesuffix("Converter"),
+    )
+}
+"""By full name, simple name, and simple name without ``Converter``."""
+
+HEADER_CONVERTERS: Final[frozenset[str]] = frozenset(
+    {
+        _PACKAGE + "storage.SimpleHeaderConverter",
+        "SimpleHeaderConverter",
+        "SimpleHeader",
+        *CONVERTERS,
+    }
+)
+
+
+def make_converter(class_name: str, config: Mapping[str, str], *, is_key: bool) -> Converter:
+    """The converter that `class_name` names, configured.
+
+    Args:
+        config: its own keys, without the prefix ``key.converter.`` or ``value.converter.``.
+
+    Raises:
+        ConfigError: no such class, or a key with a wrong value.
+    """
+    found = CONVERTERS.get(class_name)
+    if found is None:
+        name = "key.converter" if is_key else "value.converter"
+        raise ConfigError.of(name, class_name, f"Class {class_name} could not be found.")
+    converter = found()
+    converter.configure(config, is_key=is_key)
+    return converter
+
+
+def make_header_converter(class_name: str, config: Mapping[str, str]) -> HeaderConverter:
+    """
+    Raises:
+        ConfigError: no such class, or a key with a wrong value.
+    """
+    if class_name not in HEADER_CONVERTERS:
+        raise ConfigError.of(
+            "header.converter", class_name, f"Class {class_name} could not be found."
+        )
+    found = CONVERTERS.get(class_name)
+    converter = SimpleHeaderConverter() if found is None else EachHeader(found())
+    converter.configure(config)
+    return converter
+
+
+@dataclass(frozen=True, slots=True)
+class TaskConverters:
+    key: Converter
+    value: Converter
+    header: HeaderConverter
+
+
+def task_converters(
+    connector_config: Mapping[str, str], worker_settings: Mapping[str, str]
+) -> TaskConverters:
+    """The converters of a task: those the connector names, else the worker's. The keys below a
+    converter's own (``value.converter.schemas.enable``) are taken from where it is named.
+
+    Raises:
+        ConfigError: see `make_converter`.
+    """
+    key = _named("key.converter", connector_config, worker_settings)
+    value = _named("value.converter", connector_config, worker_settings)
+    header = _named("header.converter", connector_config, worker_settings)
+    return TaskConverters(
+        make_converter(*key, is_key=True),
+        make_converter(*value, is_key=False),
+        make_header_converter(*header),
+    )
+
+
+_DEFAULTS: Final = {
+    "key.converter": _PACKAGE + "storage.StringConverter",
+    "value.converter": _PACKAGE + "storage.StringConverter",
+    "header.converter": _PACKAGE + "storage.SimpleHeaderConverter",
+}
+
+
+def _named(
+    key: str, connector_config: Mapping[str, str], worker_settings: Mapping[str, str]
+) -> tuple[str, dict[str, str]]:
+    place = connector_config if key in connector_config else worker_settings
+    prefix = key + "."
+    own = {name[len(prefix) :]: text for name, text in place.items() if name.startswith(prefix)}
+    return place.get(key, _DEFAULTS[key]).strip(), own
+
+
+def _json_bytes(value: Value) -> bytes:
+    try:
+        return json.dumps(
+            value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_json_other
+        ).encode()
+    except (ValueError, TypeError, RecursionError) as error:
+        raise DataError(
+            f"Converting Kafka Connect data to byte[] failed due to serialization error: {error}"
+        ) from error
+
+
+def _json_other(value: object) -> str:
+    if isinstance(value, (bytes, bytearray)):
+        return base64.b64encode(value).decode()
+    raise TypeError(f"a value of type {kind_of(value)} has no form in JSON")
+
+
+def _refuse_constant(text: str) -> Any:
+    raise ValueError(f"{text} is not JSON")
+
+
+def _header_text(value: Value) -> str:
+    if value.__class__ is str:
+        return value
+    if isinstance(value, (bytes, bytearray)):
+        return base64.b64encode(cast(bytes, value)).decode()
+    if isinstance(value, (dict, list, tuple)):
+        return _json_bytes(cast(Value, value)).decode()
+    return java_text(value)
+
+
+_WORDS: Final[Mapping[str, Value]] = {"true": True, "false": False, "null": None}
+
+
+def _header_value(data: bytes) -> Value:
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return data
+    if text in _WORDS:
+        return _WORDS[text]
+    first = text[:1]
+    if first in "-0123456789" and first:
+        return _header_number(text)
+    if first in "[{" and first:
+        try:
+            return json.loads(text, parse_constant=_refuse_constant)
+        except (ValueError, RecursionError):
+            return text
+    return text
+
+
+def _header_number(text: str) -> Value:
+    for read in (int, float):
+        try:
+            number = read(text)
+        except ValueError:
+            continue
+        if math.isfinite(number) and java_text(number) == text:
+            return number
+    return text

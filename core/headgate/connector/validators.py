@@ -1,0 +1,143 @@
+"""Validators for `ConfigDef`, with Kafka's names, rules and texts.
+
+Source: the inner classes of Kafka's `ConfigDef`, and Connect's `RegexValidator` (4.3.1).
+"""
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from headgate.connector.config import ConfigError, Validator, java_text
+
+
+def between(low: float | None, high: float | None) -> Validator:
+    """A number within these bounds, both included; None is no bound. Source: Range."""
+
+    def check(name: str, value: Any) -> None:
+        if value is None:
+            raise ConfigError.of(name, None, "Value must be non-null")
+        if low is not None and value < low:
+            raise ConfigError.of(name, value, f"Value must be at least {java_text(low)}")
+        if high is not None and value > high:
+            raise ConfigError.of(name, value, f"Value must be no more than {java_text(high)}")
+
+    return check
+
+
+def at_least(low: float) -> Validator:
+    return between(low, None)
+
+
+def one_of(*choices: str) -> Validator:
+    """Source: ValidString."""
+
+    def check(name: str, value: Any) -> None:
+        if value not in choices:
+            raise ConfigError.of(name, value, f"String must be one of: {', '.join(choices)}")
+
+    return check
+
+
+def one_of_any_case(*choices: str) -> Validator:
+    """Choices are listed in the order given. Source: CaseInsensitiveValidString (which lists them
+    in hash order)."""
+    upper = tuple(choice.upper() for choice in choices)
+
+    def check(name: str, value: Any) -> None:
+        if value is None or value.upper() not in upper:
+            raise ConfigError.of(
+                name, value, f"String must be one of (case insensitive): {', '.join(upper)}"
+            )
+
+    return check
+
+
+def non_null(name: str, value: Any) -> None:
+    """Source: NonNullValidator."""
+    if value is None:
+        raise ConfigError.of(name, "null", "entry must be non null")
+
+
+def non_empty(name: str, value: Any) -> None:
+    """Source: NonEmptyString."""
+    if value == "":
+        raise ConfigError.of(name, value, "String must be non-empty")
+
+
+def non_empty_without_control_chars(name: str, value: Any) -> None:
+    """Source: NonEmptyStringWithoutControlChars."""
+    if value is None:
+        return  # missing: said once, as a missing key
+    if value == "":
+        raise ConfigError.of(name, value, "String may not be empty")
+    found = [ord(char) for char in value if is_iso_control(char)]
+    if found:
+        codes = ", ".join(map(str, found))
+        raise ConfigError.of(
+            name,
+            value,
+            f"String may not contain control sequences but had the following ASCII chars: {codes}",
+        )
+
+
+def is_iso_control(char: str) -> bool:
+    """`Character.isISOControl`."""
+    return char <= "\x1f" or "\x7f" <= char <= "\x9f"
+
+
+def unique_values(name: str, value: Any) -> None:
+    """A list without doubles and without empty items. Source: ValidList.anyNonDuplicateValues."""
+    if value is None:
+        raise ConfigError(f"Configuration '{name}' values must not be null.")
+    if len(set(value)) != len(value):
+        raise ConfigError(f"Configuration '{name}' values must not be duplicated.")
+    if "" in value:
+        raise ConfigError(f"Configuration '{name}' values must not be empty.")
+
+
+def unique_aliases(name: str, value: Any) -> None:
+    """Source: ConnectorConfig.aliasValidator."""
+    non_null(name, value)
+    if len(set(value)) != len(value):
+        raise ConfigError.of(name, value, "Duplicate alias provided.")
+
+
+def regex(name: str, value: Any) -> None:
+    """Differs: the expression is Python's. Source: RegexValidator."""
+    try:
+        re.compile(value or "")
+    except re.error as error:
+        raise ConfigError.of(name, value, f"Invalid regex: {error}") from error
+
+
+def optional(validator: Validator) -> Validator:
+    """`validator`, but None is valid too."""
+
+    def check(name: str, value: Any) -> None:
+        if value is not None:
+            validator(name, value)
+
+    return check
+
+
+def all_of(*validators: Validator) -> Validator:
+    """Source: CompositeValidator."""
+
+    def check(name: str, value: Any) -> None:
+        for validator in validators:
+            validator(name, value)
+
+    return check
+
+
+def known_class(known: Callable[[], Collection[str] | Mapping[str, object]]) -> Validator:
+    """The name of a class among `known()`, asked at the time of the check. None is valid.
+
+    The text is that of a class which Java cannot load.
+    """
+
+    def check(name: str, value: Any) -> None:
+        if value is not None and value not in known():
+            raise ConfigError.of(name, value, f"Class {value} could not be found.")
+
+    return check
