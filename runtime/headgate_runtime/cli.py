@@ -1,8 +1,8 @@
 """The ``headgate`` command. Each command imports what it needs, so that ``--help`` is quick.
 
-Exit codes: 0 all is well; 1 the pipeline (or the script's input) failed; 2 wrong usage or a refused
-pipeline file; 130 ended by a second Ctrl-C. What is the user's to mend is said in words, on standard
-error, without a traceback.
+Exit codes: 0 all is well; 1 the pipeline (or the script's input) failed; 2 wrong usage or a
+refused pipeline file; 130 ended by a second Ctrl-C. What is the user's to mend is said in words, on
+standard error, without a traceback.
 """
 
 import importlib.metadata

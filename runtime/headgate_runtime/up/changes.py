@@ -1,0 +1,76 @@
+"""What happened between two snapshots, in lines for people."""
+
+from collections.abc import Iterator
+
+from headgate.ids import State, TaskId
+from headgate_runtime.up.snapshot import Phase, Snapshot, WorkerSnapshot
+
+
+def changes(previous: Snapshot | None, snapshot: Snapshot) -> list[str]:
+    """One line for each change that somebody may want to know of, in a fixed order."""
+    return [
+        *_workers(previous, snapshot),
+        *_group(previous, snapshot),
+        *_connectors(previous, snapshot),
+        *_tasks(previous, snapshot),
+    ]
+
+
+def _workers(previous: Snapshot | None, snapshot: Snapshot) -> Iterator[str]:
+    before = {worker.name: worker for worker in previous.workers} if previous else {}
+    for worker in snapshot.workers:
+        old = before.get(worker.name)
+        # Ends and restarts of processes are told by who restarts them, with the reason.
+        if worker.phase is Phase.UP and (old is None or old.phase is not Phase.UP):
+            back = "answers again" if old is not None and old.phase is Phase.SILENT else "is up"
+            yield f"{worker.name} {back}"
+        elif worker.phase is Phase.SILENT and (old is None or old.phase is not Phase.SILENT):
+            yield f"{worker.name} does not answer (process {_pid(worker)} lives)"
+
+
+def _group(previous: Snapshot | None, snapshot: Snapshot) -> Iterator[str]:
+    generation = max((view.generation for _, view in snapshot.views()), default=None)
+    old = None
+    if previous is not None:
+        old = max((view.generation for _, view in previous.views()), default=None)
+    if generation is None or old is None or generation == old or generation < 0:
+        return
+    yield f"rebalance: generation {generation}"
+
+
+def _connectors(previous: Snapshot | None, snapshot: Snapshot) -> Iterator[str]:
+    before = previous.connector_owners() if previous else {}
+    now = snapshot.connector_owners()
+    for name in sorted(now):
+        old = before.get(name, [])
+        for worker, state in now[name]:
+            if (worker, state) not in old:
+                yield f"connector {name} {state} on {worker}{_why(snapshot, name, state, '')}"
+
+
+def _tasks(previous: Snapshot | None, snapshot: Snapshot) -> Iterator[str]:
+    before: dict[TaskId, dict[str, tuple[State, str, int]]] = {}
+    if previous is not None:
+        for task, owners in previous.task_owners().items():
+            before[task] = {who: (view.state, view.detail, view.skipped) for who, view in owners}
+    for task, owners in sorted(snapshot.task_owners().items()):
+        for worker, view in owners:
+            state, detail, skipped = before.get(task, {}).get(worker, (None, "", 0))
+            if view.state is not state:
+                why = _why(snapshot, str(task), view.state, view.detail)
+                yield f"task {task} {view.state} on {worker}{why}"
+            elif view.skipped > skipped:
+                count = view.skipped - skipped
+                what = "1 record" if count == 1 else f"{count:,} records"
+                yield f"task {task} skipped {what}: {view.detail}"
+            elif view.detail != detail and view.detail:
+                yield f"task {task}: {view.detail}"
+
+
+def _why(snapshot: Snapshot, name: str, state: State, detail: str) -> str:
+    reason = snapshot.failures.get(name, "") or detail if state is State.FAILED else detail
+    return f": {reason}" if reason else ""
+
+
+def _pid(worker: WorkerSnapshot) -> str:
+    return str(worker.pid) if worker.pid is not None else "?"

@@ -1,0 +1,156 @@
+"""When ``--until-idle`` may end: a pure decision over two snapshots.
+
+The rule (docs/architecture.md): no rebalance, delay or reconfiguration pending, all tasks RUNNING,
+all sources idle, then all sinks at the end offsets that were taken after that; twice in a row.
+PAUSED and STOPPED count as idle. What FAILED does not hold up the end: the others are awaited,
+then it is told.
+"""
+
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from headgate.ids import State, TargetState
+from headgate_runtime.up.snapshot import ConnectorSnapshot, Phase, Snapshot
+
+
+class Outcome(StrEnum):
+    WAITING = "waiting"
+    IDLE = "idle"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    outcome: Outcome
+    reasons: tuple[str, ...]
+    """WAITING: what is awaited. FAILED: what failed, and why."""
+
+
+def idle_verdict(snapshot: Snapshot, previous: Snapshot | None) -> Verdict:
+    """Has all work come to rest? `previous` is the snapshot before, None at first."""
+    failures = tuple(_failures(snapshot))
+    awaited = tuple(_awaited(snapshot))
+    if awaited:
+        if all(worker.phase is Phase.GIVEN_UP for worker in snapshot.workers):
+            return Verdict(Outcome.FAILED, ("no worker is left", *failures))
+        return Verdict(Outcome.WAITING, awaited)
+    if previous is None or any(_awaited(previous)):
+        return Verdict(Outcome.WAITING, ("a second look",))
+    moved = tuple(_moved(snapshot, previous))
+    if moved:
+        return Verdict(Outcome.WAITING, moved)
+    return Verdict(Outcome.FAILED if failures else Outcome.IDLE, failures)
+
+
+def _awaited(snapshot: Snapshot) -> Iterator[str]:
+    """What one snapshot shows to be under way."""
+    yield from snapshot.applying
+    for worker in snapshot.workers:
+        if worker.phase in (Phase.STARTING, Phase.WAITING):
+            yield f"{worker.name} is {worker.phase}"
+    views = snapshot.views()
+    if not views:
+        yield "no worker answers"
+    for name, view in views:
+        if not view.settled:
+            yield f"{name}: {', '.join(view.pending) or 'not settled'}"
+        elif view.config_offset < snapshot.config_offset:
+            yield (
+                f"{name} has read the config topic to {view.config_offset}, "
+                f"its end is {snapshot.config_offset}"
+            )
+        elif not view.leader:
+            yield f"{name} knows no leader"
+    # A worker that is behind in the group may believe to own what it has lost.
+    generations = {view.generation for _, view in views}
+    if len(generations) > 1:
+        yield f"workers are in generations {', '.join(map(str, sorted(generations)))}"
+    for connector in snapshot.connectors:
+        yield from _awaited_of(connector, snapshot)
+
+
+def _awaited_of(connector: ConnectorSnapshot, snapshot: Snapshot) -> Iterator[str]:
+    owners = snapshot.connector_owners().get(connector.name, [])
+    if len(owners) != 1:
+        yield f"{connector.name} has {len(owners) or 'no'} owner{'s' if len(owners) > 1 else ''}"
+        return
+    state = owners[0][1]
+    if state is State.FAILED:
+        return
+    if state.value != _wanted(connector.target_state):
+        yield f"{connector.name} is {state}"
+    if connector.target_state is TargetState.STOPPED:
+        return
+    if not connector.committed:
+        yield f"{connector.name} has no task configs yet"
+    failed = yield from _awaited_tasks(connector, snapshot)
+    caught_up = failed or connector.target_state is TargetState.PAUSED
+    if connector.kind == "sink" and not caught_up and connector.lag:
+        yield f"{connector.name} has {connector.lag:,} records to go"
+
+
+def _awaited_tasks(connector: ConnectorSnapshot, snapshot: Snapshot) -> Generator[str, None, bool]:
+    """Yields what is awaited of its tasks; returns whether one of them FAILED."""
+    task_owners = snapshot.task_owners()
+    failed = False
+    for task in connector.tasks:
+        owners = task_owners.get(task, [])
+        if len(owners) != 1:
+            yield f"{task} has {len(owners) or 'no'} owner{'s' if len(owners) > 1 else ''}"
+            continue
+        view = owners[0][1]
+        if view.state is State.FAILED:
+            failed = True
+        elif view.state.value != _wanted(connector.target_state):
+            yield f"{task} is {view.state}"
+        elif (
+            connector.kind == "source"
+            and connector.target_state is TargetState.STARTED
+            and not view.idle
+        ):
+            yield f"{task} has more to read"
+    return failed
+
+
+def _wanted(target: TargetState) -> str:
+    return State.RUNNING.value if target is TargetState.STARTED else target.value
+
+
+def _moved(snapshot: Snapshot, previous: Snapshot) -> Iterator[str]:
+    """What changed between two snapshots that each looked idle."""
+    before = {connector.name: connector for connector in previous.connectors}
+    for connector in snapshot.connectors:
+        old = before.get(connector.name)
+        if old is None:
+            yield f"{connector.name} is new"
+        elif dict(connector.ends) != dict(old.ends):
+            yield f"{connector.name}: new records in its topics"
+        elif dict(connector.consumed) != dict(old.consumed):
+            # Only of a sink with a FAILED task can this be news: the others go on.
+            yield f"{connector.name} is moving on"
+    then = {view.generation for _, view in previous.views()}
+    if {view.generation for _, view in snapshot.views()} != then:
+        yield "a rebalance took place"
+    if snapshot.config_offset != previous.config_offset:
+        yield "the config topic has grown"
+
+
+def _failures(snapshot: Snapshot) -> Iterator[str]:
+    yield from snapshot.refused
+    for worker in snapshot.workers:
+        if worker.phase is Phase.GIVEN_UP:
+            yield f"{worker.name} was given up: {worker.note}"
+    for name, owners in sorted(snapshot.connector_owners().items()):
+        for owner, state in owners:
+            if state is State.FAILED:
+                yield _failure(f"connector {name}", owner, snapshot.failures.get(name, ""))
+    for task, task_owners in sorted(snapshot.task_owners().items()):
+        for owner, view in task_owners:
+            if view.state is State.FAILED:
+                reason = snapshot.failures.get(str(task), "") or view.detail
+                yield _failure(f"task {task}", owner, reason)
+
+
+def _failure(what: str, worker: str, reason: str) -> str:
+    return f"{what} FAILED on {worker}" + (f": {reason}" if reason else "")

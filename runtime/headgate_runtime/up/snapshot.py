@@ -1,0 +1,109 @@
+"""What ``headgate up`` knows of its cluster at one moment.
+
+Plain data: the display shows it, the idle rule judges it, the timeline keeps it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from headgate.herder.messages import TaskView, WorkerView
+from headgate.ids import State, TargetState, TaskId
+from headgate.ports import TopicPartition
+
+
+class Phase(StrEnum):
+    """How a worker process stands, seen from outside."""
+
+    STARTING = "starting"
+    """Its process lives and has not answered yet."""
+    UP = "up"
+    SILENT = "silent"
+    """It answered before and does not now: stopped, overloaded or hung."""
+    WAITING = "restarting"
+    """Its process ended; another one starts after a pause."""
+    GIVEN_UP = "given up"
+    """Its process ended too often."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSnapshot:
+    name: str
+    phase: Phase
+    pid: int | None
+    view: WorkerView | None
+    """The answer of this very poll; None when there was none."""
+    last_view: WorkerView | None = None
+    """The latest answer, however old."""
+    silent_s: float = 0.0
+    """Seconds since its last answer."""
+    starts: int = 1
+    """How many processes it has had."""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorSnapshot:
+    """A connector as the config topic has it, and how far its sink is."""
+
+    name: str
+    kind: str
+    """``source``, ``sink`` or ``unknown``."""
+    named: bool
+    """The pipeline file names it."""
+    target_state: TargetState
+    tasks: tuple[TaskId, ...]
+    """Of the committed set."""
+    committed: bool
+    """Its task configs are complete. False: new, or to be repaired by its owner."""
+    ends: Mapping[TopicPartition, int]
+    """Sinks: end offsets of its topics, taken after the workers were asked."""
+    consumed: Mapping[TopicPartition, int]
+    """Sinks: committed consumer offsets, taken after `ends`."""
+
+    @property
+    def lag(self) -> int:
+        """Records of its topics that the sink has not committed yet."""
+        return sum(
+            max(0, end - self.consumed.get(partition, 0)) for partition, end in self.ends.items()
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    at: float
+    """Monotonic seconds."""
+    workers: tuple[WorkerSnapshot, ...]
+    connectors: tuple[ConnectorSnapshot, ...]
+    config_offset: int
+    """Of the config topic as read for this snapshot, after the workers were asked."""
+    applying: tuple[str, ...] = ()
+    """Changes of connectors that are still to be made, in words."""
+    refused: tuple[str, ...] = ()
+    """Changes that the cluster refused, and why."""
+    failures: Mapping[str, str] = field(default_factory=dict)
+    """Reason by name of what FAILED (``events``, ``events-0``), from the status topic."""
+
+    def views(self) -> tuple[tuple[str, WorkerView], ...]:
+        """Fresh views with the names of their workers."""
+        return tuple((one.name, one.view) for one in self.workers if one.view is not None)
+
+    def connector_owners(self) -> dict[str, list[tuple[str, State]]]:
+        """Connector name -> (worker, state) of each worker that says it has it."""
+        owners: dict[str, list[tuple[str, State]]] = {}
+        for worker, view in self.views():
+            for name, state in view.connectors.items():
+                owners.setdefault(name, []).append((worker, state))
+        return owners
+
+    def task_owners(self) -> dict[TaskId, list[tuple[str, TaskView]]]:
+        owners: dict[TaskId, list[tuple[str, TaskView]]] = {}
+        for worker, view in self.views():
+            for task in view.tasks:
+                owners.setdefault(task.task, []).append((worker, task))
+        return owners
+
+    @property
+    def rebalances(self) -> int:
+        """Rounds of the group that the longest-lived worker has seen."""
+        return max((view.rebalances for _, view in self.views()), default=0)
