@@ -20,6 +20,8 @@ class GroupError(StrEnum):
     REBALANCE_IN_PROGRESS = "REBALANCE_IN_PROGRESS"
     INCONSISTENT_GROUP_PROTOCOL = "INCONSISTENT_GROUP_PROTOCOL"
     COORDINATOR_NOT_AVAILABLE = "COORDINATOR_NOT_AVAILABLE"
+    MEMBER_ID_REQUIRED = "MEMBER_ID_REQUIRED"
+    """Answer to a first join: join again with the member id of the answer. Source: KIP-394."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,7 @@ class JoinGroup:
 
     group: str
     member_id: str
-    """Empty in the first join: the transport's coordinator gives one and answers with it."""
+    """Empty in the first join: the answer is `MEMBER_ID_REQUIRED` with the id to join with."""
     client_id: str
     protocol_type: str
     protocols: tuple[tuple[str, bytes], ...]
@@ -80,6 +82,8 @@ class Heartbeat:
     group: str
     member_id: str
     generation: int
+    sent_ms: int = 0
+    """The member's own clock; comes back with the answer and means nothing to others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +92,8 @@ class HeartbeatAnswered:
     member_id: str
     generation: int
     error: GroupError | None = None
+    sent_ms: int = 0
+    """`Heartbeat.sent_ms` of the request that this answers."""
 
 
 @dataclass(frozen=True, slots=True)
