@@ -338,6 +338,11 @@ def make_converter(class_name: str, config: Mapping[str, str], *, is_key: bool) 
     return converter
 
 
+def config_def_of(class_name: str) -> ConfigDef:
+    """The keys of a converter of values or headers, without prefix."""
+    return getattr(CONVERTERS.get(class_name, SimpleHeaderConverter), "CONFIG", None) or ConfigDef()
+
+
 def make_header_converter(class_name: str, config: Mapping[str, str]) -> HeaderConverter:
     """
     Raises:

@@ -1,0 +1,241 @@
+"""Transforms and predicates by Connect's names, and the chain that a connector config asks for.
+
+Source: Connect's `transforms` package, `TransformationStage` (4.3.1).
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Final, Protocol, TypeVar
+
+from headgate.connector.api import DataError, SinkRecord, SourceRecord, Transform
+from headgate.connector.config import ConfigDef, ConfigError, Importance, Type, parse_type
+from headgate.connector.validators import non_empty, regex, unique_values
+
+Record = TypeVar("Record", SourceRecord, SinkRecord)
+
+
+class Predicate(Protocol):
+    """Whether a transform applies to a record."""
+
+    def configure(self, config: Mapping[str, str]) -> None: ...
+
+    def test(self, record: SourceRecord | SinkRecord) -> bool: ...
+
+
+class RecordTransform:
+    """A transform that treats records of sources and sinks alike: `apply` does it."""
+
+    CONFIG: ClassVar[ConfigDef] = ConfigDef()
+
+    def configure(self, config: Mapping[str, str]) -> None:
+        self.settings = self.CONFIG.parse(config)
+
+    def apply(self, record: Record) -> Record | None:
+        raise NotImplementedError(f"{type(self).__name__} does not implement apply")
+
+    def apply_source(self, record: SourceRecord) -> SourceRecord | None:
+        return self.apply(record)
+
+    def apply_sink(self, record: SinkRecord) -> SinkRecord | None:
+        return self.apply(record)
+
+
+class RegexRouter(RecordTransform):
+    """Renames topics whose whole name matches. ``$1`` in the replacement is a group, as in Java.
+
+    Differs: the expression is Python's.
+    """
+
+    CONFIG = (
+        ConfigDef()
+        .define("regex", Type.STRING, documentation="For matching.", validator=regex)
+        .define("replacement", Type.STRING, documentation="The new topic; $1 is a group.")
+    )
+
+    def configure(self, config: Mapping[str, str]) -> None:
+        super().configure(config)
+        self._regex = re.compile(self.settings["regex"])
+        self._replacement = _java_replacement(self.settings["replacement"])
+
+    def apply(self, record: Record) -> Record | None:
+        match = self._regex.fullmatch(record.topic)
+        if match is None:
+            return record
+        try:
+            return replace(record, topic=match.expand(self._replacement))
+        except (re.error, IndexError) as error:
+            raise DataError(f"RegexRouter on topic {record.topic}: {error}") from error
+
+
+class Filter(RecordTransform):
+    """Drops every record it is applied to; used with a predicate."""
+
+    def apply(self, record: Record) -> Record | None:
+        return None
+
+
+class InsertHeader(RecordTransform):
+    """Adds a header, its value read as `SimpleHeaderConverter` reads one."""
+
+    CONFIG = (
+        ConfigDef()
+        .define("header", Type.STRING, validator=non_empty, importance=Importance.HIGH)
+        .define("value.literal", Type.STRING, importance=Importance.HIGH)
+    )
+
+    def apply(self, record: Record) -> Record | None:
+        header = (self.settings["header"], self.settings["value.literal"])
+        return replace(record, headers=(*record.headers, header))
+
+
+class DropHeaders(RecordTransform):
+    """Removes all headers of these names."""
+
+    CONFIG = ConfigDef().define("headers", Type.LIST, validator=unique_values)
+
+    def apply(self, record: Record) -> Record | None:
+        gone = self.settings["headers"]
+        return replace(record, headers=tuple([h for h in record.headers if h[0] not in gone]))
+
+
+class TopicNameMatches:
+    """The whole topic matches `pattern`. Differs: the expression is Python's."""
+
+    CONFIG: Final = ConfigDef().define("pattern", Type.STRING, validator=regex)
+
+    def configure(self, config: Mapping[str, str]) -> None:
+        self._pattern = re.compile(self.CONFIG.parse(config)["pattern"])
+
+    def test(self, record: SourceRecord | SinkRecord) -> bool:
+        return self._pattern.fullmatch(record.topic) is not None
+
+
+class HasHeaderKey:
+    CONFIG: Final = ConfigDef().define("name", Type.STRING, validator=non_empty)
+
+    def configure(self, config: Mapping[str, str]) -> None:
+        self._name = self.CONFIG.parse(config)["name"]
+
+    def test(self, record: SourceRecord | SinkRecord) -> bool:
+        return any(key == self._name for key, _ in record.headers)
+
+
+class RecordIsTombstone:
+    CONFIG: Final = ConfigDef()
+
+    def configure(self, config: Mapping[str, str]) -> None:
+        pass
+
+    def test(self, record: SourceRecord | SinkRecord) -> bool:
+        return record.value is None
+
+
+_PACKAGE: Final = "org.apache.kafka.connect.transforms."
+
+TRANSFORMS: Final[Mapping[str, type[RecordTransform]]] = {
+    name: found
+    for found in (RegexRouter, Filter, InsertHeader, DropHeaders)
+    for name in (_PACKAGE + found.__name__, found.__name__)
+}
+
+PREDICATES: Final[Mapping[str, Callable[[], Predicate]]] = {
+    name: found
+    for found in (TopicNameMatches, HasHeaderKey, RecordIsTombstone)
+    for name in (f"{_PACKAGE}predicates.{found.__name__}", found.__name__)
+}
+
+
+class Stage:
+    """A transform that applies where its predicate says so."""
+
+    def __init__(self, transform: Transform, predicate: Predicate, negate: bool) -> None:
+        self._transform = transform
+        self._predicate = predicate
+        self._negate = negate
+
+    def configure(self, config: Mapping[str, str]) -> None:
+        self._transform.configure(config)
+
+    def apply_source(self, record: SourceRecord) -> SourceRecord | None:
+        if self._predicate.test(record) is self._negate:
+            return record
+        return self._transform.apply_source(record)
+
+    def apply_sink(self, record: SinkRecord) -> SinkRecord | None:
+        if self._predicate.test(record) is self._negate:
+            return record
+        return self._transform.apply_sink(record)
+
+
+def make_transforms(config: Mapping[str, str]) -> list[Transform]:
+    """The chain of a connector config, in the order of `transforms`; empty when there is none.
+
+    Raises:
+        ConfigError: a class that is not there, a wrong value, a predicate without a definition.
+    """
+    aliases: list[str] = parse_type("transforms", config.get("transforms"), Type.LIST) or []
+    return [_stage(config, alias) for alias in aliases]
+
+
+def transform_source(chain: Sequence[Transform], record: SourceRecord) -> SourceRecord | None:
+    """`record` through `chain`; None when a transform dropped it. Raises what transforms raise."""
+    result: SourceRecord | None = record
+    for transform in chain:
+        if result is None:
+            return None
+        result = transform.apply_source(result)
+    return result
+
+
+def transform_sink(chain: Sequence[Transform], record: SinkRecord) -> SinkRecord | None:
+    result: SinkRecord | None = record
+    for transform in chain:
+        if result is None:
+            return None
+        result = transform.apply_sink(result)
+    return result
+
+
+def _stage(config: Mapping[str, str], alias: str) -> Transform:
+    prefix = f"transforms.{alias}."
+    own = _with_prefix(config, prefix)
+    transform = _made(TRANSFORMS, prefix + "type", own.pop("type", None))
+    named = own.pop("predicate", None)
+    negate = parse_type(prefix + "negate", own.pop("negate", "false"), Type.BOOLEAN)
+    transform.configure(own)
+    if named is None:
+        return transform
+    prefix = f"predicates.{named.strip()}."
+    settings = _with_prefix(config, prefix)
+    predicate = _made(PREDICATES, prefix + "type", settings.pop("type", None))
+    predicate.configure(settings)
+    return Stage(transform, predicate, negate)
+
+
+Made = TypeVar("Made")
+
+
+def _made(known: Mapping[str, Callable[[], Made]], key: str, name: Any) -> Made:
+    if name is None:
+        raise ConfigError(f'Missing required configuration "{key}" which has no default value.')
+    found = known.get(name.strip())
+    if found is None:
+        raise ConfigError.of(key, name, f"Class {name} could not be found.")
+    return found()
+
+
+def _with_prefix(config: Mapping[str, str], prefix: str) -> dict[str, str]:
+    return {key[len(prefix) :]: text for key, text in config.items() if key.startswith(prefix)}
+
+
+def _java_replacement(text: str) -> str:
+    """Java's ``$1`` and ``\\x`` as Python's ``\\g<1>`` and the character itself."""
+    result: list[str] = []
+    for escaped, group, other in re.findall(r"\\(.)|\$(\d)|(.)", text, re.DOTALL):
+        if group:
+            result.append(f"\\g<{group}>")
+        else:
+            plain = escaped or other
+            result.append("\\\\" if plain == "\\" else plain)
+    return "".join(result)

@@ -1,0 +1,347 @@
+"""Whether a connector config is valid, as Connect answers it: every key with its value and errors.
+
+Pure: the connector's class is given. Its own code (`config_def`, `validate`, the preflight hooks)
+runs here, so call it where that may take its time. Source: `AbstractHerder`, `DistributedHerder`.
+
+Differs: a null is an error for the connector's own keys too (Connect lets it slip through), the
+overrides for Kafka clients are not looked at here, and there is a check of the task runner.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final, TypeAlias
+
+from headgate.connector.api import (
+    Connector,
+    DataError,
+    ExactlyOnceSupport,
+    PlannedSinkTask,
+    RetriableError,
+    SinkConnector,
+    SourceConnector,
+)
+from headgate.connector.config import (
+    ConfigDef,
+    ConfigError,
+    ConfigInfo,
+    ConfigInfos,
+    ConfigKey,
+    ConfigKeyInfo,
+    ConfigValue,
+    Type,
+    java_text,
+    parse_type,
+)
+from headgate.connector.converters import CONVERTERS, HEADER_CONVERTERS, config_def_of
+from headgate.connector.framework import (
+    CLIENT_PREFIXES,
+    CONVERTER_KEYS,
+    TOPIC_CREATION_PREFIX,
+    add_chain_keys,
+    sink_keys,
+    source_keys,
+)
+
+Config: TypeAlias = Mapping[str, Any]
+Results: TypeAlias = dict[str, ConfigValue]
+
+# What a preflight hook raises to refuse. Anything else is a bug of the connector, for the caller.
+_REFUSALS: Final = (ConfigError, DataError, RetriableError, ValueError, OSError, RuntimeError)
+
+
+def validate_connector(
+    connector_class: type[Connector],
+    config: Config,
+    *,
+    worker_settings: Mapping[str, str],
+    exactly_once_enabled: bool,
+    runner: str,
+    known_converters: Collection[str] = (),
+) -> ConfigInfos:
+    """All that Connect would say of `config`, and what our runner adds.
+
+    Args:
+        config: with `name` and `connector.class`; values are text, or None, which is an error.
+        worker_settings: texts; `group.id` and the converters are looked at.
+        exactly_once_enabled: `exactly.once.source.support` of the worker is enabled.
+        runner: the worker's task runner ("spark", "process", "thread").
+        known_converters: names of converters beside those of `headgate.connector.converters`.
+    """
+    definition, chain_errors = framework_definition(connector_class, config, worker_settings)
+    results = definition.validate(config)
+    _accept_converters(results, known_converters)
+    _add(results, config, chain_errors)
+    if issubclass(connector_class, SourceConnector):
+        _check_exactly_once(connector_class, config, exactly_once_enabled, results)
+        _check_transaction_boundary(connector_class, config, results)
+    elif issubclass(connector_class, SinkConnector):
+        _check_topics(config, results)
+        _check_group(config, worker_settings.get("group.id", ""), results)
+    own = connector_class.config_def()
+    results.update(own.validate(config))  # the connector's word replaces the framework's
+    _add(results, config, connector_class.validate(config))
+    _check_runner(connector_class, runner, results)
+    _add(
+        results,
+        config,
+        {key: [_NULL_VALUE] for key, value in config.items() if value is None},
+    )
+    keys = {**definition.keys, **own.keys}
+    return _infos(config, keys, [*definition.groups, *own.groups], results)
+
+
+_NULL_VALUE: Final = "Null value can not be supplied as the configuration value."
+
+
+def error_message(infos: ConfigInfos) -> str:
+    """The text of Connect's answer 400."""
+    return "\n".join(
+        [
+            "Connector configuration is invalid and contains the following "
+            f"{infos.error_count} error(s):",
+            *infos.errors,
+            "You can also find the above list of errors at the endpoint "
+            "`/connector-plugins/{connectorType}/config/validate`",
+        ]
+    )
+
+
+def missing_class_message(config: Config) -> str:
+    """Connect's text for a config without `connector.class`."""
+    return f"Connector config {java_text(dict(config))} contains no connector type"
+
+
+def unknown_keys(connector_class: type[Connector], config: Config) -> dict[str, str | None]:
+    """Keys that nothing defines, each with the nearest that is defined, if one is near.
+
+    For the pipeline file; over the API Connect takes such keys, since a connector may read them.
+    """
+    definition, _ = framework_definition(connector_class, config, {})
+    known = {*definition.keys, *connector_class.config_def().keys}
+    for key in CONVERTER_KEYS:
+        names = _converter_definition(str(config.get(key, "")))
+        known.update(f"{key}.{name}" for name in (names.keys if names else ()))
+    families = CLIENT_PREFIXES
+    if issubclass(connector_class, SourceConnector):
+        families = (*CLIENT_PREFIXES, TOPIC_CREATION_PREFIX)
+    return {
+        key: nearest(key, known)
+        for key in config
+        if key not in known and not key.startswith(families)
+    }
+
+
+def nearest(word: str, words: Iterable[str]) -> str | None:
+    """The word that the fewest edits of one letter make of `word`: at most a third of its letters,
+    or two, and never all; None when none is as near."""
+    best: tuple[int, str] | None = None
+    for known in sorted(words):
+        distance = _edits(word.lower(), known.lower())
+        if best is None or distance < best[0]:
+            best = (distance, known)
+    limit = max(2, len(word) // 3)
+    return best[1] if best and best[0] <= limit and best[0] < len(word) else None
+
+
+def framework_definition(
+    connector_class: type[Connector], config: Config, worker_settings: Mapping[str, str]
+) -> tuple[ConfigDef, dict[str, list[str]]]:
+    """The keys that Connect defines for this kind of connector, those of the transforms and
+    predicates it names included, and errors that are about several of them."""
+    if issubclass(connector_class, SourceConnector):
+        definition = source_keys(worker_settings)
+    else:
+        definition = sink_keys(worker_settings)
+    return definition, add_chain_keys(definition, config)
+
+
+def _accept_converters(results: Results, known: Collection[str]) -> None:
+    for key in CONVERTER_KEYS:
+        if results[key].value in known:
+            results[key].errors.clear()
+
+
+def _add(results: Results, config: Config, errors: Mapping[str, Iterable[str]]) -> None:
+    for key, texts in errors.items():
+        results.setdefault(key, ConfigValue(key, config.get(key))).errors.extend(texts)
+
+
+def _check_exactly_once(
+    connector: type[SourceConnector], config: Config, enabled: bool, results: Results
+) -> None:
+    """Source: KIP-618."""
+    result = results["exactly.once.support"]
+    if result.errors or result.value.lower() != "required":
+        return
+    if not enabled:
+        result.errors.append("This worker does not have exactly-once source support enabled.")
+    try:
+        support = connector.exactly_once_support(config)
+    except _REFUSALS as error:
+        result.errors.append(_unexpected(error))
+        return
+    if support is None:
+        result.errors.append(
+            "The connector does not implement the API required for preflight validation of "
+            "exactly-once source support. Please consult the documentation for the connector to "
+            "determine whether it supports exactly-once semantics, and then consider reconfiguring "
+            'the connector to use the value "requested" for this property (which will disable this '
+            "preflight check and allow the connector to be created)."
+        )
+    elif support is not ExactlyOnceSupport.SUPPORTED:
+        result.errors.append(
+            "The connector does not support exactly-once semantics with the provided configuration."
+        )
+
+
+def _check_transaction_boundary(
+    connector: type[SourceConnector], config: Config, results: Results
+) -> None:
+    """Whether or not exactly-once is on, as in Connect."""
+    result = results["transaction.boundary"]
+    if result.errors or result.value.lower() != "connector":
+        return
+    try:
+        support = connector.can_define_transaction_boundaries(config)
+    except _REFUSALS as error:
+        result.errors.append(_unexpected(error))
+        return
+    if support is None:
+        result.errors.append(
+            "This connector has returned a null value from its canDefineTransactionBoundaries "
+            "method, which is not permitted. The connector will be treated as if it cannot define "
+            "its own transaction boundaries, and cannot be configured with 'transaction.boundary' "
+            "set to 'connector'."
+        )
+    elif support is not ExactlyOnceSupport.SUPPORTED:
+        result.errors.append(
+            "The connector does not support connector-defined transaction boundaries with the "
+            "given configuration. Please reconfigure it to use a different transaction boundary "
+            "definition."
+        )
+
+
+def _unexpected(error: Exception) -> str:
+    said = str(error).strip()
+    tail = f": {said}" if said else "; please see the worker logs for more details."
+    return f"An unexpected error occurred during validation{tail}"
+
+
+def _check_topics(config: Config, results: Results) -> None:
+    """Exactly one of `topics` and `topics.regex`, said at both; the dead letter queue is neither."""
+    topics = str(config.get("topics") or "").strip()
+    pattern = str(config.get("topics.regex") or "").strip()
+    if bool(topics) == bool(pattern):
+        text = (
+            "topics and topics.regex are mutually exclusive options, but both are set."
+            if topics
+            else "Must configure one of topics or topics.regex"
+        )
+        _add(results, config, {"topics": [text], "topics.regex": [text]})
+    letters = str(config.get("errors.deadletterqueue.topic.name") or "").strip()
+    names = parse_type("topics", topics, Type.LIST)
+    if letters and letters in names:
+        text = (
+            f"The DLQ topic '{letters}' may not be included in the list of topics "
+            f"('topics={java_text(names)}') consumed by the connector"
+        )
+        _add(results, config, {"topics": [text]})
+    valid = pattern and not any("Invalid regex" in e for e in results["topics.regex"].errors)
+    if letters and valid and re.fullmatch(pattern, letters):
+        text = (
+            f"The DLQ topic '{letters}' may not be matched by the regex for the topics "
+            f"('topics.regex={pattern}') consumed by the connector"
+        )
+        _add(results, config, {"topics.regex": [text]})
+
+
+def _check_group(config: Config, worker_group: str, results: Results) -> None:
+    override = "consumer.override.group.id"
+    if override in config:
+        if config[override] == worker_group:
+            text = (
+                f"Consumer group {worker_group} conflicts with Connect worker group {worker_group}"
+            )
+            _add(results, config, {override: [text]})
+        return
+    name = results["name"].value
+    if worker_group == f"connect-{name}":
+        results["name"].errors.append(
+            f"Consumer group for sink connector named {name} conflicts with Connect worker group "
+            f"{worker_group}"
+        )
+
+
+def _check_runner(connector: type[Connector], runner: str, results: Results) -> None:
+    """Ours: a connector that only one task runner can run is refused before it starts."""
+    needed = connector.REQUIRES_RUNNER
+    refused = results["connector.class"].errors
+    if needed is not None and needed != runner:
+        refused.append(
+            f"Connector {connector.__name__} runs its tasks on the task runner {needed} only, but "
+            f"this worker has headgate.task.runner={runner}. Set it to {needed}, or choose another "
+            "connector."
+        )
+    task = getattr(connector, "TASK", None)
+    if not (isinstance(task, type) and issubclass(task, PlannedSinkTask)):
+        return
+    if runner == "thread" and needed is None:
+        refused.append(
+            f"Connector {connector.__name__} commits files by itself; the task runner thread "
+            "cannot kill a task that hangs, so two could write at once. Use the runner process or "
+            "spark."
+        )
+    tasks_max = results["tasks.max"]
+    if not tasks_max.errors and tasks_max.value != 1:
+        tasks_max.errors.append(
+            f"Invalid value {tasks_max.value} for configuration tasks.max: a sink of planned "
+            "batches has one task; its parallelism is the partitions of its job. Set it to 1."
+        )
+
+
+def _infos(
+    config: Config, keys: Mapping[str, ConfigKey], groups: Iterable[str], results: Results
+) -> ConfigInfos:
+    """Unknown keys first, then known ones in order, then those of the converters: Connect's
+    order, which its answer 400 shows."""
+    infos = [ConfigInfo(None, None, result) for key, result in results.items() if key not in keys]
+    infos += [
+        ConfigInfo(ConfigKeyInfo.of(key), key.type, results[name]) for name, key in keys.items()
+    ]
+    count = sum(len(info.value.errors) for info in infos)
+    for key in CONVERTER_KEYS:
+        if key in config and not results[key].errors:
+            below = _converter_infos(key, config)
+            count += sum(bool(info.value.errors) for info in below)  # Connect counts keys here
+            infos += below
+    name = config.get("connector.class")
+    return ConfigInfos(str(name), count, tuple(dict.fromkeys(groups)), tuple(infos))
+
+
+def _converter_infos(key: str, config: Config) -> list[ConfigInfo]:
+    definition = _converter_definition(str(config[key]))
+    if definition is None:
+        return []
+    prefix = key + "."
+    below = {name[len(prefix) :]: text for name, text in config.items() if name.startswith(prefix)}
+    infos: list[ConfigInfo] = []
+    for name, result in definition.validate(below).items():
+        described = definition.keys[name]
+        result.name = prefix + name
+        infos.append(ConfigInfo(ConfigKeyInfo.of(described, prefix), described.type, result))
+    return infos
+
+
+def _converter_definition(class_name: str) -> ConfigDef | None:
+    name = class_name.strip()
+    return config_def_of(name) if name in CONVERTERS or name in HEADER_CONVERTERS else None
+
+
+def _edits(left: str, right: str) -> int:
+    """Insertions, deletions and changes of one letter that make `right` of `left`."""
+    row = list(range(len(right) + 1))
+    for i, a in enumerate(left, 1):
+        corner, row[0] = row[0], i
+        for j, b in enumerate(right, 1):
+            corner, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, corner + (a != b))
+    return row[-1]
