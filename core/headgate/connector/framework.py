@@ -35,98 +35,277 @@ def connector_keys(worker_settings: Mapping[str, str]) -> ConfigDef:
     """Keys of both kinds. The converters' defaults are the worker's."""
     keys = _Keys(COMMON)
     high, medium, low = Importance.HIGH, Importance.MEDIUM, Importance.LOW
-    keys.add("name", Type.STRING, NO_DEFAULT, non_empty_without_control_chars, high,
-             "Globally unique name to use for this connector.", "Connector name", Width.MEDIUM)  # fmt: skip
-    keys.add("connector.class", Type.STRING, NO_DEFAULT, None, high,
-             "Name or alias of the class for this connector.", "Connector class", Width.LONG)  # fmt: skip
-    keys.add("connector.plugin.version", Type.STRING, None, None, medium,
-             "Version of the connector.", "Connector version", Width.MEDIUM)  # fmt: skip
-    keys.add("tasks.max", Type.INT, 1, at_least(1), high,
-             "Maximum number of tasks to use for this connector.", "Tasks max")  # fmt: skip
-    keys.add("tasks.max.enforce", Type.BOOLEAN, True, None, low,
-             "Whether a connector that generates more tasks than tasks.max fails.",
-             "Enforce tasks max")  # fmt: skip
-    for key, known in zip(CONVERTER_KEYS, (CONVERTERS, CONVERTERS, HEADER_CONVERTERS), strict=True):
-        what = key.partition(".")[0]
-        keys.add(key, Type.CLASS, worker_settings.get(key), known_class(lambda known=known: known),
-                 low, f"Converter of {what}s; by default the worker's.",
-                 f"{what.capitalize()} converter class")  # fmt: skip
-        keys.add(f"{key}.plugin.version", Type.STRING, None, None, low,
-                 f"Version of the {what} converter.",
-                 f"{what.capitalize()} converter version")  # fmt: skip
-    keys.add("transforms", Type.LIST, "", unique_aliases, low,
-             "Aliases for the transformations to be applied to records.", "Transforms",
-             Width.LONG, group="Transforms")  # fmt: skip
-    keys.add("predicates", Type.LIST, "", unique_aliases, low,
-             "Aliases for the predicates used by transformations.", "Predicates",
-             Width.LONG, group="Predicates")  # fmt: skip
-    keys.add("config.action.reload", Type.STRING, "restart", one_of("none", "restart"), low,
-             "What to do when a config provider's value has changed.", "Reload Action",
-             Width.MEDIUM)  # fmt: skip
+    keys.add(
+        "name",
+        Type.STRING,
+        NO_DEFAULT,
+        non_empty_without_control_chars,
+        high,
+        "Globally unique name to use for this connector.",
+        "Connector name",
+        Width.MEDIUM,
+    )
+    keys.add(
+        "connector.class",
+        Type.STRING,
+        NO_DEFAULT,
+        None,
+        high,
+        "Name or alias of the class for this connector.",
+        "Connector class",
+        Width.LONG,
+    )
+    keys.add(
+        "connector.plugin.version",
+        Type.STRING,
+        None,
+        None,
+        medium,
+        "Version of the connector.",
+        "Connector version",
+        Width.MEDIUM,
+    )
+    keys.add(
+        "tasks.max",
+        Type.INT,
+        1,
+        at_least(1),
+        high,
+        "Maximum number of tasks to use for this connector.",
+        "Tasks max",
+    )
+    keys.add(
+        "tasks.max.enforce",
+        Type.BOOLEAN,
+        True,
+        None,
+        low,
+        "Whether a connector that generates more tasks than tasks.max fails.",
+        "Enforce tasks max",
+    )
+    _add_converter_keys(keys, worker_settings)
+    keys.add(
+        "transforms",
+        Type.LIST,
+        "",
+        unique_aliases,
+        low,
+        "Aliases for the transformations to be applied to records.",
+        "Transforms",
+        Width.LONG,
+        group="Transforms",
+    )
+    keys.add(
+        "predicates",
+        Type.LIST,
+        "",
+        unique_aliases,
+        low,
+        "Aliases for the predicates used by transformations.",
+        "Predicates",
+        Width.LONG,
+        group="Predicates",
+    )
+    keys.add(
+        "config.action.reload",
+        Type.STRING,
+        "restart",
+        one_of("none", "restart"),
+        low,
+        "What to do when a config provider's value has changed.",
+        "Reload Action",
+        Width.MEDIUM,
+    )
     _add_error_keys(keys)
     return keys.definition
+
+
+def _add_converter_keys(keys: "_Keys", worker_settings: Mapping[str, str]) -> None:
+    low = Importance.LOW
+    for key, known in zip(CONVERTER_KEYS, (CONVERTERS, CONVERTERS, HEADER_CONVERTERS), strict=True):
+        what = key.partition(".")[0]
+        keys.add(
+            key,
+            Type.CLASS,
+            worker_settings.get(key),
+            known_class(known),
+            low,
+            f"Converter of {what}s; by default the worker's.",
+            f"{what.capitalize()} converter class",
+        )
+        keys.add(
+            f"{key}.plugin.version",
+            Type.STRING,
+            None,
+            None,
+            low,
+            f"Version of the {what} converter.",
+            f"{what.capitalize()} converter version",
+        )
 
 
 def _add_error_keys(keys: "_Keys") -> None:
     medium, width = Importance.MEDIUM, Width.MEDIUM
     keys.start(ERRORS)
-    keys.add("errors.retry.timeout", Type.LONG, 0, None, medium,
-             "How long in milliseconds a failed operation is tried again; -1 is without end.",
-             "Retry Timeout for Errors", width)  # fmt: skip
-    keys.add("errors.retry.delay.max.ms", Type.LONG, 60000, None, medium,
-             "Longest wait in milliseconds between two attempts.",
-             "Maximum Delay Between Retries for Errors", width)  # fmt: skip
-    keys.add("errors.tolerance", Type.STRING, "none", one_of("none", "all"), medium,
-             "'none': an error fails the task; 'all': problematic records are skipped.",
-             "Error Tolerance")  # fmt: skip
-    keys.add("errors.log.enable", Type.BOOLEAN, False, None, medium,
-             "Log each error that is tolerated too.", "Log Errors")  # fmt: skip
-    keys.add("errors.log.include.messages", Type.BOOLEAN, False, None, medium,
-             "Log the record that an error is about.", "Log Error Details")  # fmt: skip
+    keys.add(
+        "errors.retry.timeout",
+        Type.LONG,
+        0,
+        None,
+        medium,
+        "How long in milliseconds a failed operation is tried again; -1 is without end.",
+        "Retry Timeout for Errors",
+        width,
+    )
+    keys.add(
+        "errors.retry.delay.max.ms",
+        Type.LONG,
+        60000,
+        None,
+        medium,
+        "Longest wait in milliseconds between two attempts.",
+        "Maximum Delay Between Retries for Errors",
+        width,
+    )
+    keys.add(
+        "errors.tolerance",
+        Type.STRING,
+        "none",
+        one_of("none", "all"),
+        medium,
+        "'none': an error fails the task; 'all': problematic records are skipped.",
+        "Error Tolerance",
+    )
+    keys.add(
+        "errors.log.enable",
+        Type.BOOLEAN,
+        False,
+        None,
+        medium,
+        "Log each error that is tolerated too.",
+        "Log Errors",
+    )
+    keys.add(
+        "errors.log.include.messages",
+        Type.BOOLEAN,
+        False,
+        None,
+        medium,
+        "Log the record that an error is about.",
+        "Log Error Details",
+    )
 
 
 def source_keys(worker_settings: Mapping[str, str]) -> ConfigDef:
     keys = _Keys("Topic Creation", connector_keys(worker_settings))
     low, medium = Importance.LOW, Importance.MEDIUM
-    keys.add("topic.creation.groups", Type.LIST, "", unique_aliases, low,
-             "Groups of configurations for topics created by source connectors",
-             "Topic Creation Groups", Width.LONG)  # fmt: skip
+    keys.add(
+        "topic.creation.groups",
+        Type.LIST,
+        "",
+        unique_aliases,
+        low,
+        "Groups of configurations for topics created by source connectors",
+        "Topic Creation Groups",
+        Width.LONG,
+    )
     keys.start("Exactly Once Support")
-    keys.add("exactly.once.support", Type.STRING, "requested",
-             one_of_any_case("requested", "required"), medium,
-             "'required': refuse the connector unless it can deliver exactly once.",
-             "Exactly once support")  # fmt: skip
-    keys.add("transaction.boundary", Type.STRING, "poll",
-             one_of_any_case("interval", "poll", "connector"), medium,
-             "What ends a transaction: each poll, an interval, or the connector.",
-             "Transaction Boundary")  # fmt: skip
-    keys.add("transaction.boundary.interval.ms", Type.LONG, None, optional(at_least(0)), low,
-             "The interval of 'interval'; by default the worker's offset.flush.interval.ms.",
-             "Transaction boundary interval")  # fmt: skip
+    keys.add(
+        "exactly.once.support",
+        Type.STRING,
+        "requested",
+        one_of_any_case("requested", "required"),
+        medium,
+        "'required': refuse the connector unless it can deliver exactly once.",
+        "Exactly once support",
+    )
+    keys.add(
+        "transaction.boundary",
+        Type.STRING,
+        "poll",
+        one_of_any_case("interval", "poll", "connector"),
+        medium,
+        "What ends a transaction: each poll, an interval, or the connector.",
+        "Transaction Boundary",
+    )
+    keys.add(
+        "transaction.boundary.interval.ms",
+        Type.LONG,
+        None,
+        optional(at_least(0)),
+        low,
+        "The interval of 'interval'; by default the worker's offset.flush.interval.ms.",
+        "Transaction boundary interval",
+    )
     keys.start("offsets.topic")
-    keys.add("offsets.storage.topic", Type.STRING, None, non_empty, low,
-             "An offsets topic of the connector's own.", "Offsets topic", Width.LONG)  # fmt: skip
+    keys.add(
+        "offsets.storage.topic",
+        Type.STRING,
+        None,
+        non_empty,
+        low,
+        "An offsets topic of the connector's own.",
+        "Offsets topic",
+        Width.LONG,
+    )
     return keys.definition
 
 
 def sink_keys(worker_settings: Mapping[str, str]) -> ConfigDef:
     keys = _Keys(COMMON, connector_keys(worker_settings), order=3)
     high, medium = Importance.HIGH, Importance.MEDIUM
-    keys.add("topics", Type.LIST, "", unique_values, high,
-             "List of topics to consume, separated by commas", "Topics", Width.LONG)  # fmt: skip
-    keys.add("topics.regex", Type.STRING, "", regex, high,
-             "Regular expression giving topics to consume.", "Topics regex", Width.LONG)  # fmt: skip
+    keys.add(
+        "topics",
+        Type.LIST,
+        "",
+        unique_values,
+        high,
+        "List of topics to consume, separated by commas",
+        "Topics",
+        Width.LONG,
+    )
+    keys.add(
+        "topics.regex",
+        Type.STRING,
+        "",
+        regex,
+        high,
+        "Regular expression giving topics to consume.",
+        "Topics regex",
+        Width.LONG,
+    )
     keys.start(ERRORS, order=5)
     prefix = "errors.deadletterqueue."
-    keys.add(prefix + "topic.name", Type.STRING, "", None, medium,
-             "Topic for records that could not be processed; empty for none.",
-             "Dead Letter Queue Topic Name", Width.MEDIUM)  # fmt: skip
-    keys.add(prefix + "topic.replication.factor", Type.SHORT, 3, None, medium,
-             "Replication factor of that topic when it is created.",
-             "Dead Letter Queue Topic Replication Factor", Width.MEDIUM)  # fmt: skip
-    keys.add(prefix + "context.headers.enable", Type.BOOLEAN, False, None, medium,
-             "Add headers that tell of the error.", "Enable Error Context Headers",
-             Width.MEDIUM)  # fmt: skip
+    keys.add(
+        prefix + "topic.name",
+        Type.STRING,
+        "",
+        None,
+        medium,
+        "Topic for records that could not be processed; empty for none.",
+        "Dead Letter Queue Topic Name",
+        Width.MEDIUM,
+    )
+    keys.add(
+        prefix + "topic.replication.factor",
+        Type.SHORT,
+        3,
+        None,
+        medium,
+        "Replication factor of that topic when it is created.",
+        "Dead Letter Queue Topic Replication Factor",
+        Width.MEDIUM,
+    )
+    keys.add(
+        prefix + "context.headers.enable",
+        Type.BOOLEAN,
+        False,
+        None,
+        medium,
+        "Add headers that tell of the error.",
+        "Enable Error Context Headers",
+        Width.MEDIUM,
+    )
     return keys.definition
 
 
@@ -142,11 +321,24 @@ def add_chain_keys(definition: ConfigDef, config: Mapping[str, Any]) -> dict[str
         prefix = f"transforms.{alias}."
         _embed(definition, prefix, "Transforms", TRANSFORMS, config)
         group = f"Transforms: {alias}"
-        definition.define(prefix + "predicate", Type.STRING, None, None, Importance.MEDIUM,
-                          "The alias of a predicate that decides whether to apply it.",
-                          group=group)  # fmt: skip
-        definition.define(prefix + "negate", Type.BOOLEAN, False, None, Importance.MEDIUM,
-                          "Whether the predicate is negated.", group=group)  # fmt: skip
+        definition.define(
+            prefix + "predicate",
+            Type.STRING,
+            None,
+            None,
+            Importance.MEDIUM,
+            "The alias of a predicate that decides whether to apply it.",
+            group=group,
+        )
+        definition.define(
+            prefix + "negate",
+            Type.BOOLEAN,
+            False,
+            None,
+            Importance.MEDIUM,
+            "Whether the predicate is negated.",
+            group=group,
+        )
         named = config.get(prefix + "predicate")
         if named is not None and named not in predicates:
             # Differs: Java finds this out when the task starts.
@@ -176,16 +368,38 @@ def _embed(
     alias = prefix.split(".", 1)[1].removesuffix(".")
     keys = _Keys(f"{group}: {alias}", definition, order=-1)
     kind = "transformation" if group == "Transforms" else "predicate"
-    keys.add(prefix + "type", Type.CLASS, NO_DEFAULT, known_class(lambda: known), Importance.HIGH,
-             f"Class for the '{alias}' {kind}.", f"{kind.capitalize()} type for {alias}",
-             Width.LONG)  # fmt: skip
-    keys.add(prefix + "plugin.version", Type.STRING, None, None, Importance.HIGH,
-             f"Version of the '{alias}' {kind}.", f"{kind.capitalize()} version for {alias}",
-             Width.LONG)  # fmt: skip
+    keys.add(
+        prefix + "type",
+        Type.CLASS,
+        NO_DEFAULT,
+        known_class(known),
+        Importance.HIGH,
+        f"Class for the '{alias}' {kind}.",
+        f"{kind.capitalize()} type for {alias}",
+        Width.LONG,
+    )
+    keys.add(
+        prefix + "plugin.version",
+        Type.STRING,
+        None,
+        None,
+        Importance.HIGH,
+        f"Version of the '{alias}' {kind}.",
+        f"{kind.capitalize()} version for {alias}",
+        Width.LONG,
+    )
     found = known.get(str(config.get(prefix + "type")).strip())
     for key in found.CONFIG.keys.values() if found else ():
-        keys.add(prefix + key.name, key.type, key.default, key.validator, key.importance,
-                 key.documentation, key.display_name, key.width)  # fmt: skip
+        keys.add(
+            prefix + key.name,
+            key.type,
+            key.default,
+            key.validator,
+            key.importance,
+            key.documentation,
+            key.display_name,
+            key.width,
+        )
 
 
 def _aliases(text: object) -> list[str]:

@@ -121,7 +121,7 @@ def unknown_keys(connector_class: type[Connector], config: Config) -> dict[str, 
     for key in CONVERTER_KEYS:
         names = _converter_definition(str(config.get(key, "")))
         known.update(f"{key}.{name}" for name in (names.keys if names else ()))
-    families = CLIENT_PREFIXES
+    families: tuple[str, ...] = CLIENT_PREFIXES
     if issubclass(connector_class, SourceConnector):
         families = (*CLIENT_PREFIXES, TOPIC_CREATION_PREFIX)
     return {
@@ -228,7 +228,7 @@ def _unexpected(error: Exception) -> str:
 
 
 def _check_topics(config: Config, results: Results) -> None:
-    """Exactly one of `topics` and `topics.regex`, said at both; the dead letter queue is neither."""
+    """Exactly one of `topics` and `topics.regex`, said at both; the DLQ is neither."""
     topics = str(config.get("topics") or "").strip()
     pattern = str(config.get("topics.regex") or "").strip()
     if bool(topics) == bool(pattern):

@@ -4,7 +4,7 @@ Source: the inner classes of Kafka's `ConfigDef`, and Connect's `RegexValidator`
 """
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection
 from typing import Any
 
 from headgate.connector.config import ConfigError, Validator, java_text
@@ -130,14 +130,14 @@ def all_of(*validators: Validator) -> Validator:
     return check
 
 
-def known_class(known: Callable[[], Collection[str] | Mapping[str, object]]) -> Validator:
-    """The name of a class among `known()`, asked at the time of the check. None is valid.
+def known_class(known: Collection[str]) -> Validator:
+    """The name of a class among `known`; None is valid.
 
     The text is that of a class which Java cannot load.
     """
 
     def check(name: str, value: Any) -> None:
-        if value is not None and value not in known():
+        if value is not None and value not in known:
             raise ConfigError.of(name, value, f"Class {value} could not be found.")
 
     return check
