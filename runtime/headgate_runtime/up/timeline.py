@@ -13,7 +13,7 @@ SPANS_MAX = 100_000
 
 
 Row: TypeAlias = tuple[str, int]
-"""Connector name and task number, -1 for the connector itself: sorts a connector above its tasks."""
+"""Connector name and task number, -1 for the connector itself, which so stands above its tasks."""
 
 
 @dataclass(slots=True)
