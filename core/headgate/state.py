@@ -26,14 +26,17 @@ class ConnectorEntry:
     """None: not configured (deleted, or only other records of it were seen)."""
     target_state: TargetState | None = None
     """As logged; read it through `ConfigState.target_state`, where absence means STARTED."""
-    tasks: Mapping[int, Config] = EMPTY
+    tasks: Mapping[int, Config] = field(default_factory=lambda: EMPTY)
     """Task configs of the last complete commit, and of higher numbers from before it; see
     `ConfigState.tasks`."""
     task_count: int | None = None
     """N of the last commit record, complete or not. None: no commit since the connector
     appeared."""
-    deferred: Mapping[int, Config] = EMPTY
+    deferred: Mapping[int, Config] = field(default_factory=lambda: EMPTY)
     """Task configs read, not committed yet."""
+    deferred_seen: bool = False
+    """A task config was read since the connector appeared. A commit without any leaves the task
+    generation as it is, as in Java."""
     inconsistent: bool = False
     """The last commit found its task configs incomplete."""
     task_generation: int | None = None

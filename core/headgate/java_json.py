@@ -1,0 +1,124 @@
+"""JSON as Java's `JsonConverter` (schemas.enable=false) reads and writes it, to the byte.
+
+Every reader of a log must agree on what parses, or offsets and states differ between workers. What
+Kafka Connect 4.3.1 (Jackson 2.21) does was recorded case by case; the table is
+``specs/java-json/reading.jsonl`` and `parse` is held to it.
+
+Where Java differs from Python's `json`: what follows the first value is ignored; an empty value
+and ``null`` are both None (a tombstone); NaN and Infinity are refused; numbers may have leading
+zeros; integers wrap to 64 bits; UTF-16 and UTF-32 are recognised; UTF-8 is decoded without looking
+for overlong forms or surrogates; there are limits on depth and length.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias, cast
+
+from headgate._java_json_reader import (
+    DEPTH_MAX,
+    NAME_LENGTH_MAX,
+    NUMBER_LENGTH_MAX,
+    NotJsonError,
+    java_long,
+    read,
+)
+
+__all__ = ["NotJsonError", "Parse", "dumps", "java_int", "java_long", "parse", "trusted"]
+
+Parse: TypeAlias = Callable[[bytes], Any]
+"""A faster parser. It raises ValueError for what it refuses; what it accepts must be JSON as RFC
+8259 has it. Numbers it may read as it likes: see `trusted`."""
+
+_OPENERS_MAX: Final = DEPTH_MAX // 2
+_LONG_NUMBER: Final = re.compile(rb"[-+.0-9eE]{%d}" % (NUMBER_LENGTH_MAX + 1))
+_NUMERIC: Final = frozenset(b"-+.0123456789eE")
+
+
+def parse(data: bytes) -> Any:
+    """The value that Java reads: dict, list, str, int (within 64 bits), float, bool or None.
+
+    Raises:
+        NotJsonError: Java refuses it too; says at which byte and why.
+
+    Cost: that of `json` for ordinary documents; odd ones are read again by a reader of our own.
+    """
+    if plain(data):
+        try:
+            value, _ = _DECODER.raw_decode(data.decode())
+        except (ValueError, RecursionError):
+            return read(data)
+        return value
+    return read(data)
+
+
+def plain(data: bytes) -> bool:
+    """An object or array without whitespace before it, too short and too flat for Java's limits.
+
+    Where it is so, a parser that keeps to RFC 8259 and accepts `data` reads what Java reads,
+    numbers apart.
+    """
+    return (
+        data[:1] in (b"{", b"[")
+        and len(data) <= NAME_LENGTH_MAX
+        and data.count(b"{") + data.count(b"[") <= _OPENERS_MAX
+    )
+
+
+def trusted(data: bytes) -> bool:
+    """Whether a foreign parser may be asked to read `data`: `plain`, and no number is too long."""
+    return plain(data) and (len(data) <= NUMBER_LENGTH_MAX or not _has_long_number(data))
+
+
+def _has_long_number(data: bytes) -> bool:
+    # A run of 1001 bytes covers one of every 1000th: most documents are cleared by a few looks.
+    sampled = data[NUMBER_LENGTH_MAX - 1 :: NUMBER_LENGTH_MAX]
+    return any(byte in _NUMERIC for byte in sampled) and _LONG_NUMBER.search(data) is not None
+
+
+def java_int(value: int) -> int:
+    """`value` as Java's ``(int)`` cast leaves it: the low 32 bits, signed."""
+    return (value + 0x80000000 & 0xFFFFFFFF) - 0x80000000
+
+
+def _integer(text: str) -> int:
+    if len(text) > 18:
+        if len(text.lstrip("-")) > NUMBER_LENGTH_MAX:
+            raise NotJsonError(f"a number of more than {NUMBER_LENGTH_MAX} digits")
+        return java_long(int(text))
+    return int(text)
+
+
+def _float(text: str) -> float:
+    if len(text) > NUMBER_LENGTH_MAX:
+        raise NotJsonError(f"a number of more than {NUMBER_LENGTH_MAX} characters")
+    return float(text)
+
+
+def _constant(text: str) -> Any:
+    raise NotJsonError(f"{text} is no JSON number")
+
+
+_DECODER: Final = json.JSONDecoder(parse_int=_integer, parse_float=_float, parse_constant=_constant)
+
+_CONTROL: Final = re.compile("[\x00-\x07\x0b\x0e-\x1f]")
+_HEX_ESCAPE: Final = re.compile(r'\\(\\|"|u00[01][0-9a-f])')
+
+
+def dumps(value: object) -> bytes:
+    """`value` as Java writes it: no whitespace, UTF-8, order as given.
+
+    Raises:
+        ValueError: a string holds half a surrogate pair (Java refuses to write it, too), or a
+        float is not finite.
+    """
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    if "\\u00" in text:
+        # Jackson writes \u001F, Python \u001f.
+        text = _HEX_ESCAPE.sub(_upper, text)
+    return text.encode()
+
+
+def _upper(match: re.Match[str]) -> str:
+    escape = cast(str, match.group(1))
+    return "\\u" + escape[1:].upper() if escape[0] == "u" else match.group(0)

@@ -1,0 +1,393 @@
+"""Source offsets: records of an offsets topic, and what a connector may know of them.
+
+A key is ``["<connector>",{partition}]``, a value the offset map; a tombstone forgets. Java compares
+keys as bytes, so one partition whose map was written in two orders has two keys. We compare
+structurally: the newest record of a partition counts, whatever the order of its key.
+
+A connector may have a topic of its own beside the global one of the workers. Its own comes first;
+what is only in the global one is still seen. Source: KIP-618; `ConnectorOffsetBackingStore`,
+`OffsetUtils`.
+"""
+
+import base64
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias, cast
+
+from headgate.errors import CoreError
+from headgate.java_json import NotJsonError, dumps, parse
+
+Partition: TypeAlias = Mapping[str, Any]
+"""Source partition: what names one input of a connector. Values are primitives."""
+Offset: TypeAlias = Mapping[str, Any]
+"""Source offset: how far one partition was read. Values are primitives."""
+
+_LONG_MIN: Final = -(2**63)
+_LONG_MAX: Final = 2**63 - 1
+
+
+class OffsetFormatError(CoreError, ValueError):
+    """A source partition or source offset that cannot be stored, or is stored but unreadable."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetKey:
+    """Key of a source offset. A null partition is possible; Java never lists it."""
+
+    connector: str
+    partition: Partition | None
+
+
+# -- bytes --
+
+
+def encode_key(connector: str, partition: Partition | None) -> bytes:
+    """Key of the record that holds the source offset of `partition`.
+
+    The map is written in the order of a Java `HashMap`: so does Java when users alter offsets, and
+    there it finds the key again.
+
+    Raises:
+        OffsetFormatError: a name is no string, or a value no primitive.
+    """
+    return b"[" + dumps(connector) + b"," + _encode_map(partition, hashed=True) + b"]"
+
+
+def encode_value(offset: Offset | None) -> bytes | None:
+    """Value of the record, in the order of the map; None is a tombstone.
+
+    Raises:
+        OffsetFormatError: a name is no string, or a value no primitive.
+    """
+    return None if offset is None else _encode_map(offset, hashed=False)
+
+
+def decode_key(key: bytes | None) -> OffsetKey | None:
+    """What `key` names; None for what is no key of a source offset.
+
+    So are the sentinels that an early text of KIP-618 has for a finished migration
+    (``["<connector>"]``); like Java we take no notice of them.
+    """
+    if key is None:
+        return None
+    try:
+        parts = parse(key)
+    except NotJsonError:
+        return None
+    if type(parts) is not list:
+        return None
+    items: list[Any] = parts
+    if len(items) != 2:
+        return None
+    connector, partition = items
+    if type(connector) is not str or (partition is not None and type(partition) is not dict):
+        return None
+    return OffsetKey(connector, cast(Partition | None, partition))
+
+
+def decode_value(value: bytes | None) -> Offset | None:
+    """The source offset in `value`; None for a tombstone, and for JSON that says null.
+
+    Raises:
+        OffsetFormatError: it is not a JSON object of primitives.
+    """
+    if value is None:
+        return None
+    try:
+        content = parse(value)
+    except NotJsonError as error:
+        raise OffsetFormatError(f"the source offset is {error}") from error
+    if content is None:
+        return None
+    if not isinstance(content, dict):
+        raise OffsetFormatError("the source offset is no JSON object")
+    table = cast(dict[str, Any], content)
+    for name, item in table.items():
+        if isinstance(item, (dict, list)):
+            raise OffsetFormatError(_not_primitive(name, cast(object, item)))
+    return table
+
+
+def _encode_map(table: Mapping[str, Any] | None, *, hashed: bool) -> bytes:
+    if table is None:
+        return b"null"
+    for name in cast(Mapping[object, Any], table):
+        if not isinstance(name, str):
+            raise OffsetFormatError(f"Offsets may only use String keys, not {name!r}")
+    names = java_hash_order(table) if hashed else list(table)
+    try:
+        items = [dumps(name) + b":" + _encode_primitive(name, table[name]) for name in names]
+    except ValueError as error:
+        raise OffsetFormatError(str(error)) from error
+    return b"{" + b",".join(items) + b"}"
+
+
+def _encode_primitive(name: str, value: object) -> bytes:
+    if value is None or isinstance(value, (bool, str)):
+        return dumps(value)
+    if isinstance(value, int):
+        if not _LONG_MIN <= value <= _LONG_MAX:
+            raise OffsetFormatError(f"field {name} is {value}: integers have at most 64 bits")
+        return dumps(value)
+    if isinstance(value, float):
+        return java_double(value).encode("ascii")
+    if isinstance(value, (bytes, bytearray)):
+        return dumps(base64.b64encode(value).decode("ascii"))
+    raise OffsetFormatError(_not_primitive(name, value))
+
+
+def _not_primitive(name: str, value: object) -> str:
+    if isinstance(value, Mapping):
+        kind = "MAP"
+    elif isinstance(value, (list, tuple)):
+        kind = "ARRAY"
+    else:
+        kind = type(value).__name__
+    return f"Offsets may only contain primitive types as values, but field {name} contains {kind}"
+
+
+def java_double(value: float) -> str:
+    """`value` as Java's `Double.toString` writes it.
+
+    Raises:
+        OffsetFormatError: it is not finite (Java would store the text "NaN").
+    """
+    if not math.isfinite(value):
+        raise OffsetFormatError(f"{value} cannot be stored: JSON has finite numbers only")
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(value) if "e" not in repr(value) else f"{value:f}"
+    sign, digits, exponent = _decimal(value)
+    return f"{sign}{digits[0]}.{digits[1:] or '0'}E{exponent}"
+
+
+def _decimal(value: float) -> tuple[str, str, int]:
+    """Sign, significant digits, and the exponent of the first of them."""
+    mantissa, _, exponent_text = f"{abs(value)!r}".partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    exponent = int(exponent_text or "0") + len(whole) - 1
+    digits = whole + ("" if fraction == "0" else fraction)
+    stripped = digits.lstrip("0")
+    exponent -= len(digits) - len(stripped)
+    return ("-" if value < 0 else "", stripped.rstrip("0"), exponent)
+
+
+def java_hash_order(names: Iterable[str]) -> list[str]:
+    """`names`, all different, in the order in which a Java `HashMap` filled with them gives them
+    back.
+
+    Buckets of nine names and more (as good as never) may differ: Java turns them into trees.
+    """
+    given = list(names)
+    if len(given) < 2:
+        return given
+    capacity = 16
+    while len(given) > capacity * 3 // 4:
+        capacity *= 2
+    return sorted(given, key=lambda name: _spread_hash(name) & capacity - 1)
+
+
+def _spread_hash(name: str) -> int:
+    code = 0
+    units = name.encode("utf-16-be", "surrogatepass")
+    for index in range(0, len(units), 2):
+        code = code * 31 + (units[index] << 8 | units[index + 1]) & 0xFFFFFFFF
+    return code ^ code >> 16
+
+
+def partition_identity(partition: Partition | None) -> str:
+    """Equal for equal partitions whatever the order of their names; 1, 1.0, true and "1" differ,
+    as in Java."""
+    return json.dumps(partition, sort_keys=True)
+
+
+# -- the records of one topic --
+
+
+@dataclass(frozen=True, slots=True)
+class StoredOffset:
+    """What one offsets topic holds of one source partition."""
+
+    partition: Partition | None
+    values: Mapping[bytes, bytes]
+    """Key bytes as they stand in the topic, and the value under each; the newest last. More than
+    one where the partition's map was written in several orders."""
+
+    @property
+    def newest(self) -> bytes:
+        return next(reversed(list(self.values.values())))
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetTable:
+    """What one offsets topic says. Immutable; made by `fold_offsets`."""
+
+    connectors: Mapping[str, Mapping[str, StoredOffset]] = field(
+        default_factory=dict[str, Mapping[str, StoredOffset]]
+    )
+    """By connector, then by `partition_identity`."""
+    ignored_count: int = 0
+    """Records whose key names no source partition."""
+
+
+def fold_offsets(
+    table: OffsetTable, records: Iterable[tuple[bytes | None, bytes | None]]
+) -> OffsetTable:
+    """`table` after `records` (key, value; None is a tombstone), in the order of their topic.
+    `table` stays as it was."""
+    connectors = dict(table.connectors)
+    touched: dict[str, dict[str, StoredOffset]] = {}
+    ignored = table.ignored_count
+    for key_bytes, value in records:
+        key = decode_key(key_bytes)
+        if key is None or key_bytes is None:
+            ignored += 1
+            continue
+        stored = touched.get(key.connector)
+        if stored is None:
+            stored = dict(connectors.get(key.connector, {}))
+            touched[key.connector] = connectors[key.connector] = stored
+        identity = partition_identity(key.partition)
+        old = stored.get(identity)
+        values = dict(old.values) if old is not None else {}
+        values.pop(key_bytes, None)
+        if value is not None:
+            values[key_bytes] = value
+        if values:
+            stored[identity] = StoredOffset(key.partition, values)
+        else:
+            stored.pop(identity, None)
+    for name, stored in touched.items():
+        if not stored:
+            del connectors[name]
+    return OffsetTable(connectors, ignored)
+
+
+# -- the offset view --
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionOffset:
+    """One line of the offset view. `problem` says why `offset` is None although there is a
+    record."""
+
+    partition: Partition
+    offset: Offset | None
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetView:
+    """The source offsets of connectors as tasks and users see them: own topic first, then the
+    global one.
+
+    A tombstone looks like a missing record: one in the own topic uncovers the global offset, so
+    tombstones are written to the global topic first. Source: `ConnectorOffsetBackingStore`.
+    """
+
+    shared: OffsetTable = field(default_factory=OffsetTable)
+    """Of the workers' global topic."""
+    own: OffsetTable | None = None
+    """Of the connector's own topic, where it has one."""
+
+    def offset(self, connector: str, partition: Partition | None) -> Offset | None:
+        """The source offset of `partition`, None if there is none.
+
+        Raises:
+            OffsetFormatError: there is one, and it cannot be read. (Java logs this and reads the
+            source from its beginning again.)
+        """
+        stored = self._stored(connector, partition_identity(partition))
+        return None if stored is None else decode_value(stored.newest)
+
+    def partitions(self, connector: str) -> tuple[PartitionOffset, ...]:
+        """All partitions with an offset, sorted by `partition_identity`; the null partition is
+        never listed."""
+        identities = {
+            identity: None
+            for table in self._tables()
+            for identity in table.connectors.get(connector, {})
+        }
+        lines: list[PartitionOffset] = []
+        for identity in sorted(identities):
+            stored = self._stored(connector, identity)
+            if stored is None or stored.partition is None:
+                continue
+            try:
+                lines.append(PartitionOffset(stored.partition, decode_value(stored.newest)))
+            except OffsetFormatError as error:
+                lines.append(PartitionOffset(stored.partition, None, str(error)))
+        return tuple(lines)
+
+    def _tables(self) -> tuple[OffsetTable, ...]:
+        return (self.shared,) if self.own is None else (self.own, self.shared)
+
+    def _stored(self, connector: str, identity: str) -> StoredOffset | None:
+        for table in self._tables():
+            stored = table.connectors.get(connector, {}).get(identity)
+            if stored is not None:
+                return stored
+        return None
+
+
+# -- altering --
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetWrites:
+    """Records that alter source offsets. First `shared_tombstones`, awaited; then `primary`, in one
+    transaction where there is one; `shared_copies` last."""
+
+    shared_tombstones: tuple[tuple[bytes, None], ...]
+    primary: tuple[tuple[bytes, bytes | None], ...]
+    shared_copies: tuple[tuple[bytes, bytes], ...]
+
+
+def plan_alteration(
+    view: OffsetView, connector: str, changes: Iterable[tuple[Partition | None, Offset | None]]
+) -> OffsetWrites:
+    """The writes that make `view` show `changes` (None forgets an offset); the last change of a
+    partition counts.
+
+    Keys that are in the topics already under another order of their names are tombstoned, so that
+    one key is left. Order of the writes: KIP-618, `ConnectorOffsetBackingStore.set`.
+    """
+    wanted: dict[str, tuple[Partition | None, Offset | None]] = {}
+    for partition, offset in changes:
+        wanted[partition_identity(partition)] = (partition, offset)
+    primary: list[tuple[bytes, bytes | None]] = []
+    shared_tombstones: list[tuple[bytes, None]] = []
+    shared_copies: list[tuple[bytes, bytes]] = []
+    for identity, (partition, offset) in sorted(wanted.items()):
+        key, value = encode_key(connector, partition), encode_value(offset)
+        table = view.shared if view.own is None else view.own
+        stale = [] if value is not None else [key]
+        primary.extend((old, None) for old in _old_keys(table, connector, identity, key, stale))
+        if value is not None:
+            primary.append((key, value))
+        if view.own is None:
+            continue
+        old_shared = _old_keys(view.shared, connector, identity, key, stale)
+        shared_tombstones.extend((old, None) for old in old_shared)
+        if value is not None:
+            shared_copies.append((key, value))
+    return OffsetWrites(tuple(shared_tombstones), tuple(primary), tuple(shared_copies))
+
+
+def plan_reset(view: OffsetView, connector: str) -> OffsetWrites:
+    """The writes after which `connector` has no source offset at all."""
+    identities: dict[str, Partition | None] = {}
+    for table in (view.shared, view.own):
+        if table is not None:
+            for identity, stored in table.connectors.get(connector, {}).items():
+                identities[identity] = stored.partition
+    return plan_alteration(view, connector, [(part, None) for part in identities.values()])
+
+
+def _old_keys(
+    table: OffsetTable, connector: str, identity: str, key: bytes, extra: list[bytes]
+) -> list[bytes]:
+    """Keys of one partition in `table` other than `key`, and `extra`."""
+    stored = table.connectors.get(connector, {}).get(identity)
+    return [old for old in (stored.values if stored else ()) if old != key] + extra
