@@ -1,0 +1,251 @@
+"""The worker processes of ``headgate up``: started, watched, started again, stopped.
+
+A worker is told what it is in the first line of its standard input and takes the end of that input
+as the end of whoever started it, so nothing outlives a `headgate up` that was killed.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from headgate_runtime.up.restarts import Restarts
+from headgate_runtime.up.snapshot import Phase
+
+WORKER_COMMAND = (sys.executable, "-m", "headgate_runtime.worker")
+_SHOWN_LEVELS = (" WARNING ", " ERROR ", " CRITICAL ")
+_TAIL_BYTES_MAX = 65_536
+
+
+@dataclass(slots=True)
+class LogTail:
+    """Follows a log file that a child writes by itself: it can do so also when we are gone."""
+
+    path: Path
+    position: int = 0
+    last_line: str = ""
+
+    def new_lines(self) -> list[str]:
+        """Whole lines written since the last call."""
+        try:
+            with self.path.open("rb") as log:
+                size = log.seek(0, os.SEEK_END)
+                if size - self.position > _TAIL_BYTES_MAX:
+                    self.position = size - _TAIL_BYTES_MAX
+                log.seek(self.position)
+                data = log.read(_TAIL_BYTES_MAX)
+        except FileNotFoundError:
+            return []
+        whole = data.rfind(b"\n") + 1
+        self.position += whole
+        lines = data[:whole].decode(errors="replace").splitlines()
+        for line in lines:
+            if line.strip():
+                self.last_line = line.strip()
+        return lines
+
+
+def warnings_of(lines: Sequence[str]) -> list[str]:
+    """Of a worker's log, what its user should see: the messages of warnings and errors."""
+    shown = []
+    for line in lines:
+        for level in _SHOWN_LEVELS:
+            _, found, rest = line.partition(level)
+            if found:
+                _, _, text = rest.partition(": ")
+                shown.append((text or rest).strip())
+                break
+    return shown
+
+
+@dataclass(slots=True)
+class WorkerProcess:
+    """One worker over all its processes."""
+
+    name: str
+    url: str
+    config: Mapping[str, Any]
+    """Its `WorkerConfig` as plain data."""
+    tail: LogTail
+    process: "subprocess.Popen[bytes] | None" = None
+    phase: Phase = Phase.STARTING
+    started_at: float = 0.0
+    starts: int = 0
+    restart_at: float = 0.0
+    answered_at: float | None = None
+    """When this process last answered a call."""
+    note: str = ""
+    restarts: Restarts = field(default_factory=Restarts)
+
+    @property
+    def pid(self) -> int | None:
+        return self.process.pid if self.process is not None else None
+
+
+Said = Callable[[str], None]
+Marked = Callable[[str, str], None]
+"""Worker name and what happened to it."""
+
+
+class WorkerProcesses:
+    """All workers that this `headgate up` runs. Used by one thread."""
+
+    def __init__(
+        self,
+        configs: Sequence[Mapping[str, Any]],
+        logs: Path,
+        said: Said,
+        marked: Marked,
+        command: Sequence[str] = WORKER_COMMAND,
+    ) -> None:
+        """
+        Args:
+            configs: a `WorkerConfig` as plain data for each worker.
+            logs: folder of the log files, ``<worker name>.log``; it exists.
+        """
+        self._logs = logs
+        self._said = said
+        self._marked = marked
+        self._command = tuple(command)
+        self.workers = [
+            WorkerProcess(config["name"], config["url"], config, LogTail(self._log(config["name"])))
+            for config in configs
+        ]
+
+    def start(self) -> None:
+        for worker in self.workers:
+            self._start(worker)
+
+    def tick(self) -> None:
+        """Notice ends, start again what is due, pass on what the workers warn of."""
+        now = time.monotonic()
+        for worker in self.workers:
+            for text in warnings_of(worker.tail.new_lines()):
+                self._said(f"{worker.name}: {text}")
+            if worker.process is not None and worker.process.poll() is not None:
+                self._ended(worker, now)
+            if worker.phase is Phase.WAITING and now >= worker.restart_at:
+                self._start(worker)
+
+    def answered(self, name: str) -> None:
+        """The worker answered a call just now."""
+        for worker in self.workers:
+            if worker.name == name and worker.process is not None:
+                worker.answered_at = time.monotonic()
+                worker.phase = Phase.UP
+
+    def stop(self, grace_s: float) -> bool:
+        """SIGTERM to all, SIGKILL to those that live after `grace_s`. True: none had to be killed.
+
+        Returns early, with what still lives, when `KeyboardInterrupt` is raised in it.
+        """
+        living = [worker for worker in self.workers if worker.process is not None]
+        for worker in living:
+            _signal(worker, signal.SIGTERM)
+        deadline = time.monotonic() + grace_s
+        for worker in living:
+            assert worker.process is not None
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                worker.process.wait(max(0.0, deadline - time.monotonic()))
+            worker.tail.new_lines()
+        late = [worker for worker in living if _lives(worker)]
+        for worker in late:
+            self._said(f"{worker.name} did not stop within {grace_s:.0f} s and is killed")
+        self.kill()
+        return not late
+
+    def kill(self) -> None:
+        """End every worker at once, and the processes it has started."""
+        for worker in self.workers:
+            if worker.process is None:
+                continue
+            # Each worker leads a session of its own: its tasks' processes are in its group. Of one
+            # that has been reaped the number may be another's by now.
+            if _lives(worker):
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(worker.process.pid, signal.SIGKILL)
+            worker.process.wait()
+            _close(worker.process.stdin)
+            worker.process = None
+
+    def _log(self, name: str) -> Path:
+        return self._logs / f"{name}.log"
+
+    def _start(self, worker: WorkerProcess) -> None:
+        path = self._log(worker.name)
+        with path.open("ab") as log:
+            worker.tail.position = max(worker.tail.position, log.tell() if not worker.starts else 0)
+            process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C in the terminal is for us alone
+            )
+        assert process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # it died at once: `tick` will see
+            process.stdin.write(json.dumps(dict(worker.config)).encode() + b"\n")
+            process.stdin.flush()
+        worker.process = process
+        worker.phase = Phase.STARTING
+        worker.started_at = time.monotonic()
+        worker.answered_at = None
+        worker.starts += 1
+        if worker.starts > 1:
+            self._said(f"{worker.name} starts again, process {process.pid}")
+            self._marked(worker.name, "started again")
+
+    def _ended(self, worker: WorkerProcess, now: float) -> None:
+        assert worker.process is not None
+        how = how_it_ended(worker.process.returncode)
+        _close(worker.process.stdin)
+        worker.process = None
+        self._marked(worker.name, how)
+        lived = now - worker.started_at
+        pause = worker.restarts.ended(answered=worker.answered_at is not None, lived_s=lived)
+        last = f"; its last line: {worker.tail.last_line}" if worker.answered_at is None else ""
+        if pause is None:
+            worker.phase = Phase.GIVEN_UP
+            worker.note = f"{worker.restarts.why()}, the last time {how}{last}"
+            where = self._log(worker.name)
+            self._said(f"{worker.name} {how} and is given up: {worker.restarts.why()}; see {where}")
+        else:
+            worker.phase = Phase.WAITING
+            worker.restart_at = now + pause
+            worker.note = f"{how}; starts again in {pause:g} s"
+            self._said(f"{worker.name} {how}; it starts again in {pause:g} s{last}")
+
+
+def how_it_ended(returncode: int) -> str:
+    """``was killed by SIGKILL``, ``ended with exit code 3``."""
+    if returncode < 0:
+        try:
+            return f"was killed by {signal.Signals(-returncode).name}"
+        except ValueError:
+            return f"was killed by signal {-returncode}"
+    return f"ended with exit code {returncode}"
+
+
+def _lives(worker: WorkerProcess) -> bool:
+    return worker.process is not None and worker.process.poll() is None
+
+
+def _signal(worker: WorkerProcess, number: signal.Signals) -> None:
+    if worker.process is not None:
+        with contextlib.suppress(ProcessLookupError):
+            worker.process.send_signal(number)
+            # A stopped process (SIGSTOP) would not see it before it is continued.
+            worker.process.send_signal(signal.SIGCONT)
+
+
+def _close(pipe: "IO[bytes] | None") -> None:
+    if pipe is not None:
+        with contextlib.suppress(BrokenPipeError):
+            pipe.close()

@@ -1,0 +1,37 @@
+"""When a process that ended is started again, and when no more."""
+
+from dataclasses import dataclass
+
+FIRST_PAUSE_S = 0.5
+LONGEST_PAUSE_S = 15.0
+SETTLED_S = 10.0
+"""A process that answered and lived this long has proven itself: the pauses start over."""
+UNANSWERED_MAX = 5
+"""Ends in a row without a single answer: it cannot start at all."""
+QUICK_MAX = 30
+"""Ends in a row before `SETTLED_S`: it starts and does not stay."""
+
+
+@dataclass(slots=True)
+class Restarts:
+    """The ends of one process in a row. Pure: told what happened, says what to do."""
+
+    unanswered: int = 0
+    quick: int = 0
+
+    def ended(self, *, answered: bool, lived_s: float) -> float | None:
+        """Seconds until the next start, None: give up."""
+        if answered and lived_s >= SETTLED_S:
+            self.unanswered = self.quick = 0
+            return FIRST_PAUSE_S
+        self.unanswered = 0 if answered else self.unanswered + 1
+        self.quick += 1
+        if self.unanswered >= UNANSWERED_MAX or self.quick >= QUICK_MAX:
+            return None
+        return float(min(FIRST_PAUSE_S * 2 ** (self.quick - 1), LONGEST_PAUSE_S))
+
+    def why(self) -> str:
+        """After `ended` gave None."""
+        if self.unanswered >= UNANSWERED_MAX:
+            return f"it ended {self.unanswered} times without having answered once"
+        return f"it ended {self.quick} times in a row within {SETTLED_S:.0f} s of its start"
