@@ -76,12 +76,9 @@ def decode_key(key: bytes | None) -> OffsetKey | None:
         parts = parse(key)
     except NotJsonError:
         return None
-    if type(parts) is not list:
+    if type(parts) is not list or len(parts) != 2:
         return None
-    items: list[Any] = parts
-    if len(items) != 2:
-        return None
-    connector, partition = items
+    connector, partition = cast(tuple[Any, Any], parts)
     if type(connector) is not str or (partition is not None and type(partition) is not dict):
         return None
     return OffsetKey(connector, cast(Partition | None, partition))
