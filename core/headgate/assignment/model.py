@@ -2,13 +2,12 @@
 pure function.
 
 Source: KIP-415; `IncrementalCooperativeAssignor`. Differs: what Java keeps in fields of an object
-is a value
-here, taken and returned.
+is a value here, taken and returned.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Protocol, TypeAlias
 
 from headgate.ids import TaskId
 
@@ -26,8 +25,9 @@ class MemberWork:
     tasks: tuple[TaskId, ...] = ()
     last_delay_ms: int = 0
     """The delay of the last assignment it got."""
-    delay_left_ms: int = 0
-    """How much of that delay had not passed when it joined."""
+    delay_left_ms: int | None = None
+    """How much of that delay had not passed when it joined. None: not said, as by Java's
+    members."""
     capacity: int = 1
     plugins: frozenset[str] | None = None
 
@@ -58,15 +58,12 @@ class MemberAssignment:
     revoked_tasks: tuple[TaskId, ...] = ()
 
 
-MemoryT = TypeVar("MemoryT")
-
-
 @dataclass(frozen=True, slots=True)
 class Round:
     members: Mapping[str, MemberAssignment]
     delay_ms: int
     """0, or how long until everybody should join again."""
-    memory: "object" = field(repr=False)
+    memory: object = field(repr=False)
     """To be given to the next round of the same leader."""
 
 
