@@ -1,0 +1,62 @@
+"""What workers tell each other inside the group protocol, whatever its bytes: metadata up,
+assignments down.
+
+Source: KIP-415; `IncrementalCooperativeConnectProtocol`. `Metadata.delay_left_ms`, `capacity` and
+`plugins` are ours: Java's versions carry none of them, so they have defaults.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Protocol
+
+from headgate.assignment.model import MemberAssignment
+from headgate.ids import TaskId
+
+
+class AssignmentError(IntEnum):
+    """Source: `ConnectProtocol.Assignment`."""
+
+    NONE = 0
+    CONFIG_MISMATCH = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """One worker as it joins."""
+
+    url: str
+    config_offset: int
+    """In protocol `headgate` the assignment offset: of the last record that changes what is to be
+    assigned."""
+    connectors: tuple[str, ...] = ()
+    """What it holds or is still stopping, in its order."""
+    tasks: tuple[TaskId, ...] = ()
+    last_delay_ms: int = 0
+    delay_left_ms: int | None = None
+    capacity: int = 1
+    plugins: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """One worker's part of a round."""
+
+    error: AssignmentError
+    leader: str
+    leader_url: str
+    config_offset: int
+    """That the leader computed for; with `CONFIG_MISMATCH` the highest of the members."""
+    change: MemberAssignment = MemberAssignment()
+    delay_ms: int = 0
+
+
+class Codec(Protocol):
+    """The bytes of one protocol. Decoding raises `headgate.wire.WireError`."""
+
+    def encode_metadata(self, metadata: Metadata, /) -> bytes: ...
+
+    def decode_metadata(self, data: bytes, /) -> Metadata: ...
+
+    def encode_assignment(self, assignment: Assignment, /) -> bytes: ...
+
+    def decode_assignment(self, data: bytes, /) -> Assignment: ...
