@@ -163,14 +163,15 @@ class _Reader:
         data = self._data(cluster)
         settings = self._settings(cluster)
         runner = self._runner(cluster, settings)
+        given = {**DEFAULTS, **settings, _RUNNER_KEY: runner}
         return Pipeline(
             file=self.file,
             workers=workers,
             data=data,
             runner=runner,
-            settings={**DEFAULTS, **settings, _RUNNER_KEY: runner},
+            settings=given,
             spark=self._spark(),
-            connectors=self._connectors(runner),
+            connectors=self._connectors(self._full(given)),
         )
 
     def _problem(self, path: toml_lines.Path, text: str) -> None:
@@ -250,12 +251,20 @@ class _Reader:
                 self._problem(paths.get(key, ("cluster",)), _told(key, paths, text))
         return texts
 
+    def _full(self, given: Mapping[str, str]) -> Mapping[str, str]:
+        """With Connect's defaults; where `given` is wrong, which has been told, the defaults."""
+        try:
+            return WorkerSettings.parse(given).texts
+        except SettingsError:
+            runner = given[_RUNNER_KEY]
+            return WorkerSettings.parse({**DEFAULTS, _RUNNER_KEY: runner}).texts
+
     def _runner(self, cluster: Mapping[str, Any], settings: Mapping[str, str]) -> str:
         found = cluster.get("runner", settings.get(_RUNNER_KEY, RUNNERS[0]))
         if found not in RUNNERS:
             choices = ", ".join(f'"{name}"' for name in RUNNERS)
             near = nearest(found, RUNNERS) if isinstance(found, str) else ""
-            if "runner" in cluster:
+            if "runner" in cluster:  # else the setting has been found wrong as such
                 self._problem(
                     ("cluster", "runner"), f"{_seen(found)}, expected one of {choices}{near}"
                 )
@@ -309,7 +318,7 @@ class _Reader:
 
     # -- [connectors] --
 
-    def _connectors(self, runner: str) -> dict[str, dict[str, str]]:
+    def _connectors(self, settings: Mapping[str, str]) -> dict[str, dict[str, str]]:
         configs: dict[str, dict[str, str]] = {}
         for name, table in self._table("connectors").items():
             path = ("connectors", name)
@@ -321,10 +330,12 @@ class _Reader:
                 what = f"{bad.group()!r} in the name of a connector" if bad else "an empty name"
                 self._problem(path, f"{what}; letters, digits, dots, dashes and _ are safe")
                 continue
-            configs[name] = self._connector(name, table, runner)
+            configs[name] = self._connector(name, table, settings)
         return configs
 
-    def _connector(self, name: str, table: Mapping[str, Any], runner: str) -> dict[str, str]:
+    def _connector(
+        self, name: str, table: Mapping[str, Any], settings: Mapping[str, str]
+    ) -> dict[str, str]:
         path = ("connectors", name)
         before = len(self.problems)
         texts, paths = self._flat(table, path)
@@ -341,7 +352,7 @@ class _Reader:
                 text += f". A name with a dot is quoted: [connectors.{whole}]"
             self._problem(path, text)
         elif len(self.problems) == before:
-            for key, text in connector_problems(config, runner):
+            for key, text in connector_problems(config, settings, self.file.parent):
                 self._problem(paths.get(key, (*path, key) if key else path), text)
         return config
 

@@ -1,0 +1,157 @@
+"""Brings the cluster's connectors to what the pipeline file names, through calls to its workers."""
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from headgate import wire
+from headgate.events import Config
+from headgate.herder.messages import (
+    Call,
+    DeleteConnector,
+    ErrorKind,
+    Failure,
+    PutConnectorConfig,
+    Result,
+    Success,
+)
+from headgate.ports import Peers, TransportError
+from headgate.state import ConfigState
+
+CALL_TIMEOUT_MS = 15_000
+PAUSE_S = 0.3
+GIVE_UP_S = 180.0
+"""A change that could not be made for so long is reported as refused."""
+_AGAIN = frozenset({ErrorKind.NOT_READY, ErrorKind.CONFLICT, ErrorKind.TIMEOUT})
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    call: Call
+    words: str
+    """What it does: "making connector events"."""
+    name: str
+
+
+def planned_changes(
+    state: ConfigState, named: Mapping[str, Config], *, prune: bool
+) -> tuple[list[Change], list[str]]:
+    """What must be asked for, in order, and what a user should know of what is left as it is.
+
+    A connector whose config is there already needs no call; its target state is left alone.
+    """
+    changes: list[Change] = []
+    said: list[str] = []
+    for name in state.connector_names():
+        if name in named:
+            continue
+        if prune:
+            changes.append(Change(DeleteConnector(name), f"deleting connector {name}", name))
+        else:
+            said.append(f"connector {name} is not in the pipeline file and stays (--prune deletes)")
+    for name, config in named.items():
+        entry = state.entry(name)
+        if entry is None:
+            changes.append(
+                Change(PutConnectorConfig(name, config), f"making connector {name}", name)
+            )
+        elif dict(entry.config or {}) != dict(config):
+            changes.append(
+                Change(PutConnectorConfig(name, config), f"changing connector {name}", name)
+            )
+        else:
+            target = state.target_state(name)
+            if target != "STARTED":
+                said.append(f"connector {name} is as in the file and {target}, as somebody asked")
+    return changes, said
+
+
+class Applier:
+    """Makes changes one after the other on a thread of its own; others look at what is left."""
+
+    def __init__(
+        self,
+        peers: Peers,
+        changes: Sequence[Change],
+        urls: Callable[[], Sequence[str]],
+        said: Callable[[str], None],
+    ) -> None:
+        """
+        Args:
+            urls: of the workers that can be asked now.
+            said: told, from the thread, what was done.
+        """
+        self._peers = peers
+        self._urls = urls
+        self._said = said
+        self._left: list[Change] = list(changes)
+        self._refused: list[str] = []
+        self._last_answer: dict[str, str] = {}
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="apply", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    @property
+    def applying(self) -> tuple[str, ...]:
+        """What is still to be done, with what the cluster last said of it."""
+        shown = []
+        for change in list(self._left):
+            answer = self._last_answer.get(change.name)
+            shown.append(f"{change.words} ({answer})" if answer else change.words)
+        return tuple(shown)
+
+    @property
+    def refused(self) -> tuple[str, ...]:
+        return tuple(self._refused)
+
+    def _run(self) -> None:
+        while self._left and not self._stopped.is_set():
+            change = self._left[0]
+            error = self._make(change)
+            if error is not None:
+                self._refused.append(f"{change.words} was refused: {error}")
+                self._said(self._refused[-1])
+            elif not self._stopped.is_set():
+                self._said(f"{change.words}: done")
+            # Off the list last: whoever looks must see it on one of both.
+            if not self._stopped.is_set():
+                del self._left[0]
+
+    def _make(self, change: Change) -> str | None:
+        """None when it is done, or when we are to stop; else why it cannot be."""
+        deadline = time.monotonic() + GIVE_UP_S
+        turn = 0
+        while not self._stopped.is_set():
+            urls = self._urls()
+            if urls:
+                result = self._ask(urls[turn % len(urls)], change.call)
+                turn += 1
+                if isinstance(result, Success):
+                    return None
+                gone = isinstance(change.call, DeleteConnector) and (
+                    result.kind is ErrorKind.NOT_FOUND
+                )
+                if gone:
+                    return None  # an earlier try, whose answer was lost, has done it
+                if result.kind not in _AGAIN:
+                    return result.message
+                self._last_answer[change.name] = result.message
+            if time.monotonic() >= deadline:
+                last = self._last_answer.get(change.name, "no worker could be asked")
+                return f"tried for {GIVE_UP_S:.0f} s; last: {last}"
+            self._stopped.wait(PAUSE_S)
+        return None
+
+    def _ask(self, url: str, call: Call) -> Success | Failure:
+        try:
+            answer = self._peers.call(url, wire.dumps(call), 0, CALL_TIMEOUT_MS)
+        except TransportError as error:
+            return Failure(ErrorKind.TIMEOUT, str(error))
+        result: Result = wire.loads(Success | Failure, answer)
+        return result

@@ -1,0 +1,160 @@
+"""Looks at a cluster from outside: asks its workers, reads its log. Changes nothing."""
+
+import re
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from headgate import wire
+from headgate.events import Config
+from headgate.herder.messages import DescribeWorker, Failure, Success, WorkerView
+from headgate.ids import State
+from headgate.ports import TransportError
+from headgate.records import decode
+from headgate.reducer import fold
+from headgate.state import ConfigState
+from headgate.status import StatusView, decode_status, fold_statuses
+from headgate_runtime.plugins import PluginError, connector_kind, find_connector
+from headgate_runtime.transport import Transport
+from headgate_runtime.up.snapshot import ConnectorSnapshot
+
+DESCRIBE_TIMEOUT_MS = 1_000
+BATCH = 5_000
+CALLS_AT_ONCE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One look at the log."""
+
+    state: ConfigState
+    connectors: tuple[ConnectorSnapshot, ...]
+    failures: Mapping[str, str]
+
+
+class Observer:
+    """Follows one cluster. `describe` asks several workers at once; all else is for one thread."""
+
+    def __init__(self, transport: Transport, named: Mapping[str, Config]) -> None:
+        """`named`: the connectors of the pipeline file."""
+        self._transport = transport
+        self._named = named
+        self._threads = ThreadPoolExecutor(CALLS_AT_ONCE, thread_name_prefix="describe")
+        self._config_position = 0
+        self._status_position = 0
+        self.state = ConfigState()
+        self._statuses = StatusView()
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def describe(self, urls: Sequence[str]) -> list[WorkerView | None]:
+        """What the workers at `urls` say of themselves; None where no answer came in time."""
+        return list(self._threads.map(self._describe, urls))
+
+    def _describe(self, url: str) -> WorkerView | None:
+        try:
+            answer = self._transport.peers.call(
+                url, wire.dumps(DescribeWorker()), 0, DESCRIBE_TIMEOUT_MS
+            )
+        except TransportError:
+            return None
+        result = wire.loads(Success | Failure, answer)
+        if isinstance(result, Failure):
+            return None
+        return wire.from_plain(WorkerView, result.value)
+
+    def read(self) -> Seen:
+        """The config topic and the status topic to their ends, and how far the sinks are."""
+        self._read_config()
+        self._read_statuses()
+        names = list(self.state.connector_names())
+        return Seen(self.state, tuple(self._connector(name) for name in names), self._failures())
+
+    def _read_config(self) -> None:
+        while True:
+            records = self._transport.config_log.read(self._config_position, BATCH)
+            if not records:
+                return
+            events = [decode(record.offset, record.key, record.value) for record in records]
+            self.state = fold(self.state, events)
+            self._config_position = records[-1].offset + 1
+
+    def _read_statuses(self) -> None:
+        while True:
+            records, self._status_position = self._transport.status_log.read(
+                self._status_position, BATCH
+            )
+            if not records:
+                return
+            events = [decode_status(record.key or b"", record.value) for record in records]
+            self._statuses = fold_statuses(self._statuses, events)
+
+    def _connector(self, name: str) -> ConnectorSnapshot:
+        entry = self.state.entry(name)
+        config: Config = (entry.config if entry is not None else None) or {}
+        kind = kind_of(config)
+        ends, consumed = self._progress(name, config) if kind == "sink" else ({}, {})
+        committed = entry is not None and entry.task_count is not None and not entry.inconsistent
+        return ConnectorSnapshot(
+            name=name,
+            kind=kind,
+            named=name in self._named,
+            target_state=self.state.target_state(name),
+            tasks=self.state.tasks(name),
+            committed=committed,
+            ends=ends,
+            consumed=consumed,
+        )
+
+    def _progress(
+        self, name: str, config: Config
+    ) -> tuple[Mapping[tuple[str, int], int], Mapping[tuple[str, int], int]]:
+        """End offsets first, then what is committed: caught up is then caught up for good."""
+        log = self._transport.record_log
+        group = config.get("consumer.override.group.id") or f"connect-{name}"
+        topics = self._topics(config) or sorted({topic for topic, _ in log.committed(group)})
+        ends = dict(log.end_offsets(topics))
+        consumed = log.committed(group)
+        return ends, {partition: consumed[partition] for partition in ends if partition in consumed}
+
+    def _topics(self, config: Config) -> list[str]:
+        topics = [topic.strip() for topic in (config.get("topics") or "").split(",")]
+        if any(topics):
+            return [topic for topic in topics if topic]
+        pattern = config.get("topics.regex")
+        if not pattern:
+            return []
+        made = {
+            (self.state.entries[name].config or {}).get("topic") or ""
+            for name in self.state.connector_names()
+        }
+        return sorted(topic for topic in made if topic and re.fullmatch(pattern, topic))
+
+    def _failures(self) -> dict[str, str]:
+        failures = {
+            name: first_words(status.trace)
+            for name, status in self._statuses.connectors.items()
+            if status.state is State.FAILED
+        }
+        for name, tasks in self._statuses.tasks.items():
+            for number, status in tasks.items():
+                if status.state is State.FAILED:
+                    failures[f"{name}-{number}"] = first_words(status.trace)
+        return failures
+
+
+def kind_of(config: Config) -> str:
+    """Source or sink, by the class where it is installed here, else by the keys sinks must have."""
+    try:
+        return connector_kind(find_connector(config.get("connector.class") or ""))
+    except PluginError:
+        return "sink" if config.get("topics") or config.get("topics.regex") else "source"
+
+
+def first_words(trace: str | None) -> str:
+    """The line of a stack trace that says what is wrong: Python's last, Java's first."""
+    lines = [line.strip() for line in (trace or "").splitlines() if line.strip()]
+    if not lines:
+        return ""
+    return lines[-1] if lines[0].startswith("Traceback") else lines[0]
