@@ -1,0 +1,387 @@
+"""Life of a source task: exactly-once start-up, transactions, offsets, pause and stop.
+
+    new -> fencing -> initialising -> rechecking -> reading -> starting -> polling <-> committing
+      \\-> waiting (paused from birth)                                        \\-> paused
+
+Without exactly-once the first three steps fall away. Every state leads to closing and ended.
+Source: KIP-618; Connect's AbstractWorkerSourceTask, ExactlyOnceWorkerSourceTask, WorkerSourceTask.
+"""
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+from typing import ClassVar
+
+from headgate.ids import TargetState
+from headgate.task.machine import (
+    IDLE_POLL_DELAY_MS,
+    RETRY_DELAY_MS,
+    Table,
+    TaskMachine,
+    start_paused,
+)
+from headgate.task.messages import (
+    FencingAnswered,
+    FencingRequested,
+    PauseTask,
+    ProducerInitialised,
+    RecheckAnswered,
+    ResumeTask,
+    StopTask,
+    TaskEnded,
+    TaskOutcome,
+    TaskRunning,
+    TaskSpec,
+)
+from headgate.task.steps import (
+    Aborted,
+    AbortTransaction,
+    Ask,
+    Begin,
+    BodyEffect,
+    CallStart,
+    Closed,
+    CommitFailed,
+    Committed,
+    CommitTransaction,
+    Failed,
+    FlushOffsets,
+    InitProducer,
+    LifelineLost,
+    OffsetsRead,
+    Poll,
+    Polled,
+    ProducerReady,
+    ReadOffsets,
+    Report,
+    SendFailed,
+    SendRecords,
+    Started,
+)
+
+DRY_FLUSH_INTERVAL_MS = 500
+
+
+class SourceState(StrEnum):
+    NEW = "new"
+    WAITING = "waiting"
+    FENCING = "fencing"
+    INITIALISING = "initialising"
+    RECHECKING = "rechecking"
+    READING = "reading"
+    STARTING = "starting"
+    POLLING = "polling"
+    COMMITTING = "committing"
+    PAUSED = "paused"
+    CLOSING = "closing"
+    ENDED = "ended"
+
+
+class TransactionBoundary(StrEnum):
+    """`transaction.boundary`. Source: KIP-618, SourceTask.TransactionBoundary."""
+
+    POLL = "poll"
+    INTERVAL = "interval"
+    CONNECTOR = "connector"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSettings:
+    exactly_once: bool
+    boundary: TransactionBoundary = TransactionBoundary.POLL
+    interval_ms: int = 60_000
+    """Of the transactions (`interval`), or of the flushes of offsets without exactly-once."""
+    tolerate: bool = False
+    """`errors.tolerance` = all."""
+    target_state: TargetState = TargetState.STARTED
+
+    @classmethod
+    def from_spec(cls, spec: TaskSpec) -> "SourceSettings":
+        """
+        Raises:
+            ValueError: a setting is not of its kind; validation should have refused it.
+        """
+        config = spec.connector_config
+        flush_ms = spec.worker_settings.get("offset.flush.interval.ms", "60000")
+        boundary = TransactionBoundary(config.get("transaction.boundary", "poll").strip().lower())
+        own_ms = config.get("transaction.boundary.interval.ms")
+        interval = boundary is TransactionBoundary.INTERVAL
+        return cls(
+            exactly_once=spec.exactly_once,
+            boundary=boundary,
+            interval_ms=int(own_ms if spec.exactly_once and interval and own_ms else flush_ms),
+            tolerate=config.get("errors.tolerance", "none").strip().lower() == "all",
+            target_state=TargetState.PAUSED if start_paused(spec) else TargetState.STARTED,
+        )
+
+
+class SourceMachine(TaskMachine):
+    CLOSING = SourceState.CLOSING
+    ENDED = SourceState.ENDED
+    AT_REST: ClassVar[frozenset[StrEnum]] = frozenset(
+        {
+            SourceState.NEW,
+            SourceState.WAITING,
+            SourceState.FENCING,
+            SourceState.RECHECKING,
+            SourceState.PAUSED,
+        }
+    )
+
+    def __init__(self, settings: SourceSettings) -> None:
+        super().__init__(SourceState.NEW, settings.target_state, tolerate=settings.tolerate)
+        self._settings = settings
+        self._plan: deque[BodyEffect] = deque()
+        """What is still to be done about the batch that was polled last."""
+        self._open = 0
+        """Records sent and not yet covered by a commit."""
+        self._passed_open = False
+        """Source offsets of skipped records wait for a commit."""
+        self._commit_ms = 0
+        self._dry = False
+        """The last poll found nothing."""
+
+    # -- start-up --
+
+    def _on_begin(self, _now_ms: int, _given: Begin) -> list[BodyEffect]:
+        # A task that is paused from birth does nothing at all: its producer would fence others.
+        return self._paused(SourceState.WAITING) if self._pause_wanted else self._start_up()
+
+    def _start_up(self) -> list[BodyEffect]:
+        if not self._settings.exactly_once:
+            self.state = SourceState.READING
+            return [ReadOffsets()]
+        self.state = SourceState.FENCING
+        return [Report(FencingRequested())]
+
+    def _on_fencing_answered(self, now_ms: int, given: FencingAnswered) -> list[BodyEffect]:
+        if self.state is not SourceState.FENCING:
+            return []  # crossed our own end
+        if given.error is not None:
+            reason = f"Failed to perform zombie fencing: {given.error}"
+            return self._close(now_ms, TaskEnded(TaskOutcome.FAILED, reason))
+        self.state = SourceState.INITIALISING
+        return [InitProducer()]
+
+    def _on_producer_ready(self, now_ms: int, _given: ProducerReady) -> list[BodyEffect]:
+        if self._ending is not None:
+            return self._close(now_ms, self._ending)
+        self.state = SourceState.RECHECKING
+        return [Report(ProducerInitialised())]
+
+    def _on_recheck_answered(self, now_ms: int, given: RecheckAnswered) -> list[BodyEffect]:
+        if self.state is not SourceState.RECHECKING:
+            return []
+        if given.abandon is not None:
+            return self._close(now_ms, TaskEnded(TaskOutcome.ABANDONED, given.abandon))
+        self.state = SourceState.READING
+        return [ReadOffsets()]
+
+    def _on_offsets_read(self, now_ms: int, _given: OffsetsRead) -> list[BodyEffect]:
+        if self._ending is not None:
+            return self._close(now_ms, self._ending)
+        self.state = SourceState.STARTING
+        return [CallStart()]
+
+    def _on_started(self, now_ms: int, _given: Started) -> list[BodyEffect]:
+        self._commit_ms = now_ms
+        if self._ending is not None:
+            return self._close(now_ms, self._ending)
+        if self._pause_wanted:
+            return self._paused(SourceState.PAUSED)
+        return self._run()
+
+    def _run(self) -> list[BodyEffect]:
+        self.state = SourceState.POLLING
+        return [Report(TaskRunning()), Poll()]
+
+    # -- a batch --
+
+    def _on_polled(self, now_ms: int, given: Polled) -> list[BodyEffect]:
+        if self._must_drop:
+            return self._rest_ended(now_ms)
+        if given.skipped:
+            if not self._tolerate:
+                return self._fail(now_ms, given.detail)
+            self._count_skipped(given.skipped, given.detail)
+            self._passed_open = True
+        if given.retriable:
+            self._detail = given.retriable
+        if conflict := _conflict(given):
+            return self._fail(now_ms, conflict)
+        found = bool(given.records or given.dropped or given.skipped)
+        was_dry, self._dry = self._dry, not found and not given.retriable
+        self._plan = deque(self._steps(now_ms, given))
+        # Idle: this poll was begun after the last commit, found nothing, and nothing is open.
+        self._idle = self._dry and not self._open and not self._passed_open and not self._ending
+        delay_ms = RETRY_DELAY_MS if given.retriable else 0
+        if self._dry and was_dry:
+            delay_ms = IDLE_POLL_DELAY_MS
+        return self._proceed(now_ms, delay_ms)
+
+    def _steps(self, now_ms: int, given: Polled) -> list[BodyEffect]:
+        """Sends, commits and aborts for one batch, in order."""
+        steps: list[BodyEffect] = []
+        sent = 0
+        for boundary in given.boundaries if self._by_connector else ():
+            if boundary.end > sent:
+                steps.append(SendRecords(sent, boundary.end))
+                sent = boundary.end
+            commit = boundary.ask is Ask.COMMIT
+            steps.append(CommitTransaction() if commit else AbortTransaction())
+        if given.records > sent:
+            steps.append(SendRecords(sent, given.records))
+        if self._commit_due(now_ms, given.records):
+            steps.append(self._commit_step())
+        return steps
+
+    @property
+    def _by_connector(self) -> bool:
+        settings = self._settings
+        return settings.exactly_once and settings.boundary is TransactionBoundary.CONNECTOR
+
+    def _commit_step(self) -> BodyEffect:
+        return CommitTransaction() if self._settings.exactly_once else FlushOffsets()
+
+    def _commit_due(self, now_ms: int, records: int) -> bool:
+        """Whether to commit at the end of this batch."""
+        if self._by_connector:
+            return False
+        if self._ending is not None or self._pause_wanted:
+            return True
+        settings = self._settings
+        if settings.exactly_once and settings.boundary is TransactionBoundary.POLL:
+            return True
+        since_ms = now_ms - self._commit_ms
+        if since_ms >= settings.interval_ms:
+            return True
+        # Differs from Connect, which leaves offsets of a source that has run dry until the
+        # interval ends: without transactions an early flush costs nobody anything.
+        dry = not settings.exactly_once and self._dry and bool(self._open or self._passed_open)
+        return dry and not records and since_ms >= DRY_FLUSH_INTERVAL_MS
+
+    def _proceed(self, now_ms: int, delay_ms: int = 0) -> list[BodyEffect]:
+        """The next steps of the plan, up to one that has an outcome; then the next poll."""
+        effects: list[BodyEffect] = []
+        while self._plan:
+            step = self._plan.popleft()
+            effects.append(step)
+            if isinstance(step, SendRecords):
+                self._open += step.end - step.first
+                continue
+            self.state = SourceState.COMMITTING
+            return effects
+        if self._ending is not None:
+            return effects + self._close(now_ms, self._ending)
+        if self._pause_wanted:
+            return effects + self._paused(SourceState.PAUSED)
+        self.state = SourceState.POLLING
+        return [*effects, *self._progress(now_ms), Poll(delay_ms)]
+
+    def _on_send_failed(self, now_ms: int, given: SendFailed) -> list[BodyEffect]:
+        if self._ending is not None and self.state is SourceState.CLOSING:
+            return []
+        if not self._tolerate:
+            reason = f"Unrecoverable exception from producer send callback: {given.reason}"
+            return self._fail(now_ms, reason)
+        self._open = max(0, self._open - given.records)
+        self._count_skipped(given.records, given.reason)
+        return []
+
+    def _on_committed(self, now_ms: int, given: Committed) -> list[BodyEffect]:
+        self._records += self._open - given.open_records
+        self._open = given.open_records
+        self._passed_open = False
+        self._commit_ms = now_ms
+        return self._after_commit(now_ms)
+
+    def _on_commit_failed(self, now_ms: int, given: CommitFailed) -> list[BodyEffect]:
+        # Connect: the offsets are put back, the next interval tries again, the task goes on.
+        self._detail = f"Failed to flush source offsets: {given.reason}"
+        self._commit_ms = now_ms
+        return self._after_commit(now_ms)
+
+    def _on_aborted(self, now_ms: int, _given: Aborted) -> list[BodyEffect]:
+        self._open = 0
+        self._passed_open = False
+        self._commit_ms = now_ms
+        return self._after_commit(now_ms)
+
+    def _after_commit(self, now_ms: int) -> list[BodyEffect]:
+        if self._must_drop:
+            return self._rest_ended(now_ms)
+        return self._proceed(now_ms)
+
+    def _fail(self, now_ms: int, reason: str) -> list[BodyEffect]:
+        return self._close(now_ms, TaskEnded(TaskOutcome.FAILED, reason))
+
+    # -- pause, resume, stop --
+
+    def _on_resume_task(self, now_ms: int, given: ResumeTask) -> list[BodyEffect]:
+        super()._on_resume_task(now_ms, given)
+        if self.state is SourceState.WAITING:
+            return self._start_up()
+        if self.state is SourceState.PAUSED:
+            self._commit_ms = now_ms  # the interval starts anew after a pause, as in Connect
+            return self._run()
+        return []
+
+    def _rest_ended(self, now_ms: int) -> list[BodyEffect]:
+        # Without transactions a pause may have left offsets that could not be flushed.
+        assert self._ending is not None
+        unflushed = bool(self._open or self._passed_open) and not self._settings.exactly_once
+        if self.state is SourceState.PAUSED and unflushed and not self._must_drop:
+            self.state = SourceState.COMMITTING
+            return [FlushOffsets()]
+        return self._close(now_ms, self._ending)
+
+
+def _conflict(given: Polled) -> str | None:
+    """Source: Connect's WorkerTransactionContext, which words it so."""
+    ends: dict[int, Ask] = {}
+    for boundary in given.boundaries:
+        if ends.setdefault(boundary.end, boundary.ask) is not boundary.ask:
+            return "Connector requested both commit and abort of same transaction"
+    return None
+
+
+def _table() -> Table:
+    s = SourceState
+    out: dict[tuple[StrEnum, type], tuple[StrEnum, ...]] = {
+        (s.NEW, Begin): (s.WAITING, s.FENCING, s.READING),
+        (s.FENCING, FencingAnswered): (s.INITIALISING, s.CLOSING),
+        (s.INITIALISING, ProducerReady): (s.RECHECKING, s.CLOSING),
+        (s.RECHECKING, RecheckAnswered): (s.READING, s.CLOSING),
+        (s.READING, OffsetsRead): (s.STARTING, s.CLOSING),
+        (s.STARTING, Started): (s.POLLING, s.PAUSED, s.CLOSING),
+        (s.POLLING, Polled): (s.POLLING, s.COMMITTING, s.PAUSED, s.CLOSING),
+        (s.COMMITTING, Committed): (s.POLLING, s.COMMITTING, s.PAUSED, s.CLOSING),
+        (s.COMMITTING, CommitFailed): (s.POLLING, s.COMMITTING, s.PAUSED, s.CLOSING),
+        (s.COMMITTING, Aborted): (s.POLLING, s.COMMITTING, s.PAUSED, s.CLOSING),
+        (s.CLOSING, Closed): (s.ENDED,),
+        (s.WAITING, ResumeTask): (s.FENCING, s.READING),
+        (s.PAUSED, ResumeTask): (s.POLLING,),
+        (s.PAUSED, StopTask): (s.COMMITTING, s.CLOSING),
+        (s.PAUSED, LifelineLost): (s.CLOSING,),
+    }
+    for state in (s.POLLING, s.COMMITTING, s.CLOSING):
+        # What the log refuses may come to light after the batch: at the flush, or while paused.
+        out[state, SendFailed] = (state, s.CLOSING)
+    for state in s:
+        at_rest = state in SourceMachine.AT_REST
+        for command in (PauseTask, ResumeTask):
+            out.setdefault((state, command), (state,))
+        for ending in (StopTask, LifelineLost):
+            out.setdefault((state, ending), (s.CLOSING,) if at_rest else (state,))
+        if state in (s.CLOSING, s.ENDED):
+            for answer in (FencingAnswered, RecheckAnswered):
+                out[state, answer] = (state,)  # it crossed the task's own end
+        if state not in (s.NEW, s.CLOSING, s.ENDED):
+            out[state, Failed] = (s.CLOSING,)
+    return MappingProxyType(out)
+
+
+SOURCE_TRANSITIONS: Mapping[tuple[StrEnum, type], tuple[StrEnum, ...]] = _table()
+SourceMachine.TABLE = SOURCE_TRANSITIONS

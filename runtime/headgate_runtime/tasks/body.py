@@ -1,0 +1,156 @@
+"""The task body: serves a task machine. The same on a Spark executor, in a process, in a thread.
+
+One thread runs everything of the task: connector code, log and machine. The lifeline's reader only
+queues commands. The body never raises; what happened to the task is its last report.
+"""
+
+import traceback
+from collections import deque
+from collections.abc import Sequence
+from typing import Protocol
+
+from headgate.connector.api import PlannedSinkTask, SinkTask, SourceTask
+from headgate.ports import FencedError, TransportError
+from headgate.task.machine import MachineInput, TaskMachine
+from headgate.task.messages import TaskEnded, TaskOutcome
+from headgate.task.steps import (
+    Begin,
+    BodyEffect,
+    BodyInput,
+    Close,
+    Closed,
+    Failed,
+    LifelineLost,
+    Report,
+    SendFailed,
+)
+from headgate_runtime.tasks.lifeline import BodyLifeline, LifelineGone, monotonic_ms
+from headgate_runtime.tasks.planned_body import PlannedPerformer
+from headgate_runtime.tasks.sink_body import SinkPerformer
+from headgate_runtime.tasks.source_body import SourcePerformer
+from headgate_runtime.tasks.tools import BodyTools, PluginTools
+
+REST_S = 1.0
+"""Longest wait without a look at the lifeline while the machine is at rest."""
+
+
+class Performer(Protocol):
+    """Performs the effects of one kind of task."""
+
+    @property
+    def machine(self) -> TaskMachine: ...
+
+    def perform(self, effect: BodyEffect) -> Sequence[BodyInput]:
+        """What came of it: nothing, or inputs for the machine. May raise what connector code and
+        the log raise."""
+        ...
+
+    def close(self) -> None:
+        """Stop the task, close what is open, abort what is not committed. Does not raise."""
+        ...
+
+
+def run_body(lifeline: BodyLifeline, tools: BodyTools | None = None) -> TaskEnded:
+    """Run the task of `lifeline.spec` to its end and return how it ended. Never raises."""
+    try:
+        ended = _Body(lifeline, _performer(lifeline, tools or PluginTools())).run()
+    except BaseException as error:  # the outermost edge of a task
+        ended = _ended(_failed(error))
+        lifeline.report(ended)
+    lifeline.close()
+    return ended
+
+
+def _performer(lifeline: BodyLifeline, tools: BodyTools) -> Performer:
+    found = tools.task_class(lifeline.spec)
+    if issubclass(found, SourceTask):
+        return SourcePerformer(lifeline, tools, found)
+    if issubclass(found, SinkTask):
+        return SinkPerformer(lifeline, tools, found)
+    assert issubclass(found, PlannedSinkTask)
+    return PlannedPerformer(lifeline, tools, found)
+
+
+class _Body:
+    def __init__(self, lifeline: BodyLifeline, performer: Performer) -> None:
+        self._lifeline = lifeline
+        self._performer = performer
+        self._machine = performer.machine
+        self._inputs: deque[BodyInput] = deque([Begin()])
+        self._told_lost = False
+        self._ended = TaskEnded(TaskOutcome.FAILED, "the body ended without a word")
+        bind = getattr(performer, "bind", None)
+        if bind is not None:
+            bind(self._interrupt)
+
+    def run(self) -> TaskEnded:
+        while not self._machine.ended:
+            idle = not self._inputs and self._machine.at_rest
+            for command in self._lifeline.take(REST_S if idle else 0.0):
+                self._handle(command)
+            if not self._told_lost and (reason := self._lifeline.lost):
+                self._told_lost = True
+                self._handle(LifelineLost(reason))
+            if self._inputs:
+                self._handle(self._inputs.popleft())
+        return self._ended
+
+    def _handle(self, given: MachineInput) -> None:
+        self._perform(self._machine.handle(monotonic_ms(), given))
+
+    def _interrupt(self, given: BodyInput) -> None:
+        """An input from inside an effect (partitions that come and go): served at once. What raises
+        goes up through that effect."""
+        for effect in self._machine.handle(monotonic_ms(), given):
+            self._performer.perform(effect)
+
+    def _perform(self, effects: Sequence[BodyEffect]) -> None:
+        """In order, up to the first that fails or turns the machine aside."""
+        for effect in effects:
+            if isinstance(effect, Report):
+                if isinstance(effect.report, TaskEnded):
+                    self._ended = effect.report
+                self._lifeline.report(effect.report)
+                continue
+            if isinstance(effect, Close):
+                self._performer.close()
+                self._inputs.append(Closed())
+                continue
+            try:
+                outcomes = self._performer.perform(effect)
+            except BaseException as error:  # connector code may raise anything
+                self._inputs.append(_failed(error))
+                return
+            for outcome in outcomes:
+                if not isinstance(outcome, SendFailed):
+                    self._inputs.append(outcome)
+                elif aside := self._machine.handle(monotonic_ms(), outcome):
+                    self._perform(aside)
+                    return
+
+
+def _failed(error: BaseException) -> Failed:
+    """What an exception makes of the task.
+
+    Differs from Connect in `TransportError`: whether a commit happened that the log did not answer
+    is unknown, so the task ends as lost and is started anew, which finds out.
+    """
+    trace = "".join(traceback.format_exception(error)).rstrip()
+    reason = _one_line(error)
+    if isinstance(error, FencedError):
+        return Failed(TaskOutcome.FENCED, reason, trace)
+    if isinstance(error, LifelineGone):
+        return Failed(TaskOutcome.LOST, reason)
+    if isinstance(error, TransportError):
+        return Failed(TaskOutcome.LOST, f"the log could not be reached: {reason}", trace)
+    return Failed(TaskOutcome.FAILED, reason, trace)
+
+
+def _one_line(error: BaseException) -> str:
+    text = str(error).strip()
+    name = type(error).__name__
+    return f"{name}: {text.splitlines()[0]}" if text else name
+
+
+def _ended(failed: Failed) -> TaskEnded:
+    return TaskEnded(failed.outcome, failed.reason, failed.trace)

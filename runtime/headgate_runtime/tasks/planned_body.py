@@ -1,0 +1,110 @@
+"""Performs the effects of a sink task of planned batches."""
+
+import logging
+from collections.abc import Mapping, Sequence
+
+from headgate.connector.api import PlannedSinkTask, RetriableError
+from headgate.ids import TargetState
+from headgate.ports import RecordLog
+from headgate.task.machine import start_paused
+from headgate.task.planned import PlannedMachine
+from headgate.task.steps import (
+    BatchRetriable,
+    BatchRun,
+    BodyEffect,
+    BodyInput,
+    CallStart,
+    RecordsSkipped,
+    RunBatch,
+    Started,
+)
+from headgate_runtime.tasks.lifeline import BodyLifeline
+from headgate_runtime.tasks.sink_body import sink_group, sink_topics
+from headgate_runtime.tasks.source_body import quietly
+from headgate_runtime.tasks.tools import BodyTools, Transport
+
+_log = logging.getLogger("headgate.task")
+
+
+class PlannedContext:
+    def __init__(self, lifeline: BodyLifeline, transport: Transport) -> None:
+        self._lifeline = lifeline
+        self._log = transport.record_log
+        self.told: list[RecordsSkipped] = []
+
+    @property
+    def log(self) -> RecordLog:
+        return self._log
+
+    @property
+    def group(self) -> str:
+        spec = self._lifeline.spec
+        return sink_group(spec.task.connector, spec.connector_config)
+
+    @property
+    def topics(self) -> Sequence[str]:
+        return sink_topics(self._lifeline.spec.connector_config)
+
+    @property
+    def stopping(self) -> bool:
+        """Also true when the lifeline is lost: a batch that is not committed yet must not be."""
+        return self._lifeline.stopping or self._lifeline.lost is not None
+
+    @property
+    def transport(self) -> Mapping[str, str]:
+        return self._lifeline.spec.transport
+
+    @property
+    def worker_settings(self) -> Mapping[str, str]:
+        return self._lifeline.spec.worker_settings
+
+    def skipped(self, count: int, detail: str) -> None:
+        _log.warning("%s: skipped %d: %s", self._lifeline.spec.task, count, detail)
+        self.told.append(RecordsSkipped(count, detail))
+
+
+class PlannedPerformer:
+    def __init__(
+        self, lifeline: BodyLifeline, tools: BodyTools, task_class: type[PlannedSinkTask]
+    ) -> None:
+        self._spec = lifeline.spec
+        self._lifeline = lifeline
+        self._class = task_class
+        paused = start_paused(self._spec)
+        self.machine = PlannedMachine(TargetState.PAUSED if paused else TargetState.STARTED)
+        self._transport = tools.open_transport(self._spec)
+        self._context = PlannedContext(lifeline, self._transport)
+        self._task: PlannedSinkTask | None = None
+
+    def perform(self, effect: BodyEffect) -> Sequence[BodyInput]:
+        match effect:
+            case RunBatch(delay_ms):
+                outcome = self._run_batch(delay_ms)
+            case CallStart():
+                outcome = self._start()
+            case _:
+                raise AssertionError(f"{type(effect).__name__} is no effect of a planned sink task")
+        told, self._context.told = self._context.told, []
+        return (*told, outcome)
+
+    def _start(self) -> BodyInput:
+        task = self._task = self._class()
+        task.context = self._context
+        task.start(self._spec.task_config)
+        return Started()
+
+    def _run_batch(self, delay_ms: int) -> BodyInput:
+        assert self._task is not None
+        if delay_ms:
+            self._lifeline.wait(delay_ms / 1000)
+        if self._lifeline.stopping:
+            return BatchRun(0)
+        self._lifeline.check()
+        try:
+            return BatchRun(self._task.run_batch())
+        except RetriableError as error:
+            return BatchRetriable(str(error) or type(error).__name__)
+
+    def close(self) -> None:
+        quietly(self._task.stop if self._task is not None else None, self._spec)
+        quietly(self._transport.close, self._spec)

@@ -1,0 +1,309 @@
+"""Performs the effects of a sink task that is a member of its consumer group."""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from headgate.connector.api import DataError, RetriableError, SinkRecord, SinkTask
+from headgate.ports import (
+    Consumer,
+    ConsumerRecord,
+    RebalancedError,
+    TopicPartition,
+    TransportError,
+)
+from headgate.task.sink import SinkMachine, SinkSettings
+from headgate.task.steps import (
+    BodyEffect,
+    BodyInput,
+    CallStart,
+    ClosePartitions,
+    CommitOffsets,
+    CommitPartitions,
+    Consume,
+    Consumed,
+    Delivered,
+    OffsetsCommitted,
+    OffsetsNotCommitted,
+    OpenPartitions,
+    PartitionsAssigned,
+    PartitionsRevoked,
+    Put,
+    PutRetriable,
+    Started,
+)
+from headgate_runtime.tasks.lifeline import BodyLifeline, monotonic_ms
+from headgate_runtime.tasks.source_body import quietly
+from headgate_runtime.tasks.tools import BodyTools
+
+_log = logging.getLogger("headgate.task")
+
+BATCH_RECORDS = 2_000
+
+
+def sink_group(connector: str, config: Mapping[str, str]) -> str:
+    """Consumer group of a sink connector. Source: SinkUtils.consumerGroupId, KIP-458 overrides."""
+    return config.get("consumer.override.group.id") or f"connect-{connector}"
+
+
+def sink_topics(config: Mapping[str, str]) -> list[str]:
+    """
+    Raises:
+        ValueError: no topics are named; a pattern (`topics.regex`) is not known here yet.
+    """
+    topics = [part.strip() for part in config.get("topics", "").split(",") if part.strip()]
+    if not topics:
+        raise ValueError("a sink names what it reads in `topics`; `topics.regex` is not supported")
+    return topics
+
+
+class SinkContext:
+    def __init__(self, lifeline: BodyLifeline) -> None:
+        self._lifeline = lifeline
+        self.consumer: Consumer | None = None
+        self.seeks: dict[TopicPartition, int] = {}
+
+    def offset(self, topic: str, partition: int, offset: int) -> None:
+        self.seeks[topic, partition] = offset
+
+    def assignment(self) -> Collection[TopicPartition]:
+        return self.consumer.assignment() if self.consumer is not None else frozenset()
+
+    @property
+    def stopping(self) -> bool:
+        return self._lifeline.stopping
+
+    def log(self, message: str) -> None:
+        _log.info("%s: %s", self._lifeline.spec.task, message)
+
+
+class SinkPerformer:
+    def __init__(
+        self, lifeline: BodyLifeline, tools: BodyTools, task_class: type[SinkTask]
+    ) -> None:
+        self._spec = lifeline.spec
+        self._lifeline = lifeline
+        self._class = task_class
+        self.machine = SinkMachine(SinkSettings.from_spec(self._spec))
+        self._converters = tools.converters(self._spec)
+        self._transforms = tools.transforms(self._spec)
+        self._transport = tools.open_transport(self._spec)
+        self._context = SinkContext(lifeline)
+        self._consumer: Consumer | None = None
+        self._task: SinkTask | None = None
+        self._interrupt: Callable[[BodyInput], None] = lambda _given: None
+        self._open: set[TopicPartition] = set()
+        self._paused: set[TopicPartition] = set()
+        self._batch: list[SinkRecord] = []
+        self._ends: dict[TopicPartition, tuple[int, int]] = {}
+        """Of the batch: next offset and count of records, skipped ones included."""
+        self._delivered: dict[TopicPartition, int] = {}
+        """Next offset after what `put` took."""
+        self._committed: dict[TopicPartition, int] = {}
+        self._counts: dict[TopicPartition, deque[tuple[int, int]]] = {}
+        """Delivered and not committed: (next offset, records)."""
+
+    def bind(self, interrupt: Callable[[BodyInput], None]) -> None:
+        self._interrupt = interrupt
+
+    def perform(self, effect: BodyEffect) -> Sequence[BodyInput]:
+        match effect:
+            case Consume(timeout_ms, paused):
+                return (self._consume(timeout_ms, paused),)
+            case Put(delay_ms):
+                return (self._put(delay_ms),)
+            case CommitOffsets():
+                return (self._commit(),)
+            case OpenPartitions(partitions):
+                self._open.update(partitions)
+                self._checked_task.open(partitions)
+            case CommitPartitions(partitions):
+                self._commit_some(set(partitions))
+            case ClosePartitions(partitions):
+                self._close_partitions(partitions)
+            case CallStart():
+                return (self._start(),)
+            case _:
+                raise AssertionError(f"{type(effect).__name__} is no effect of a sink task")
+        return ()
+
+    @property
+    def _checked_task(self) -> SinkTask:
+        assert self._task is not None
+        return self._task
+
+    @property
+    def _checked_consumer(self) -> Consumer:
+        assert self._consumer is not None
+        return self._consumer
+
+    def _start(self) -> BodyInput:
+        spec = self._spec
+        topics = sink_topics(spec.connector_config)
+        task = self._task = self._class()
+        task.context = self._context
+        task.start(spec.task_config)
+        consumer = self._transport.record_log.consumer(
+            sink_group(spec.task.connector, spec.connector_config),
+            topics,
+            f"connector-consumer-{spec.task}",
+        )
+        self._consumer = self._context.consumer = consumer
+        consumer.on_rebalance(
+            lambda given: self._interrupt(PartitionsAssigned(tuple(sorted(given)))),
+            lambda given: self._interrupt(PartitionsRevoked(tuple(sorted(given)))),
+        )
+        return Started()
+
+    # -- a batch --
+
+    def _consume(self, timeout_ms: int, paused: bool) -> BodyInput:
+        self._batch, self._ends = [], {}
+        if self._lifeline.stopping:
+            return Consumed()
+        self._seek()
+        self._hold(paused)
+        records = self._checked_consumer.poll(BATCH_RECORDS, timeout_ms)
+        return self._convert(records)
+
+    def _seek(self) -> None:
+        held = self._checked_consumer.assignment()
+        for partition, offset in list(self._context.seeks.items()):
+            if partition in held:
+                self._checked_consumer.seek(partition, offset)
+                self._delivered.pop(partition, None)
+                del self._context.seeks[partition]
+
+    def _hold(self, paused: bool) -> None:
+        """Partitions that came during a pause are paused as well."""
+        consumer = self._checked_consumer
+        held = set(consumer.assignment())
+        if paused and held - self._paused:
+            consumer.pause(sorted(held))
+            self._paused = held
+        elif not paused and self._paused:
+            consumer.resume(sorted(self._paused & held))
+            self._paused = set()
+
+    def _convert(self, records: Sequence[ConsumerRecord]) -> Consumed:
+        key_of = self._converters.key.to_connect
+        value_of = self._converters.value.to_connect
+        headers_of = self._converters.header.to_connect
+        transforms = [transform.apply_sink for transform in self._transforms]
+        batch, ends = self._batch, self._ends
+        skipped = 0
+        detail = ""
+        for raw in records:
+            topic, partition = raw.topic, raw.partition
+            place = (topic, partition)
+            known = ends.get(place)
+            ends[place] = (raw.offset + 1, 1 if known is None else known[1] + 1)
+            try:
+                record: SinkRecord | None = SinkRecord(
+                    topic,
+                    partition,
+                    raw.offset,
+                    None if raw.key is None else key_of(topic, raw.key),
+                    value_of(topic, raw.value),
+                    headers_of(topic, raw.headers) if raw.headers else (),
+                    raw.timestamp_ms,
+                )
+                for apply in transforms:
+                    record = apply(record)  # type: ignore[arg-type]
+                    if record is None:
+                        break
+                if record is not None:
+                    batch.append(record)
+            except DataError as error:
+                skipped += 1
+                detail = detail or f"{error} ({topic}-{partition}, offset {raw.offset})"
+        if not batch:
+            self._note_delivered()
+        return Consumed(len(batch), skipped, detail)
+
+    def _put(self, delay_ms: int) -> BodyInput:
+        if delay_ms:
+            self._wait_paused(delay_ms)
+        if self._batch:  # else its partitions are another's by now
+            try:
+                self._checked_task.put(self._batch)
+            except RetriableError as error:
+                return PutRetriable(str(error) or type(error).__name__)
+        self._note_delivered()
+        return Delivered()
+
+    def _wait_paused(self, delay_ms: int) -> None:
+        """Poll without taking records, so that the membership stays; partitions may go."""
+        until_ms = monotonic_ms() + delay_ms
+        while not self._lifeline.stopping and (left_ms := until_ms - monotonic_ms()) > 0:
+            self._hold(True)
+            self._checked_consumer.poll(0, min(100, left_ms))
+
+    def _note_delivered(self) -> None:
+        for partition, (end, count) in self._ends.items():
+            self._delivered[partition] = end
+            self._counts.setdefault(partition, deque()).append((end, count))
+        self._batch, self._ends = [], {}
+
+    # -- offsets --
+
+    def _commit(self) -> BodyInput:
+        try:
+            return OffsetsCommitted(self._commit_some(set(self._delivered)), self._is_pending())
+        except RetriableError as error:
+            return OffsetsNotCommitted(str(error))
+        except (RebalancedError, TransportError) as error:
+            return OffsetsNotCommitted(f"{type(error).__name__}: {error}")
+
+    def _commit_some(self, partitions: set[TopicPartition]) -> int:
+        """Commit what `pre_commit` returns for `partitions`; how many records that covers.
+
+        Source: WorkerSinkTask.commitOffsets. Differs: an exception of `pre_commit` fails the task
+        (a `RetriableError`: the next commit tries again), where Connect rewinds and goes on.
+        """
+        given = {tp: offset for tp, offset in self._delivered.items() if tp in partitions}
+        if not given:
+            return 0
+        safe = self._checked_task.pre_commit(given)
+        changed = {
+            tp: min(offset, given[tp])
+            for tp, offset in safe.items()
+            if tp in given and self._committed.get(tp, -1) < min(offset, given[tp])
+        }
+        if changed:
+            self._lifeline.check()
+            self._checked_consumer.commit(changed)
+        return sum(self._covered(tp, offset) for tp, offset in changed.items())
+
+    def _covered(self, partition: TopicPartition, offset: int) -> int:
+        self._committed[partition] = offset
+        counts = self._counts.get(partition, deque())
+        covered = 0
+        while counts and counts[0][0] <= offset:
+            covered += counts.popleft()[1]
+        return covered
+
+    def _is_pending(self) -> bool:
+        return any(self._committed.get(tp) != end for tp, end in self._delivered.items())
+
+    def _close_partitions(self, partitions: Sequence[TopicPartition]) -> None:
+        gone = set(partitions)
+        self._open -= gone
+        self._paused -= gone
+        for table in (self._delivered, self._committed, self._counts, self._ends):
+            for partition in gone:
+                table.pop(partition, None)
+        self._batch = [item for item in self._batch if (item.topic, item.partition) not in gone]
+        self._checked_task.close(partitions)
+
+    def close(self) -> None:
+        task, consumer = self._task, self._consumer
+        if task is not None:
+            if self._open:
+                quietly(lambda: task.close(sorted(self._open)), self._spec)
+            quietly(task.stop, self._spec)
+        if consumer is not None:
+            # Leaving revokes what it holds: that was settled before, and the machine has ended.
+            quietly(lambda: consumer.on_rebalance(lambda _g: None, lambda _g: None), self._spec)
+            quietly(consumer.close, self._spec)
+        quietly(self._transport.close, self._spec)

@@ -1,0 +1,416 @@
+"""Performs the effects of a source task: poll, transform, convert, send, commit.
+
+The loop over a batch is the data plane's hot path; what can be decided per batch is.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from headgate.connector.api import (
+    DataError,
+    Partition,
+    RetriableError,
+    SkippedRecord,
+    SourceRecord,
+    SourceTask,
+)
+from headgate.ports import Producer, ProducerRecord, TransportError
+from headgate.task.acks import AckTracker
+from headgate.task.source import SourceMachine, SourceSettings, TransactionBoundary
+from headgate.task.steps import (
+    Aborted,
+    AbortTransaction,
+    Ask,
+    BodyEffect,
+    BodyInput,
+    Boundary,
+    CallStart,
+    CommitFailed,
+    Committed,
+    CommitTransaction,
+    FlushOffsets,
+    InitProducer,
+    OffsetsRead,
+    Poll,
+    Polled,
+    ProducerReady,
+    ReadOffsets,
+    SendFailed,
+    SendRecords,
+    Started,
+)
+from headgate_runtime.tasks.lifeline import BodyLifeline, monotonic_ms
+from headgate_runtime.tasks.offsets import SourceOffsets, offset_key, offset_value
+from headgate_runtime.tasks.tools import BodyTools
+
+_log = logging.getLogger("headgate.task")
+
+INIT_RETRY_MS = 30_000
+RETRY_WAIT_S = 0.2
+
+Batch: TypeAlias = list[ProducerRecord]
+
+
+class _TransactionContext:
+    """Collects what the connector asks while it polls. Source: WorkerTransactionContext."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[int | None, Ask]] = []
+        """id of a record, None for the end of the batch."""
+
+    def commit_transaction(self, record: SourceRecord | None = None) -> None:
+        self.asked.append((None if record is None else id(record), Ask.COMMIT))
+
+    def abort_transaction(self, record: SourceRecord | None = None) -> None:
+        self.asked.append((None if record is None else id(record), Ask.ABORT))
+
+
+class SourceContext:
+    """What the connector's task sees of its surroundings."""
+
+    def __init__(
+        self,
+        lifeline: BodyLifeline,
+        offsets: SourceOffsets,
+        transaction: _TransactionContext | None,
+    ) -> None:
+        self._lifeline = lifeline
+        self._offsets = offsets
+        self._transaction = transaction
+
+    @property
+    def offsets(self) -> SourceOffsets:
+        return self._offsets
+
+    @property
+    def transaction(self) -> _TransactionContext | None:
+        return self._transaction
+
+    @property
+    def stopping(self) -> bool:
+        return self._lifeline.stopping
+
+    def wait(self, seconds: float) -> bool:
+        return self._lifeline.wait(seconds)
+
+    def log(self, message: str) -> None:
+        _log.info("%s: %s", self._lifeline.spec.task, message)
+
+
+class SourcePerformer:
+    def __init__(
+        self, lifeline: BodyLifeline, tools: BodyTools, task_class: type[SourceTask]
+    ) -> None:
+        spec = lifeline.spec
+        self._spec = spec
+        self._lifeline = lifeline
+        self._class = task_class
+        self._settings = SourceSettings.from_spec(spec)
+        self.machine = SourceMachine(self._settings)
+        self._converters = tools.converters(spec)
+        self._transforms = tools.transforms(spec)
+        self._transport = tools.open_transport(spec)
+        self._offsets = SourceOffsets(self._transport.offset_log, spec.task.connector)
+        by_connector = spec.exactly_once and (
+            self._settings.boundary is TransactionBoundary.CONNECTOR
+        )
+        self._transaction = _TransactionContext() if by_connector else None
+        self._producer: Producer | None = None
+        self._task: SourceTask | None = None
+        self._known_topics: set[str] = set()
+        # The batch that was polled last:
+        self._batch: Batch = []
+        self._sources: list[SourceRecord] = []
+        self._passed: deque[tuple[int, Partition, Partition]] = deque()
+        """Skipped: how many sendable records came before, source partition and offset."""
+        self._sent = 0
+        # What is sent and not committed:
+        self._pending: dict[bytes, Partition] = {}
+        self._tracker: AckTracker[bytes, Partition] = AckTracker()
+
+    def perform(self, effect: BodyEffect) -> Sequence[BodyInput]:
+        match effect:
+            case Poll(delay_ms):
+                return (self._poll(delay_ms),)
+            case SendRecords(first, end):
+                return self._send(first, end)
+            case CommitTransaction():
+                return (self._commit(),)
+            case FlushOffsets():
+                return self._flush()
+            case AbortTransaction():
+                return (self._abort(),)
+            case InitProducer():
+                return (self._init_producer(),)
+            case ReadOffsets():
+                return (self._read_offsets(),)
+            case CallStart():
+                return (self._start(),)
+            case _:
+                raise AssertionError(f"{type(effect).__name__} is no effect of a source task")
+
+    # -- start-up --
+
+    def _make_producer(self) -> Producer:
+        spec = self._spec
+        membership = (spec.group, spec.member_id, spec.generation)
+        return self._transport.record_log.producer(
+            f"connector-producer-{spec.task}",
+            spec.transactional_id if spec.exactly_once else None,
+            membership if spec.exactly_once else None,
+        )
+
+    def _init_producer(self) -> BodyInput:
+        producer = self._producer = self._make_producer()
+        deadline_ms = monotonic_ms() + INIT_RETRY_MS
+        while True:
+            self._lifeline.check()
+            try:
+                producer.init()
+                return ProducerReady()
+            except TransportError:
+                if self._lifeline.stopping or monotonic_ms() > deadline_ms:
+                    raise
+                self._lifeline.wait(RETRY_WAIT_S)
+
+    def _read_offsets(self) -> BodyInput:
+        if self._producer is None:
+            self._producer = self._make_producer()
+        self._offsets.read_to_end()
+        return OffsetsRead()
+
+    def _start(self) -> BodyInput:
+        task = self._task = self._class()
+        task.context = SourceContext(self._lifeline, self._offsets, self._transaction)
+        task.start(self._spec.task_config)
+        return Started()
+
+    # -- a batch --
+
+    def _poll(self, delay_ms: int) -> Polled:
+        self._batch, self._sources, self._sent = [], [], 0
+        if delay_ms:
+            self._lifeline.wait(delay_ms / 1000)
+        if self._lifeline.stopping:
+            return Polled()
+        assert self._task is not None
+        if self._transaction is not None:
+            self._transaction.asked = []
+        try:
+            polled = self._task.poll()
+            records = list(polled) if polled is not None else []
+        except RetriableError as error:
+            return Polled(retriable=str(error) or type(error).__name__)
+        return self._convert(records)
+
+    def _convert(self, records: "list[SourceRecord | SkippedRecord]") -> Polled:
+        converters = self._converters
+        key_of, value_of = converters.key.from_connect, converters.value.from_connect
+        headers_of = converters.header.from_connect
+        transforms = [transform.apply_source for transform in self._transforms]
+        known = self._known_topics
+        batch, sources = self._batch, self._sources
+        add, add_source = batch.append, sources.append
+        boundaries = _Boundaries(self._transaction)
+        dropped = skipped = 0
+        detail = ""
+        for record in records:
+            if type(record) is SkippedRecord:
+                skipped += 1
+                detail = detail or record.reason
+                self._passed.append((len(batch), record.source_partition, record.source_offset))
+                continue
+            try:
+                out: SourceRecord | None = record  # type: ignore[assignment]
+                for apply in transforms:
+                    out = apply(out)  # type: ignore[arg-type]
+                    if out is None:
+                        break
+                if out is None:
+                    dropped += 1
+                else:
+                    topic, key, headers = out.topic, out.key, out.headers
+                    if topic not in known:
+                        self._ensure_topic(topic)
+                    add(
+                        ProducerRecord(
+                            topic,
+                            out.partition,
+                            None if key is None else key_of(topic, key),
+                            value_of(topic, out.value),
+                            headers_of(topic, headers) if headers else (),
+                            out.timestamp_ms,
+                        )
+                    )
+                    add_source(record)  # type: ignore[arg-type]
+            except DataError as error:
+                skipped += 1
+                detail = detail or _position(record, error)
+                self._passed.append((len(batch), record.source_partition, record.source_offset))
+            if boundaries.by_record:
+                boundaries.reached(record, len(batch))
+        return Polled(len(batch), dropped, skipped, detail, boundaries=boundaries.all(len(batch)))
+
+    def _ensure_topic(self, topic: str) -> None:
+        spec = self._spec
+        settings, config = spec.worker_settings, spec.connector_config
+        if spec.exactly_once and topic == settings.get("offset.storage.topic"):
+            raise ValueError(
+                "Source tasks may not produce to their own offsets topics when exactly-once "
+                f"support is enabled: {topic}"
+            )
+        if settings.get("topic.creation.enable", "true").strip().lower() == "true":
+            partitions = config.get(
+                "topic.creation.default.partitions", settings.get("headgate.topic.partitions", "1")
+            )
+            self._transport.record_log.create_topic(topic, max(1, int(partitions)))
+        self._known_topics.add(topic)
+
+    # -- sending and committing --
+
+    def _send(self, first: int, end: int) -> Sequence[BodyInput]:
+        assert self._producer is not None
+        whole = first == 0 and end == len(self._batch)
+        self._producer.send(self._batch if whole else self._batch[first:end])
+        self._note(end)
+        return () if self._spec.exactly_once else self._absorb_acks()
+
+    def _note(self, end: int) -> None:
+        """Remember the source offsets of what was sent or passed over, in the batch's order."""
+        start = self._sent
+        while self._passed and self._passed[0][0] <= end:
+            position, partition, offset = self._passed.popleft()
+            self._note_sent(start, position)
+            start = max(start, position)
+            key = offset_key(self._spec.task.connector, partition)
+            if self._spec.exactly_once:
+                self._pending[key] = offset
+            else:
+                self._tracker.pass_over(key, offset)
+        self._note_sent(start, end)
+        self._sent = end
+
+    def _note_sent(self, start: int, end: int) -> None:
+        sources = self._sources
+        while start < end:
+            partition = sources[start].source_partition
+            stop = start + 1
+            # One record after the other usually is of the same source partition.
+            while stop < end:
+                other = sources[stop].source_partition
+                if other is not partition and other != partition:
+                    break
+                stop += 1
+            key = offset_key(self._spec.task.connector, partition)
+            if self._spec.exactly_once:
+                self._pending[key] = sources[stop - 1].source_offset
+            else:
+                self._tracker.submit(key, [item.source_offset for item in sources[start:stop]])
+            start = stop
+
+    def _absorb_acks(self) -> Sequence[BodyInput]:
+        assert self._producer is not None
+        failed = 0
+        reason = ""
+        for ack in self._producer.acks():
+            self._tracker.acknowledge(ack.first, ack.last)
+            if ack.error is not None:
+                failed += ack.last - ack.first + 1
+                reason = reason or ack.error
+        return (SendFailed(failed, reason),) if failed else ()
+
+    def _commit(self) -> BodyInput:
+        assert self._task is not None
+        self._note(self._sent)
+        self._commit_pending()
+        self._task.commit()
+        return Committed()
+
+    def _commit_pending(self) -> None:
+        assert self._producer is not None
+        if not self._pending:
+            return
+        offsets = [(key, offset_value(offset)) for key, offset in self._pending.items()]
+        # Right before: a body that was frozen must find out now, not after it has committed.
+        self._lifeline.check()
+        self._producer.commit(offsets)
+        self._pending.clear()
+
+    def _abort(self) -> BodyInput:
+        assert self._producer is not None
+        self._note(self._sent)
+        self._producer.abort()
+        self._commit_pending()
+        return Aborted()
+
+    def _flush(self) -> Sequence[BodyInput]:
+        assert self._task is not None
+        self._note(self._sent)
+        failed = self._absorb_acks()
+        ready = self._tracker.take()
+        if ready:
+            records = [(key, offset_value(offset)) for key, offset in ready.items()]
+            self._lifeline.check()
+            try:
+                self._transport.offset_log.append(records)
+            except TransportError as error:
+                self._tracker.put_back(ready)
+                return (*failed, CommitFailed(str(error)))
+        self._task.commit()
+        return (*failed, Committed(self._tracker.outstanding))
+
+    # -- the end --
+
+    def close(self) -> None:
+        quietly(self._task.stop if self._task is not None else None, self._spec)
+        producer = self._producer
+        if producer is not None:
+            if self._spec.exactly_once and self._pending:
+                quietly(producer.abort, self._spec)
+            quietly(producer.close, self._spec)
+        quietly(self._transport.close, self._spec)
+
+
+class _Boundaries:
+    """What the connector asked while it polled, as positions among the sendable records."""
+
+    def __init__(self, transaction: _TransactionContext | None) -> None:
+        self.by_record: dict[int, list[Ask]] = {}
+        self._at_end: list[Ask] = []
+        self._found: list[Boundary] = []
+        for record, ask in transaction.asked if transaction is not None else ():
+            if record is None:
+                self._at_end.append(ask)
+            else:
+                self.by_record.setdefault(record, []).append(ask)
+
+    def reached(self, record: object, sendable: int) -> None:
+        for ask in self.by_record.get(id(record), ()):
+            self._add(Boundary(sendable, ask))
+
+    def all(self, sendable: int) -> Sequence[Boundary]:
+        for ask in self._at_end:
+            self._add(Boundary(sendable, ask))
+        return self._found
+
+    def _add(self, boundary: Boundary) -> None:
+        if boundary not in self._found:
+            self._found.append(boundary)
+
+
+def _position(record: SourceRecord | SkippedRecord, error: DataError) -> str:
+    """Names the record that could not be converted, by what it was read from."""
+    place, offset = dict(record.source_partition), dict(record.source_offset)
+    return f"{error} (source partition {place}, offset {offset})"
+
+
+def quietly(call: object, spec: object) -> None:
+    """On the way out nothing may keep the rest from being closed."""
+    if not callable(call):
+        return
+    try:
+        call()
+    except Exception:
+        _log.warning("%s: while closing", getattr(spec, "task", spec), exc_info=True)
