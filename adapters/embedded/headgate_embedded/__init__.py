@@ -1,0 +1,30 @@
+"""The ports of Headgate on one SQLite file: no broker needed, several processes on one machine."""
+
+from headgate_embedded.folder import FolderHeldError, FolderLock, hold_folder
+from headgate_embedded.machine import boot_id, same_machine
+from headgate_embedded.schema import RefusedError
+from headgate_embedded.transport import (
+    EmbeddedReader,
+    EmbeddedTransport,
+    GroupDescription,
+    check_machine,
+    open_reader,
+    open_transport,
+    transport_settings,
+)
+
+__all__ = [
+    "EmbeddedReader",
+    "EmbeddedTransport",
+    "FolderHeldError",
+    "FolderLock",
+    "GroupDescription",
+    "RefusedError",
+    "boot_id",
+    "check_machine",
+    "hold_folder",
+    "open_reader",
+    "open_transport",
+    "same_machine",
+    "transport_settings",
+]

@@ -1,0 +1,174 @@
+"""Batches of records as bytes: one BLOB each. Offsets are not inside, so encoding needs no lock.
+
+Layout, little endian, counts in 32 bits::
+
+    u8 version = 1 | u8 compression (0 none, 1 zlib) | u32 count | u32 crc32 of what follows
+    body, compressed:
+        i64 timestamp_ms * count
+        i32 key length * count          -1: no key
+        i32 value length * count        -1: a tombstone
+        u32 shapes | u32 length, JSON   distinct tuples of header names
+        u32 shape of the record * count, absent when the only shape is "no headers"
+        u32 n | u32 header value length * n
+        keys | values | header values
+
+Columns, because the standard library packs and slices them without a loop per byte.
+"""
+
+import json
+import struct
+import sys
+import zlib
+from array import array
+from collections.abc import Sequence
+from itertools import accumulate, repeat
+from typing import Final
+
+from headgate.ports import ConsumerRecord, Headers, ProducerRecord, TransportError
+
+_VERSION: Final = 1
+_PREFIX: Final = struct.Struct("<BBII")
+_U32: Final = struct.Struct("<I")
+COMPRESSIONS: Final = {"none": 0, "zlib": 1}
+
+
+def encode(records: Sequence[ProducerRecord], now_ms: int, compression: int = 0) -> bytes:
+    """The batch of `records`; those without a timestamp get `now_ms`."""
+    count = len(records)
+    keys = [record.key for record in records]
+    values = [record.value for record in records]
+    parts = [
+        _column("q", [now_ms if r.timestamp_ms is None else r.timestamp_ms for r in records]),
+        _column("i", [-1 if key is None else len(key) for key in keys]),
+        _column("i", [-1 if value is None else len(value) for value in values]),
+    ]
+    shapes, header_values = _header_columns(records)
+    parts += shapes
+    parts.append(b"".join([key for key in keys if key]))
+    parts.append(b"".join([value for value in values if value]))
+    parts.append(b"".join(header_values))
+    body = b"".join(parts)
+    if compression:
+        body = zlib.compress(body, 1)
+    return _PREFIX.pack(_VERSION, compression, count, zlib.crc32(body)) + body
+
+
+def decode(
+    topic: str, partition: int, base: int, data: bytes, start: int = 0
+) -> list[ConsumerRecord]:
+    """The records of a batch whose first has offset `base`, from offset `start` on.
+
+    Raises:
+        TransportError: the bytes are not those that were written.
+    """
+    version, compression, count, checksum = _PREFIX.unpack_from(data)
+    body = memoryview(data)[_PREFIX.size :]
+    if version != _VERSION or zlib.crc32(body) != checksum:
+        raise TransportError(
+            f"batch at {topic}-{partition} offset {base} is damaged (format {version}, checksum "
+            f"{zlib.crc32(body):#x}, expected {_VERSION}, {checksum:#x})"
+        )
+    reader = _Reader(zlib.decompress(body) if compression else bytes(body))
+    timestamps = reader.column("q", count)
+    key_lengths = reader.column("i", count)
+    value_lengths = reader.column("i", count)
+    headers = reader.headers(count)
+    keys = reader.slices(key_lengths)
+    values = reader.slices(value_lengths)
+    filled = reader.filled(headers)
+    skip = max(start - base, 0)
+    rows = zip(
+        repeat(topic),
+        repeat(partition),
+        range(base, base + count),
+        keys,
+        values,
+        filled,
+        timestamps,
+        strict=False,
+    )
+    records = [ConsumerRecord(*row) for row in rows]
+    return records[skip:] if skip else records
+
+
+class _Headers:
+    """What is known of the headers before their values are reached."""
+
+    def __init__(self, shapes: list[tuple[str, ...]], which: Sequence[int], sizes: Sequence[int]):
+        self.shapes = shapes
+        self.which = which
+        self.sizes = sizes
+
+
+class _Reader:
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+        self._at = 0
+
+    def column(self, kind: str, count: int) -> "array[int]":
+        found: array[int] = array(kind)
+        end = self._at + count * found.itemsize
+        found.frombytes(self._body[self._at : end])
+        self._at = end
+        if sys.byteorder == "big":
+            found.byteswap()
+        return found
+
+    def number(self) -> int:
+        (found,) = _U32.unpack_from(self._body, self._at)
+        self._at += _U32.size
+        return int(found)
+
+    def slices(self, lengths: Sequence[int]) -> list[bytes | None]:
+        body = self._body
+        sizes = [0 if length < 0 else length for length in lengths]
+        ends = list(accumulate(sizes, initial=self._at))
+        self._at = ends[-1]
+        return [
+            None if length < 0 else body[start : start + length]
+            for start, length in zip(ends, lengths, strict=False)
+        ]
+
+    def headers(self, count: int) -> _Headers:
+        size = self.number()
+        raw = self._body[self._at : self._at + size]
+        self._at += size
+        shapes = [tuple(names) for names in json.loads(raw)]
+        which = self.column("I", count) if shapes != [()] else array("I", bytes(4 * count))
+        return _Headers(shapes, which, self.column("I", self.number()))
+
+    def filled(self, headers: _Headers) -> Sequence[Headers]:
+        if headers.shapes == [()]:
+            return [()] * len(headers.which)
+        values = iter([value or b"" for value in self.slices(headers.sizes)])
+        shapes = headers.shapes
+        # zip stops at the last name without taking a value too many: names come first.
+        return [tuple(zip(shapes[n], values, strict=False)) for n in headers.which]
+
+
+def _header_columns(records: Sequence[ProducerRecord]) -> tuple[list[bytes], list[bytes]]:
+    known: dict[tuple[str, ...], int] = {}
+    which: list[int] = []
+    values: list[bytes] = []
+    for record in records:
+        headers = record.headers
+        names = tuple([name for name, _ in headers]) if headers else ()
+        index = known.get(names)
+        if index is None:
+            index = known[names] = len(known)
+        which.append(index)
+        for _, value in headers:
+            values.append(value)
+    shapes = json.dumps(list(known), separators=(",", ":")).encode()
+    parts = [_U32.pack(len(shapes)), shapes]
+    if list(known) != [()]:
+        parts.append(_column("I", which))
+    parts += [_U32.pack(len(values)), _column("I", [len(value) for value in values])]
+    return parts, values
+
+
+def _column(kind: str, numbers: Sequence[int]) -> bytes:
+    found = array(kind, numbers)
+    if sys.byteorder == "big":
+        found.byteswap()
+    return found.tobytes()

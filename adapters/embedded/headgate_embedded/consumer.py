@@ -1,0 +1,184 @@
+"""A sink task's consumer on the file."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Final
+
+from headgate.membership.consumer import (
+    ConsumerMember,
+    ConsumerOutput,
+    ConsumerSettings,
+    JoinRefused,
+    PartitionsAssigned,
+    PartitionsRevoked,
+    SendRequest,
+)
+from headgate.ports import (
+    ConsumerRecord,
+    RebalancedError,
+    TopicPartition,
+    TransportError,
+    UnknownTopicError,
+)
+from headgate_embedded import batches
+from headgate_embedded.database import Database, Watch
+from headgate_embedded.group import Coordinators, EmbeddedGroup
+from headgate_embedded.record_tables import read_batches, read_committed, write_committed
+
+_WAIT_S: Final = 0.001
+
+Callback = Callable[[Sequence[TopicPartition]], None]
+
+
+def _ignore(_partitions: Sequence[TopicPartition]) -> None:
+    return
+
+
+class EmbeddedConsumer:
+    """One member of a consumer group; used by one thread.
+
+    Partitions without a committed offset are read from their beginning.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        coordinators: Coordinators,
+        find_topic: Callable[[str], tuple[int, int]],
+        group: str,
+        topics: Sequence[str],
+        client_id: str,
+        settings: ConsumerSettings,
+    ) -> None:
+        self._database = database
+        self._coordinators = coordinators
+        self._find_topic = find_topic
+        self._topics = tuple(topics)
+        self._group = EmbeddedGroup(database, coordinators)
+        self._member = ConsumerMember(group, client_id, topics, settings)
+        self._watch = Watch(database)
+        self._assigned: Callback = _ignore
+        self._revoked: Callback = _ignore
+        self._positions: dict[TopicPartition, int] = {}
+        self._ready: dict[TopicPartition, list[ConsumerRecord]] = {}
+        """Read and decoded, not polled yet."""
+        self._paused: set[TopicPartition] = set()
+        self._exhausted = False
+        """Nothing was there when the file was last looked at."""
+
+    def poll(self, limit: int, timeout_ms: int) -> Sequence[ConsumerRecord]:
+        clock = self._coordinators.clock
+        end_ms = clock.now_ms() + timeout_ms
+        while True:
+            self._keep_membership()
+            records = self._fetch(limit)
+            left_ms = end_ms - clock.now_ms()
+            if records or left_ms <= 0:
+                return records
+            time.sleep(min(_WAIT_S, left_ms / 1000))
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        return frozenset(self._member.held)
+
+    def on_rebalance(self, assigned: Callback, revoked: Callback) -> None:
+        self._assigned = assigned
+        self._revoked = revoked
+
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        member = self._member
+        with self._database.write() as connection:
+            error = self._coordinators.check(
+                connection, member.group, member.member_id, member.generation
+            )
+            if error is not None:
+                raise RebalancedError(
+                    f"offsets of group {member.group} were not committed: {error} for member "
+                    f"{member.member_id} in generation {member.generation}"
+                )
+            write_committed(connection, member.group, offsets)
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        self._positions[partition] = offset
+        self._ready.pop(partition, None)
+        self._exhausted = False
+
+    def pause(self, partitions: Sequence[TopicPartition]) -> None:
+        self._paused.update(partitions)
+
+    def resume(self, partitions: Sequence[TopicPartition]) -> None:
+        self._paused.difference_update(partitions)
+        self._exhausted = False
+
+    def close(self) -> None:
+        """Leave the group. Offsets may still be committed inside `revoked`."""
+        # Who cannot say goodbye is removed when its session ends.
+        with suppress(TransportError):
+            self._perform(self._member.leave())
+        self._group.close()
+        self._watch.close()
+
+    def _keep_membership(self) -> None:
+        responses = self._group.receive()
+        counts: dict[str, int] = {}
+        for topic in self._topics:
+            with suppress(UnknownTopicError):
+                counts[topic] = self._find_topic(topic)[1]
+        self._perform(self._member.advance(self._coordinators.clock.now_ms(), responses, counts))
+
+    def _perform(self, outputs: Sequence[ConsumerOutput]) -> None:
+        for output in outputs:
+            match output:
+                case SendRequest(request):
+                    self._group.send(request)
+                case PartitionsRevoked(partitions):
+                    self._ready.clear()
+                    self._revoked(partitions)
+                    self._positions.clear()
+                    self._paused.clear()
+                case PartitionsAssigned(partitions):
+                    with self._database.read() as connection:
+                        committed = read_committed(connection, self._member.group)
+                    self._ready.clear()
+                    self._positions = {place: committed.get(place, 0) for place in partitions}
+                    self._exhausted = False
+                    self._assigned(partitions)
+                case JoinRefused(error):
+                    raise TransportError(
+                        f"group {self._member.group} cannot be joined: {error.value}; its members "
+                        "are no sink tasks of this cluster, name another group"
+                    )
+
+    def _fetch(self, limit: int) -> list[ConsumerRecord]:
+        places = [place for place in self._positions if place not in self._paused]
+        if not places or (self._exhausted and not self._watch.changed()):
+            return []
+        records: list[ConsumerRecord] = []
+        for place in places:
+            ready = self._ready.pop(place, None) or self._read(place, limit - len(records))
+            taken, rest = ready[: limit - len(records)], ready[limit - len(records) :]
+            if rest:
+                self._ready[place] = rest
+            if not taken:
+                continue
+            records += taken
+            # The next poll begins with the others.
+            self._positions.pop(place)
+            self._positions[place] = taken[-1].offset + 1
+            if len(records) >= limit:
+                break
+        if not records:
+            self._exhausted = True
+        return records
+
+    def _read(self, place: TopicPartition, limit: int) -> list[ConsumerRecord]:
+        topic, partition = place
+        number, _ = self._find_topic(topic)
+        start = self._positions[place]
+        with self._database.read() as connection:
+            rows = read_batches(connection, number, partition, start, 1 << 62, limit)
+        return [
+            record
+            for base, data in rows
+            for record in batches.decode(topic, partition, base, data, start)
+        ]

@@ -1,0 +1,272 @@
+"""Connections to the one file, transactions on it, and the wait for its one write lock.
+
+Rules for whoever writes: encode before `write()`, run no foreign code inside, keep it short. All
+exceptions of SQLite are translated here, once.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import apsw
+
+from headgate.ports import TransportError
+from headgate_embedded import schema
+from headgate_embedded.lock_holder import LockHolders
+
+LEASE_MS: Final = 10_000
+"""How long one process may hold the write lock without committing before it is killed."""
+_POLL_S: Final = 0.000_5
+_POLL_S_MAX: Final = 0.002
+_COUNTED_MS_MAX: Final = 100
+_LOOK_MS: Final = 250
+_IDLE_CONNECTIONS: Final = 8
+
+
+def say_nothing(_message: str) -> None:
+    """For who does not want to be told."""
+
+
+class Database:
+    """The file, for all threads of one process. A connection serves one thread at a time.
+
+    Args:
+        path: the file; made if it is not there, unless `read_only`.
+        lease_ms: see `LEASE_MS`.
+        said: told, in one line, when a stopped process was killed.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        read_only: bool = False,
+        lease_ms: int = LEASE_MS,
+        said: Callable[[str], None] = say_nothing,
+    ) -> None:
+        schema.check_library(apsw.sqlite_lib_version())
+        if not read_only:
+            schema.make_if_absent(path)
+        schema.check_file(path)
+        self.path = path
+        self.read_only = read_only
+        self._lease_ms = lease_ms
+        self._said = said
+        self._mutex = threading.Lock()
+        self._idle: list[apsw.Connection] = []
+        self._all: list[apsw.Connection] = []
+        self._closed = False
+        self._unsynced: set[int] = set()
+        self._holders = LockHolders(path)
+        if not read_only:
+            self._holders.register()
+        with self.read():
+            pass  # a file that cannot be used is told now
+
+    @contextmanager
+    def read(self) -> Iterator[apsw.Connection]:
+        """A snapshot: all reads inside see the same state of the log."""
+        connection = self._take()
+        try:
+            try:
+                self._begin(connection, "begin")
+                yield connection
+            finally:
+                _end(connection, "commit")
+        except apsw.Error as error:
+            raise self._translated(error) from error
+        finally:
+            self._give(connection)
+
+    @contextmanager
+    def write(self, *, synced: bool = True) -> Iterator[apsw.Connection]:
+        """One transaction under the write lock: all of it or, after an exception, nothing.
+
+        Args:
+            synced: on return it survives a loss of power. What only matters while its processes
+                live (heartbeats, calls) does without.
+        """
+        if self.read_only:
+            raise TransportError(f"{self.path} was opened for reading")
+        connection = self._take()
+        try:
+            self._set_synced(connection, synced)
+            try:
+                self._begin(connection, "begin immediate")
+                yield connection
+                connection.execute("commit")
+            finally:
+                _end(connection, "rollback")
+        except apsw.Error as error:
+            raise self._translated(error) from error
+        finally:
+            self._give(connection)
+
+    def watch(self) -> "Watch":
+        return Watch(self)
+
+    def close(self) -> None:
+        """Close every connection. Calls that other threads are in fail with `TransportError`."""
+        with self._mutex:
+            self._closed = True
+            connections, self._all, self._idle = self._all, [], []
+        for connection in connections:
+            try:
+                connection.close()
+            except apsw.Error:
+                connection.interrupt()  # in use: its thread gets the error and drops it
+
+    def _take(self) -> apsw.Connection:
+        with self._mutex:
+            if self._closed:
+                raise TransportError(f"{self.path} was closed by this process")
+            if self._idle:
+                return self._idle.pop()
+        connection = self._connect()
+        with self._mutex:
+            self._all.append(connection)
+        return connection
+
+    def _give(self, connection: apsw.Connection) -> None:
+        with self._mutex:
+            if not self._closed and len(self._idle) < _IDLE_CONNECTIONS:
+                self._idle.append(connection)
+                return
+            if connection in self._all:
+                self._all.remove(connection)
+            self._unsynced.discard(id(connection))
+        connection.close()
+
+    def _connect(self) -> apsw.Connection:
+        flags = (
+            apsw.SQLITE_OPEN_READONLY if self.read_only else apsw.SQLITE_OPEN_READWRITE
+        ) | apsw.SQLITE_OPEN_NOMUTEX
+        try:
+            connection = apsw.Connection(str(self.path), flags=flags)
+            # The wait for the lock is ours: SQLite's own starves writers.
+            connection.set_busy_timeout(0)
+            connection.execute("pragma synchronous = full")
+            connection.execute("pragma cache_size = -8000")
+            if not self.read_only:
+                connection.execute("pragma wal_autocheckpoint = 2000")
+        except apsw.Error as error:
+            raise self._translated(error) from error
+        return connection
+
+    def _set_synced(self, connection: apsw.Connection, synced: bool) -> None:
+        if synced == (id(connection) not in self._unsynced):
+            return
+        connection.execute(f"pragma synchronous = {'full' if synced else 'normal'}")
+        (self._unsynced.discard if synced else self._unsynced.add)(id(connection))
+
+    def _begin(self, connection: apsw.Connection, statement: str) -> None:
+        """Start a transaction, waiting for the lock as long as others make progress.
+
+        Raises:
+            apsw.Error: anything but "busy".
+        """
+        wait: _LockWait | None = None
+        while True:
+            try:
+                connection.execute(statement)
+                return
+            except apsw.BusyError:
+                pass
+            if wait is None:
+                wait = _LockWait(self._holders, self._lease_ms)
+            if (stuck := wait.pause(connection)) is not None:
+                self._said(self._holders.end(stuck, wait.still_ms))
+
+    def _translated(self, error: apsw.Error) -> TransportError:
+        return TransportError(f"{self.path}: {type(error).__name__}: {error}")
+
+
+class _LockWait:
+    """One wait for the write lock: pauses, and finds a holder that stands still.
+
+    Waited time is counted in small steps, so that a waiter that was itself stopped does not take
+    its own sleep for another's. A commit of anybody, or another holder, is progress.
+    """
+
+    def __init__(self, holders: LockHolders, lease_ms: int) -> None:
+        self.still_ms = 0.0
+        """How long the same process has been seen holding the lock without any commit."""
+        self._holders = holders
+        self._lease_ms = lease_ms
+        self._pause_s = _POLL_S
+        self._before = time.monotonic()
+        self._looked_ms = 0.0
+        self._seen: tuple[int | None, Any] = (None, None)
+
+    def pause(self, connection: apsw.Connection) -> int | None:
+        """Sleep a little; returns the pid of a holder that outlived its lease."""
+        time.sleep(self._pause_s)
+        self._pause_s = min(self._pause_s * 1.2, _POLL_S_MAX)
+        now = time.monotonic()
+        self._looked_ms += min((now - self._before) * 1000, _COUNTED_MS_MAX)
+        self._before = now
+        if self._looked_ms < min(_LOOK_MS, self._lease_ms / 4):
+            return None
+        progress = (self._holders.holder(), _version(connection))
+        still = progress == self._seen and progress[0] is not None
+        self.still_ms = self.still_ms + self._looked_ms if still else 0.0
+        self._seen = progress
+        self._looked_ms = 0.0
+        if self.still_ms < self._lease_ms:
+            return None
+        self._seen = (None, None)
+        return progress[0]
+
+
+class Watch:
+    """Tells cheaply whether the file may have changed. For one thread at a time.
+
+    Its `changed` is True once after each commit of anybody, this process included, since all
+    writing happens on other connections.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._connection: apsw.Connection | None = None
+        self._seen: int | None = None
+
+    def changed(self) -> bool:
+        if self._connection is None:
+            self._connection = self._database._take()
+        try:
+            found = _version(self._connection)
+        except apsw.BusyError:
+            return True
+        except apsw.Error as error:
+            raise TransportError(f"{self._database.path}: {error}") from error
+        if found == self._seen:
+            return False
+        self._seen = found
+        return True
+
+    def wait(self, timeout_ms: int, clock: Callable[[], float] = time.monotonic) -> bool:
+        """Wait until the file changes; False when `timeout_ms` passed first."""
+        end = clock() + timeout_ms / 1000
+        while not self.changed():
+            left = end - clock()
+            if left <= 0:
+                return False
+            time.sleep(min(0.001, left))
+        return True
+
+    def close(self) -> None:
+        if self._connection is not None:
+            connection, self._connection = self._connection, None
+            self._database._give(connection)
+
+
+def _version(connection: apsw.Connection) -> Any:
+    return connection.pragma("data_version")
+
+
+def _end(connection: apsw.Connection, statement: str) -> None:
+    if connection.in_transaction:
+        connection.execute(statement)

@@ -1,0 +1,68 @@
+"""The lock on a data folder: one cluster's supervisor holds it while it runs.
+
+An flock on a file, so the kernel frees it when the holder dies, however it dies. What stands in the
+file is for the message to the second one.
+"""
+
+import fcntl
+import os
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from headgate_embedded.machine import command_line, wall_ms
+
+LOCK_NAME: Final = "headgate.lock"
+
+
+class FolderHeldError(Exception):
+    """Another process runs a cluster on this data folder."""
+
+
+class FolderLock:
+    """Held until `close`, or until this process ends."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self.path = path
+        self._descriptor: int | None = descriptor
+
+    def close(self) -> None:
+        """Free the folder. The file stays: removing it would let two hold "the" lock."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def __enter__(self) -> "FolderLock":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def hold_folder(path: str | Path) -> FolderLock:
+    """Hold the data folder `path`, made if it is not there.
+
+    Child processes do not inherit the lock.
+
+    Raises:
+        FolderHeldError: says which process holds it, its command, and since when.
+    """
+    folder = Path(path)
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = folder / LOCK_NAME
+    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        held = os.pread(descriptor, 4096, 0).decode("utf-8", "replace").splitlines()
+        os.close(descriptor)
+        pid, since, command = (held + ["?"] * 3)[:3]
+        raise FolderHeldError(
+            f"{folder} is in use by process {pid} ({command}) since {since}: end that one, or join "
+            "its cluster"
+        ) from None
+    since = datetime.fromtimestamp(wall_ms() // 1000).astimezone().isoformat(sep=" ")
+    text = f"{os.getpid()}\n{since}\n{command_line(os.getpid())}\n".encode()
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, text, 0)
+    return FolderLock(lock, descriptor)

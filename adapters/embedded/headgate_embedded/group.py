@@ -1,0 +1,165 @@
+"""The group coordinator on the file: the core's machine, loaded, fed and stored in one transaction.
+
+Whoever sends a request or looks for responses also lets time pass for everybody, so no process is
+the coordinator. State is bound to the boot of the machine: its times are monotonic, and after a
+reboot no member can be alive.
+"""
+
+import json
+import threading
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+import apsw
+
+from headgate import wire
+from headgate.membership.coordinator import Coordinator
+from headgate.membership.messages import GroupRequest, GroupResponse, JoinGroup
+from headgate.ports import Clock
+from headgate_embedded.database import Database, Watch
+from headgate_embedded.machine import boot_id
+
+RESPONSES_KEPT_MS = 600_000
+"""Responses that nobody fetched are deleted after that: their worker is gone."""
+
+
+class Coordinators:
+    """The coordinator of every group on the file."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self.clock = clock
+        self._database = database
+        self._boot = boot_id()
+
+    def handle(self, request: GroupRequest, mailbox: str) -> None:
+        """Responses to this member go to `mailbox` from now on."""
+        new_id = uuid.uuid4().hex
+        with self._database.write(synced=False) as connection:
+            now_ms = self.clock.now_ms()
+            machine = self._load(connection, request.group)
+            member_id = request.member_id
+            if isinstance(request, JoinGroup) and not member_id:
+                member_id = f"{request.client_id}-{new_id}"
+            connection.execute(
+                "replace into mailboxes(grp, member_id, mailbox) values(?, ?, ?)",
+                (request.group, member_id, mailbox),
+            )
+            responses = machine.handle(now_ms, request, new_id)
+            self._store(connection, request.group, machine, responses)
+
+    def tick(self) -> None:
+        """Let time pass in all groups where something is due."""
+        with self._database.write(synced=False) as connection:
+            for group in self._due(connection):
+                self._tick(connection, group)
+
+    def due(self, connection: apsw.Connection) -> int | None:
+        """When the next session or round ends, if nothing happens before."""
+        row = connection.execute(
+            "select min(deadline_ms) from groups where boot = ?", (self._boot,)
+        ).fetchone()
+        return None if row is None or row[0] is None else int(row[0])
+
+    def is_member(self, connection: apsw.Connection, group: str, member_id: str) -> bool:
+        """Whether the membership is alive now, its session included; inside a write
+        transaction."""
+        return self._tick(connection, group).is_member(group, member_id)
+
+    def check(
+        self, connection: apsw.Connection, group: str, member_id: str, generation: int
+    ) -> str | None:
+        """Why the member may not act in the name of `generation`; inside a write transaction."""
+        error = self._tick(connection, group).check(group, member_id, generation)
+        return None if error is None else error.value
+
+    def look(self, group: str) -> Coordinator:
+        """The machine as stored, for display."""
+        with self._database.read() as connection:
+            return self._load(connection, group)
+
+    def _due(self, connection: apsw.Connection) -> list[str]:
+        rows = connection.execute(
+            "select name from groups where boot = ? and deadline_ms <= ? order by name",
+            (self._boot, self.clock.now_ms()),
+        )
+        return [row[0] for row in rows]
+
+    def _tick(self, connection: apsw.Connection, group: str) -> Coordinator:
+        machine = self._load(connection, group)
+        deadline = machine.next_deadline_ms
+        now_ms = self.clock.now_ms()
+        if deadline is not None and deadline <= now_ms:
+            self._store(connection, group, machine, machine.tick(now_ms))
+        return machine
+
+    def _load(self, connection: apsw.Connection, group: str) -> Coordinator:
+        row = connection.execute(
+            "select state from groups where name = ? and boot = ?", (group, self._boot)
+        ).fetchone()
+        return Coordinator() if row is None else Coordinator.from_plain(json.loads(row[0]))
+
+    def _store(
+        self,
+        connection: apsw.Connection,
+        group: str,
+        machine: Coordinator,
+        responses: Sequence[GroupResponse],
+    ) -> None:
+        state = json.dumps(machine.to_plain(), separators=(",", ":")).encode()
+        connection.execute(
+            "replace into groups(name, boot, deadline_ms, state) values(?, ?, ?, ?)",
+            (group, self._boot, machine.next_deadline_ms, state),
+        )
+        now_ms = self.clock.now_ms()
+        for response in responses:
+            connection.execute(
+                "insert into responses(mailbox, body, made_ms) select mailbox, ?, ? "
+                "from mailboxes where grp = ? and member_id = ?",
+                (wire.dumps(response), now_ms, response.group, response.member_id),
+            )
+
+
+class EmbeddedGroup:
+    """One worker's or consumer's way to the coordinator, with a mailbox of its own."""
+
+    def __init__(self, database: Database, coordinators: Coordinators) -> None:
+        self._database = database
+        self._coordinators = coordinators
+        self._watch = Watch(database)
+        self._mutex = threading.Lock()
+        self._mailbox = uuid.uuid4().hex
+        self._deadline_ms: int | None = None
+
+    def send(self, request: GroupRequest) -> None:
+        self._coordinators.handle(request, self._mailbox)
+
+    def receive(self) -> Sequence[GroupResponse]:
+        """Costs some microseconds while nothing happens."""
+        with self._mutex:
+            now_ms = self._coordinators.clock.now_ms()
+            if self._deadline_ms is not None and self._deadline_ms <= now_ms:
+                self._coordinators.tick()
+            if not self._watch.changed():
+                return []
+            with self._database.read() as connection:
+                self._deadline_ms = self._coordinators.due(connection)
+                waiting = connection.execute(
+                    "select 1 from responses where mailbox = ? limit 1", (self._mailbox,)
+                ).fetchone()
+            return self._take(now_ms) if waiting else []
+
+    def close(self) -> None:
+        self._watch.close()
+
+    def _take(self, now_ms: int) -> Sequence[GroupResponse]:
+        with self._database.write(synced=False) as connection:
+            rows: list[Any] = connection.execute(
+                "select body from responses where mailbox = ? order by id", (self._mailbox,)
+            ).fetchall()
+            connection.execute(
+                "delete from responses where mailbox = ? or made_ms < ? or made_ms > ?",
+                # A later time is from before a reboot.
+                (self._mailbox, now_ms - RESPONSES_KEPT_MS, now_ms),
+            )
+        return [wire.loads(GroupResponse, row[0]) for row in rows]

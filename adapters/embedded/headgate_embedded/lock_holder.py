@@ -1,0 +1,87 @@
+"""Who holds the write lock of the file, and how it is taken from a process that was stopped.
+
+SQLite's write lock in WAL mode is a POSIX lock on byte 120 of the ``-shm`` file (122 while the log
+is recovered after a crash); the kernel names its holder.
+"""
+
+import fcntl
+import os
+import signal
+import struct
+from pathlib import Path
+from typing import Final
+
+from headgate_embedded.descriptors import kept_open
+from headgate_embedded.machine import boot_id, command_line, start_ticks
+
+_LOCK_BYTES: Final = (120, 122)
+_FLOCK: Final = struct.Struct("hhqqi4x")
+"""struct flock of 64-bit Linux: type, whence, start, length, pid."""
+
+
+class LockHolders:
+    """The processes of one cluster, each registered under its pid and the time it started.
+
+    A process is registered by a small file before its first write, so that no holder is unknown;
+    one that has ended is forgotten by the next that registers.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._shared = path.with_name(path.name + "-shm")
+        self._folder = path.with_name("processes")
+
+    def register(self) -> None:
+        self._folder.mkdir(exist_ok=True)
+        pid = os.getpid()
+        entry = self._folder / _name(pid, start_ticks(pid))
+        entry.write_text(command_line(pid) + "\n", encoding="utf-8")
+        for other in self._folder.iterdir():
+            number, _, _ = other.name.partition("-")
+            if other.name != _name(int(number), start_ticks(int(number))):
+                other.unlink(missing_ok=True)
+
+    def holder(self) -> int | None:
+        """Pid of the process that holds the lock; None if none does or it is this one."""
+        try:
+            descriptor = kept_open(self._shared)
+        except FileNotFoundError:
+            return None
+        for byte in _LOCK_BYTES:
+            asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
+            kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
+            if kind != fcntl.F_UNLCK:
+                return int(pid)
+        return None
+
+    def end(self, pid: int, waited_ms: float) -> str:
+        """Kill process `pid` if it is of this cluster, not this process, and still the holder.
+
+        Returns what was done, or why nothing was.
+        """
+        said = f"process {pid} has held the write lock of {self._shared} for {waited_ms:.0f} ms"
+        if pid <= 0 or pid == os.getpid():
+            return f"{said} and cannot be named from here: end it by hand"
+        try:
+            handle = os.pidfd_open(pid)
+        except ProcessLookupError:
+            return f"{said} and has ended"
+        try:
+            # From here on the pid cannot pass to another process unnoticed.
+            command = command_line(pid)
+            if not (self._folder / _name(pid, start_ticks(pid))).exists():
+                return f"{said} and is none of this cluster ({command}): end it by hand"
+            if self.holder() != pid:
+                return f"{said} and has let it go"
+            try:
+                signal.pidfd_send_signal(handle, signal.SIGKILL)
+            except ProcessLookupError:
+                return f"{said} and has ended"
+            except PermissionError:
+                return f"{said} and may not be killed by this user ({command}): end it by hand"
+        finally:
+            os.close(handle)
+        return f"{said} without a commit: killed it ({command})"
+
+
+def _name(pid: int, ticks: int | None) -> str:
+    return f"{pid}-{ticks}-{boot_id()}"

@@ -1,0 +1,105 @@
+"""Calls from worker to worker: a table of calls with a deadline, given out once, answered once."""
+
+import time
+import uuid
+from collections.abc import Sequence
+from typing import Any, Final
+
+from headgate.ports import Clock, IncomingCall, TransportError
+from headgate_embedded.database import Database, Watch
+from headgate_embedded.machine import boot_id
+
+KEPT_MS: Final = 60_000
+"""Calls whose deadline passed that long ago are deleted by whoever calls next."""
+
+
+class EmbeddedPeers:
+    """The worker at `url` ("" for who only calls)."""
+
+    def __init__(self, database: Database, clock: Clock, url: str) -> None:
+        self._database = database
+        self._clock = clock
+        self._url = url
+        self._boot = boot_id()
+        self._watch = Watch(database)
+
+    def call(self, url: str, payload: bytes, hops: int, timeout_ms: int) -> bytes:
+        call_id = uuid.uuid4().hex
+        deadline_ms = self._clock.now_ms() + timeout_ms
+        with self._database.write(synced=False) as connection:
+            connection.execute(
+                "delete from calls where boot <> ? or deadline_ms < ?",
+                (self._boot, deadline_ms - timeout_ms - KEPT_MS),
+            )
+            connection.execute(
+                "insert into calls(id, url, payload, hops, boot, deadline_ms) "
+                "values(?, ?, ?, ?, ?, ?)",
+                (call_id, url, payload, hops, self._boot, deadline_ms),
+            )
+        watch = Watch(self._database)
+        try:
+            while True:
+                if watch.changed():
+                    answer = self._answer_of(call_id)
+                    if answer is not None:
+                        break
+                if self._clock.now_ms() >= deadline_ms:
+                    answer = self._give_up(call_id)
+                    break
+                time.sleep(0.002)
+        finally:
+            watch.close()
+        if answer is None:
+            raise TransportError(
+                f"{url} did not answer within {timeout_ms} ms; it may have acted all the same"
+            )
+        return answer
+
+    def incoming(self) -> Sequence[IncomingCall]:
+        if not self._watch.changed():
+            return []
+        asked = (self._url, self._boot, self._clock.now_ms())
+        condition = "url = ? and taken = 0 and boot = ? and deadline_ms > ?"
+        with self._database.read() as connection:
+            found = connection.execute(f"select 1 from calls where {condition} limit 1", asked)
+            if found.fetchone() is None:
+                return []
+        with self._database.write(synced=False) as connection:
+            rows: list[Any] = connection.execute(
+                f"update calls set taken = 1 where {condition} "
+                "returning id, payload, hops, deadline_ms",
+                asked,
+            ).fetchall()
+        now_ms = self._clock.now_ms()
+        rows.sort(key=lambda row: (row[3], row[0]))
+        return [
+            IncomingCall(call_id, payload, hops, max(deadline_ms - now_ms, 0))
+            for call_id, payload, hops, deadline_ms in rows
+        ]
+
+    def answer(self, call_id: str, payload: bytes) -> None:
+        with self._database.write(synced=False) as connection:
+            connection.execute(
+                "update calls set answer = ? where id = ? and answer is null", (payload, call_id)
+            )
+
+    def close(self) -> None:
+        self._watch.close()
+
+    def _answer_of(self, call_id: str) -> bytes | None:
+        with self._database.read() as connection:
+            row = connection.execute(
+                "select answer from calls where id = ? and answer is not null", (call_id,)
+            ).fetchone()
+        if row is None:
+            return None
+        self._give_up(call_id)
+        return bytes(row[0])
+
+    def _give_up(self, call_id: str) -> bytes | None:
+        """Remove the call; its answer if there is one after all."""
+        with self._database.write(synced=False) as connection:
+            row = connection.execute(
+                "delete from calls where id = ? returning answer", (call_id,)
+            ).fetchone()
+        return None if row is None or row[0] is None else bytes(row[0])

@@ -1,0 +1,199 @@
+"""Producers on the file, and who shuts them out.
+
+A transaction is buffered and encoded here and written in one SQLite transaction at `commit`, with
+the epoch checked inside. A process that dies leaves nothing behind.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import apsw
+
+from headgate.ports import (
+    Ack,
+    FencedError,
+    MembershipEndedError,
+    ProducerRecord,
+    TopicPartition,
+    TransportError,
+)
+from headgate_embedded import batches
+from headgate_embedded.database import Database
+from headgate_embedded.logs import append_latest
+from headgate_embedded.machine import wall_ms
+from headgate_embedded.partitioner import Partitioner
+
+RECORDS_PER_BATCH: Final = 2_000
+OFFSETS: Final = "offsets"
+"""The name of the offsets topic among the logs of latest values."""
+
+Membership = tuple[str, str, int]
+"""Group, member id, generation."""
+IsMember = Callable[[apsw.Connection, str, str], bool]
+"""Whether a membership is alive, asked inside a transaction."""
+
+
+class EmbeddedProducer:
+    """A task's producer. Without a transactional id it has no epoch and cannot be shut out."""
+
+    def __init__(
+        self,
+        database: Database,
+        partitions: Callable[[str], int],
+        is_member: IsMember,
+        client_id: str,
+        transactional_id: str | None,
+        membership: Membership | None,
+        compression: str = "none",
+    ) -> None:
+        self._database = database
+        self._partitions = partitions
+        self._is_member = is_member
+        self._client_id = client_id
+        self._transactional_id = transactional_id
+        self._membership = membership
+        self._compression = batches.COMPRESSIONS[compression]
+        self._partitioner = Partitioner()
+        self._epoch: int | None = None
+        self._open: dict[TopicPartition, list[ProducerRecord]] = {}
+        self._encoded: list[tuple[TopicPartition, int, bytes]] = []
+        self._sent = 0
+        self._acked = 0
+
+    def init(self) -> None:
+        if self._transactional_id is None:
+            raise ValueError(f"producer {self._client_id} has no transactional id to initialise")
+        self.abort()
+        with self._database.write() as connection:
+            if self._membership is not None:
+                group, member_id, generation = self._membership
+                # Without this a zombie that wakes up would shut out its rightful successor.
+                if not self._is_member(connection, group, member_id):
+                    raise MembershipEndedError(
+                        f"{member_id} is no longer a member of {group} (the producer was made in "
+                        f"generation {generation}): {self._transactional_id} was left alone"
+                    )
+            self._epoch = next_epoch(connection, self._transactional_id, self._client_id)
+
+    def send(self, records: Sequence[ProducerRecord]) -> None:
+        counts = {topic: self._partitions(topic) for topic in {r.topic for r in records}}
+        turns: dict[str, int] = {}
+        for record in records:
+            topic, partition = record.topic, record.partition
+            if partition is not None and not 0 <= partition < counts[topic]:
+                raise ValueError(
+                    f"partition {partition} of {topic}, expected 0 to {counts[topic] - 1}"
+                )
+        for record in records:
+            topic, partition = record.topic, record.partition
+            if partition is None:
+                if record.key is not None:
+                    partition = self._partitioner.of_key(record.key, counts[topic])
+                elif (partition := turns.get(topic)) is None:
+                    partition = turns[topic] = self._partitioner.turn(topic, counts[topic])
+            place = (topic, partition)
+            waiting = self._open.get(place)
+            if waiting is None:
+                waiting = self._open[place] = []
+            waiting.append(record)
+            if len(waiting) >= RECORDS_PER_BATCH:
+                self._encode(place)
+        self._sent += len(records)
+
+    def acks(self) -> Sequence[Ack]:
+        if self._transactional_id is not None:
+            raise ValueError(
+                f"{self._transactional_id} is transactional: its records are committed"
+            )
+        if self._acked == self._sent:
+            return []
+        self._write(())
+        ack = Ack(self._acked, self._sent - 1)
+        self._acked = self._sent
+        return [ack]
+
+    def commit(self, offsets: Sequence[tuple[bytes, bytes | None]]) -> None:
+        if self._transactional_id is None:
+            raise ValueError(f"producer {self._client_id} has no transactional id to commit under")
+        self._write(offsets)
+        self._acked = self._sent
+
+    def abort(self) -> None:
+        self._open.clear()
+        self._encoded.clear()
+        self._acked = self._sent
+
+    def close(self) -> None:
+        self.abort()
+
+    def _encode(self, place: TopicPartition) -> None:
+        records = self._open.pop(place)
+        data = batches.encode(records, wall_ms(), self._compression)
+        self._encoded.append((place, len(records), data))
+
+    def _write(self, offsets: Sequence[tuple[bytes, bytes | None]]) -> None:
+        """All that is buffered, in one transaction. What fails for now stays buffered."""
+        for place in list(self._open):
+            self._encode(place)
+        try:
+            with self._database.write() as connection:
+                if self._transactional_id is not None:
+                    self._check_epoch(connection, self._transactional_id)
+                append_batches(connection, self._encoded)
+                append_latest(connection, OFFSETS, offsets)
+        except FencedError:
+            self.abort()
+            raise
+        self._encoded.clear()
+
+    def _check_epoch(self, connection: apsw.Connection, transactional_id: str) -> None:
+        row = connection.execute(
+            "select epoch, owner from producers where tid = ?", (transactional_id,)
+        ).fetchone()
+        if self._epoch is None:
+            raise FencedError(f"{transactional_id} was not initialised by {self._client_id}")
+        if row is None or row[0] != self._epoch:
+            raise FencedError(
+                f"{transactional_id} has epoch {row[0] if row else None} ({row[1] if row else ''}),"
+                f" this producer has {self._epoch} ({self._client_id}): it was shut out"
+            )
+
+
+class EmbeddedFencer:
+    """Shuts out all producers of some transactional ids at once."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def fence(self, transactional_ids: Sequence[str]) -> None:
+        with self._database.write() as connection:
+            for transactional_id in transactional_ids:
+                next_epoch(connection, transactional_id, "fenced")
+
+
+def next_epoch(connection: apsw.Connection, transactional_id: str, owner: str) -> int:
+    """From here on only a producer with the epoch returned can commit under the id."""
+    row: Any = connection.execute(
+        "insert into producers(tid, epoch, owner) values(?, 0, ?) "
+        "on conflict(tid) do update set epoch = epoch + 1, owner = excluded.owner returning epoch",
+        (transactional_id, owner),
+    ).fetchone()
+    return int(row[0])
+
+
+def append_batches(
+    connection: apsw.Connection, encoded: Sequence[tuple[TopicPartition, int, bytes]]
+) -> None:
+    """Give encoded batches their offsets, inside a transaction of the caller's."""
+    for (topic, partition), count, data in encoded:
+        row = connection.execute(
+            "update heads set next = next + ? where part = ? "
+            "and topic = (select id from topics where name = ?) returning topic, next - ?",
+            (count, partition, topic, count),
+        ).fetchone()
+        if row is None:
+            raise TransportError(f"{topic}-{partition} is not in the log any more")
+        connection.execute(
+            "insert into batches(topic, part, base, count, data) values(?, ?, ?, ?, ?)",
+            (row[0], partition, row[1], count, data),
+        )

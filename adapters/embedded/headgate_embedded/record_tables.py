@@ -1,0 +1,55 @@
+"""What several parts read and write of data topics and consumer offsets, inside their
+transactions."""
+
+from collections.abc import Mapping
+
+import apsw
+
+from headgate.ports import TopicPartition
+
+
+def read_batches(
+    connection: apsw.Connection, topic: int, partition: int, start: int, end: int, limit: int
+) -> list[tuple[int, bytes]]:
+    """(base, data) of the batches with records in start <= offset < end, up to the one that
+    reaches `limit` records."""
+    found: list[tuple[int, bytes]] = []
+    taken = 0
+    rows = connection.execute(
+        "select base, count, data from batches where topic = ? and part = ? and base < ? "
+        "and base >= coalesce((select max(base) from batches where topic = ? and part = ? "
+        "and base <= ?), 0) order by base",
+        (topic, partition, end, topic, partition, start),
+    )
+    for base, count, data in rows:
+        if base + count <= start:
+            continue
+        found.append((base, data))
+        taken += base + count - max(base, start)
+        if taken >= limit:
+            break
+    return found
+
+
+def read_committed(connection: apsw.Connection, group: str) -> dict[TopicPartition, int]:
+    rows = connection.execute(
+        "select topic, part, position from committed where grp = ? order by topic, part", (group,)
+    )
+    return {(topic, part): position for topic, part, position in rows}
+
+
+def write_committed(
+    connection: apsw.Connection, group: str, offsets: Mapping[TopicPartition, int | None]
+) -> None:
+    """Set or delete consumer offsets, inside a transaction of the caller's."""
+    for (topic, part), position in offsets.items():
+        if position is None:
+            connection.execute(
+                "delete from committed where grp = ? and topic = ? and part = ?",
+                (group, topic, part),
+            )
+        else:
+            connection.execute(
+                "replace into committed(grp, topic, part, position) values(?, ?, ?, ?)",
+                (group, topic, part, position),
+            )

@@ -1,0 +1,128 @@
+"""Data topics and consumer groups on the file.
+
+Nothing is ever removed: the embedded log has no retention yet, the file grows with what is written.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from headgate.membership.consumer import ConsumerSettings
+from headgate.ports import (
+    Consumer,
+    ConsumerRecord,
+    TopicPartition,
+    UnknownTopicError,
+)
+from headgate_embedded import batches
+from headgate_embedded.consumer import EmbeddedConsumer
+from headgate_embedded.database import Database
+from headgate_embedded.group import Coordinators
+from headgate_embedded.producer import EmbeddedProducer, Membership
+from headgate_embedded.record_tables import read_batches, read_committed, write_committed
+
+
+class EmbeddedRecordLog:
+    def __init__(
+        self,
+        database: Database,
+        coordinators: Coordinators,
+        settings: ConsumerSettings,
+        compression: str = "none",
+    ) -> None:
+        if compression not in batches.COMPRESSIONS:
+            raise ValueError(
+                f"compression {compression!r}, expected one of {', '.join(batches.COMPRESSIONS)}"
+            )
+        self._database = database
+        self._coordinators = coordinators
+        self._settings = settings
+        self._compression = compression
+        self._topics: dict[str, tuple[int, int]] = {}
+
+    def create_topic(self, topic: str, partitions: int) -> None:
+        if partitions < 1:
+            raise ValueError(f"topic {topic} with {partitions} partitions, expected at least 1")
+        with self._database.write() as connection:
+            row = connection.execute(
+                "insert or ignore into topics(name, partitions) values(?, ?) returning id",
+                (topic, partitions),
+            ).fetchone()
+            if row is not None:
+                connection.executemany(
+                    "insert into heads(topic, part, next) values(?, ?, 0)",
+                    [(row[0], part) for part in range(partitions)],
+                )
+
+    def partitions(self, topic: str) -> int:
+        return self._topic(topic)[1]
+
+    def end_offsets(self, topics: Sequence[str]) -> Mapping[TopicPartition, int]:
+        ends: dict[TopicPartition, int] = {}
+        with self._database.read() as connection:
+            for topic in topics:
+                rows = connection.execute(
+                    "select part, next from heads join topics on topics.id = heads.topic "
+                    "where topics.name = ? order by part",
+                    (topic,),
+                )
+                ends.update({(topic, part): position for part, position in rows})
+        return ends
+
+    def read(
+        self, topic: str, partition: int, start: int, end: int, limit: int
+    ) -> Sequence[ConsumerRecord]:
+        number, _ = self._topic(topic)
+        with self._database.read() as connection:
+            rows = read_batches(connection, number, partition, start, end, limit)
+        records = [
+            record
+            for base, data in rows
+            for record in batches.decode(topic, partition, base, data, start)
+        ]
+        while records and records[-1].offset >= end:
+            records.pop()
+        return records
+
+    def committed(self, group: str) -> Mapping[TopicPartition, int]:
+        with self._database.read() as connection:
+            return read_committed(connection, group)
+
+    def commit_unguarded(self, group: str, offsets: Mapping[TopicPartition, int | None]) -> None:
+        with self._database.write() as connection:
+            write_committed(connection, group, offsets)
+
+    def producer(
+        self, client_id: str, transactional_id: str | None, membership: Membership | None
+    ) -> EmbeddedProducer:
+        return EmbeddedProducer(
+            self._database,
+            self.partitions,
+            self._coordinators.is_member,
+            client_id,
+            transactional_id,
+            membership,
+            self._compression,
+        )
+
+    def consumer(self, group: str, topics: Sequence[str], client_id: str) -> Consumer:
+        return EmbeddedConsumer(
+            self._database,
+            self._coordinators,
+            self._topic,
+            group,
+            topics,
+            client_id,
+            self._settings,
+        )
+
+    def _topic(self, topic: str) -> tuple[int, int]:
+        """Number and partition count; topics are never changed or removed, so it is kept."""
+        known = self._topics.get(topic)
+        if known is None:
+            with self._database.read() as connection:
+                row = connection.execute(
+                    "select id, partitions from topics where name = ?", (topic,)
+                ).fetchone()
+            if row is None:
+                raise UnknownTopicError(f"topic {topic!r} does not exist: create it first")
+            known = self._topics[topic] = (int(row[0]), int(row[1]))
+        return known

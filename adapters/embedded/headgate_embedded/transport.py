@@ -1,0 +1,125 @@
+"""All ports on one file, as a worker, a task or a display opens them."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from headgate.membership.consumer import ConsumerSettings
+from headgate_embedded.database import LEASE_MS, Database, say_nothing
+from headgate_embedded.group import Coordinators, EmbeddedGroup
+from headgate_embedded.logs import EmbeddedConfigLog, EmbeddedKeyedLog
+from headgate_embedded.machine import MonotonicClock, boot_id, same_machine
+from headgate_embedded.peers import EmbeddedPeers
+from headgate_embedded.producer import OFFSETS, EmbeddedFencer
+from headgate_embedded.records import EmbeddedRecordLog
+from headgate_embedded.schema import FILE_NAME, RefusedError
+
+STATUS = "status"
+
+
+class EmbeddedTransport:
+    """The ports of one process on the log in a data folder. Safe to use from several threads."""
+
+    def __init__(
+        self,
+        database: Database,
+        url: str,
+        consumer: ConsumerSettings,
+        compression: str,
+    ) -> None:
+        self.clock = MonotonicClock()
+        self._database = database
+        coordinators = Coordinators(database, self.clock)
+        self.config_log = EmbeddedConfigLog(database)
+        self.offset_log = EmbeddedKeyedLog(database, OFFSETS)
+        self.status_log = EmbeddedKeyedLog(database, STATUS)
+        self.group = EmbeddedGroup(database, coordinators)
+        self.record_log = EmbeddedRecordLog(database, coordinators, consumer, compression)
+        self.fencer = EmbeddedFencer(database)
+        self.peers = EmbeddedPeers(database, self.clock, url)
+
+    def close(self) -> None:
+        self._database.close()
+
+
+def open_transport(
+    transport: Mapping[str, str],
+    *,
+    url: str = "",
+    said: Callable[[str], None] = say_nothing,
+) -> EmbeddedTransport:
+    """The ports on the log that `transport` names; the log is made if it is not there.
+
+    Args:
+        transport: ``path``, the data folder. Optional: ``boot.id``, as `transport_settings` puts
+            it there; ``lock.lease.ms``, how long a process may stand still with the write lock
+            before it is killed; ``consumer.session.timeout.ms``; ``compression``, none or zlib.
+        url: under which other workers call this one.
+        said: told in one line what an operator should know, such as the killing of a process.
+
+    Raises:
+        RefusedError: the file is foreign, corrupt or of another version, SQLite is too old, or
+            this process runs on another machine than the log.
+        TransportError: the file cannot be reached.
+    """
+    check_machine(transport)
+    lease_ms = int(transport.get("lock.lease.ms", LEASE_MS))
+    database = Database(Path(transport["path"]) / FILE_NAME, lease_ms=lease_ms, said=said)
+    consumer = ConsumerSettings()
+    if (timeout := transport.get("consumer.session.timeout.ms")) is not None:
+        consumer = ConsumerSettings(session_timeout_ms=int(timeout))
+    return EmbeddedTransport(database, url, consumer, transport.get("compression", "none"))
+
+
+def transport_settings(path: str | Path) -> dict[str, str]:
+    """How processes on this machine reach the log in folder `path`; those on another refuse it."""
+    return {"kind": "embedded", "path": str(Path(path).absolute()), "boot.id": boot_id()}
+
+
+def check_machine(transport: Mapping[str, str]) -> None:
+    """Refuse to go on if this process is not on the machine that `transport` was made on: a file
+    shared over a network has neither its locks nor its memory map."""
+    made_on = transport.get("boot.id")
+    if made_on is not None and not same_machine(made_on):
+        raise RefusedError(
+            f"the embedded log {transport['path']} is on the machine with boot id {made_on}, this "
+            f"process on {boot_id()}: run it on that machine, or use a broker"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """A group as it is stored; nothing in it has been moved on to the present."""
+
+    members: tuple[str, ...]
+    generation: int
+    state: str
+
+
+class EmbeddedReader:
+    """What a display needs, without ever taking the write lock."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._coordinators = Coordinators(database, MonotonicClock())
+        self.config_log = EmbeddedConfigLog(database)
+        self.offset_log = EmbeddedKeyedLog(database, OFFSETS)
+        self.status_log = EmbeddedKeyedLog(database, STATUS)
+        self.record_log = EmbeddedRecordLog(database, self._coordinators, ConsumerSettings())
+
+    def describe_group(self, group: str) -> GroupDescription:
+        machine = self._coordinators.look(group)
+        members = machine.members(group)
+        return GroupDescription(members, machine.generation(group), machine.state(group))
+
+    def close(self) -> None:
+        self._database.close()
+
+
+def open_reader(path: str | Path) -> EmbeddedReader:
+    """The log in folder `path`, for reading.
+
+    Raises:
+        RefusedError: there is none, or it is not ours.
+    """
+    return EmbeddedReader(Database(Path(path) / FILE_NAME, read_only=True))
