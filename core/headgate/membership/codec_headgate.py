@@ -150,11 +150,11 @@ class _Fields:
             raise WireError(f"{value!r}, expected a list of [connector, [task, ...]]")
         found: list[TaskId] = []
         for run in cast(list[object], value):
-            match run:
-                case [str(connector), [*numbers]]:
-                    found += [TaskId(connector, self._task(n)) for n in numbers]
-                case _:
-                    raise WireError(f"{run!r}, expected [connector, [task, ...]]")
+            items = cast(list[object], run) if isinstance(run, list) else []
+            if len(items) != 2 or not isinstance(items[0], str) or not isinstance(items[1], list):
+                raise WireError(f"{run!r}, expected [connector, [task, ...]]")
+            numbers = cast(list[object], items[1])
+            found += [TaskId(items[0], self._task(n)) for n in numbers]
         return tuple(found)
 
     def _task(self, value: object) -> int:

@@ -105,6 +105,8 @@ class ConsumerMember:
         self._state = _State.OUT
         self._pending: GroupRequest | None = None
         self._sent_ms = 0
+        self._sequence = 0
+        """Of the last join."""
         self._owned: tuple[TopicPartition, ...] = ()
         self._counts: Mapping[str, int] = {}
         """As leader: the partitions per topic that it last shared out."""
@@ -158,11 +160,9 @@ class ConsumerMember:
     def _on_joined(
         self, now_ms: int, response: JoinedGroup, partitions: Mapping[str, int]
     ) -> list[ConsumerOutput]:
-        if self._state is not _State.JOINING:
+        if self._state is not _State.JOINING or response.sequence != self._sequence:
             return []
         if response.error is GroupError.MEMBER_ID_REQUIRED:
-            if self.member_id:
-                return []  # the answer to a repeated first request: it has an id already
             self.member_id = response.member_id
             return self._join(now_ms)
         if response.error is GroupError.INCONSISTENT_GROUP_PROTOCOL:
@@ -211,6 +211,7 @@ class ConsumerMember:
 
     def _join(self, now_ms: int) -> list[ConsumerOutput]:
         self._state = _State.JOINING
+        self._sequence += 1
         metadata = encode_subscription(Subscription(self._topics, self._owned))
         self._pending = JoinGroup(
             group=self.group,
@@ -221,6 +222,7 @@ class ConsumerMember:
             session_timeout_ms=self._settings.session_timeout_ms,
             # A member that lives polls, and so rejoins, within its session.
             rebalance_timeout_ms=self._settings.session_timeout_ms,
+            sequence=self._sequence,
         )
         return self._send(now_ms, self._pending)
 

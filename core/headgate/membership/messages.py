@@ -2,8 +2,8 @@
 KIP-415.
 
 The same requests serve the `connect` group of the workers and the consumer groups of sinks:
-`metadata` and
-`assignment` are opaque bytes to the coordinator.
+`metadata`
+and `assignment` are opaque bytes to the coordinator.
 """
 
 from collections.abc import Mapping
@@ -38,6 +38,9 @@ class JoinGroup:
     """(name, metadata), best first."""
     session_timeout_ms: int
     rebalance_timeout_ms: int
+    sequence: int = 0
+    """Rises with every join of this member; a repetition carries the same. So a repetition is told
+    from a new join, and one that comes late is known. 0: the transport keeps the order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,8 @@ class JoinedGroup:
     members: tuple[GroupMember, ...] = ()
     """In join order; only in the leader's answer."""
     error: GroupError | None = None
+    sequence: int = 0
+    """`JoinGroup.sequence` of the join that this answers."""
 
 
 @dataclass(frozen=True, slots=True)
