@@ -1,0 +1,38 @@
+"""JSON for records: a strict check of text, and rows to text. Uses orjson where it is installed.
+
+Both ways agree: what orjson refuses is judged by the standard library's parser.
+"""
+
+import json
+from typing import Any
+
+try:
+    import orjson
+except ImportError:  # the extra is not installed
+    orjson = None  # type: ignore[assignment,unused-ignore]
+
+
+def fault(line: bytes) -> str | None:
+    """Why `line` is not one JSON value, or None when it is."""
+    if orjson is not None:
+        try:
+            orjson.loads(line)
+            return None
+        except orjson.JSONDecodeError:
+            pass
+    try:
+        json.loads(line, parse_constant=_refuse)
+        return None
+    except (ValueError, RecursionError) as error:
+        return str(error)
+
+
+def _refuse(text: str) -> Any:
+    raise ValueError(f"{text} is not JSON")
+
+
+def text_of(row: dict[str, Any]) -> str:
+    """Compact JSON of a row of texts, keys in the row's order."""
+    if orjson is not None:
+        return orjson.dumps(row).decode()
+    return json.dumps(row, ensure_ascii=False, separators=(",", ":"))
