@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import apsw
 
+from headgate.partitioner import Partitioner
 from headgate.ports import (
     Ack,
     FencedError,
@@ -21,7 +22,6 @@ from headgate_embedded import batches
 from headgate_embedded.database import Database
 from headgate_embedded.logs import append_latest
 from headgate_embedded.machine import wall_ms
-from headgate_embedded.partitioner import Partitioner
 
 RECORDS_PER_BATCH: Final = 2_000
 OFFSETS: Final = "offsets"
@@ -76,22 +76,7 @@ class EmbeddedProducer:
             self._epoch = next_epoch(connection, self._transactional_id, self._client_id)
 
     def send(self, records: Sequence[ProducerRecord]) -> None:
-        counts = {topic: self._partitions(topic) for topic in {r.topic for r in records}}
-        turns: dict[str, int] = {}
-        for record in records:
-            topic, partition = record.topic, record.partition
-            if partition is not None and not 0 <= partition < counts[topic]:
-                raise ValueError(
-                    f"partition {partition} of {topic}, expected 0 to {counts[topic] - 1}"
-                )
-        for record in records:
-            topic, partition = record.topic, record.partition
-            if partition is None:
-                if record.key is not None:
-                    partition = self._partitioner.of_key(record.key, counts[topic])
-                elif (partition := turns.get(topic)) is None:
-                    partition = turns[topic] = self._partitioner.turn(topic, counts[topic])
-            place = (topic, partition)
+        for place, record in self._partitioner.places(records, self._partitions):
             waiting = self._open.get(place)
             if waiting is None:
                 waiting = self._open[place] = []
