@@ -1,0 +1,289 @@
+"""FileStreamSource and FileStreamSink: lines of one file, as Connect's connectors of these names.
+
+Same config keys, same source partition (``{"filename": path}``) and offset (``{"position": n}``).
+Source: connect-file (4.3.1).
+
+Differs: standard input and output are not supported, since a task may run anywhere; positions count
+bytes throughout (Java counts characters and seeks bytes, so it goes wrong after a restart in text
+that is not ASCII).
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, ClassVar
+
+from headgate.connector.api import (
+    DataError,
+    ExactlyOnceSupport,
+    Partition,
+    SinkConnector,
+    SinkRecord,
+    SinkTask,
+    SourceConnector,
+    SourceRecord,
+    SourceTask,
+)
+from headgate.connector.config import ConfigDef, ConfigError, Importance, Type, java_text
+from headgate.connector.validators import at_least, non_empty
+
+FILE = "headgate.file"
+"""Added to the configs of tasks: the absolute path, as tasks may have another working directory."""
+
+CHUNK_BYTES = 1 << 18
+WAIT_SECONDS = 1.0
+"""Between two looks at a file that has nothing new, or is not there. As Java's."""
+
+SOURCE_CONFIG = (
+    ConfigDef()
+    .define(
+        "file",
+        Type.STRING,
+        None,
+        None,
+        Importance.HIGH,
+        "Source filename. (The standard input is not supported.)",
+    )
+    .define("topic", validator=non_empty, importance=Importance.HIGH, documentation="The topic")
+    .define(
+        "batch.size",
+        Type.INT,
+        2000,
+        at_least(1),
+        Importance.LOW,
+        "The maximum number of records the source task can read from the file each time it is "
+        "polled",
+    )
+)
+SINK_CONFIG = ConfigDef().define(
+    "file",
+    Type.STRING,
+    None,
+    None,
+    Importance.HIGH,
+    "Destination filename. (The standard output is not supported.)",
+)
+
+
+def _file_errors(config: Mapping[str, str], stream: str) -> dict[str, list[str]]:
+    if (config.get("file") or "").strip():
+        return {}
+    return {
+        "file": [
+            f'Missing configuration "file": a task may run in any process, so {stream} is not '
+            "supported. Name a file."
+        ]
+    }
+
+
+class FileStreamSourceTask(SourceTask):
+    """Waits for a file that is not there, and for the newline of its last line."""
+
+    def start(self, config: Mapping[str, str]) -> None:
+        settings = SOURCE_CONFIG.parse(config)
+        self._name: str = settings["file"]
+        self._path = Path(config.get(FILE) or self._name).absolute()
+        self._topic: str = settings["topic"]
+        self._batch: int = settings["batch.size"]
+        self._partition: Partition = {"filename": self._name}
+        self._file: BinaryIO | None = None
+        self._data = b""  # read, not yet records; starts at the position
+        self._position = 0
+
+    def poll(self) -> list[SourceRecord] | None:
+        if self._file is None and not self._open():
+            self.context.wait(WAIT_SECONDS)
+            return None
+        assert self._file is not None
+        records: list[SourceRecord] = []
+        self._take(records)
+        while len(records) < self._batch:
+            chunk = self._file.read(CHUNK_BYTES)
+            if not chunk:
+                break
+            self._data += chunk
+            self._take(records)
+        if records:
+            return records
+        self.context.wait(WAIT_SECONDS)
+        return None
+
+    def stop(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _open(self) -> bool:
+        try:
+            file = self._path.open("rb")
+        except FileNotFoundError:
+            self.context.log(f"couldn't find file {self._name}, waiting for it to be created")
+            return False
+        self._file = file
+        self._position = self._committed()
+        size = file.seek(0, 2)
+        if size < self._position:
+            self.context.log(
+                f"{self._name} was read up to byte {self._position} and has {size} bytes: waiting "
+                "for it to grow; alter the connector's offsets to read it anew"
+            )
+        file.seek(self._position)
+        return True
+
+    def _committed(self) -> int:
+        offset = self.context.offsets.offset(self._partition)
+        position = None if offset is None else offset.get("position")
+        if position is None:
+            return 0
+        if not isinstance(position, int) or isinstance(position, bool):
+            raise DataError(
+                f"Offset position is the incorrect type: {position!r} for file {self._name}, "
+                "expected a whole number"
+            )
+        return position
+
+    def _take(self, records: list[SourceRecord]) -> None:
+        """Lines end with LF, CRLF or CR, as in Java. A CR that ends the data may be half a CRLF."""
+        lines = self._data.splitlines(keepends=True)
+        end = self._position
+        now = time.time_ns() // 1_000_000
+        room = self._batch - len(records)
+        for taken, line in enumerate(lines):
+            if taken == room or not line.endswith((b"\n", b"\r")):
+                break
+            if line[-1:] == b"\r" and end + len(line) == self._position + len(self._data):
+                break
+            end += len(line)
+            # Malformed bytes become U+FFFD, as in Java.
+            text = line.rstrip(b"\r\n").decode("utf-8", "replace")
+            records.append(
+                SourceRecord(
+                    self._partition, {"position": end}, self._topic, text, timestamp_ms=now
+                )
+            )
+        self._data = self._data[end - self._position :]
+        self._position = end
+
+
+class FileStreamSource(SourceConnector):
+    """One task, whatever `tasks.max` says."""
+
+    VERSION = "0.1.0"
+    TASK: ClassVar[type[SourceTask]] = FileStreamSourceTask
+
+    @classmethod
+    def config_def(cls) -> ConfigDef:
+        return SOURCE_CONFIG
+
+    @classmethod
+    def validate(cls, config: Mapping[str, str]) -> Mapping[str, Sequence[str]]:
+        return _file_errors(config, "the standard input")
+
+    @classmethod
+    def exactly_once_support(cls, config: Mapping[str, str]) -> ExactlyOnceSupport:
+        """Supported as long as the file is only appended to."""
+        named = (config.get("file") or "").strip()
+        return ExactlyOnceSupport.SUPPORTED if named else ExactlyOnceSupport.UNSUPPORTED
+
+    @classmethod
+    def alter_offsets(
+        cls,
+        config: Mapping[str, str],
+        offsets: Sequence[tuple[Partition, Mapping[str, Any] | None]],
+    ) -> bool:
+        """
+        Raises:
+            ConfigError: with the texts of FileStreamSourceConnector.alterOffsets.
+        """
+        if _file_errors(config, ""):
+            raise ConfigError(
+                "Offsets cannot be modified if the 'file' configuration is unspecified. This is "
+                "because stdin is used for input and offsets are not tracked."
+            )
+        for partition, offset in offsets:
+            if offset is None:
+                continue  # whatever is there may be forgotten
+            if "position" not in offset:
+                raise ConfigError(
+                    "Offset objects should either be null or contain the key 'position'"
+                )
+            position = offset["position"]
+            if not isinstance(position, int) or isinstance(position, bool):
+                raise ConfigError(
+                    "The value for the 'position' key in the offset is expected to be a Long value"
+                )
+            if position < 0:
+                raise ConfigError(
+                    "The value for the 'position' key in the offset should be a non-negative value"
+                )
+            if partition is None:
+                raise ConfigError("Partition objects cannot be null")
+            if "filename" not in partition:
+                raise ConfigError("Partition objects should contain the key 'filename'")
+        return True
+
+    def start(self, config: Mapping[str, str]) -> None:
+        self._config = dict(config)
+
+    def task_configs(self, tasks_max: int) -> list[Mapping[str, str]]:
+        return [_task_config(self._config)]
+
+
+class FileStreamSinkTask(SinkTask):
+    """Appends the text of each value and a newline."""
+
+    def start(self, config: Mapping[str, str]) -> None:
+        self._name = SINK_CONFIG.parse(config)["file"]
+        path = Path(config.get(FILE) or self._name).absolute()
+        try:
+            self._file: BinaryIO | None = path.open("ab")
+        except OSError as error:
+            raise OSError(
+                f"Couldn't find or create file '{self._name}' for FileStreamSinkTask: {error}"
+            ) from error
+
+    def put(self, records: Sequence[SinkRecord]) -> None:
+        assert self._file is not None
+        lines = [java_text(record.value) for record in records]
+        if lines:
+            self._file.write(("\n".join(lines) + "\n").encode("utf-8", "replace"))
+
+    def flush(self) -> None:
+        assert self._file is not None
+        self._file.flush()
+
+    def stop(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+class FileStreamSink(SinkConnector):
+    """At least once: lines that were written before a crash and not committed are written again."""
+
+    VERSION = "0.1.0"
+    TASK: ClassVar[type[SinkTask]] = FileStreamSinkTask
+
+    @classmethod
+    def config_def(cls) -> ConfigDef:
+        return SINK_CONFIG
+
+    @classmethod
+    def validate(cls, config: Mapping[str, str]) -> Mapping[str, Sequence[str]]:
+        return _file_errors(config, "the standard output")
+
+    @classmethod
+    def alter_offsets(
+        cls, config: Mapping[str, str], offsets: Mapping[tuple[str, int], int | None]
+    ) -> bool:
+        return True
+
+    def start(self, config: Mapping[str, str]) -> None:
+        self._config = dict(config)
+
+    def task_configs(self, tasks_max: int) -> list[Mapping[str, str]]:
+        return [_task_config(self._config) for _ in range(tasks_max)]
+
+
+def _task_config(config: Mapping[str, str]) -> Mapping[str, str]:
+    return {**config, FILE: str(Path(config["file"].strip()).absolute())}
