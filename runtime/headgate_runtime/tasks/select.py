@@ -4,10 +4,17 @@ from collections.abc import Callable, Mapping
 
 from headgate.connector.api import Connector, PlannedSinkTask
 from headgate.ports import Launcher, Reporter, Runner
+from headgate.task.messages import TaskCommand, TaskEnded, TaskOutcome, TaskReleased, TaskSpec
+from headgate_runtime.plugins import PluginError
+from headgate_runtime.tasks.launchers import ProcessLauncher
+from headgate_runtime.tasks.runners import START_LIMIT_MS, LaunchedRunner
+from headgate_runtime.tasks.server import LifelineServer
 from headgate_runtime.tasks.thread_runner import ThreadRunner
-from headgate_runtime.tasks.tools import BodyTools
+from headgate_runtime.tasks.tools import BodyTools, PluginTools
 
 NAMES = ("spark", "process", "thread")
+BODY = "headgate_runtime.tasks.main:run"
+"""Importable name of the body, for launchers: takes the argument, returns how it ended."""
 
 
 def runner_refusal(connector_class: type[Connector], runner_name: str) -> str | None:
@@ -19,8 +26,7 @@ def runner_refusal(connector_class: type[Connector], runner_name: str) -> str | 
             f"`headgate.task.runner` is {runner_name!r}"
         )
     task = getattr(connector_class, "TASK", None)
-    planned = isinstance(task, type) and issubclass(task, PlannedSinkTask)
-    if runner_name == "thread" and planned:
+    if runner_name == "thread" and _is_planned(task):
         return (
             f"{connector_class.__name__} is an exactly-once sink: a thread cannot be killed at its "
             "deadline and might write on beside its successor; use the task runner 'process' or "
@@ -38,20 +44,100 @@ def make_runner(
     alive: Callable[[], bool] | None = None,
     spark_launcher: Launcher | None = None,
     host: str = "127.0.0.1",
+    start_limit_ms: int = START_LIMIT_MS,
 ) -> Runner:
     """The task runner called `name`: "thread", "process" or "spark".
 
     Args:
         settings: worker settings as text; `session.timeout.ms` sets the lifeline's limit.
+        tools: for the thread runner, and to find task classes; other bodies find their own.
         alive: beats go to the tasks only while it returns True (the herder is being served).
-        tools: for the thread runner; other bodies find their own.
         spark_launcher: needed for "spark"; sinks of planned batches go to processes all the same.
-        host: address that the lifeline listens on.
+        host: address that the lifelines are listened for on.
+        start_limit_ms: time for a launched body to connect.
 
     Raises:
         ValueError: no such runner, or "spark" without a launcher.
     """
     limit_ms = int(settings.get("session.timeout.ms", "10000")) // 2
     if name == "thread":
-        return ThreadRunner(report, silence_limit_ms=limit_ms, tools=tools, alive=alive)
-    raise ValueError(f"task runner {name!r}, expected one of {', '.join(NAMES)}")
+        threads = ThreadRunner(report, silence_limit_ms=limit_ms, tools=tools, alive=alive)
+        return ChoosingRunner(None, threads, report, tools or PluginTools())
+    if name not in NAMES:
+        raise ValueError(f"task runner {name!r}, expected one of {', '.join(NAMES)}")
+    if name == "spark" and spark_launcher is None:
+        raise ValueError("task runner 'spark' needs a launcher of Spark's")
+    server = LifelineServer(limit_ms, host)
+
+    def around(launcher: Launcher) -> Runner:
+        return LaunchedRunner(
+            launcher,
+            report,
+            server,
+            silence_limit_ms=limit_ms,
+            start_limit_ms=start_limit_ms,
+            alive=alive,
+        )
+
+    processes = around(ProcessLauncher())
+    others = processes if spark_launcher is None or name != "spark" else around(spark_launcher)
+    return ChoosingRunner(processes, others, report, tools or PluginTools(), server)
+
+
+class ChoosingRunner:
+    """Sinks of planned batches go to processes of this machine, everything else to `others`."""
+
+    def __init__(
+        self,
+        processes: Runner | None,
+        others: Runner,
+        report: Reporter,
+        tools: BodyTools,
+        server: LifelineServer | None = None,
+    ) -> None:
+        """`processes` None: sinks of planned batches are refused."""
+        self._processes = processes
+        self._others = others
+        self._report = report
+        self._tools = tools
+        self._server = server
+
+    def start(self, spec: TaskSpec) -> None:
+        runner: Runner | None = self._others
+        if self._processes is not self._others and self._is_planned(spec):
+            runner = self._processes
+        if runner is not None:
+            runner.start(spec)
+            return
+        reason = "an exactly-once sink cannot be run by a thread, which cannot be killed"
+        self._report(spec.run, TaskEnded(TaskOutcome.FAILED, reason))
+        self._report(spec.run, TaskReleased())
+
+    def _is_planned(self, spec: TaskSpec) -> bool:
+        try:
+            return _is_planned(self._tools.task_class(spec))
+        except PluginError:
+            return False  # the body will say what is wrong with it
+
+    def send(self, run: str, command: TaskCommand) -> None:
+        for runner in self._each():
+            runner.send(run, command)
+
+    def stop(self, run: str, grace_ms: int) -> None:
+        for runner in self._each():
+            runner.stop(run, grace_ms)
+
+    def close(self) -> None:
+        for runner in self._each():
+            runner.close()
+        if self._server is not None:
+            self._server.close()
+
+    def _each(self) -> list[Runner]:
+        if self._processes is None or self._processes is self._others:
+            return [self._others]
+        return [self._processes, self._others]
+
+
+def _is_planned(task: object) -> bool:
+    return isinstance(task, type) and issubclass(task, PlannedSinkTask)

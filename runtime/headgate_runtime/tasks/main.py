@@ -1,0 +1,65 @@
+"""A launched body: `run` is what an executor calls, `main` what a process of its own is.
+
+The process gets its argument as the first line of its standard input, where no other user of the
+machine sees it, and keeps reading: when the worker dies, the input ends.
+"""
+
+import logging
+import signal
+import sys
+import threading
+
+from headgate import wire
+from headgate.task.messages import TaskEnded
+from headgate_runtime.tasks.body import run_body
+from headgate_runtime.tasks.lifeline import LifelineGone
+from headgate_runtime.tasks.protocol import Invitation
+from headgate_runtime.tasks.socket_lifeline import SocketLifeline
+
+
+def run(argument: str) -> str:
+    """Run the body that `argument` (an `Invitation` as JSON) invites; how it ended, in a line.
+
+    Never raises: Spark would start it again by itself.
+    """
+    try:
+        lifeline = SocketLifeline(_invitation(argument))
+    except (LifelineGone, wire.WireError) as error:
+        return f"not run: {error}"
+    return _line(run_body(lifeline))
+
+
+def main() -> int:
+    # The terminal's Ctrl-C goes to all processes; the worker decides how its tasks stop.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    argument = sys.stdin.buffer.readline().decode()
+    try:
+        lifeline = SocketLifeline(_invitation(argument))
+    except (LifelineGone, wire.WireError) as error:
+        print(f"not run: {error}", file=sys.stderr)
+        return 1
+    threading.Thread(target=_watch_parent, args=(lifeline,), daemon=True).start()
+    ended = run_body(lifeline)
+    print(_line(ended), file=sys.stderr)
+    return 0
+
+
+def _invitation(argument: str) -> Invitation:
+    invitation: Invitation = wire.loads(Invitation, argument.encode())
+    return invitation
+
+
+def _watch_parent(lifeline: SocketLifeline) -> None:
+    while sys.stdin.buffer.readline():
+        pass
+    if not lifeline.closed:
+        lifeline.lose("the worker's process is gone")
+
+
+def _line(ended: TaskEnded) -> str:
+    return f"{ended.outcome}: {ended.reason}" if ended.reason else str(ended.outcome)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

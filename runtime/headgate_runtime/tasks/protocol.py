@@ -1,0 +1,95 @@
+"""What travels over the lifeline's connection: JSON, a line each (`headgate.wire`).
+
+body -> worker   Hello, then Beat and reports
+worker -> body   Welcome, then Beat and commands; an uninvited body is hung up on
+"""
+
+import os
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from headgate import wire
+from headgate.task.messages import TaskCommand, TaskReport, TaskSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    run: str
+    token: str
+    pid: int
+    started: str
+    """When the process of that pid started, in the system's own words: a pid comes again."""
+    host: str
+    boot_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    spec: TaskSpec
+    limit_ms: int
+    """Silence after which the body stops by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Invitation:
+    """The argument of a launched body: where its lifeline is."""
+
+    run: str
+    task: str
+    host: str
+    port: int
+    token: str
+
+
+FromBody: TypeAlias = Hello | Beat | TaskReport
+FromWorker: TypeAlias = Welcome | Beat | TaskCommand
+
+
+def encode(message: object) -> bytes:
+    return wire.dumps(message) + b"\n"
+
+
+def boot_id() -> str:
+    """Of this start of this machine; empty where the system does not tell."""
+    return _read("/proc/sys/kernel/random/boot_id")
+
+
+def process_started(pid: int) -> str | None:
+    """Tells a process from a later one of the same pid; None: it is gone, or dead and not yet
+    collected."""
+    text = _read(f"/proc/{pid}/stat")
+    if not text:
+        return None
+    fields = text.rpartition(")")[2].split()
+    if not fields or fields[0] in ("Z", "X"):
+        return None
+    return fields[19]  # starttime, field 22
+
+
+def this_process(run: str, token: str) -> Hello:
+    pid = os.getpid()
+    return Hello(run, token, pid, process_started(pid) or "", socket.gethostname(), boot_id())
+
+
+def is_here(hello: Hello) -> bool:
+    """Whether the body's process can be watched and killed from this one."""
+    here = (socket.gethostname(), boot_id())
+    return (hello.host, hello.boot_id) == here and bool(hello.started)
+
+
+def is_alive(hello: Hello) -> bool:
+    return process_started(hello.pid) == hello.started
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="ascii", errors="replace").strip()
+    except OSError:
+        return ""

@@ -1,0 +1,207 @@
+"""The runner around a launcher: lifelines, deadlines, kills and reports, the same for all.
+
+Every decision is `RunMachine`'s; here its inputs are gathered under one lock and its outputs
+performed, so that reports leave in the order in which they were decided.
+"""
+
+import contextlib
+import logging
+import os
+import secrets
+import signal
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from headgate import wire
+from headgate.ports import Launcher, Reporter
+from headgate.task import run as life
+from headgate.task.messages import StopTask, TaskCommand, TaskSpec
+from headgate_runtime.tasks.lifeline import monotonic_ms
+from headgate_runtime.tasks.protocol import (
+    Beat,
+    Hello,
+    Invitation,
+    Welcome,
+    is_alive,
+    is_here,
+)
+from headgate_runtime.tasks.server import Connection, LifelineServer
+
+_log = logging.getLogger("headgate.task")
+
+START_LIMIT_MS = 60_000
+TICK_S = 0.02
+
+
+class _Run:
+    def __init__(self, spec: TaskSpec, limit_ms: int, start_limit_ms: int) -> None:
+        self.spec = spec
+        self.token = secrets.token_hex(16)
+        self.machine = life.RunMachine(monotonic_ms(), limit_ms, start_limit_ms)
+        self.hello: Hello | None = None
+        self.connection: Connection | None = None
+        self.early: list[TaskCommand] = []
+        """Commands that came before the body did."""
+
+
+class LaunchedRunner:
+    """Runs bodies that a `Launcher` brings up, each with a lifeline of its own."""
+
+    def __init__(
+        self,
+        launcher: Launcher,
+        report: Reporter,
+        server: LifelineServer,
+        *,
+        silence_limit_ms: int = 5_000,
+        start_limit_ms: int = START_LIMIT_MS,
+        alive: Callable[[], bool] | None = None,
+    ) -> None:
+        """`alive`: beats are sent only while it returns True (the herder is being served)."""
+        self._launcher = launcher
+        self._report = report
+        self._server = server
+        self._limit_ms = silence_limit_ms
+        self._start_limit_ms = start_limit_ms
+        self._alive = alive or (lambda: True)
+        self._lock = threading.RLock()
+        self._runs: dict[str, _Run] = {}
+        self._beat_ms = 0
+        self._closed = threading.Event()
+        server.add(self)
+        threading.Thread(target=self._supervise, name="headgate-task-runner", daemon=True).start()
+
+    # -- the port --
+
+    def start(self, spec: TaskSpec) -> None:
+        run = _Run(spec, self._limit_ms, self._start_limit_ms)
+        with self._lock:
+            if spec.run in self._runs:
+                raise ValueError(f"run {spec.run} was started before")
+            self._runs[spec.run] = run
+        argument = wire.dumps(
+            Invitation(spec.run, str(spec.task), self._server.host, self._server.port, run.token)
+        ).decode()
+        threading.Thread(
+            target=self._launch, args=(spec.run, argument), name=f"launch-{spec.task}", daemon=True
+        ).start()
+
+    def send(self, run: str, command: TaskCommand) -> None:
+        with self._lock:
+            found = self._runs.get(run)
+            if found is None:
+                return
+            if found.connection is None:
+                found.early.append(command)
+                return
+            connection = found.connection
+        connection.say(command)
+
+    def stop(self, run: str, grace_ms: int) -> None:
+        self.send(run, StopTask())
+        self._give(run, life.StopAsked(grace_ms))
+
+    def close(self) -> None:
+        with self._lock:
+            runs = list(self._runs)
+        for run in runs:
+            self._give(run, life.KillAsked("the runner was closed"))
+        self._launcher.close()
+        self._closed.set()
+
+    # -- what the launcher and the lifelines tell --
+
+    def _launch(self, run: str, argument: str) -> None:
+        def ended(error: str | None) -> None:
+            self._give(run, life.LaunchOver(error))
+
+        try:
+            self._launcher.launch(run, argument, ended)
+        except Exception as error:  # whatever a launcher's library raises: the run did not begin
+            _log.exception("%s could not be launched", run)
+            self._give(run, life.LaunchOver(f"it could not be launched: {error}"))
+
+    def token(self, run: str) -> str | None:
+        with self._lock:
+            found = self._runs.get(run)
+            return found.token if found is not None else None
+
+    def arrived(self, hello: Hello, connection: Connection) -> bool:
+        with self._lock:
+            found = self._runs.get(hello.run)
+            if found is None:
+                return False
+            outputs = found.machine.handle(monotonic_ms(), life.HelloReceived(is_here(hello)))
+            if life.Welcome() not in outputs:
+                return False
+            found.hello, found.connection = hello, connection
+            connection.say(Welcome(found.spec, self._limit_ms))
+            for command in found.early:
+                connection.say(command)
+            return True
+
+    def said(self, run: str, message: Any) -> None:
+        heard = isinstance(message, Beat | Hello)
+        self._give(run, life.Heard() if heard else life.BodySaid(message))
+
+    def left(self, run: str) -> None:
+        self._give(run, life.ConnectionClosed())
+
+    # -- decisions and what follows from them --
+
+    def _give(self, run: str, given: life.RunInput) -> None:
+        with self._lock:
+            found = self._runs.get(run)
+            if found is None:
+                return
+            for output in found.machine.handle(monotonic_ms(), given):
+                self._perform(run, found, output)
+            if found.machine.released:
+                self._runs.pop(run, None)
+
+    def _perform(self, run: str, found: _Run, output: life.RunOutput) -> None:
+        match output:
+            case life.Forward(report):
+                self._report(run, report)
+            case life.KillLaunched():
+                # Ending a Spark job can take seconds; nobody else is to wait for it.
+                threading.Thread(target=self._kill_launched, args=(run,), daemon=True).start()
+            case life.KillBody():
+                _kill(found)
+            case life.Disconnect():
+                if found.connection is not None:
+                    found.connection.close()
+            case life.Welcome() | life.Refuse():
+                raise AssertionError(f"{output} answers a hello only")
+
+    def _kill_launched(self, run: str) -> None:
+        try:
+            self._launcher.kill(run)
+        except Exception:  # the body is killed by pid all the same, and the launcher's end is told
+            _log.exception("%s: the launcher could not end it", run)
+
+    def _supervise(self) -> None:
+        while not self._closed.wait(TICK_S):
+            now_ms = monotonic_ms()
+            beat = now_ms - self._beat_ms >= self._limit_ms // 10 and self._alive()
+            if beat:
+                self._beat_ms = now_ms
+            with self._lock:
+                runs = list(self._runs.items())
+            for run, found in runs:
+                if beat and found.connection is not None:
+                    found.connection.say(Beat())
+                hello = found.hello
+                if hello is not None and found.machine.watching_pid and not is_alive(hello):
+                    self._give(run, life.BodyDead())
+                self._give(run, life.Tick())
+
+
+def _kill(found: _Run) -> None:
+    hello = found.hello
+    if hello is None or not is_alive(hello):
+        return
+    _log.warning("%s: killing process %d", found.spec.task, hello.pid)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(hello.pid, signal.SIGKILL)

@@ -1,0 +1,124 @@
+"""The body's end of a lifeline that is a connection, and the watchdog that goes with it."""
+
+import contextlib
+import logging
+import os
+import socket
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from headgate import wire
+from headgate.task.messages import TaskReport, TaskSpec
+from headgate_runtime.tasks.lifeline import BodyLifeline, LifelineGone, monotonic_ms
+from headgate_runtime.tasks.protocol import (
+    Beat,
+    FromWorker,
+    Invitation,
+    Welcome,
+    encode,
+    this_process,
+)
+
+_log = logging.getLogger("headgate.task")
+
+CONNECT_TIMEOUT_S = 10.0
+EXIT_STATUS = 70
+"""Of a process whose lifeline was lost and whose task did not end by itself (EX_SOFTWARE)."""
+
+
+class SocketLifeline(BodyLifeline):
+    """Connects, says hello and is welcomed with the spec, or raises `LifelineGone`.
+
+    Once welcomed the process is watched: when the lifeline is lost and the body has not ended
+    within another `limit_ms`, the process is ended, whatever the connector's code is doing.
+    """
+
+    def __init__(self, invitation: Invitation, leave: Callable[[int], object] = os._exit) -> None:
+        self._leave = leave
+        self._sending = threading.Lock()
+        try:
+            self._socket = socket.create_connection(
+                (invitation.host, invitation.port), CONNECT_TIMEOUT_S
+            )
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._lines = self._socket.makefile("rb")
+            self._write(this_process(invitation.run, invitation.token))
+            welcome = self._lines.readline()
+        except OSError as error:
+            raise LifelineGone(
+                f"no worker at {invitation.host}:{invitation.port}: {error}"
+            ) from error
+        if not welcome:
+            raise LifelineGone("the worker does not want this body: it was given up, or is running")
+        greeting: Welcome = wire.loads(Welcome, welcome)
+        super().__init__(greeting.limit_ms)
+        self._spec = greeting.spec
+        # A peer that stops reading must not hold the body longer than its own limit.
+        self._socket.settimeout(greeting.limit_ms / 1000)
+        self._parent = os.getppid()
+        self._over = threading.Event()
+        for work in (self._read, self._watch):
+            threading.Thread(target=work, name=f"lifeline-{work.__name__}", daemon=True).start()
+
+    @property
+    def spec(self) -> TaskSpec:
+        return self._spec
+
+    def report(self, report: TaskReport) -> None:
+        self._say(report)
+
+    def close(self) -> None:
+        super().close()
+        self._over.set()
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+
+    def _say(self, message: object) -> None:
+        try:
+            self._write(message)
+        except OSError as error:
+            if not self.closed:
+                self.lose(f"the connection to the worker broke: {error}")
+
+    def _write(self, message: object) -> None:
+        with self._sending:
+            self._socket.sendall(encode(message))
+
+    def _read(self) -> None:
+        reason = "the worker closed the connection"
+        while not self.closed:
+            try:
+                line = self._lines.readline()
+            except TimeoutError:
+                reason = "the worker is silent"
+                break
+            except (OSError, ValueError) as error:
+                reason = f"the connection to the worker broke: {error}"
+                break
+            if not line.endswith(b"\n"):
+                break
+            message: Any = wire.loads(FromWorker, line)
+            self.heard()
+            if not isinstance(message, Beat | Welcome):
+                self.deliver(message)
+        if not self.closed:
+            self.lose(reason)
+
+    def _watch(self) -> None:
+        """Beats; and ends the process when the body does not end though the lifeline is lost."""
+        limit_ms = self._silence.limit_ms
+        lost_ms: int | None = None
+        while not self._over.wait(limit_ms / 10_000):
+            if os.getppid() != self._parent:
+                self.lose("the parent process is gone")
+            if self.lost is None:
+                self._say(Beat())
+                continue
+            if lost_ms is None:
+                lost_ms = monotonic_ms()
+            elif monotonic_ms() - lost_ms >= limit_ms:
+                _log.error("%s: lifeline lost, task did not end: %s", self._spec.task, self._lost)
+                self._leave(EXIT_STATUS)
+                return
