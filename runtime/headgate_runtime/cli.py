@@ -84,7 +84,8 @@ def up(
         lines = "\n".join(f"  {problem.show(error.file)}" for problem in error.problems)
         what = "1 fault" if count == 1 else f"{count} faults"
         _refuse(f"nothing was started, the pipeline file has {what}:\n{lines}")
-    from headgate_runtime.up.command import UpError, UpOptions, run
+    from headgate_runtime.up.command import UpOptions, run
+    from headgate_runtime.up.errors import UpError
 
     options = UpOptions(until_idle, join, prune, plain, timeline)
     try:

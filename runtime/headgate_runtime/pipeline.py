@@ -270,9 +270,8 @@ class _Reader:
                 )
             return RUNNERS[0]
         if settings.get(_RUNNER_KEY, found) != found:
-            self._problem(
-                ("cluster", _RUNNER_KEY), f"{settings[_RUNNER_KEY]}, but runner is {found}"
-            )
+            path = ("cluster", *_RUNNER_KEY.split("."))
+            self._problem(path, f"{settings[_RUNNER_KEY]}, but runner is {found}")
         return str(found)
 
     # -- [spark] --
@@ -438,7 +437,10 @@ def _syntax_hint(what: str) -> str:
     if what.startswith("Expected '=' after a key"):
         return "; a line is key = value or [table]"
     if what.startswith(("Cannot overwrite", "Cannot declare", "Cannot mutate", "Cannot redefine")):
-        return "; it stands in the file already, perhaps as a table or as part of a dotted key"
+        return (
+            "; it stands in the file already, as a value or as a table. A key that begins like "
+            'another one is quoted: "transforms.x.type" beside transforms'
+        )
     return ""
 
 

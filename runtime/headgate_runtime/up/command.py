@@ -1,0 +1,361 @@
+"""``headgate up``: puts the parts together and keeps the beat."""
+
+import json
+import signal
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from rich.console import Console
+
+from headgate.herder.messages import WorkerView
+from headgate_runtime.pipeline import Pipeline
+from headgate_runtime.settings import WorkerSettings
+from headgate_runtime.up import folder
+from headgate_runtime.up.apply import Applier, planned_changes
+from headgate_runtime.up.changes import changes
+from headgate_runtime.up.display import (
+    Display,
+    Heading,
+    LiveDisplay,
+    PlainDisplay,
+    connector_rates,
+    progress_line,
+)
+from headgate_runtime.up.errors import EXIT_FAILED, EXIT_INTERRUPTED, UpError
+from headgate_runtime.up.idle import Outcome, Verdict, idle_verdict
+from headgate_runtime.up.observe import Observer
+from headgate_runtime.up.processes import WorkerProcess, WorkerProcesses
+from headgate_runtime.up.rates import Rates
+from headgate_runtime.up.registry import Registered, Registry
+from headgate_runtime.up.snapshot import Phase, Snapshot, WorkerSnapshot
+from headgate_runtime.up.spark_service import SparkService
+from headgate_runtime.up.timeline import Timeline, draw
+
+BEAT_S = 0.5
+SILENT_AFTER_S = 2.5
+STOP_EXTRA_S = 5.0
+"""Beyond `task.shutdown.graceful.timeout.ms`: leaving the group, closing the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpOptions:
+    until_idle: bool = False
+    join: bool = False
+    prune: bool = False
+    plain: bool = False
+    timeline: Path | None = None
+
+
+def run(pipeline: Pipeline, options: UpOptions) -> int:
+    """Run the pipeline until it is idle, fails, or is stopped; the exit code.
+
+    Raises:
+        UpError: it could not be started at all.
+    """
+    if options.join and options.prune:
+        raise UpError("--prune is for the headgate up that holds the cluster, not for --join")
+    timeline_path = options.timeline.absolute() if options.timeline is not None else None
+    held = folder.join(pipeline.data) if options.join else folder.hold(pipeline.data)
+    display = make_display(pipeline, options)
+    with held:
+        stop = StopSignals()
+        up = Up(pipeline, options, display, held, stop)
+        try:
+            with stop:
+                code = up.run()
+        finally:
+            display.close()
+        if timeline_path is not None:
+            draw(up.timeline, timeline_path, f"{pipeline.file.name}: who owned what when")
+            print(f"timeline: {timeline_path}", flush=True)
+        for line in up.last_words:
+            print(line, file=sys.stderr if code else sys.stdout, flush=True)
+    return code
+
+
+def make_display(pipeline: Pipeline, options: UpOptions) -> Display:
+    console = Console()
+    if options.plain or not console.is_terminal:
+        return PlainDisplay(sys.stdout)
+    heading = Heading(pipeline.file.name, str(pipeline.data), pipeline.runner)
+    return LiveDisplay(console, heading)
+
+
+class StopSignals:
+    """The first SIGINT, SIGTERM or SIGHUP asks for a clean stop, the second interrupts it."""
+
+    NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+    def __init__(self) -> None:
+        self.asked = threading.Event()
+        self._before: dict[int, object] = {}
+
+    def __enter__(self) -> "StopSignals":
+        for number in self.NUMBERS:
+            self._before[number] = signal.signal(number, self._handle)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]
+
+    def _handle(self, _number: int, _frame: FrameType | None) -> None:
+        if self.asked.is_set():
+            raise KeyboardInterrupt
+        self.asked.set()
+
+
+class Up:
+    """One run of `headgate up`. Everything happens on the thread that calls `run`, but for calls
+    to workers and what is said from other threads."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        options: UpOptions,
+        display: Display,
+        held: folder.Held,
+        stop: StopSignals,
+    ) -> None:
+        self._pipeline = pipeline
+        self._options = options
+        self._display = display
+        self._held = held
+        self._stop = stop
+        self._logs = pipeline.data / "logs"
+        self._logs.mkdir(exist_ok=True)
+        self._transport_settings = folder.transport_settings(pipeline.data)
+        self._said_lock = threading.Lock()
+        self._said: list[str] = []
+        self._transport = folder.open_log(pipeline.data, self._say)
+        self._observer = Observer(self._transport, pipeline.connectors)
+        self._registry = Registry(pipeline.data)
+        self._rates = Rates()
+        self._started = time.monotonic()
+        self._generations: set[int] = set()
+        self._spark = SparkService(pipeline, options.join, self._logs, self._say)
+        self._processes: WorkerProcesses | None = None
+        self._applier: Applier | None = None
+        self._last_views: dict[str, tuple[float, WorkerView]] = {}
+        """When each worker answered last, and what."""
+        self._snapshot: Snapshot | None = None
+        self.timeline = Timeline()
+        self.last_words: list[str] = []
+        """For the user, after the display is closed."""
+
+    def run(self) -> int:
+        code = EXIT_FAILED
+        try:
+            self._start()
+            code = self._beats()
+            clean = self._end()
+            return code if clean else max(code, EXIT_FAILED)
+        except KeyboardInterrupt:
+            self.last_words.append("interrupted: everything was killed")
+            code = EXIT_INTERRUPTED
+            return code
+        finally:
+            self._kill()
+            self._write_summary(code)
+
+    # -- start and end --
+
+    def _start(self) -> None:
+        names = self._registry.free_names(self._pipeline.workers)
+        self._spark.start(self._stop.asked)
+        configs = [
+            {
+                "name": name,
+                "url": f"embedded:{name}",
+                "transport": self._transport_settings,
+                "settings": dict(self._pipeline.settings),
+                "spark": self._spark.worker_settings(),
+                "working_directory": str(self._pipeline.folder),
+            }
+            for name in names
+        ]
+        self._processes = WorkerProcesses(configs, self._logs, self._say, self._mark)
+        if self._stop.asked.is_set():
+            return
+        self._say(f"starting {len(names)} worker{'s' if len(names) > 1 else ''}")
+        self._processes.start()
+        seen = self._observer.read()
+        plan, said = planned_changes(
+            seen.state, self._pipeline.connectors, prune=self._options.prune
+        )
+        for line in said if not self._options.join else ():
+            self._say(line)
+        self._applier = Applier(self._transport.peers, plan, self._urls_up, self._say)
+        self._applier.start()
+
+    def _end(self) -> bool:
+        """The clean stop. False: something had to be killed."""
+        assert self._processes is not None
+        grace = WorkerSettings.parse(self._pipeline.settings)
+        grace_s = grace["task.shutdown.graceful.timeout.ms"] / 1000 + STOP_EXTRA_S
+        if self._applier is not None:
+            self._applier.stop()
+        self._say("stopping the workers (Ctrl-C again kills them)")
+        self._flush()
+        clean = self._processes.stop(grace_s)
+        self._flush()
+        return clean
+
+    def _kill(self) -> None:
+        if self._applier is not None:
+            self._applier.stop()
+        if self._processes is not None:
+            self._processes.kill()
+        self._registry.remove()
+        self._spark.close()
+        self._observer.close()
+        self._transport.close()
+
+    # -- the beat --
+
+    def _beats(self) -> int:
+        next_beat = time.monotonic()
+        while not self._stop.asked.is_set():
+            verdict = self._beat()
+            if verdict is not None:
+                return self._conclude(verdict)
+            next_beat = max(next_beat + BEAT_S, time.monotonic() + BEAT_S / 5)
+            self._stop.asked.wait(max(0.0, next_beat - time.monotonic()))
+        return EXIT_INTERRUPTED if self._options.until_idle else 0
+
+    def _beat(self) -> Verdict | None:
+        """One look at everything; a verdict when it is time to end."""
+        assert self._processes is not None
+        self._spark.tick()
+        self._processes.tick()
+        previous, snapshot = self._snapshot, self._look(self._processes)
+        counts = {
+            task: view.records
+            for task, owners in snapshot.task_owners().items()
+            for _, view in owners
+        }
+        self._rates.update(snapshot.at, counts)
+        self.timeline.observe(snapshot, connector_rates(snapshot, self._rates))
+        verdict = idle_verdict(snapshot, previous)
+        for line in changes(previous, snapshot):
+            self._say(line)
+        self._flush()
+        waiting = self._options.until_idle and verdict.outcome is Outcome.WAITING
+        self._display.show(snapshot, self._rates, verdict.reasons if waiting else ())
+        self._snapshot = snapshot
+        self._generations.update(view.generation for _, view in snapshot.views())
+        if all(worker.phase is Phase.GIVEN_UP for worker in snapshot.workers):
+            return verdict
+        if self._held.ended():
+            return Verdict(Outcome.FAILED, ("the cluster that this one joined has ended",))
+        return verdict if self._options.until_idle and not waiting else None
+
+    def _conclude(self, verdict: Verdict) -> int:
+        assert self._snapshot is not None
+        seconds = time.monotonic() - self._started
+        self.last_words.append(
+            f"{verdict.outcome} after {seconds:.1f} s: {progress_line(self._snapshot, self._rates)}"
+        )
+        self.last_words.extend(f"  {reason}" for reason in verdict.reasons)
+        return EXIT_FAILED if verdict.outcome is Outcome.FAILED else 0
+
+    def _look(self, processes: WorkerProcesses) -> Snapshot:
+        others = self._registry.others()
+        asked = [one for one in processes.workers if one.process is not None]
+        everyone: list[WorkerProcess | Registered] = [*asked, *others]
+        views = self._observer.describe([one.url for one in everyone])
+        answers = dict(zip([one.name for one in everyone], views, strict=True))
+        for worker in asked:
+            if answers[worker.name] is not None:
+                processes.answered(worker.name)
+        self._registry.write([(one.name, one.url, one.pid) for one in processes.workers])
+        seen = self._observer.read()
+        at = time.monotonic()
+        shown: list[WorkerProcess | Registered] = [*processes.workers, *others]
+        return Snapshot(
+            at=at,
+            workers=tuple(self._worker(one, answers, at) for one in shown),
+            connectors=seen.connectors,
+            config_offset=seen.state.offset,
+            applying=self._applier.applying if self._applier is not None else (),
+            refused=self._applier.refused if self._applier is not None else (),
+            failures=seen.failures,
+        )
+
+    def _worker(
+        self,
+        worker: WorkerProcess | Registered,
+        answers: Mapping[str, WorkerView | None],
+        at: float,
+    ) -> WorkerSnapshot:
+        view = answers.get(worker.name)
+        if view is not None:
+            self._last_views[worker.name] = (at, view)
+        last_at, last_view = self._last_views.get(worker.name, (at, None))
+        silent_s = at - last_at
+        if isinstance(worker, Registered):
+            phase = Phase.UP if view is not None else Phase.SILENT
+            return WorkerSnapshot(worker.name, phase, worker.pid, view, last_view, silent_s)
+        phase = worker.phase
+        if phase is Phase.UP and view is None and silent_s >= SILENT_AFTER_S:
+            phase = Phase.SILENT
+        return WorkerSnapshot(
+            worker.name, phase, worker.pid, view, last_view, silent_s, worker.starts, worker.note
+        )
+
+    @property
+    def _rebalances(self) -> int:
+        """Rounds of the group from the first generation seen to the last."""
+        seen = [generation for generation in self._generations if generation >= 0]
+        return max(seen) - min(seen) + 1 if seen else 0
+
+    def _write_summary(self, code: int) -> None:
+        """``logs/summary.json``: what this run did, for scripts and for who comes later."""
+        snapshot = self._snapshot
+        summary = {
+            "pipeline": str(self._pipeline.file),
+            "exit_code": code,
+            "seconds": round(time.monotonic() - self._started, 3),
+            "rebalances": self._rebalances,
+            "workers": {
+                one.name: {"starts": one.starts, "phase": one.phase.value}
+                for one in (snapshot.workers if snapshot else ())
+            },
+            "connectors": {
+                one.name: {
+                    "kind": one.kind,
+                    "records": sum(self._rates.total(task) for task in one.tasks),
+                    "lag": one.lag,
+                }
+                for one in (snapshot.connectors if snapshot else ())
+            },
+            "reasons": self.last_words[1:],
+        }
+        path = self._logs / "summary.json"
+        path.write_text(json.dumps(summary, indent=2) + "\n")
+
+    # -- words --
+
+    def _say(self, text: str) -> None:
+        """From any thread; shown at the next beat."""
+        with self._said_lock:
+            self._said.append(text)
+
+    def _mark(self, worker: str, text: str) -> None:
+        self.timeline.mark(time.monotonic(), worker, text)
+
+    def _flush(self) -> None:
+        with self._said_lock:
+            said, self._said = self._said, []
+        for line in said:
+            self._display.message(line)
+
+    def _urls_up(self) -> Sequence[str]:
+        if self._processes is None:
+            return ()
+        return [one.url for one in self._processes.workers if one.phase is Phase.UP]

@@ -1,0 +1,13 @@
+"""What a user is told, and with which exit code the command ends."""
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130
+
+
+class UpError(Exception):
+    """`headgate up` cannot do what was asked; the message is for the user."""
+
+    def __init__(self, message: str, exit_code: int = EXIT_USAGE) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code

@@ -1,0 +1,116 @@
+"""The data folder of a cluster: held by one `headgate up`, joined by others, its log opened."""
+
+import contextlib
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, cast
+
+from headgate.ports import TransportError
+from headgate_runtime.transport import Transport
+from headgate_runtime.up.errors import UpError
+
+LOOK_EVERY_S = 2.0
+
+
+class Held(Protocol):
+    """A claim on a data folder; leaving the context gives it up."""
+
+    def __enter__(self) -> "Held": ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+    def ended(self) -> bool:
+        """The cluster that was joined is gone."""
+        ...
+
+
+class _Holder(contextlib.ExitStack):
+    def __init__(self, lock: Any) -> None:
+        super().__init__()
+        self.enter_context(lock)
+
+    def ended(self) -> bool:
+        return False
+
+
+class _Joined(contextlib.ExitStack):
+    """The lock is another's. When it can be had, that one has ended."""
+
+    def __init__(self, data: Path) -> None:
+        super().__init__()
+        self._data = data
+        self._look_at = time.monotonic() + LOOK_EVERY_S
+
+    def ended(self) -> bool:
+        if time.monotonic() < self._look_at:
+            return False
+        self._look_at = time.monotonic() + LOOK_EVERY_S
+        return not _is_held(self._data)
+
+
+def hold(data: Path) -> Held:
+    """Hold the folder, made if it is not there.
+
+    Raises:
+        UpError: another one holds it, or it cannot be made.
+    """
+    from headgate_embedded.folder import FolderHeldError, hold_folder
+
+    try:
+        return cast(Held, _Holder(hold_folder(data)))
+    except FolderHeldError as error:
+        raise UpError(f"{error} (headgate up --join)") from None
+    except OSError as error:
+        raise UpError(f"the data folder {data} cannot be used: {error.strerror}") from None
+
+
+def join(data: Path) -> Held:
+    """Work on a folder that another `headgate up` holds.
+
+    Raises:
+        UpError: nobody holds it.
+    """
+    if not data.is_dir() or not _is_held(data):
+        raise UpError(f"nobody runs a cluster on {data}: leave out --join to start one")
+    return cast(Held, _Joined(data))
+
+
+def _is_held(data: Path) -> bool:
+    from headgate_embedded.folder import FolderHeldError, hold_folder
+
+    try:
+        hold_folder(data).close()
+    except FolderHeldError:
+        return True
+    return False
+
+
+def transport_settings(data: Path) -> dict[str, str]:
+    """How workers and tasks reach the log."""
+    from headgate_embedded.transport import transport_settings
+
+    return transport_settings(data)
+
+
+def open_log(data: Path, said: Callable[[str], None]) -> Transport:
+    """The log in the folder, made if it is not there.
+
+    Raises:
+        UpError: what lies there is not our log, or cannot be used.
+    """
+    from headgate_embedded.schema import RefusedError
+    from headgate_embedded.transport import open_transport
+
+    try:
+        return cast(Transport, open_transport(transport_settings(data), said=said))
+    except RefusedError as error:
+        raise UpError(f"{error}") from None
+    except TransportError as error:
+        raise UpError(f"the log in {data} cannot be opened: {error}") from None

@@ -1,0 +1,84 @@
+"""Which workers run on a data folder, for whoever else wants to know: a file for each.
+
+``<data>/workers/<name>.json`` holds ``{"name", "url", "pid", "up"}``; `up` is the process id of the
+`headgate up` that runs the worker. A file whose `up` is gone counts for nothing.
+"""
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+FOLDER = "workers"
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    name: str
+    url: str
+    pid: int | None
+    """Of the worker's process; None while it waits to be started again."""
+    up: int
+
+
+class Registry:
+    def __init__(self, data: Path) -> None:
+        self._folder = data / FOLDER
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._written: dict[str, Registered] = {}
+
+    def free_names(self, count: int) -> list[str]:
+        """``worker-1`` and so on, less what living others use."""
+        taken = {one.name for one in self.others()}
+        names: list[str] = []
+        number = 0
+        while len(names) < count:
+            number += 1
+            if f"worker-{number}" not in taken:
+                names.append(f"worker-{number}")
+        return names
+
+    def write(self, workers: Sequence[tuple[str, str, int | None]]) -> None:
+        """Name, url and process id of each worker of ours; writes only what is news."""
+        for name, url, pid in workers:
+            entry = Registered(name, url, pid, os.getpid())
+            if self._written.get(name) == entry:
+                continue
+            path = self._folder / f"{name}.json"
+            draft = path.with_suffix(".tmp")
+            draft.write_text(json.dumps(asdict(entry)) + "\n")
+            draft.replace(path)
+            self._written[name] = entry
+
+    def remove(self) -> None:
+        for name in self._written:
+            (self._folder / f"{name}.json").unlink(missing_ok=True)
+        self._written.clear()
+
+    def others(self) -> list[Registered]:
+        """Workers that another living `headgate up` runs, by name."""
+        return [one for one in registered(self._folder.parent) if one.up != os.getpid()]
+
+
+def registered(data: Path) -> list[Registered]:
+    """All workers on the data folder whose `headgate up` lives, by name."""
+    found: list[Registered] = []
+    for path in sorted((data / FOLDER).glob("*.json")):
+        try:
+            entry = Registered(**json.loads(path.read_text()))
+        except (OSError, ValueError, TypeError):
+            continue  # removed this very moment, or not ours
+        if _lives(entry.up):
+            found.append(entry)
+    return found
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
