@@ -65,6 +65,9 @@ class PutTaskConfigs:
 
     connector: str
     configs: tuple[Config, ...]
+    made_of: Config | None = None
+    """The connector config that they were generated from. The leader refuses them when another one
+    is in force by now; None (a Java worker) is not checked."""
 
 
 @dataclass(frozen=True, slots=True)

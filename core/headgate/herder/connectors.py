@@ -1,0 +1,387 @@
+"""Connector instances of this worker: started, stopped, and asked for task configs.
+
+Each is brought from what it is to what it should be, one step at a time (`Connectors._reconcile`);
+what it should be follows from the log and the assignment. Source: Connect's WorkerConnector and
+DistributedHerder (startConnector, processConnectorConfigUpdates, reconfigureConnector).
+
+An instance exists only while its connector is STARTED: for PAUSED and STOPPED it is stopped and
+dropped (Java keeps the stopped object). A connector that FAILED stays so until it is reconfigured,
+restarted or STOPPED.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from headgate.events import Config
+from headgate.herder.context import (
+    Ask,
+    ConnectorReleased,
+    Context,
+    FromConnector,
+    GenerateAgain,
+    Resolved,
+    Unplaced,
+    retry_delay_ms,
+)
+from headgate.herder.messages import (
+    ConnectorFailed,
+    ErrorKind,
+    Failure,
+    GenerateTaskConfigs,
+    PutTaskConfigs,
+    Result,
+    StartConnector,
+    StopConnector,
+    Success,
+    TaskConfigsGenerated,
+)
+from headgate.herder.privileged import task_configs_changed
+from headgate.herder.statuses import Statuses
+from headgate.ids import State, TargetState
+
+_AT_REST = {TargetState.PAUSED: State.PAUSED, TargetState.STOPPED: State.STOPPED}
+_COPIED = ("topics", "topics.regex")
+
+
+class Phase(StrEnum):
+    ABSENT = "absent"
+    STARTING = "starting"
+    STARTED = "started"
+    STOPPING = "stopping"
+
+
+class Generating(StrEnum):
+    """How far a connector's next task configs are."""
+
+    IDLE = "idle"
+    ASKED = "asked"
+    PUBLISHING = "publishing"
+    BACKING_OFF = "backing off"
+
+
+@dataclass(slots=True)
+class Instance:
+    name: str
+    phase: Phase = Phase.ABSENT
+    run: int = 0
+    config: Config | None = None
+    """What the present or last run was started with."""
+    failed: bool = False
+    revoked: bool = False
+    restart: bool = False
+    shown: State | None = None
+    """State word of our last status."""
+    tickets: tuple[int, ...] = ()
+    """Restart requests, to be answered once task configs are published."""
+    generating: Generating = Generating.IDLE
+    token: int = 0
+    """Of the generation of task configs that is under way."""
+    failures: int = 0
+    again: bool = False
+    """Another generation was asked for while one was under way."""
+
+
+class Connectors:
+    def __init__(self, ctx: Context, statuses: Statuses) -> None:
+        self._ctx = ctx
+        self._statuses = statuses
+        self._held: dict[str, Instance] = {}
+        self._run_count = 0
+
+    # -- what the group and the log say --
+
+    def assign(self, names: Iterable[str]) -> None:
+        for name in names:
+            found = self._held.get(name)
+            if found is None:
+                self._held[name] = Instance(name)
+            else:
+                found.revoked = False
+
+    def revoke(self, names: Iterable[str]) -> None:
+        """Stop these; `ConnectorReleased` follows for each that was held, at once where nothing is
+        alive."""
+        for name in names:
+            found = self._held.get(name)
+            if found is not None:
+                found.revoked = True
+                self._reconcile(found)
+
+    def standing_changed(self) -> None:
+        for instance in list(self._held.values()):
+            self._reconcile(instance)
+
+    def on_config(self, name: str) -> None:
+        """The log said something of the connector."""
+        instance = self._held.get(name)
+        if instance is None:
+            return
+        self._reconcile(instance)
+        entry = self._ctx.state.entry(name)
+        if (
+            entry is not None
+            and instance.phase is Phase.STARTED
+            and (entry.inconsistent or entry.task_count is None)
+        ):
+            self._generate(instance)  # repair, see architecture.md: Java leaves it so for ever
+
+    def restart(self, ticket: int, name: str) -> None:
+        """Stop and start; the ticket is resolved when task configs were published, or at once
+        where the target state keeps it from running. Source: restartConnector."""
+        instance = self._held[name]
+        instance.tickets = (*instance.tickets, ticket)
+        instance.failed = False
+        instance.restart = instance.phase in (Phase.STARTING, Phase.STARTED)
+        self._reconcile(instance)
+
+    @property
+    def held(self) -> Iterator[str]:
+        return iter(self._held)
+
+    def holds_any(self, name: str) -> bool:
+        """Also what is revoked and still stopping."""
+        return name in self._held
+
+    def holds(self, name: str) -> bool:
+        instance = self._held.get(name)
+        return instance is not None and not instance.revoked
+
+    # -- from what it is to what it should be --
+
+    def _reconcile(self, instance: Instance) -> None:
+        entry = self._ctx.state.entry(instance.name)
+        config = entry.config if entry is not None else None
+        target = self._ctx.state.target_state(instance.name)
+        if instance.failed and (target is TargetState.STOPPED or config != instance.config):
+            instance.failed = False
+        wanted = (
+            config is not None
+            and not instance.revoked
+            and not instance.failed
+            and target is TargetState.STARTED
+        )
+        match instance.phase:
+            case Phase.STARTING | Phase.STARTED:
+                if not wanted or instance.restart or instance.config != config:
+                    self._stop(instance)
+            case Phase.STOPPING:
+                pass
+            case Phase.ABSENT:
+                if instance.revoked:
+                    self._drop(instance)
+                elif config is not None and wanted:
+                    self._start(instance, config)
+                elif config is not None:
+                    self._rest(instance, target)
+
+    def _start(self, instance: Instance, config: Config) -> None:
+        if not self._ctx.standing.stable:
+            return
+        self._run_count += 1
+        instance.run = self._run_count
+        instance.config = config
+        instance.phase = Phase.STARTING
+        instance.restart = False
+        self._ctx.emit(StartConnector(instance.name, instance.run, config))
+
+    def _stop(self, instance: Instance) -> None:
+        instance.phase = Phase.STOPPING
+        instance.restart = False
+        self._forget_generating(instance)
+        deadline_ms = self._ctx.settings.connector_stop_timeout_ms
+        self._ctx.emit(StopConnector(instance.name, instance.run, deadline_ms))
+
+    def _rest(self, instance: Instance, target: TargetState) -> None:
+        """Nothing is to run: say so, and that there is nothing to restart."""
+        state = State.FAILED if instance.failed else _AT_REST.get(target, State.UNASSIGNED)
+        if not instance.failed and instance.shown is not state:
+            instance.shown = state
+            self._statuses.write_connector(instance.name, state)
+        self._resolve(instance, Success())
+
+    def _drop(self, instance: Instance) -> None:
+        del self._held[instance.name]
+        if instance.shown in (State.PAUSED, State.STOPPED, State.FAILED):
+            self._statuses.write_connector(instance.name, State.UNASSIGNED)
+        for ticket in instance.tickets:
+            self._ctx.note(Unplaced(ticket))
+        self._ctx.note(ConnectorReleased(instance.name))
+
+    # -- what became of it --
+
+    def on_started(self, name: str, run: int) -> None:
+        instance = self._held.get(name)
+        if instance is None or instance.run != run or instance.phase is not Phase.STARTING:
+            return
+        instance.phase = Phase.STARTED
+        instance.shown = State.RUNNING
+        self._statuses.write_connector(name, State.RUNNING)
+        self._generate(instance)
+
+    def on_stopped(self, name: str, run: int) -> None:
+        instance = self._held.get(name)
+        if instance is None or instance.run != run or instance.phase is not Phase.STOPPING:
+            return
+        instance.phase = Phase.ABSENT
+        target = self._ctx.state.target_state(name)
+        configured = self._ctx.state.entry(name) is not None
+        at_rest = configured and not instance.revoked and target in _AT_REST
+        if not at_rest and instance.shown is not State.FAILED:
+            instance.shown = State.UNASSIGNED
+            self._statuses.write_connector(name, State.UNASSIGNED)
+        self._reconcile(instance)
+
+    def on_failed(self, failure: ConnectorFailed) -> None:
+        instance = self._held.get(failure.connector)
+        if (
+            instance is None
+            or instance.run != failure.run
+            or instance.phase not in (Phase.STARTING, Phase.STARTED)
+        ):
+            return
+        self._fail(instance, failure.trace or failure.reason)
+
+    def _fail(self, instance: Instance, trace: str) -> None:
+        instance.failed = True
+        instance.shown = State.FAILED
+        self._statuses.write_connector(instance.name, State.FAILED, trace)
+        text = f"Failed to start connector: {instance.name}"
+        self._resolve(instance, Failure(ErrorKind.INTERNAL, text))
+        self._stop(instance)
+
+    # -- task configs --
+
+    def reconfigure(self, name: str, run: int) -> None:
+        """The connector asks for new task configs. Ignored unless it is started."""
+        instance = self._held.get(name)
+        if instance is not None and instance.run == run and instance.phase is Phase.STARTED:
+            self._generate(instance)
+
+    def _generate(self, instance: Instance) -> None:
+        if instance.generating is not Generating.IDLE:
+            instance.again = True
+            return
+        assert instance.config is not None
+        instance.generating = Generating.ASKED
+        instance.token = self._ctx.token()
+        self._ctx.emit(
+            GenerateTaskConfigs(
+                instance.token, instance.name, instance.run, tasks_max(instance.config)
+            )
+        )
+
+    def on_generated(self, answer: TaskConfigsGenerated) -> None:
+        instance = self._generating(answer.connector, answer.token, Generating.ASKED)
+        if instance is None or instance.config is None:
+            return
+        if answer.error is not None:
+            self._try_later(instance)
+            return
+        limit = tasks_max(instance.config)
+        if len(answer.configs) > limit and _enforced(instance.config):
+            self._fail(instance, _too_many(instance.name, len(answer.configs), limit))
+            return
+        configs = tuple(_with_topics(config, instance.config) for config in answer.configs)
+        entry = self._ctx.state.entry(instance.name)
+        if entry is None or not task_configs_changed(entry, configs):
+            self._generated(instance)
+            return
+        instance.generating = Generating.PUBLISHING
+        self._ctx.note(
+            Ask(
+                FromConnector(instance.name, instance.token),
+                PutTaskConfigs(instance.name, configs, instance.config),
+            )
+        )
+
+    def on_published(self, origin: FromConnector, result: Result) -> None:
+        instance = self._generating(origin.connector, origin.token, Generating.PUBLISHING)
+        if instance is None:
+            return
+        if isinstance(result, Success):
+            self._generated(instance)
+        else:
+            self._try_later(instance)
+
+    def generate_again(self, name: str, token: int) -> None:
+        instance = self._generating(name, token, Generating.BACKING_OFF)
+        if instance is not None:
+            instance.generating = Generating.IDLE
+            self._generate(instance)
+
+    def _generating(self, name: str, token: int, expected: Generating) -> Instance | None:
+        """The instance that awaits this, None where the answer is stale."""
+        instance = self._held.get(name)
+        if instance is None or instance.token != token or instance.generating is not expected:
+            return None
+        return instance
+
+    def _generated(self, instance: Instance) -> None:
+        again = instance.again
+        self._forget_generating(instance)
+        instance.failures = 0
+        self._resolve(instance, Success())
+        if again:
+            self._generate(instance)
+
+    def _try_later(self, instance: Instance) -> None:
+        """For ever, as Java does: the connector stays RUNNING meanwhile."""
+        instance.failures += 1
+        instance.generating = Generating.BACKING_OFF
+        self._ctx.after(
+            retry_delay_ms(instance.failures), GenerateAgain(instance.name, instance.token)
+        )
+
+    def _forget_generating(self, instance: Instance) -> None:
+        instance.generating = Generating.IDLE
+        instance.token = 0
+        instance.again = False
+
+    def _resolve(self, instance: Instance, result: Result) -> None:
+        for ticket in instance.tickets:
+            self._ctx.note(Resolved(ticket, result))
+        instance.tickets = ()
+
+    # -- views --
+
+    def view(self) -> Mapping[str, State]:
+        return {name: self._held[name].shown or State.UNASSIGNED for name in sorted(self._held)}
+
+    @property
+    def pending(self) -> list[str]:
+        words: list[str] = []
+        for name in sorted(self._held):
+            instance = self._held[name]
+            if instance.phase in (Phase.STARTING, Phase.STOPPING):
+                words.append(f"{instance.phase.value} connector {name}")
+            elif instance.generating is not Generating.IDLE:
+                words.append(f"task configs of {name}: {instance.generating.value}")
+        return words
+
+
+def tasks_max(config: Config) -> int:
+    """`tasks.max`, 1 where it is absent or no positive number (validation refuses those)."""
+    text = (config.get("tasks.max") or "1").strip()
+    return max(int(text), 1) if text.isascii() and text.isdecimal() else 1
+
+
+def _enforced(config: Config) -> bool:
+    return (config.get("tasks.max.enforce") or "true").strip().lower() != "false"
+
+
+def _too_many(name: str, count: int, limit: int) -> str:
+    return (
+        f"The connector {name} has generated {count} tasks, which is greater than {limit}, the "
+        "maximum number of tasks it is configured to create. This behavior should be considered a "
+        "bug and is disallowed. If necessary, it can be permitted by reconfiguring the connector "
+        "with 'tasks.max.enforce' set to false; however, this option will be removed in a future "
+        "release of Kafka Connect."
+    )
+
+
+def _with_topics(task_config: Config, connector_config: Config) -> Config:
+    """A task config as it is logged: `topics` and `topics.regex` are the connector's. (`task.class`
+    was set by the runtime, which alone knows the class.) Source: `Worker.connectorTaskConfigs`."""
+    copied = {key: connector_config[key] for key in _COPIED if connector_config.get(key)}
+    return {**task_config, **copied}

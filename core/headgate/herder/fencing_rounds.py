@@ -1,0 +1,139 @@
+"""Rounds of fencing, run by the leader: shut out the producers of older task generations, then
+record how many there may be from now on.
+
+One round per connector at a time; who asks meanwhile joins it. A newer commit cancels it. Source:
+KIP-618; Connect's ZombieFencing in DistributedHerder; connect.md section 5.2.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from headgate.fencing import FenceTasks, NothingToFence, fencing_requirement
+from headgate.herder.context import Context, CountRecorded, ForRound, Resolved, RoundDone, Unplaced
+from headgate.herder.messages import ErrorKind, Failure, FenceProducers, Result, Success
+from headgate.herder.privileged import OVERTAKEN
+from headgate.task.messages import TaskKind
+
+CANCELLED = "Failed to complete zombie fencing because a new set of task configs was generated"
+NOT_READ = "Failed to read to end of config topic before performing zombie fencing"
+
+
+class RoundPhase(StrEnum):
+    READING = "reading"
+    FENCING = "fencing"
+    RECHECKING = "rechecking"
+    RECORDING = "recording"
+
+
+@dataclass(slots=True)
+class FencingRound:
+    connector: str
+    token: int
+    """Tells this round's answers from those of a cancelled one."""
+    tickets: list[int]
+    phase: RoundPhase = RoundPhase.READING
+    commit_offset: int | None = None
+    """Task generation that the round is about; known once the log was read."""
+
+
+class FencingRounds:
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
+        self._rounds: dict[str, FencingRound] = {}
+
+    def join(self, ticket: int, connector: str) -> None:
+        """Only while leading: a former leader must not shut out the tasks of its successor."""
+        found = self._rounds.get(connector)
+        if found is not None:
+            found.tickets.append(ticket)
+            return
+        token = self._ctx.token()
+        self._rounds[connector] = FencingRound(connector, token, [ticket])
+        self._ctx.read_to_end(ForRound(connector, token))
+
+    def on_read(self, purpose: ForRound, error: str | None) -> None:
+        fencing = self._rounds.get(purpose.connector)
+        if fencing is None or fencing.token != purpose.token:
+            return
+        if error is not None:
+            self._finish(fencing, Failure(ErrorKind.INTERNAL, f"{NOT_READ} ({error})"))
+        elif fencing.phase is RoundPhase.READING:
+            self._begin(fencing)
+        elif fencing.phase is RoundPhase.RECHECKING:
+            self._record(fencing)
+
+    def _begin(self, fencing: FencingRound) -> None:
+        name, state = fencing.connector, self._ctx.state
+        entry = state.entry(name)
+        if entry is None or entry.config is None:
+            self._finish(fencing, Failure(ErrorKind.NOT_FOUND, f"Connector {name} not found"))
+            return
+        if self._ctx.settings.kind(entry.config) is not TaskKind.SOURCE:
+            text = f"Connector {name} is not a source connector"
+            self._finish(fencing, Failure(ErrorKind.BAD_REQUEST, text))
+            return
+        fencing.commit_offset = entry.commit_offset
+        match fencing_requirement(state, name, self._ctx.settings.group):
+            case NothingToFence():
+                self._finish(fencing, Success())
+            case FenceTasks(transactional_ids=ids) if ids:
+                fencing.phase = RoundPhase.FENCING
+                self._ctx.emit(FenceProducers(fencing.token, name, ids))
+            case _:
+                self._record(fencing)
+
+    def on_fenced(self, token: int, error: str | None) -> None:
+        fencing = next((r for r in self._rounds.values() if r.token == token), None)
+        if fencing is None or fencing.phase is not RoundPhase.FENCING:
+            return
+        if error is not None:
+            text = f"Failed to perform zombie fencing: {error}"
+            self._finish(fencing, Failure(ErrorKind.INTERNAL, text))
+            return
+        fencing.phase = RoundPhase.RECHECKING
+        self._ctx.read_to_end(ForRound(fencing.connector, fencing.token))
+
+    def _record(self, fencing: FencingRound) -> None:
+        entry = self._ctx.state.entry(fencing.connector)
+        if entry is None or entry.commit_offset != fencing.commit_offset:
+            text = OVERTAKEN.format(fencing.connector)
+            self._finish(fencing, Failure(ErrorKind.CONFLICT, text))
+            return
+        fencing.phase = RoundPhase.RECORDING
+        self._ctx.note(RoundDone(fencing.connector, fencing.commit_offset))
+
+    def on_recorded(self, note: CountRecorded) -> None:
+        fencing = self._rounds.get(note.connector)
+        if fencing is None or fencing.phase is not RoundPhase.RECORDING:
+            return
+        if note.error is None:
+            self._finish(fencing, Success())
+        else:
+            kind = ErrorKind.CONFLICT if note.overtaken else ErrorKind.INTERNAL
+            self._finish(fencing, Failure(kind, note.error))
+
+    def on_commit(self, connector: str) -> None:
+        """New task configs, or the connector is gone: the round fences the wrong producers, or
+        would say it did."""
+        fencing = self._rounds.get(connector)
+        if fencing is None or fencing.phase is RoundPhase.READING:
+            return
+        entry = self._ctx.state.entry(connector)
+        if entry is None or entry.commit_offset != fencing.commit_offset:
+            self._finish(fencing, Failure(ErrorKind.CONFLICT, CANCELLED))
+
+    def give_up(self) -> None:
+        """No longer the leader: whoever asked looks for the next one."""
+        for fencing in self._rounds.values():
+            for ticket in fencing.tickets:
+                self._ctx.note(Unplaced(ticket))
+        self._rounds.clear()
+
+    def _finish(self, fencing: FencingRound, result: Result) -> None:
+        del self._rounds[fencing.connector]
+        for ticket in fencing.tickets:
+            self._ctx.note(Resolved(ticket, result))
+
+    @property
+    def pending(self) -> list[str]:
+        return [f"fencing {name}: {r.phase.value}" for name, r in self._rounds.items()]

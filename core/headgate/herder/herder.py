@@ -1,0 +1,321 @@
+"""One worker's decisions: commands in, effects out. The composition of the parts, and the dispatch.
+
+What a worker wants to be true it appends to the log; it becomes true for it, as for everyone, when
+the record comes back (`ConfigRead`). Source: Connect's DistributedHerder, KIP-415, KIP-618.
+
+    herder = Herder(settings, now_ms)
+    effects = herder.handle(now_ms, command)    # perform in order; what happens is a command
+
+Parts, by subject: `leadership` (the leader's writes), `requests` (calls), `connectors`, `tasks`,
+`fencing_rounds`, `statuses`, and the group's member machine (`headgate.membership.member`).
+"""
+
+from typing import assert_never
+
+from headgate import wire
+from headgate.events import ConfigEvent, RecordRejected, SessionKeyChanged, TasksCommitted
+from headgate.herder import context as c
+from headgate.herder.connectors import Connectors
+from headgate.herder.fencing_rounds import FencingRounds
+from headgate.herder.leadership import Leadership
+from headgate.herder.messages import (
+    Answer,
+    Called,
+    Command,
+    ConfigAppended,
+    ConfigAppendFailed,
+    ConfigEndRead,
+    ConfigRead,
+    ConfigValidated,
+    ConnectorFailed,
+    ConnectorStarted,
+    ConnectorStopped,
+    CoordinatorLost,
+    DescribeWorker,
+    Effect,
+    GroupAnswered,
+    LeadershipClaimed,
+    PeerAnswered,
+    ProducersFenced,
+    Shutdown,
+    StatusRead,
+    Success,
+    TaskConfigsGenerated,
+    TaskReconfigurationRequested,
+    TaskReported,
+    Tick,
+    WorkerView,
+)
+from headgate.herder.privileged import RecordCount
+from headgate.herder.requests import Requests
+from headgate.herder.settings import HerderSettings
+from headgate.herder.statuses import Statuses
+from headgate.herder.tasks import Tasks
+from headgate.herder.work import GroupWork
+from headgate.reducer import fold
+from headgate.state import ConfigState
+
+
+class Herder:
+    """Give it every command from one thread; perform the effects of one before giving the next."""
+
+    def __init__(self, settings: HerderSettings, now_ms: int) -> None:
+        self._ctx = ctx = c.Context(settings, now_ms)
+        self._statuses = Statuses(ctx)
+        self._tasks = Tasks(ctx, self._statuses)
+        self._connectors = Connectors(ctx, self._statuses)
+        self._leadership = Leadership(ctx)
+        self._rounds = FencingRounds(ctx)
+        self._work = GroupWork(ctx, self._connectors, self._tasks)
+        self._requests = Requests(
+            ctx, self._work.member, self._leadership, self._rounds, self._connectors, self._tasks
+        )
+        self._begun = False
+        self._ready = False
+        """The log was read to its end once, and the group was asked for."""
+
+    def handle(self, now_ms: int, command: Command) -> list[Effect]:
+        """What to do about `command`, in order; stop at the first that fails.
+
+        Cost: independent of how much work is held, except for a change of the assignment, the loss
+        of the coordinator, and `DescribeWorker`.
+        """
+        ctx = self._ctx
+        ctx.now_ms = now_ms
+        if not self._begun:
+            self._begun = True
+            ctx.read_to_end(c.AtStart())
+        while (timer := ctx.due()) is not None:
+            self._on_timer(timer)
+            self._settle()
+        self._work.tick()
+        self._dispatch(command)
+        self._settle()
+        self._tasks.start_some()
+        effects, ctx.effects = ctx.effects, []
+        return effects
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """When to give a command, `Tick` if there is no other, at the latest."""
+        deadlines = (self._ctx.next_timer_ms, self._work.member.next_deadline_ms)
+        return min((d for d in deadlines if d is not None), default=None)
+
+    @property
+    def done(self) -> bool:
+        """After `Shutdown`: nothing runs here, the group was left, every call is answered."""
+        return self._ctx.stopping and self._work.left
+
+    @property
+    def state(self) -> ConfigState:
+        """What this worker has read. Immutable: keep it, hand it to other threads."""
+        return self._ctx.state
+
+    def view(self) -> WorkerView:
+        standing, pending = self._ctx.standing, self._pending()
+        return WorkerView(
+            worker_id=self._ctx.settings.worker_id,
+            url=self._ctx.settings.url,
+            member_id=standing.member_id,
+            leader=standing.leader,
+            generation=standing.generation,
+            config_offset=self._ctx.state.offset,
+            settled=not pending,
+            pending=pending,
+            connectors=self._connectors.view(),
+            tasks=self._tasks.view(),
+            rebalances=self._work.member.rebalances,
+        )
+
+    def _pending(self) -> tuple[str, ...]:
+        start = [] if self._ready else ["reading the config topic"]
+        return (
+            *start,
+            *self._work.pending,
+            *self._leadership.pending,
+            *self._rounds.pending,
+            *self._requests.pending,
+            *self._connectors.pending,
+            *self._tasks.pending,
+        )
+
+    # -- the one dispatch on the kind of command --
+
+    def _dispatch(self, command: Command) -> None:
+        match command:
+            case Tick():
+                pass
+            case ConfigRead(events):
+                self._on_config_read(events)
+            case ConfigEndRead(token, error):
+                self._on_end_read(self._ctx.end_read(token), error)
+            case ConfigAppended():
+                if not self._leadership.on_appended(command):
+                    self._requests.on_appended(command.token)
+            case ConfigAppendFailed():
+                if not self._leadership.on_append_failed(command):
+                    self._requests.on_append_failed(command.token, command.reason)
+            case LeadershipClaimed():
+                self._leadership.on_claimed(command)
+            case StatusRead(records):
+                self._statuses.on_read(records, leading=self._leadership.ready)
+            case GroupAnswered(response):
+                self._work.on_group_answered(response)
+            case CoordinatorLost(reason):
+                self._work.on_coordinator_lost(reason)
+            case Called(call_id, DescribeWorker()):
+                self._ctx.emit(Answer(call_id, Success(wire.plain(self.view()))))
+            case Called():
+                self._requests.on_called(command)
+            case PeerAnswered(token, result):
+                self._requests.on_peer_answered(token, result)
+            case ConfigValidated():
+                self._requests.on_validated(command)
+            case ConnectorStarted(connector, run):
+                self._connectors.on_started(connector, run)
+            case ConnectorStopped(connector, run):
+                self._connectors.on_stopped(connector, run)
+            case ConnectorFailed():
+                self._connectors.on_failed(command)
+            case TaskConfigsGenerated():
+                self._connectors.on_generated(command)
+            case TaskReconfigurationRequested(connector, run):
+                self._connectors.reconfigure(connector, run)
+            case TaskReported(run, report):
+                self._tasks.on_report(run, report)
+            case ProducersFenced(token, error):
+                self._rounds.on_fenced(token, error)
+            case Shutdown():
+                self._on_shutdown()
+            case _:
+                assert_never(command)
+
+    # -- the config topic --
+
+    def _on_config_read(self, events: tuple[ConfigEvent, ...]) -> None:
+        ctx = self._ctx
+        before = ctx.state
+        ctx.state = fold(before, events)
+        self._leadership.on_config_read()
+        if not self._ready:
+            return  # nothing is held, and what was is not replayed
+        touched: dict[str, bool] = {}
+        for event in events:
+            if isinstance(event, RecordRejected | SessionKeyChanged):
+                continue
+            name = getattr(event, "connector", None)
+            if name is not None:
+                touched[name] = touched.get(name, False) or isinstance(event, TasksCommitted)
+        for name, committed in touched.items():
+            if committed or ctx.state.entry(name) is None:
+                self._rounds.on_commit(name)
+            if committed:
+                self._tasks.on_commit(name)
+            else:
+                self._tasks.on_target_state(name)
+            self._connectors.on_config(name)
+            if self._leadership.ready:
+                self._statuses.clean_up_connector(name)
+        if ctx.state.assignment_offset != before.assignment_offset:
+            self._work.rejoin("connectors or their tasks have changed")
+
+    def _on_end_read(self, purpose: c.Purpose | None, error: str | None) -> None:
+        match purpose:
+            case None | c.ForReadBack():
+                pass
+            case c.AtStart():
+                if error is not None:
+                    self._ctx.after(c.RETRY_DELAY_MS, c.ReadAgain(purpose))
+                elif not self._ctx.stopping:
+                    self._ready = True
+                    self._work.join()
+            case c.ForMember():
+                self._work.caught_up(error)
+            case c.ForClaim(generation):
+                if self._leadership.on_all_read(generation, error):
+                    self._statuses.clean_up()
+                    self._requests.standing_changed()
+            case c.ForRecheck(run):
+                self._tasks.on_recheck_read(run, error)
+            case c.ForFenced():
+                self._tasks.on_fenced_read(purpose, error)
+            case c.ForCall(ticket):
+                self._requests.on_log_read(ticket, error)
+            case c.ForRound():
+                self._rounds.on_read(purpose, error)
+            case _:
+                assert_never(purpose)
+
+    # -- timers and notes --
+
+    def _on_timer(self, timer: c.Timer) -> None:
+        match timer:
+            case c.CallDue(ticket):
+                self._requests.on_due(ticket)
+            case c.RouteAgain(ticket):
+                self._requests.route_again(ticket)
+            case c.ClaimAgain(generation):
+                self._leadership.claim_again(generation)
+            case c.ReadAgain(purpose):
+                self._ctx.read_to_end(purpose)
+            case c.GenerateAgain(connector, token):
+                self._connectors.generate_again(connector, token)
+            case c.FenceAgain(run):
+                self._tasks.ask_fencing_again(run)
+            case c.WakeTask(task, run):
+                self._tasks.wake(task, run)
+            case c.StartMore():
+                pass  # `handle` starts what is due
+            case _:
+                assert_never(timer)
+
+    def _settle(self) -> None:
+        """Carry notes from part to part until none is left."""
+        ctx = self._ctx
+        while ctx.notes or self._work.changed:
+            if self._work.changed:
+                self._on_standing_changed()
+            while ctx.notes:
+                self._on_note(ctx.notes.popleft())
+
+    def _on_note(self, note: c.Note) -> None:
+        match note:
+            case c.Ask():
+                self._requests.on_ask(note)
+            case c.Resolved(ticket, result):
+                self._requests.resolve(ticket, result)
+            case c.Unplaced(ticket):
+                self._requests.unplaced(ticket)
+            case c.Finished(origin, result):
+                if isinstance(origin, c.FromConnector):
+                    self._connectors.on_published(origin, result)
+                else:
+                    self._tasks.on_fencing_result(origin.run, result)
+            case c.ConnectorReleased(connector):
+                self._work.connector_released(connector)
+            case c.TaskGone(task):
+                self._work.task_gone(task)
+            case c.RoundDone(connector, commit_offset):
+                self._leadership.submit(RecordCount(connector, commit_offset))
+            case c.CountRecorded():
+                self._rounds.on_recorded(note)
+            case _:
+                assert_never(note)
+
+    def _on_standing_changed(self) -> None:
+        self._work.changed = False
+        self._leadership.standing_changed()
+        if not self._ctx.standing.is_leader:
+            self._rounds.give_up()
+        self._requests.standing_changed()
+        self._connectors.standing_changed()
+        self._tasks.standing_changed()
+
+    # -- the end --
+
+    def _on_shutdown(self) -> None:
+        if self._ctx.stopping:
+            return
+        self._ctx.stopping = True
+        self._requests.shut_down()
+        self._work.leave()

@@ -1,0 +1,386 @@
+"""Calls: taken in, brought to the worker that can do them, answered once.
+
+Every call, from outside or from a part of this herder, is in one table from its arrival to its
+answer. A call that finds no leader, or the wrong one, waits and looks again until its time is over:
+a rebalance makes calls late, it does not make them fail. Source: Connect's HerderRequestHandler and
+DistributedHerder; connect.md section 4.1.
+
+Differs: Java answers 409 and 500 during rebalances. Pause, resume and restart of a connector that
+this worker does not know read the log first (Java answers 404 for one just created elsewhere, bug
+9.13).
+"""
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Final, TypeAlias, assert_never
+
+from headgate.assignment.model import Work
+from headgate.events import Config
+from headgate.herder.connectors import Connectors
+from headgate.herder.context import (
+    Ask,
+    CallDue,
+    Context,
+    Finished,
+    ForCall,
+    FromOutside,
+    Origin,
+    RouteAgain,
+    retry_delay_ms,
+)
+from headgate.herder.fencing_rounds import FencingRounds
+from headgate.herder.leadership import WRITE_FAILED, CallJob, Leadership
+from headgate.herder.messages import (
+    Answer,
+    AppendConfig,
+    Call,
+    Called,
+    CallPeer,
+    ConfigValidated,
+    CreateConnector,
+    DeleteConnector,
+    DescribeWorker,
+    ErrorKind,
+    Failure,
+    FenceConnector,
+    PutConnectorConfig,
+    PutTaskConfigs,
+    RestartConnector,
+    RestartTask,
+    Result,
+    SetTargetState,
+    Success,
+    ValidateConfig,
+)
+from headgate.herder.tasks import Tasks
+from headgate.ids import TargetState
+from headgate.membership.member import Member
+from headgate.records import encode_target_state
+
+HOPS_MAX: Final = 2
+"""Any worker -> leader -> owner."""
+INTERNAL_TIMEOUT_MS: Final = 30_000
+"""Of our own calls, which are asked again."""
+ROUTE_DELAY_MS_MAX: Final = 2_000
+
+NO_LEADER = (
+    "Cannot complete request momentarily due to no known leader URL, likely because a rebalance "
+    "was underway."
+)
+CONFLICTING = "Cannot complete request because of a conflicting operation (e.g. worker rebalance)"
+SHUTTING_DOWN = "The worker is shutting down; ask another one"
+
+ToLeader: TypeAlias = (
+    CreateConnector | PutConnectorConfig | DeleteConnector | SetTargetState | PutTaskConfigs
+)
+
+
+class Stage(StrEnum):
+    """What a call waits for; shown to who asked when its time is over."""
+
+    NEW = "looking at the request"
+    VALIDATING = "validating the connector's config"
+    READING = "reading to the end of the config topic"
+    WAITING = "waiting for a leader"
+    ELSEWHERE = "waiting for another worker's answer"
+    WRITING = "writing to the config topic"
+    FENCING = "performing a round of zombie fencing"
+    RESTARTING = "restarting"
+
+
+@dataclass(slots=True)
+class OpenCall:
+    ticket: int
+    origin: Origin
+    call: Call
+    hops: int
+    deadline_ms: int
+    stage: Stage = Stage.NEW
+    validated: bool = False
+    log_read: bool = False
+    token: int = 0
+    """Of the question that is open for it."""
+    asked_leader: str = ""
+    """Member id of the leader that it was passed to."""
+    failures: int = 0
+
+
+class Requests:
+    def __init__(
+        self,
+        ctx: Context,
+        member: Member,
+        leadership: Leadership,
+        rounds: FencingRounds,
+        connectors: Connectors,
+        tasks: Tasks,
+    ) -> None:
+        self._ctx = ctx
+        self._member = member
+        self._leadership = leadership
+        self._rounds = rounds
+        self._connectors = connectors
+        self._tasks = tasks
+        self._open: dict[int, OpenCall] = {}
+        self._by_token: dict[int, int] = {}
+
+    # -- in --
+
+    def on_called(self, command: Called) -> None:
+        if self._ctx.stopping:
+            failure = Failure(ErrorKind.NOT_READY, SHUTTING_DOWN)
+            self._ctx.emit(Answer(command.call_id, failure))
+            return
+        latest_ms = self._ctx.now_ms + self._ctx.settings.request_timeout_ms
+        deadline_ms = latest_ms if command.deadline_ms is None else command.deadline_ms
+        self._take(FromOutside(command.call_id), command.call, command.hops, deadline_ms)
+
+    def on_ask(self, note: Ask) -> None:
+        self._take(note.origin, note.call, 0, self._ctx.now_ms + INTERNAL_TIMEOUT_MS)
+
+    def _take(self, origin: Origin, call: Call, hops: int, deadline_ms: int) -> None:
+        ticket = self._ctx.token()
+        self._open[ticket] = OpenCall(ticket, origin, call, hops, deadline_ms)
+        self._ctx.after(max(deadline_ms - self._ctx.now_ms, 0), CallDue(ticket))
+        self._route(self._open[ticket])
+
+    # -- out --
+
+    def resolve(self, ticket: int, result: Result) -> None:
+        """The one place where a call leaves the table."""
+        found = self._open.pop(ticket, None)
+        if found is None:
+            return  # its time was over before its result came
+        self._by_token.pop(found.token, None)
+        if isinstance(found.origin, FromOutside):
+            self._ctx.emit(Answer(found.origin.call_id, result))
+        else:
+            self._ctx.note(Finished(found.origin, result))
+
+    def on_due(self, ticket: int) -> None:
+        found = self._open.get(ticket)
+        if found is None:
+            return
+        if found.stage is Stage.WAITING:
+            self.resolve(ticket, Failure(ErrorKind.CONFLICT, NO_LEADER))
+        else:
+            text = f"Request timed out. The worker is currently {found.stage.value}."
+            self.resolve(ticket, Failure(ErrorKind.TIMEOUT, text))
+
+    def shut_down(self) -> None:
+        for ticket in list(self._open):
+            self.resolve(ticket, Failure(ErrorKind.NOT_READY, SHUTTING_DOWN))
+
+    # -- to where it can be done --
+
+    def _route(self, found: OpenCall) -> None:
+        call = found.call
+        match call:
+            case DescribeWorker():
+                raise AssertionError("answered by the herder itself")
+            case SetTargetState() if call.target_state is not TargetState.STOPPED:
+                self._set_target_state(found, call)
+            case CreateConnector() | PutConnectorConfig() if not found.validated:
+                self._validate(found, call)
+            case RestartConnector():
+                self._restart_connector(found, call)
+            case RestartTask():
+                self._restart_task(found, call)
+            case FenceConnector():
+                if self._leadership.ready:
+                    found.stage = Stage.FENCING
+                    self._rounds.join(found.ticket, call.connector)
+                else:
+                    self._pass_to_leader(found)
+            case (
+                CreateConnector()
+                | PutConnectorConfig()
+                | DeleteConnector()
+                | SetTargetState()
+                | PutTaskConfigs()
+            ):
+                if self._leadership.ready:
+                    found.stage = Stage.WRITING
+                    self._leadership.submit(CallJob(found.ticket, call))
+                else:
+                    self._pass_to_leader(found)
+            case _:
+                assert_never(call)
+
+    def _pass_to_leader(self, found: OpenCall) -> None:
+        standing = self._ctx.standing
+        self._pass(found, "" if standing.is_leader else standing.leader_url)
+        found.asked_leader = standing.leader
+
+    def _pass(self, found: OpenCall, url: str) -> None:
+        if not url or url == self._ctx.settings.url:
+            found.stage = Stage.WAITING
+        elif found.hops >= HOPS_MAX:
+            self.resolve(found.ticket, Failure(ErrorKind.NOT_READY, CONFLICTING))
+        else:
+            found.stage = Stage.ELSEWHERE
+            self._await_token(found)
+            left_ms = max(found.deadline_ms - self._ctx.now_ms, 0)
+            self._ctx.emit(CallPeer(found.token, url, found.call, found.hops + 1, left_ms))
+
+    def _await_token(self, found: OpenCall) -> None:
+        self._by_token.pop(found.token, None)
+        found.token = self._ctx.token()
+        self._by_token[found.token] = found.ticket
+
+    def _awaited(self, token: int) -> OpenCall | None:
+        """The call that waits for this answer, None where nobody does any more."""
+        ticket = self._by_token.pop(token, None)
+        return None if ticket is None else self._open.get(ticket)
+
+    def on_peer_answered(self, token: int, result: Result) -> None:
+        found = self._awaited(token)
+        if found is None:
+            return
+        if isinstance(result, Failure) and result.kind is ErrorKind.NOT_READY:
+            self._look_later(found)  # it was not the one either, or is on its way out
+        else:
+            self.resolve(found.ticket, result)
+
+    def _look_later(self, found: OpenCall) -> None:
+        found.stage = Stage.WAITING
+        found.failures += 1
+        delay_ms = min(retry_delay_ms(found.failures), ROUTE_DELAY_MS_MAX)
+        self._ctx.after(delay_ms, RouteAgain(found.ticket))
+
+    def route_again(self, ticket: int) -> None:
+        found = self._open.get(ticket)
+        if found is not None and found.stage is Stage.WAITING:
+            self._route(found)
+
+    def unplaced(self, ticket: int) -> None:
+        found = self._open.get(ticket)
+        if found is not None:
+            found.stage = Stage.WAITING
+            self._look_later(found)
+
+    def standing_changed(self) -> None:
+        """Another generation, or this worker leads now: who waited looks again, and what was asked
+        of a leader that is gone is asked of the next one, where asking twice does no harm."""
+        leader = self._ctx.standing.leader
+        for found in list(self._open.values()):
+            if found.stage is Stage.WAITING or (
+                found.stage is Stage.ELSEWHERE
+                and leader
+                and found.asked_leader not in ("", leader)
+                and not isinstance(found.call, CreateConnector | DeleteConnector)
+            ):
+                self._route(found)
+
+    # -- create, put: validation first --
+
+    def _validate(self, found: OpenCall, call: CreateConnector | PutConnectorConfig) -> None:
+        name = call.config.get("name")
+        if name is not None and name != call.name:
+            text = (
+                f"Connector name configuration ({name}) doesn't match connector name in the URL "
+                f"({call.name})"
+            )
+            self.resolve(found.ticket, Failure(ErrorKind.BAD_REQUEST, text))
+            return
+        config: Config = {**call.config, "name": call.name}
+        found.call = replace(call, config=config)
+        found.stage = Stage.VALIDATING
+        self._await_token(found)
+        self._ctx.emit(ValidateConfig(found.token, call.name, config))
+
+    def on_validated(self, answer: ConfigValidated) -> None:
+        found = self._awaited(answer.token)
+        if found is None:
+            return
+        if answer.errors:
+            lines = "\n".join(answer.errors)
+            text = (
+                f"Connector configuration is invalid and contains the following "
+                f"{len(answer.errors)} error(s):\n{lines}\nYou can also find the above list of "
+                "errors at the endpoint `/connector-plugins/{connectorType}/config/validate`"
+            )
+            self.resolve(found.ticket, Failure(ErrorKind.BAD_REQUEST, text))
+            return
+        found.validated = True
+        self._route(found)
+
+    # -- pause, resume: any worker --
+
+    def _set_target_state(self, found: OpenCall, call: SetTargetState) -> None:
+        if self._ctx.state.entry(call.name) is None:
+            self._unless_read(found, f"Unknown connector {call.name}")
+            return
+        found.stage = Stage.WRITING
+        self._await_token(found)
+        record = encode_target_state(call.name, call.target_state)
+        self._ctx.emit(AppendConfig(found.token, (record,), privileged=False))
+
+    def _unless_read(self, found: OpenCall, not_found: str) -> None:
+        """Not found, if the log's end says so too."""
+        if found.log_read:
+            self.resolve(found.ticket, Failure(ErrorKind.NOT_FOUND, not_found))
+        else:
+            found.stage = Stage.READING
+            self._ctx.read_to_end(ForCall(found.ticket))
+
+    def on_log_read(self, ticket: int, error: str | None) -> None:
+        found = self._open.get(ticket)
+        if found is None:
+            return
+        if error is not None:
+            self._look_later(found)
+            return
+        found.log_read = True
+        self._route(found)
+
+    def on_appended(self, token: int) -> None:
+        found = self._awaited(token)
+        if found is not None:
+            self.resolve(found.ticket, Success())
+
+    def on_append_failed(self, token: int, reason: str) -> None:
+        found = self._awaited(token)
+        if found is not None:
+            failure = Failure(ErrorKind.INTERNAL, f"{WRITE_FAILED} ({reason})")
+            self.resolve(found.ticket, failure)
+
+    # -- restarts: the owner --
+
+    def _restart_connector(self, found: OpenCall, call: RestartConnector) -> None:
+        if self._ctx.state.entry(call.name) is None:
+            self._unless_read(found, f"Unknown connector: {call.name}")
+        elif self._connectors.holds(call.name):
+            found.stage = Stage.RESTARTING
+            self._connectors.restart(found.ticket, call.name)
+        else:
+            self._pass_to_owner(found, call.name)
+
+    def _restart_task(self, found: OpenCall, call: RestartTask) -> None:
+        task = call.task
+        if self._ctx.state.entry(task.connector) is None:
+            self._unless_read(found, f"Unknown connector: {task.connector}")
+        elif self._ctx.state.task_config(task) is None:
+            self._unless_read(found, f"Unknown task: {task}")
+        elif self._tasks.holds(task):
+            found.stage = Stage.RESTARTING
+            self._tasks.restart(found.ticket, task)
+        else:
+            self._pass_to_owner(found, task)
+
+    def _pass_to_owner(self, found: OpenCall, work: Work) -> None:
+        """Only the leader knows owners."""
+        if not self._ctx.standing.is_leader:
+            self._pass_to_leader(found)
+            return
+        found.asked_leader = ""
+        self._pass(found, self._member.owner_url(work) or "")
+
+    @property
+    def pending(self) -> list[str]:
+        """What is open here, not elsewhere."""
+        return [
+            f"{type(found.call).__name__}: {found.stage.value}"
+            for found in self._open.values()
+            if found.stage in (Stage.WRITING, Stage.FENCING, Stage.RESTARTING)
+        ]

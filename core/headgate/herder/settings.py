@@ -1,0 +1,76 @@
+"""What one herder is told at its start. Keys of Connect's worker settings are named with each
+field."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
+
+from headgate.events import Config
+from headgate.task.messages import TaskKind
+
+NO_TEXTS: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Plugin:
+    """What a worker knows of a connector class without making an instance of it."""
+
+    kind: TaskKind
+    version: str | None = None
+
+
+NO_PLUGINS: Final[Mapping[str, Plugin]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class HerderSettings:
+    worker_id: str
+    """As statuses name the worker: ``host:port`` in Connect, the worker's name here."""
+    url: str
+    """Under which other workers call this one."""
+    group: str = "headgate"
+    """`group.id`"""
+    client_id: str = ""
+    """`client.id`: beginning of the member id; `worker_id` when empty."""
+    exactly_once: bool = False
+    """`exactly.once.source.support` = enabled."""
+    session_timeout_ms: int = 10_000
+    """`session.timeout.ms`"""
+    heartbeat_interval_ms: int = 3_000
+    """`heartbeat.interval.ms`"""
+    rebalance_timeout_ms: int = 60_000
+    """`rebalance.timeout.ms`"""
+    sync_timeout_ms: int = 3_000
+    """`worker.sync.timeout.ms`"""
+    rebalance_delay_ms_max: int = 300_000
+    """`scheduled.rebalance.max.delay.ms`"""
+    task_stop_timeout_ms: int = 5_000
+    """`task.shutdown.graceful.timeout.ms`"""
+    connector_stop_timeout_ms: int = 5_000
+    """Fixed in Connect."""
+    request_timeout_ms: int = 90_000
+    """After this long a call without a deadline of its own is answered by an error. Fixed in
+    Connect."""
+    policy: str = "kip415"
+    """`headgate.assignment.policy`"""
+    plugins: Mapping[str, Plugin] = field(default_factory=lambda: NO_PLUGINS)
+    """By the spellings that `connector.class` may have."""
+    worker_settings: Mapping[str, str] = field(default_factory=lambda: NO_TEXTS)
+    """Handed to every task as it is."""
+    transport: Mapping[str, str] = field(default_factory=lambda: NO_TEXTS)
+    """How a task's body reaches the log; handed to it as it is."""
+
+    def kind(self, config: Config) -> TaskKind:
+        """Source or sink. A class that is not among `plugins` is told by its config: sinks must
+        have `topics` or `topics.regex`."""
+        plugin = self.plugins.get(config.get("connector.class") or "")
+        if plugin is not None:
+            return plugin.kind
+        sink = bool(config.get("topics") or config.get("topics.regex"))
+        return TaskKind.SINK if sink else TaskKind.SOURCE
+
+    def version(self, config: Config) -> str | None:
+        """Version of the connector's plugin, None when unknown. Source: KIP-891."""
+        plugin = self.plugins.get(config.get("connector.class") or "")
+        return plugin.version if plugin is not None else None

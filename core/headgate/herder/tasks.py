@@ -1,0 +1,544 @@
+"""Task runs of this worker: when they start, what is answered to them, when they are over.
+
+The life of each is `headgate.herder.task_table`. A task that was assigned is *held* until it is
+revoked and nothing of its run is alive any more; only then is it said to be gone. Source: Connect's
+DistributedHerder (startWork, processTaskConfigUpdatesWithIncrementalCooperative), KIP-415, KIP-618.
+
+Differs: a failed request for fencing is tried again (in Java the task stays FAILED until it is
+restarted by hand, bug 9.18); a run that was fenced or lost is started anew with backoff while the
+task is still ours.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final, assert_never
+
+from headgate.errors import IllegalTransitionError
+from headgate.events import Config
+from headgate.fencing import transactional_id
+from headgate.herder.context import (
+    RETRY_DELAY_MS_MAX,
+    Ask,
+    Context,
+    FenceAgain,
+    ForFenced,
+    ForRecheck,
+    FromTask,
+    ReadAgain,
+    Resolved,
+    StartMore,
+    TaskGone,
+    Unplaced,
+    WakeTask,
+    retry_delay_ms,
+)
+from headgate.herder.messages import (
+    ErrorKind,
+    Failure,
+    FenceConnector,
+    Result,
+    SendGroup,
+    SendTask,
+    StartTask,
+    StopTaskBy,
+    Success,
+    TaskView,
+)
+from headgate.herder.statuses import Statuses
+from headgate.herder.task_table import (
+    ALIVE,
+    NOTHING_ALIVE,
+    SETTLED,
+    SHOWN,
+    TaskInput,
+    TaskState,
+    next_state,
+)
+from headgate.ids import State, TargetState, TaskId
+from headgate.membership.messages import Heartbeat
+from headgate.state import ConnectorEntry
+from headgate.task.messages import (
+    FencingAnswered,
+    FencingRequested,
+    PauseTask,
+    ProducerInitialised,
+    RecheckAnswered,
+    ResumeTask,
+    TaskEnded,
+    TaskKind,
+    TaskOutcome,
+    TaskPaused,
+    TaskProgress,
+    TaskReleased,
+    TaskReport,
+    TaskRunning,
+    TaskSpec,
+)
+
+STARTS_MAX: Final = 200
+"""Tasks started within one command; the rest follows at once, in commands of its own, so that a
+large assignment does not keep the herder from its heartbeats."""
+
+
+@dataclass(slots=True)
+class HeldTask:
+    task: TaskId
+    state: TaskState = TaskState.IDLE
+    run: str = ""
+    """The run that is alive, or the last one."""
+    commit_offset: int | None = None
+    """Task generation that the run was started for."""
+    target_told: TargetState = TargetState.STARTED
+    """What the run was last told."""
+    revoked: bool = False
+    stop_asked: bool = False
+    """We asked the present run to stop: how it ends says nothing about the task."""
+    ended: TaskEnded | None = None
+    """The last word of the present run, or our own verdict on it."""
+    progress: TaskProgress = field(default_factory=lambda: TaskProgress(0, 0, False))
+    attempts: int = 0
+    failures: int = 0
+    """Attempts since it last ran for a while: what the backoff goes by."""
+    fencing_failures: int = 0
+    running_since_ms: int | None = None
+    tickets: tuple[int, ...] = ()
+    """Restart requests to be answered at the next start."""
+    log_read: bool = False
+    heartbeat_answered: bool = False
+
+
+class Tasks:
+    def __init__(self, ctx: Context, statuses: Statuses) -> None:
+        self._ctx = ctx
+        self._statuses = statuses
+        self._held: dict[TaskId, HeldTask] = {}
+        self._by_connector: dict[str, dict[int, HeldTask]] = {}
+        self._runs: dict[str, HeldTask] = {}
+        """By run, those of which something is alive."""
+        self._idle: dict[TaskId, None] = {}
+        """Held, not revoked, nothing alive: to be started when that is allowed."""
+        self._to_start: deque[TaskId] = deque()
+        self._unsettled: dict[TaskId, None] = {}
+        """Whatever is neither in a lasting state nor idle, in order of its change."""
+        self._confirming: dict[TaskId, None] = {}
+        self._run_count = 0
+        self._birth_ms = ctx.now_ms
+
+    # -- what the group says --
+
+    def assign(self, tasks: Iterable[TaskId]) -> None:
+        for task in tasks:
+            held = self._held.get(task)
+            if held is not None:
+                held.revoked = False  # given back while its run was stopping: a new run follows
+                continue
+            held = self._held[task] = HeldTask(task)
+            self._by_connector.setdefault(task.connector, {})[task.task] = held
+            self._idle[task] = None
+
+    def revoke(self, tasks: Iterable[TaskId], grace_ms: int | None = None) -> None:
+        """Stop these; `TaskGone` follows for each that was held, at once where nothing is alive."""
+        for task in tasks:
+            held = self._held.get(task)
+            if held is None or held.revoked:
+                continue
+            held.revoked = True
+            self._stop(held, grace_ms)
+            if held.state is TaskState.IDLE:
+                self._drop(held)
+
+    def standing_changed(self) -> None:
+        """Work may be started now, or no longer."""
+        self._to_start.clear()
+        if self._ctx.standing.stable:
+            self._to_start.extend(self._idle)
+
+    @property
+    def held(self) -> Iterator[TaskId]:
+        return iter(self._held)
+
+    def holds_any(self, task: TaskId) -> bool:
+        """Also what is revoked and still stopping."""
+        return task in self._held
+
+    def holds(self, task: TaskId) -> bool:
+        held = self._held.get(task)
+        return held is not None and not held.revoked
+
+    # -- what the log says --
+
+    def on_commit(self, connector: str) -> None:
+        """New task configs, or none: stop what runs with the old ones, before the rebalance."""
+        for held in self._of(connector):
+            held.attempts = held.failures = 0
+            self._stop(held, None)
+
+    def on_target_state(self, connector: str) -> None:
+        target = self._ctx.state.target_state(connector)
+        if target is TargetState.STOPPED:
+            return  # its empty commit stops them
+        command = PauseTask() if target is TargetState.PAUSED else ResumeTask()
+        for held in self._of(connector):
+            if held.state in ALIVE and held.target_told is not target:
+                held.target_told = target
+                self._ctx.emit(SendTask(held.run, command))
+
+    # -- starting --
+
+    def start_some(self) -> None:
+        """Start what may be started, `STARTS_MAX` at most."""
+        for _ in range(STARTS_MAX):
+            if not self._to_start:
+                return
+            task = self._to_start.popleft()
+            held = self._held.get(task)
+            if held is not None and held.state is TaskState.IDLE and not held.revoked:
+                self._start(held)
+        if self._to_start:
+            self._ctx.after(0, StartMore())
+
+    def _start(self, held: HeldTask) -> None:
+        entry = self._ctx.state.entry(held.task.connector)
+        config = self._ctx.state.task_config(held.task)
+        if not self._ctx.standing.stable or entry is None or config is None:
+            return
+        self._run_count += 1
+        held.run = f"{self._ctx.settings.worker_id}/{self._birth_ms}.{self._run_count}"
+        spec = self._spec(held, entry)
+        held.commit_offset = entry.commit_offset
+        held.target_told = spec.target_state
+        held.stop_asked = held.log_read = held.heartbeat_answered = False
+        held.ended = held.running_since_ms = None
+        held.fencing_failures = 0
+        held.progress = TaskProgress(0, 0, False)
+        self._runs[held.run] = held
+        self._move(held, TaskInput.START_EXACTLY_ONCE if spec.exactly_once else TaskInput.START)
+        self._ctx.emit(StartTask(spec))
+        self._resolve(held, Success())
+
+    def _spec(self, held: HeldTask, entry: ConnectorEntry) -> TaskSpec:
+        settings, standing, task = self._ctx.settings, self._ctx.standing, held.task
+        # The config that the committed task configs were made of: a newer one is in force for
+        # tasks once it has task configs of its own.
+        connector_config = entry.applied if entry.applied is not None else entry.config
+        assert connector_config is not None
+        kind = settings.kind(connector_config)
+        exactly_once = settings.exactly_once and kind is TaskKind.SOURCE
+        target = self._ctx.state.target_state(task.connector)
+        return TaskSpec(
+            run=held.run,
+            task=task,
+            kind=kind,
+            connector_config=_texts(connector_config),
+            task_config=_texts(entry.tasks[task.task]),
+            target_state=target,
+            commit_offset=entry.commit_offset if entry.commit_offset is not None else -1,
+            exactly_once=exactly_once,
+            transactional_id=transactional_id(settings.group, task.connector, task.task)
+            if exactly_once
+            else None,
+            group=settings.group,
+            member_id=standing.member_id,
+            generation=standing.generation,
+            worker_id=settings.worker_id,
+            worker_settings=settings.worker_settings,
+            transport=settings.transport,
+        )
+
+    def restart(self, ticket: int, task: TaskId) -> None:
+        """Stop and start one held task; the ticket is resolved when the new run was handed to the
+        runner. Source: DistributedHerder.restartTask."""
+        held = self._held[task]
+        held.tickets = (*held.tickets, ticket)
+        held.attempts = held.failures = 0
+        self._stop(held, None)
+        if held.state is TaskState.IDLE:
+            self._to_start.append(task)
+
+    # -- stopping --
+
+    def _stop(self, held: HeldTask, grace_ms: int | None) -> None:
+        """Leave nothing alive. With `grace_ms` None the run gets the time that the settings say."""
+        alive = held.state in ALIVE
+        if alive or held.state in NOTHING_ALIVE:
+            rested = held.state in (TaskState.CONFIRMING, TaskState.BACKING_OFF, TaskState.FAILED)
+            self._move(held, TaskInput.STOP)
+            if rested and not held.revoked:
+                self._idle[held.task] = None
+            if rested and held.revoked:
+                self._statuses.write_task(held.task, State.UNASSIGNED)
+        if alive:
+            grace = self._ctx.settings.task_stop_timeout_ms if grace_ms is None else grace_ms
+            self._ctx.emit(StopTaskBy(held.run, grace))
+        elif grace_ms is not None and held.run in self._runs:
+            self._ctx.emit(StopTaskBy(held.run, grace_ms))
+        held.stop_asked = True
+
+    # -- what runs report --
+
+    def on_report(self, run: str, report: TaskReport) -> None:
+        held = self._runs.get(run)
+        if held is None:
+            return  # released long ago: a late word changes nothing
+        try:
+            self._on_report(held, report)
+        except IllegalTransitionError as error:
+            self._misbehaved(held, str(error))
+
+    def _on_report(self, held: HeldTask, report: TaskReport) -> None:
+        match report:
+            case FencingRequested():
+                self._move(held, TaskInput.FENCING_REQUESTED)
+                self._ask_fencing(held)
+            case ProducerInitialised():
+                self._move(held, TaskInput.PRODUCER_INITIALISED)
+                if held.state is TaskState.RECHECKING:
+                    self._ctx.read_to_end(ForRecheck(held.run))
+            case TaskRunning():
+                self._move(held, TaskInput.RUNNING_REPORTED)
+                if held.state is TaskState.RUNNING:
+                    held.running_since_ms = self._ctx.now_ms
+                    self._statuses.write_task(held.task, State.RUNNING)
+            case TaskPaused():
+                self._move(held, TaskInput.PAUSED_REPORTED)
+                if held.state in (TaskState.PAUSED, TaskState.PARKED):
+                    self._statuses.write_task(held.task, State.PAUSED)
+            case TaskProgress():
+                if held.state is not TaskState.ENDING:
+                    self._move(held, TaskInput.PROGRESS_REPORTED)
+                    held.progress = report
+            case TaskEnded():
+                self._ended(held, report)
+            case TaskReleased(abandoned):
+                self._released(held, abandoned)
+            case _:
+                assert_never(report)
+
+    def _misbehaved(self, held: HeldTask, what: str) -> None:
+        """The body did not keep to the protocol: it may have skipped a step that exactly-once rests
+        on. Its run is ended at once and the task has failed."""
+        if held.state in ALIVE:
+            self._move(held, TaskInput.STOP)
+            self._ctx.emit(StopTaskBy(held.run, 0))
+        if held.ended is None:
+            held.ended = TaskEnded(TaskOutcome.FAILED, f"protocol of the task's body: {what}")
+
+    def _ended(self, held: HeldTask, report: TaskEnded) -> None:
+        verdict = held.ended
+        self._move(held, TaskInput.ENDED)
+        held.ended = ended = verdict or report
+        if held.stop_asked:
+            self._statuses.write_task(held.task, State.UNASSIGNED)
+        elif ended.outcome is TaskOutcome.FAILED:
+            self._statuses.write_task(held.task, State.FAILED, ended.trace or ended.reason)
+
+    def _released(self, held: HeldTask, abandoned: bool) -> None:
+        if held.state is not TaskState.ENDING:
+            reason = "abandoned" if abandoned else "released without a last word"
+            self._ended(held, TaskEnded(TaskOutcome.LOST, reason))
+        assert held.ended is not None
+        del self._runs[held.run]
+        self._move(held, TaskInput.RELEASED)
+        if held.revoked:
+            self._drop(held)
+        elif held.stop_asked:
+            self._wait_idle(held)
+        elif held.ended.outcome is TaskOutcome.FAILED:
+            self._move(held, TaskInput.FAIL)
+            self._resolve(held, Failure(ErrorKind.INTERNAL, f"Failed to start task: {held.task}"))
+        elif held.ended.outcome is TaskOutcome.FENCED:
+            self._confirm(held)
+        else:
+            self._back_off(held)
+
+    def _wait_idle(self, held: HeldTask) -> None:
+        self._idle[held.task] = None
+        if self._ctx.standing.stable:
+            self._to_start.append(held.task)
+
+    def _drop(self, held: HeldTask) -> None:
+        del self._held[held.task]
+        siblings = self._by_connector[held.task.connector]
+        del siblings[held.task.task]
+        if not siblings:
+            del self._by_connector[held.task.connector]
+        self._idle.pop(held.task, None)
+        for ticket in held.tickets:
+            self._ctx.note(Unplaced(ticket))
+        self._ctx.note(TaskGone(held.task))
+
+    # -- fencing before the start --
+
+    def _ask_fencing(self, held: HeldTask) -> None:
+        if held.state is TaskState.AWAITING_FENCING:
+            self._ctx.note(Ask(FromTask(held.run), FenceConnector(held.task.connector)))
+
+    def on_fencing_result(self, run: str, result: Result) -> None:
+        """The leader's answer. All but a refusal for good is asked again: a change of leader, newer
+        task configs or a lost answer must not leave the task FAILED (bug 9.18)."""
+        held = self._runs.get(run)
+        if held is None or held.state is not TaskState.AWAITING_FENCING:
+            return
+        if isinstance(result, Failure) and result.kind is not ErrorKind.BAD_REQUEST:
+            held.fencing_failures += 1
+            self._ctx.after(retry_delay_ms(held.fencing_failures), FenceAgain(run))
+            return
+        error: str | None = None
+        if isinstance(result, Failure):
+            error = f"Failed to perform zombie fencing: {result.message}"
+        self._move(held, TaskInput.FENCING_ANSWERED)
+        self._ctx.emit(SendTask(run, FencingAnswered(error)))
+
+    def ask_fencing_again(self, run: str) -> None:
+        held = self._runs.get(run)
+        if held is not None:
+            self._ask_fencing(held)
+
+    # -- recheck after the producer was initialised --
+
+    def on_recheck_read(self, run: str, error: str | None) -> None:
+        held = self._runs.get(run)
+        if held is None or held.state is not TaskState.RECHECKING:
+            return
+        if error is not None:  # Java too reads without a time limit here
+            self._ctx.after(retry_delay_ms(1), ReadAgain(ForRecheck(run)))
+            return
+        self._move(held, TaskInput.RECHECK_ANSWERED)
+        self._ctx.emit(SendTask(run, RecheckAnswered(self._objection(held))))
+
+    def _objection(self, held: HeldTask) -> str | None:
+        """Why the task must not go on, None if it may. Source: KIP-618,
+        ExactlyOnceWorkerSourceTask's postProducerCheck."""
+        entry = self._ctx.state.entry(held.task.connector)
+        if entry is None or entry.inconsistent or entry.commit_offset != held.commit_offset:
+            return (
+                f"Cannot start source task {held.task} with exactly-once support as the connector "
+                "has already generated a new set of task configs"
+            )
+        if held.revoked or not self._ctx.standing.alive:
+            return (
+                f"Cannot start source task {held.task} as it has already been revoked from this "
+                "worker"
+            )
+        return None
+
+    # -- fenced --
+
+    def _confirm(self, held: HeldTask) -> None:
+        """Another producer has the task's transactional id. Either the task is another worker's by
+        now, or a namesake of an older run came late: the log and the group tell."""
+        standing = self._ctx.standing
+        self._move(held, TaskInput.CONFIRM)
+        self._confirming[held.task] = None
+        self._ctx.read_to_end(ForFenced(held.task, held.run))
+        self._ctx.emit(
+            SendGroup(Heartbeat(self._ctx.settings.group, standing.member_id, standing.generation))
+        )
+
+    def on_fenced_read(self, purpose: ForFenced, error: str | None) -> None:
+        held = self._held.get(purpose.task)
+        if held is None or held.run != purpose.run or held.state is not TaskState.CONFIRMING:
+            return
+        if error is not None:
+            self._ctx.after(retry_delay_ms(1), ReadAgain(purpose))
+            return
+        held.log_read = True
+        self._confirmed(held)
+
+    def on_heartbeat_answered(self) -> None:
+        """The coordinator knows us in our generation. (The answer may be to an earlier heartbeat;
+        the producer of the next run is refused if the membership has ended since.)"""
+        for task in list(self._confirming):
+            held = self._held.get(task)
+            if held is None or held.state is not TaskState.CONFIRMING:
+                del self._confirming[task]
+                continue
+            held.heartbeat_answered = True
+            self._confirmed(held)
+
+    def _confirmed(self, held: HeldTask) -> None:
+        # A newer commit would have stopped it, a revocation would have dropped it.
+        if held.log_read and held.heartbeat_answered:
+            self._confirming.pop(held.task, None)
+            self._back_off(held)
+
+    # -- starting anew --
+
+    def _back_off(self, held: HeldTask) -> None:
+        since = held.running_since_ms
+        if since is not None and self._ctx.now_ms - since >= RETRY_DELAY_MS_MAX:
+            held.failures = 0
+        held.failures += 1
+        held.attempts += 1
+        self._move(held, TaskInput.BACK_OFF)
+        self._ctx.after(retry_delay_ms(held.failures), WakeTask(held.task, held.run))
+        assert held.ended is not None
+        self._statuses.write_task(
+            held.task,
+            State.RESTARTING,
+            f"{held.ended.outcome}: {held.ended.reason}; started anew, attempt {held.attempts}",
+        )
+
+    def wake(self, task: TaskId, run: str) -> None:
+        held = self._held.get(task)
+        if held is None or held.run != run or held.state is not TaskState.BACKING_OFF:
+            return
+        self._move(held, TaskInput.WAKE)
+        self._wait_idle(held)
+
+    # -- views --
+
+    def view(self) -> tuple[TaskView, ...]:
+        return tuple(_view(self._held[task]) for task in sorted(self._held))
+
+    @property
+    def pending(self) -> list[str]:
+        """What is under way, in words: the first few, each with its task."""
+        words = [f"{self._held[t].state.value} {t}" for t in self._unsettled]
+        if self._ctx.standing.stable:
+            words.extend(f"to be started {t}" for t in self._idle if self._startable(t))
+        return words
+
+    def _startable(self, task: TaskId) -> bool:
+        return self._ctx.state.task_config(task) is not None
+
+    # -- bookkeeping --
+
+    def _of(self, connector: str) -> list[HeldTask]:
+        return list(self._by_connector.get(connector, {}).values())
+
+    def _resolve(self, held: HeldTask, result: Result) -> None:
+        for ticket in held.tickets:
+            self._ctx.note(Resolved(ticket, result))
+        held.tickets = ()
+
+    def _move(self, held: HeldTask, given: TaskInput) -> None:
+        """The only place where a task's state changes."""
+        held.state = next_state(held.state, given)
+        if held.state is TaskState.IDLE or held.state in SETTLED:
+            self._unsettled.pop(held.task, None)
+        else:
+            self._unsettled[held.task] = None
+            self._idle.pop(held.task, None)
+
+
+def _texts(config: Config) -> dict[str, str]:
+    """A config as tasks get it: keys without a value are left out, as if never given."""
+    return {key: value for key, value in config.items() if value is not None}
+
+
+def _view(held: HeldTask) -> TaskView:
+    progress = held.progress
+    detail = progress.detail
+    if not detail and held.ended is not None:
+        detail = held.ended.reason
+    return TaskView(
+        held.task,
+        SHOWN.get(held.state, State.UNASSIGNED),
+        progress.records,
+        progress.skipped,
+        progress.idle and held.state is TaskState.RUNNING,
+        held.attempts,
+        detail,
+    )

@@ -1,0 +1,213 @@
+"""The worker's place in its group, and what it may and must do with its work because of it.
+
+Embeds the member machine: tells it what is held, and turns what it says into the starting, stopping
+and releasing of connectors and tasks. Source: Connect's WorkerCoordinator,
+DistributedHerder.RebalanceListener.
+"""
+
+from headgate.herder.connectors import Connectors
+from headgate.herder.context import Context, ForMember
+from headgate.herder.messages import SendGroup
+from headgate.herder.tasks import Tasks
+from headgate.ids import TaskId
+from headgate.membership.member import Member, MemberState
+from headgate.membership.member_messages import (
+    Assigned,
+    CatchUp,
+    CaughtUp,
+    CoordinatorLost,
+    Leave,
+    MemberInput,
+    MemberOutput,
+    MemberSettings,
+    RejoinRequested,
+    Revoked,
+    Start,
+    StartAllowed,
+    StopEverything,
+    Tick,
+    WorkReleased,
+    WorkView,
+)
+from headgate.membership.messages import GroupResponse, HeartbeatAnswered
+
+
+class GroupWork:
+    def __init__(self, ctx: Context, connectors: Connectors, tasks: Tasks) -> None:
+        self._ctx = ctx
+        self._connectors = connectors
+        self._tasks = tasks
+        settings = ctx.settings
+        self.member = Member(
+            MemberSettings(
+                group=settings.group,
+                client_id=settings.client_id or settings.worker_id,
+                url=settings.url,
+                session_timeout_ms=settings.session_timeout_ms,
+                heartbeat_interval_ms=settings.heartbeat_interval_ms,
+                rebalance_timeout_ms=settings.rebalance_timeout_ms,
+                delay_ms_max=settings.rebalance_delay_ms_max,
+                policy=settings.policy,
+            )
+        )
+        self.changed = False
+        """Where the worker stands has changed since the parts were told."""
+        self._start_allowed = False
+        self._awaiting_release = False
+        self._releasing_connectors: dict[str, None] = {}
+        self._releasing_tasks: dict[TaskId, None] = {}
+        self._view: WorkView | None = None
+        self._configured: dict[str, int] = {}
+        self._configured_at: int | None = None
+
+    # -- inputs --
+
+    def join(self) -> None:
+        self._give(Start())
+
+    def tick(self) -> None:
+        deadline_ms = self.member.next_deadline_ms
+        if deadline_ms is not None and deadline_ms <= self._ctx.now_ms:
+            self._give(Tick())
+
+    def on_group_answered(self, response: GroupResponse) -> None:
+        self._give(response)
+        if (
+            isinstance(response, HeartbeatAnswered)
+            and response.error is None
+            and response.generation == self._ctx.standing.generation
+        ):
+            self._tasks.on_heartbeat_answered()
+
+    def on_coordinator_lost(self, reason: str) -> None:
+        self._give(CoordinatorLost(reason))
+
+    def rejoin(self, reason: str) -> None:
+        self._give(RejoinRequested(reason))
+
+    def caught_up(self, error: str | None) -> None:
+        self._give(CaughtUp(error))
+
+    def leave(self) -> None:
+        self._give(Leave())
+
+    @property
+    def left(self) -> bool:
+        idle = not (self._awaiting_release or any(self._tasks.held) or any(self._connectors.held))
+        return idle and self.member.state is MemberState.OUTSIDE
+
+    # -- what was released --
+
+    def connector_released(self, connector: str) -> None:
+        self._view = None
+        self._releasing_connectors.pop(connector, None)
+        self._release()
+
+    def task_gone(self, task: TaskId) -> None:
+        self._view = None
+        self._releasing_tasks.pop(task, None)
+        self._release()
+
+    def _release(self) -> None:
+        if self._awaiting_release and not self._releasing_tasks and not self._releasing_connectors:
+            self._awaiting_release = False
+            self._give(WorkReleased())
+
+    # -- the member machine --
+
+    def _give(self, given: MemberInput) -> None:
+        for output in self.member.handle(self._ctx.now_ms, given, self._work_view()):
+            self._carry_out(output)
+        self._stand()
+        self._release()
+
+    def _carry_out(self, output: MemberOutput) -> None:
+        match output:
+            case Assigned():
+                self._assigned(output)
+            case Revoked(connectors, tasks):
+                self._revoke(connectors, tasks)
+            case StopEverything():
+                self._start_allowed = False
+                self._ctx.standing.stable = self._ctx.standing.alive = False
+                self._revoke(tuple(self._connectors.held), tuple(self._tasks.held))
+            case CatchUp(offset):
+                if self._ctx.state.assignment_offset >= offset:
+                    self._give(CaughtUp())
+                else:
+                    self._ctx.read_to_end(ForMember())
+            case StartAllowed():
+                self._start_allowed = True
+                self._ctx.standing.stable = True
+                self.changed = True
+            case _:
+                self._ctx.emit(SendGroup(output))
+
+    def _assigned(self, assigned: Assigned) -> None:
+        standing = self._ctx.standing
+        standing.member_id = self.member.member_id
+        standing.generation = assigned.generation
+        standing.leader = assigned.leader
+        standing.leader_url = assigned.leader_url
+        standing.alive = True
+        self._start_allowed = False
+        self._view = None
+        for connector in assigned.connectors:
+            self._releasing_connectors.pop(connector, None)
+        for task in assigned.tasks:
+            self._releasing_tasks.pop(task, None)
+        self._connectors.assign(assigned.connectors)
+        self._tasks.assign(assigned.tasks)
+        self.changed = True
+
+    def _revoke(self, connectors: tuple[str, ...], tasks: tuple[TaskId, ...]) -> None:
+        self._awaiting_release = True
+        self._releasing_connectors.update(dict.fromkeys(connectors))
+        self._releasing_tasks.update(dict.fromkeys(tasks))
+        for connector in connectors:
+            if not self._connectors.holds_any(connector):
+                self._releasing_connectors.pop(connector, None)
+        for task in tasks:
+            if not self._tasks.holds_any(task):
+                self._releasing_tasks.pop(task, None)
+        self._tasks.revoke(tasks)
+        self._connectors.revoke(connectors)
+        self.changed = True
+
+    def _stand(self) -> None:
+        """Bring `Standing` up to what the member says after an input."""
+        standing, member = self._ctx.standing, self.member
+        alive = member.generation >= 0
+        stable = self._start_allowed and alive and member.state is MemberState.STEADY
+        if not alive and standing.leader:
+            standing.leader = standing.leader_url = ""
+            standing.generation = -1
+            self.changed = True
+        if (standing.alive, standing.stable) != (alive, stable):
+            standing.alive, standing.stable = alive, stable
+            self.changed = True
+        standing.member_id = member.member_id
+
+    def _work_view(self) -> WorkView:
+        """Kept until something in it changes: it is as large as the work that is held."""
+        state = self._ctx.state
+        if self._configured_at != state.assignment_offset:
+            self._configured_at = state.assignment_offset
+            self._configured = {
+                name: 0 if entry.inconsistent else entry.task_count or 0
+                for name, entry in state.entries.items()
+                if entry.config is not None
+            }
+            self._view = None
+        if self._view is None:
+            self._view = WorkView(
+                state.assignment_offset,
+                self._configured,
+                tuple(self._connectors.held),
+                tuple(self._tasks.held),
+            )
+        return self._view
+
+    @property
+    def pending(self) -> list[str]:
+        return list(self.member.pending)
