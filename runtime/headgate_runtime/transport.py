@@ -1,10 +1,13 @@
 """Which adapter serves a transport. The only place that knows their names, and it imports them lazily."""
 
 import importlib
+import logging
 from collections.abc import Mapping
 from typing import Any, Protocol, cast
 
 from headgate.ports import Clock, ConfigLog, Fencer, Group, KeyedLog, Peers, RecordLog
+
+log = logging.getLogger(__name__)
 
 FACTORIES = {"embedded": "headgate_embedded:open_transport"}
 
@@ -35,4 +38,4 @@ def transport_factory(transport: Mapping[str, str]) -> Any:
 
 def open_transport(transport: Mapping[str, str], url: str) -> Transport:
     """The ports as a worker reached at `url` uses them."""
-    return cast(Transport, transport_factory(transport)(transport, url=url))
+    return cast(Transport, transport_factory(transport)(transport, url=url, said=log.warning))

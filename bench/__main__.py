@@ -1,0 +1,42 @@
+"""Prints what Headgate costs. `make bench`, or `python -m bench NAME...` for some of it.
+
+Absolute numbers depend on the machine and its neighbours; what is printed side by side was
+measured in one run. Nothing here is a test.
+"""
+
+import importlib
+import os
+import platform
+import sys
+import time
+
+PARTS = {
+    "replay": "replay of a config topic of 1,000,000 records",
+    "assignment": "a round of kip415: workers x tasks",
+    "decide": "one decision of a herder that holds 100,000 tasks",
+    "simulation": "simulated clusters",
+    "embedded": "the embedded log, bare",
+    "tasks": "a task's start, pause and stop",
+    "pipeline": "DirectorySource to the log, and the main job",
+}
+
+
+def main(names: list[str]) -> None:
+    unknown = sorted(set(names) - set(PARTS))
+    if unknown:
+        sys.exit(f"no such part: {', '.join(unknown)}; there are {', '.join(PARTS)}")
+    cores = os.cpu_count()
+    print(f"{platform.machine()}, {cores} cores, {platform.python_implementation()} ", end="")
+    print(platform.python_version(), flush=True)
+    for name, title in PARTS.items():
+        if names and name not in names:
+            continue
+        print(f"\n== {title}", flush=True)
+        began = time.monotonic()
+        for line in importlib.import_module(f"bench.{name}").run():
+            print(f"  {line}", flush=True)
+        print(f"  ({time.monotonic() - began:.0f} s)", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

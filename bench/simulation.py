@@ -1,0 +1,22 @@
+"""How much virtual time a second of ours is worth."""
+
+import time
+from collections.abc import Iterator
+
+from headgate.simulation.cluster import Options, simulate
+
+SEEDS = 5
+
+
+def run() -> Iterator[str]:
+    """Report lines: whole clusters of three and of ten workers, with faults and users."""
+    for workers in (3, 10):
+        began = time.process_time()
+        reports = [simulate(Options(seed=seed, workers=workers)) for seed in range(SEEDS)]
+        cpu = time.process_time() - began
+        virtual = sum(report.virtual_ms for report in reports) / 1000
+        steps = sum(report.steps for report in reports)
+        yield (
+            f"{workers:2} workers: {virtual / cpu:6.0f} simulated seconds per CPU second, "
+            f"{steps / cpu:,.0f} steps per CPU second ({SEEDS} seeds)"
+        )

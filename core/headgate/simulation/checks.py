@@ -1,0 +1,198 @@
+"""What must always hold, as named checks on a simulated cluster.
+
+Numbers are those of docs/architecture.md.
+
+Safety is checked as things happen and after every step; liveness when the faults have stopped.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from headgate.errors import CoreError
+from headgate.events import ConfigEvent, TargetStateChanged, TaskCountRecorded, TasksCommitted
+from headgate.herder.messages import AppendConfig, Effect
+from headgate.ids import TargetState
+from headgate.records import decode
+from headgate.reducer import fold
+from headgate.state import ConfigState
+from headgate.task.messages import TaskSpec
+
+if TYPE_CHECKING:
+    from headgate.simulation.cluster import Cluster
+    from headgate.simulation.worker import SimulatedWorker
+
+
+class InvariantBroken(CoreError):
+    """A check failed. The message begins with the invariant's name."""
+
+
+class Checks:
+    """Told of what happens; raises `InvariantBroken` at the step that breaks something."""
+
+    def __init__(self, cluster: "Cluster") -> None:
+        self._cluster = cluster
+        self.state = ConfigState()
+        """The log as an observer without any work sees it."""
+        self.events: list[ConfigEvent] = []
+        self._initialised: dict[str, int] = {}
+        """Run -> config offset of the log's end when its producer was initialised."""
+        self._claimed = -1
+        self._next_record: dict[tuple[str, int], int] = {}
+
+    def broken(self, invariant: str, text: str) -> None:
+        now = self._cluster.schedule.now_ms
+        raise InvariantBroken(f"{invariant}: {text} (at {now} ms of seed {self._cluster.seed})")
+
+    # -- as things happen --
+
+    def config_appended(self, worker: "SimulatedWorker", effect: AppendConfig) -> None:
+        if effect.privileged and self._writers.get(worker.url) != self._claimed:
+            self.broken(
+                "4 one log writer",
+                f"{worker.name} wrote {effect.records[0][0]} after a later leader's claim",
+            )
+        self.read_log()
+        for key, _ in effect.records:
+            name = key.partition("-")[2]
+            for connector in (name, name.removeprefix("state-")):
+                self._stopped_is_empty(connector)
+
+    @property
+    def _writers(self) -> dict[str, int]:
+        return self._cluster.claims
+
+    def leadership_claimed(self, worker: "SimulatedWorker", generation: int) -> None:
+        self._claimed = generation
+        self._cluster.claims[worker.url] = generation
+
+    def _stopped_is_empty(self, connector: str) -> None:
+        state = self.state
+        if state.entry(connector) is None:
+            return
+        if state.target_state(connector) is TargetState.STOPPED and state.tasks(connector):
+            self.broken("8 stopped is empty", f"{connector} is STOPPED with tasks")
+
+    def task_started(self, worker: "SimulatedWorker", spec: TaskSpec) -> None:
+        """Work is added for a worker only when every former owner has released it or is out."""
+        for other in self._cluster.workers.values():
+            if other.dead or not self._cluster.is_member(other):
+                continue
+            for running in other.runner.unreleased():
+                if running.task == spec.task:
+                    self.broken(
+                        "1 one owner",
+                        f"{worker.name} starts {spec.task}, {other.name} has {running.run}",
+                    )
+
+    def producer_initialised(self, spec: TaskSpec) -> None:
+        self.read_log()
+        self._initialised[spec.run] = self.state.offset
+
+    def data_committed(self, spec: TaskSpec, records: Sequence[tuple[int, int]]) -> None:
+        self.read_log()
+        self._fenced_before_sending(spec)
+        self._no_zombie_writes(spec)
+        for partition, number in records:
+            place = (spec.task.connector, partition)
+            expected = self._next_record.get(place, 0)
+            if number != expected:
+                self.broken(
+                    "6 nothing lost, nothing twice",
+                    f"{spec.run} committed record {number} of {place}, expected {expected}",
+                )
+            self._next_record[place] = number + 1
+
+    def _fenced_before_sending(self, spec: TaskSpec) -> None:
+        """No commit of the connector lay between the one it was started for and its own init."""
+        seen = self._initialised[spec.run]
+        for event in reversed(self.events):
+            if isinstance(event, TasksCommitted) and event.connector == spec.task.connector:
+                if event.offset >= seen:
+                    continue
+                if event.offset != spec.commit_offset:
+                    self.broken(
+                        "2 fenced before sending",
+                        f"{spec.run} of commit {spec.commit_offset} sends, though it could have "
+                        f"read commit {event.offset}",
+                    )
+                return
+
+    def _no_zombie_writes(self, spec: TaskSpec) -> None:
+        """After a task count record nothing of an earlier task generation becomes visible."""
+        counted = False
+        for event in reversed(self.events):
+            if getattr(event, "connector", None) != spec.task.connector:
+                continue
+            if isinstance(event, TaskCountRecorded):
+                counted = True
+            elif isinstance(event, TasksCommitted) and counted:
+                if spec.commit_offset < event.offset:
+                    self.broken(
+                        "3 no zombie writes",
+                        f"{spec.run} of commit {spec.commit_offset} became visible after the "
+                        f"producers before commit {event.offset} were counted out",
+                    )
+                return
+
+    def answered(self, call_id: str, before: bool) -> None:
+        if before:
+            self.broken("12 every call is answered, once", f"{call_id} was answered twice")
+
+    def decided(self, worker: "SimulatedWorker", effects: Sequence[Effect]) -> None:
+        """After every decision: the worker's state is the log's, folded in whatever batches."""
+        state = worker.herder.state
+        if state.offset == self.state.offset and not _same(state, self.state):
+            self.broken("7 the log decides", f"{worker.name} differs from another reader")
+
+    def read_log(self) -> ConfigState:
+        """The state of the log as it is now."""
+        records = self._cluster.transport.config_log.read(len(self.events), 1_000_000)
+        decoded = [decode(r.offset, r.key, r.value) for r in records]
+        events = [event for event in decoded if event is not None]
+        self.events += events
+        self.state = fold(self.state, events)
+        return self.state
+
+    def intent_kept(self, connector: str, target: TargetState, since: int) -> None:
+        """An acknowledged target state is in the log, or was in force when it was asked for (9)."""
+        self.read_log()
+        for event in self.events[since:]:
+            if not isinstance(event, TargetStateChanged):
+                continue
+            if (event.connector, event.target_state) == (connector, target):
+                return
+        before = fold(ConfigState(), self.events[:since])
+        if before.target_state(connector) is not target:
+            self.broken("9 persistent intent", f"{connector}: {target} acknowledged, not logged")
+
+    def records(self) -> int:
+        return sum(self._next_record.values())
+
+    # -- at the end --
+
+    def delivered(self, connector: str, partition: int) -> int:
+        return self._next_record.get((connector, partition), 0)
+
+    def output_is_what_was_committed(self) -> None:
+        """What a committed reader sees: each record once, in order per source partition (5, 6)."""
+        log = self._cluster.transport.record_log
+        for connector in sorted({name for name, _ in self._next_record}):
+            seen: dict[int, int] = {}
+            for (topic, part), end in sorted(log.end_offsets([connector]).items()):
+                for record in log.read(topic, part, 0, end, end):
+                    _, p, n = (record.value or b"").decode().split("/")
+                    if int(n) != seen.get(int(p), 0):
+                        self.broken("5 atomic progress", f"record {n} of {connector}/{p}")
+                    seen[int(p)] = int(n) + 1
+            for p, count in sorted(seen.items()):
+                if count != self.delivered(connector, p):
+                    self.broken("5 atomic progress", f"{count} records of {connector}/{p}")
+
+
+def _same(a: ConfigState, b: ConfigState) -> bool:
+    if a is b:
+        return True
+    for name, entry in a.entries.items():
+        if b.entries.get(name) != entry:
+            return False
+    return len(a.entries) == len(b.entries) and a.assignment_offset == b.assignment_offset

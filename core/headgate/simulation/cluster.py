@@ -1,0 +1,186 @@
+"""A whole cluster in one process: workers, tasks, users and faults in virtual time, from one seed.
+
+    report = simulate(Options(seed=7))
+
+raises `InvariantBroken` at the step that breaks something, and otherwise says what happened. The
+same seed and options give the same run, step by step.
+"""
+
+from dataclasses import dataclass
+
+from headgate.herder.settings import HerderSettings
+from headgate.ids import State, TargetState
+from headgate.simulation.body import PARTITIONS, RECORDS
+from headgate.simulation.checks import Checks
+from headgate.simulation.faults import Faults
+from headgate.simulation.memory import MemoryCluster, MemoryTransport
+from headgate.simulation.network import Network
+from headgate.simulation.schedule import Schedule
+from headgate.simulation.user import NAMES, User
+from headgate.simulation.worker import SimulatedWorker
+
+GROUP = "simulated"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    seed: int
+    workers: int = 3
+    faults_ms: int = 30_000
+    """How long faults and users go on."""
+    settle_ms: int = 120_000
+    """Within which everything must have settled after that."""
+    lost_messages: float = 0.01
+    """Probability that a message or an answer goes astray while there are faults."""
+    session_timeout_ms: int = 3_000
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    seed: int
+    steps: int
+    virtual_ms: int
+    settled_ms: int
+    """How long it took to settle after the faults."""
+    records: int
+    faults: dict[str, int]
+    calls: int
+    rebalances: int
+
+
+class Cluster:
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.seed = options.seed
+        self.schedule = Schedule(options.seed)
+        self.call_timeout_ms = 8_000
+        self._memory = MemoryCluster(lambda: self.schedule.now_ms)
+        self.transport: MemoryTransport = self._memory.connect("observer")
+        self.claims: dict[str, int] = {}
+        self.checks = Checks(self)
+        self.network = Network(self)
+        self.user = User(self)
+        self.faults = Faults(self)
+        self.faulty = True
+        self.workers: dict[str, SimulatedWorker] = {}
+        self._incarnations = 0
+        self.transport.record_log.create_topic("unused", 1)
+        for name in NAMES:
+            self.transport.record_log.create_topic(name, 1)
+        for number in range(options.workers):
+            self.start_worker(f"w{number + 1}")
+
+    # -- workers --
+
+    def start_worker(self, name: str) -> None:
+        self._incarnations += 1
+        url = f"{name}:{self._incarnations}"
+        settings = HerderSettings(
+            worker_id=f"{name}.{self._incarnations}",
+            url=url,
+            group=GROUP,
+            exactly_once=True,
+            session_timeout_ms=self.options.session_timeout_ms,
+            heartbeat_interval_ms=500,
+            rebalance_timeout_ms=10_000,
+            sync_timeout_ms=1_000,
+            rebalance_delay_ms_max=2_000,
+            task_stop_timeout_ms=500,
+            connector_stop_timeout_ms=500,
+            request_timeout_ms=self.call_timeout_ms,
+        )
+        self.workers[name] = SimulatedWorker(self, name, settings)
+
+    def connect(self, url: str) -> MemoryTransport:
+        return self._memory.connect(url)
+
+    def worker_at(self, url: str) -> SimulatedWorker | None:
+        for worker in self.workers.values():
+            if worker.url == url and not worker.dead:
+                return worker
+        return None
+
+    def is_member(self, worker: SimulatedWorker) -> bool:
+        return self._memory.coordinator.is_member(GROUP, worker.herder.view().member_id)
+
+    def message_lost(self) -> bool:
+        return self.faulty and self.schedule.likely(self.options.lost_messages)
+
+    # -- a run --
+
+    def run(self) -> Report:
+        options = self.options
+        self.user.begin(options.faults_ms)
+        self.faults.begin(options.faults_ms)
+        while self.schedule.now_ms < options.faults_ms:
+            self.schedule.step()
+        self.faulty = False
+        self.user.finish()
+        deadline = options.faults_ms + options.settle_ms
+        quiet_since: int | None = None
+        while True:
+            self.schedule.step()
+            now = self.schedule.now_ms
+            why = self._unsettled()
+            quiet_since = (quiet_since if quiet_since is not None else now) if not why else None
+            if quiet_since is not None and now - quiet_since >= 1_000:
+                break
+            if now > deadline:
+                self.checks.broken("10 to 13, liveness", f"not settled: {why}")
+        self.checks.output_is_what_was_committed()
+        return Report(
+            seed=self.seed,
+            steps=self.schedule.steps,
+            virtual_ms=self.schedule.now_ms,
+            settled_ms=quiet_since - options.faults_ms,
+            records=self.checks.records(),
+            faults=dict(self.faults.counts),
+            calls=self.user.asked,
+            rebalances=max(w.herder.view().rebalances for w in self.workers.values()),
+        )
+
+    def _unsettled(self) -> str:
+        """What liveness still lacks; empty when nothing."""
+        if self.user.open_calls:
+            return f"{self.user.open_calls} calls without an answer"
+        owners: dict[str, list[str]] = {}
+        for worker in self.workers.values():
+            if worker.dead or worker.frozen:
+                return f"{worker.name} is away"
+            view = worker.herder.view()
+            if not view.settled:
+                return f"{worker.name}: {', '.join(view.pending)}"
+            for connector, state in view.connectors.items():
+                if state is not State.RUNNING:
+                    return f"{connector} is {state} on {worker.name}"
+                owners.setdefault(connector, []).append(worker.name)
+            for task in view.tasks:
+                if task.state is not State.RUNNING:
+                    return f"{task.task} is {task.state} on {worker.name}: {task.detail}"
+                owners.setdefault(str(task.task), []).append(worker.name)
+        return self._unowned(owners) or self._unfinished()
+
+    def _unowned(self, owners: dict[str, list[str]]) -> str:
+        state = self.checks.read_log()
+        wanted = set(NAMES) | {str(task) for name in NAMES for task in state.tasks(name)}
+        for name in NAMES:
+            if state.target_state(name) is not TargetState.STARTED or not state.tasks(name):
+                return f"{name} has target state {state.target_state(name)}, or no tasks"
+        if set(owners) != wanted:
+            return f"owned: {sorted(owners)}, configured: {sorted(wanted)}"
+        for work, names in owners.items():
+            if len(names) > 1:
+                return f"{work} on {names}"
+        return ""
+
+    def _unfinished(self) -> str:
+        for name in NAMES:
+            for partition in range(PARTITIONS):
+                if self.checks.delivered(name, partition) < RECORDS:
+                    return f"{name}/{partition}: {self.checks.delivered(name, partition)} records"
+        return ""
+
+
+def simulate(options: Options) -> Report:
+    """One run. Raises `InvariantBroken`."""
+    return Cluster(options).run()

@@ -1,0 +1,98 @@
+"""What goes wrong: workers crash and freeze, bodies are killed and freeze, hosts stand still."""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from headgate.simulation.cluster import Cluster
+    from headgate.simulation.worker import SimulatedWorker
+
+PAUSE_MS = (300, 4_000)
+"""Between two faults."""
+
+
+class Faults:
+    def __init__(self, cluster: "Cluster") -> None:
+        self._cluster = cluster
+        self._schedule = cluster.schedule
+        self.counts: Counter[str] = Counter()
+
+    def begin(self, until_ms: int) -> None:
+        delay = self._schedule.chance.randint(*PAUSE_MS)
+        if self._schedule.now_ms + delay >= until_ms:
+            return
+
+        def act() -> None:
+            kinds: list[Callable[[], str]] = [
+                self._crash,
+                self._freeze_worker,
+                self._freeze_body,
+                self._kill_body,
+                self._freeze_host,
+            ]
+            self.counts[self._schedule.chance.choice(kinds)()] += 1
+            self.begin(until_ms)
+
+        self._schedule.after(delay, act)
+
+    def _awake(self) -> "list[SimulatedWorker]":
+        workers = self._cluster.workers
+        return [
+            workers[n] for n in sorted(workers) if not workers[n].dead and not workers[n].frozen
+        ]
+
+    def _duration(self) -> int:
+        session = self._cluster.options.session_timeout_ms
+        return self._schedule.chance.choice([session // 6, session // 2, session, session * 2])
+
+    def _crash(self) -> str:
+        awake = self._awake()
+        if not awake:
+            return "nothing"
+        worker = self._schedule.chance.choice(awake)
+        worker.crash()
+        self._schedule.after(
+            self._schedule.chance.choice([50, 500, 4_000]),
+            lambda: self._cluster.start_worker(worker.name),
+        )
+        return "crash of a worker"
+
+    def _freeze_worker(self) -> str:
+        awake = self._awake()
+        if not awake:
+            return "nothing"
+        worker = self._schedule.chance.choice(awake)
+        worker.freeze()
+        self._schedule.after(self._duration(), worker.thaw)
+        return "freeze of a worker"
+
+    def _freeze_host(self) -> str:
+        """A worker and all its bodies, as when a machine is suspended."""
+        awake = self._awake()
+        if not awake:
+            return "nothing"
+        worker = self._schedule.chance.choice(awake)
+        duration = self._duration()
+        for body in worker.runner.bodies():
+            if not body.frozen:
+                worker.runner.freeze_body(body, duration + self._schedule.chance.randint(0, 200))
+        worker.freeze()
+        self._schedule.after(duration, worker.thaw)
+        return "freeze of a host"
+
+    def _freeze_body(self) -> str:
+        bodies = [(w, b) for w in self._awake() for b in w.runner.bodies() if not b.frozen]
+        if not bodies:
+            return "nothing"
+        worker, body = self._schedule.chance.choice(bodies)
+        worker.runner.freeze_body(body, self._duration())
+        return "freeze of a task"
+
+    def _kill_body(self) -> str:
+        bodies = [(w, b) for w in self._awake() for b in w.runner.bodies()]
+        if not bodies:
+            return "nothing"
+        worker, body = self._schedule.chance.choice(bodies)
+        worker.runner.kill_body(body)
+        return "kill of a task"

@@ -1,0 +1,109 @@
+"""Somebody who creates, changes and deletes connectors, and notes what was promised."""
+
+from typing import TYPE_CHECKING
+
+from headgate.herder.messages import (
+    Call,
+    DeleteConnector,
+    ErrorKind,
+    Failure,
+    PutConnectorConfig,
+    RestartConnector,
+    RestartTask,
+    Result,
+    SetTargetState,
+    Success,
+)
+from headgate.ids import TargetState, TaskId
+
+if TYPE_CHECKING:
+    from headgate.simulation.cluster import Cluster
+
+NAMES = ("a", "b", "c")
+CALL_TIMEOUT_MS = 8_000
+
+
+class User:
+    def __init__(self, cluster: "Cluster") -> None:
+        self._cluster = cluster
+        self._schedule = cluster.schedule
+        self._chance = cluster.schedule.chance
+        self._variant = 0
+        self.open_calls = 0
+        self.asked = 0
+
+    def begin(self, until_ms: int) -> None:
+        for name in NAMES:
+            self._schedule.soon(lambda name=name: self._ask(self._configure(name)), 500)
+        self._plan(until_ms)
+
+    def finish(self) -> None:
+        """After the faults: everything that exists shall run again."""
+        for name in NAMES:
+            self._until_done(self._configure(name))
+            self._until_done(SetTargetState(name, TargetState.STARTED))
+
+    def _plan(self, until_ms: int) -> None:
+        delay = self._chance.randint(200, 2_500)
+        if self._schedule.now_ms + delay >= until_ms:
+            return
+
+        def act() -> None:
+            self._ask(self._choose())
+            self._plan(until_ms)
+
+        self._schedule.after(delay, act)
+
+    def _configure(self, name: str) -> Call:
+        self._variant += 1
+        config = {
+            "name": name,
+            "connector.class": "Simulated",
+            "tasks.max": str(self._chance.randint(1, 4)),
+            "variant": str(self._variant),
+        }
+        return PutConnectorConfig(name, config)
+
+    def _choose(self) -> Call:
+        name = self._chance.choice(NAMES)
+        kind = self._chance.randrange(10)
+        if kind < 4:
+            return self._configure(name)
+        if kind < 7:
+            return SetTargetState(name, self._chance.choice(list(TargetState)))
+        if kind == 7:
+            return RestartConnector(name)
+        if kind == 8:
+            return RestartTask(TaskId(name, self._chance.randrange(3)))
+        return DeleteConnector(name)
+
+    def _ask(self, call: Call) -> None:
+        self._send(call, again=False)
+
+    def _until_done(self, call: Call) -> None:
+        self._send(call, again=True)
+
+    def _send(self, call: Call, *, again: bool) -> None:
+        self.open_calls += 1
+        self.asked += 1
+        since = len(self._cluster.checks.events)
+        url = self._chance.choice(sorted(self._cluster.workers))
+
+        def deliver(result: Result) -> None:
+            self.open_calls -= 1
+            self._check(call, result, since)
+            if again and isinstance(result, Failure):
+                self._schedule.after(100, lambda: self._send(call, again=True))
+
+        target = self._cluster.workers[url].url
+        self._cluster.network.send(target, call, 0, CALL_TIMEOUT_MS, deliver)
+
+    def _check(self, call: Call, result: Result, since: int) -> None:
+        """An acknowledged intent is in the log, where no crash can reach it (invariant 9)."""
+        if isinstance(result, Failure):
+            if result.kind is ErrorKind.INTERNAL and "no answer in time" not in result.message:
+                self._cluster.checks.broken("12 every call is answered", result.message)
+            return
+        assert isinstance(result, Success)
+        if isinstance(call, SetTargetState):
+            self._cluster.checks.intent_kept(call.name, call.target_state, since)

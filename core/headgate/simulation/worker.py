@@ -1,0 +1,251 @@
+"""One worker in virtual time: a real herder, whose effects take time and sometimes go astray."""
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from headgate.herder.herder import Herder
+from headgate.herder.messages import (
+    Answer,
+    AppendConfig,
+    Call,
+    Called,
+    CallPeer,
+    ClaimLeadership,
+    Command,
+    ConfigAppended,
+    ConfigAppendFailed,
+    ConfigEndRead,
+    ConfigRead,
+    ConfigValidated,
+    ConnectorStarted,
+    ConnectorStopped,
+    Effect,
+    FenceProducers,
+    GenerateTaskConfigs,
+    GroupAnswered,
+    LeadershipClaimed,
+    ProducersFenced,
+    ReadConfigToEnd,
+    SendGroup,
+    SendTask,
+    StartConnector,
+    StartTask,
+    StatusRead,
+    StopConnector,
+    StopTaskBy,
+    TaskConfigsGenerated,
+    TaskReported,
+    Tick,
+    ValidateConfig,
+    WriteStatus,
+)
+from headgate.herder.settings import HerderSettings
+from headgate.ports import FencedError
+from headgate.records import decode
+from headgate.simulation.body import PARTITIONS
+from headgate.simulation.runner import SimulatedRunner
+
+if TYPE_CHECKING:
+    from headgate.simulation.cluster import Cluster
+
+LOOK_MS = 20
+"""How often a worker looks at the logs and its clock."""
+READ_ALL = 1_000_000
+
+
+class SimulatedWorker:
+    """One incarnation of a worker: after a crash a new one takes its place under the same name."""
+
+    def __init__(self, cluster: "Cluster", name: str, settings: HerderSettings) -> None:
+        self.name = name
+        self.url = settings.url
+        self.dead = False
+        self.frozen = False
+        self._cluster = cluster
+        self._schedule = cluster.schedule
+        self._transport = cluster.connect(self.url)
+        self.herder = Herder(settings, self._schedule.now_ms)
+        self.runner = SimulatedRunner(cluster, self, settings.session_timeout_ms // 2)
+        self._inbox: deque[Command] = deque()
+        self._effects: deque[Effect] = deque()
+        self._performing = False
+        self._config_offset = 0
+        self._status_position = 0
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._connectors: dict[tuple[str, int], dict[str, str | None]] = {}
+        self._schedule.soon(self._look)
+
+    # -- what happens to it --
+
+    def crash(self) -> None:
+        self.dead = True
+        self.runner.worker_gone()
+
+    def freeze(self) -> None:
+        self.frozen = True
+        self.runner.worker_silent()
+
+    def thaw(self) -> None:
+        self.frozen = False
+        waiting, self._waiting = self._waiting, deque()
+        for action in waiting:
+            self.when_awake(action)
+        if not self.dead:
+            self.runner.worker_awake()
+
+    def when_awake(self, action: Callable[[], None]) -> None:
+        """Now, or when it thaws; never, if it is dead."""
+        if self.dead:
+            return
+        if self.frozen:
+            self._waiting.append(action)
+        else:
+            action()
+
+    def ask(self, call_id: str, call: Call, hops: int = 0) -> None:
+        self.post(
+            Called(call_id, call, hops, self._schedule.now_ms + self._cluster.call_timeout_ms)
+        )
+
+    def post(self, command: Command) -> None:
+        self._inbox.append(command)
+        self._schedule.soon(lambda: self.when_awake(self._turn), 5)
+
+    # -- the loop --
+
+    def _look(self) -> None:
+        """What the loop of a real worker does between two commands."""
+        if self.dead:
+            return
+        self.when_awake(self._look_awake)
+        self._schedule.after(LOOK_MS, self._look)
+
+    def _look_awake(self) -> None:
+        if self.herder.done:
+            return
+        events = self._next_events()
+        if events:
+            self._inbox.append(ConfigRead(events))
+        records, self._status_position = self._transport.status_log.read(self._status_position)
+        if records:
+            read = tuple(((r.key or b"").decode(), r.value) for r in records)
+            self._inbox.append(StatusRead(read))
+        for response in self._transport.group.receive():
+            if not self._cluster.message_lost():
+                self._inbox.append(GroupAnswered(response))
+        deadline = self.herder.next_deadline_ms
+        if deadline is not None and deadline <= self._schedule.now_ms:
+            self._inbox.append(Tick())
+        self._turn()
+
+    def _turn(self) -> None:
+        while self._inbox and not self.herder.done:
+            effects = self.herder.handle(self._schedule.now_ms, self._inbox.popleft())
+            self._cluster.checks.decided(self, effects)
+            self._effects.extend(effects)
+        self._pump()
+
+    def _next_events(self) -> tuple[object, ...]:
+        records = self._transport.config_log.read(self._config_offset, READ_ALL)
+        if records:
+            self._config_offset = records[-1].offset + 1
+        events = (decode(r.offset, r.key, r.value) for r in records)
+        return tuple(event for event in events if event is not None)
+
+    def _pump(self) -> None:
+        """Effects in order, each at an instant of its own."""
+        if self._performing or not self._effects:
+            return
+        self._performing = True
+        self._schedule.soon(lambda: self.when_awake(self._perform_next))
+
+    def _perform_next(self) -> None:
+        self._performing = False
+        effect = self._effects.popleft()
+        outcome = self._perform(effect)
+        if outcome is not None:
+            self._later(outcome)
+        self._pump()
+
+    def _later(self, outcome: Command) -> None:
+        self._schedule.soon(lambda: self.when_awake(partial(self.post, outcome)))
+
+    # -- effects --
+
+    def _perform(self, effect: Effect) -> Command | None:
+        match effect:
+            case AppendConfig():
+                return self._append(effect)
+            case ClaimLeadership(generation):
+                return self._claim(generation)
+            case ReadConfigToEnd(token):
+                events = self._next_events()
+                if events:
+                    self._inbox.append(ConfigRead(events))
+                return ConfigEndRead(token)
+            case SendGroup(request):
+                if not self._cluster.message_lost():
+                    self._transport.group.send(request)
+            case WriteStatus(key, value):
+                self._transport.status_log.append([(key.encode(), value)])
+            case FenceProducers(token, _, ids):
+                self._transport.fencer.fence(ids)
+                return ProducersFenced(token)
+            case StartTask(spec):
+                self._cluster.checks.task_started(self, spec)
+                self.runner.start(spec)
+            case SendTask(run, command):
+                self.runner.send(run, command)
+            case StopTaskBy(run, grace_ms):
+                self.runner.stop(run, grace_ms)
+            case CallPeer(token, url, call, hops, timeout_ms):
+                self._cluster.network.call(self, token, url, call, hops, timeout_ms)
+            case Answer(call_id, result):
+                self._cluster.network.answer(call_id, result)
+            case _:
+                return self._perform_on_connector(effect)
+        return None
+
+    def _append(self, effect: AppendConfig) -> Command:
+        try:
+            end = self._transport.config_log.append(effect.records, privileged=effect.privileged)
+        except FencedError as error:
+            return ConfigAppendFailed(effect.token, str(error), fenced=True)
+        self._cluster.checks.config_appended(self, effect)
+        if self._cluster.message_lost():
+            return ConfigAppendFailed(effect.token, "no answer in time", fenced=False)
+        return ConfigAppended(effect.token, end)
+
+    def _claim(self, generation: int) -> Command:
+        try:
+            self._transport.config_log.claim(generation)
+        except FencedError as error:
+            return LeadershipClaimed(generation, str(error))
+        self._cluster.checks.leadership_claimed(self, generation)
+        return LeadershipClaimed(generation)
+
+    def _perform_on_connector(self, effect: Effect) -> Command | None:
+        match effect:
+            case ValidateConfig(token):
+                return ConfigValidated(token, ())
+            case StartConnector(connector, run, config):
+                self._connectors[connector, run] = dict(config)
+                return ConnectorStarted(connector, run)
+            case StopConnector(connector, run):
+                self._connectors.pop((connector, run), None)
+                return ConnectorStopped(connector, run)
+            case GenerateTaskConfigs(token, connector, run, tasks_max):
+                if (connector, run) not in self._connectors:
+                    return TaskConfigsGenerated(token, connector, error="the instance is gone")
+                count = min(tasks_max, PARTITIONS)
+                configs = tuple({"index": str(i), "count": str(count)} for i in range(count))
+                return TaskConfigsGenerated(token, connector, configs)
+            case _:
+                raise AssertionError(f"unknown effect {effect!r}")
+
+    # -- from its runner --
+
+    def reported(self, report: TaskReported) -> None:
+        self.when_awake(lambda: self.post(report))

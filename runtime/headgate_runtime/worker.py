@@ -1,0 +1,272 @@
+"""One worker: the loop that hands commands to the herder and performs its effects.
+
+Run as ``python -m headgate_runtime.worker``; the first line of standard input is its `WorkerConfig` as
+JSON. The end of standard input means that whoever started the worker is gone: it stops, and ends its
+process if it cannot. SIGTERM stops it cleanly.
+
+One thread owns the herder. It reads the logs and talks to the group itself; what may block on other
+people's code (connectors, tasks, calls to other workers) runs on other threads that post commands.
+"""
+
+import json
+import logging
+import os
+import queue
+import signal
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from headgate import wire
+from headgate.herder.herder import Herder
+from headgate.herder.messages import (
+    Call,
+    Called,
+    Command,
+    ConfigRead,
+    CoordinatorLost,
+    DescribeWorker,
+    ErrorKind,
+    Failure,
+    GroupAnswered,
+    Shutdown,
+    StatusRead,
+    TaskReported,
+    Tick,
+)
+from headgate.herder.settings import HerderSettings, Plugin
+from headgate.ports import TransportError
+from headgate.task.messages import TaskKind, TaskReport
+from headgate_runtime.perform import Performer
+from headgate_runtime.plugins import PluginError, available, connector_kind, find_connector
+from headgate_runtime.settings import WorkerSettings
+from headgate_runtime.transport import Transport, open_transport
+
+log = logging.getLogger(__name__)
+
+POLL_MS = 10
+"""How often an idle loop looks at the logs; one look costs some tens of microseconds."""
+INBOX_SIZE = 100_000
+ORPHAN_GRACE_S = 6.0
+
+
+@dataclass(frozen=True)
+class WorkerConfig:
+    """What a worker process is told at its start."""
+
+    name: str
+    url: str
+    """Under which other workers call it."""
+    transport: Mapping[str, str]
+    settings: Mapping[str, str] = field(default_factory=dict)
+    spark: Mapping[str, str] = field(default_factory=dict)
+    """``remote``: address of the Spark Connect server that all workers share."""
+    working_directory: str = ""
+    """Relative paths in connector configs are relative to it."""
+
+    @classmethod
+    def from_json(cls, line: str) -> "WorkerConfig":
+        raw: dict[str, Any] = json.loads(line)
+        return cls(**raw)
+
+
+class Worker:
+    """Owns a herder. `run` returns when the herder is done."""
+
+    def __init__(self, config: WorkerConfig) -> None:
+        self.config = config
+        self.settings = WorkerSettings.parse(config.settings)
+        self.transport: Transport = open_transport(config.transport, config.url)
+        self._inbox: queue.Queue[Command] = queue.Queue(INBOX_SIZE)
+        self._clock = self.transport.clock
+        self.herder = Herder(herder_settings(config, self.settings), self._clock.now_ms())
+        self._served_ms = self._clock.now_ms()
+        self._performer = Performer(
+            self.transport, self.post, self._report, config, self.settings, self.alive
+        )
+        self._status_position = 0
+        self._coordinator_lost_since: int | None = None
+        self._stop_asked = False
+        self._stopping = False
+
+    def post(self, command: Command) -> None:
+        """Hand a command to the herder; from any thread."""
+        self._inbox.put(command)
+
+    def stop(self) -> None:
+        """Ask for a clean stop. Only sets a flag, so a signal handler may call it."""
+        self._stop_asked = True
+
+    def alive(self) -> bool:
+        """Whether the herder is being served. A worker that is not must not keep its tasks going:
+        the group may have given them to others."""
+        return self._clock.now_ms() - self._served_ms < self.settings["session.timeout.ms"] // 4
+
+    def run(self) -> None:
+        """Serve the herder until it is done."""
+        self._handle(Tick())
+        while not self.herder.done:
+            try:
+                command: Command = self._inbox.get(timeout=self._wait_s())
+            except queue.Empty:
+                command = Tick()
+            self._served_ms = self._clock.now_ms()
+            self._handle(command)
+            if self._stop_asked and not self._stopping:
+                self._stopping = True
+                self._handle(Shutdown())
+            self._drain()
+            self._read_world()
+        self._performer.close()
+        self.transport.close()
+
+    def _wait_s(self) -> float:
+        deadline = self.herder.next_deadline_ms
+        wait = POLL_MS if deadline is None else min(POLL_MS, deadline - self._clock.now_ms())
+        return max(wait, 0) / 1000
+
+    def _drain(self) -> None:
+        """What has piled up is handled before the world is looked at again, up to a bound."""
+        for _ in range(1_000):
+            try:
+                self._handle(self._inbox.get_nowait())
+            except queue.Empty:
+                return
+
+    def _handle(self, command: Command) -> None:
+        pending = [command]
+        while pending:
+            effects = self.herder.handle(self._clock.now_ms(), pending.pop(0))
+            pending.extend(self._performer.perform(effects))
+
+    # -- what others wrote --
+
+    def _read_world(self) -> None:
+        try:
+            self._read_config()
+            self._read_statuses()
+            self._read_calls()
+            self._read_group()
+        except TransportError as error:
+            self._lost(error)
+            return
+        self._coordinator_lost_since = None
+
+    def _read_config(self) -> None:
+        events = self._performer.next_config_events()
+        if events:
+            self._handle(ConfigRead(events))
+
+    def _read_statuses(self) -> None:
+        records, self._status_position = self.transport.status_log.read(self._status_position)
+        if records:
+            self._handle(
+                StatusRead(
+                    tuple(((r.key or b"").decode(errors="replace"), r.value) for r in records)
+                )
+            )
+
+    def _read_calls(self) -> None:
+        for incoming in self.transport.peers.incoming():
+            try:
+                call = wire.loads(Call, incoming.payload)
+            except wire.WireError as error:
+                self._performer.answer(
+                    incoming.call_id, Failure(ErrorKind.BAD_REQUEST, f"malformed call: {error}")
+                )
+                continue
+            if not isinstance(call, DescribeWorker):
+                log.info("asked: %s", call)
+            deadline = self._clock.now_ms() + incoming.deadline_ms_left
+            self._handle(Called(incoming.call_id, call, incoming.hops, deadline))
+
+    def _read_group(self) -> None:
+        for response in self.transport.group.receive():
+            self._handle(GroupAnswered(response))
+
+    def _lost(self, error: TransportError) -> None:
+        """The log is out of reach: after a heartbeat interval the work stops (group-protocol rules)."""
+        now = self._clock.now_ms()
+        if self._coordinator_lost_since is None:
+            self._coordinator_lost_since = now
+            log.warning("the log is out of reach, trying again: %s", error)
+        elif now - self._coordinator_lost_since >= self.settings["heartbeat.interval.ms"]:
+            self._coordinator_lost_since = now
+            self._handle(CoordinatorLost(str(error)))
+
+    def _report(self, run: str, report: TaskReport) -> None:
+        self.post(TaskReported(run, report))
+
+
+def herder_settings(config: WorkerConfig, settings: WorkerSettings) -> HerderSettings:
+    """What the herder needs to know of the worker's settings."""
+    return HerderSettings(
+        worker_id=config.name,
+        url=config.url,
+        group=settings["group.id"],
+        client_id=settings["client.id"] or config.name,
+        exactly_once=settings["exactly.once.source.support"] == "enabled",
+        session_timeout_ms=settings["session.timeout.ms"],
+        heartbeat_interval_ms=settings["heartbeat.interval.ms"],
+        rebalance_timeout_ms=settings["rebalance.timeout.ms"],
+        sync_timeout_ms=settings["worker.sync.timeout.ms"],
+        rebalance_delay_ms_max=settings["scheduled.rebalance.max.delay.ms"],
+        task_stop_timeout_ms=settings["task.shutdown.graceful.timeout.ms"],
+        policy=settings["headgate.assignment.policy"],
+        plugins=_plugins(),
+        worker_settings={**settings.texts, **{f"spark.{k}": v for k, v in config.spark.items()}},
+        transport=config.transport,
+    )
+
+
+def _plugins() -> dict[str, Plugin]:
+    found: dict[str, Plugin] = {}
+    for name in available():
+        try:
+            connector = find_connector(name)
+        except PluginError as error:
+            log.warning("plugin %s is left out: %s", name, error)
+            continue
+        plugin = Plugin(TaskKind(connector_kind(connector)), connector.VERSION)
+        for spelling in (name, name.rpartition(".")[2], connector.__name__):
+            found.setdefault(spelling, plugin)
+            found.setdefault(spelling.removesuffix("Connector"), plugin)
+    return found
+
+
+def main() -> None:
+    """Entry point of the worker process."""
+    logging.basicConfig(
+        level=os.environ.get("HEADGATE_LOG_LEVEL", "INFO"),
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        stream=sys.stderr,
+    )
+    line = sys.stdin.readline()
+    if not line.strip():
+        sys.exit("headgate_runtime.worker: expected its configuration as one line of JSON on stdin")
+    config = WorkerConfig.from_json(line)
+    if config.working_directory:
+        os.chdir(config.working_directory)
+    worker = Worker(config)
+    signal.signal(signal.SIGTERM, lambda *_: worker.stop())
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to `headgate up`, which stops us
+    threading.Thread(target=_watch_parent, args=(worker.stop,), daemon=True).start()
+    log.info("worker %s starts as %s", config.name, config.url)
+    worker.run()
+    log.info("worker %s has stopped", config.name)
+
+
+def _watch_parent(stop: Callable[[], None]) -> None:
+    """Returns never: when standard input ends, so does the worker."""
+    while sys.stdin.readline():
+        pass
+    log.warning("whoever started this worker is gone; stopping")
+    stop()
+    threading.Event().wait(ORPHAN_GRACE_S)
+    os._exit(3)
+
+
+if __name__ == "__main__":
+    main()
