@@ -1,88 +1,604 @@
-"""The member machine. Signatures first; the body follows."""
+"""The member machine: one worker's membership in the group of workers. Source: KIP-415, and the
+incremental cooperative part of `WorkerCoordinator` and `DistributedHerder`.
 
-from collections.abc import Mapping
-from enum import StrEnum
+    OUTSIDE ----Start----> JOINING --JoinedGroup--> SYNCING --SyncedGroup--> one of
+        RELEASING     something was revoked: it is stopped, then the member joins again
+        CATCHING_UP   the leader had read more of the config topic
+        PAUSING       the leader had read less than another member (config mismatch)
+        STEADY        work may start
+    STEADY and those three go to JOINING; whatever casts doubt on the membership leads to STOPPING,
+    and from there to JOINING, PAUSING or OUTSIDE.
 
+Three rules carry the safety of the whole:
+
+- *Release means stopped.* A join reports as held all that runs or is still stopping, and after a
+  revocation or a loss of the membership the member joins when its work is stopped. Both waits end
+  with the rebalance timeout at the latest.
+- *Doubt stops everything.* If the coordinator is out of reach, does not know this member, or has
+  not been heard for the session timeout by this worker's own clock, everything is stopped. The
+  clock is looked at before any input is: a worker that was frozen finds out first.
+- *Nothing starts on old knowledge.* After a sync the offset that the leader computed for is
+  compared with the own one; only then, and only if they are equal, work starts.
+
+Differs from Java: it goes on sending heartbeats while it joins, to know that it still is a member;
+requests are repeated until answered; before joining under a new member id it stops its work rather
+than report what others may have been given by now, which would cost both theirs.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Final, TypeAlias
+
+from headgate.assignment import POLICIES
 from headgate.assignment.model import Work
+from headgate.errors import IllegalTransitionError
 from headgate.ids import TaskId
+from headgate.membership.codec import CODECS, PROTOCOL_TYPE, Assignment, AssignmentError, Metadata
+from headgate.membership.leading import Leader, Led, changed, lead
 from headgate.membership.member_messages import (
+    Assigned,
+    CatchUp,
+    CaughtUp,
+    CoordinatorLost,
+    Leave,
     MemberInput,
     MemberOutput,
     MemberSettings,
+    MemberState,
+    RejoinRequested,
+    Revoked,
+    Start,
+    StartAllowed,
+    StopEverything,
+    Tick,
+    WorkReleased,
     WorkView,
 )
+from headgate.membership.messages import (
+    GroupError,
+    Heartbeat,
+    HeartbeatAnswered,
+    JoinedGroup,
+    JoinGroup,
+    LeaveGroup,
+    SyncedGroup,
+    SyncGroup,
+)
+from headgate.membership.session import Session
 
 
-class MemberState(StrEnum):
-    OUTSIDE = "outside"
-    JOINING = "joining"
-    SYNCING = "syncing"
-    RELEASING = "releasing"
-    CATCHING_UP = "catching up"
-    STEADY = "steady"
-    PAUSING = "pausing"
-    LEAVING = "leaving"
+PROTOCOL: Final = "headgate"
+
+_Handler: TypeAlias = Callable[..., list[MemberOutput]]
+
+
+def _everywhere(kind: type[Any]) -> list[tuple[MemberState, type[Any]]]:
+    return [(state, kind) for state in MemberState]
 
 
 class Member:
-    """One worker's membership."""
+    """One worker's membership. Deterministic: everything it knows came in through `handle`."""
 
-    def __init__(self, settings: MemberSettings) -> None: ...
+    def __init__(self, settings: MemberSettings) -> None:
+        """Raises ValueError for a policy that is not there."""
+        if settings.policy not in POLICIES:
+            raise ValueError(
+                f"assignment policy {settings.policy!r}, expected one of "
+                f"{', '.join(sorted(POLICIES))}"
+            )
+        self._settings = settings
+        self._state = MemberState.OUTSIDE
+        self._reason = ""
+        """Why it joins, pauses or stops everything."""
+        self._then = MemberState.JOINING
+        """STOPPING: what follows."""
+        self._until_ms = 0
+        """RELEASING, STOPPING, PAUSING: when it goes on in any case."""
+        self._member_id = ""
+        self._sequence = 0
+        """Of the last join; never falls, so that a late answer is known as such."""
+        self._joined_generation = -1
+        """Of the last `JoinedGroup`; what heartbeats speak for."""
+        self._completed_generation = -1
+        """Of the last sync that succeeded."""
+        self._session = Session(settings.session_timeout_ms, settings.heartbeat_interval_ms)
+        self._request: JoinGroup | SyncGroup | None = None
+        self._first_sent_ms = 0
+        self._sent_ms = 0
+        """Of `_request`: first and last time."""
+        self._reported: tuple[tuple[str, ...], tuple[TaskId, ...]] = ((), ())
+        """What the last join said was held."""
+        self._connectors: tuple[str, ...] = ()
+        self._tasks: tuple[TaskId, ...] = ()
+        self._last: Assignment | None = None
+        self._planned_ms: int | None = None
+        self._led: Led | None = None
+        """The round this member computed last; not to be used before its sync succeeded."""
+        self._memory: object | None = None
+        self._rebalances = 0
 
     def handle(self, now_ms: int, input: MemberInput, view: WorkView) -> list[MemberOutput]:
-        """What to do about `input`, in order."""
-        ...
+        """What to do about `input`, to be carried out in order.
+
+        Args:
+            now_ms: monotonic, never less than in the call before.
+            input: one of `MemberInput`; `Tick` no later than `next_deadline_ms`.
+            view: what the herder knows now.
+
+        Raises:
+            IllegalTransitionError: `Start` while it is in the group.
+            WireError: another member, or the leader, sent what cannot be read.
+        """
+        outputs = self._check_session(now_ms)
+        handler = self.TRANSITIONS.get((self._state, type(input)))
+        if handler is None:
+            raise IllegalTransitionError(
+                f"{type(input).__name__} while {self._state}: expected once, while outside"
+            )
+        return outputs + handler(self, now_ms, input, view)
+
+    # -- what it shows --
 
     @property
-    def state(self) -> MemberState: ...
+    def state(self) -> MemberState:
+        return self._state
 
     @property
     def next_deadline_ms(self) -> int | None:
         """When to give `Tick` at the latest; None: not needed."""
-        ...
+        deadlines: list[int] = []
+        if self._beats():
+            deadlines.append(self._session.heartbeat_ms)
+        if self._session.deadline_ms is not None:
+            deadlines.append(self._session.deadline_ms)
+        match self._state:
+            case MemberState.JOINING | MemberState.SYNCING:
+                deadlines.append(self._sent_ms + self._settings.heartbeat_interval_ms)
+            case MemberState.RELEASING | MemberState.STOPPING | MemberState.PAUSING:
+                deadlines.append(self._until_ms)
+            case MemberState.STEADY if self._planned_ms is not None:
+                deadlines.append(self._planned_ms)
+            case _:
+                pass
+        return min(deadlines, default=None)
 
     @property
     def generation(self) -> int:
         """Of the last successful sync; -1 before any, or after the membership was given up."""
-        ...
+        return self._completed_generation
 
     @property
-    def member_id(self) -> str: ...
+    def member_id(self) -> str:
+        """Empty until the coordinator gave one, and after it disowned it."""
+        return self._member_id
 
     @property
     def leader(self) -> str:
         """Member id of the leader of `generation`; empty while there is none."""
-        ...
+        return self._last.leader if self._last else ""
 
     @property
-    def leader_url(self) -> str: ...
+    def leader_url(self) -> str:
+        return self._last.leader_url if self._last else ""
 
     @property
-    def is_leader(self) -> bool: ...
+    def is_leader(self) -> bool:
+        return bool(self._member_id) and self.leader == self._member_id
 
     @property
     def connectors(self) -> tuple[str, ...]:
         """Assigned connectors."""
-        ...
+        return self._connectors
 
     @property
-    def tasks(self) -> tuple[TaskId, ...]: ...
+    def tasks(self) -> tuple[TaskId, ...]:
+        """Assigned tasks."""
+        return self._tasks
 
     @property
     def rebalances(self) -> int:
         """Rounds completed since construction."""
-        ...
+        return self._rebalances
 
     @property
     def pending(self) -> tuple[str, ...]:
-        """What is under way, in words; empty when settled (a running delay is pending too)."""
-        ...
+        """What is under way, in words; empty when settled. A running delay is pending, too."""
+        match self._state:
+            case MemberState.OUTSIDE:
+                return (f"outside group {self._settings.group}",)
+            case MemberState.JOINING:
+                return (f"joining group {self._settings.group}: {self._reason}",)
+            case MemberState.SYNCING:
+                return (f"waiting for the assignment of generation {self._joined_generation}",)
+            case MemberState.RELEASING:
+                return (f"stopping what generation {self._completed_generation} revoked",)
+            case MemberState.CATCHING_UP:
+                offset = self._last.config_offset if self._last else -1
+                return (f"reading the config topic up to assignment offset {offset}",)
+            case MemberState.PAUSING:
+                return (f"pausing before joining: {self._reason}",)
+            case MemberState.STOPPING:
+                return (f"stopping everything: {self._reason}",)
+            case MemberState.STEADY:
+                if self._planned_ms is None or self._last is None:
+                    return ()
+                return (f"lost work waits for its worker, {self._last.delay_ms} ms at most",)
 
     @property
     def member_urls(self) -> Mapping[str, str]:
         """Leader only, else empty: url of every member of this generation, by member id."""
-        ...
+        return self._led.urls if self._led and self._leads() else {}
 
     def owner_url(self, work: Work) -> str | None:
         """Leader only: url of the member that owns `work` in this generation."""
-        ...
+        return self._led.owner_url(work) if self._led and self._leads() else None
+
+    def _leads(self) -> bool:
+        return (
+            self.is_leader
+            and self._led is not None
+            and self._led.generation == self._completed_generation
+        )
+
+    # -- joining --
+
+    def _start(self, now_ms: int, _: Start, view: WorkView) -> list[MemberOutput]:
+        return self._join(now_ms, view, "starting")
+
+    def _join(self, now_ms: int, view: WorkView, reason: str) -> list[MemberOutput]:
+        settings = self._settings
+        self._state = MemberState.JOINING
+        self._reason = reason
+        self._sequence += 1
+        # What was assigned and not started yet is held as well; what is still stopping comes last.
+        self._reported = (
+            tuple(dict.fromkeys((*self._connectors, *view.held_connectors))),
+            tuple(dict.fromkeys((*self._tasks, *view.held_tasks))),
+        )
+        metadata = Metadata(
+            url=settings.url,
+            config_offset=view.assignment_offset,
+            connectors=self._reported[0],
+            tasks=self._reported[1],
+            last_delay_ms=self._last.delay_ms if self._last else 0,
+            delay_left_ms=self._delay_left(now_ms),
+            capacity=settings.capacity,
+            plugins=settings.plugins,
+        )
+        request = JoinGroup(
+            group=settings.group,
+            member_id=self._member_id,
+            client_id=settings.client_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocols=((PROTOCOL, CODECS[PROTOCOL].encode_metadata(metadata)),),
+            session_timeout_ms=settings.session_timeout_ms,
+            rebalance_timeout_ms=settings.rebalance_timeout_ms,
+            sequence=self._sequence,
+        )
+        return self._send(now_ms, request)
+
+    def _send(self, now_ms: int, request: JoinGroup | SyncGroup) -> list[MemberOutput]:
+        self._request = request
+        self._first_sent_ms = self._sent_ms = now_ms
+        return [request]
+
+    def _joined(self, now_ms: int, answer: JoinedGroup, view: WorkView) -> list[MemberOutput]:
+        if answer.sequence not in (0, self._sequence):
+            return []  # of an earlier join, which said something else
+        match answer.error:
+            case None:
+                return self._sync(now_ms, answer, view)
+            case GroupError.MEMBER_ID_REQUIRED:
+                self._member_id = answer.member_id
+                return self._join(now_ms, view, self._reason)
+            case GroupError.UNKNOWN_MEMBER_ID:
+                return self._disowned(now_ms)
+            case error:
+                # It may pass: the join is repeated.
+                self._reason = f"refused with {error}"
+                return []
+
+    def _sync(self, now_ms: int, answer: JoinedGroup, view: WorkView) -> list[MemberOutput]:
+        self._state = MemberState.SYNCING
+        self._member_id = answer.member_id
+        self._joined_generation = answer.generation
+        # Who holds nothing yet risks nothing by counting from its last repetition.
+        self._session.heard(self._first_sent_ms if self._session.open else self._sent_ms)
+        self._session.beat(now_ms)
+        assignments: Mapping[str, bytes] = {}
+        if answer.leader == answer.member_id:
+            leader = Leader(
+                url=self._settings.url,
+                delay_left_ms=self._delay_left(now_ms),
+                last_completed_generation=self._completed_generation,
+                delay_ms_max=self._settings.delay_ms_max,
+                memory=self._memory,
+            )
+            policy = POLICIES[self._settings.policy]
+            self._led = lead(now_ms, answer, CODECS[answer.protocol], leader, view, policy)
+            # Should the sync fail, its generation tells the policy so.
+            self._memory = self._led.memory
+            assignments = self._led.assignments
+        request = SyncGroup(
+            self._settings.group, self._member_id, self._joined_generation, assignments
+        )
+        return self._send(now_ms, request)
+
+    # -- the assignment --
+
+    def _synced(self, now_ms: int, answer: SyncedGroup, view: WorkView) -> list[MemberOutput]:
+        if (answer.member_id, answer.generation) != (self._member_id, self._joined_generation):
+            return []
+        match answer.error:
+            case None:
+                pass
+            case GroupError.UNKNOWN_MEMBER_ID:
+                return self._disowned(now_ms)
+            case GroupError.REBALANCE_IN_PROGRESS | GroupError.ILLEGAL_GENERATION as error:
+                self._session.heard(self._first_sent_ms)
+                return self._join(now_ms, view, f"sync refused with {error}")
+            case _:
+                return []  # it is repeated
+        self._session.heard(self._first_sent_ms)
+        if not answer.assignment:
+            return self._join(now_ms, view, "the leader sent no assignment")
+        assignment = CODECS[PROTOCOL].decode_assignment(answer.assignment)
+        self._take(now_ms, assignment)
+        outputs: list[MemberOutput] = [
+            Assigned(
+                generation=self._completed_generation,
+                leader=assignment.leader,
+                leader_url=assignment.leader_url,
+                is_leader=self.is_leader,
+                connectors=self._connectors,
+                tasks=self._tasks,
+                config_offset=assignment.config_offset,
+                failed=assignment.error is not AssignmentError.NONE,
+            )
+        ]
+        return outputs + self._act(now_ms, assignment, view)
+
+    def _take(self, now_ms: int, assignment: Assignment) -> None:
+        """The round counts: remember what it says."""
+        self._request = None
+        self._completed_generation = self._joined_generation
+        self._rebalances += 1
+        self._last = assignment
+        self._connectors, self._tasks = changed(*self._reported, assignment.change)
+        delay_ms = assignment.delay_ms
+        self._planned_ms = now_ms + delay_ms if delay_ms > 0 else None
+        if not self.is_leader:
+            # Another leader's round: what this one remembers of its own is out of date.
+            self._memory = self._led = None
+
+    def _act(self, now_ms: int, assignment: Assignment, view: WorkView) -> list[MemberOutput]:
+        behind = view.assignment_offset < assignment.config_offset
+        if assignment.error is not AssignmentError.NONE:
+            self._state = MemberState.PAUSING
+            self._reason = (
+                f"the leader had not read up to assignment offset {assignment.config_offset}"
+            )
+            self._until_ms = now_ms + self._settings.error_pause_ms
+            return [CatchUp(assignment.config_offset)] if behind else []
+        change = assignment.change
+        if not (change.revoked_connectors or change.revoked_tasks):
+            return self._compare(now_ms, view)
+        self._state = MemberState.RELEASING
+        self._until_ms = now_ms + self._release_ms()
+        outputs: list[MemberOutput] = [Revoked(change.revoked_connectors, change.revoked_tasks)]
+        if view.assignment_offset == assignment.config_offset:
+            outputs.append(StartAllowed())
+        return outputs
+
+    def _compare(self, now_ms: int, view: WorkView) -> list[MemberOutput]:
+        """Whether this worker knows what the leader knew."""
+        offset = self._last.config_offset if self._last else -1
+        if view.assignment_offset < offset:
+            self._state = MemberState.CATCHING_UP
+            return [CatchUp(offset)]
+        if view.assignment_offset > offset:
+            return self._join(
+                now_ms,
+                view,
+                f"read up to assignment offset {view.assignment_offset}, assigned for {offset}",
+            )
+        self._state = MemberState.STEADY
+        return [StartAllowed()]
+
+    def _caught_up(self, now_ms: int, answer: CaughtUp, view: WorkView) -> list[MemberOutput]:
+        offset = self._last.config_offset if self._last else -1
+        if answer.error is None and view.assignment_offset >= offset:
+            return self._compare(now_ms, view)
+        error = answer.error or f"its end is at assignment offset {view.assignment_offset}"
+        return self._stop_everything(
+            now_ms,
+            f"could not read the config topic up to assignment offset {offset}: {error}",
+            MemberState.PAUSING,
+        )
+
+    def _released(self, now_ms: int, _: WorkReleased, view: WorkView) -> list[MemberOutput]:
+        return self._join(now_ms, view, "revoked work is stopped")
+
+    def _rejoin(self, now_ms: int, request: RejoinRequested, view: WorkView) -> list[MemberOutput]:
+        return self._join(now_ms, view, request.reason)
+
+    # -- doubt --
+
+    def _check_session(self, now_ms: int) -> list[MemberOutput]:
+        """Before believing anything: a worker that was stopped may find answers that were right
+        when they were sent."""
+        silent_ms = self._session.silent_ms(now_ms)
+        if silent_ms < self._settings.session_timeout_ms:
+            return []
+        return self._stop_everything(
+            now_ms,
+            f"nothing heard from the coordinator for {silent_ms} ms, "
+            f"the session timeout is {self._settings.session_timeout_ms} ms",
+            MemberState.JOINING,
+        )
+
+    def _lost(self, now_ms: int, lost: CoordinatorLost, view: WorkView) -> list[MemberOutput]:
+        return self._stop_everything(
+            now_ms, f"coordinator lost: {lost.reason}", MemberState.JOINING
+        )
+
+    def _disowned(self, now_ms: int) -> list[MemberOutput]:
+        generation = self._joined_generation
+        self._member_id = ""
+        self._joined_generation = -1
+        return self._stop_everything(
+            now_ms,
+            f"the coordinator no longer knows this member (of generation {generation})",
+            MemberState.JOINING,
+        )
+
+    def _stop_everything(self, now_ms: int, reason: str, then: MemberState) -> list[MemberOutput]:
+        """Give the assignment up. The member id stays unless the coordinator disowned it: if it
+        still counts, going on with it spares the group the delay."""
+        self._state = MemberState.STOPPING
+        self._then = then
+        self._reason = reason
+        self._until_ms = now_ms + self._release_ms()
+        self._session.end()
+        self._request = self._last = self._planned_ms = self._memory = self._led = None
+        self._completed_generation = -1
+        self._connectors, self._tasks = (), ()
+        return [StopEverything(reason)]
+
+    def _stopped(self, now_ms: int, _: WorkReleased | None, view: WorkView) -> list[MemberOutput]:
+        if self._then is MemberState.JOINING:
+            return self._join(now_ms, view, self._reason)
+        outputs = self._leave_group()
+        self._state = self._then
+        self._until_ms = now_ms + self._settings.error_pause_ms
+        return outputs
+
+    def _leave_group(self) -> list[MemberOutput]:
+        if not self._member_id:
+            return []
+        left = LeaveGroup(self._settings.group, self._member_id)
+        self._member_id = ""
+        self._joined_generation = -1
+        return [left]
+
+    def _leave(self, now_ms: int, _: Leave, view: WorkView) -> list[MemberOutput]:
+        if self._state is MemberState.STOPPING:
+            self._then = MemberState.OUTSIDE
+            return []
+        held = bool(view.held_connectors or view.held_tasks)
+        outputs = self._stop_everything(now_ms, "leaving the group", MemberState.OUTSIDE)
+        return outputs if held else self._stopped(now_ms, None, view)
+
+    # -- time and heartbeats --
+
+    def _tick(self, now_ms: int, _: Tick, view: WorkView) -> list[MemberOutput]:
+        outputs: list[MemberOutput] = []
+        if self._beats() and now_ms >= self._session.heartbeat_ms:
+            self._session.beat(now_ms)
+            outputs.append(
+                Heartbeat(
+                    self._settings.group, self._member_id, self._joined_generation, sent_ms=now_ms
+                )
+            )
+        return outputs + self._time_is_over(now_ms, view)
+
+    def _time_is_over(self, now_ms: int, view: WorkView) -> list[MemberOutput]:
+        match self._state:
+            case MemberState.JOINING | MemberState.SYNCING:
+                if now_ms >= self._sent_ms + self._settings.heartbeat_interval_ms:
+                    return self._repeat(now_ms)
+            case MemberState.RELEASING if now_ms >= self._until_ms:
+                return self._join(now_ms, view, "revoked work takes too long to stop")
+            case MemberState.STOPPING if now_ms >= self._until_ms:
+                return self._stopped(now_ms, None, view)
+            case MemberState.PAUSING if now_ms >= self._until_ms:
+                return self._join(now_ms, view, self._reason)
+            case MemberState.STEADY:
+                if self._planned_ms is not None and now_ms >= self._planned_ms:
+                    return self._join(now_ms, view, "the scheduled rebalance delay is over")
+            case _:
+                pass
+        return []
+
+    def _repeat(self, now_ms: int) -> list[MemberOutput]:
+        self._sent_ms = now_ms
+        return [self._request] if self._request is not None else []
+
+    def _heartbeat_answered(
+        self, now_ms: int, answer: HeartbeatAnswered, view: WorkView
+    ) -> list[MemberOutput]:
+        if (answer.member_id, answer.generation) != (self._member_id, self._joined_generation):
+            return []
+        if answer.error is GroupError.UNKNOWN_MEMBER_ID:
+            if self._state is MemberState.STOPPING:
+                self._member_id = ""
+                self._joined_generation = -1
+                return []
+            return self._disowned(now_ms)
+        if answer.error not in (
+            None,
+            GroupError.REBALANCE_IN_PROGRESS,
+            GroupError.ILLEGAL_GENERATION,
+        ):
+            return []
+        if self._state is not MemberState.STOPPING:
+            self._session.heard(answer.sent_ms)
+        if answer.error is None:
+            return []
+        match self._state:
+            case MemberState.JOINING if answer.error is GroupError.ILLEGAL_GENERATION:
+                # The round is over, its answer was lost.
+                return self._repeat(now_ms)
+            case (
+                MemberState.SYNCING
+                | MemberState.CATCHING_UP
+                | MemberState.STEADY
+                | MemberState.PAUSING
+            ):
+                return self._join(now_ms, view, f"heartbeat answered with {answer.error}")
+            case _:
+                return []  # it joins anyhow, or once its work is stopped
+
+    def _ignore(self, now_ms: int, input: MemberInput, view: WorkView) -> list[MemberOutput]:
+        """Out of date, or said already by what is under way."""
+        return []
+
+    # -- helpers --
+
+    def _beats(self) -> bool:
+        return bool(self._member_id) and self._joined_generation >= 0
+
+    def _delay_left(self, now_ms: int) -> int:
+        return 0 if self._planned_ms is None else max(0, self._planned_ms - now_ms)
+
+    def _release_ms(self) -> int:
+        """A little less than the coordinator waits for this member's join."""
+        settings = self._settings
+        return max(
+            settings.rebalance_timeout_ms - settings.heartbeat_interval_ms,
+            settings.rebalance_timeout_ms // 2,
+        )
+
+    TRANSITIONS: ClassVar[Mapping[tuple[MemberState, type[Any]], _Handler]] = {
+        (MemberState.OUTSIDE, Start): _start,
+        **dict.fromkeys(_everywhere(Tick), _tick),
+        **dict.fromkeys(_everywhere(JoinedGroup), _ignore),
+        (MemberState.JOINING, JoinedGroup): _joined,
+        **dict.fromkeys(_everywhere(SyncedGroup), _ignore),
+        (MemberState.SYNCING, SyncedGroup): _synced,
+        **dict.fromkeys(_everywhere(HeartbeatAnswered), _heartbeat_answered),
+        (MemberState.OUTSIDE, HeartbeatAnswered): _ignore,
+        # Anywhere else a round is coming or its offset is about to be compared.
+        **dict.fromkeys(_everywhere(RejoinRequested), _ignore),
+        (MemberState.STEADY, RejoinRequested): _rejoin,
+        **dict.fromkeys(_everywhere(CoordinatorLost), _lost),
+        (MemberState.OUTSIDE, CoordinatorLost): _ignore,
+        (MemberState.STOPPING, CoordinatorLost): _ignore,
+        **dict.fromkeys(_everywhere(WorkReleased), _ignore),
+        (MemberState.RELEASING, WorkReleased): _released,
+        (MemberState.STOPPING, WorkReleased): _stopped,
+        **dict.fromkeys(_everywhere(CaughtUp), _ignore),
+        (MemberState.CATCHING_UP, CaughtUp): _caught_up,
+        **dict.fromkeys(_everywhere(Leave), _leave),
+        (MemberState.OUTSIDE, Leave): _ignore,
+    }
+    """What each input does in each state; a missing pair is illegal."""

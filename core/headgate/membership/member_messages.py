@@ -5,10 +5,24 @@ Besides these a member is given every `GroupResponse` as it arrives.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import TypeAlias
 
 from headgate.ids import TaskId
 from headgate.membership.messages import GroupRequest, GroupResponse
+
+
+class MemberState(StrEnum):
+    """Where a member is; the ways between are in `headgate.membership.member`."""
+
+    OUTSIDE = "outside"
+    JOINING = "joining"
+    SYNCING = "syncing"
+    RELEASING = "releasing"
+    CATCHING_UP = "catching up"
+    STEADY = "steady"
+    PAUSING = "pausing"
+    STOPPING = "stopping"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,36 @@
+"""What a member knows of its own session: since when the coordinator may have given it up."""
+
+
+class Session:
+    """Counts from the *sending* of the last request that was answered: the coordinator's own count
+    began then or later, so this one ends first."""
+
+    def __init__(self, timeout_ms: int, heartbeat_interval_ms: int) -> None:
+        self.timeout_ms = timeout_ms
+        self.heartbeat_interval_ms = heartbeat_interval_ms
+        self.heartbeat_ms = 0
+        """When the next heartbeat is due."""
+        self._heard_ms: int | None = None
+
+    @property
+    def open(self) -> bool:
+        return self._heard_ms is not None
+
+    @property
+    def deadline_ms(self) -> int | None:
+        """When it ends unless something is heard; None: there is none."""
+        return None if self._heard_ms is None else self._heard_ms + self.timeout_ms
+
+    def heard(self, sent_ms: int) -> None:
+        """A request sent at `sent_ms` was answered as one of a member."""
+        self._heard_ms = sent_ms if self._heard_ms is None else max(self._heard_ms, sent_ms)
+
+    def silent_ms(self, now_ms: int) -> int:
+        return 0 if self._heard_ms is None else now_ms - self._heard_ms
+
+    def beat(self, now_ms: int) -> None:
+        """A heartbeat, or what counts as one, is sent now."""
+        self.heartbeat_ms = now_ms + self.heartbeat_interval_ms
+
+    def end(self) -> None:
+        self._heard_ms = None
