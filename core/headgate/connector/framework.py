@@ -209,7 +209,7 @@ def source_keys(worker_settings: Mapping[str, str]) -> ConfigDef:
         "Topic Creation Groups",
         Width.LONG,
     )
-    keys.start("Exactly Once Support")
+    keys.start("Exactly Once Support", order=1)
     keys.add(
         "exactly.once.support",
         Type.STRING,
@@ -264,6 +264,7 @@ def sink_keys(worker_settings: Mapping[str, str]) -> ConfigDef:
         "Topics",
         Width.LONG,
     )
+    keys.start(COMMON, order=3)  # both are 4 in Connect
     keys.add(
         "topics.regex",
         Type.STRING,
