@@ -3,17 +3,20 @@ byte. Source: Jackson 2.21, `UTF8StreamJsonParser`, `ByteSourceJsonBootstrapper`
 `StreamReadConstraints`."""
 
 import re
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from headgate.errors import CoreError
 
-DEPTH_MAX: Final = 500
+DEPTH_MAX: Final = 1_000
 NAME_LENGTH_MAX: Final = 50_000
 NUMBER_LENGTH_MAX: Final = 1_000
 STRING_LENGTH_MAX: Final = 20_000_000
 
+_INT_MIN: Final = -(2**31)
+_INT_MAX: Final = 2**31 - 1
+
 _SPACE: Final = frozenset(b" \t\r\n")
-_NUMBER: Final = re.compile(rb"-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?")
+_NUMBER: Final = re.compile(rb"-?([0-9]+)(?:\.([0-9]+))?(?:[eE]([-+]?)([0-9]+))?")
 _NUMBER_START: Final = frozenset(b"-0123456789")
 _NUMBER_TAIL: Final = frozenset(b".eE")
 _PLAIN_TEXT: Final = re.compile(rb'[^"\\\x00-\x1f\x80-\xff]+')
@@ -54,31 +57,66 @@ def read(data: bytes) -> Any:
 
 
 def _as_utf8(data: bytes) -> bytes:
-    """`data` in UTF-8. Which encoding it is in Jackson tells from the first four bytes."""
-    if data[:3] == b"\xef\xbb\xbf":
-        return data[3:]
-    encoding = _wide_encoding(data[:4])
-    if encoding is None:
-        return data
-    return data.decode(encoding, "replace").encode("utf-8", "surrogatepass")
-
-
-def _wide_encoding(head: bytes) -> str | None:
+    """`data` in UTF-8. Which encoding it is in Jackson tells from the first four bytes; of shorter
+    documents it recognises no byte order mark."""
+    head = data[:4]
     if len(head) == 4:
-        if head in (b"\x00\x00\xfe\xff", b"\xff\xfe\x00\x00"):
-            return "utf-32"
+        if head[:3] == b"\xef\xbb\xbf":
+            return data[3:]
+        if head == b"\x00\x00\xfe\xff":
+            return _from_utf32(data[4:], "big")
+        if head == b"\xff\xfe\x00\x00":
+            return _from_utf32(data[4:], "little")
+        if head[:2] == b"\xfe\xff":
+            return _from_utf16(data[2:], "big")
+        if head[:2] == b"\xff\xfe":
+            return _from_utf16(data[2:], "little")
         if head[:3] == b"\x00\x00\x00":
-            return "utf-32-be"
+            return _from_utf32(data, "big")
         if head[1:] == b"\x00\x00\x00":
-            return "utf-32-le"
-    if head[:2] in (b"\xfe\xff", b"\xff\xfe"):
-        return "utf-16"
+            return _from_utf32(data, "little")
     if len(head) >= 2:
         if head[0] == 0 and head[1] != 0:
-            return "utf-16-be"
+            return _from_utf16(data, "big")
         if head[0] != 0 and head[1] == 0:
-            return "utf-16-le"
-    return None
+            return _from_utf16(data, "little")
+    return data
+
+
+def _from_utf16(data: bytes, order: Literal["big", "little"]) -> bytes:
+    """As Java decodes UTF-16: half a pair and what stands where its other half should be become
+    one U+FFFD."""
+    units = [int.from_bytes(data[i : i + 2], order) for i in range(0, len(data) - 1, 2)]
+    characters: list[str] = []
+    position = 0
+    while position < len(units):
+        unit = units[position]
+        position += 1
+        if not 0xD800 <= unit <= 0xDFFF:
+            characters.append(chr(unit))
+            continue
+        low = units[position] if unit <= 0xDBFF and position < len(units) else None
+        if low is not None:
+            position += 1
+        if low is not None and 0xDC00 <= low <= 0xDFFF:
+            characters.append(chr(0x10000 + (unit - 0xD800 << 10) + low - 0xDC00))
+        else:
+            characters.append("\ufffd")
+    if len(data) % 2:
+        characters.append("\ufffd")
+    return "".join(characters).encode()
+
+
+def _from_utf32(data: bytes, order: Literal["big", "little"]) -> bytes:
+    codes = [int.from_bytes(data[i : i + 4], order) for i in range(0, len(data) - 3, 4)]
+    for index, code in enumerate(codes):
+        if code > 0x10FFFF:
+            raise NotJsonError(f"not JSON at byte {4 * index}: no UTF-32 character")
+    # Halves of pairs pass here, unlike in UTF-8: as escapes they pass below, too.
+    text = "".join(chr(code) if code >> 11 != 0x1B else f"\\u{code:04x}" for code in codes)
+    if len(data) % 4 and not text.strip(" \t\r\n"):
+        raise NotJsonError(f"not JSON at byte {len(data)}: a UTF-32 character cut short")
+    return text.encode()
 
 
 class _Reader:
@@ -157,10 +195,10 @@ class _Reader:
         if self.peek() != 0x22:
             raise self.refusal("expected a name in double quotes")
         start = self.position
-        name = self.string()
-        if len(name) > NAME_LENGTH_MAX:
+        name = self.string(is_name=True)
+        if len(name.encode("utf-8", "surrogatepass")) > NAME_LENGTH_MAX:
             self.position = start
-            raise self.refusal(f"a name longer than {NAME_LENGTH_MAX}")
+            raise self.refusal(f"a name longer than {NAME_LENGTH_MAX} bytes")
         if self.peek() != 0x3A:
             raise self.refusal("expected a colon")
         self.position += 1
@@ -179,26 +217,32 @@ class _Reader:
         raise self.refusal("expected a value")
 
     def check_literal_end(self) -> None:
-        rest = self.data[self.position : self.position + 4].decode("utf-8", "ignore")[:1]
-        if rest >= "0" and (f"a{rest}".isidentifier() or rest == "\x7f"):
+        rest = self.data[self.position : self.position + 1]
+        # Jackson fails on whatever is not ASCII here: it decodes from one byte too far on.
+        if rest >= b"\x7f" or rest.isalnum() or rest == b"_":
             raise self.refusal("a word that goes on after null, true or false")
 
     def number(self, *, root: bool) -> int | float:
         match = _NUMBER.match(self.data, self.position)
         if match is None:
             raise self.refusal("a sign without digits")
-        text = match.group()
         follows = self.data[match.end() : match.end() + 1]
         if follows and (follows[0] in _NUMBER_TAIL or (root and follows[0] not in _SPACE)):
             raise self.refusal("a number that does not end as numbers do")
-        if len(text.lstrip(b"-").lstrip(b"0")) > NUMBER_LENGTH_MAX:
-            raise self.refusal(f"a number longer than {NUMBER_LENGTH_MAX}")
+        whole, fraction, sign, exponent = match.groups(b"")
+        if len(whole.lstrip(b"0") or b"0") + len(fraction) + len(exponent) > NUMBER_LENGTH_MAX:
+            raise self.refusal(f"a number of more than {NUMBER_LENGTH_MAX} digits")
+        if not fraction and not exponent:
+            self.position = match.end()
+            return java_long(int(match.group()))
+        # Java reads a BigDecimal, whose exponent and scale are of 32 bits, and which knows no -0.
+        power = int(sign + exponent) if exponent else 0
+        if not (_INT_MIN <= power <= _INT_MAX and _INT_MIN <= len(fraction) - power <= _INT_MAX):
+            raise self.refusal("an exponent of more than 32 bits")
         self.position = match.end()
-        if match.group(1) is None and match.group(2) is None:
-            return java_long(int(text))
-        return float(text)
+        return float(match.group()) if (whole + fraction).strip(b"0") else 0.0
 
-    def string(self) -> str:
+    def string(self, *, is_name: bool = False) -> str:
         """From the opening quote on. What Java reads as two halves of a surrogate pair becomes the
         one character it means; a half alone stays."""
         self.position += 1
@@ -218,7 +262,10 @@ class _Reader:
                 break
             if byte < 0x20:
                 raise self.refusal("a control character inside a string")
-            part = self.escape() if byte == 0x5C else self.wide(byte)
+            if byte != 0x5C:
+                part = self.wide(byte, is_name=is_name)
+            else:
+                part = self.pair() if is_name else self.escape()
             halves = halves or "\ud800" <= part[0] <= "\udfff"
             parts.append(part)
         text = "".join(parts)
@@ -228,6 +275,18 @@ class _Reader:
             self.position = start
             raise self.refusal(f"a string longer than {STRING_LENGTH_MAX}")
         return text
+
+    def pair(self) -> str:
+        """An escape in a name, where halves of surrogate pairs must come together."""
+        start = self.position
+        first = self.escape()
+        if not "\ud800" <= first <= "\udfff":
+            return first
+        second = self.escape() if self.data.startswith(b"\\u", self.position) else ""
+        if first > "\udbff" or not "\udc00" <= second <= "\udfff":
+            self.position = start
+            raise self.refusal("half a surrogate pair in a name")
+        return first + second
 
     def escape(self) -> str:
         code = self.data[self.position + 1 : self.position + 2]
@@ -242,9 +301,9 @@ class _Reader:
         self.position += 2
         return _ESCAPES[code[0]]
 
-    def wide(self, byte: int) -> str:
-        """One character of two to four bytes, by Jackson's arithmetic: only the lengths are
-        checked."""
+    def wide(self, byte: int, *, is_name: bool) -> str:
+        """One character of two to four bytes, by Jackson's arithmetic: overlong forms pass, and
+        what they become differs between names and strings."""
         if byte & 0xE0 == 0xC0:
             count, code = 1, byte & 0x1F
         elif byte & 0xF0 == 0xE0:
@@ -258,11 +317,14 @@ class _Reader:
             if not tail or tail[0] & 0xC0 != 0x80:
                 raise self.refusal("a UTF-8 character cut short")
             code = code << 6 | tail[0] & 0x3F
+        if count == 2 and 0xD800 <= code <= 0xDFFF:
+            raise self.refusal("half a surrogate pair in UTF-8")
         self.position += count + 1
         if count < 3:
             return chr(code)
         code -= 0x10000
-        return chr((0xD800 | code >> 10) & 0xFFFF) + chr(0xDC00 | code & 0x3FF)
+        high = 0xD800 + (code >> 10) if is_name else 0xD800 | code >> 10
+        return chr(high & 0xFFFF) + chr(0xDC00 | code & 0x3FF)
 
     def refusal(self, why: str) -> NotJsonError:
         return NotJsonError(f"not JSON at byte {self.position}: {why}")

@@ -13,7 +13,7 @@ for overlong forms or surrogates; there are limits on depth and length.
 import json
 import re
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias
 
 from headgate._java_json_reader import (
     DEPTH_MAX,
@@ -30,7 +30,7 @@ Parse: TypeAlias = Callable[[bytes], Any]
 """A faster parser. It raises ValueError for what it refuses; what it accepts must be JSON as RFC
 8259 has it. Numbers it may read as it likes: see `trusted`."""
 
-_OPENERS_MAX: Final = DEPTH_MAX // 2
+_OPENERS_MAX: Final = DEPTH_MAX // 4
 _LONG_NUMBER: Final = re.compile(rb"[-+.0-9eE]{%d}" % (NUMBER_LENGTH_MAX + 1))
 _NUMERIC: Final = frozenset(b"-+.0123456789eE")
 
@@ -43,13 +43,14 @@ def parse(data: bytes) -> Any:
 
     Cost: that of `json` for ordinary documents; odd ones are read again by a reader of our own.
     """
-    if plain(data):
-        try:
-            value, _ = _DECODER.raw_decode(data.decode())
-        except (ValueError, RecursionError):
-            return read(data)
-        return value
-    return read(data)
+    if not plain(data) or b"\\ud" in data or b"\\uD" in data:
+        # Python takes halves of surrogate pairs where Jackson does not.
+        return read(data)
+    try:
+        value, _ = _DECODER.raw_decode(data.decode())
+    except (ValueError, RecursionError):
+        return read(data)
+    return value
 
 
 def plain(data: bytes) -> bool:
@@ -90,9 +91,11 @@ def _integer(text: str) -> int:
 
 
 def _float(text: str) -> float:
-    if len(text) > NUMBER_LENGTH_MAX:
-        raise NotJsonError(f"a number of more than {NUMBER_LENGTH_MAX} characters")
-    return float(text)
+    # Too short for an exponent of more than 32 bits. Java has no negative zero here.
+    value = float(text) if len(text) < 12 else 0.0
+    if value == 0.0:
+        raise NotJsonError("a number for the exact reader")
+    return value
 
 
 def _constant(text: str) -> Any:
@@ -101,24 +104,28 @@ def _constant(text: str) -> Any:
 
 _DECODER: Final = json.JSONDecoder(parse_int=_integer, parse_float=_float, parse_constant=_constant)
 
-_CONTROL: Final = re.compile("[\x00-\x07\x0b\x0e-\x1f]")
-_HEX_ESCAPE: Final = re.compile(r'\\(\\|"|u00[01][0-9a-f])')
+_UNLIKE_JAVA: Final = re.compile(
+    '\\\\(?:["\\\\]|u00[01][0-9a-f])|[\ud800-\udfff\U00010000-\U0010ffff]'
+)
+"""Where Python writes otherwise than Jackson; escaped quotes and backslashes keep the count."""
 
 
 def dumps(value: object) -> bytes:
-    """`value` as Java writes it: no whitespace, UTF-8, order as given.
+    """`value` as Java writes it: no whitespace, order as given, UTF-8; control characters and what
+    is outside the Basic Multilingual Plane as escapes with capital letters.
 
     Raises:
-        ValueError: a string holds half a surrogate pair (Java refuses to write it, too), or a
-        float is not finite.
+        ValueError: a float is not finite.
     """
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    if "\\u00" in text:
-        # Jackson writes \u001F, Python \u001f.
-        text = _HEX_ESCAPE.sub(_upper, text)
+    if "\\u00" in text or not text.isascii():
+        text = _UNLIKE_JAVA.sub(_as_jackson, text)
     return text.encode()
 
 
-def _upper(match: re.Match[str]) -> str:
-    escape = cast(str, match.group(1))
-    return "\\u" + escape[1:].upper() if escape[0] == "u" else match.group(0)
+def _as_jackson(match: re.Match[str]) -> str:
+    found: str = match.group()
+    if found[0] != "\\":
+        units = found.encode("utf-16-be", "surrogatepass")
+        return "".join(f"\\u{units[i]:02X}{units[i + 1]:02X}" for i in range(0, len(units), 2))
+    return found if found[1] != "u" else "\\u" + found[2:].upper()

@@ -12,7 +12,7 @@ what is only in the global one is still seen. Source: KIP-618; `ConnectorOffsetB
 import base64
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias, cast
 
@@ -76,12 +76,14 @@ def decode_key(key: bytes | None) -> OffsetKey | None:
         parts = parse(key)
     except NotJsonError:
         return None
-    if type(parts) is not list or len(parts) != 2:
+    if not isinstance(parts, list):
         return None
-    connector, partition = cast(tuple[Any, Any], parts)
-    if type(connector) is not str or (partition is not None and type(partition) is not dict):
+    items = cast(Sequence[object], parts)
+    if len(items) != 2 or not isinstance(items[0], str):
         return None
-    return OffsetKey(connector, cast(Partition | None, partition))
+    if items[1] is not None and not isinstance(items[1], dict):
+        return None
+    return OffsetKey(items[0], cast(Partition | None, items[1]))
 
 
 def decode_value(value: bytes | None) -> Offset | None:
@@ -146,7 +148,7 @@ def _not_primitive(name: str, value: object) -> str:
 
 
 def java_double(value: float) -> str:
-    """`value` as Java's `Double.toString` writes it.
+    """`value` as `Double.toString` writes it (of Java 19 and later: the shortest that reads back).
 
     Raises:
         OffsetFormatError: it is not finite (Java would store the text "NaN").
@@ -167,6 +169,10 @@ def _decimal(value: float) -> tuple[str, str, int]:
     digits = whole + ("" if fraction == "0" else fraction)
     stripped = digits.lstrip("0")
     exponent -= len(digits) - len(stripped)
+    if len(stripped.rstrip("0")) == 1:
+        # Java gives two digits at least, the nearest two: 4.9E-324, where one would do.
+        mantissa, _, exponent_text = f"{abs(value):.1e}".partition("e")
+        stripped, exponent = mantissa.replace(".", ""), int(exponent_text)
     return ("-" if value < 0 else "", stripped.rstrip("0"), exponent)
 
 

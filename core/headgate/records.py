@@ -7,6 +7,7 @@ we differ. Writing is byte-exact: field order, no whitespace, Jackson's escapes.
 import base64
 import binascii
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from types import NoneType
 from typing import Any, Final, TypeAlias, cast
@@ -42,6 +43,7 @@ LOGGER_PREFIX: Final = "logger-cluster-"
 SESSION_KEY: Final = "session-key"
 
 _INT_MAX: Final = 2**31 - 1
+_HALF_PAIR: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
 _TEXT: Final = frozenset({str, NoneType})
 _PLAIN_LEAVES: Final = frozenset({str, int, bool, NoneType})
 
@@ -129,7 +131,16 @@ def _agreed(content: object) -> bool:
 
 
 def _key_text(key: bytes | None) -> str:
-    return "" if key is None else key.decode("utf-8", "replace")
+    return "" if key is None else java_text(key)
+
+
+def java_text(data: bytes) -> str:
+    """`data` as `StringDeserializer` reads it: what is not UTF-8 becomes U+FFFD. (Half a surrogate
+    pair becomes one of them, where Python makes three.)"""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return _HALF_PAIR.sub(b"\xef\xbf\xbd", data).decode("utf-8", "replace")
 
 
 def _unknown(offset: int, key: str) -> RecordRejected:

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias, cast
 
 from headgate.ids import State, TaskId
 from headgate.java_json import NotJsonError, Parse, dumps, java_int
-from headgate.records import Record, read_value, task_of_key
+from headgate.records import Record, java_text, read_value, task_of_key
 from headgate.state import ConfigState
 
 CONNECTOR_PREFIX: Final = "status-connector-"
@@ -164,7 +164,7 @@ def decode_status(key: bytes | str, value: bytes | None, parse: Parse | None = N
     """What one record says. Only an absent value is a tombstone here; an empty one is refused.
 
     `parse` as in `headgate.records.decode`."""
-    text = key if isinstance(key, str) else key.decode("utf-8", "replace")
+    text = key if isinstance(key, str) else java_text(key)
     if text.startswith(CONNECTOR_PREFIX):
         return _connector(text, text[len(CONNECTOR_PREFIX) :], value, parse)
     if text.startswith(TASK_PREFIX):
