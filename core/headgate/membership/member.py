@@ -65,8 +65,12 @@ from headgate.membership.messages import (
 )
 from headgate.membership.session import Session
 
+__all__ = ["PROTOCOL", "Member", "MemberState"]
 
 PROTOCOL: Final = "headgate"
+
+_OF_A_MEMBER: Final = (None, GroupError.REBALANCE_IN_PROGRESS, GroupError.ILLEGAL_GENERATION)
+"""What only a member is told."""
 
 _Handler: TypeAlias = Callable[..., list[MemberOutput]]
 
@@ -443,8 +447,7 @@ class Member:
 
     def _disowned(self, now_ms: int) -> list[MemberOutput]:
         generation = self._joined_generation
-        self._member_id = ""
-        self._joined_generation = -1
+        self._forget_id()
         return self._stop_everything(
             now_ms,
             f"the coordinator no longer knows this member (of generation {generation})",
@@ -467,18 +470,17 @@ class Member:
     def _stopped(self, now_ms: int, _: WorkReleased | None, view: WorkView) -> list[MemberOutput]:
         if self._then is MemberState.JOINING:
             return self._join(now_ms, view, self._reason)
-        outputs = self._leave_group()
         self._state = self._then
         self._until_ms = now_ms + self._settings.error_pause_ms
-        return outputs
-
-    def _leave_group(self) -> list[MemberOutput]:
         if not self._member_id:
             return []
         left = LeaveGroup(self._settings.group, self._member_id)
+        self._forget_id()
+        return [left]
+
+    def _forget_id(self) -> None:
         self._member_id = ""
         self._joined_generation = -1
-        return [left]
 
     def _leave(self, now_ms: int, _: Leave, view: WorkView) -> list[MemberOutput]:
         if self._state is MemberState.STOPPING:
@@ -530,15 +532,10 @@ class Member:
             return []
         if answer.error is GroupError.UNKNOWN_MEMBER_ID:
             if self._state is MemberState.STOPPING:
-                self._member_id = ""
-                self._joined_generation = -1
+                self._forget_id()
                 return []
             return self._disowned(now_ms)
-        if answer.error not in (
-            None,
-            GroupError.REBALANCE_IN_PROGRESS,
-            GroupError.ILLEGAL_GENERATION,
-        ):
+        if answer.error not in _OF_A_MEMBER:
             return []
         if self._state is not MemberState.STOPPING:
             self._session.heard(answer.sent_ms)
