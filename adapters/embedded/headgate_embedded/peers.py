@@ -61,8 +61,10 @@ class EmbeddedPeers:
         asked = (self._url, self._boot, self._clock.now_ms())
         condition = "url = ? and taken = 0 and boot = ? and deadline_ms > ?"
         with self._database.read() as connection:
-            found = connection.execute(f"select 1 from calls where {condition} limit 1", asked)
-            if found.fetchone() is None:
+            # To its end: a cursor left in the middle keeps its snapshot, on which no write begins.
+            if not connection.execute(
+                f"select 1 from calls where {condition} limit 1", asked
+            ).fetchall():
                 return []
         with self._database.write(synced=False) as connection:
             rows: list[Any] = connection.execute(
