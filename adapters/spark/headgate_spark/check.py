@@ -1,0 +1,50 @@
+"""Whether a Spark that is not ours can hold what is to run on it."""
+
+from collections.abc import Sequence
+
+from headgate_spark.sessions import Sessions
+from headgate_spark.slots import SlotsError, most_at_once, slots_wanted, too_few
+
+HOLD_MS = 3000
+"""Longer than Spark needs to hand out all tasks of one job."""
+
+# In the JVM, where a task costs nothing to start: forking a Python worker for each would take so
+# long on a small machine that the first were over before the last began.
+_HOLD = (
+    "java_method('java.lang.System', 'currentTimeMillis') as begin",
+    f"java_method('java.lang.Thread', 'sleep', {HOLD_MS}L) as slept",
+    "java_method('java.lang.System', 'currentTimeMillis') as end",
+)
+
+
+def free_slots(remote: str, wanted: int) -> int:
+    """How many of `wanted` tasks this Spark runs at a time just now, other users' work included.
+
+    It is measured, because a client of Spark Connect cannot ask: `wanted` tasks each hold a slot
+    for some seconds, and those that overlapped are counted.
+
+    Raises:
+        SlotsError: the server cannot be reached.
+    """
+    sessions = Sessions(remote)
+    try:
+        rows = sessions.get().range(0, wanted, 1, wanted).selectExpr(*_HOLD).collect()
+    except Exception as error:  # of many kinds, by the layer that failed
+        first = (str(error).splitlines() or [""])[0]
+        raise SlotsError(
+            f"spark.remote {remote} cannot run a job: {type(error).__name__}: {first}"
+        ) from error
+    finally:
+        sessions.close()
+    return most_at_once([(int(row["begin"]), int(row["end"])) for row in rows])
+
+
+def check_slots(remote: str, workers: int, tasks_max: Sequence[int]) -> None:
+    """Refuse a Spark with too few free slots.
+
+    Raises:
+        SlotsError: with the numbers.
+    """
+    free = free_slots(remote, slots_wanted(workers, tasks_max))
+    if (refusal := too_few(remote, free, workers, tasks_max)) is not None:
+        raise SlotsError(refusal)

@@ -1,0 +1,111 @@
+"""Launches task bodies on Spark executors: one Spark job of one partition per task."""
+
+import logging
+import threading
+from collections.abc import Callable
+from functools import partial
+
+from headgate_spark.executor import RESULT_SCHEMA, run_resident
+from headgate_spark.sessions import Sessions, session_is_over
+
+_log = logging.getLogger("headgate.spark")
+
+
+class SparkLauncher:
+    """Implements `headgate.ports.Launcher` over one Spark Connect session.
+
+    A job ends when its body does, or earlier: when it is interrupted Spark forgets it, while the
+    Python worker may live on for some seconds. So `ended` says nothing about the body; whoever
+    waits for that looks at the lifeline, or at the pid.
+
+    Args:
+        remote: ``sc://host:port``.
+        body: ``module:function``, importable on executors: takes the argument, returns a status.
+    """
+
+    def __init__(self, remote: str, body: str) -> None:
+        self._sessions = Sessions(remote)
+        self._body = body
+        self._mutex = threading.Lock()
+        self._running: dict[str, str] = {}
+        self._launched = 0
+        self._closed = False
+
+    def launch(self, run: str, argument: str, ended: Callable[[str | None], None]) -> None:
+        """Start the body as a job of its own; returns at once. See `Launcher.launch`."""
+        with self._mutex:
+            assert run not in self._running, f"run {run} was launched before"
+            self._launched += 1
+            tag = f"headgate-{self._launched}"  # tags may not hold what run ids may
+            if not self._closed:
+                self._running[run] = tag
+        if self._closed:
+            ended("the launcher is closed")
+            return
+        name = f"headgate-spark-{run}"
+        work = partial(self._serve, run, tag, argument, ended)
+        threading.Thread(target=work, name=name, daemon=True).start()
+
+    def kill(self, run: str) -> None:
+        """Interrupt the job of `run`; does not wait. The Python worker may outlive it briefly."""
+        with self._mutex:
+            tag = self._running.get(run)
+        if tag is not None:
+            # A server that hangs must not hang its caller.
+            threading.Thread(target=self._interrupt, args=(tag,), daemon=True).start()
+
+    def close(self) -> None:
+        """Interrupt what runs and end the session. Nothing is launched after it."""
+        with self._mutex:
+            self._closed = True
+            tags = list(self._running.values())
+        for tag in tags:
+            self._interrupt(tag)
+        self._sessions.close()
+
+    def _serve(
+        self, run: str, tag: str, argument: str, ended: Callable[[str | None], None]
+    ) -> None:
+        error: str | None
+        try:
+            error = self._run_job(tag, argument)
+        except Exception as raised:
+            # Whatever Spark's client raised, this job is over as far as we can know.
+            error = f"Spark: {_one_line(raised)}"
+            _log.debug("the job of run %s ended", run, exc_info=True)
+        with self._mutex:
+            self._running.pop(run, None)
+        ended(error)
+
+    def _run_job(self, tag: str, argument: str) -> str | None:
+        session = self._sessions.get()
+        session.addTag(tag)  # tags belong to the thread, so to this job alone
+        try:
+            # One row, one partition: the body is the function over it.
+            frame = session.range(0, 1, 1, 1).mapInArrow(
+                partial(run_resident, self._body, argument), RESULT_SCHEMA
+            )
+            rows = frame.collect()
+        except Exception as raised:
+            if session_is_over(raised):
+                self._sessions.drop(session)
+            raise
+        if len(rows) != 1:
+            return f"Spark gave {len(rows)} results for one task, expected 1"
+        found: str | None = rows[0]["error"]
+        return found
+
+    def _interrupt(self, tag: str) -> None:
+        session = self._sessions.current()
+        if session is None:
+            return
+        try:
+            session.interruptTag(tag)
+        except Exception as raised:  # a server that is gone has ended the job by that
+            _log.debug("could not interrupt %s: %s", tag, _one_line(raised))
+
+
+def _one_line(error: BaseException) -> str:
+    """First line of what Spark says; the rest is a Java trace."""
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0].strip()}" if lines else type(error).__name__

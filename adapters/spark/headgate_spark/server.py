@@ -1,0 +1,289 @@
+"""The Spark that Headgate starts itself: one Spark Connect server that all workers share.
+
+The driver outlives its clients, so a worker that is killed costs no start of a JVM. A server that
+dies is started again on the same port, and clients come back with new sessions.
+"""
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+from headgate_spark.slots import Plan, plan
+
+START_TIMEOUT_S = 120.0
+"""A JVM on a busy machine has needed 43 s."""
+STOP_TIMEOUT_S = 10.0
+TAIL_LINES = 25
+JAVA_VERSION_MIN = 17
+_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
+
+
+class ServerError(Exception):
+    """Spark could not be started. The text says why and what to do."""
+
+
+class SparkServer:
+    """Starts, watches and ends one Spark Connect server. Not thread-safe.
+
+    Args:
+        master: ``local[N]``, ``local-cluster[executors,cores,MB]`` or a cluster's address. N and
+            cores say how many slots are meant to compute; there will be at least `slots`.
+        slots: tasks that must run at a time (`headgate_spark.slots.slots_wanted`).
+        folder: for the log, the warehouse and scratch files; made if it is not there.
+        conf: the user's settings of Spark. What `forced_conf` names is not theirs to set.
+        python_path: folders that Python on executors must find besides its own.
+        start_timeout_s: how long the server may take until it listens.
+    """
+
+    def __init__(
+        self,
+        master: str,
+        slots: int,
+        folder: str | os.PathLike[str],
+        conf: Mapping[str, str] | None = None,
+        *,
+        python_path: Sequence[str] = (),
+        start_timeout_s: float = START_TIMEOUT_S,
+    ) -> None:
+        self.plan: Plan = plan(master, slots, os.cpu_count() or 1)
+        self.folder = Path(folder).absolute()
+        self.port = free_port()
+        self.starts = 0
+        self._conf = dict(conf or {})
+        self._python_path = list(python_path)
+        self._start_timeout_s = start_timeout_s
+        self._guard: subprocess.Popen[str] | None = None
+        self._pid: int | None = None
+
+    @property
+    def address(self) -> str:
+        """For `SparkSession.builder.remote`; the same after a restart."""
+        return f"sc://127.0.0.1:{self.port}"
+
+    @property
+    def slots(self) -> int:
+        return self.plan.slots
+
+    @property
+    def cores(self) -> int:
+        """Slots that are meant to compute."""
+        return self.plan.cores
+
+    @property
+    def pid(self) -> int | None:
+        """Of the driver's JVM."""
+        return self._pid
+
+    @property
+    def log_file(self) -> Path:
+        return self.folder / "spark.log"
+
+    def start(self) -> None:
+        """Start the server; returns when it listens.
+
+        Raises:
+            ServerError: Java is missing or too old, or the server did not come up in time; the end
+                of its log is in the text. Nothing is left running.
+        """
+        self.launch()
+        self.wait_ready()
+
+    def launch(self) -> None:
+        """Start the server and do not wait. Raises `ServerError` as `start` does."""
+        assert self._guard is None, "the server was started before; use restart"
+        java_home = check_java()
+        (self.folder / "scratch").mkdir(parents=True, exist_ok=True)
+        with self.log_file.open("ab") as log:
+            self._guard = subprocess.Popen(
+                [sys.executable, "-m", "headgate_spark.guard", str(os.getpid()), *self._command()],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                cwd=self.folder,
+                env=self._environment(java_home),
+                text=True,
+                # Ctrl-C goes to the parent, which ends tasks first and Spark last.
+                start_new_session=True,
+            )
+        self.starts += 1
+        line = _pipe(self._guard.stdout).readline()
+        self._pid = int(line) if line.strip() else None
+
+    def wait_ready(self) -> None:
+        """Wait until the server listens. Raises `ServerError` as `start` does."""
+        deadline = time.monotonic() + self._start_timeout_s
+        while not _listens(self.port):
+            if (code := self.poll()) is not None:
+                self.stop()
+                raise ServerError(f"Spark ended with code {code} while it started{self._tail()}")
+            if time.monotonic() > deadline:
+                self.stop()
+                raise ServerError(
+                    f"Spark does not listen after {self._start_timeout_s:g} s{self._tail()}"
+                )
+            time.sleep(0.1)
+
+    def poll(self) -> int | None:
+        """Exit code of a server that has died, None while it runs. Cheap; does not wait."""
+        return None if self._guard is None else self._guard.poll()
+
+    def restart(self) -> None:
+        """Start it again on the same port, after it has died or not. Raises as `start` does."""
+        self.stop()
+        deadline = time.monotonic() + STOP_TIMEOUT_S
+        while _listens(self.port) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        self.start()
+
+    def stop(self) -> None:
+        """End the server and all its executors; returns when they are gone."""
+        guard, self._guard, self._pid = self._guard, None, None
+        if guard is None:
+            return
+        _pipe(guard.stdin).close()  # the guard kills the JVM and what it began
+        try:
+            guard.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            guard.send_signal(signal.SIGKILL)  # and the kernel ends the JVM with it
+            guard.wait()
+        _pipe(guard.stdout).close()
+
+    # -- how it is started --
+
+    def _command(self) -> list[str]:
+        settings = {**default_conf(self.plan), **self._conf, **self._forced()}
+        command = [str(_spark_home() / "bin" / "spark-submit"), "--master", self.plan.master]
+        for key, value in sorted(settings.items()):
+            command += ["--conf", f"{key}={value}"]
+        return [*command, "--class", _CLASS, "--name", "headgate", "spark-internal"]
+
+    def _forced(self) -> dict[str, str]:
+        forced = forced_conf(self.plan)
+        forced["spark.connect.grpc.binding.address"] = "127.0.0.1"
+        forced["spark.connect.grpc.binding.port"] = str(self.port)
+        forced["spark.sql.warehouse.dir"] = (self.folder / "warehouse").as_uri()
+        forced["spark.local.dir"] = str(self.folder / "scratch")
+        forced["spark.executorEnv.PYTHONPATH"] = self._path_text()
+        return forced
+
+    def _environment(self, java_home: str | None) -> dict[str, str]:
+        environment = {
+            key: value
+            for key, value in os.environ.items()
+            # Settings of another Spark on this machine must not get into ours.
+            if not key.startswith("SPARK_") and key != "PYSPARK_SUBMIT_ARGS"
+        }
+        environment["SPARK_HOME"] = str(_spark_home())
+        environment["SPARK_LOCAL_IP"] = "127.0.0.1"
+        environment["SPARK_WORKER_DIR"] = str(self.folder / "scratch" / "executors")
+        environment["PYSPARK_PYTHON"] = environment["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        environment["PYTHONPATH"] = self._path_text()
+        if java_home is not None:
+            environment["JAVA_HOME"] = java_home
+        return environment
+
+    def _path_text(self) -> str:
+        mine = str(Path(__file__).absolute().parent.parent)
+        given = [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
+        return os.pathsep.join(dict.fromkeys([*self._python_path, *given, mine]))
+
+    def _tail(self) -> str:
+        try:
+            lines = self.log_file.read_text("utf-8", "replace").splitlines()[-TAIL_LINES:]
+        except OSError:
+            return f"; its log {self.log_file} cannot be read"
+        return "\n".join([f"; the end of its log {self.log_file}:", *lines])
+
+
+def default_conf(plan: Plan) -> dict[str, str]:
+    """Settings that a user may override."""
+    return {
+        "spark.driver.memory": "1g",
+        "spark.sql.shuffle.partitions": str(plan.cores),
+        "spark.sql.adaptive.enabled": "true",
+        "spark.sql.artifact.isolation.enabled": "false",
+    }
+
+
+def forced_conf(plan: Plan) -> dict[str, str]:
+    """Settings that exactly-once, or coming back in time, depends on."""
+    forced = {
+        # The second attempt of a resident task would fence the first.
+        "spark.speculation": "false",
+        # One process is one task: a kill by pid must never meet another's task.
+        "spark.python.worker.reuse": "false",
+        "spark.python.task.killTimeout": "0ms",
+        "spark.python.use.daemon": "true",
+        "spark.python.daemon.module": "headgate_spark.daemon",
+        "spark.executor.heartbeatInterval": "3s",
+        "spark.network.timeout": "20s",
+        "spark.network.timeoutInterval": "5s",  # else a timeout of 20 s is refused
+        "spark.storage.blockManagerHeartbeatTimeoutMs": "20000",
+        "spark.default.parallelism": str(plan.cores),
+        # Executors that were killed must not shut out the host they ran on.
+        "spark.excludeOnFailure.enabled": "false",
+        "spark.deploy.maxExecutorRetries": "-1",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    if plan.master.startswith("local"):
+        forced["spark.driver.host"] = forced["spark.driver.bindAddress"] = "127.0.0.1"
+    return forced
+
+
+def check_java() -> str | None:
+    """JAVA_HOME of a Java that Spark can use; None to leave it to the path.
+
+    Raises:
+        ServerError: none is there, or it is too old.
+    """
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    advice = (
+        f"install Java {JAVA_VERSION_MIN} or newer (Debian, Ubuntu: openjdk-17-jre-headless; "
+        "Fedora: java-17-openjdk-headless; macOS: brew install openjdk@17), set JAVA_HOME, or use "
+        "a runner that needs no Java: runner = \"process\""
+    )
+    if java is None or not Path(java).exists():
+        where = f"JAVA_HOME={home} has no bin/java" if home else "no java on the path"
+        raise ServerError(f"Spark needs Java, and there is none ({where}): {advice}")
+    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
+    found = re.search(r'version "(?:1\.)?(\d+)', said.stderr + said.stdout)
+    if found is None or int(found[1]) < JAVA_VERSION_MIN:
+        seen = f"Java {found[1]}" if found else f"a Java of unknown version ({said.stderr[:80]!r})"
+        raise ServerError(f"Spark needs Java {JAVA_VERSION_MIN}, but {java} is {seen}: {advice}")
+    return home
+
+
+def free_port() -> int:
+    """A port that nobody listens on just now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _spark_home() -> Path:
+    try:
+        import pyspark
+    except ImportError as error:
+        raise ServerError("pyspark is not installed: pip install 'headgate[spark]'") from error
+    return Path(pyspark.__file__).parent
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(1.0)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _pipe(stream: IO[str] | None) -> IO[str]:
+    assert stream is not None
+    return stream

@@ -1,0 +1,96 @@
+"""How many tasks a Spark can hold at a time: arithmetic, and a probe for one that is not ours.
+
+A resident task holds its slot until it is stopped. With as many of them as slots the next task, and
+every planned batch, would wait for ever; so slots are counted before anything starts.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+_LOCAL = re.compile(r"local(?:\[(\*|\d+)(?:\s*,\s*\d+)?\])?")
+_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\]")
+
+
+class SlotsError(Exception):
+    """The master cannot be parsed, or there are too few slots."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How a Spark is started so that it has `slots` slots while `cores` of them are meant to
+    compute."""
+
+    master: str
+    slots: int
+    cores: int
+    executors: bool
+    """Whether executors are processes of their own."""
+
+
+def slots_wanted(workers: int, tasks_max: Sequence[int]) -> int:
+    """Slots for the resident tasks of all connectors, and two per worker for planned batches and
+    for tasks that start while those they replace still end."""
+    return workers * 2 + sum(tasks_max)
+
+
+def plan(master: str, slots: int, cpus: int) -> Plan:
+    """The master to start so that it has at least `slots` slots.
+
+    Slots are only a number: the N of ``local[N]`` says how many are meant to compute, and becomes
+    the parallelism of jobs. For ``local-cluster[executors,cores,MB]`` each executor gets more
+    cores.
+    Other masters are left as they are; who runs them has set their cores.
+
+    Args:
+        cpus: of this machine, for ``local[*]``.
+
+    Raises:
+        SlotsError: a local master that Spark would not understand.
+    """
+    if found := _LOCAL.fullmatch(master):
+        cores = cpus if found[1] == "*" else int(found[1] or 1)
+        slots = max(slots, cores)
+        return Plan(f"local[{slots}]", slots, cores, executors=False)
+    if found := _CLUSTER.fullmatch(master):
+        executors, cores, memory = int(found[1]), int(found[2]), int(found[3])
+        if executors < 1 or cores < 1:
+            raise SlotsError(f"{master} has no executors, expected at least local-cluster[1,1,512]")
+        # Were one executor lost, the others must hold its tasks until it is back.
+        others = max(executors - 1, 1)
+        per_executor = max(cores, -(-slots // others))
+        return Plan(
+            f"local-cluster[{executors},{per_executor},{memory}]",
+            per_executor * executors,
+            executors * cores,
+            executors=True,
+        )
+    if master.startswith("local"):
+        raise SlotsError(
+            f"spark.master is {master!r}, expected local[N], local[*], "
+            "local-cluster[executors,cores,MB], or the address of a cluster"
+        )
+    return Plan(master, slots, cpus, executors=True)
+
+
+def most_at_once(spans: Sequence[tuple[int, int]]) -> int:
+    """Of these (begin, end) times, how many were under way at one moment."""
+    changes = sorted([(begin, 1) for begin, _ in spans] + [(end, -1) for _, end in spans])
+    here = most = 0
+    for _, change in changes:
+        here += change
+        most = max(most, here)
+    return most
+
+
+def too_few(remote: str, free: int, workers: int, tasks_max: Sequence[int]) -> str | None:
+    """Why a Spark that is not ours is refused, or None."""
+    wanted = slots_wanted(workers, tasks_max)
+    if free >= wanted:
+        return None
+    return (
+        f"spark.remote {remote} has {free} free slots, but {wanted} are needed: one for each of "
+        f"{sum(tasks_max)} tasks (the sum of tasks.max) and two for each of {workers} workers. "
+        "Give it more (spark.executor.cores is only a number and may be larger than the cores of "
+        "the machine), lower tasks.max, or leave spark.remote out to have a Spark started here."
+    )
