@@ -129,7 +129,9 @@ class EmbeddedGroup:
         self._watch = Watch(database)
         self._mutex = threading.Lock()
         self._mailbox = uuid.uuid4().hex
+        self._clock = coordinators.clock
         self._deadline_ms: int | None = None
+        self._waiting = False
 
     def send(self, request: GroupRequest) -> None:
         self._coordinators.handle(request, self._mailbox)
@@ -137,22 +139,27 @@ class EmbeddedGroup:
     def receive(self) -> Sequence[GroupResponse]:
         """Costs some microseconds while nothing happens."""
         with self._mutex:
-            now_ms = self._coordinators.clock.now_ms()
-            if self._deadline_ms is not None and self._deadline_ms <= now_ms:
+            if self._watch.changed():
+                self._look()
+            if self._deadline_ms is not None and self._deadline_ms <= self._clock.now_ms():
                 self._coordinators.tick()
-            if not self._watch.changed():
-                return []
-            with self._database.read() as connection:
-                self._deadline_ms = self._coordinators.due(connection)
-                waiting = connection.execute(
-                    "select 1 from responses where mailbox = ? limit 1", (self._mailbox,)
-                ).fetchone()
-            return self._take(now_ms) if waiting else []
+                self._look()
+            return self._take() if self._waiting else []
 
     def close(self) -> None:
         self._watch.close()
 
-    def _take(self, now_ms: int) -> Sequence[GroupResponse]:
+    def _look(self) -> None:
+        with self._database.read() as connection:
+            self._deadline_ms = self._coordinators.due(connection)
+            found = connection.execute(
+                "select 1 from responses where mailbox = ? limit 1", (self._mailbox,)
+            )
+            self._waiting = bool(found.fetchall())
+
+    def _take(self) -> Sequence[GroupResponse]:
+        self._waiting = False
+        now_ms = self._clock.now_ms()
         with self._database.write(synced=False) as connection:
             rows: list[Any] = connection.execute(
                 "select body from responses where mailbox = ? order by id", (self._mailbox,)

@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from headgate.ports import Clock
+
 from headgate.membership.consumer import ConsumerSettings
 from headgate_embedded.database import LEASE_MS, Database, say_nothing
 from headgate_embedded.group import Coordinators, EmbeddedGroup
@@ -24,19 +26,20 @@ class EmbeddedTransport:
         self,
         database: Database,
         url: str,
+        clock: Clock,
         consumer: ConsumerSettings,
         compression: str,
     ) -> None:
-        self.clock = MonotonicClock()
+        self.clock = clock
         self._database = database
-        coordinators = Coordinators(database, self.clock)
+        coordinators = Coordinators(database, clock)
         self.config_log = EmbeddedConfigLog(database)
         self.offset_log = EmbeddedKeyedLog(database, OFFSETS)
         self.status_log = EmbeddedKeyedLog(database, STATUS)
         self.group = EmbeddedGroup(database, coordinators)
         self.record_log = EmbeddedRecordLog(database, coordinators, consumer, compression)
         self.fencer = EmbeddedFencer(database)
-        self.peers = EmbeddedPeers(database, self.clock, url)
+        self.peers = EmbeddedPeers(database, clock, url)
 
     def close(self) -> None:
         self._database.close()
@@ -47,6 +50,7 @@ def open_transport(
     *,
     url: str = "",
     said: Callable[[str], None] = say_nothing,
+    clock: Clock | None = None,
 ) -> EmbeddedTransport:
     """The ports on the log that `transport` names; the log is made if it is not there.
 
@@ -56,6 +60,7 @@ def open_transport(
             before it is killed; ``consumer.session.timeout.ms``; ``compression``, none or zlib.
         url: under which other workers call this one.
         said: told in one line what an operator should know, such as the killing of a process.
+        clock: of sessions and deadlines, the same for all processes; the machine's if left out.
 
     Raises:
         RefusedError: the file is foreign, corrupt or of another version, SQLite is too old, or
@@ -68,7 +73,7 @@ def open_transport(
     consumer = ConsumerSettings()
     if (timeout := transport.get("consumer.session.timeout.ms")) is not None:
         consumer = ConsumerSettings(session_timeout_ms=int(timeout))
-    return EmbeddedTransport(database, url, consumer, transport.get("compression", "none"))
+    return EmbeddedTransport(database, url, clock or MonotonicClock(), consumer, transport.get("compression", "none"))
 
 
 def transport_settings(path: str | Path) -> dict[str, str]:

@@ -1,0 +1,105 @@
+"""The runner of processes keeps what every runner must, and kills what does not go."""
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from support import runner_contract
+from support.runner_contract import SESSION_TIMEOUT_MS, RunnerBench, is_alive
+
+from headgate.task.messages import TaskKind, TaskOutcome
+from headgate_runtime.tasks.select import make_runner
+
+SETTINGS = {"session.timeout.ms": str(SESSION_TIMEOUT_MS)}
+TESTS = Path(__file__).parents[1]
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunnerBench]:
+    monkeypatch.setenv("PYTHONPATH", str(TESTS))
+    made = RunnerBench(lambda report: make_runner("process", SETTINGS, report), tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize(
+    "check",
+    [*runner_contract.COMMON, *runner_contract.OF_PROCESSES],
+    ids=lambda check: check.__name__,
+)
+def test_contract(check: Callable[[RunnerBench], None], bench: RunnerBench) -> None:
+    check(bench)
+
+
+def test_a_sink_of_planned_batches(bench: RunnerBench) -> None:
+    source = bench.start("CountingSource", {"limit": "100"})
+    bench.wait_for_records(source, 100)
+    bench.runner.stop(source, 10_000)
+    bench.wait_for_end(source)
+    sink = bench.start("PlannedSink", {"topics": "numbers"}, kind=TaskKind.SINK)
+    bench.wait_for_records(sink, 100)
+    bench.runner.stop(sink, 10_000)
+    assert bench.wait_for_end(sink).outcome is TaskOutcome.STOPPED
+
+
+def test_what_a_task_prints_is_in_the_log_with_its_name(
+    bench: RunnerBench, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, "headgate.task"):
+        run = bench.start("CountingSource", {"limit": "10"})
+        bench.wait_for_records(run, 10)
+        bench.runner.stop(run, 10_000)
+        bench.wait_for_end(run)
+    assert "c-0: stopped" in caplog.text
+
+
+WORKER = """
+import sys, time
+from pathlib import Path
+from support.runner_contract import RunnerBench
+from headgate_runtime.tasks.select import make_runner
+
+folder = Path(sys.argv[1])
+settings = {"session.timeout.ms": "3000"}
+bench = RunnerBench(lambda report: make_runner("process", settings, report), folder)
+bench.start(sys.argv[2], {"pause.s": "0.01", "pid.file": str(folder / "pid")})
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def worker(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator["subprocess.Popen[bytes]"]:
+    environment = {**os.environ, "PYTHONPATH": str(TESTS)}
+    process = subprocess.Popen(
+        [sys.executable, "-c", WORKER, str(tmp_path), request.param], env=environment
+    )
+    yield process
+    process.kill()
+    process.wait()
+
+
+@pytest.mark.parametrize("worker", ["CountingSource", "HangingSource"], indirect=True)
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_body_ends_when_its_worker_dies_or_is_frozen(
+    worker: "subprocess.Popen[bytes]", how: signal.Signals, tmp_path: Path
+) -> None:
+    pid_file = tmp_path / "pid"
+    deadline = time.monotonic() + 30
+    while not (pid_file.exists() and pid_file.read_text()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    pid = int(pid_file.read_text())
+    time.sleep(1.0)
+    worker.send_signal(how)
+    began = time.monotonic()
+    while is_alive(pid):
+        assert time.monotonic() - began < 15, "the body lives on without its worker"
+        time.sleep(0.05)
