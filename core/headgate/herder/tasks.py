@@ -105,7 +105,10 @@ class HeldTask:
     tickets: tuple[int, ...] = ()
     """Restart requests to be answered at the next start."""
     log_read: bool = False
-    heartbeat_answered: bool = False
+    """Fenced: the log was read to its end since."""
+    confirmed: bool = False
+    """Fenced: the membership was confirmed since."""
+    fenced_ms: int = 0
 
 
 class Tasks:
@@ -208,7 +211,7 @@ class Tasks:
         spec = self._spec(held, entry)
         held.commit_offset = entry.commit_offset
         held.target_told = spec.target_state
-        held.stop_asked = held.log_read = held.heartbeat_answered = False
+        held.stop_asked = held.log_read = held.confirmed = False
         held.ended = held.running_since_ms = None
         held.fencing_failures = 0
         held.progress = TaskProgress(0, 0, False)
@@ -431,6 +434,7 @@ class Tasks:
         standing = self._ctx.standing
         self._move(held, TaskInput.CONFIRM)
         self._confirming[held.task] = None
+        held.fenced_ms = self._ctx.now_ms
         self._ctx.read_to_end(ForFenced(held.task, held.run))
         self._ctx.emit(
             SendGroup(Heartbeat(self._ctx.settings.group, standing.member_id, standing.generation))
@@ -446,20 +450,19 @@ class Tasks:
         held.log_read = True
         self._confirmed(held)
 
-    def on_heartbeat_answered(self) -> None:
-        """The coordinator knows us in our generation. (The answer may be to an earlier heartbeat;
-        the producer of the next run is refused if the membership has ended since.)"""
+    def on_membership_confirmed(self, sent_ms: int) -> None:
+        """The coordinator knew us in our generation when it answered what was sent at `sent_ms`."""
         for task in list(self._confirming):
             held = self._held.get(task)
             if held is None or held.state is not TaskState.CONFIRMING:
                 del self._confirming[task]
-                continue
-            held.heartbeat_answered = True
-            self._confirmed(held)
+            elif sent_ms >= held.fenced_ms:
+                held.confirmed = True
+                self._confirmed(held)
 
     def _confirmed(self, held: HeldTask) -> None:
         # A newer commit would have stopped it, a revocation would have dropped it.
-        if held.log_read and held.heartbeat_answered:
+        if held.log_read and held.confirmed:
             self._confirming.pop(held.task, None)
             self._back_off(held)
 

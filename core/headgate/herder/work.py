@@ -31,6 +31,9 @@ from headgate.membership.member_messages import (
 )
 from headgate.membership.messages import GroupResponse, HeartbeatAnswered
 
+_WORKING = (MemberState.STEADY, MemberState.RELEASING)
+"""States in which work may be started, once the member has allowed it."""
+
 
 class GroupWork:
     def __init__(self, ctx: Context, connectors: Connectors, tasks: Tasks) -> None:
@@ -77,12 +80,13 @@ class GroupWork:
             and response.error is None
             and response.generation == self._ctx.standing.generation
         ):
-            self._tasks.on_heartbeat_answered()
+            self._tasks.on_membership_confirmed(response.sent_ms)
 
     def on_coordinator_lost(self, reason: str) -> None:
         self._give(CoordinatorLost(reason))
 
     def rejoin(self, reason: str) -> None:
+        self._start_allowed = False  # what is assigned is about to change
         self._give(RejoinRequested(reason))
 
     def caught_up(self, error: str | None) -> None:
@@ -178,7 +182,7 @@ class GroupWork:
         """Bring `Standing` up to what the member says after an input."""
         standing, member = self._ctx.standing, self.member
         alive = member.generation >= 0
-        stable = self._start_allowed and alive and member.state is MemberState.STEADY
+        stable = self._start_allowed and alive and member.state in _WORKING
         if not alive and standing.leader:
             standing.leader = standing.leader_url = ""
             standing.generation = -1
