@@ -57,6 +57,7 @@ class Body:
         self.dead = False
         self.frozen = False
         self._orphaned = False
+        self._begun = False
         self._cluster = cluster
         self._schedule: Schedule = cluster.schedule
         self._report = report
@@ -127,8 +128,11 @@ class Body:
         self._when_awake(lambda: self._step(given))
 
     def _step(self, given: BodyInput | TaskCommand) -> None:
-        if self._machine.ended:
+        if isinstance(given, LifelineLost) and not self._begun:
+            self.die()  # a body without a lifeline never begins
+        if self._machine.ended or self.dead:
             return
+        self._begun = True
         effects = self._machine.handle(self._schedule.now_ms, given)
         self._perform(deque(effects))
 

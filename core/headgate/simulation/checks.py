@@ -73,7 +73,13 @@ class Checks:
             self.broken("8 stopped is empty", f"{connector} is STOPPED with tasks")
 
     def task_started(self, worker: "SimulatedWorker", spec: TaskSpec) -> None:
-        """Work is added for a worker only when every former owner has released it or is out."""
+        """Work is added for a worker only when every former owner has released it or is out.
+
+        A worker that froze with the start decided, and wakes up out of the group, may still make
+        it: that run is a zombie from its birth, and checks 2 and 3 are about those.
+        """
+        if not self._cluster.is_member(worker):
+            return
         for other in self._cluster.workers.values():
             if other.dead or not self._cluster.is_member(other):
                 continue

@@ -55,11 +55,12 @@ class Network:
         call_id = f"call-{self._count}"
         entry = self._open[call_id] = _Open(deliver)
         copy = wire.loads(Call, wire.dumps(call))
+        deadline = self._schedule.now_ms + timeout_ms
 
         def arrive() -> None:
             target = self._cluster.worker_at(url)
             if target is not None:
-                target.when_awake(lambda: target.ask(call_id, copy, hops))
+                target.when_awake(lambda: target.ask(call_id, copy, hops, deadline))
 
         if not self._cluster.message_lost():
             self._schedule.soon(arrive, 50)

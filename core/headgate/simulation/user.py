@@ -38,10 +38,19 @@ class User:
         self._plan(until_ms)
 
     def finish(self) -> None:
-        """After the faults: everything that exists shall run again."""
+        """After the faults: everything shall exist and run.
+
+        Not before every older call is past its deadline, for until then it may still act, also when
+        its caller has given up.
+        """
+        self.open_calls += len(NAMES)
+        self._schedule.after(CALL_TIMEOUT_MS + 1_000, self._restore)
+
+    def _restore(self) -> None:
+        self.open_calls -= len(NAMES)
         for name in NAMES:
-            self._until_done(self._configure(name))
-            self._until_done(SetTargetState(name, TargetState.STARTED))
+            started = SetTargetState(name, TargetState.STARTED)
+            self._until_done(self._configure(name), then=started)
 
     def _plan(self, until_ms: int) -> None:
         delay = self._chance.randint(200, 2_500)
@@ -80,10 +89,10 @@ class User:
     def _ask(self, call: Call) -> None:
         self._send(call, again=False)
 
-    def _until_done(self, call: Call) -> None:
-        self._send(call, again=True)
+    def _until_done(self, call: Call, then: Call | None = None) -> None:
+        self._send(call, again=True, then=then)
 
-    def _send(self, call: Call, *, again: bool) -> None:
+    def _send(self, call: Call, *, again: bool, then: Call | None = None) -> None:
         self.open_calls += 1
         self.asked += 1
         since = len(self._cluster.checks.events)
@@ -93,7 +102,9 @@ class User:
             self.open_calls -= 1
             self._check(call, result, since)
             if again and isinstance(result, Failure):
-                self._schedule.after(100, lambda: self._send(call, again=True))
+                self._schedule.after(100, lambda: self._until_done(call, then))
+            elif then is not None:
+                self._until_done(then)
 
         target = self._cluster.workers[url].url
         self._cluster.network.send(target, call, 0, CALL_TIMEOUT_MS, deliver)

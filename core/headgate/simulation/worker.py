@@ -104,10 +104,8 @@ class SimulatedWorker:
         else:
             action()
 
-    def ask(self, call_id: str, call: Call, hops: int = 0) -> None:
-        self.post(
-            Called(call_id, call, hops, self._schedule.now_ms + self._cluster.call_timeout_ms)
-        )
+    def ask(self, call_id: str, call: Call, hops: int, deadline_ms: int) -> None:
+        self.post(Called(call_id, call, hops, deadline_ms))
 
     def post(self, command: Command) -> None:
         self._inbox.append(command)
