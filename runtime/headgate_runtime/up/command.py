@@ -12,7 +12,9 @@ from types import FrameType
 
 from rich.console import Console
 
+from headgate.events import Config
 from headgate.herder.messages import WorkerView
+from headgate.state import ConfigState
 from headgate_runtime.pipeline import Pipeline
 from headgate_runtime.settings import WorkerSettings
 from headgate_runtime.up import folder
@@ -33,7 +35,7 @@ from headgate_runtime.up.processes import WorkerProcess, WorkerProcesses
 from headgate_runtime.up.rates import Rates
 from headgate_runtime.up.registry import Registered, Registry
 from headgate_runtime.up.snapshot import Phase, Snapshot, WorkerSnapshot
-from headgate_runtime.up.spark_service import SparkService
+from headgate_runtime.up.spark_service import SparkService, tasks_max_of
 from headgate_runtime.up.timeline import Timeline, draw
 
 BEAT_S = 0.5
@@ -130,6 +132,7 @@ class Up:
         self._logs = pipeline.data / "logs"
         self._logs.mkdir(exist_ok=True)
         self._transport_settings = folder.transport_settings(pipeline.data)
+        self._thread = threading.current_thread()
         self._said_lock = threading.Lock()
         self._said: list[str] = []
         self._transport = folder.open_log(pipeline.data, self._say)
@@ -138,7 +141,7 @@ class Up:
         self._rates = Rates()
         self._started = time.monotonic()
         self._generations: set[int] = set()
-        self._spark = SparkService(pipeline, options.join, self._logs, self._say)
+        self._spark = SparkService(pipeline, join=options.join, said=self._say, marked=self._mark)
         self._processes: WorkerProcesses | None = None
         self._applier: Applier | None = None
         self._last_views: dict[str, tuple[float, WorkerView]] = {}
@@ -167,7 +170,8 @@ class Up:
 
     def _start(self) -> None:
         names = self._registry.free_names(self._pipeline.workers)
-        self._spark.start(self._stop.asked)
+        seen = self._observer.read()
+        self._spark.start(tasks_max_of(self._all_configs(seen.state)), self._stop.asked)
         configs = [
             {
                 "name": name,
@@ -184,7 +188,6 @@ class Up:
             return
         self._say(f"starting {len(names)} worker{'s' if len(names) > 1 else ''}")
         self._processes.start()
-        seen = self._observer.read()
         plan, said = planned_changes(
             seen.state, self._pipeline.connectors, prune=self._options.prune
         )
@@ -193,6 +196,11 @@ class Up:
         self._applier = Applier(self._transport.peers, plan, self._urls_up, self._say)
         self._applier.start()
 
+    def _all_configs(self, state: ConfigState) -> dict[str, Config]:
+        """Connectors that will run: those of the file and those that stay."""
+        stay = {name: entry.config or {} for name, entry in state.entries.items() if entry.config}
+        return {**stay, **self._pipeline.connectors}
+
     def _end(self) -> bool:
         """The clean stop. False: something had to be killed."""
         assert self._processes is not None
@@ -200,8 +208,8 @@ class Up:
         grace_s = grace["task.shutdown.graceful.timeout.ms"] / 1000 + STOP_EXTRA_S
         if self._applier is not None:
             self._applier.stop()
-        self._say("stopping the workers (Ctrl-C again kills them)")
-        self._flush()
+        hint = " (Ctrl-C again kills them)" if self._stop.asked.is_set() else ""
+        self._say(f"stopping the workers{hint}")
         clean = self._processes.stop(grace_s)
         self._flush()
         return clean
@@ -226,6 +234,7 @@ class Up:
                 return self._conclude(verdict)
             next_beat = max(next_beat + BEAT_S, time.monotonic() + BEAT_S / 5)
             self._stop.asked.wait(max(0.0, next_beat - time.monotonic()))
+        self.last_words.append("stopped; the next headgate up goes on from here")
         return EXIT_INTERRUPTED if self._options.until_idle else 0
 
     def _beat(self) -> Verdict | None:
@@ -342,9 +351,11 @@ class Up:
     # -- words --
 
     def _say(self, text: str) -> None:
-        """From any thread; shown at the next beat."""
+        """From any thread. What other threads say is shown at the next beat."""
         with self._said_lock:
             self._said.append(text)
+        if threading.current_thread() is self._thread:
+            self._flush()
 
     def _mark(self, worker: str, text: str) -> None:
         self.timeline.mark(time.monotonic(), worker, text)

@@ -73,12 +73,12 @@ class PlainDisplay:
 
 def progress_line(snapshot: Snapshot, rates: Rates) -> str:
     up = sum(worker.phase is Phase.UP for worker in snapshot.workers)
-    parts = [f"{up} of {len(snapshot.workers)} workers up"]
+    parts = [f"{up} of {counted(len(snapshot.workers), 'worker')} up"]
     for connector in snapshot.connectors:
         flow = _flow(connector, snapshot, rates)
         lag = f", lag {connector.lag:,}" if connector.kind == "sink" else ""
         parts.append(f"{connector.name} {flow[1]:,} records, {flow[0]:,.0f}/s{lag}")
-    parts.append(f"{snapshot.rebalances} rebalances")
+    parts.append(counted(snapshot.rebalances, "rebalance"))
     return "; ".join(parts)
 
 
@@ -197,11 +197,21 @@ def _worker_note(worker: WorkerSnapshot) -> str:
     if worker.phase is Phase.SILENT:
         return f"no answer for {worker.silent_s:.0f} s"
     if worker.phase is Phase.UP and worker.view is not None:
-        held = f"{len(worker.view.connectors)} connectors, {len(worker.view.tasks)} tasks"
+        held = ", ".join(
+            (
+                counted(len(worker.view.connectors), "connector"),
+                counted(len(worker.view.tasks), "task"),
+            )
+        )
         again = f", started {worker.starts} times" if worker.starts > 1 else ""
         pending = f"; {', '.join(worker.view.pending)}" if worker.view.pending else ""
         return held + again + pending
     return worker.note
+
+
+def counted(number: int, what: str) -> str:
+    """``1 task``, ``2 tasks``."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _work_table(snapshot: Snapshot, rates: Rates, room: int) -> Table:

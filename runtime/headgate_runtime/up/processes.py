@@ -22,6 +22,8 @@ from headgate_runtime.up.snapshot import Phase
 WORKER_COMMAND = (sys.executable, "-m", "headgate_runtime.worker")
 _SHOWN_LEVELS = (" WARNING ", " ERROR ", " CRITICAL ")
 _TAIL_BYTES_MAX = 65_536
+SAME_WARNING_S = 60.0
+WARNINGS_KEPT = 1_000
 
 
 @dataclass(slots=True)
@@ -114,6 +116,7 @@ class WorkerProcesses:
         self._said = said
         self._marked = marked
         self._command = tuple(command)
+        self._warned: dict[str, float] = {}
         self.workers = [
             WorkerProcess(config["name"], config["url"], config, LogTail(self._log(config["name"])))
             for config in configs
@@ -128,11 +131,20 @@ class WorkerProcesses:
         now = time.monotonic()
         for worker in self.workers:
             for text in warnings_of(worker.tail.new_lines()):
-                self._said(f"{worker.name}: {text}")
+                self._warn(worker.name, text, now)
             if worker.process is not None and worker.process.poll() is not None:
                 self._ended(worker, now)
             if worker.phase is Phase.WAITING and now >= worker.restart_at:
                 self._start(worker)
+
+    def _warn(self, worker: str, text: str, now: float) -> None:
+        """What several workers, or one again and again, warn of is shown once in a while."""
+        if now - self._warned.get(text, -SAME_WARNING_S) < SAME_WARNING_S:
+            return
+        if len(self._warned) > WARNINGS_KEPT:
+            self._warned.clear()
+        self._warned[text] = now
+        self._said(f"{worker}: {text}")
 
     def answered(self, name: str) -> None:
         """The worker answered a call just now."""

@@ -114,7 +114,7 @@ def draw(timeline: Timeline, path: Path, title: str) -> None:
     rows = timeline.rows()
     start = timeline.start or 0.0
     gantt = max(1.2, 0.32 * len(rows))
-    flow = 1.3 if timeline.flow else 0.0
+    flow = 1.3 if any(rates for _, rates in timeline.flow) else 0.0
     with pyplot.rc_context({"svg.fonttype": "none", "font.size": 9, "font.family": "DejaVu Sans"}):
         figure, axes = pyplot.subplots(
             2 if flow else 1,
