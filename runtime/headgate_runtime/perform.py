@@ -48,6 +48,7 @@ from headgate.ports import FencedError, Reporter, Runner, TransportError
 from headgate.records import decode
 from headgate_runtime.connector_host import ConnectorHost
 from headgate_runtime.settings import WorkerSettings
+from headgate_runtime.spark import spark_launcher
 from headgate_runtime.tasks.select import make_runner
 from headgate_runtime.transport import Transport
 from headgate_runtime.validation import config_error
@@ -79,6 +80,7 @@ class Performer:
         self._connectors = ConnectorHost(post)
         self._threads = ThreadPoolExecutor(CALL_THREADS, thread_name_prefix="calls")
         self._config_offset = 0
+        self._statuses: list[tuple[bytes, bytes | None]] = []
         self._runner = _runner(config, settings, report, alive)
 
     def close(self) -> None:
@@ -90,7 +92,19 @@ class Performer:
         known: list[Command] = []
         for effect in effects:
             known.extend(self._perform(effect))
+        self._write_statuses()
         return known
+
+    def _write_statuses(self) -> None:
+        """All of one decision together. While the log is out of reach they wait, in order."""
+        if not self._statuses:
+            return
+        try:
+            self._transport.status_log.append(self._statuses)
+        except TransportError as error:
+            log.warning("%d statuses wait: %s", len(self._statuses), error)
+            return
+        self._statuses = []
 
     def _perform(self, effect: Effect) -> Sequence[Command]:
         match effect:
@@ -100,8 +114,7 @@ class Performer:
                 self._guarded("group request", lambda: self._transport.group.send(request))
             case WriteStatus(key, value):
                 log.info("status %s %s", key, value.decode() if value is not None else "deleted")
-                status = [(key.encode(), value)]
-                self._guarded("status", lambda: self._transport.status_log.append(status))
+                self._statuses.append((key.encode(), value))
             case StartConnector():
                 self._connectors.start(effect)
             case GenerateTaskConfigs():
@@ -128,8 +141,7 @@ class Performer:
         self._guarded("answer", lambda: self._transport.peers.answer(call_id, payload))
 
     def _guarded(self, what: str, action: Callable[[], None]) -> None:
-        """What has no answer of its own: lost when the log is out of reach, and asked for again later
-        (a group request) or late (a status)."""
+        """What has no answer of its own and is asked for again when none comes."""
         try:
             action()
         except TransportError as error:

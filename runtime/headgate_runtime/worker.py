@@ -1,8 +1,8 @@
 """One worker: the loop that hands commands to the herder and performs its effects.
 
-Run as ``python -m headgate_runtime.worker``; the first line of standard input is its `WorkerConfig` as
-JSON. The end of standard input means that whoever started the worker is gone: it stops, and ends its
-process if it cannot. SIGTERM stops it cleanly.
+Run as ``python -m headgate_runtime.worker``; the first line of standard input is its `WorkerConfig`
+as JSON. The end of standard input means that whoever started the worker is gone: it stops, and ends
+its process if it cannot. SIGTERM stops it cleanly.
 
 One thread owns the herder. It reads the logs and talks to the group itself; what may block on other
 people's code (connectors, tasks, calls to other workers) runs on other threads that post commands.
@@ -102,7 +102,8 @@ class Worker:
     def alive(self) -> bool:
         """Whether the herder is being served. A worker that is not must not keep its tasks going:
         the group may have given them to others."""
-        return self._clock.now_ms() - self._served_ms < self.settings["session.timeout.ms"] // 4
+        limit_ms: int = self.settings["session.timeout.ms"] // 4
+        return self._clock.now_ms() - self._served_ms < limit_ms
 
     def run(self) -> None:
         """Serve the herder until it is done."""
@@ -187,7 +188,7 @@ class Worker:
             self._handle(GroupAnswered(response))
 
     def _lost(self, error: TransportError) -> None:
-        """The log is out of reach: after a heartbeat interval the work stops (group-protocol rules)."""
+        """The log is out of reach; after a heartbeat interval so is the group, and work stops."""
         now = self._clock.now_ms()
         if self._coordinator_lost_since is None:
             self._coordinator_lost_since = now
