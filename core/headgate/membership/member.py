@@ -195,7 +195,6 @@ class Member:
 
     @property
     def tasks(self) -> tuple[TaskId, ...]:
-        """Assigned tasks."""
         return self._tasks
 
     @property
