@@ -137,6 +137,9 @@ class State(Enum):
     GONE = "gone"
 
 
+_WAITING = (State.TAIL, State.UNFINISHED)
+
+
 @dataclass(slots=True)
 class _File:
     name: str
@@ -185,11 +188,12 @@ class DirectoryTask(SourceTask):
         self._read_queue(limit, result)
         if result:
             return result
-        waiting = self._look(result)
+        self._look(result)
         self._read_queue(limit, result)
         if result:
             return result
-        if waiting:
+        if any(file.state in _WAITING for file in self._files.values()):
+            # Bytes are unread, so this is not idle.
             self.context.wait(min(self._interval, max(self._settle, 0.05)))
             return []
         self.context.wait(self._interval)
@@ -201,40 +205,33 @@ class DirectoryTask(SourceTask):
 
     # -- looking --
 
-    def _look(self, result: list[SourceRecord | SkippedRecord]) -> bool:
-        """Queue what there is to read. True: something is there that cannot be read yet."""
+    def _look(self, result: list[SourceRecord | SkippedRecord]) -> None:
+        """Queue what there is to read."""
         now = time.monotonic()
         found = list(self._listed(result))
         self._learn([name for name, _, _ in found if name not in self._files])
-        waiting = False
         seen: set[str] = set()
         for name, path, stat in found:
             file = self._files[name]
             file.path = path
             seen.add(name)
-            waiting |= self._judge(file, (stat.st_size, stat.st_mtime_ns, stat.st_ino), now)
+            self._judge(file, (stat.st_size, stat.st_mtime_ns, stat.st_ino), now)
         if "." not in self._bad_directories:
             for name, file in self._files.items():
                 if name not in seen and file.state is not State.GONE:
                     self._lose(file, result)
-        return waiting
 
-    def _judge(self, file: _File, signature: tuple[int, int, int], now: float) -> bool:
+    def _judge(self, file: _File, signature: tuple[int, int, int], now: float) -> None:
         if signature != file.signature:
             file.signature, file.still_since, file.settled = signature, now, False
-            if signature[0] > 0:
+            if signature[0] > 0 or file.offset is not None:  # emptied: opening it tells
                 self._queue.append(file)
             else:
                 file.state = State.READ
-            return False
-        if file.state in (State.TAIL, State.UNFINISHED):
-            settled = now - file.still_since >= self._settle
-            if settled and not file.settled and not _is_parquet(file):
-                file.settled = True
+        elif file.state in _WAITING and not file.settled and not _is_parquet(file):
+            file.settled = now - file.still_since >= self._settle
+            if file.settled:
                 self._queue.append(file)
-                return False
-            return True
-        return False
 
     def _listed(
         self, result: list[SourceRecord | SkippedRecord]
@@ -309,8 +306,8 @@ class DirectoryTask(SourceTask):
             except NotReady as reason:
                 file.close()
                 # A header row alone is no data; other unfinished files keep their bytes unread.
-                still = file.settled and not _is_parquet(file)
-                file.state = State.READ if still else State.UNFINISHED
+                nothing = file.signature[0] == 0 or (file.settled and not _is_parquet(file))
+                file.state = State.READ if nothing else State.UNFINISHED
                 self._tell_once(f"{file.name} is awaited: {reason}")
                 finished = True
             except FileNotFoundError:

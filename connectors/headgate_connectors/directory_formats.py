@@ -136,12 +136,13 @@ class LineReader:
     def read(self, limit: int, settled: bool) -> list[Row]:
         rows: list[Row] = []
         while len(rows) < limit:
-            lines = self._data.split(b"\n", limit - len(rows))
+            room = limit - len(rows)
+            lines = self._data.split(b"\n", room)
             rest = lines.pop()
             self._take(lines, rows)
-            if len(rows) >= limit:
-                self._data = rest
-                break
+            self._data = rest
+            if len(lines) == room:
+                continue  # full, or some were blank and `rest` has more
             chunk = self._file.read(CHUNK_BYTES)
             self._data = rest + chunk if chunk else rest
             if not chunk:

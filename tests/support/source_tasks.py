@@ -1,0 +1,83 @@
+"""Runs a source task by hand: its context, and its polls until it is idle."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from headgate.connector.api import Partition, SkippedRecord, SourceConnector, SourceRecord
+
+
+class Offsets:
+    """Committed source offsets, kept as the log would keep them."""
+
+    def __init__(self) -> None:
+        self.committed: dict[tuple[tuple[str, Any], ...], Mapping[str, Any]] = {}
+
+    def commit(self, record: SourceRecord | SkippedRecord) -> None:
+        self.committed[tuple(record.source_partition.items())] = record.source_offset
+
+    def offset(self, partition: Partition) -> Mapping[str, Any] | None:
+        return self.committed.get(tuple(partition.items()))
+
+    def offsets(self, partitions: Iterable[Partition]) -> list[Mapping[str, Any] | None]:
+        return [self.offset(partition) for partition in partitions]
+
+
+class Context:
+    """Waits are counted and not slept."""
+
+    transaction = None
+
+    def __init__(self, offsets: Offsets) -> None:
+        self.offsets = offsets
+        self.stopping = False
+        self.waited: list[float] = []
+        self.told: list[str] = []
+
+    def wait(self, seconds: float) -> bool:
+        self.waited.append(seconds)
+        return self.stopping
+
+    def log(self, message: str) -> None:
+        self.told.append(message)
+
+
+class Run:
+    """One start of one task of `connector_class`."""
+
+    def __init__(
+        self,
+        connector_class: type[SourceConnector],
+        config: Mapping[str, str],
+        offsets: Offsets | None = None,
+        task: int = 0,
+    ) -> None:
+        self.offsets = Offsets() if offsets is None else offsets
+        connector = connector_class()
+        connector.start(config)
+        self.config = connector.task_configs(int(config.get("tasks.max", "1")))[task]
+        self.context = Context(self.offsets)
+        self.task = connector_class.TASK()
+        self.task.context = self.context
+        self.task.start(self.config)
+
+    def poll(self) -> list[SourceRecord | SkippedRecord] | None:
+        found = self.task.poll()
+        return None if found is None else list(found)
+
+    def rest(self, polls: int = 200) -> list[SourceRecord | SkippedRecord]:
+        """All that polls give until one finds nothing at all."""
+        result: list[SourceRecord | SkippedRecord] = []
+        for _ in range(polls):
+            found = self.poll()
+            if found is None:
+                return result
+            result += found
+        raise AssertionError(f"not idle after {polls} polls; got {len(result)} records")
+
+
+def values(records: Iterable[SourceRecord | SkippedRecord]) -> list[Any]:
+    return [record.value for record in records if isinstance(record, SourceRecord)]
+
+
+def reasons(records: Iterable[SourceRecord | SkippedRecord]) -> list[str]:
+    return [record.reason for record in records if isinstance(record, SkippedRecord)]

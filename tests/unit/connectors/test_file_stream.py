@@ -1,0 +1,137 @@
+"""FileStreamSource and FileStreamSink, against what Java's do."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.source_tasks import Offsets, Run, values
+
+from headgate.connector.api import DataError, ExactlyOnceSupport, SinkRecord
+from headgate.connector.config import ConfigError
+from headgate_connectors.file_stream import FileStreamSink, FileStreamSource
+
+
+def run(path: Path, offsets: Offsets | None = None, **more: str) -> Run:
+    config = {"file": str(path), "topic": "t", **{k.replace("_", "."): v for k, v in more.items()}}
+    return Run(FileStreamSource, config, offsets)
+
+
+def test_lines_offsets_and_all_three_line_ends(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    path.write_bytes("é\r\nb\rc\n\nhalf".encode())
+    records = run(path).rest()
+    assert values(records) == ["é", "b", "c", ""]
+    assert [r.source_offset for r in records] == [{"position": n} for n in (4, 6, 8, 9)]
+    assert records[0].source_partition == {"filename": str(path)}
+
+
+def test_it_waits_for_the_file_and_for_the_newline(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    subject = run(path)
+    assert subject.poll() is None
+    assert subject.context.told == [f"couldn't find file {path}, waiting for it to be created"]
+    path.write_text("one\ntw")
+    assert values(subject.rest()) == ["one"]
+    with path.open("a") as file:
+        file.write("o\r")
+    assert subject.rest() == []  # it may be half a CRLF
+    with path.open("a") as file:
+        file.write("\nthree\n")
+    assert values(subject.rest()) == ["two", "three"]
+    assert subject.context.waited.count(1.0) == 4
+
+
+def test_malformed_bytes_become_replacement_characters(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"\xff\n")
+    assert values(run(tmp_path / "f").rest()) == ["\ufffd"]
+
+
+@given(
+    lines=st.lists(st.text(st.sampled_from("aé\r数"), max_size=4), max_size=12),
+    batch=st.integers(1, 4),
+    data=st.data(),
+)
+@settings(
+    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_from_the_offset_of_any_record_the_rest_follows_exactly(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[str], batch: int, data: st.DataObject
+) -> None:
+    path = tmp_path_factory.mktemp("in") / "f"
+    path.write_bytes("".join(line + "\n" for line in lines).encode())
+    whole = [(r.source_offset, r.value) for r in run(path).rest()]  # type: ignore[union-attr]
+    offsets = Offsets()
+    stop = data.draw(st.integers(0, len(whole)))
+    if stop:
+        offsets.committed[(("filename", str(path)),)] = whole[stop - 1][0]
+    rest = run(path, offsets, batch_size=str(batch)).rest()
+    assert [(r.source_offset, r.value) for r in rest] == whole[stop:]  # type: ignore[union-attr]
+
+
+def test_an_offset_of_a_wrong_type_fails(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("a\n")
+    offsets = Offsets()
+    offsets.committed[(("filename", str(tmp_path / "f")),)] = {"position": "1"}
+    with pytest.raises(DataError, match="Offset position is the incorrect type"):
+        run(tmp_path / "f", offsets).poll()
+
+
+def test_a_shorter_file_than_the_offset_is_told(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("a\n")
+    offsets = Offsets()
+    offsets.committed[(("filename", str(tmp_path / "f")),)] = {"position": 10}
+    subject = run(tmp_path / "f", offsets)
+    assert subject.rest() == []
+    assert "was read up to byte 10 and has 2 bytes" in subject.context.told[0]
+
+
+def test_standard_streams_are_refused() -> None:
+    for connector in (FileStreamSource, FileStreamSink):
+        (error,) = connector.validate({})["file"]
+        assert "not supported" in error
+        assert connector.validate({"file": "f"}) == {}
+    assert FileStreamSource.exactly_once_support({}) is ExactlyOnceSupport.UNSUPPORTED
+    assert FileStreamSource.exactly_once_support({"file": "f"}) is ExactlyOnceSupport.SUPPORTED
+
+
+@pytest.mark.parametrize(
+    ("partition", "offset", "message"),
+    [
+        ({"filename": "f"}, {}, "either be null or contain the key 'position'"),
+        ({"filename": "f"}, {"position": "1"}, "expected to be a Long value"),
+        ({"filename": "f"}, {"position": True}, "expected to be a Long value"),
+        ({"filename": "f"}, {"position": -1}, "non-negative"),
+        ({}, {"position": 1}, "should contain the key 'filename'"),
+        (None, {"position": 1}, "Partition objects cannot be null"),
+    ],
+)
+def test_offsets_that_users_may_not_set(partition: Any, offset: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        FileStreamSource.alter_offsets({"file": "f"}, [(partition, offset)])
+
+
+def test_offsets_that_users_may_set() -> None:
+    assert FileStreamSource.alter_offsets(
+        {"file": "f"}, [({"filename": "g"}, {"position": 1}), ({"what": "ever"}, None)]
+    )
+    with pytest.raises(ConfigError, match="stdin is used"):
+        FileStreamSource.alter_offsets({}, [])
+
+
+def test_the_sink_appends_a_line_per_value(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    path.write_text("before\n")
+    connector = FileStreamSink()
+    connector.start({"file": str(path), "topics": "t"})
+    first, _ = connector.task_configs(2)
+    task = FileStreamSink.TASK()
+    task.start(first)
+    task.put([SinkRecord("t", 0, n, None, v, (), 0) for n, v in enumerate(["é", 1.0, None, True])])
+    task.put([])
+    task.flush()
+    assert path.read_text() == "before\né\n1.0\nnull\ntrue\n"
+    task.stop()
+    with pytest.raises(OSError, match="Couldn't find or create file"):
+        FileStreamSink.TASK().start({"file": str(tmp_path / "no" / "file")})
