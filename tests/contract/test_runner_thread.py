@@ -28,7 +28,8 @@ def test_contract(check: Callable[[RunnerBench], None], bench: RunnerBench) -> N
 
 def test_a_thread_that_does_not_stop_is_abandoned(bench: RunnerBench) -> None:
     run = bench.start("HangingSource")
-    bench.wait_for_records(run, 20)
+    bench.wait_for_records(run, 10)
+    time.sleep(0.3)
     bench.runner.stop(run, 100)
     ended = bench.wait_for(run, TaskEnded)
     assert ended.outcome is TaskOutcome.LOST

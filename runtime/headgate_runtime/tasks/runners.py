@@ -32,6 +32,8 @@ _log = logging.getLogger("headgate.task")
 
 START_LIMIT_MS = 60_000
 TICK_S = 0.02
+CLOSE_LIMIT_MS = 3_000
+"""How long `close` waits for what it killed to be gone."""
 
 
 class _Run:
@@ -108,6 +110,9 @@ class LaunchedRunner:
         for run in runs:
             self._give(run, life.KillAsked("the runner was closed"))
         self._launcher.close()
+        deadline_ms = monotonic_ms() + CLOSE_LIMIT_MS
+        while self._runs and monotonic_ms() < deadline_ms:
+            self._closed.wait(TICK_S)
         self._closed.set()
 
     # -- what the launcher and the lifelines tell --

@@ -16,6 +16,7 @@ from headgate.connector.api import (
     SourceRecord,
     SourceTask,
 )
+from headgate.offsets import encode_key, encode_value
 from headgate.ports import Producer, ProducerRecord, TransportError
 from headgate.task.acks import AckTracker
 from headgate.task.source import SourceMachine, SourceSettings, TransactionBoundary
@@ -42,7 +43,7 @@ from headgate.task.steps import (
     Started,
 )
 from headgate_runtime.tasks.lifeline import BodyLifeline, monotonic_ms
-from headgate_runtime.tasks.offsets import SourceOffsets, offset_key, offset_value
+from headgate_runtime.tasks.offsets import SourceOffsets
 from headgate_runtime.tasks.tools import BodyTools
 
 _log = logging.getLogger("headgate.task")
@@ -284,7 +285,7 @@ class SourcePerformer:
             position, partition, offset = self._passed.popleft()
             self._note_sent(start, position)
             start = max(start, position)
-            key = offset_key(self._spec.task.connector, partition)
+            key = encode_key(self._spec.task.connector, partition)
             if self._spec.exactly_once:
                 self._pending[key] = offset
             else:
@@ -303,7 +304,7 @@ class SourcePerformer:
                 if other is not partition and other != partition:
                     break
                 stop += 1
-            key = offset_key(self._spec.task.connector, partition)
+            key = encode_key(self._spec.task.connector, partition)
             if self._spec.exactly_once:
                 self._pending[key] = sources[stop - 1].source_offset
             else:
@@ -332,7 +333,7 @@ class SourcePerformer:
         assert self._producer is not None
         if not self._pending:
             return
-        offsets = [(key, offset_value(offset)) for key, offset in self._pending.items()]
+        offsets = [(key, encode_value(offset)) for key, offset in self._pending.items()]
         # Right before: a body that was frozen must find out now, not after it has committed.
         self._lifeline.check()
         self._producer.commit(offsets)
@@ -351,7 +352,7 @@ class SourcePerformer:
         failed = self._absorb_acks()
         ready = self._tracker.take()
         if ready:
-            records = [(key, offset_value(offset)) for key, offset in ready.items()]
+            records = [(key, encode_value(offset)) for key, offset in ready.items()]
             self._lifeline.check()
             try:
                 self._transport.offset_log.append(records)
