@@ -1,0 +1,93 @@
+"""The chain of transforms, its predicates, and the transforms that ship."""
+
+import pytest
+
+from headgate.connector.api import DataError, SinkRecord, SourceRecord
+from headgate.connector.config import ConfigError
+from headgate.connector.transforms import make_transforms, transform_sink, transform_source
+
+RECORD = SourceRecord({}, {}, "old-topic", "v", headers=(("a", 1), ("b", 2)))
+
+
+def chain(**config: str) -> dict[str, str]:
+    names = {key.replace("__", "."): value for key, value in config.items()}
+    return {key if "transforms" in key or key.startswith("pred") else f"transforms.{key}": value
+            for key, value in names.items()}  # fmt: skip
+
+
+def test_no_transforms_are_an_empty_chain() -> None:
+    assert make_transforms({}) == []
+    assert transform_source([], RECORD) is RECORD
+
+
+def test_transforms_act_in_order_and_leave_the_record_as_it_was() -> None:
+    stages = make_transforms(
+        chain(
+            transforms="r,h,d",
+            r__type="org.apache.kafka.connect.transforms.RegexRouter",
+            r__regex="(.*)-(.*)",
+            r__replacement=r"$2.\$$1",
+            h__type="InsertHeader",
+            h__header="c",
+            h__value__literal="x",
+            d__type="DropHeaders",
+            d__headers="a,b",
+        )
+    )
+    result = transform_source(stages, RECORD)
+    assert result is not None
+    assert (result.topic, result.headers) == ("topic.$old", (("c", "x"),))
+    assert RECORD.topic == "old-topic"
+    sunk = transform_sink(stages, SinkRecord("x", 0, 0, None, None, (), 0))
+    assert sunk is not None
+    assert sunk.topic == "x"  # the whole name must match
+
+
+@pytest.mark.parametrize(
+    ("predicate", "more", "dropped"),
+    [
+        ("TopicNameMatches", {"predicates.p.pattern": "old.*"}, True),
+        ("TopicNameMatches", {"predicates.p.pattern": "old"}, False),
+        ("HasHeaderKey", {"predicates.p.name": "a"}, True),
+        ("HasHeaderKey", {"predicates.p.name": "z"}, False),
+        ("RecordIsTombstone", {}, False),
+    ],
+)
+@pytest.mark.parametrize("negate", [False, True])
+def test_predicates(predicate: str, more: dict[str, str], dropped: bool, negate: bool) -> None:
+    config = {
+        "transforms": "f",
+        "transforms.f.type": "Filter",
+        "transforms.f.predicate": "p",
+        "transforms.f.negate": str(negate).lower(),
+        "predicates": "p",
+        "predicates.p.type": f"org.apache.kafka.connect.transforms.predicates.{predicate}",
+        **more,
+    }
+    stages = make_transforms(config)
+    assert (transform_source(stages, RECORD) is None) == (dropped != negate)
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"transforms": "a"}, 'Missing required configuration "transforms.a.type"'),
+        ({"transforms": "a", "transforms.a.type": "Nope"}, "Class Nope could not be found"),
+        ({"transforms": "a", "transforms.a.type": "RegexRouter"}, '"regex"'),
+        (
+            {"transforms": "a", "transforms.a.type": "Filter", "transforms.a.predicate": "p"},
+            'Missing required configuration "predicates.p.type"',
+        ),
+    ],
+)
+def test_chains_that_cannot_be_made(config: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message.replace(".", r"\.")):
+        make_transforms(config)
+
+
+def test_a_group_that_the_expression_has_not() -> None:
+    stages = make_transforms(
+        chain(transforms="r", r__type="RegexRouter", r__regex=".*", r__replacement="$3")
+    )
+    with pytest.raises(DataError, match="RegexRouter on topic old-topic"):
+        transform_source(stages, RECORD)
