@@ -1,0 +1,1 @@
+"""Commands for scripts: one JSON object per line in and out."""
