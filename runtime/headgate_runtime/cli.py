@@ -5,10 +5,13 @@ refused pipeline file; 130 ended by a second Ctrl-C. What is the user's to mend 
 standard error, without a traceback.
 """
 
+import contextlib
 import importlib.metadata
+import json
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn, TextIO
 
 import typer
 
@@ -110,6 +113,63 @@ def plugins() -> None:
             continue
         needs = f", runner {connector.REQUIRES_RUNNER} only" if connector.REQUIRES_RUNNER else ""
         typer.echo(f"{name:<{width}}  {connector_kind(connector)}{needs}  {target}")
+
+
+@app.command()
+def replay(
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="A dumped config topic, JSON Lines; - for stdin.")
+    ],
+) -> None:
+    """Print the state that a dumped config topic ends in, as one JSON object."""
+    from headgate_runtime.scripts.replay import ReplayInputError
+    from headgate_runtime.scripts.replay import replay as replayed
+
+    try:
+        with _opened(file) as lines:
+            answer = replayed(lines, fast_parser())
+    except OSError as error:
+        _refuse(f"{file}: {error.strerror}")
+    except UnicodeDecodeError as error:
+        _refuse(f"{file}: not a text in UTF-8: byte {error.start}", EXIT_FAILED)
+    except ReplayInputError as error:
+        _refuse(f"{file}: {error}", EXIT_FAILED)
+    typer.echo(json.dumps(answer, ensure_ascii=False))
+
+
+@app.command()
+def assign(
+    policy: Annotated[str, typer.Option("--policy", metavar="NAME", help="Such as kip415.")],
+) -> None:
+    """Read rounds of a group from standard input, one JSON object per line; answer each."""
+    from headgate_runtime.scripts.assign import AssignError, assign_lines
+
+    try:
+        for answer in assign_lines(policy, sys.stdin):
+            sys.stdout.write(f"{answer}\n")
+            sys.stdout.flush()
+    except AssignError as error:
+        _refuse(str(error), EXIT_FAILED)
+    except UnicodeDecodeError as error:
+        _refuse(f"standard input is not a text in UTF-8: byte {error.start}", EXIT_FAILED)
+
+
+def fast_parser() -> Callable[[bytes], Any] | None:
+    """orjson's, where it is installed."""
+    try:
+        import orjson
+    except ImportError:
+        return None
+    return orjson.loads
+
+
+@contextlib.contextmanager
+def _opened(file: str) -> Iterator[TextIO]:
+    if file == "-":
+        yield sys.stdin
+        return
+    with Path(file).open(encoding="utf-8", newline="\n") as lines:
+        yield lines
 
 
 def _refuse(message: str, code: int = EXIT_USAGE) -> NoReturn:
