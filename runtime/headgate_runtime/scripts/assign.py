@@ -20,8 +20,9 @@ Members stand in join order, a member's work in the order it reported it. What a
     last_completed_generation  the generation before, or with "sync_failed": true (the sync of the
                                round before failed) the last completed one as of that round
 
-Other fields are passed over. The answer has what is new to each member (`assigned`), what it must stop, the delay, and `error`: 1
-if a member has read more of the config topic than the leader's snapshot, which is that of `config`.
+Other fields are passed over. The answer has what is new to each member (`assigned`), what it must
+stop, the delay, and `error`: 1 if a member has read more of the config topic than the leader's
+snapshot, which is that of `config`.
 """
 
 import json
