@@ -50,7 +50,9 @@ class TaskMachine:
         """How the task is to end, once what is being performed is over."""
         self._records = 0
         self._skipped = 0
-        self._detail = ""
+        self._skip_detail = ""
+        self._trouble = ""
+        """What the task waits for, while it does."""
         self._idle = False
         self._told = TaskProgress(0, 0, False)
         self._told_ms: int | None = None
@@ -140,7 +142,8 @@ class TaskMachine:
     def _progress(self, now_ms: int | None) -> list[BodyEffect]:
         """A report of the counts when it is due: `idle` changed, or the last one is
         `PROGRESS_INTERVAL_MS` old (`now_ms` None: whatever its age)."""
-        present = TaskProgress(self._records, self._skipped, self._idle, self._detail)
+        detail = self._trouble or self._skip_detail
+        present = TaskProgress(self._records, self._skipped, self._idle, detail)
         if present == self._told:
             return []
         if (
@@ -155,7 +158,7 @@ class TaskMachine:
 
     def _count_skipped(self, count: int, detail: str) -> None:
         self._skipped += count
-        self._detail = detail
+        self._skip_detail = detail
 
 
 def retry_delay_ms(tries: int) -> int:

@@ -148,13 +148,14 @@ class SinkMachine(TaskMachine):
 
     def _on_delivered(self, now_ms: int, _given: Delivered) -> list[BodyEffect]:
         self._tries = 0
+        self._trouble = ""
         self._uncommitted = True
         if self._must_drop:
             return self._end(now_ms)
         return self._after_batch(now_ms, dry=False)
 
     def _on_put_retriable(self, now_ms: int, given: PutRetriable) -> list[BodyEffect]:
-        self._detail = given.reason
+        self._trouble = given.reason
         if self._must_drop:
             return self._end(now_ms)
         if self._ending is not None:
@@ -196,6 +197,7 @@ class SinkMachine(TaskMachine):
         return [*self._progress(now_ms), Consume(CONSUME_TIMEOUT_MS)]
 
     def _on_offsets_committed(self, now_ms: int, given: OffsetsCommitted) -> list[BodyEffect]:
+        self._trouble = ""
         self._records += given.records
         self._uncommitted = given.pending
         return self._after_commit(now_ms)
@@ -203,7 +205,7 @@ class SinkMachine(TaskMachine):
     def _on_offsets_not_committed(
         self, now_ms: int, given: OffsetsNotCommitted
     ) -> list[BodyEffect]:
-        self._detail = f"Failed to commit consumer offsets: {given.reason}"
+        self._trouble = f"Failed to commit consumer offsets: {given.reason}"
         return self._after_commit(now_ms)
 
     def _after_commit(self, now_ms: int) -> list[BodyEffect]:
@@ -223,7 +225,8 @@ def _table() -> Table:
         (s.DELIVERING, PutRetriable): (s.DELIVERING, s.COMMITTING, s.CLOSING),
         (s.COMMITTING, OffsetsCommitted): go_on,
         (s.COMMITTING, OffsetsNotCommitted): go_on,
-        (s.PAUSED, Consumed): (*go_on, s.COMMITTING),
+        # A partition that was assigned within a paused poll may bring records with it.
+        (s.PAUSED, Consumed): (*go_on, s.DELIVERING, s.COMMITTING),
         (s.CLOSING, Closed): (s.ENDED,),
     }
     for state in (s.POLLING, s.DELIVERING, s.PAUSED):

@@ -207,8 +207,7 @@ class SourceMachine(TaskMachine):
                 return self._fail(now_ms, given.detail)
             self._count_skipped(given.skipped, given.detail)
             self._passed_open = True
-        if given.retriable:
-            self._detail = given.retriable
+        self._trouble = given.retriable
         if conflict := _conflict(given):
             return self._fail(now_ms, conflict)
         found = bool(given.records or given.dropped or given.skipped)
@@ -291,6 +290,7 @@ class SourceMachine(TaskMachine):
         return []
 
     def _on_committed(self, now_ms: int, given: Committed) -> list[BodyEffect]:
+        self._trouble = ""
         self._records += self._open - given.open_records
         self._open = given.open_records
         self._passed_open = False
@@ -299,7 +299,7 @@ class SourceMachine(TaskMachine):
 
     def _on_commit_failed(self, now_ms: int, given: CommitFailed) -> list[BodyEffect]:
         # Connect: the offsets are put back, the next interval tries again, the task goes on.
-        self._detail = f"Failed to flush source offsets: {given.reason}"
+        self._trouble = f"Failed to flush source offsets: {given.reason}"
         self._commit_ms = now_ms
         return self._after_commit(now_ms)
 

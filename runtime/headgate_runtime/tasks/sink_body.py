@@ -102,6 +102,8 @@ class SinkPerformer:
         self._committed: dict[TopicPartition, int] = {}
         self._counts: dict[TopicPartition, deque[tuple[int, int]]] = {}
         """Delivered and not committed: (next offset, records)."""
+        self._covered_before = 0
+        """Records whose offsets were committed when their partitions were revoked."""
 
     def bind(self, interrupt: Callable[[BodyInput], None]) -> None:
         self._interrupt = interrupt
@@ -118,7 +120,7 @@ class SinkPerformer:
                 self._open.update(partitions)
                 self._checked_task.open(partitions)
             case CommitPartitions(partitions):
-                self._commit_some(set(partitions))
+                self._commit_revoked(set(partitions))
             case ClosePartitions(partitions):
                 self._close_partitions(partitions)
             case CallStart():
@@ -249,11 +251,20 @@ class SinkPerformer:
 
     def _commit(self) -> BodyInput:
         try:
-            return OffsetsCommitted(self._commit_some(set(self._delivered)), self._is_pending())
+            covered = self._commit_some(set(self._delivered)) + self._covered_before
+            self._covered_before = 0
+            return OffsetsCommitted(covered, self._is_pending())
         except RetriableError as error:
             return OffsetsNotCommitted(str(error))
         except (RebalancedError, TransportError) as error:
             return OffsetsNotCommitted(f"{type(error).__name__}: {error}")
+
+    def _commit_revoked(self, partitions: set[TopicPartition]) -> None:
+        try:
+            self._covered_before += self._commit_some(partitions)
+        except (RetriableError, RebalancedError, TransportError) as error:
+            # They are another's in a moment, who reads again from the last commit.
+            _log.warning("%s: offsets of revoked partitions: %s", self._spec.task, error)
 
     def _commit_some(self, partitions: set[TopicPartition]) -> int:
         """Commit what `pre_commit` returns for `partitions`; how many records that covers.
