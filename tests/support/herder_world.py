@@ -1,10 +1,11 @@
 """Several herders in one process, in virtual time, with the least of a world around them.
 
-A log in a list, the group's coordinator machine, runners and connectors that do at once what they are
-asked, calls that arrive at once. Whatever a test wants to delay or to answer itself it *holds*. (Whole
-clusters with faults are `headgate.simulation`; this one is for stories about decisions.)
+A log in a list, the group's coordinator machine, runners and connectors that do at once what they
+are asked, calls that arrive at once. Whatever a test wants to delay or to answer itself it *holds*.
+(Whole clusters with faults are `headgate.simulation`; this one is for stories about decisions.)
 """
 
+import json
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -53,7 +54,7 @@ from headgate.herder.messages import (
     ValidateConfig,
     WriteStatus,
 )
-from headgate.herder.settings import HerderSettings
+from headgate.herder.settings import HerderSettings, Plugin
 from headgate.ids import TargetState, TaskId
 from headgate.membership.coordinator import Coordinator
 from headgate.records import decode
@@ -66,6 +67,7 @@ from headgate.task.messages import (
     ResumeTask,
     StopTask,
     TaskEnded,
+    TaskKind,
     TaskOutcome,
     TaskPaused,
     TaskReleased,
@@ -109,6 +111,7 @@ class HerderWorld:
         self.answers: dict[str, list[Result]] = {}
         self.held: list[tuple[Worker, Effect]] = []
         self.holds: list[Callable[[Worker, Effect], bool]] = []
+        self.later: list[tuple[int, Worker, Command]] = []
         self.silent_bodies: set[TaskId] = set()
         """Tasks whose bodies report nothing by themselves."""
         self._calls = 0
@@ -121,6 +124,7 @@ class HerderWorld:
             "worker_id": name,
             "url": f"http://{name}/",
             "rebalance_delay_ms_max": 3_000,
+            "plugins": {"Source": Plugin(TaskKind.SOURCE), "Sink": Plugin(TaskKind.SINK, "1.2.3")},
             **settings,
         }
         worker = Worker(name, Herder(HerderSettings(**given), self.now_ms))  # type: ignore[arg-type]
@@ -146,14 +150,17 @@ class HerderWorld:
             self.give(worker, TaskReported(run, report))
 
     def run_of(self, worker: str, task: TaskId) -> str:
-        return next(run for run, spec in self.workers[worker].runs.items() if spec.task == task)
+        runs = self.workers[worker].runs
+        found = [run for run, spec in runs.items() if spec.task == task]
+        assert found, f"{worker} has no run of {task}: {runs}"
+        return found[-1]
 
     # -- time --
 
     def run(self, turns_max: int = 100_000) -> None:
         """Everything that can happen without time passing."""
         for _ in range(turns_max):
-            if not any([self._turn(worker) for worker in list(self.workers.values())]):
+            if sum(map(self._turn, list(self.workers.values()))) == 0:
                 return
         raise AssertionError(f"no end after {turns_max} turns: {self.trace[-20:]}")
 
@@ -179,16 +186,20 @@ class HerderWorld:
         return self.now_ms - start
 
     def _live(self) -> Iterable[Worker]:
-        return [w for w in self.workers.values() if not (w.dead or w.frozen or w.cut_off)]
+        return [w for w in self.workers.values() if self._awake(w) and not w.cut_off]
 
     def _next_ms(self) -> int:
         deadlines = [w.herder.next_deadline_ms for w in self.workers.values() if self._awake(w)]
         deadlines.append(self.coordinator.next_deadline_ms)
+        deadlines += [due_ms for due_ms, _, _ in self.later]
         # A deadline that has passed is of something that waits for its turn: one at a time.
         return min((max(d, self.now_ms + 1) for d in deadlines if d is not None), default=1 << 62)
 
     def _tick_all(self) -> None:
         self._respond(self.coordinator.tick(self.now_ms))
+        for item in [item for item in self.later if item[0] <= self.now_ms]:
+            self.later.remove(item)
+            item[1].inbox.append(item[2])
         for worker in self.workers.values():
             if self._awake(worker):
                 worker.inbox.append(Tick())
@@ -318,7 +329,10 @@ class HerderWorld:
         target = next((w for w in self.workers.values() if effect.url == f"http://{w.name}/"), None)
         call = wire.loads(Call, wire.dumps(effect.call))
         if target is None or target.dead or target.cut_off or worker.cut_off:
-            return PeerAnswered(effect.token, Failure(ErrorKind.TIMEOUT, f"{effect.url} is silent"))
+            failure = Failure(ErrorKind.TIMEOUT, f"{effect.url} is silent")
+            due_ms = self.now_ms + effect.timeout_ms
+            self.later.append((due_ms, worker, PeerAnswered(effect.token, failure)))
+            return None
         call_id = f"peer {worker.name} {effect.token}"
         deadline = self.now_ms + effect.timeout_ms
         target.inbox.append(Called(call_id, call, effect.hops, deadline))
@@ -418,7 +432,7 @@ def shown(effect: Effect) -> str:
         case WriteStatus(key, value):
             if value is None:
                 return f"status -{key.removeprefix('status-')}"
-            status = __import__("json").loads(value)
+            status = json.loads(value)
             trace = f" ({status['trace']})" if status["trace"] else ""
             return f"status {key.removeprefix('status-')} {status['state']}{trace}"
         case StartConnector(connector, run):

@@ -46,13 +46,14 @@ class FromConnector:
 
 
 @dataclass(frozen=True, slots=True)
-class FromTask:
-    """One of our own runs wants older producers to be shut out."""
+class FromTasks:
+    """Our own runs of one task generation want older producers to be shut out."""
 
-    run: str
+    connector: str
+    commit_offset: int | None
 
 
-Origin: TypeAlias = FromOutside | FromConnector | FromTask
+Origin: TypeAlias = FromOutside | FromConnector | FromTasks
 
 
 # -- notes from part to part --
@@ -86,7 +87,7 @@ class Unplaced:
 class Finished:
     """From the requests, to the part that asked."""
 
-    origin: FromConnector | FromTask
+    origin: FromConnector | FromTasks
     result: Result
 
 
@@ -207,7 +208,7 @@ class GenerateAgain:
 
 @dataclass(frozen=True, slots=True)
 class FenceAgain:
-    run: str
+    origin: FromTasks
 
 
 @dataclass(frozen=True, slots=True)

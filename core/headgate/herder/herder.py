@@ -70,6 +70,8 @@ class Herder:
         self._requests = Requests(
             ctx, self._work.member, self._leadership, self._rounds, self._connectors, self._tasks
         )
+        self._led_before = False
+        """Was the leader of the generation before, too."""
         self._begun = False
         self._ready = False
         """The log was read to its end once, and the group was asked for."""
@@ -211,11 +213,11 @@ class Herder:
                 self._rounds.on_commit(name)
             if committed:
                 self._tasks.on_commit(name)
-            else:
+            elif ctx.state.target_state(name) is not before.target_state(name):
                 self._tasks.on_target_state(name)
             self._connectors.on_config(name)
-            if self._leadership.ready:
-                self._statuses.clean_up_connector(name)
+            if committed or ctx.state.entry(name) is None:
+                self._statuses.connector_changed(name)
         if ctx.state.assignment_offset != before.assignment_offset:
             self._work.rejoin("connectors or their tasks have changed")
 
@@ -233,7 +235,8 @@ class Herder:
                 self._work.caught_up(error)
             case c.ForClaim(generation):
                 if self._leadership.on_all_read(generation, error):
-                    self._statuses.clean_up()
+                    self._statuses.clean_up(everything=not self._led_before)
+                    self._led_before = True
                     self._requests.standing_changed()
             case c.ForRecheck(run):
                 self._tasks.on_recheck_read(run, error)
@@ -260,8 +263,8 @@ class Herder:
                 self._ctx.read_to_end(purpose)
             case c.GenerateAgain(connector, token):
                 self._connectors.generate_again(connector, token)
-            case c.FenceAgain(run):
-                self._tasks.ask_fencing_again(run)
+            case c.FenceAgain(origin):
+                self._tasks.ask_fencing_again(origin)
             case c.WakeTask(task, run):
                 self._tasks.wake(task, run)
             case c.StartMore():
@@ -290,7 +293,7 @@ class Herder:
                 if isinstance(origin, c.FromConnector):
                     self._connectors.on_published(origin, result)
                 else:
-                    self._tasks.on_fencing_result(origin.run, result)
+                    self._tasks.on_fencing_result(origin, result)
             case c.ConnectorReleased(connector):
                 self._work.connector_released(connector)
             case c.TaskGone(task):
@@ -307,6 +310,7 @@ class Herder:
         self._leadership.standing_changed()
         if not self._ctx.standing.is_leader:
             self._rounds.give_up()
+            self._led_before = False
         self._requests.standing_changed()
         self._connectors.standing_changed()
         self._tasks.standing_changed()

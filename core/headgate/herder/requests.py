@@ -59,8 +59,8 @@ from headgate.records import encode_target_state
 
 HOPS_MAX: Final = 2
 """Any worker -> leader -> owner."""
-INTERNAL_TIMEOUT_MS: Final = 30_000
-"""Of our own calls, which are asked again."""
+INTERNAL_TIMEOUT_MS: Final = 10_000
+"""Of our own calls, which are asked again: a lost answer must not cost more than this."""
 ROUTE_DELAY_MS_MAX: Final = 2_000
 
 NO_LEADER = (
@@ -81,7 +81,7 @@ class Stage(StrEnum):
     NEW = "looking at the request"
     VALIDATING = "validating the connector's config"
     READING = "reading to the end of the config topic"
-    WAITING = "waiting for a leader"
+    WAITING = "waiting for a leader or an owner"
     ELSEWHERE = "waiting for another worker's answer"
     WRITING = "writing to the config topic"
     FENCING = "performing a round of zombie fencing"
@@ -162,7 +162,8 @@ class Requests:
         if found is None:
             return
         if found.stage is Stage.WAITING:
-            self.resolve(ticket, Failure(ErrorKind.CONFLICT, NO_LEADER))
+            text = CONFLICTING if self._ctx.standing.leader else NO_LEADER
+            self.resolve(ticket, Failure(ErrorKind.CONFLICT, text))
         else:
             text = f"Request timed out. The worker is currently {found.stage.value}."
             self.resolve(ticket, Failure(ErrorKind.TIMEOUT, text))

@@ -37,6 +37,8 @@ class Statuses:
         folding single records over an immutable view of 100,000 tasks would cost its copy."""
         self._tombstones: set[str] = set()
         """Keys whose tombstone was written and not read back yet."""
+        self._changed: dict[str, None] = {}
+        """Connectors that were removed, or got other tasks, since the last clean-up."""
 
     # -- writing --
 
@@ -94,14 +96,23 @@ class Statuses:
 
     # -- the leader's clean-up --
 
-    def clean_up(self) -> None:
-        """Tombstones for everything that is not configured. Cost: all known statuses, so only when
-        a worker begins to lead."""
-        for name in sorted({*self._connectors, *self._tasks}):
-            self.clean_up_connector(name)
+    def connector_changed(self, name: str) -> None:
+        """It was removed, or has other tasks. Its former owners are about to say so themselves."""
+        self._changed[name] = None
 
-    def clean_up_connector(self, name: str) -> None:
-        """Tombstones for what is gone of one connector: its tasks first, then itself."""
+    def clean_up(self, *, everything: bool) -> None:
+        """Tombstones for what is not configured, after a round, as Java does it.
+
+        `everything`: looks at all known statuses, as a worker must that begins to lead; else at
+        those of changed connectors.
+        """
+        names = {*self._connectors, *self._tasks} if everything else self._changed
+        for name in sorted(names):
+            self._clean_up_connector(name)
+        self._changed.clear()
+
+    def _clean_up_connector(self, name: str) -> None:
+        """Its tasks first, then itself."""
         state = self._ctx.state
         for number in sorted(self._tasks.get(name, {})):
             if not _task_configured(state, TaskId(name, number)):

@@ -24,7 +24,7 @@ from headgate.herder.context import (
     FenceAgain,
     ForFenced,
     ForRecheck,
-    FromTask,
+    FromTasks,
     ReadAgain,
     Resolved,
     StartMore,
@@ -100,7 +100,6 @@ class HeldTask:
     attempts: int = 0
     failures: int = 0
     """Attempts since it last ran for a while: what the backoff goes by."""
-    fencing_failures: int = 0
     running_since_ms: int | None = None
     tickets: tuple[int, ...] = ()
     """Restart requests to be answered at the next start."""
@@ -125,6 +124,9 @@ class Tasks:
         self._unsettled: dict[TaskId, None] = {}
         """Whatever is neither in a lasting state nor idle, in order of its change."""
         self._confirming: dict[TaskId, None] = {}
+        self._fencing: dict[FromTasks, int] = {}
+        """Requests for fencing that are open, and how often each has failed. One serves all runs of
+        a task generation: it is asked after the commit was read, so the leader has read it too."""
         self._run_count = 0
         self._birth_ms = ctx.now_ms
 
@@ -213,7 +215,6 @@ class Tasks:
         held.target_told = spec.target_state
         held.stop_asked = held.log_read = held.confirmed = False
         held.ended = held.running_since_ms = None
-        held.fencing_failures = 0
         held.progress = TaskProgress(0, 0, False)
         self._runs[held.run] = held
         self._move(held, TaskInput.START_EXACTLY_ONCE if spec.exactly_once else TaskInput.START)
@@ -374,29 +375,43 @@ class Tasks:
     # -- fencing before the start --
 
     def _ask_fencing(self, held: HeldTask) -> None:
-        if held.state is TaskState.AWAITING_FENCING:
-            self._ctx.note(Ask(FromTask(held.run), FenceConnector(held.task.connector)))
+        origin = FromTasks(held.task.connector, held.commit_offset)
+        if held.state is TaskState.AWAITING_FENCING and origin not in self._fencing:
+            self._fencing[origin] = 0
+            self._ctx.note(Ask(origin, FenceConnector(origin.connector)))
 
-    def on_fencing_result(self, run: str, result: Result) -> None:
+    def on_fencing_result(self, origin: FromTasks, result: Result) -> None:
         """The leader's answer. All but a refusal for good is asked again: a change of leader, newer
         task configs or a lost answer must not leave the task FAILED (bug 9.18)."""
-        held = self._runs.get(run)
-        if held is None or held.state is not TaskState.AWAITING_FENCING:
-            return
-        if isinstance(result, Failure) and result.kind is not ErrorKind.BAD_REQUEST:
-            held.fencing_failures += 1
-            self._ctx.after(retry_delay_ms(held.fencing_failures), FenceAgain(run))
+        awaiting = self._awaiting_fencing(origin)
+        if not awaiting:
+            self._fencing.pop(origin, None)
             return
         error: str | None = None
         if isinstance(result, Failure):
+            if result.kind is not ErrorKind.BAD_REQUEST:
+                self._fencing[origin] += 1
+                self._ctx.after(retry_delay_ms(self._fencing[origin]), FenceAgain(origin))
+                return
             error = f"Failed to perform zombie fencing: {result.message}"
-        self._move(held, TaskInput.FENCING_ANSWERED)
-        self._ctx.emit(SendTask(run, FencingAnswered(error)))
+        del self._fencing[origin]
+        for held in awaiting:
+            self._move(held, TaskInput.FENCING_ANSWERED)
+            self._ctx.emit(SendTask(held.run, FencingAnswered(error)))
 
-    def ask_fencing_again(self, run: str) -> None:
-        held = self._runs.get(run)
-        if held is not None:
-            self._ask_fencing(held)
+    def ask_fencing_again(self, origin: FromTasks) -> None:
+        if self._awaiting_fencing(origin):
+            self._ctx.note(Ask(origin, FenceConnector(origin.connector)))
+        else:
+            self._fencing.pop(origin, None)
+
+    def _awaiting_fencing(self, origin: FromTasks) -> list[HeldTask]:
+        return [
+            held
+            for held in self._of(origin.connector)
+            if held.state is TaskState.AWAITING_FENCING
+            and held.commit_offset == origin.commit_offset
+        ]
 
     # -- recheck after the producer was initialised --
 
@@ -419,6 +434,11 @@ class Tasks:
                 f"Cannot start source task {held.task} with exactly-once support as the connector "
                 "has already generated a new set of task configs"
             )
+        if entry.fencing_pending:
+            return (
+                f"Cannot start source task {held.task} as no task count record follows its task "
+                "configs: older producers may not be shut out"
+            )
         if held.revoked or not self._ctx.standing.alive:
             return (
                 f"Cannot start source task {held.task} as it has already been revoked from this "
@@ -437,7 +457,14 @@ class Tasks:
         held.fenced_ms = self._ctx.now_ms
         self._ctx.read_to_end(ForFenced(held.task, held.run))
         self._ctx.emit(
-            SendGroup(Heartbeat(self._ctx.settings.group, standing.member_id, standing.generation))
+            SendGroup(
+                Heartbeat(
+                    self._ctx.settings.group,
+                    standing.member_id,
+                    standing.generation,
+                    sent_ms=self._ctx.now_ms,
+                )
+            )
         )
 
     def on_fenced_read(self, purpose: ForFenced, error: str | None) -> None:
