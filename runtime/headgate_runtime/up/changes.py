@@ -29,13 +29,9 @@ def _workers(previous: Snapshot | None, snapshot: Snapshot) -> Iterator[str]:
 
 
 def _group(previous: Snapshot | None, snapshot: Snapshot) -> Iterator[str]:
-    generation = max((view.generation for _, view in snapshot.views()), default=None)
-    old = None
-    if previous is not None:
-        old = max((view.generation for _, view in previous.views()), default=None)
-    if generation is None or old is None or generation == old or generation < 0:
-        return
-    yield f"rebalance: generation {generation}"
+    old = previous.generation if previous is not None else None
+    if snapshot.generation is not None and snapshot.generation != old:
+        yield f"rebalance: generation {snapshot.generation}"
 
 
 def _connectors(previous: Snapshot | None, snapshot: Snapshot) -> Iterator[str]:

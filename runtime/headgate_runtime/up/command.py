@@ -140,7 +140,9 @@ class Up:
         self._registry = Registry(pipeline.data)
         self._rates = Rates()
         self._started = time.monotonic()
-        self._generations: set[int] = set()
+        self._generation_before: int | None = None
+        """That of the group before the first round that is counted."""
+        self._rebalances = 0
         self._spark = SparkService(pipeline, join=options.join, said=self._say, marked=self._mark)
         self._processes: WorkerProcesses | None = None
         self._applier: Applier | None = None
@@ -257,7 +259,6 @@ class Up:
         waiting = self._options.until_idle and verdict.outcome is Outcome.WAITING
         self._display.show(snapshot, self._rates, verdict.reasons if waiting else ())
         self._snapshot = snapshot
-        self._generations.update(view.generation for _, view in snapshot.views())
         if all(worker.phase is Phase.GIVEN_UP for worker in snapshot.workers):
             return verdict
         if self._held.ended():
@@ -285,16 +286,29 @@ class Up:
         self._registry.write([(one.name, one.url, one.pid) for one in processes.workers])
         seen = self._observer.read()
         at = time.monotonic()
+        self._count_rebalances([view for view in views if view is not None])
         shown: list[WorkerProcess | Registered] = [*processes.workers, *others]
         return Snapshot(
             at=at,
             workers=tuple(self._worker(one, answers, at) for one in shown),
             connectors=seen.connectors,
             config_offset=seen.state.offset,
+            rebalances=self._rebalances,
             applying=self._applier.applying if self._applier is not None else (),
             refused=self._applier.refused if self._applier is not None else (),
             failures=seen.failures,
         )
+
+    def _count_rebalances(self, views: Sequence[WorkerView]) -> None:
+        """By generations, each of which is one round: counts of workers start over with them."""
+        members = [view for view in views if view.generation >= 0]
+        if not members:
+            return
+        latest = max(members, key=lambda view: view.generation)
+        if self._generation_before is None:
+            known = max(view.rebalances for view in members)
+            self._generation_before = latest.generation - known
+        self._rebalances = max(self._rebalances, latest.generation - self._generation_before)
 
     def _worker(
         self,
@@ -316,12 +330,6 @@ class Up:
         return WorkerSnapshot(
             worker.name, phase, worker.pid, view, last_view, silent_s, worker.starts, worker.note
         )
-
-    @property
-    def _rebalances(self) -> int:
-        """Rounds of the group from the first generation seen to the last."""
-        seen = [generation for generation in self._generations if generation >= 0]
-        return max(seen) - min(seen) + 1 if seen else 0
 
     def _write_summary(self, code: int) -> None:
         """``logs/summary.json``: what this run did, for scripts and for who comes later."""

@@ -77,6 +77,8 @@ class Snapshot:
     connectors: tuple[ConnectorSnapshot, ...]
     config_offset: int
     """Of the config topic as read for this snapshot, after the workers were asked."""
+    rebalances: int = 0
+    """Rounds of the group that were seen, those before the first look included."""
     applying: tuple[str, ...] = ()
     """Changes of connectors that are still to be made, in words."""
     refused: tuple[str, ...] = ()
@@ -104,6 +106,7 @@ class Snapshot:
         return owners
 
     @property
-    def rebalances(self) -> int:
-        """Rounds of the group that the longest-lived worker has seen."""
-        return max((view.rebalances for _, view in self.views()), default=0)
+    def generation(self) -> int | None:
+        """The latest that a worker is in; None when none is in the group."""
+        found = [view.generation for _, view in self.views() if view.generation >= 0]
+        return max(found, default=None)
