@@ -84,6 +84,37 @@ def connector_keys(worker_settings: Mapping[str, str]) -> ConfigDef:
         "Enforce tasks max",
     )
     _add_converter_keys(keys, worker_settings)
+    _add_list_keys(keys)
+    _add_error_keys(keys)
+    return keys.definition
+
+
+def _add_converter_keys(keys: "_Keys", worker_settings: Mapping[str, str]) -> None:
+    low = Importance.LOW
+    for key, known in zip(CONVERTER_KEYS, (CONVERTERS, CONVERTERS, HEADER_CONVERTERS), strict=True):
+        what = key.partition(".")[0]
+        keys.add(
+            key,
+            Type.CLASS,
+            worker_settings.get(key),
+            known_class(known),
+            low,
+            f"Converter of {what}s; by default the worker's.",
+            f"{what.capitalize()} converter class",
+        )
+        keys.add(
+            f"{key}.plugin.version",
+            Type.STRING,
+            None,
+            None,
+            low,
+            f"Version of the {what} converter.",
+            f"{what.capitalize()} converter version",
+        )
+
+
+def _add_list_keys(keys: "_Keys") -> None:
+    low = Importance.LOW
     keys.add(
         "transforms",
         Type.LIST,
@@ -116,32 +147,6 @@ def connector_keys(worker_settings: Mapping[str, str]) -> ConfigDef:
         "Reload Action",
         Width.MEDIUM,
     )
-    _add_error_keys(keys)
-    return keys.definition
-
-
-def _add_converter_keys(keys: "_Keys", worker_settings: Mapping[str, str]) -> None:
-    low = Importance.LOW
-    for key, known in zip(CONVERTER_KEYS, (CONVERTERS, CONVERTERS, HEADER_CONVERTERS), strict=True):
-        what = key.partition(".")[0]
-        keys.add(
-            key,
-            Type.CLASS,
-            worker_settings.get(key),
-            known_class(known),
-            low,
-            f"Converter of {what}s; by default the worker's.",
-            f"{what.capitalize()} converter class",
-        )
-        keys.add(
-            f"{key}.plugin.version",
-            Type.STRING,
-            None,
-            None,
-            low,
-            f"Version of the {what} converter.",
-            f"{what.capitalize()} converter version",
-        )
 
 
 def _add_error_keys(keys: "_Keys") -> None:

@@ -62,7 +62,7 @@ def test_names_that_are_skipped(tmp_path: Path) -> None:
     for name in (".a.jsonl", "_a.jsonl", "a.jsonl.tmp", "a.jsonl.part", "_headgate/a.jsonl"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("1\n")
-    assert run(tmp_path).rest() == []
+    assert run(tmp_path, format="lines").rest() == []
 
 
 def test_bom_and_names_beyond_ascii(tmp_path: Path) -> None:
@@ -230,6 +230,25 @@ def test_a_vanished_directory_is_told_once_and_waited_for(tmp_path: Path) -> Non
         file.write("3\n")
     assert values(subject.rest()) == ["3"]
     assert f"directory {folder} is there again" in subject.context.told
+
+
+def test_a_directory_that_is_gone_is_told_instead_of_its_files(tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "a.jsonl").write_text('1\n{"half":')
+    subject = run(folder, file_settle_ms="100000")
+    assert values(subject.poll() or []) == ["1"]
+    folder.rename(tmp_path / "away")
+    (reason,) = reasons(subject.poll() or [])
+    assert reason.startswith("directory ")
+
+
+def test_an_altered_offset_beyond_the_end_is_told(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text("1\n")
+    offsets = Offsets()
+    offsets.committed[(("file", "a.jsonl"),)] = {"position": 10}
+    (reason,) = reasons(run(tmp_path, offsets).rest())
+    assert "it was read up to byte 10 and is only 2 bytes long now" in reason
 
 
 def test_a_file_that_vanishes_half_read_is_told(tmp_path: Path) -> None:
