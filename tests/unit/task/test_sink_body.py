@@ -1,0 +1,162 @@
+"""What the bodies of sink tasks do: redelivery, tolerance, offsets, partitions that move."""
+
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+
+from support.body_bench import BodyBench
+
+from headgate.connector.api import PlannedSinkTask, RetriableError, SinkRecord, SinkTask
+from headgate.ports import ProducerRecord
+from headgate.task.messages import TaskKind, TaskOutcome
+from headgate_embedded import open_transport, transport_settings
+
+CONFIG = {"topics": "t"}
+
+
+def fill(folder: Path, values: Sequence[bytes], partitions: int = 1) -> None:
+    transport = open_transport(transport_settings(folder))
+    transport.record_log.create_topic("t", partitions)
+    producer = transport.record_log.producer("test", None, None)
+    producer.send(
+        [ProducerRecord("t", n % partitions, None, value) for n, value in enumerate(values)]
+    )
+    producer.acks()
+    transport.close()
+
+
+def committed(folder: Path) -> Mapping[tuple[str, int], int]:
+    transport = open_transport(transport_settings(folder))
+    try:
+        return transport.record_log.committed("connect-c")
+    finally:
+        transport.close()
+
+
+class Taking(SinkTask):
+    """Remembers, per instance, what it was asked to do; all instances of a test in `made`."""
+
+    made: list["Taking"]
+
+    def start(self, config: Mapping[str, str]) -> None:
+        self.taken: list[SinkRecord] = []
+        self.calls: list[str] = []
+        type(self).made = [*vars(type(self)).get("made", []), self]
+
+    def open(self, partitions: Collection[tuple[str, int]]) -> None:
+        self.calls += [f"open {number}" for _, number in sorted(partitions)]
+
+    def close(self, partitions: Collection[tuple[str, int]]) -> None:
+        self.calls += [f"close {number}" for _, number in sorted(partitions)]
+
+    def put(self, records: Sequence[SinkRecord]) -> None:
+        self.taken += records
+
+    def stop(self) -> None:
+        self.calls.append("stop")
+
+
+def sink(folder: Path, task: type[SinkTask], **config: str) -> BodyBench:
+    given = {**CONFIG, **{key.replace("_", "."): text for key, text in config.items()}}
+    return BodyBench(folder, task, given, kind=TaskKind.SINK)
+
+
+def test_a_retriable_put_gets_the_same_records_again(tmp_path: Path) -> None:
+    fill(tmp_path, [b"1", b"2", b"3"])
+
+    class Reluctant(Taking):
+        tries: list[list[str]] = []  # noqa: RUF012
+
+        def put(self, records: Sequence[SinkRecord]) -> None:
+            self.tries.append([str(record.value) for record in records])
+            if len(self.tries) < 3:
+                raise RetriableError("no space")
+            super().put(records)
+
+    bench = sink(tmp_path, Reluctant)
+    bench.start().until(lambda: bench.progress.records == 3)
+    assert bench.stop().outcome is TaskOutcome.STOPPED
+    assert Reluctant.tries == [["1", "2", "3"]] * 3
+    assert committed(tmp_path) == {("t", 0): 3}
+    assert Reluctant.made[0].calls == ["open 0", "close 0", "stop"]
+
+
+def test_only_what_pre_commit_returns_is_committed(tmp_path: Path) -> None:
+    fill(tmp_path, [b"1", b"2", b"3"])
+
+    class Cautious(Taking):
+        def pre_commit(
+            self, offsets: Mapping[tuple[str, int], int]
+        ) -> Mapping[tuple[str, int], int]:
+            return {("t", 0): 2, ("other", 7): 9}
+
+    bench = sink(tmp_path, Cautious)
+    bench.start().until(lambda: committed(tmp_path))
+    bench.stop()
+    assert committed(tmp_path) == {("t", 0): 2}
+
+
+def test_a_failed_put_commits_nothing(tmp_path: Path) -> None:
+    fill(tmp_path, [b"1"])
+
+    class Broken(Taking):
+        def put(self, records: Sequence[SinkRecord]) -> None:
+            raise OSError("disk on fire")
+
+    ended = sink(tmp_path, Broken).start().wait()
+    assert (ended.outcome, ended.reason) == (TaskOutcome.FAILED, "OSError: disk on fire")
+    assert committed(tmp_path) == {}
+
+
+def test_what_cannot_be_converted_follows_the_tolerance(tmp_path: Path) -> None:
+    fill(tmp_path, [b"1", b"{", b"3"])
+    json = "org.apache.kafka.connect.json.JsonConverter"
+    class_key, schemas = {"value_converter": json}, {"value_converter_schemas_enable": "false"}
+    bench = sink(tmp_path, Taking, errors_tolerance="all", **class_key, **schemas)
+    bench.start().until(lambda: committed(tmp_path) == {("t", 0): 3})
+    bench.until(lambda: bench.progress.skipped == 1)
+    assert "t-0, offset 1" in bench.progress.detail
+    bench.stop()
+    assert [record.value for record in Taking.made[-1].taken] == [1, 3]
+    fill(tmp_path, [b"{"])
+    ended = sink(tmp_path, Taking, **class_key, **schemas).start().wait()
+    assert ended.outcome is TaskOutcome.FAILED
+    assert "t-0, offset 3" in ended.reason
+
+
+def test_partitions_move_to_a_second_task_and_back(tmp_path: Path) -> None:
+    fill(tmp_path, [b"%d" % n for n in range(20)], partitions=2)
+
+    class Sharing(Taking):
+        made: list[Taking] = []  # noqa: RUF012
+
+    first = sink(tmp_path, Sharing)
+    first.start().until(lambda: committed(tmp_path) == {("t", 0): 10, ("t", 1): 10})
+    second = BodyBench(tmp_path, Sharing, CONFIG, kind=TaskKind.SINK, number=1)
+    second.start().until(lambda: len(Sharing.made) == 2 and Sharing.made[1].calls)
+    fill(tmp_path, [b"%d" % n for n in range(20, 40)], partitions=2)
+    first.until(lambda: committed(tmp_path) == {("t", 0): 20, ("t", 1): 20})
+    assert second.stop().outcome is TaskOutcome.STOPPED
+    fill(tmp_path, [b"%d" % n for n in range(40, 60)], partitions=2)
+    first.until(lambda: committed(tmp_path) == {("t", 0): 30, ("t", 1): 30})
+    first.stop()
+    values = [int(record.value) for task in Sharing.made for record in task.taken]
+    assert sorted(values) == list(range(60))
+
+
+def test_batches_that_a_task_plans(tmp_path: Path) -> None:
+    class Planning(PlannedSinkTask):
+        def start(self, config: Mapping[str, str]) -> None:
+            self._left = [5, 0, 7]
+            assert (self.context.group, self.context.topics) == ("connect-c", ["t"])
+
+        def run_batch(self) -> int:
+            if len(self._left) == 2:
+                self.context.skipped(2, "t-0, offset 8")
+            if not self._left:
+                return 0
+            return self._left.pop(0)
+
+    bench = BodyBench(tmp_path, Planning, CONFIG, kind=TaskKind.SINK)
+    bench.start().until(lambda: bench.progress.records == 12)
+    assert bench.stop().outcome is TaskOutcome.STOPPED
+    assert (bench.progress.skipped, bench.progress.detail) == (2, "t-0, offset 8")

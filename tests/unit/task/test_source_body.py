@@ -1,0 +1,284 @@
+"""What a source task's body does with records: tolerance, boundaries, offsets, a frozen body."""
+
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.body_bench import BodyBench, source_offsets, visible
+
+from headgate.connector.api import (
+    RetriableError,
+    SinkRecord,
+    SkippedRecord,
+    SourceRecord,
+    SourceTask,
+)
+from headgate.ports import MembershipEndedError
+from headgate.task.messages import PauseTask, ResumeTask, TaskOutcome, TaskPaused, TaskRunning
+from headgate_embedded import producer as embedded_producer
+from headgate_runtime.tasks.lifeline import Silence
+
+KEY = b'["c",{"file":"a"}]'
+Batch = list[SourceRecord | SkippedRecord]
+
+
+@pytest.fixture(autouse=True)
+def any_membership(monkeypatch: pytest.MonkeyPatch) -> None:
+    """These bodies have no worker; whose producers may be initialised is tested with the log."""
+    plain = embedded_producer.EmbeddedProducer.__init__
+
+    def init(self: Any, *args: Any, **named: Any) -> None:
+        plain(self, *args, **named)
+        self._membership = None
+
+    monkeypatch.setattr(embedded_producer.EmbeddedProducer, "__init__", init)
+
+
+def record(n: int, value: Any = None) -> SourceRecord:
+    return SourceRecord({"file": "a"}, {"n": n}, "t", f"{n}" if value is None else value)
+
+
+class Scripted(SourceTask):
+    """Gives the batches of the class, from the committed offset on."""
+
+    batches: list[Batch]
+    began_after: int
+    commits: int
+
+    def start(self, config: Mapping[str, str]) -> None:
+        found = self.context.offsets.offset({"file": "a"})
+        type(self).began_after = 0 if found is None else found["n"]
+        type(self).commits = 0
+        self._left = list(self.batches)
+
+    def poll(self) -> "Iterable[SourceRecord | SkippedRecord] | None":
+        if self._left:
+            return self._left.pop(0)
+        self.context.wait(0.02)
+        return None
+
+    def commit(self) -> None:
+        type(self).commits += 1
+
+
+def scripted(*batches: Batch) -> type[Scripted]:
+    return type("Given", (Scripted,), {"batches": list(batches)})
+
+
+def run_dry(bench: BodyBench) -> None:
+    bench.start().until(lambda: bench.progress.idle or bench.ended)
+
+
+def test_what_cannot_be_read_or_converted_is_passed_over_when_tolerated(tmp_path: Path) -> None:
+    task = scripted(
+        [record(1), SkippedRecord({"file": "a"}, {"n": 2}, "a.csv line 2"), record(3)],
+        [record(4), record(5, value=b"\xff")],
+    )
+    config = {
+        "errors.tolerance": "all",
+        "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+        "value.converter.schemas.enable": "false",
+    }
+    bench = BodyBench(tmp_path, task, config)
+    run_dry(bench)
+    assert bench.stop().outcome is TaskOutcome.STOPPED
+    assert [value.strip('"') for value in visible(tmp_path, "t")][:3] == ["1", "3", "4"]
+    assert source_offsets(tmp_path) == {KEY: b'{"n":5}'}
+    assert bench.progress.skipped >= 1
+    again = BodyBench(tmp_path, task, config)
+    run_dry(again)
+    again.stop()
+    assert task.began_after == 5
+
+
+@pytest.mark.parametrize("config", [{}, {"errors.tolerance": "none"}])
+def test_without_tolerance_the_task_fails_and_names_the_place(
+    config: dict[str, str], tmp_path: Path
+) -> None:
+    task = scripted([record(1), SkippedRecord({"file": "a"}, {"n": 2}, "a.csv line 2: 3 fields")])
+    ended = BodyBench(tmp_path, task, config).start().wait()
+    assert (ended.outcome, ended.reason) == (TaskOutcome.FAILED, "a.csv line 2: 3 fields")
+    assert visible(tmp_path, "t") == []
+
+
+def test_a_converter_that_fails_names_the_place(tmp_path: Path) -> None:
+    config = {"value.converter": "org.apache.kafka.connect.converters.IntegerConverter"}
+    ended = BodyBench(tmp_path, scripted([record(7, value="seven")]), config).start().wait()
+    assert ended.outcome is TaskOutcome.FAILED
+    assert "source partition {'file': 'a'}, offset {'n': 7}" in ended.reason
+
+
+def test_the_connector_draws_the_boundaries(tmp_path: Path) -> None:
+    class Drawing(Scripted):
+        batches: list[Batch] = [[record(n) for n in range(1, 10)], [record(10)]]  # noqa: RUF012
+
+        def poll(self) -> "Iterable[SourceRecord | SkippedRecord] | None":
+            batch = list(super().poll() or [])
+            transaction = self.context.transaction
+            assert transaction is not None
+            if len(batch) == 9:
+                transaction.commit_transaction(batch[3])  # type: ignore[arg-type]
+                transaction.abort_transaction(batch[6])  # type: ignore[arg-type]
+            elif batch:
+                transaction.commit_transaction()
+            return batch
+
+    bench = BodyBench(tmp_path, Drawing, {"transaction.boundary": "connector"})
+    run_dry(bench)
+    assert bench.stop().outcome is TaskOutcome.STOPPED
+    assert visible(tmp_path, "t") == ["1", "2", "3", "4", "8", "9", "10"]
+    assert source_offsets(tmp_path) == {KEY: b'{"n":10}'}
+    assert bench.progress.records == 7
+
+
+def test_offsets_of_what_was_aborted_are_kept(tmp_path: Path) -> None:
+    class Aborting(Scripted):
+        batches: list[Batch] = [[record(1), record(2)]]  # noqa: RUF012
+
+        def poll(self) -> "Iterable[SourceRecord | SkippedRecord] | None":
+            batch = super().poll()
+            if batch:
+                assert self.context.transaction is not None
+                self.context.transaction.abort_transaction()
+            return batch
+
+    bench = BodyBench(tmp_path, Aborting, {"transaction.boundary": "connector"})
+    run_dry(bench)
+    bench.stop()
+    assert visible(tmp_path, "t") == []
+    assert source_offsets(tmp_path) == {KEY: b'{"n":2}'}
+
+
+def test_at_least_once_flushes_what_is_acknowledged(tmp_path: Path) -> None:
+    task = scripted([record(1), record(2)], [record(3)])
+    bench = BodyBench(tmp_path, task, exactly_once=False)
+    bench.start().until(lambda: bench.progress.records == 3)
+    bench.stop()
+    assert visible(tmp_path, "t") == ["1", "2", "3"]
+    assert source_offsets(tmp_path) == {KEY: b'{"n":3}'}
+    assert task.commits >= 1
+
+
+def test_a_stop_flushes_at_once(tmp_path: Path) -> None:
+    settings = {"offset.flush.interval.ms": "600000"}
+    task = scripted([record(1), record(2)], [])
+    bench = BodyBench(tmp_path, task, exactly_once=False, settings=settings)
+    bench.start().until(lambda: visible(tmp_path, "t"))
+    bench.stop()
+    assert source_offsets(tmp_path) == {KEY: b'{"n":2}'}
+
+
+def test_a_body_that_was_frozen_commits_nothing_when_it_wakes(tmp_path: Path) -> None:
+    """The words that waited to be read prove nothing about the time between."""
+
+    class Frozen(Scripted):
+        batches: list[Batch] = [[record(1)], [record(2)]]  # noqa: RUF012
+        bench: "BodyBench"
+
+        def poll(self) -> "Iterable[SourceRecord | SkippedRecord] | None":
+            batch = super().poll()
+            self.bench.lifeline.heard()
+            if len(self._left) == 0:
+                time.sleep(0.6)  # stands for a SIGSTOP: nobody beats meanwhile
+                self.bench.lifeline.heard()
+            return batch
+
+    bench = Frozen.bench = BodyBench(tmp_path, Frozen, limit_ms=400)
+    ended = bench.start().wait()
+    assert ended.outcome is TaskOutcome.LOST
+    assert "nothing heard" in ended.reason
+    assert visible(tmp_path, "t") == ["1"]
+
+
+def test_silence_latches() -> None:
+    silence = Silence(100, 0)
+    silence.heard(99)
+    assert silence.broken(150) is None
+    silence.heard(250)
+    silence.heard(251)
+    assert silence.broken(252) == "nothing heard for 151 ms, the limit is 100 ms"
+
+
+def test_a_membership_that_has_ended_is_no_failure_of_the_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[int] = []
+
+    def init(self: Any) -> None:
+        calls.append(1)
+        raise MembershipEndedError("m is no longer a member of g")
+
+    monkeypatch.setattr(embedded_producer.EmbeddedProducer, "init", init)
+    ended = BodyBench(tmp_path, scripted()).start().wait()
+    assert ended.outcome is TaskOutcome.FENCED
+    assert calls == [1]
+
+
+class DropsEven:
+    def configure(self, config: Mapping[str, str]) -> None: ...
+
+    def apply_source(self, record: SourceRecord) -> SourceRecord | None:
+        return None if int(record.value) % 2 == 0 else record
+
+    def apply_sink(self, record: SinkRecord) -> SinkRecord | None:
+        return record
+
+
+def test_a_transform_may_drop_records(tmp_path: Path) -> None:
+    bench = BodyBench(tmp_path, scripted([record(n) for n in range(1, 6)]), chain=[DropsEven()])
+    run_dry(bench)
+    bench.stop()
+    assert visible(tmp_path, "t") == ["1", "3", "5"]
+
+
+def test_the_own_offsets_topic_is_refused(tmp_path: Path) -> None:
+    bench = BodyBench(tmp_path, scripted([record(1)]), settings={"offset.storage.topic": "t"})
+    ended = bench.start().wait()
+    assert ended.outcome is TaskOutcome.FAILED
+    assert "may not produce to their own offsets topics" in ended.reason
+
+
+def test_a_retriable_poll_is_no_failure(tmp_path: Path) -> None:
+    class Flaky(Scripted):
+        batches: list[Batch] = [[record(1)]]  # noqa: RUF012
+        polls = 0
+
+        def poll(self) -> "Iterable[SourceRecord | SkippedRecord] | None":
+            type(self).polls += 1
+            if self.polls < 3:
+                raise RetriableError("the other side is away")
+            return super().poll()
+
+    bench = BodyBench(tmp_path, Flaky)
+    run_dry(bench)
+    assert bench.stop().outcome is TaskOutcome.STOPPED
+    assert visible(tmp_path, "t") == ["1"]
+
+
+def test_a_long_wait_ends_with_pause_and_stop(tmp_path: Path) -> None:
+    class Waiting(Scripted):
+        batches: list[Batch] = []  # noqa: RUF012
+
+        def poll(self) -> None:
+            self.context.wait(600)
+
+    bench = BodyBench(tmp_path, Waiting)
+    bench.start().until(lambda: TaskRunning() in bench.reports)
+    bench.lifeline.deliver(PauseTask())
+    bench.until(lambda: TaskPaused() in bench.reports)
+    bench.lifeline.deliver(ResumeTask())
+    bench.until(lambda: bench.reports.count(TaskRunning()) == 2)
+    assert bench.stop().outcome is TaskOutcome.STOPPED
+
+
+def test_an_interrupt_of_the_interpreter_ends_the_task_too(tmp_path: Path) -> None:
+    class Exits(Scripted):
+        batches: list[Batch] = []  # noqa: RUF012
+
+        def poll(self) -> None:
+            raise SystemExit(3)
+
+    ended = BodyBench(tmp_path, Exits).start().wait()
+    assert (ended.outcome, ended.reason) == (TaskOutcome.FAILED, "SystemExit: 3")
