@@ -176,6 +176,14 @@ def test_a_quote_lost_at_the_end_costs_one_row(tmp_path: Path) -> None:
     assert len(reasons(records)) == 1
 
 
+def test_a_half_written_row_keeps_the_offset_of_the_row_before_it(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text('a,b\n1,"open\n2,3\n4')
+    records = run(tmp_path).rest()
+    assert values(records) == ['{"a":"2","b":"3"}']
+    assert len(reasons(records)) == 2
+    assert records[-1].source_offset == records[-2].source_offset  # the row is not read twice
+
+
 def test_a_csv_header_that_names_a_column_twice(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("a,a\n1,2\n")
     records = run(tmp_path).rest()
