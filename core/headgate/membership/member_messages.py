@@ -176,7 +176,9 @@ class CatchUp:
 
 @dataclass(frozen=True, slots=True)
 class StartAllowed:
-    """The worker has read what the leader had read: start what is assigned and does not run."""
+    """The worker has read what the leader had read: start what is assigned and does not run; what
+    of it is still stopping, when it has stopped. Holds until the next `Assigned` or
+    `StopEverything`."""
 
 
 MemberOutput: TypeAlias = (

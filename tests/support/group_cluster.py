@@ -1,0 +1,265 @@
+"""Members and a coordinator in virtual time, over a network that is slow, loses and overtakes.
+
+A worker here is a member machine and, for a herder, a table of what runs and what is stopping.
+Whenever something is started, no other member of that generation may run it or be stopping it.
+"""
+
+import heapq
+from dataclasses import dataclass, field
+from itertools import count
+from random import Random
+from typing import Any
+
+from headgate.assignment.model import Work
+from headgate.ids import TaskId
+from headgate.membership.coordinator import Coordinator, GroupState
+from headgate.membership.member import Member, MemberState
+from headgate.membership.member_messages import (
+    Assigned,
+    CatchUp,
+    CaughtUp,
+    MemberInput,
+    MemberOutput,
+    MemberSettings,
+    RejoinRequested,
+    Revoked,
+    Start,
+    StartAllowed,
+    StopEverything,
+    Tick,
+    WorkReleased,
+    WorkView,
+)
+
+GROUP = "g"
+
+
+class TwoOwnersError(AssertionError):
+    """The safety check failed."""
+
+
+@dataclass
+class Worker:
+    name: str
+    member: Member
+    offset: int
+    running: set[Work] = field(default_factory=set)
+    stopping: set[Work] = field(default_factory=set)
+    assigned: set[Work] = field(default_factory=set)
+    may_start: bool = False
+    awaits_release: bool = False
+    frozen_until_ms: int = -1
+    mailbox: list[MemberInput] = field(default_factory=list)
+    stopped_because: list[str] = field(default_factory=list)
+    alive: bool = True
+
+
+class Cluster:
+    def __init__(self, seed: int, workers: int = 3, **settings: Any) -> None:
+        self.random = Random(seed)
+        self.settings: dict[str, Any] = {
+            "session_timeout_ms": 1_000,
+            "heartbeat_interval_ms": 300,
+            "rebalance_timeout_ms": 3_000,
+            "delay_ms_max": 2_000,
+            "error_pause_ms": 100,
+            **settings,
+        }
+        self.now_ms = 0
+        self.faulty = True
+        self.coordinator = Coordinator()
+        self.members_of: dict[int, tuple[str, ...]] = {}
+        """Of each generation as it was completed."""
+        self.connectors = {"a": 3, "b": 2}
+        self.offset = 10
+        self.workers: list[Worker] = []
+        self._events: list[tuple[int, int, str, Any]] = []
+        self._count = count()
+        self._names = count()
+        for _ in range(workers):
+            self.start_worker()
+        self._at(0, "coordinator", None)
+
+    # -- what may be done to it --
+
+    def start_worker(self) -> Worker:
+        name = f"w{next(self._names)}"
+        member = Member(MemberSettings(GROUP, name, f"url-{name}", **self.settings))
+        worker = Worker(name, member, self.offset)
+        self.workers.append(worker)
+        self._at(self.now_ms, "input", (worker, Start()))
+        self._at(self.now_ms, "tick", worker)
+        return worker
+
+    def crash(self, worker: Worker) -> None:
+        worker.alive = False
+        self.workers.remove(worker)
+
+    def freeze(self, worker: Worker, ms: int) -> None:
+        worker.frozen_until_ms = self.now_ms + ms
+
+    def change_config(self) -> None:
+        """A record that changes what is to be assigned; workers read it one by one."""
+        name = self.random.choice("abc")
+        self.connectors = {**self.connectors, name: self.random.randrange(4)}
+        self.offset += 1
+        for worker in self.workers:
+            self._at(self.now_ms + self._latency(), "read", worker)
+
+    def run(self, ms: int) -> None:
+        until_ms = self.now_ms + ms
+        while self._events and self._events[0][0] <= until_ms:
+            at_ms, _, kind, what = heapq.heappop(self._events)
+            self.now_ms = max(self.now_ms, at_ms)
+            getattr(self, f"_on_{kind}")(what)
+        self.now_ms = until_ms
+
+    # -- what happens --
+
+    def _on_input(self, what: tuple[Worker, MemberInput]) -> None:
+        worker, given = what
+        if not worker.alive:
+            return
+        if self.now_ms < worker.frozen_until_ms:
+            worker.mailbox.append(given)
+            return
+        for item in (*worker.mailbox, given):
+            self._give(worker, item)
+        worker.mailbox = []
+
+    def _on_tick(self, worker: Worker) -> None:
+        if not worker.alive:
+            return
+        deadline_ms = worker.member.next_deadline_ms
+        if self.now_ms >= worker.frozen_until_ms:
+            for item in worker.mailbox:
+                self._give(worker, item)
+            worker.mailbox = []
+            if deadline_ms is not None and deadline_ms <= self.now_ms:
+                self._give(worker, Tick())
+        self._at(self.now_ms + 20, "tick", worker)
+
+    def _on_read(self, worker: Worker) -> None:
+        if worker.offset < self.offset:
+            worker.offset = self.offset
+            self._on_input((worker, RejoinRequested("the config topic changed")))
+
+    def _on_caught_up(self, worker: Worker) -> None:
+        worker.offset = self.offset
+        self._on_input((worker, CaughtUp()))
+
+    def _on_request(self, what: tuple[Worker, Any]) -> None:
+        worker, request = what
+        new_id = str(next(self._count))
+        for response in self.coordinator.handle(self.now_ms, request, new_id):
+            direct = response.member_id in (request.member_id, f"{worker.name}-{new_id}")
+            self._respond(response, worker if direct else None)
+        self._note_members()
+
+    def _on_coordinator(self, _: None) -> None:
+        for response in self.coordinator.tick(self.now_ms):
+            self._respond(response, None)
+        self._note_members()
+        self._at(self.now_ms + 20, "coordinator", None)
+
+    def _note_members(self) -> None:
+        if self.coordinator.state(GROUP) is GroupState.COMPLETING:
+            generation = self.coordinator.generation(GROUP)
+            self.members_of.setdefault(generation, self.coordinator.members(GROUP))
+
+    def _respond(self, response: Any, worker: Worker | None) -> None:
+        if worker is None:
+            name = response.member_id.split("-")[0]
+            worker = next((other for other in self.workers if other.name == name), None)
+        if worker is not None and not self._lost():
+            self._at(self.now_ms + self._latency(), "input", (worker, response))
+
+    def _on_stopped(self, what: tuple[Worker, frozenset[Work]]) -> None:
+        worker, works = what
+        worker.stopping -= works
+        if worker.alive and worker.awaits_release and not worker.stopping:
+            worker.awaits_release = False
+            self._on_input((worker, WorkReleased()))
+        if worker.alive and self.now_ms >= worker.frozen_until_ms:
+            self._start_assigned(worker)
+
+    def _give(self, worker: Worker, given: MemberInput) -> None:
+        held = sorted(worker.running | worker.stopping, key=str)
+        view = WorkView(
+            worker.offset,
+            self.connectors if worker.offset == self.offset else {},
+            tuple(work for work in held if isinstance(work, str)),
+            tuple(work for work in held if isinstance(work, TaskId)),
+        )
+        for output in worker.member.handle(self.now_ms, given, view):
+            self._perform(worker, output)
+
+    def _perform(self, worker: Worker, output: MemberOutput) -> None:
+        match output:
+            case Assigned():
+                worker.assigned = {*output.connectors, *output.tasks}
+                worker.may_start = False
+            case Revoked():
+                self._stop(worker, {*output.connectors, *output.tasks} & worker.running)
+            case StopEverything():
+                worker.stopped_because.append(output.reason)
+                worker.assigned = set()
+                worker.may_start = False
+                self._stop(worker, set(worker.running))
+            case CatchUp():
+                self._at(self.now_ms + self._latency(), "caught_up", worker)
+            case StartAllowed():
+                worker.may_start = True
+                self._start_assigned(worker)
+            case _:
+                if not self._lost():
+                    self._at(self.now_ms + self._latency(), "request", (worker, output))
+
+    def _stop(self, worker: Worker, works: set[Work]) -> None:
+        worker.running -= works
+        worker.stopping |= works
+        worker.awaits_release = True
+        takes_ms = self.random.choice([0, 10, 200, 4_000 if self.faulty else 10])
+        self._at(self.now_ms + takes_ms, "stopped", (worker, frozenset(works)))
+
+    def _start_assigned(self, worker: Worker) -> None:
+        if not worker.may_start:
+            return
+        for work in sorted(worker.assigned - worker.running - worker.stopping, key=str):
+            self._check_start(worker, work)
+            worker.running.add(work)
+
+    # -- what must hold --
+
+    def _check_start(self, worker: Worker, work: Work) -> None:
+        # Who came after the round was computed is no part of it: had it been a member, and said that
+        # it holds the work, the work would not have been given away.
+        members = self.members_of[worker.member.generation]
+        for other in self.workers:
+            holds = work in other.running or work in other.stopping
+            if other is not worker and holds and other.member.member_id in members:
+                raise TwoOwnersError(
+                    f"{self.now_ms} ms: {worker.name} starts {work}, which {other.name} holds"
+                )
+
+    def settled(self) -> bool:
+        """Everything configured runs, each once, and nothing is under way."""
+        tasks = [TaskId(name, n) for name, many in self.connectors.items() for n in range(many)]
+        running = sorted(str(w) for worker in self.workers for w in worker.running)
+        return running == sorted(map(str, [*self.connectors, *tasks])) and all(
+            worker.member.state is MemberState.STEADY and not worker.member.pending
+            for worker in self.workers
+        )
+
+    # -- helpers --
+
+    def _at(self, at_ms: int, kind: str, what: Any) -> None:
+        heapq.heappush(self._events, (at_ms, next(self._count), kind, what))
+
+    def _latency(self) -> int:
+        if not self.faulty:
+            return 1
+        return self.random.choice([1, 1, 5, 30, 250, 700])
+
+    def _lost(self) -> bool:
+        return self.faulty and self.random.random() < 0.05

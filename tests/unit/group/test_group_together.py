@@ -1,0 +1,46 @@
+"""Member machines and the coordinator machine against each other: safety at every step, then
+convergence."""
+
+import pytest
+from support.group_cluster import Cluster
+
+SEEDS = range(40)
+
+
+def disturb(cluster: Cluster) -> None:
+    random = cluster.random
+    worker = random.choice(cluster.workers)
+    match random.randrange(6):
+        case 0:
+            cluster.start_worker()
+        case 1 if len(cluster.workers) > 1:
+            cluster.crash(worker)
+        case 2:
+            cluster.freeze(worker, random.choice([300, 900, 1_500, 5_000]))
+        case 3:
+            cluster.change_config()
+        case _:
+            pass
+
+
+def run_with_faults(seed: int) -> Cluster:
+    cluster = Cluster(seed)
+    for _ in range(25):
+        cluster.run(cluster.random.choice([50, 400, 1_500]))
+        disturb(cluster)
+    return cluster
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_one_owner_under_faults_then_convergence(seed: int) -> None:
+    cluster = run_with_faults(seed)
+    cluster.faulty = False
+    # The longest that anything may take: freezes end, sessions end, the delay passes.
+    cluster.run(20_000)
+    assert cluster.settled(), [
+        (w.name, w.member.state, w.member.pending, sorted(map(str, w.running)))
+        for w in cluster.workers
+    ]
+    rebalances = [worker.member.rebalances for worker in cluster.workers]
+    cluster.run(10_000)
+    assert [worker.member.rebalances for worker in cluster.workers] == rebalances, "stays put"
