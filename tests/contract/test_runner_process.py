@@ -59,6 +59,7 @@ def test_what_a_task_prints_is_in_the_log_with_its_name(
         bench.runner.stop(run, 10_000)
         bench.wait_for_end(run)
     assert "c-0: stopped" in caplog.text
+    assert "rror" not in caplog.text, "the process did not end cleanly"
 
 
 WORKER = """

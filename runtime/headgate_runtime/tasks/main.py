@@ -5,6 +5,7 @@ machine sees it, and keeps reading: when the worker dies, the input ends.
 """
 
 import logging
+import os
 import signal
 import sys
 import threading
@@ -15,6 +16,8 @@ from headgate_runtime.tasks.body import run_body
 from headgate_runtime.tasks.lifeline import LifelineGone
 from headgate_runtime.tasks.protocol import Invitation
 from headgate_runtime.tasks.socket_lifeline import SocketLifeline
+
+STDIN = 0
 
 
 def run(argument: str) -> str:
@@ -33,7 +36,7 @@ def main() -> int:
     # The terminal's Ctrl-C goes to all processes; the worker decides how its tasks stop.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
-    argument = sys.stdin.buffer.readline().decode()
+    argument = _first_line().decode()
     try:
         lifeline = SocketLifeline(_invitation(argument))
     except (LifelineGone, wire.WireError) as error:
@@ -50,8 +53,17 @@ def _invitation(argument: str) -> Invitation:
     return invitation
 
 
+def _first_line() -> bytes:
+    # Not through `sys.stdin`: a thread that waits in its buffer would make the interpreter abort
+    # when the process ends.
+    read = b""
+    while not read.endswith(b"\n") and (more := os.read(STDIN, 65_536)):
+        read += more
+    return read
+
+
 def _watch_parent(lifeline: SocketLifeline) -> None:
-    while sys.stdin.buffer.readline():
+    while os.read(STDIN, 1_024):
         pass
     if not lifeline.closed:
         lifeline.lose("the worker's process is gone")
