@@ -59,10 +59,11 @@ def plain(data: bytes) -> bool:
     Where it is so, a parser that keeps to RFC 8259 and accepts `data` reads what Java reads,
     numbers apart.
     """
-    return (
-        data[:1] in (b"{", b"[")
-        and len(data) <= NAME_LENGTH_MAX
-        and data.count(b"{") + data.count(b"[") <= _OPENERS_MAX
+    if data[:1] not in (b"{", b"["):
+        return False
+    # What has a thousand bytes is neither nested too deep nor has it names too long.
+    return len(data) <= DEPTH_MAX or (
+        len(data) <= NAME_LENGTH_MAX and data.count(b"{") + data.count(b"[") <= _OPENERS_MAX
     )
 
 

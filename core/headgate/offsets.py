@@ -201,8 +201,17 @@ def _spread_hash(name: str) -> int:
 
 def partition_identity(partition: Partition | None) -> str:
     """Equal for equal partitions whatever the order of their names; 1, 1.0, true and "1" differ,
-    as in Java."""
-    return json.dumps(partition, sort_keys=True)
+    as in Java. Bytes are what they are stored as, and -0.0 is 0.0, as it is when read back."""
+    if partition is None:
+        return "null"
+    plain = {name: _as_stored(value) for name, value in partition.items()}
+    return json.dumps(plain, sort_keys=True)
+
+
+def _as_stored(value: object) -> object:
+    if isinstance(value, (bytes, bytearray)):
+        return base64.b64encode(value).decode("ascii")
+    return value + 0.0 if isinstance(value, float) else value
 
 
 # -- the records of one topic --

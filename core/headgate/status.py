@@ -305,35 +305,64 @@ def fold_statuses(view: StatusView, events: Iterable[StatusEvent]) -> StatusView
     The last record wins, except: a task's UNASSIGNED is ignored while RUNNING of the same or a
     later generation is known: its writer was late. Source: `readTaskStatus`.
     """
-    connectors = dict(view.connectors)
-    tasks = {name: dict(group) for name, group in view.tasks.items()}
-    topics = {name: dict(group) for name, group in view.topics.items()}
-    rejected = view.rejected_count
+    draft = _Draft(view)
     for event in events:
         match event:
             case ConnectorStatusReported(name, status):
-                connectors[name] = status
+                draft.connectors[name] = status
             case ConnectorStatusRemoved(name):
-                connectors.pop(name, None)
-                tasks.pop(name, None)
+                draft.connectors.pop(name, None)
+                draft.tasks_of(name).clear()
             case TaskStatusReported(task, status):
-                group = tasks.setdefault(task.connector, {})
+                group = draft.tasks_of(task.connector)
                 if not _late(group.get(task.task), status):
                     group[task.task] = status
             case TaskStatusRemoved(task):
-                tasks.get(task.connector, {}).pop(task.task, None)
+                draft.tasks_of(task.connector).pop(task.task, None)
             case TopicUsed(topic, name, activity):
-                topics.setdefault(name, {})[topic] = activity
+                draft.topics_of(name)[topic] = activity
             case TopicReset(topic, name):
-                topics.get(name, {}).pop(topic, None)
+                draft.topics_of(name).pop(topic, None)
             case StatusRejected():
-                rejected += 1
-    return StatusView(
-        connectors,
-        {name: group for name, group in tasks.items() if group},
-        {name: group for name, group in topics.items() if group},
-        rejected,
-    )
+                draft.rejected_count += 1
+    return draft.freeze()
+
+
+class _Draft:
+    """The view that one fold is writing; it copies a connector's map when it first writes to it."""
+
+    __slots__ = ("connectors", "own_tasks", "own_topics", "rejected_count", "tasks", "topics")
+
+    def __init__(self, view: StatusView) -> None:
+        self.connectors = dict(view.connectors)
+        self.tasks: dict[str, Mapping[int, Status]] = dict(view.tasks)
+        self.topics: dict[str, Mapping[str, TopicActivity]] = dict(view.topics)
+        self.own_tasks: dict[str, dict[int, Status]] = {}
+        self.own_topics: dict[str, dict[str, TopicActivity]] = {}
+        self.rejected_count = view.rejected_count
+
+    def tasks_of(self, connector: str) -> dict[int, Status]:
+        own = self.own_tasks.get(connector)
+        if own is None:
+            own = self.own_tasks[connector] = dict(self.tasks.get(connector, {}))
+            self.tasks[connector] = own
+        return own
+
+    def topics_of(self, connector: str) -> dict[str, TopicActivity]:
+        own = self.own_topics.get(connector)
+        if own is None:
+            own = self.own_topics[connector] = dict(self.topics.get(connector, {}))
+            self.topics[connector] = own
+        return own
+
+    def freeze(self) -> StatusView:
+        for name, group in self.own_tasks.items():
+            if not group:
+                del self.tasks[name]
+        for name, topics in self.own_topics.items():
+            if not topics:
+                del self.topics[name]
+        return StatusView(self.connectors, self.tasks, self.topics, self.rejected_count)
 
 
 def _late(known: Status | None, status: Status) -> bool:
