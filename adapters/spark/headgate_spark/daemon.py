@@ -7,12 +7,12 @@ imports, and idle tasks share that memory.
 
 import contextlib
 import importlib
+import os
 
 PRELOADED = (
     "pyspark.worker",
     "pyspark.sql.conversion",
     "pyspark.sql.pandas.serializers",
-    "pyspark.sql.connect.session",
     "pandas",
     "pyarrow",
     "pyarrow.parquet",
@@ -20,13 +20,19 @@ PRELOADED = (
     "apsw",
     "headgate.connector.api",
     "headgate_spark.executor",
-    "headgate_spark.batches",
+    "headgate_spark.slices",
 )
+PRELOAD_VARIABLE = "HEADGATE_PRELOAD"
+"""Names of further modules, parted by commas: the task body and what it needs."""
 
 
 def preload() -> None:
     """Import what is there; what is not will be missed, or not, by who needs it."""
-    for name in PRELOADED:
+    # A fork copies one thread only; a library's pool of threads must not be among what is lost.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    named = [name for name in os.environ.get(PRELOAD_VARIABLE, "").split(",") if name]
+    for name in (*PRELOADED, *named):
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from headgate_spark.executor import RESULT_SCHEMA, run_resident
-from headgate_spark.sessions import Sessions, session_is_over
+from headgate_spark.sessions import Sessions, first_line, session_is_over
 
 _log = logging.getLogger("headgate.spark")
 
@@ -71,7 +71,7 @@ class SparkLauncher:
             error = self._run_job(tag, argument)
         except Exception as raised:
             # Whatever Spark's client raised, this job is over as far as we can know.
-            error = f"Spark: {_one_line(raised)}"
+            error = f"Spark: {first_line(raised)}"
             _log.debug("the job of run %s ended", run, exc_info=True)
         with self._mutex:
             self._running.pop(run, None)
@@ -102,10 +102,4 @@ class SparkLauncher:
         try:
             session.interruptTag(tag)
         except Exception as raised:  # a server that is gone has ended the job by that
-            _log.debug("could not interrupt %s: %s", tag, _one_line(raised))
-
-
-def _one_line(error: BaseException) -> str:
-    """First line of what Spark says; the rest is a Java trace."""
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {lines[0].strip()}" if lines else type(error).__name__
+            _log.debug("could not interrupt %s: %s", tag, first_line(raised))

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
+from headgate_spark.daemon import PRELOAD_VARIABLE
 from headgate_spark.slots import Plan, plan
 
 START_TIMEOUT_S = 120.0
@@ -40,6 +41,7 @@ class SparkServer:
         folder: for the log, the warehouse and scratch files; made if it is not there.
         conf: the user's settings of Spark. What `forced_conf` names is not theirs to set.
         python_path: folders that Python on executors must find besides its own.
+        preload: modules that tasks need, loaded once per executor (`headgate_spark.daemon`).
         start_timeout_s: how long the server may take until it listens.
     """
 
@@ -51,6 +53,7 @@ class SparkServer:
         conf: Mapping[str, str] | None = None,
         *,
         python_path: Sequence[str] = (),
+        preload: Sequence[str] = (),
         start_timeout_s: float = START_TIMEOUT_S,
     ) -> None:
         self.plan: Plan = plan(master, slots, os.cpu_count() or 1)
@@ -59,6 +62,7 @@ class SparkServer:
         self.starts = 0
         self._conf = dict(conf or {})
         self._python_path = list(python_path)
+        self._preload = ",".join(preload)
         self._start_timeout_s = start_timeout_s
         self._guard: subprocess.Popen[str] | None = None
         self._pid: int | None = None
@@ -172,6 +176,7 @@ class SparkServer:
         forced["spark.sql.warehouse.dir"] = (self.folder / "warehouse").as_uri()
         forced["spark.local.dir"] = str(self.folder / "scratch")
         forced["spark.executorEnv.PYTHONPATH"] = self._path_text()
+        forced[f"spark.executorEnv.{PRELOAD_VARIABLE}"] = self._preload
         return forced
 
     def _environment(self, java_home: str | None) -> dict[str, str]:
@@ -186,6 +191,7 @@ class SparkServer:
         environment["SPARK_WORKER_DIR"] = str(self.folder / "scratch" / "executors")
         environment["PYSPARK_PYTHON"] = environment["PYSPARK_DRIVER_PYTHON"] = sys.executable
         environment["PYTHONPATH"] = self._path_text()
+        environment[PRELOAD_VARIABLE] = self._preload
         if java_home is not None:
             environment["JAVA_HOME"] = java_home
         return environment
@@ -250,7 +256,7 @@ def check_java() -> str | None:
     advice = (
         f"install Java {JAVA_VERSION_MIN} or newer (Debian, Ubuntu: openjdk-17-jre-headless; "
         "Fedora: java-17-openjdk-headless; macOS: brew install openjdk@17), set JAVA_HOME, or use "
-        "a runner that needs no Java: runner = \"process\""
+        'a runner that needs no Java: runner = "process"'
     )
     if java is None or not Path(java).exists():
         where = f"JAVA_HOME={home} has no bin/java" if home else "no java on the path"

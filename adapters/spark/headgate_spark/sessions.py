@@ -55,3 +55,9 @@ def session_is_over(error: BaseException) -> bool:
     text = f"{type(error).__name__} {error}"
     marks = ("UNAVAILABLE", "SESSION_", "INVALID_HANDLE", "CANCELLED", "Socket closed")
     return any(mark in text for mark in marks)
+
+
+def first_line(error: BaseException) -> str:
+    """What Spark says in one line; the rest is a Java trace."""
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0].strip()}" if lines else type(error).__name__

@@ -1,0 +1,391 @@
+"""SparkFileSink: records of topics into files, exactly once, in batches that run on Spark.
+
+What each file holds: records of one topic-partition in order of their offsets. A value that is a
+JSON object becomes columns (JSON files: the object as it is); any other value stands as text in the
+column ``value``. See `headgate_spark.columns` for the types, `headgate_spark.manifest` for how a
+batch commits.
+"""
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+from urllib.parse import unquote, urlsplit
+
+from headgate.connector.api import (
+    DataError,
+    PlannedSinkTask,
+    RetriableError,
+    SinkConnector,
+)
+from headgate.connector.config import ConfigDef, ConfigError, Importance, Type
+from headgate.connector.validators import at_least, non_empty, one_of
+from headgate.ports import TopicPartition, UnknownTopicError
+from headgate_spark.batches import Range, cut, next_batch
+from headgate_spark.columns import unite_columns
+from headgate_spark.files import LocalFiles
+from headgate_spark.manifest import FOLDER, Entry, Manifest, alter
+from headgate_spark.sessions import Sessions, first_line, session_is_over
+from headgate_spark.slices import METADATA, RESULT_SCHEMA, SliceResult, SliceTask, run_slices
+
+RECORDS_MAX = 200_000
+INTERVAL_MS = 1_000
+FORMATS = ("parquet", "json", "csv")
+REMOTE = "spark.remote"
+"""Worker setting: address of the Spark Connect server."""
+_JSON_CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
+
+
+def config_def() -> ConfigDef:
+    high, medium, low = Importance.HIGH, Importance.MEDIUM, Importance.LOW
+    return (
+        ConfigDef()
+        .define("path", Type.STRING, validator=non_empty, importance=high,
+                documentation="Folder for the files, a path or a file: address. It is made if it "
+                "is not there; relative paths start at the pipeline file.")
+        .define("format", Type.STRING, "parquet", one_of(*FORMATS), high,
+                "Format of the files: parquet, json (one object per line) or csv.")
+        .define("batch.records.max", Type.INT, RECORDS_MAX, at_least(1), medium,
+                "Most records of one batch, all topics and partitions together.")
+        .define("batch.interval.ms", Type.LONG, INTERVAL_MS, at_least(0), medium,
+                "How long records may wait for others to share their batch, unless it is full.")
+        .define("columns.metadata", Type.LIST, "", _known_metadata, low,
+                "Columns to add, each with _ before its name: " + ", ".join(METADATA)
+                + ". file and position are where DirectorySource read the record.")
+    )  # fmt: skip
+
+
+def _known_metadata(name: str, value: Any) -> None:
+    for given in value or ():
+        if given not in METADATA:
+            known = ", ".join(METADATA)
+            raise ConfigError.of(name, given, f"expected some of {known}")
+
+
+class SparkFileSinkTask(PlannedSinkTask):
+    """The one task of a `SparkFileSink`."""
+
+    def start(self, config: Mapping[str, str]) -> None:
+        parsed = config_def().parse(_own(config))
+        self._target = target_folder(parsed["path"])
+        self._format: str = parsed["format"]
+        self._records_max: int = parsed["batch.records.max"]
+        self._interval_s: float = parsed["batch.interval.ms"] / 1000
+        self._metadata: tuple[str, ...] = tuple(dict.fromkeys(parsed["columns.metadata"]))
+        self._tolerate = config.get("errors.tolerance", "none") == "all"
+        self._envelope = has_envelope(config, self.context.worker_settings)
+        self._factory = transport_factory(self.context.transport, self.context.worker_settings)
+        self._sessions = Sessions(self._remote())
+        self._target.mkdir(parents=True, exist_ok=True)
+        self._files = LocalFiles(self._target)
+        self._manifest = Manifest(self._files, self.context.log, self.context.group)
+        self._starts: dict[TopicPartition, int] = {}
+        self._columns: dict[str, str] = {}
+        self._last_batch = time.monotonic() - self._interval_s
+        self._resumed = False
+        self._untidy = True
+        """Staged files may lie about that were never committed."""
+
+    def run_batch(self) -> int:
+        """Plan, run and commit one batch; see `PlannedSinkTask.run_batch`."""
+        if not self._resumed:
+            self._resume(self._partitions())
+            self._resumed = self._untidy = True
+        ends = self.context.log.end_offsets(self.context.topics)
+        self._resume([partition for partition in ends if partition not in self._starts])
+        ranges = next_batch(self._starts, ends, self._records_max)
+        waiting = sum(max(ends[one] - start, 0) for one, start in self._starts.items()
+                      if one in ends)  # fmt: skip
+        rested = time.monotonic() - self._last_batch >= self._interval_s
+        if not ranges or (waiting < self._records_max and not rested):
+            return 0
+        self._last_batch = time.monotonic()
+        untidy, self._untidy = self._untidy, True
+        covered = self._run(ranges)
+        self._untidy = False
+        if untidy:
+            # After the commit: only then can what was staged at the same start go.
+            self._manifest.drop_leftovers()
+        return covered
+
+    def stop(self) -> None:
+        sessions: Sessions | None = getattr(self, "_sessions", None)
+        if sessions is not None:
+            sessions.close()
+
+    # -- where to go on --
+
+    def _partitions(self) -> list[TopicPartition]:
+        found: list[TopicPartition] = []
+        for topic in self.context.topics:
+            try:
+                count = self.context.log.partitions(topic)
+            except UnknownTopicError:
+                continue  # it will be looked for again with each batch
+            found += [(topic, number) for number in range(count)]
+        return found
+
+    def _resume(self, partitions: Sequence[TopicPartition]) -> None:
+        if not partitions:
+            return
+        self._starts.update(self._manifest.resume(partitions))
+        for partition in partitions:
+            last = self._manifest.last(partition)
+            if last is not None:
+                self._columns = unite_columns([self._columns, last.columns])
+
+    # -- one batch --
+
+    def _run(self, ranges: Sequence[Range]) -> int:
+        slices = [
+            self._slice(one, part, number)
+            for one, parts in zip(ranges, cut(ranges, self._cores()), strict=True)
+            for number, part in enumerate(parts)
+        ]
+        results = self._execute(slices)
+        self._refuse_bad(results)
+        columns = unite_columns([self._columns, *(result.columns for result in results)])
+        self._write_again(slices, results, columns)
+        if self.context.stopping:
+            self._drop(results)
+            return 0
+        covered = 0
+        for one in ranges:
+            mine = [
+                result
+                for task, result in zip(slices, results, strict=True)
+                if (task.topic, task.partition) == (one.topic, one.partition)
+            ]
+            covered += self._commit(one, mine, columns)
+        self._columns = columns
+        self._tell_skipped(results)
+        return covered
+
+    def _slice(self, whole: Range, part: Range, number: int) -> SliceTask:
+        return SliceTask(
+            topic=part.topic,
+            partition=part.partition,
+            start=part.start,
+            end=part.end,
+            target=str(self._target),
+            batch_start=whole.start,
+            number=number,
+            format=self._format,
+            metadata=self._metadata,
+            columns=self._columns,
+            tolerate=self._tolerate,
+            envelope=self._envelope,
+        )
+
+    def _commit(
+        self,
+        whole: Range,
+        results: Sequence[SliceResult],
+        columns: Mapping[str, str],
+    ) -> int:
+        partition = (whole.topic, whole.partition)
+        stem = f"{whole.topic}-{whole.partition}-{whole.start}"
+        staged = [result.staged for result in results if result.records]
+        files = tuple(
+            (path, f"{stem}-{number}.{self._format}") for number, path in enumerate(staged)
+        )
+        records = sum(result.records for result in results)
+        entry = Entry(*partition, whole.start, whole.end, files, records, dict(columns))
+        if self._manifest.commit(entry):
+            self._starts[partition] = whole.end
+            return records
+        # Another process of this task's past was first. Its batch is in the manifest: go on there.
+        self._resume([partition])
+        return 0
+
+    def _write_again(
+        self,
+        slices: Sequence[SliceTask],
+        results: list[SliceResult],
+        columns: Mapping[str, str],
+    ) -> None:
+        """Write anew, with the columns of all, the slices whose file has fewer or other ones."""
+        if self._format == "json":
+            return
+        late = [
+            n
+            for n, result in enumerate(results)
+            if result.records and list(result.columns.items()) != list(columns.items())
+        ]
+        if not late:
+            return
+        again = [_with_columns(slices[n], columns) for n in late]
+        for n, result in zip(late, self._execute(again), strict=True):
+            self._files.remove(results[n].staged)
+            results[n] = result
+
+    def _refuse_bad(self, results: Sequence[SliceResult]) -> None:
+        failed = [result.failed for result in results if result.failed]
+        if failed:
+            self._drop(results)
+            raise DataError(failed[0])
+
+    def _tell_skipped(self, results: Sequence[SliceResult]) -> None:
+        skipped = sum(result.skipped for result in results)
+        if skipped:
+            detail = next(result.detail for result in results if result.detail)
+            self.context.skipped(skipped, detail)
+
+    def _drop(self, results: Sequence[SliceResult]) -> None:
+        for result in results:
+            if result.staged:
+                self._files.remove(result.staged)
+
+    # -- Spark --
+
+    def _execute(self, slices: Sequence[SliceTask]) -> list[SliceResult]:
+        """Run the slices as one job, a Spark partition each."""
+        session: Any = None
+        work = partial(
+            run_slices,
+            self._factory,
+            dict(self.context.transport),
+            [task.to_json() for task in slices],
+        )
+        try:
+            session = self._sessions.get()
+            frame = session.range(0, len(slices), 1, len(slices)).mapInArrow(work, RESULT_SCHEMA)
+            rows = frame.collect()
+        except Exception as error:
+            if session is not None and session_is_over(error):
+                self._sessions.drop(session)
+            if is_ours(error):
+                raise
+            # Executors lost, or the server, which its supervisor starts again.
+            raise RetriableError(f"Spark did not finish the batch: {first_line(error)}") from error
+        return results_in_order([row["result"] for row in rows], len(slices))
+
+    def _cores(self) -> int:
+        """Slots that are meant to compute."""
+        try:
+            session = self._sessions.get()
+            return int(session.conf.get("spark.default.parallelism", "2"))
+        except Exception:  # out of reach: the job itself will say so
+            return 2
+
+    def _remote(self) -> str:
+        remote = self.context.worker_settings.get(REMOTE)
+        if not remote:
+            raise ConfigError(
+                f"the worker setting {REMOTE} is missing: SparkFileSink runs its batches on the "
+                "Spark Connect server that it names (sc://host:port)"
+            )
+        return remote
+
+
+class SparkFileSink(SinkConnector):
+    """Writes records of topics to Parquet, JSON or CSV files, each record once."""
+
+    VERSION: ClassVar[str] = "1"
+    TASK = SparkFileSinkTask
+    REQUIRES_RUNNER: ClassVar[str | None] = "spark"
+
+    @classmethod
+    def config_def(cls) -> ConfigDef:
+        return config_def()
+
+    @classmethod
+    def validate(cls, config: Mapping[str, str]) -> Mapping[str, Sequence[str]]:
+        """Errors that one key alone does not show."""
+        errors: dict[str, list[str]] = {}
+        path = config.get("path", "")
+        try:
+            target = target_folder(path) if path else None
+        except ConfigError as error:
+            errors["path"] = [str(error)]
+        else:
+            if target is not None and target.exists() and not target.is_dir():
+                text = "there is a file of that name, expected a folder or nothing"
+                errors["path"] = [str(ConfigError.of("path", path, text))]
+        return errors
+
+    def start(self, config: Mapping[str, str]) -> None:
+        self._config = dict(config)
+
+    def task_configs(self, tasks_max: int) -> Sequence[Mapping[str, str]]:
+        return [self._config]
+
+    @classmethod
+    def alter_offsets(
+        cls, config: Mapping[str, str], offsets: Mapping[tuple[str, int], int | None]
+    ) -> bool:
+        """Remove batches after the new offsets, with their files. Raises `ManifestError` for an
+        offset inside a batch."""
+        files = LocalFiles(target_folder(config["path"]))
+        alter_manifest(files, offsets)
+        return False
+
+
+def alter_manifest(files: LocalFiles, offsets: Mapping[TopicPartition, int | None]) -> None:
+    if not files.exists(FOLDER):
+        return
+    for partition, offset in sorted(offsets.items()):
+        alter(files, partition, offset)
+
+
+def target_folder(path: str) -> Path:
+    """The folder that `path` names. Raises `ConfigError` for what is not on this machine."""
+    parts = urlsplit(path)
+    if len(parts.scheme) > 1:
+        if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
+            text = (
+                "only folders of this machine's file system, or mounted there: a batch commits by "
+                "a hard link, which object stores do not know"
+            )
+            raise ConfigError.of("path", path, text)
+        path = unquote(parts.path)
+    return Path(path).expanduser().absolute()
+
+
+def has_envelope(config: Mapping[str, str], worker_settings: Mapping[str, str]) -> bool:
+    """Whether values are ``{"schema", "payload"}``. Source: JsonConverter's `schemas.enable`, which
+    is true by default."""
+    given = config if "value.converter" in config else worker_settings
+    if given.get("value.converter", "").rpartition(".")[2] != _JSON_CONVERTER.rpartition(".")[2]:
+        return False
+    return given.get("value.converter.schemas.enable", "true").strip().lower() == "true"
+
+
+def transport_factory(transport: Mapping[str, str], worker_settings: Mapping[str, str]) -> str:
+    """``module:function`` that opens the log on an executor: what the worker setting
+    `headgate.transport.factory` names, else `open_transport` of the adapter of that kind."""
+    named = worker_settings.get("headgate.transport.factory")
+    return named or f"headgate_{transport['kind']}:open_transport"
+
+
+def results_in_order(texts: Sequence[str], count: int) -> list[SliceResult]:
+    """Results of a job's slices by their numbers. Raises `RuntimeError` unless each is there
+    once."""
+    found: dict[int, SliceResult] = {}
+    for text in texts:
+        number, plain = json.loads(text)
+        found[number] = SliceResult(**plain)
+    if len(texts) != count or sorted(found) != list(range(count)):
+        raise RuntimeError(
+            f"Spark gave {len(texts)} results for {count} slices ({sorted(found)}), expected each "
+            "once"
+        )
+    return [found[number] for number in range(count)]
+
+
+def is_ours(error: Exception) -> bool:
+    """Whether a job failed by an exception of our code on an executor, which trying again does not
+    mend, and not by what befell Spark. A log that was out of reach is worth trying again."""
+    text = str(error)
+    return "Traceback (most recent call last)" in text and "TransportError" not in text
+
+
+def _own(config: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in config.items() if key in config_def().keys}
+
+
+def _with_columns(task: SliceTask, columns: Mapping[str, str]) -> SliceTask:
+    return replace(task, columns=dict(columns))

@@ -1,0 +1,88 @@
+"""The few things that a manifest needs of a file system, so that a model can take its place."""
+
+import os
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+
+class Files(Protocol):
+    """Files below one folder, by relative paths with ``/``. Each call is atomic."""
+
+    def list(self, folder: str) -> Sequence[str]:
+        """Names in `folder`, sorted; none when it is not there."""
+        ...
+
+    def read(self, path: str) -> bytes:
+        """Raises `FileNotFoundError`."""
+        ...
+
+    def create(self, path: str, content: bytes) -> bool:
+        """Create the file with its whole content, durably. False: it was there, and is as it
+        was."""
+        ...
+
+    def exists(self, path: str) -> bool: ...
+
+    def rename(self, source: str, target: str) -> None:
+        """Raises `FileNotFoundError` when `source` is not there."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """Nothing when it is not there."""
+        ...
+
+    def sync(self, folder: str) -> None:
+        """Make names that were made, moved or removed in `folder` durable."""
+        ...
+
+
+class LocalFiles:
+    """A folder of this machine's file system, or of one mounted here that knows hard links."""
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        self.root = Path(root)
+
+    def list(self, folder: str) -> Sequence[str]:
+        try:
+            return sorted(entry.name for entry in os.scandir(self.root / folder))
+        except FileNotFoundError:
+            return []
+
+    def read(self, path: str) -> bytes:
+        return (self.root / path).read_bytes()
+
+    def create(self, path: str, content: bytes) -> bool:
+        target = self.root / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        # O_EXCL alone would leave a half-written file behind by a crash. A link appears whole.
+        draft = target.parent / f".draft-{uuid.uuid4().hex}"
+        with draft.open("xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            os.link(draft, target)
+        except FileExistsError:
+            return False
+        finally:
+            draft.unlink()
+        self.sync(str(target.parent.relative_to(self.root)))
+        return True
+
+    def exists(self, path: str) -> bool:
+        return (self.root / path).exists()
+
+    def rename(self, source: str, target: str) -> None:
+        os.rename(self.root / source, self.root / target)  # noqa: PTH104
+
+    def remove(self, path: str) -> None:
+        (self.root / path).unlink(missing_ok=True)
+
+    def sync(self, folder: str) -> None:
+        handle = os.open(self.root / folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

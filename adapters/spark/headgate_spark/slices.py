@@ -1,0 +1,368 @@
+"""What an executor does of a batch: reads a slice of a partition, parses it, writes one file.
+
+A slice is written at once with the columns known so far united with its own. Only if another slice
+of the batch saw more is it written again, with the columns of all; as columns only ever grow, that
+is rare after the first batch.
+"""
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import orjson
+
+from headgate.ports import ConsumerRecord, RecordLog, UnknownTopicError
+from headgate_spark.columns import (
+    NULL,
+    STRING,
+    as_text,
+    kind_of,
+    to_arrow,
+    unite_columns,
+)
+from headgate_spark.executor import resolve
+from headgate_spark.manifest import staged_path
+
+READ_LIMIT = 10_000
+CHUNK = 20_000
+"""Records parsed at a time: bounds the memory that Python objects take."""
+VALUE = "value"
+METADATA = ("key", "topic", "partition", "offset", "timestamp", "file", "position")
+"""Names that `columns.metadata` may have; each becomes a column with ``_`` before it."""
+FILE_HEADER = "headgate.file"
+POSITION_HEADER = "headgate.position"
+RESULT_SCHEMA = "result string"
+
+
+@dataclass(frozen=True, slots=True)
+class SliceTask:
+    """One file to write. Travels as JSON."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    target: str
+    """Target folder, absolute; the file goes to its staging folder."""
+    batch_start: int
+    """Start of the batch this slice is of: names the entry that its file can be committed by."""
+    number: int
+    """Of this slice in its topic-partition."""
+    format: str
+    """parquet, json or csv."""
+    metadata: tuple[str, ...]
+    columns: Mapping[str, str]
+    """Known columns and their kinds."""
+    tolerate: bool
+    envelope: bool
+    """Values are ``{"schema", "payload"}``, as JsonConverter writes them with schemas."""
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> "SliceTask":
+        plain = json.loads(text)
+        return cls(**{**plain, "metadata": tuple(plain["metadata"])})
+
+
+@dataclass(slots=True)
+class SliceResult:
+    records: int = 0
+    """Written; 0 when there is no file."""
+    staged: str = ""
+    """Path of the file below the target."""
+    columns: dict[str, str] = field(default_factory=dict)
+    """The known ones united with those of this slice, in order: the columns of the file."""
+    skipped: int = 0
+    detail: str = ""
+    """The first record that was skipped."""
+    failed: str = ""
+    """A record that cannot be read, where that is not tolerated; nothing is written then."""
+
+
+class BadRecord(Exception):
+    """A value that is no text, where that is not tolerated."""
+
+
+def run_slices(
+    factory: str, transport: Mapping[str, str], tasks: Sequence[str], batches: Iterator[Any]
+) -> Iterator[Any]:
+    """Function of `mapInArrow` over ``range(len(tasks))``: row n does ``tasks[n]``, and gives
+    ``[n, SliceResult]`` as JSON."""
+    import pyarrow as pa
+
+    done: list[str] = []
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            opened = resolve(factory)(transport)
+            try:
+                result = run_slice(opened.record_log, SliceTask.from_json(tasks[number]))
+            finally:
+                opened.close()
+            done.append(json.dumps([number, asdict(result)]))
+    yield pa.RecordBatch.from_pydict({"result": pa.array(done, pa.string())})
+
+
+def run_slice(log: RecordLog, task: SliceTask) -> SliceResult:
+    """Read, parse and write one slice; the file is durable when it returns."""
+    result = SliceResult(columns=dict(task.columns))
+    parser = _Parser(task, result)
+    chunks: list[_Chunk] = []
+    try:
+        for records in _chunks(log, task):
+            rows = parser.rows(records)
+            if rows:
+                chunks.append(_Chunk.of(rows, keep_rows=task.format == "json"))
+                result.records += len(rows)
+    except BadRecord as error:
+        return SliceResult(columns=dict(task.columns), failed=str(error))
+    result.columns = unite_columns([task.columns, *(chunk.kinds for chunk in chunks)])
+    if result.records:
+        result.staged = staged_path(
+            task.topic, task.partition, task.batch_start, task.number, uuid4().hex, task.format
+        )
+        path = Path(task.target) / result.staged
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _WRITERS[task.format](path, chunks, result.columns)
+        sync_file(path)
+    return result
+
+
+def sync_file(path: Path) -> None:
+    """Make the file and its name durable."""
+    for target in (path, path.parent):
+        handle = os.open(target, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _chunks(log: RecordLog, task: SliceTask) -> Iterator[list[ConsumerRecord]]:
+    """Records of the slice in order, in lists of about `CHUNK`."""
+    position = task.start
+    kept: list[ConsumerRecord] = []
+    while position < task.end:
+        try:
+            records = log.read(task.topic, task.partition, position, task.end, READ_LIMIT)
+        except UnknownTopicError:
+            break
+        if not records:
+            break  # the rest of the range are offsets without a record
+        kept += records
+        position = records[-1].offset + 1
+        if len(kept) >= CHUNK:
+            yield kept
+            kept = []
+    if kept:
+        yield kept
+
+
+class _Parser:
+    """Records to rows: dicts of what JSON gives."""
+
+    def __init__(self, task: SliceTask, result: SliceResult) -> None:
+        self._task = task
+        self._result = result
+        self._metadata = [(f"_{name}", _METADATA_VALUES[name]) for name in task.metadata]
+        names = "|".join(task.metadata)
+        self._reserved = re.compile(f"_+(?:{names})") if names else None
+
+    def rows(self, records: Sequence[ConsumerRecord]) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = []
+        for record in records:
+            try:
+                row = self._row(record.value)
+            except UnicodeDecodeError as error:
+                self._bad(record, error)
+                continue
+            for name, value_of in self._metadata:
+                row[name] = value_of(record)
+            rows.append(row)
+        return rows
+
+    def _row(self, data: bytes | None) -> dict[str, Any]:
+        if data is None:
+            return {}
+        value = parse_object(data)
+        if self._task.envelope and value is not None and value.keys() == {"schema", "payload"}:
+            payload = value["payload"]
+            value = payload if isinstance(payload, dict) else {VALUE: payload}
+        if value is None:
+            return {VALUE: data.decode()}
+        if self._reserved is None:
+            return value
+        # A field named like a column of ours gets one more underscore, and so do those named like
+        # that: nothing is overwritten and no two fields meet.
+        match = self._reserved.fullmatch
+        return {f"_{name}" if match(name) else name: given for name, given in value.items()}
+
+    def _bad(self, record: ConsumerRecord, error: UnicodeDecodeError) -> None:
+        headers = dict(record.headers)
+        where = f"{record.topic}-{record.partition} offset {record.offset}"
+        if FILE_HEADER in headers:
+            position = headers.get(POSITION_HEADER, b"?").decode("utf-8", "replace")
+            where += f" ({headers[FILE_HEADER].decode('utf-8', 'replace')} position {position})"
+        text = f"the value at {where} is not UTF-8: {error.reason} at byte {error.start}"
+        if not self._task.tolerate:
+            raise BadRecord(text)
+        self._result.skipped += 1
+        self._result.detail = self._result.detail or text
+
+
+def parse_object(data: bytes) -> dict[str, Any] | None:
+    """The JSON object that `data` is, with whole numbers of any size exact; else None."""
+    if b"{" not in data[:32] and not data.lstrip().startswith(b"{"):
+        return None
+    try:
+        value = orjson.loads(data)
+        if type(value) is dict and any(map(_may_be_rounded, value.values())):
+            value = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    return value if type(value) is dict else None
+
+
+def _may_be_rounded(value: Any) -> bool:
+    """orjson reads whole numbers beyond 64 bits as floats."""
+    kind = type(value)
+    if kind is float:
+        return bool(abs(value) >= 2**63)
+    if kind is dict:
+        return any(map(_may_be_rounded, value.values()))
+    return kind is list and any(map(_may_be_rounded, value))
+
+
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else data.decode("utf-8", "backslashreplace")
+
+
+def _header(name: str) -> Callable[[ConsumerRecord], str | None]:
+    def value(record: ConsumerRecord) -> str | None:
+        for key, data in record.headers:
+            if key == name:
+                return _text(data)
+        return None
+
+    return value
+
+
+def _position(record: ConsumerRecord) -> int | str | None:
+    text = _header(POSITION_HEADER)(record)
+    return int(text) if text is not None and text.isascii() and text.isdecimal() else text
+
+
+_METADATA_VALUES: Mapping[str, Callable[[ConsumerRecord], Any]] = {
+    "key": lambda record: _text(record.key),
+    "topic": lambda record: record.topic,
+    "partition": lambda record: record.partition,
+    "offset": lambda record: record.offset,
+    "timestamp": lambda record: record.timestamp_ms,
+    "file": _header(FILE_HEADER),
+    "position": _position,
+}
+
+
+@dataclass(slots=True)
+class _Chunk:
+    """Some rows, as columns with kinds of their own (Arrow), or as they are for JSON."""
+
+    length: int
+    kinds: dict[str, str]
+    arrays: dict[str, Any]
+    rows: list[dict[str, Any]] | None
+
+    @classmethod
+    def of(cls, rows: list[dict[str, Any]], *, keep_rows: bool) -> "_Chunk":
+        if keep_rows:
+            return cls(len(rows), {}, {}, rows)
+        kinds: dict[str, str] = {}
+        arrays: dict[str, Any] = {}
+        for name in dict.fromkeys(key for row in rows for key in row):
+            values = [row.get(name) for row in rows]
+            kinds[name] = kind_of(values)
+            arrays[name] = to_arrow(values, kinds[name])
+        return cls(len(rows), kinds, arrays, None)
+
+    def column(self, name: str, kind: str) -> Any:
+        """The column as `kind`, which holds all that this chunk has."""
+        import pyarrow as pa
+
+        mine = self.kinds.get(name, NULL)
+        if mine == NULL:
+            return to_arrow([None] * self.length, kind)
+        array = self.arrays[name]
+        if to_arrow([], kind).type == array.type:
+            return array
+        values = array.to_pylist()
+        if kind == STRING:
+            return pa.array([as_text(value) for value in values], pa.string())
+        return to_arrow(values, kind)
+
+
+def _tables(chunks: Sequence[_Chunk], columns: Mapping[str, str]) -> Iterator[Any]:
+    """The chunks as Arrow tables of one schema.
+
+    A column without any value yet is left out: its type is not known, and readers take a missing
+    column for nulls, but not a column whose type differs from file to file.
+    """
+    import pyarrow as pa
+
+    known = {name: kind for name, kind in columns.items() if kind != NULL} or {VALUE: STRING}
+    for chunk in chunks:
+        arrays = [chunk.column(name, kind) for name, kind in known.items()]
+        yield pa.table(arrays, names=list(known))
+
+
+def _write_parquet(path: Path, chunks: Sequence[_Chunk], columns: Mapping[str, str]) -> None:
+    import pyarrow.parquet as pq
+
+    writer: Any = None
+    for table in _tables(chunks, columns):
+        writer = writer or pq.ParquetWriter(path, table.schema, compression="snappy")
+        writer.write_table(table)
+    writer.close()
+
+
+def _write_csv(path: Path, chunks: Sequence[_Chunk], columns: Mapping[str, str]) -> None:
+    """With a header line. Null is nothing, an empty text is ``""``."""
+    import pyarrow as pa
+    from pyarrow import csv
+
+    writer: Any = None
+    for table in _tables(chunks, columns):
+        if table.num_columns == 1 and pa.types.is_string(table.schema[0].type):
+            # A null alone would be an empty line, which readers pass over as no row at all.
+            table = table.set_column(0, table.schema[0], table.column(0).fill_null(""))
+        writer = writer or csv.CSVWriter(path, table.schema)
+        writer.write_table(table)
+    writer.close()
+
+
+def _write_json(path: Path, chunks: Sequence[_Chunk], _columns: Mapping[str, str]) -> None:
+    """One object per line, as it was: nothing needs to be united."""
+    with path.open("wb") as file:
+        for chunk in chunks:
+            assert chunk.rows is not None
+            file.write(b"".join(_json_line(row) for row in chunk.rows))
+
+
+def _json_line(row: dict[str, Any]) -> bytes:
+    try:
+        return orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE)
+    except TypeError:  # a whole number beyond 64 bits
+        text = json.dumps(row, ensure_ascii=False, separators=(",", ":"))
+        return text.encode("utf-8", "surrogatepass") + b"\n"
+
+
+_WRITERS: Mapping[str, Callable[[Path, Sequence[_Chunk], Mapping[str, str]], None]] = {
+    "parquet": _write_parquet,
+    "csv": _write_csv,
+    "json": _write_json,
+}

@@ -1,0 +1,161 @@
+"""The file sink on a real Spark and the embedded log: every record once, whatever is killed."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+from support import spark_sink_process
+from support.spark import spark_server  # noqa: F401
+
+from headgate.ports import ProducerRecord
+from headgate_embedded import open_transport
+from headgate_spark.server import SparkServer
+
+pytestmark = pytest.mark.slow
+
+
+def fill(data: Path, records: Mapping[int, list[bytes]], topic: str = "events") -> None:
+    """Records of each partition, appended to the embedded log."""
+    transport = open_transport({"kind": "embedded", "path": str(data)})
+    transport.record_log.create_topic(topic, max(records) + 1)
+    producer = transport.record_log.producer("test", None, None)
+    for partition, values in records.items():
+        for at in range(0, len(values), 2_000):
+            batch = values[at : at + 2_000]
+            producer.send([ProducerRecord(topic, partition, None, value) for value in batch])
+            producer.acks()
+    producer.close()
+    transport.close()
+
+
+def published(target: Path, kind: str) -> list[tuple[str, list[dict[str, Any]]]]:
+    """Published files and their rows, in order of topic, partition, start and number."""
+    names = sorted(
+        (entry.name for entry in target.iterdir() if entry.is_file()),
+        key=lambda name: [int(part) for part in name.split(".")[0].split("-")[-3:]],
+    )
+    return [(name, _rows(target / name, kind)) for name in names]
+
+
+def _rows(file: Path, kind: str) -> list[dict[str, Any]]:
+    if kind == "parquet":
+        return pyarrow.parquet.read_table(file).to_pylist()
+    if kind == "csv":
+        return pyarrow.csv.read_csv(file).to_pylist()
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def numbered(count: int, partition: int) -> list[bytes]:
+    return [json.dumps({"p": partition, "n": n, "t": f"x{n}"}).encode() for n in range(count)]
+
+
+def config(target: Path, **more: str) -> dict[str, str]:
+    return {"path": str(target), "batch.interval.ms": "0", **more}
+
+
+@pytest.mark.parametrize("kind", ["parquet", "json", "csv"])
+def test_rows_come_out_once_and_in_order(
+    spark_server: SparkServer,  # noqa: F811
+    tmp_path: Path,
+    kind: str,
+) -> None:
+    fill(tmp_path / "log", {0: numbered(30_000, 0), 1: numbered(500, 1)})
+    target = tmp_path / "out"
+    made = {"format": kind, "batch.records.max": "25000", "columns.metadata": "offset,topic"}
+    spark_sink_process.run(
+        spark_server.address, str(tmp_path / "log"), config(target, **made), ["events"]
+    )
+    files = published(target, kind)
+    rows = [row for _, rows in files for row in rows]
+    assert [row["n"] for row in rows if row["p"] == 0] == list(range(30_000))
+    assert [row["_offset"] for row in rows if row["p"] == 1] == list(range(500))
+    assert {row["_topic"] for row in rows} == {"events"}
+    assert list((target / "_headgate" / "staging").iterdir()) == []
+
+
+def test_columns_unite_over_a_batch_without_losing_values(
+    spark_server: SparkServer,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    values = {
+        0: [b'{"a": 1, "b": 9007199254740993, "o": {"x": [1, 2]}}', b"plain text"],
+        1: [b'{"a": 1.5, "b": "text"}', b'{"a": null, "big": 123456789012345678901234567890}'],
+    }
+    fill(tmp_path / "log", values)
+    target = tmp_path / "out"
+    spark_sink_process.run(spark_server.address, str(tmp_path / "log"), config(target), ["events"])
+    rows = [row for _, rows in published(target, "parquet") for row in rows]
+    none = {"a": None, "b": None, "o": None, "value": None, "big": None}
+    assert rows == [
+        {**none, "a": 1.0, "b": "9007199254740993", "o": '{"x":[1,2]}'},
+        {**none, "value": "plain text"},
+        {**none, "a": 1.5, "b": "text"},
+        {**none, "big": "123456789012345678901234567890"},
+    ]
+
+
+def test_sinks_killed_anywhere_and_zombies_write_each_record_once(
+    spark_server: SparkServer,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    seed = random.SystemRandom().randrange(1_000_000)
+    print("seed", seed)
+    rng = random.Random(seed)
+    count = 40_000
+    fill(tmp_path / "log", {0: numbered(count, 0), 1: numbered(count, 1)})
+    target = tmp_path / "out"
+    argument = json.dumps(
+        {
+            "remote": spark_server.address,
+            "data": str(tmp_path / "log"),
+            "config": config(target, **{"batch.records.max": "6000"}),
+            "topics": ["events"],
+        }
+    )
+    killed = _disturb(argument, rng)
+    subprocess.run([sys.executable, spark_sink_process.__file__, argument], check=True, timeout=240)
+    assert killed >= 3
+    rows = [row for _, rows in published(target, "parquet") for row in rows]
+    for partition in (0, 1):
+        assert [row["n"] for row in rows if row["p"] == partition] == list(range(count)), seed
+
+
+def _disturb(argument: str, rng: random.Random) -> int:
+    """Two at a time; one is stopped and goes on later, the other is killed. How many were killed
+    while they worked."""
+    killed = 0
+    for _ in range(3):
+        pair = [
+            subprocess.Popen(
+                [sys.executable, spark_sink_process.__file__, argument], stdout=subprocess.PIPE
+            )
+            for _ in range(2)
+        ]
+        zombie, victim = pair
+        try:
+            assert zombie.stdout is not None
+            zombie.stdout.readline()
+            time.sleep(rng.random())
+            os.kill(zombie.pid, signal.SIGSTOP)
+            time.sleep(rng.random() * 2)
+            killed += victim.poll() is None
+            victim.kill()
+            os.kill(zombie.pid, signal.SIGCONT)
+            time.sleep(rng.random() * 1.5)
+        finally:
+            for one in pair:
+                one.kill()
+                one.wait()
+                if one.stdout is not None:
+                    one.stdout.close()
+    return killed

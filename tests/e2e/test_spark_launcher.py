@@ -1,0 +1,235 @@
+"""Task bodies on real executors: many at once, interrupted, and what is left when things die."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.spark import TESTS, spark_server  # noqa: F401
+
+from headgate_spark.check import check_slots, free_slots
+from headgate_spark.guard import descendants
+from headgate_spark.launcher import SparkLauncher
+from headgate_spark.server import SparkServer
+from headgate_spark.slots import SlotsError
+
+pytestmark = pytest.mark.slow
+
+
+class Ended:
+    """Collects how runs ended."""
+
+    def __init__(self) -> None:
+        self.errors: dict[str, str | None] = {}
+        self._changed = threading.Condition()
+
+    def of(self, run: str) -> Callable[[str | None], None]:
+        def ended(error: str | None) -> None:
+            with self._changed:
+                assert run not in self.errors, f"{run} ended twice"
+                self.errors[run] = error
+                self._changed.notify_all()
+
+        return ended
+
+    def wait(self, run: str, seconds: float = 60) -> str | None:
+        with self._changed:
+            assert self._changed.wait_for(lambda: run in self.errors, seconds), f"{run} runs on"
+            return self.errors[run]
+
+
+@pytest.fixture
+def launcher(spark_server: SparkServer) -> Iterator[SparkLauncher]:  # noqa: F811
+    made = SparkLauncher(spark_server.address, "support.toy_body:resident")
+    yield made
+    made.close()
+
+
+def argument(file: Path, **more: Any) -> str:
+    return json.dumps({"file": str(file), **more})
+
+
+def started(file: Path, attempts: int = 1, seconds: float = 60) -> dict[str, int]:
+    """What the body wrote at its start."""
+    wait_for(lambda: file.exists() and file.read_text().count("\n") >= attempts, seconds)
+    found: dict[str, int] = json.loads(file.read_text().splitlines()[-1])
+    return found
+
+
+def wait_for(condition: Callable[[], bool], seconds: float) -> float:
+    """How long it took."""
+    begin = time.monotonic()
+    while not condition():
+        assert time.monotonic() - begin < seconds, f"not within {seconds} s"
+        time.sleep(0.02)
+    return time.monotonic() - begin
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_twenty_tasks_at_once_each_in_a_process_of_its_own(
+    launcher: SparkLauncher, tmp_path: Path
+) -> None:
+    ended = Ended()
+    files = [tmp_path / str(n) for n in range(12)]
+    for n, file in enumerate(files):
+        launcher.launch(f"w/{n}", argument(file), ended.of(f"w/{n}"))
+    pids = {started(file)["pid"] for file in files}
+    assert len(pids) == len(files)
+    for file in files:
+        Path(f"{file}.stop").touch()
+    assert [ended.wait(f"w/{n}") for n in range(len(files))] == [None] * len(files)
+
+
+def test_a_body_that_raises_is_told_and_not_tried_again(
+    spark_server: SparkServer,  # noqa: F811
+) -> None:
+    launcher = SparkLauncher(spark_server.address, "support.toy_body:raising")
+    ended = Ended()
+    launcher.launch("w/1", "x", ended.of("w/1"))
+    error = ended.wait("w/1")
+    launcher.close()
+    assert error is not None
+    assert "ValueError: no good: x" in error
+
+
+def test_the_daemon_that_forks_tasks_has_one_thread(
+    spark_server: SparkServer,  # noqa: F811
+) -> None:
+    """A fork copies one thread; a lock that another held would never be free in the child."""
+    launcher = SparkLauncher(spark_server.address, "support.toy_body:threads")
+    ended = Ended()
+    launcher.launch("w/1", "x", ended.of("w/1"))
+    error = ended.wait("w/1")
+    launcher.close()
+    assert "daemon has 1 threads" in str(error)
+
+
+def test_kill_ends_one_task_and_leaves_the_others(launcher: SparkLauncher, tmp_path: Path) -> None:
+    ended = Ended()
+    for name in ("a", "b"):
+        launcher.launch(name, argument(tmp_path / name), ended.of(name))
+    victim, other = started(tmp_path / "a"), started(tmp_path / "b")
+    launcher.kill("a")
+    assert "CANCELED" in str(ended.wait("a", 10))
+    wait_for(lambda: not alive(victim["pid"]), 10)
+    assert alive(other["pid"])
+    assert "b" not in ended.errors
+    Path(f"{tmp_path / 'b'}.stop").touch()
+    assert ended.wait("b") is None
+
+
+def test_a_killed_python_worker_is_not_started_again_by_spark(
+    launcher: SparkLauncher, tmp_path: Path
+) -> None:
+    ended = Ended()
+    launcher.launch("w", argument(tmp_path / "w"), ended.of("w"))
+    os.kill(started(tmp_path / "w")["pid"], signal.SIGKILL)
+    assert "attempt 1 of Spark's own is refused" in str(ended.wait("w", 40))
+    assert (tmp_path / "w").read_text().count("\n") == 1
+
+
+def test_a_killed_executor_takes_its_tasks_and_spark_retries_none(
+    spark_server: SparkServer,  # noqa: F811
+    launcher: SparkLauncher,
+    tmp_path: Path,
+) -> None:
+    ended = Ended()
+    launcher.launch("w", argument(tmp_path / "w"), ended.of("w"))
+    pids = started(tmp_path / "w")
+    executor = _parent(pids["daemon"])
+    assert executor in _executors(spark_server)
+    os.kill(executor, signal.SIGKILL)
+    wait_for(lambda: not alive(pids["pid"]), 10)
+    assert "attempt 1 of Spark's own is refused" in str(ended.wait("w", 60))
+    assert (tmp_path / "w").read_text().count("\n") == 1
+    launcher.launch("again", argument(tmp_path / "again"), ended.of("again"))
+    started(tmp_path / "again")
+    Path(f"{tmp_path / 'again'}.stop").touch()
+    assert ended.wait("again") is None
+
+
+def test_a_killed_server_is_told_and_serves_again_on_the_same_address(
+    spark_server: SparkServer,  # noqa: F811
+    launcher: SparkLauncher,
+    tmp_path: Path,
+) -> None:
+    ended = Ended()
+    launcher.launch("w", argument(tmp_path / "w"), ended.of("w"))
+    pids = started(tmp_path / "w")
+    assert spark_server.pid is not None
+    address, below = spark_server.address, descendants(spark_server.pid)
+    os.kill(spark_server.pid, signal.SIGKILL)
+    assert "Spark:" in str(ended.wait("w", 10))
+    wait_for(lambda: spark_server.poll() is not None, 10)
+    wait_for(lambda: not any(map(alive, [*below, pids["pid"]])), 10)
+    spark_server.restart()
+    assert spark_server.address == address
+    launcher.launch("again", argument(tmp_path / "again"), ended.of("again"))
+    started(tmp_path / "again")
+    Path(f"{tmp_path / 'again'}.stop").touch()
+    assert ended.wait("again") is None
+    assert (tmp_path / "w").read_text().count("\n") == 1
+
+
+def test_slots_are_measured_and_too_few_are_refused(
+    spark_server: SparkServer,  # noqa: F811
+) -> None:
+    slots = spark_server.slots
+    assert free_slots(spark_server.address, slots + 5) == slots
+    check_slots(spark_server.address, 2, [2])
+    with pytest.raises(SlotsError, match=f"has {slots} free slots, but 46 are needed"):
+        check_slots(spark_server.address, 3, [30, 10])
+
+
+_PARENT = """
+import os, sys, time
+from headgate_spark.server import SparkServer
+server = SparkServer("local-cluster[1,1,512]", 2, sys.argv[1])
+server.start()
+from headgate_spark.launcher import SparkLauncher
+launcher = SparkLauncher(server.address, "time:sleep_is_no_body")
+launcher.launch("w", "", lambda error: print(server.pid, flush=True))
+time.sleep(600)
+"""
+
+
+def test_all_ends_within_ten_seconds_of_the_parents_kill(tmp_path: Path) -> None:
+    parent = subprocess.Popen(
+        [sys.executable, "-c", _PARENT, str(tmp_path)],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": TESTS},
+        text=True,
+    )
+    try:
+        assert parent.stdout is not None
+        driver = int(parent.stdout.readline())
+        everything = [driver, _parent(driver), *descendants(driver)]
+        assert len(everything) >= 4  # driver, guard, executor, its Python daemon
+        parent.kill()
+        wait_for(lambda: not any(map(alive, everything)), 10)
+    finally:
+        parent.kill()
+        parent.wait()
+        parent.stdout.close()
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def _executors(server: SparkServer) -> list[int]:
+    assert server.pid is not None
+    return [pid for pid in descendants(server.pid) if _parent(pid) == server.pid]

@@ -1,0 +1,35 @@
+"""Task bodies for tests of the launcher. The argument is JSON; its `file` is told what happens."""
+
+import json
+import os
+import time
+from pathlib import Path
+
+from pyspark import TaskContext
+
+
+def resident(argument: str) -> str:
+    """Writes pid, executor's pid and attempt to `file`, then stays until ``<file>.stop`` is
+    there."""
+    given = json.loads(argument)
+    file = Path(given["file"])
+    context = TaskContext.get()
+    attempt = context.attemptNumber() if context else -1
+    with file.open("a") as out:
+        out.write(json.dumps({"pid": os.getpid(), "daemon": os.getppid(), "attempt": attempt}))
+        out.write("\n")
+    deadline = time.monotonic() + given.get("seconds", 60)
+    while not Path(f"{file}.stop").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return "stopped"
+
+
+def raising(argument: str) -> str:
+    """Fails as connector code may."""
+    raise ValueError(f"no good: {argument}")
+
+
+def threads(argument: str) -> str:
+    """Raises with the number of threads of the daemon that forked this process."""
+    parent = os.getppid()
+    raise RuntimeError(f"daemon has {len(list(Path(f'/proc/{parent}/task').iterdir()))} threads")

@@ -1,0 +1,91 @@
+"""Thousands of interleavings of crashes, late zombies and moving partitions over the real manifest.
+
+Each weaker rule must fail, else the model would prove nothing of the strong one.
+"""
+
+import pytest
+from support.manifest_model import ModelFiles, ModelLog, first_wrong, real_manifest
+
+from headgate_spark.manifest import STAGING, Entry, Manifest
+
+SEEDS = range(700)
+
+
+def test_the_manifest_neither_loses_nor_doubles() -> None:
+    assert first_wrong(real_manifest, SEEDS) is None
+
+
+@pytest.mark.slow
+def test_the_manifest_holds_for_thousands_of_runs() -> None:
+    assert first_wrong(real_manifest, range(700, 5_000)) is None
+
+
+class _OverwritingFiles(ModelFiles):
+    def create(self, path: str, content: bytes) -> bool:
+        self.actor.pause()
+        self.world.files[path] = content
+        return True
+
+
+def _overwriting(files: ModelFiles, log: ModelLog) -> Manifest:
+    return Manifest(_OverwritingFiles(files.world, files.actor), log, "g")  # type: ignore[arg-type]
+
+
+class _DropsAllStaged(Manifest):
+    """Takes whatever is staged for a leftover."""
+
+    def drop_leftovers(self) -> int:
+        for name in self._files.list(STAGING):
+            self._files.remove(f"{STAGING}/{name}")
+        return 0
+
+
+class _CommitsGroupFirst(Manifest):
+    """The group's offset moves before the files are published."""
+
+    def _publish(self, entry: Entry) -> None:
+        self._log.commit_unguarded("g", {(entry.topic, entry.partition): entry.end})
+        for staged, final in entry.files:
+            if not self._files.exists(final):
+                try:
+                    self._files.rename(staged, final)
+                except FileNotFoundError:
+                    continue
+
+
+class _NeverRollsForward(Manifest):
+    """Leaves it to who committed an entry to publish it."""
+
+    def resume(self, partitions):  # type: ignore[no-untyped-def]
+        starts = {}
+        for one in partitions:
+            last = self.last(one)
+            starts[one] = last.end if last else 0
+        return starts
+
+
+class _KeyedByStart(Manifest):
+    """No manifest at all: files named by their start offset, overwritten by who comes later."""
+
+    def resume(self, partitions):  # type: ignore[no-untyped-def]
+        committed = self._log.committed("g")
+        return {one: committed.get(one, 0) for one in partitions}
+
+    def commit(self, entry: Entry) -> bool:
+        self._publish(entry)
+        return True
+
+
+@pytest.mark.parametrize(
+    "weaker",
+    [_DropsAllStaged, _CommitsGroupFirst, _NeverRollsForward, _KeyedByStart],
+)
+def test_a_weaker_rule_loses_or_doubles(weaker: type[Manifest]) -> None:
+    def make(files: ModelFiles, log: ModelLog) -> Manifest:
+        return weaker(files, log, "g")  # type: ignore[arg-type]
+
+    assert first_wrong(make, SEEDS) is not None
+
+
+def test_entries_that_overwrite_lose_or_double() -> None:
+    assert first_wrong(_overwriting, SEEDS) is not None

@@ -1,0 +1,77 @@
+from pathlib import Path
+
+import pytest
+
+from headgate.connector.config import ConfigError
+from headgate_spark.file_sink import (
+    SparkFileSink,
+    has_envelope,
+    is_ours,
+    results_in_order,
+    target_folder,
+    transport_factory,
+)
+
+
+def errors(**config: str) -> dict[str, list[str]]:
+    found = SparkFileSink.config_def().validate(config)
+    return {name: value.errors for name, value in found.items() if value.errors}
+
+
+def test_defaults_and_what_is_wrong() -> None:
+    assert errors(path="out") == {}
+    wrong = errors(**{"path": "", "format": "orc", "batch.records.max": "0"})
+    assert sorted(wrong) == ["batch.records.max", "format", "path"]
+    assert (
+        "expected some of key, topic"
+        in errors(**{"path": "o", "columns.metadata": "key,x"})["columns.metadata"][0]
+    )
+
+
+def test_it_needs_spark_and_has_one_task() -> None:
+    assert SparkFileSink.REQUIRES_RUNNER == "spark"
+    sink = SparkFileSink()
+    sink.start({"path": "out"})
+    assert sink.task_configs(4) == [{"path": "out"}]
+
+
+def test_targets_are_folders_of_this_machine(tmp_path: Path) -> None:
+    assert target_folder("out") == Path("out").absolute()
+    assert target_folder(f"file://{tmp_path}/a%20b") == tmp_path / "a b"
+    with pytest.raises(ConfigError, match="object stores"):
+        target_folder("s3://bucket/x")
+    (tmp_path / "file").touch()
+    assert (
+        "expected a folder" in SparkFileSink.validate({"path": str(tmp_path / "file")})["path"][0]
+    )
+    assert SparkFileSink.validate({"path": str(tmp_path)}) == {}
+
+
+def test_the_envelope_follows_the_converter() -> None:
+    converter = "org.apache.kafka.connect.json.JsonConverter"
+    assert has_envelope({"value.converter": converter}, {})
+    assert not has_envelope(
+        {"value.converter": converter, "value.converter.schemas.enable": "false"}, {}
+    )
+    assert has_envelope({}, {"value.converter": converter})
+    assert not has_envelope({"value.converter": "StringConverter"}, {"value.converter": converter})
+    assert not has_envelope({}, {})
+
+
+def test_the_log_is_opened_by_name() -> None:
+    assert transport_factory({"kind": "embedded"}, {}) == "headgate_embedded:open_transport"
+    named = {"headgate.transport.factory": "a.b:c"}
+    assert transport_factory({"kind": "embedded"}, named) == "a.b:c"
+
+
+def test_results_are_ordered_and_complete() -> None:
+    texts = ['[1, {"records": 5}]', '[0, {"records": 3}]']
+    assert [one.records for one in results_in_order(texts, 2)] == [3, 5]
+    with pytest.raises(RuntimeError, match="1 results for 2 slices"):
+        results_in_order(texts[:1], 2)
+
+
+def test_what_befell_spark_is_tried_again_and_our_own_faults_are_not() -> None:
+    assert is_ours(RuntimeError("Traceback (most recent call last):\n  ...\nOSError: disk full"))
+    assert not is_ours(RuntimeError("Traceback (most recent call last):\n ...TransportError: busy"))
+    assert not is_ours(RuntimeError("ExecutorLostFailure (executor 1 exited)"))

@@ -1,0 +1,138 @@
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headgate_spark.files import LocalFiles
+from headgate_spark.manifest import (
+    STAGING,
+    Entry,
+    Manifest,
+    ManifestError,
+    alter,
+    read_chain,
+    staged_path,
+)
+
+
+class GroupLog:
+    """The offsets of a group."""
+
+    def __init__(self) -> None:
+        self.offsets: dict[tuple[str, int], int] = {}
+
+    def committed(self, _group: str) -> Mapping[tuple[str, int], int]:
+        return dict(self.offsets)
+
+    def commit_unguarded(self, _group: str, offsets: Mapping[tuple[str, int], int]) -> None:
+        self.offsets.update(offsets)
+
+
+def made(folder: Path) -> tuple[Manifest, LocalFiles, GroupLog]:
+    files, log = LocalFiles(folder), GroupLog()
+    return Manifest(files, log, "g"), files, log  # type: ignore[arg-type]
+
+
+_TOKENS = iter(range(10**6))
+
+
+def staged(folder: Path, start: int, end: int, **more: Any) -> Entry:
+    path = staged_path("t", 0, start, 0, f"{next(_TOKENS):032x}", "json")
+    (folder / STAGING).mkdir(parents=True, exist_ok=True)
+    (folder / path).write_text(f"{start}-{end}")
+    return Entry("t", 0, start, end, ((path, f"t-0-{start}-0.json"),), end - start, **more)
+
+
+def test_a_commit_publishes_files_and_moves_the_group(tmp_path: Path) -> None:
+    manifest, files, log = made(tmp_path)
+    entry = staged(tmp_path, 0, 10, columns={"a": "long"})
+    assert manifest.commit(entry)
+    assert (tmp_path / "t-0-0-0.json").read_text() == "0-10"
+    assert log.offsets == {("t", 0): 10}
+    assert read_chain(files, ("t", 0)) == [entry]
+    assert list(files.list("_headgate")) == ["staging", "t-0-0.json"]
+
+
+def test_the_second_at_a_start_loses_and_drops_its_files(tmp_path: Path) -> None:
+    manifest, files, _ = made(tmp_path)
+    first, second = staged(tmp_path, 0, 10), staged(tmp_path, 0, 20)
+    assert manifest.commit(first)
+    assert not manifest.commit(second)
+    assert files.list(STAGING) == []
+    assert (tmp_path / "t-0-0-0.json").read_text() == "0-10"
+
+
+@pytest.mark.parametrize("start", [0, 4, 11])
+def test_a_batch_must_begin_where_the_chain_ends(tmp_path: Path, start: int) -> None:
+    """A zombie may have planned from offset 0 before a user set the group to 3."""
+    manifest, files, _ = made(tmp_path)
+    assert manifest.commit(staged(tmp_path, 3, 10))
+    assert not manifest.commit(staged(tmp_path, start, 20))
+    assert len(read_chain(files, ("t", 0))) == 1
+
+
+def test_resume_is_from_the_chain_then_from_the_group(tmp_path: Path) -> None:
+    manifest, _, log = made(tmp_path)
+    log.offsets[("t", 0)] = 3
+    assert manifest.resume([("t", 0), ("t", 1)]) == {("t", 0): 3, ("t", 1): 0}
+    assert manifest.commit(staged(tmp_path, 3, 9))
+    log.offsets[("t", 0)] = 3  # a late process set it back
+    assert manifest.resume([("t", 0)]) == {("t", 0): 9}
+    assert log.offsets[("t", 0)] == 9
+
+
+def test_who_finds_an_entry_rolls_it_forward(tmp_path: Path) -> None:
+    manifest, files, log = made(tmp_path)
+    entry = staged(tmp_path, 0, 10)
+    files.create(entry.path, entry.to_json())  # then its writer was killed
+    assert manifest.resume([("t", 0)]) == {("t", 0): 10}
+    assert (tmp_path / "t-0-0-0.json").read_text() == "0-10"
+    assert log.offsets == {("t", 0): 10}
+
+
+def test_leftovers_go_once_they_can_never_be_committed(tmp_path: Path) -> None:
+    manifest, files, _ = made(tmp_path)
+    leftover, other = staged(tmp_path, 0, 5), staged(tmp_path, 0, 10)
+    assert manifest.drop_leftovers() == 0  # the writer of either may be frozen
+    assert manifest.commit(other)
+    assert manifest.drop_leftovers() == 1
+    assert not files.exists(leftover.files[0][0])
+
+
+def test_topics_whose_names_end_like_partitions_are_not_mixed_up(tmp_path: Path) -> None:
+    manifest, files, _ = made(tmp_path)
+    assert manifest.commit(Entry("t-0", 1, 0, 5, ()))
+    assert read_chain(files, ("t", 0)) == []
+    assert manifest.resume([("t-0", 1)]) == {("t-0", 1): 5}
+
+
+def test_a_foreign_entry_is_refused_by_name(tmp_path: Path) -> None:
+    manifest, files, _ = made(tmp_path)
+    files.create("_headgate/t-0-0.json", b'{"version": 99}')
+    with pytest.raises(ManifestError, match=r"_headgate/t-0-0\.json has version 99, expected 1"):
+        manifest.resume([("t", 0)])
+
+
+def test_altering_removes_later_batches_with_their_files(tmp_path: Path) -> None:
+    manifest, files, log = made(tmp_path)
+    for start in (0, 10, 20):
+        assert manifest.commit(staged(tmp_path, start, start + 10))
+    with pytest.raises(ManifestError, match=r"offsets 10 to 19.*choose 10 or 20"):
+        alter(files, ("t", 0), 15)
+    alter(files, ("t", 0), 10)
+    assert sorted(files.list("")) == ["_headgate", "t-0-0-0.json"]
+    log.offsets[("t", 0)] = 10
+    assert manifest.resume([("t", 0)]) == {("t", 0): 10}
+    alter(files, ("t", 0), 40)  # passed over
+    assert manifest.resume([("t", 0)]) == {("t", 0): 40}
+    alter(files, ("t", 0), None)
+    assert files.list("") == ["_headgate"]
+
+
+def test_creation_is_exclusive_and_whole(tmp_path: Path) -> None:
+    files = LocalFiles(tmp_path)
+    assert files.create("a/b", b"one")
+    assert not files.create("a/b", b"two")
+    assert files.read("a/b") == b"one"
+    assert files.list("a") == ["b"]

@@ -1,0 +1,120 @@
+"""What can be said of the server without a JVM: commands, messages, and that the guard ends all."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from headgate_spark import server as server_module
+from headgate_spark.guard import descendants
+from headgate_spark.server import ServerError, SparkServer, check_java, forced_conf
+from headgate_spark.slots import plan
+
+
+def test_settings_that_exactly_once_depends_on_cannot_be_overridden(tmp_path: Path) -> None:
+    server = SparkServer("local[2]", 5, tmp_path, {"spark.speculation": "true", "spark.x": "y"})
+    command = server._command()
+    assert "spark.speculation=false" in command
+    assert "spark.speculation=true" not in command
+    assert "spark.x=y" in command
+    assert command[command.index("--master") + 1] == "local[5]"
+    assert "spark.default.parallelism=2" in command
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("spark.speculation", "false"),
+        ("spark.python.worker.reuse", "false"),
+        ("spark.python.task.killTimeout", "0ms"),
+        ("spark.executor.heartbeatInterval", "3s"),
+        ("spark.network.timeout", "20s"),
+        ("spark.network.timeoutInterval", "5s"),
+    ],
+)
+def test_forced_settings(key: str, value: str) -> None:
+    assert forced_conf(plan("local[2]", 2, 2))[key] == value
+
+
+def test_missing_java_is_told_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setattr(server_module.shutil, "which", lambda _name: None)
+    with pytest.raises(ServerError, match=r"no java on the path.*openjdk-17-jre-headless"):
+        check_java()
+
+
+def test_old_java_is_told_with_its_version(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_392\"' >&2\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(ServerError, match=r"needs Java 17, but .* is Java 8"):
+        check_java()
+
+
+def test_a_start_that_fails_shows_the_end_of_the_log(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(
+        SparkServer, "_command", lambda _self: ["sh", "-c", "echo bad setting >&2; exit 3"]
+    )
+    server = SparkServer("local[1]", 1, tmp_path)
+    with pytest.raises(ServerError, match=r"ended with code 3 while it started.*\n.*bad setting"):
+        server.start()
+    assert server.poll() is None
+
+
+def test_a_start_that_takes_too_long_is_ended(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(SparkServer, "_command", lambda _self: ["sleep", "60"])
+    server = SparkServer("local[1]", 1, tmp_path, start_timeout_s=0.3)
+    with pytest.raises(ServerError, match=r"does not listen after 0\.3 s"):
+        server.start()
+
+
+_PARENT = """
+import subprocess, sys, os, time
+guard = subprocess.Popen(
+    [sys.executable, "-m", "headgate_spark.guard", str(os.getpid()),
+     "sh", "-c", "setsid sleep 600 & sleep 600"],
+    stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+guard.stdout.readline()
+if "fork" in sys.argv and os.fork() == 0:
+    time.sleep(600)  # holds the pipe open, as a fork of the parent would
+time.sleep(0.3)
+print(guard.pid, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("kind", ["plain", "fork"])
+def test_the_guard_ends_everything_when_its_parent_is_killed(kind: str) -> None:
+    parent = subprocess.Popen([sys.executable, "-c", _PARENT, kind], stdout=subprocess.PIPE)
+    assert parent.stdout is not None
+    guard = int(parent.stdout.readline())
+    below = descendants(guard)
+    forks = [pid for pid in descendants(parent.pid) if pid not in (guard, *below)]
+    assert len(below) == 3
+    parent.kill()
+    parent.wait()
+    deadline = time.monotonic() + 8
+    while any(map(_alive, [guard, *below])) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    left = [pid for pid in (guard, *below) if _alive(pid)]
+    for pid in (*left, *forks):
+        os.kill(pid, signal.SIGKILL)
+    parent.stdout.close()
+    assert left == []
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

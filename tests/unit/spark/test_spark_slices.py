@@ -1,0 +1,159 @@
+"""One slice: read from a log in memory, written, read back by other software."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+
+from headgate.ports import ConsumerRecord
+from headgate_spark.slices import SliceResult, SliceTask, parse_object, run_slice
+
+
+class MemoryLog:
+    """Reads of one topic-partition."""
+
+    def __init__(self, records: Sequence[ConsumerRecord]) -> None:
+        self._records = records
+
+    def read(
+        self, _topic: str, _partition: int, start: int, end: int, limit: int
+    ) -> list[ConsumerRecord]:
+        return [one for one in self._records if start <= one.offset < end][:limit]
+
+
+def records(
+    *values: bytes | None, headers: tuple[tuple[str, bytes], ...] = ()
+) -> list[ConsumerRecord]:
+    return [
+        ConsumerRecord("t", 0, offset * 2, b"k", value, headers, 1000)  # offsets have holes
+        for offset, value in enumerate(values)
+    ]
+
+
+def run(
+    folder: Path, given: Sequence[ConsumerRecord], kind: str = "parquet", **more: Any
+) -> SliceResult:
+    settings: dict[str, Any] = {"metadata": (), "columns": {}, "tolerate": False, "envelope": False}
+    task = SliceTask("t", 0, 0, 1000, str(folder), 0, 0, kind, **{**settings, **more})
+    return run_slice(MemoryLog(given), SliceTask.from_json(task.to_json()))  # type: ignore[arg-type]
+
+
+def parquet(folder: Path, result: SliceResult) -> list[Mapping[str, Any]]:
+    rows: list[Mapping[str, Any]] = pyarrow.parquet.read_table(folder / result.staged).to_pylist()
+    return rows
+
+
+def test_objects_become_columns_and_others_a_value(tmp_path: Path) -> None:
+    given = records(b'{"a": 1, "b": [1, 2]}', b"text", b"[1]", None, b'{"a": 2.5}')
+    result = run(tmp_path, given)
+    rows = parquet(tmp_path, result)
+    assert [row["a"] for row in rows] == [1.0, None, None, None, 2.5]
+    assert [row["b"] for row in rows] == ["[1,2]", None, None, None, None]
+    assert [row["value"] for row in rows] == [None, "text", "[1]", None, None]
+
+
+def test_json_files_keep_objects_as_they_are(tmp_path: Path) -> None:
+    values = [b'{"a":1,"b":{"c":[1,null]}}', b'{"a":"x","n":12345678901234567890123}', b"text"]
+    result = run(tmp_path, records(*values), "json")
+    lines = (tmp_path / result.staged).read_bytes().splitlines()
+    assert lines == [*values[:2], b'{"value":"text"}']
+
+
+def test_csv_has_a_header_and_a_line_for_each_record(tmp_path: Path) -> None:
+    result = run(tmp_path, records(b'{"a": 1, "b": "x,\\n\\"y"}', b'{"a": 2}'), "csv")
+    table = pyarrow.csv.read_csv(
+        tmp_path / result.staged,
+        parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True),
+    )
+    assert table.to_pylist() == [{"a": 1, "b": 'x,\n"y'}, {"a": 2, "b": ""}]
+    alone = run(tmp_path, records(b"x", None, b"y"), "csv")
+    assert (tmp_path / alone.staged).read_text() == '"value"\n"x"\n""\n"y"\n'
+
+
+def test_a_column_without_values_is_left_out_of_the_file_but_known(tmp_path: Path) -> None:
+    result = run(tmp_path, records(b'{"a": null, "b": 1}'))
+    assert result.columns == {"a": "null", "b": "integer"}
+    assert parquet(tmp_path, result) == [{"b": 1}]
+    assert parquet(tmp_path, run(tmp_path, records(None, b"{}"))) == [{"value": None}] * 2
+
+
+def test_known_columns_come_first_and_decide_the_type(tmp_path: Path) -> None:
+    result = run(tmp_path, records(b'{"n": 1, "a": 7}'), columns={"a": "string", "z": "long"})
+    schema = pyarrow.parquet.read_schema(tmp_path / result.staged)
+    assert [(field.name, str(field.type)) for field in schema] == [
+        ("a", "string"),
+        ("z", "int64"),
+        ("n", "int64"),
+    ]
+    assert parquet(tmp_path, result) == [{"a": "7", "z": None, "n": 1}]
+
+
+def test_metadata_columns_never_hide_a_field(tmp_path: Path) -> None:
+    headers = (("headgate.file", b"a/b.jsonl"), ("headgate.position", b"120"))
+    given = records(b'{"_offset": "mine", "__offset": "too", "_key": 1}', headers=headers)
+    result = run(tmp_path, given, metadata=("offset", "file", "position", "timestamp"))
+    assert parquet(tmp_path, result) == [
+        {
+            "__offset": "mine",
+            "___offset": "too",
+            "_key": 1,
+            "_offset": 0,
+            "_file": "a/b.jsonl",
+            "_position": 120,
+            "_timestamp": 1000,
+        }
+    ]
+
+
+def test_a_value_that_is_no_text_follows_the_tolerance(tmp_path: Path) -> None:
+    headers = (("headgate.file", b"in.txt"), ("headgate.position", b"9"))
+    given = records(b"ok", b"\xff\xfe", headers=headers)
+    refused = run(tmp_path, given)
+    assert refused.failed.startswith("the value at t-0 offset 2 (in.txt position 9) is not UTF-8")
+    assert not (tmp_path / "_headgate").exists()
+    tolerated = run(tmp_path, given, tolerate=True)
+    assert (tolerated.records, tolerated.skipped) == (1, 1)
+    assert "offset 2" in tolerated.detail
+
+
+def test_an_empty_slice_writes_nothing(tmp_path: Path) -> None:
+    assert run(tmp_path, []).staged == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_each_attempt_writes_a_file_of_its_own(tmp_path: Path) -> None:
+    """A lost attempt may still be writing: it must not write into the file that is committed."""
+    one, two = (run(tmp_path, records(b"x")) for _ in range(2))
+    assert one.staged != two.staged
+
+
+def test_the_envelope_of_json_converter_is_opened(tmp_path: Path) -> None:
+    given = records(
+        b'{"schema": {"type": "struct"}, "payload": {"a": 1}}',
+        b'{"schema": {"type": "int32"}, "payload": 5}',
+        b'{"schema": 1, "payload": 2, "more": 3}',
+    )
+    result = run(tmp_path, given, "json", envelope=True)
+    lines = [json.loads(line) for line in (tmp_path / result.staged).read_text().splitlines()]
+    assert lines == [{"a": 1}, {"value": 5}, {"schema": 1, "payload": 2, "more": 3}]
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b'  {"a": 1}', {"a": 1}),
+        (b'{"a": 18446744073709551616}', {"a": 18446744073709551616}),
+        (b'{"a": {"b": [123456789012345678901]}}', {"a": {"b": [123456789012345678901]}}),
+        (b'{"a": NaN}', None),
+        (b"[1]", None),
+        (b'{"a": 1', None),
+        (b"x{", None),
+        (b"", None),
+    ],
+)
+def test_what_is_an_object(data: bytes, expected: object) -> None:
+    assert parse_object(data) == expected
