@@ -34,6 +34,24 @@ def stranger_inside_a_transaction(folder: str, _argument: str) -> None:
     connection.close()
 
 
+def slow_commits(folder: str, _argument: str) -> None:
+    """Holds the lock nearly all the time, but commits every 100 ms."""
+    database = Database(Path(folder) / FILE_NAME)
+    say("started")
+    for n in range(20):
+        with database.write() as connection:
+            connection.execute("update topics set partitions = partitions")
+            connection.execute("insert into config_log values(?, 'slow', null, 0)", (1000 + n,))
+            time.sleep(0.1)
+
+
+def idle(folder: str, _argument: str) -> None:
+    transport = open_transport(transport_settings(folder))
+    say("opened")
+    sys.stdin.readline()
+    transport.close()
+
+
 def produce(folder: str, transactional_id: str) -> None:
     """Commits of 100 records with their source offset, going on where the log says, for ever."""
     transport = open_transport(transport_settings(folder))
@@ -79,7 +97,14 @@ def say(line: str) -> None:
 
 ROLES = {
     role.__name__: role
-    for role in (stop_inside_a_transaction, stranger_inside_a_transaction, produce, append)
+    for role in (
+        stop_inside_a_transaction,
+        stranger_inside_a_transaction,
+        slow_commits,
+        idle,
+        produce,
+        append,
+    )
 }
 
 if __name__ == "__main__":

@@ -105,12 +105,21 @@ def test_this_process_is_never_killed_by_itself(tmp_path: Path) -> None:
     database.close()
 
 
+def test_process_that_does_not_hold_the_lock_any_more_is_left_alone(tmp_path: Path) -> None:
+    transport, _ = opened(tmp_path)
+    with started("idle", tmp_path) as idle:
+        assert line(idle) == "opened"
+        assert "has let it go" in LockHolders(tmp_path / FILE_NAME).end(idle.pid, 300)
+        assert idle.poll() is None
+    transport.close()
+
+
 def test_holder_that_commits_in_time_is_left_alone(tmp_path: Path) -> None:
-    transport, said = opened(tmp_path, **{"lock.lease.ms": "300"})
-    with started("append", tmp_path, "busy,400,2000") as busy:
-        for n in range(200):
-            transport.status_log.append([(b"k", b"%d" % n)])
-        line(busy)
+    transport, said = opened(tmp_path, **{"lock.lease.ms": "400"})
+    with started("slow_commits", tmp_path) as busy:
+        assert line(busy) == "started"
+        time.sleep(0.05)
+        transport.status_log.append([(b"k", b"v")])
         assert busy.wait(10) == 0
     assert said == []
     transport.close()
