@@ -160,8 +160,7 @@ class SourceMachine(TaskMachine):
         if self.state is not SourceState.FENCING:
             return []  # crossed our own end
         if given.error is not None:
-            reason = f"Failed to perform zombie fencing: {given.error}"
-            return self._close(now_ms, TaskEnded(TaskOutcome.FAILED, reason))
+            return self._close(now_ms, TaskEnded(TaskOutcome.FAILED, given.error))
         self.state = SourceState.INITIALISING
         return [InitProducer()]
 

@@ -12,6 +12,7 @@ from headgate_runtime.tasks.server import LifelineServer
 from headgate_runtime.tasks.thread_runner import ThreadRunner
 from headgate_runtime.tasks.tools import BodyTools, PluginTools
 
+SPARK_START_LIMIT_MS = 300_000
 NAMES = ("spark", "process", "thread")
 BODY = "headgate_runtime.tasks.main:run"
 """Importable name of the body, for launchers: takes the argument, returns how it ended."""
@@ -44,7 +45,7 @@ def make_runner(
     alive: Callable[[], bool] | None = None,
     spark_launcher: Launcher | None = None,
     host: str = "127.0.0.1",
-    start_limit_ms: int = START_LIMIT_MS,
+    start_limit_ms: int | None = None,
 ) -> Runner:
     """The task runner called `name`: "thread", "process" or "spark".
 
@@ -54,7 +55,8 @@ def make_runner(
         alive: beats go to the tasks only while it returns True (the herder is being served).
         spark_launcher: needed for "spark"; sinks of planned batches go to processes all the same.
         host: address that the lifelines are listened for on.
-        start_limit_ms: time for a launched body to connect.
+        start_limit_ms: time for a launched body to connect; by default longer on Spark, where it
+            waits for its slot.
 
     Raises:
         ValueError: no such runner, or "spark" without a launcher.
@@ -69,18 +71,19 @@ def make_runner(
         raise ValueError("task runner 'spark' needs a launcher of Spark's")
     server = LifelineServer(limit_ms, host)
 
-    def around(launcher: Launcher) -> Runner:
+    def around(launcher: Launcher, limit: int) -> Runner:
         return LaunchedRunner(
             launcher,
             report,
             server,
             silence_limit_ms=limit_ms,
-            start_limit_ms=start_limit_ms,
+            start_limit_ms=start_limit_ms or limit,
             alive=alive,
         )
 
-    processes = around(ProcessLauncher())
-    others = processes if spark_launcher is None or name != "spark" else around(spark_launcher)
+    processes = others = around(ProcessLauncher(), START_LIMIT_MS)
+    if name == "spark" and spark_launcher is not None:
+        others = around(spark_launcher, SPARK_START_LIMIT_MS)
     return ChoosingRunner(processes, others, report, tools or PluginTools(), server)
 
 

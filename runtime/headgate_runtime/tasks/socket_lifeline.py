@@ -92,7 +92,7 @@ class SocketLifeline(BodyLifeline):
             try:
                 line = self._lines.readline()
             except TimeoutError:
-                reason = "the worker is silent"
+                reason = f"nothing heard for {self._silence.limit_ms} ms"
                 break
             except (OSError, ValueError) as error:
                 reason = f"the connection to the worker broke: {error}"

@@ -192,6 +192,26 @@ def test_a_body_that_was_frozen_commits_nothing_when_it_wakes(tmp_path: Path) ->
     assert visible(tmp_path, "t") == ["1"]
 
 
+def test_a_body_that_was_frozen_just_before_its_commit_does_not_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = BodyBench(tmp_path, scripted([record(1)], [record(2)]), limit_ms=400)
+    plain = embedded_producer.EmbeddedProducer.send
+    sends: list[int] = []
+
+    def send(self: Any, records: Any) -> None:
+        plain(self, records)
+        sends.append(len(records))
+        if len(sends) == 2:
+            time.sleep(0.6)
+        bench.lifeline.heard()
+
+    monkeypatch.setattr(embedded_producer.EmbeddedProducer, "send", send)
+    ended = bench.start().wait()
+    assert ended.outcome is TaskOutcome.LOST
+    assert visible(tmp_path, "t") == ["1"]
+
+
 def test_silence_latches() -> None:
     silence = Silence(100, 0)
     silence.heard(99)

@@ -1,0 +1,226 @@
+"""Both ends of a lifeline over a real connection: who is let in, what silence does, who is killed.
+
+The bodies are threads of this process that hold their end by hand.
+"""
+
+import os
+import queue
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from headgate import wire
+from headgate.ids import TargetState, TaskId
+from headgate.task.messages import (
+    PauseTask,
+    StopTask,
+    TaskEnded,
+    TaskKind,
+    TaskOutcome,
+    TaskReleased,
+    TaskReport,
+    TaskRunning,
+    TaskSpec,
+)
+from headgate_runtime.tasks import protocol
+from headgate_runtime.tasks import runners as runners_module
+from headgate_runtime.tasks.lifeline import LifelineGone
+from headgate_runtime.tasks.protocol import Hello, Invitation, is_alive, process_started
+from headgate_runtime.tasks.runners import LaunchedRunner
+from headgate_runtime.tasks.server import LifelineServer
+from headgate_runtime.tasks.socket_lifeline import EXIT_STATUS, SocketLifeline
+
+LIMIT_MS = 600
+SPEC = TaskSpec(
+    "w/1", TaskId("c", 0), TaskKind.SOURCE, {}, {}, TargetState.STARTED, 3, True, "g-c-0",
+    "g", "m", 1, "w", {}, {"kind": "embedded"},
+)  # fmt: skip
+
+
+class ByHand:
+    """A launcher whose bodies the test plays."""
+
+    def __init__(self) -> None:
+        self.invitations: queue.Queue[Invitation] = queue.Queue()
+        self.ended: dict[str, Callable[[str | None], None]] = {}
+        self.killed: list[str] = []
+
+    def launch(self, run: str, argument: str, ended: Callable[[str | None], None]) -> None:
+        self.ended[run] = ended
+        self.invitations.put(wire.loads(Invitation, argument.encode()))
+
+    def kill(self, run: str) -> None:
+        self.killed.append(run)
+
+    def close(self) -> None: ...
+
+
+class Bench:
+    def __init__(self, alive: Callable[[], bool], start_limit_ms: int) -> None:
+        self.launcher = ByHand()
+        self.reports: queue.Queue[TaskReport] = queue.Queue()
+        self.server = LifelineServer(LIMIT_MS)
+        self.runner = LaunchedRunner(
+            self.launcher,
+            lambda run, report: self.reports.put(report),
+            self.server,
+            silence_limit_ms=LIMIT_MS,
+            start_limit_ms=start_limit_ms,
+            alive=alive,
+        )
+
+    def invite(self) -> Invitation:
+        self.runner.start(SPEC)
+        return self.launcher.invitations.get(timeout=10)
+
+    def next(self) -> TaskReport:
+        return self.reports.get(timeout=10)
+
+    def close(self) -> None:
+        self.runner.close()
+        self.server.close()
+
+
+@pytest.fixture
+def served() -> list[bool]:
+    return [True]
+
+
+@pytest.fixture
+def killed_pids(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Pids that were to be killed; the bodies here live in this very process."""
+    pids: list[int] = []
+
+    def kill(pid: int, number: int) -> None:
+        pids.append(pid)
+
+    monkeypatch.setattr(runners_module.os, "kill", kill)
+    return pids
+
+
+@pytest.fixture
+def bench(served: list[bool], killed_pids: list[int]) -> Iterator[Bench]:
+    made = Bench(lambda: served[0], 20_000)
+    yield made
+    made.close()
+
+
+def dead(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runners_module, "is_alive", lambda hello: False)
+
+
+def test_commands_down_and_reports_up(bench: Bench) -> None:
+    invitation = bench.invite()
+    bench.runner.send("w/1", PauseTask())  # before the body is there
+    lifeline = SocketLifeline(invitation)
+    assert lifeline.spec == SPEC
+    assert lifeline.take(5) == [PauseTask()]
+    lifeline.report(TaskRunning())
+    assert bench.next() == TaskRunning()
+    bench.runner.stop("w/1", 60_000)
+    assert lifeline.take(5) == [StopTask()]
+    assert lifeline.stopping
+    lifeline.report(TaskEnded(TaskOutcome.STOPPED))
+    assert bench.next() == TaskEnded(TaskOutcome.STOPPED)
+    lifeline.close()
+    time.sleep(0.1)
+    assert bench.reports.empty(), "what was launched is not over yet"
+    bench.launcher.ended["w/1"](None)
+    assert bench.next() == TaskReleased()
+
+
+def test_who_is_not_invited_is_hung_up_on(bench: Bench) -> None:
+    invitation = bench.invite()
+    for wrong in (replace(invitation, token="guessed"), replace(invitation, run="w/2")):
+        with pytest.raises(LifelineGone, match="does not want this body"):
+            SocketLifeline(wrong)
+    SocketLifeline(invitation).close()
+
+
+def test_a_second_body_of_one_run_is_refused(bench: Bench) -> None:
+    """Spark's own retry: it would shut out the first."""
+    invitation = bench.invite()
+    first = SocketLifeline(invitation)
+    with pytest.raises(LifelineGone, match="does not want this body"):
+        SocketLifeline(invitation)
+    first.close()
+
+
+def test_a_body_that_comes_after_the_stop_is_refused(bench: Bench) -> None:
+    invitation = bench.invite()
+    bench.runner.stop("w/1", 0)
+    ended = bench.next()
+    assert isinstance(ended, TaskEnded)
+    assert ended.outcome is TaskOutcome.LOST
+    with pytest.raises(LifelineGone):
+        SocketLifeline(invitation)
+    bench.launcher.ended["w/1"](None)
+    assert bench.next() == TaskReleased()
+    with pytest.raises(LifelineGone):
+        SocketLifeline(invitation)
+
+
+def test_a_connection_that_closes_without_a_last_word(
+    bench: Bench, killed_pids: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that lives can close: only its death releases the run."""
+    lifeline = SocketLifeline(bench.invite(), leave=lambda status: None)
+    lifeline.close()
+    ended = bench.next()
+    assert isinstance(ended, TaskEnded)
+    assert "closed without a last word" in ended.reason
+    bench.launcher.ended["w/1"]("job failed")
+    time.sleep(0.2)
+    assert bench.reports.empty()
+    assert killed_pids == [os.getpid()]
+    dead(monkeypatch)
+    assert bench.next() == TaskReleased()
+
+
+def test_a_worker_that_is_not_served_is_silent_to_its_bodies(
+    bench: Bench, served: list[bool]
+) -> None:
+    left: list[int] = []
+    lifeline = SocketLifeline(bench.invite(), leave=left.append)
+    time.sleep(2 * LIMIT_MS / 1000)
+    assert lifeline.lost is None
+    served[0] = False
+    deadline = time.monotonic() + 10
+    while not left:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    # The body did not end by itself within as long again, so its process was to be ended.
+    assert left == [EXIT_STATUS]
+    assert "nothing heard" in (lifeline.lost or "")
+    with pytest.raises(LifelineGone):
+        lifeline.check()
+
+
+def test_a_body_that_does_not_come_up_is_given_up(served: list[bool]) -> None:
+    made = Bench(lambda: served[0], 200)
+    try:
+        made.invite()
+        ended: Any = made.next()
+        assert "did not come up in time" in ended.reason
+        assert made.launcher.killed == ["w/1"]
+    finally:
+        made.close()
+
+
+def test_a_launch_that_fails_ends_and_releases(bench: Bench) -> None:
+    bench.invite()
+    bench.launcher.ended["w/1"]("no slot on this cluster")
+    assert bench.next() == TaskEnded(TaskOutcome.LOST, "no slot on this cluster")
+    assert bench.next() == TaskReleased()
+
+
+def test_a_pid_that_came_again_is_another_process() -> None:
+    started = process_started(os.getpid())
+    assert started is not None
+    hello = Hello("w/1", "", os.getpid(), started, "", "")
+    assert is_alive(hello)
+    assert not is_alive(replace(hello, started="1"))
+    assert not protocol.is_here(replace(hello, host="elsewhere"))
