@@ -232,8 +232,8 @@ class Cluster:
     # -- what must hold --
 
     def _check_start(self, worker: Worker, work: Work) -> None:
-        # Who came after the round was computed is no part of it: had it been a member, and said that
-        # it holds the work, the work would not have been given away.
+        # Who came after the round was computed is no part of it: had it been a member, and said
+        # that it holds the work, the work would not have been given away.
         members = self.members_of[worker.member.generation]
         for other in self.workers:
             holds = work in other.running or work in other.stopping

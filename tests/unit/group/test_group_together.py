@@ -2,7 +2,10 @@
 convergence."""
 
 import pytest
-from support.group_cluster import Cluster
+from support.group_cluster import Cluster, TwoOwnersError
+
+from headgate.membership.member import Member, MemberState
+from headgate.membership.member_messages import MemberOutput, WorkView
 
 SEEDS = range(40)
 
@@ -44,3 +47,40 @@ def test_one_owner_under_faults_then_convergence(seed: int) -> None:
     rebalances = [worker.member.rebalances for worker in cluster.workers]
     cluster.run(10_000)
     assert [worker.member.rebalances for worker in cluster.workers] == rebalances, "stays put"
+
+
+def two_owners(seeds: range) -> bool:
+    for seed in seeds:
+        try:
+            run_with_faults(seed)
+        except TwoOwnersError:
+            return True
+    return False
+
+
+def test_the_check_fails_if_what_is_stopping_is_not_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    join = Member._join
+
+    def forgetful(member: Member, now_ms: int, view: WorkView, reason: str) -> list[MemberOutput]:
+        return join(member, now_ms, WorkView(view.assignment_offset, view.connectors), reason)
+
+    monkeypatch.setattr(Member, "_join", forgetful)
+    assert two_owners(range(60))
+
+
+def test_the_check_fails_if_a_member_joins_before_its_work_is_stopped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    act = Member._act
+
+    def hasty(member: Member, now_ms: int, assignment: object, view: WorkView) -> list[object]:
+        outputs: list[object] = [*act(member, now_ms, assignment, view)]  # type: ignore[arg-type]
+        if member.state is MemberState.RELEASING:
+            bare = WorkView(view.assignment_offset, view.connectors)
+            outputs += member._join(now_ms, bare, "hasty")
+        return outputs
+
+    monkeypatch.setattr(Member, "_act", hasty)
+    assert two_owners(range(60))

@@ -1,0 +1,116 @@
+"""`headgate assign`: what a line may leave out, what state stays, what is refused."""
+
+import json
+from typing import Any
+
+import pytest
+
+from headgate_runtime.scripts.assign import AssignError, assign_lines
+
+
+def answers(*lines: dict[str, Any], policy: str = "kip415") -> list[dict[str, Any]]:
+    return [json.loads(line) for line in assign_lines(policy, map(json.dumps, lines))]
+
+
+def new(answer: dict[str, Any], member: str) -> list[str]:
+    assigned = answer["members"][member]["assigned"]
+    return [*assigned["connectors"], *assigned["tasks"]]
+
+
+CONFIG = {"connectors": {"A": 2, "B": 1}}
+W1 = {"connectors": ["A"], "tasks": ["A-0"]}
+W3 = {"tasks": ["B-0"]}
+
+
+def test_the_table_worker_leaves() -> None:
+    first, lost, placed = answers(
+        {
+            "reset": True,
+            "max_delay_ms": 500,
+            "config": CONFIG,
+            "members": {"W1": W1, "W2": {"connectors": ["B"], "tasks": ["A-1"]}, "W3": W3},
+        },
+        {"members": {"W1": W1, "W3": W3}},
+        {"now_ms": 500, "members": {"W1": W1, "W3": W3}},
+    )
+    nothing = {"connectors": [], "tasks": []}
+    assert first["members"]["W2"] == {
+        "assigned": nothing,
+        "revoked": nothing,
+        "delay": 0,
+        "error": 0,
+    }
+    assert {member["delay"] for member in lost["members"].values()} == {500}
+    assert (new(placed, "W1"), new(placed, "W3")) == (["B"], ["A-1"])
+
+
+def test_reset_alone_answers_ok_and_forgets() -> None:
+    ok, answer = answers(
+        {"reset": True, "max_delay_ms": 0}, {"config": CONFIG, "members": {"W1": {}}}
+    )
+    assert ok == {"ok": True}
+    assert new(answer, "W1") == ["A", "B", "A-0", "A-1", "B-0"]
+
+
+def test_a_failed_sync_forgets_who_owned_what() -> None:
+    _, answer = answers(
+        {"config": CONFIG, "members": {"W1": W1, "W2": {}, "W3": W3}},
+        {"sync_failed": True, "members": {"W1": W1, "W3": W3}},
+    )
+    assert {member["delay"] for member in answer["members"].values()} == {0}
+    assert new(answer, "W1") and new(answer, "W3")
+
+
+def test_another_leader_keeps_the_planned_time() -> None:
+    *_, waits, placed = answers(
+        {"max_delay_ms": 500, "config": CONFIG, "members": {"W1": W1, "W2": {}, "W3": W3}},
+        {"members": {"W1": W1, "W3": W3}},
+        {"now_ms": 100, "members": {"W3": W3}},
+        {"now_ms": 500, "members": {"W3": W3}},
+    )
+    assert waits["members"]["W3"]["delay"] == 400 and not new(waits, "W3")
+    assert new(placed, "W3") == ["A", "B", "A-0", "A-1"]
+
+
+def test_a_member_ahead_of_the_leader_is_a_mismatch() -> None:
+    (answer,) = answers({"config": {**CONFIG, "offset": 4}, "members": {"W1": {"offset": 5}}})
+    assert answer["members"]["W1"]["error"] == 1 and not new(answer, "W1")
+
+
+def test_inconsistent_connectors_have_no_tasks() -> None:
+    config = {**CONFIG, "inconsistent": ["A"]}
+    (answer,) = answers({"config": config, "members": {"W1": {}}})
+    assert new(answer, "W1") == ["A", "B", "B-0"]
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("{", "line 1"),
+        ("[]", "expected a JSON object"),
+        ('{"members":{}}', "at least one member"),
+        ('{"members":{"a":{}},"leader":"b"}', "leader 'b' is not a member: a"),
+        ('{"members":{"a":{"tasks":["x"]}}}', "'x' names no task"),
+        ('{"members":{"a":{"tasks":["x-4294967296"]}}}', "beyond"),
+        ('{"members":{"a":{"connectors":"x"}}}', "expected a list of strings"),
+        ('{"members":{"a":{}},"config":{"connectors":{"c":-1}}}', "config.connectors.c is -1"),
+        ('{"members":{"a":{}},"now_ms":"1"}', "now_ms is '1'"),
+        ('{"max_delay_ms":-1}', "expected 0 or more"),
+        ('{"reset":1}', "expected true or false"),
+    ],
+)
+def test_a_bad_line_is_named_with_what_was_expected(line: str, says: str) -> None:
+    with pytest.raises(AssignError, match="line 1") as caught:
+        list(assign_lines("kip415", [line]))
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize("policy", ["eager", "connect"])
+def test_policies_to_come_are_named_as_such(policy: str) -> None:
+    with pytest.raises(AssignError, match="not part of this version; there is kip415"):
+        list(assign_lines(policy, []))
+
+
+def test_no_such_policy() -> None:
+    with pytest.raises(AssignError, match="no policy 'fair'; there is kip415"):
+        list(assign_lines("fair", []))

@@ -1,0 +1,368 @@
+"""The member machine: every input in every state, and the stories that its rules are for."""
+
+import pytest
+
+from headgate.assignment.model import MemberAssignment
+from headgate.errors import IllegalTransitionError
+from headgate.ids import TaskId
+from headgate.membership.codec import CODECS, Assignment, AssignmentError, Metadata
+from headgate.membership.member import PROTOCOL, Member, MemberState
+from headgate.membership.member_messages import (
+    Assigned,
+    CatchUp,
+    CaughtUp,
+    CoordinatorLost,
+    Leave,
+    MemberInput,
+    MemberOutput,
+    MemberSettings,
+    RejoinRequested,
+    Revoked,
+    Start,
+    StartAllowed,
+    StopEverything,
+    Tick,
+    WorkReleased,
+    WorkView,
+)
+from headgate.membership.messages import (
+    GroupError,
+    GroupMember,
+    Heartbeat,
+    HeartbeatAnswered,
+    JoinedGroup,
+    JoinGroup,
+    LeaveGroup,
+    SyncedGroup,
+    SyncGroup,
+)
+
+CODEC = CODECS[PROTOCOL]
+ME = "w-1"
+OFFSET = 5
+VIEW = WorkView(OFFSET, {"a": 2})
+A0, A1 = TaskId("a", 0), TaskId("a", 1)
+SETTINGS = MemberSettings("g", "w", "url-me", delay_ms_max=1_000)
+
+
+def holding(*tasks: TaskId, offset: int = OFFSET) -> WorkView:
+    return WorkView(offset, {"a": 2}, (), tasks)
+
+
+def joined(member: Member, generation: int = 1, leader: str = "w-0") -> JoinedGroup:
+    return JoinedGroup("g", ME, generation, PROTOCOL, leader, sequence=member._sequence)
+
+
+def synced(
+    generation: int = 1,
+    assigned: tuple[TaskId, ...] = (),
+    revoked: tuple[TaskId, ...] = (),
+    offset: int = OFFSET,
+    delay_ms: int = 0,
+    error: AssignmentError = AssignmentError.NONE,
+) -> SyncedGroup:
+    change = MemberAssignment(assigned_tasks=assigned, revoked_tasks=revoked)
+    assignment = Assignment(error, "w-0", "url-0", offset, change, delay_ms)
+    return SyncedGroup("g", ME, generation, CODEC.encode_assignment(assignment))
+
+
+def refused(kind: type, error: GroupError, generation: int = 1) -> MemberInput:
+    if kind is SyncedGroup:
+        return SyncedGroup("g", ME, generation, error=error)
+    return HeartbeatAnswered("g", ME, generation, error, sent_ms=0)
+
+
+def follower(now_ms: int = 0) -> Member:
+    """A member of generation 1 that was given task a-0."""
+    member = Member(SETTINGS)
+    member.handle(now_ms, Start(), VIEW)
+    member.handle(now_ms, joined(member), VIEW)
+    member.handle(now_ms, synced(assigned=(A0,)), VIEW)
+    assert member.state is MemberState.STEADY
+    return member
+
+
+def in_state(state: MemberState) -> Member:
+    member = Member(SETTINGS) if state is MemberState.OUTSIDE else follower()
+    held = holding(A0)
+    match state:
+        case MemberState.OUTSIDE | MemberState.STEADY:
+            pass
+        case MemberState.STOPPING:
+            member.handle(0, CoordinatorLost("gone"), held)
+        case _:
+            member.handle(0, RejoinRequested("commit read"), held)
+            if state is not MemberState.JOINING:
+                member.handle(0, joined(member, 2), held)
+            if state is MemberState.RELEASING:
+                member.handle(0, synced(2, revoked=(A0,)), held)
+            elif state is MemberState.CATCHING_UP:
+                member.handle(0, synced(2, offset=OFFSET + 1), held)
+            elif state is MemberState.PAUSING:
+                member.handle(0, synced(2, error=AssignmentError.CONFIG_MISMATCH), held)
+    assert member.state is state
+    return member
+
+
+INPUTS: list[MemberInput] = [
+    Start(),
+    Tick(),
+    RejoinRequested("r"),
+    CoordinatorLost("r"),
+    WorkReleased(),
+    CaughtUp(),
+    CaughtUp("late"),
+    Leave(),
+    synced(2),
+    JoinedGroup("g", ME, 3, PROTOCOL, "w-0", sequence=0),
+    *(JoinedGroup("g", ME, -1, "", "", error=error) for error in GroupError),
+    *(SyncedGroup("g", ME, 2, error=error) for error in GroupError),
+    *(HeartbeatAnswered("g", ME, g, error) for g in (1, 2) for error in (None, *GroupError)),
+]
+
+
+@pytest.mark.parametrize("state", list(MemberState))
+@pytest.mark.parametrize("given", INPUTS, ids=str)
+def test_every_input_in_every_state(state: MemberState, given: MemberInput) -> None:
+    member = in_state(state)
+    if isinstance(given, Start) and state is not MemberState.OUTSIDE:
+        with pytest.raises(IllegalTransitionError, match="while"):
+            member.handle(10, given, VIEW)
+        return
+    outputs = member.handle(10, given, holding(A0))
+    # Whatever it was: it waits for something that comes by itself, or is out, and can say what.
+    assert member.state is MemberState.OUTSIDE or member.next_deadline_ms is not None
+    assert (member.pending == ()) == (member.state is MemberState.STEADY)
+    stops = [output for output in outputs if isinstance(output, StopEverything)]
+    assert len(stops) <= 1
+    if stops:
+        assert member.connectors == () and member.tasks == () and not member.leader
+        assert not any(isinstance(output, StartAllowed | JoinGroup) for output in outputs)
+
+
+def test_the_table_covers_every_input() -> None:
+    kinds = {type(given) for given in INPUTS}
+    missing = {(s, k) for s in MemberState for k in kinds} - set(Member.TRANSITIONS)
+    assert missing == {(s, Start) for s in MemberState if s is not MemberState.OUTSIDE}
+
+
+def sent(outputs: list[MemberOutput], kind: type) -> list[MemberOutput]:
+    return [output for output in outputs if isinstance(output, kind)]
+
+
+def metadata(outputs: list[MemberOutput]) -> Metadata:
+    (request,) = sent(outputs, JoinGroup)
+    assert isinstance(request, JoinGroup)
+    return CODEC.decode_metadata(request.protocols[0][1])
+
+
+def test_first_join_gets_an_id_and_joins_with_it() -> None:
+    member = Member(SETTINGS)
+    (first,) = member.handle(0, Start(), VIEW)
+    assert isinstance(first, JoinGroup) and first.member_id == ""
+    answer = JoinedGroup("g", ME, -1, "", "", error=GroupError.MEMBER_ID_REQUIRED, sequence=1)
+    (second,) = member.handle(1, answer, VIEW)
+    assert isinstance(second, JoinGroup) and second.member_id == ME
+    assert second.sequence > first.sequence
+
+
+def test_a_frozen_member_stops_everything_before_it_believes_anything() -> None:
+    """The answers in its mailbox were right when they were sent; others own its work by now."""
+    for late in (
+        Tick(),
+        HeartbeatAnswered("g", ME, 1, None, sent_ms=0),
+        RejoinRequested("commit read"),
+        synced(1, assigned=(A0, A1)),
+    ):
+        member = follower()
+        outputs = member.handle(SETTINGS.session_timeout_ms, late, holding(A0))
+        assert isinstance(outputs[0], StopEverything)
+        assert not sent(outputs, StartAllowed) and not sent(outputs, JoinGroup)
+        assert member.tasks == ()
+
+
+def test_a_frozen_member_does_not_take_an_assignment_that_waited_for_it() -> None:
+    member = follower()
+    member.handle(0, RejoinRequested("r"), holding(A0))
+    member.handle(0, joined(member, 2), holding(A0))
+    late = synced(2, assigned=(A1,))
+    outputs = member.handle(SETTINGS.session_timeout_ms, late, holding(A0))
+    assert [type(output) for output in outputs] == [StopEverything]
+
+
+def test_only_answers_prolong_the_session_and_by_their_sending_time() -> None:
+    member = follower()
+    (beat,) = member.handle(3_000, Tick(), holding(A0))
+    assert beat == Heartbeat("g", ME, 1, 3_000)
+    member.handle(6_000, Tick(), holding(A0))
+    member.handle(9_000, HeartbeatAnswered("g", ME, 1, None, 3_000), holding(A0))
+    assert not sent(member.handle(12_999, Tick(), holding(A0)), StopEverything)
+    assert sent(member.handle(13_000, Tick(), holding(A0)), StopEverything)
+
+
+def test_it_goes_on_beating_while_it_joins() -> None:
+    member = follower()
+    member.handle(0, RejoinRequested("r"), holding(A0))
+    outputs = member.handle(3_000, Tick(), holding(A0))
+    assert [type(output) for output in outputs] == [Heartbeat, JoinGroup]
+    busy = HeartbeatAnswered("g", ME, 1, GroupError.REBALANCE_IN_PROGRESS, 3_000)
+    assert member.handle(3_001, busy, holding(A0)) == []
+    assert not sent(member.handle(12_000, Tick(), holding(A0)), StopEverything)
+
+
+def test_revocation_waits_until_the_work_is_stopped() -> None:
+    member = in_state(MemberState.STEADY)
+    member.handle(0, RejoinRequested("r"), holding(A0))
+    member.handle(0, joined(member, 2), holding(A0))
+    outputs = member.handle(0, synced(2, revoked=(A0,)), holding(A0))
+    assert [type(output) for output in outputs] == [Assigned, Revoked, StartAllowed]
+    # Another round is under way; still it first stops.
+    busy = HeartbeatAnswered("g", ME, 2, GroupError.REBALANCE_IN_PROGRESS, 0)
+    assert member.handle(10, busy, holding(A0)) == []
+    assert metadata(member.handle(20, WorkReleased(), VIEW)).tasks == ()
+
+
+def test_what_does_not_stop_in_time_is_reported_as_held() -> None:
+    member = in_state(MemberState.RELEASING)
+    deadline_ms = SETTINGS.rebalance_timeout_ms - SETTINGS.heartbeat_interval_ms
+    outputs: list[MemberOutput] = []
+    for now_ms in range(3_000, deadline_ms + 1, 3_000):
+        outputs = member.handle(now_ms, Tick(), holding(A0))
+        member.handle(now_ms, HeartbeatAnswered("g", ME, 2, None, now_ms), holding(A0))
+    assert metadata(outputs).tasks == (A0,)
+
+
+def test_assigned_but_not_started_work_is_held_too() -> None:
+    member = follower()
+    assert metadata(member.handle(0, RejoinRequested("r"), VIEW)).tasks == (A0,)
+
+
+def test_a_delay_ends_in_a_planned_round() -> None:
+    member = follower()
+    member.handle(0, RejoinRequested("r"), holding(A0))
+    member.handle(0, joined(member, 2), holding(A0))
+    outputs = member.handle(0, synced(2, delay_ms=1_000), holding(A0))
+    assert [type(output) for output in outputs] == [Assigned, StartAllowed]
+    assert member.pending and member.next_deadline_ms == 1_000
+    assert not sent(member.handle(999, Tick(), holding(A0)), JoinGroup)
+    told = metadata(member.handle(1_000, Tick(), holding(A0)))
+    assert (told.last_delay_ms, told.delay_left_ms) == (1_000, 0)
+
+
+def test_behind_the_leader_it_reads_before_it_starts() -> None:
+    member = in_state(MemberState.CATCHING_UP)
+    assert member.handle(10, RejoinRequested("read a commit"), holding(A0)) == []
+    outputs = member.handle(20, CaughtUp(), holding(A0, offset=OFFSET + 1))
+    assert outputs == [StartAllowed()]
+
+
+def test_ahead_of_the_leader_it_joins_again_and_starts_nothing() -> None:
+    member = in_state(MemberState.CATCHING_UP)
+    outputs = member.handle(20, CaughtUp(), holding(A0, offset=OFFSET + 2))
+    assert [type(output) for output in outputs] == [JoinGroup]
+
+
+def test_who_cannot_catch_up_stops_then_leaves_then_comes_back() -> None:
+    member = in_state(MemberState.CATCHING_UP)
+    (stop,) = member.handle(0, CaughtUp("timed out"), holding(A0))
+    assert isinstance(stop, StopEverything) and "timed out" in stop.reason
+    assert member.handle(100, WorkReleased(), VIEW) == [LeaveGroup("g", ME)]
+    outputs = member.handle(100 + SETTINGS.error_pause_ms, Tick(), VIEW)
+    assert sent(outputs, JoinGroup) and member.member_id == ""
+
+
+def test_a_config_mismatch_keeps_the_work_and_pauses() -> None:
+    member = follower()
+    member.handle(0, RejoinRequested("r"), holding(A0))
+    member.handle(0, joined(member, 2), holding(A0))
+    mismatch = synced(2, offset=OFFSET + 3, error=AssignmentError.CONFIG_MISMATCH)
+    assigned, catch_up = member.handle(0, mismatch, holding(A0))
+    assert isinstance(assigned, Assigned) and assigned.failed and assigned.tasks == (A0,)
+    assert catch_up == CatchUp(OFFSET + 3)
+    assert not sent(member.handle(SETTINGS.error_pause_ms - 1, Tick(), holding(A0)), JoinGroup)
+    assert metadata(member.handle(SETTINGS.error_pause_ms, Tick(), holding(A0))).tasks == (A0,)
+
+
+def test_disowned_it_stops_everything_before_it_joins_as_somebody_new() -> None:
+    member = follower()
+    unknown = refused(HeartbeatAnswered, GroupError.UNKNOWN_MEMBER_ID)
+    (stop,) = member.handle(10, unknown, holding(A0))
+    assert isinstance(stop, StopEverything)
+    (again,) = member.handle(20, WorkReleased(), VIEW)
+    assert isinstance(again, JoinGroup) and again.member_id == ""
+    assert metadata([again]).tasks == ()
+
+
+@pytest.mark.parametrize("error", [GroupError.REBALANCE_IN_PROGRESS, GroupError.ILLEGAL_GENERATION])
+def test_a_round_without_it_makes_it_join_with_its_work(error: GroupError) -> None:
+    member = follower()
+    outputs = member.handle(10, refused(HeartbeatAnswered, error), holding(A0))
+    assert metadata(outputs).tasks == (A0,)
+    assert member.member_id == ME
+
+
+def test_a_failed_sync_is_no_completed_generation() -> None:
+    member = follower()
+    member.handle(0, RejoinRequested("r"), holding(A0))
+    member.handle(0, joined(member, 2), holding(A0))
+    member.handle(0, refused(SyncedGroup, GroupError.REBALANCE_IN_PROGRESS, 2), holding(A0))
+    assert (member.state, member.generation) == (MemberState.JOINING, 1)
+
+
+def test_a_late_answer_to_an_earlier_join_is_no_answer() -> None:
+    """It said what the member held then; the assignment for it leaves out what was held."""
+    member = follower()
+    member.handle(0, RejoinRequested("r"), holding(A0))
+    late = joined(member, 2)
+    member.handle(1, CoordinatorLost("gone"), holding(A0))
+    member.handle(2, WorkReleased(), VIEW)
+    assert member.handle(3, late, VIEW) == []
+    assert member.state is MemberState.JOINING
+
+
+def test_leaving_stops_first() -> None:
+    member = follower()
+    (stop,) = member.handle(0, Leave(), holding(A0))
+    assert isinstance(stop, StopEverything)
+    assert member.handle(10, WorkReleased(), VIEW) == [LeaveGroup("g", ME)]
+    assert member.state is MemberState.OUTSIDE
+    assert follower().handle(0, Leave(), VIEW) == [LeaveGroup("g", ME)]
+
+
+def leader_round(offsets: dict[str, int], view: WorkView = VIEW) -> tuple[Member, SyncGroup]:
+    member = Member(SETTINGS)
+    member.handle(0, Start(), VIEW)
+    members = tuple(
+        GroupMember(name, CODEC.encode_metadata(Metadata(f"url-{name}", offset)))
+        for name, offset in offsets.items()
+    )
+    answer = JoinedGroup("g", ME, 1, PROTOCOL, ME, members, sequence=member._sequence)
+    (request,) = member.handle(0, answer, view)
+    assert isinstance(request, SyncGroup)
+    return member, request
+
+
+def test_the_leader_announces_the_offset_of_the_snapshot_it_computed_with() -> None:
+    newer = WorkView(OFFSET + 4, {"a": 1, "b": 1})
+    member, request = leader_round({ME: OFFSET, "w-0": OFFSET + 1}, newer)
+    for data in request.assignments.values():
+        assert CODEC.decode_assignment(data).config_offset == OFFSET + 4
+    member.handle(0, SyncedGroup("g", ME, 1, request.assignments[ME]), newer)
+    assert member.is_leader
+    owners = {member.owner_url(work) for work in ("a", "b", A0, TaskId("b", 0))}
+    assert owners == {f"url-{ME}", "url-w-0"}
+    assert member.owner_url("nothing") is None
+
+
+def test_a_leader_that_is_behind_sends_everybody_the_error() -> None:
+    _, request = leader_round({ME: OFFSET, "w-0": OFFSET + 1})
+    for data in request.assignments.values():
+        told = CODEC.decode_assignment(data)
+        assert told.error is AssignmentError.CONFIG_MISMATCH
+        assert told.config_offset == OFFSET + 1
+        assert told.change == MemberAssignment() and told.delay_ms == 0
+
+
+def test_an_unknown_policy_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match=r"'fair', expected one of kip415"):
+        Member(MemberSettings("g", "w", "u", policy="fair"))
