@@ -1,8 +1,7 @@
 """What the config topic says, one class for each kind of record. Source: `KafkaConfigBackingStore`.
 
 An event is past tense, complete when made, and carries the offset of its record. Bytes become
-events in
-`headgate.records`; events become state in `headgate.reducer`.
+events in `headgate.records`; events become state in `headgate.reducer`.
 """
 
 from collections.abc import Mapping
@@ -125,8 +124,7 @@ class RecordRejected:
     """A record that says nothing a reader can use; it costs itself alone.
 
     `advances` is False where Java's reader does not count the record into its config offset: the
-    value was
-    not JSON.
+    value was not JSON. A reader's own position must still move past it.
     """
 
     offset: int

@@ -17,9 +17,8 @@ REJECTED_KEPT: Final = 100
 class ConnectorEntry:
     """All that the log says of one connector name, also after its deletion.
 
-    What outlives a deletion (and why) is in `headgate.reducer`: a connector made again under the
-    same name
-    must fence the producers of its namesake.
+    What outlives a deletion, and why, is told in `headgate.reducer`: a connector made again under
+    the same name must fence the producers of its namesake.
     """
 
     config: Config | None = None
@@ -43,7 +42,8 @@ class ConnectorEntry:
     """Complete commits seen, from 0. Local to a reader: compare within one process only (bug
     9.17)."""
     commit_offset: int | None = None
-    """Config offset of the last commit record: names the task generation across processes."""
+    """Offset of the last commit record since the connector appeared, complete or not: names the
+    task generation across processes."""
     applied: Config | None = None
     """The connector config in force at the last complete commit (KAFKA-15575)."""
     fencing_count: int | None = None
@@ -66,9 +66,9 @@ class ConfigState:
     """The last `REJECTED_KEPT` records that could not be used."""
     rejected_count: int = 0
     assignment_offset: int = -1
-    """Offset + 1 of the last record that changes what is to be assigned (a connector that appeared
-    or went,
-    or a commit). Groups of our own compare this one, so that other records cost no round."""
+    """Offset + 1 of the last record that changes what is to be assigned: a connector that appeared
+    or went, or a commit of a configured one. Groups of our own compare this one, so that other
+    records cost no round."""
 
     def entry(self, connector: str) -> ConnectorEntry | None:
         """The entry of a *configured* connector, else None."""

@@ -1,10 +1,10 @@
 """Source offsets as a task sees them: read from the offsets topic, for one connector."""
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from headgate.connector.api import Partition
+from headgate.java_json import dumps
 from headgate.offsets import decode_key, decode_value, partition_identity
 from headgate.ports import KeyedLog
 
@@ -19,8 +19,10 @@ class SourceOffsets:
         self._log = log
         self._connector = connector
         self._position = 0
-        # Spares parsing the keys of other connectors; Java writes no whitespace either.
-        self._prefix = b"[" + json.dumps(connector, ensure_ascii=False).encode() + b","
+        # Spares parsing the keys of other connectors; Java writes no whitespace either. Names beyond
+        # ASCII may be written with escapes (Jackson does so outside the BMP) or without.
+        plain = connector.isascii() and connector.isprintable()
+        self._prefix = b"[" + dumps(connector) + b"," if plain else b"["
         self._found: dict[str, Mapping[str, Any] | None] = {}
 
     def read_to_end(self) -> None:
