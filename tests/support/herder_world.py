@@ -93,8 +93,9 @@ class Worker:
     frozen: bool = False
     dead: bool = False
     runs: dict[str, TaskSpec] = field(default_factory=dict)
+    parked: set[str] = field(default_factory=set)
+    """Runs that were started PAUSED and have done nothing yet."""
     configs: dict[tuple[str, int], dict[str, str | None]] = field(default_factory=dict)
-    claimed: int | None = None
 
 
 class HerderWorld:
@@ -356,6 +357,7 @@ class HerderWorld:
         if spec.task in self.silent_bodies:
             return
         if spec.target_state is TargetState.PAUSED:
+            worker.parked.add(spec.run)
             self.report(worker.name, spec.run, TaskPaused())
         else:
             self._begin(worker, spec)
@@ -380,6 +382,9 @@ class HerderWorld:
                 self._end(worker, spec, TaskEnded(TaskOutcome.ABANDONED, reason or ""))
             case PauseTask():
                 self.report(worker.name, spec.run, TaskPaused())
+            case ResumeTask() if spec.run in worker.parked:
+                worker.parked.discard(spec.run)
+                self._begin(worker, spec)
             case ResumeTask():
                 self.report(worker.name, spec.run, TaskRunning())
             case StopTask():

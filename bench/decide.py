@@ -1,0 +1,180 @@
+"""CPU of one decision of a herder that holds 100,000 tasks. Budget: typically 1 ms, at most 50."""
+
+import gc
+import time
+from collections.abc import Callable
+
+from headgate.events import (
+    ConfigEvent,
+    ConnectorConfigured,
+    TargetStateChanged,
+    TaskConfigured,
+    TasksCommitted,
+)
+from headgate.herder.herder import Herder
+from headgate.herder.messages import (
+    Called,
+    ClaimLeadership,
+    Command,
+    ConfigEndRead,
+    ConfigRead,
+    Effect,
+    GroupAnswered,
+    LeadershipClaimed,
+    ReadConfigToEnd,
+    RestartTask,
+    SendGroup,
+    SetTargetState,
+    StartTask,
+    TaskReported,
+    Tick,
+)
+from headgate.herder.settings import HerderSettings
+from headgate.ids import TargetState, TaskId
+from headgate.membership.coordinator import Coordinator
+from headgate.membership.messages import GroupResponse
+from headgate.task.messages import (
+    TaskEnded,
+    TaskOutcome,
+    TaskProgress,
+    TaskReleased,
+    TaskReport,
+    TaskRunning,
+)
+
+CONNECTORS = 1_000
+TASKS_EACH = 100
+REPEATS = 2_000
+STAY_AWAKE_MS = 1_000_000_000
+
+
+class _Worker:
+    """A herder alone in its group, whose log never changes but by what it is given here."""
+
+    def __init__(self) -> None:
+        settings = HerderSettings("bench", "bench:1", session_timeout_ms=STAY_AWAKE_MS)
+        self.now_ms = 0
+        self.herder = Herder(settings, self.now_ms)
+        self._coordinator = Coordinator()
+        self.runs: list[str] = []
+        self.assigned_ms = 0.0
+        self._log: tuple[ConfigEvent, ...] = _log()
+
+    def give(self, command: Command) -> float:
+        """CPU milliseconds that the herder took, effects not performed."""
+        began = time.thread_time()
+        effects = self.herder.handle(self.now_ms, command)
+        took_ms = (time.thread_time() - began) * 1_000
+        for effect in effects:
+            self._perform(effect)
+        return took_ms
+
+    def _perform(self, effect: Effect) -> None:
+        match effect:
+            case SendGroup(request):
+                for response in self._coordinator.handle(self.now_ms, request, "1"):
+                    self._answer(response)
+            case ReadConfigToEnd(token):
+                if self._log:
+                    log, self._log = self._log, ()
+                    for start in range(0, len(log), 5_000):
+                        self.give(ConfigRead(log[start : start + 5_000]))
+                self.give(ConfigEndRead(token))
+            case StartTask(spec):
+                self.runs.append(spec.run)
+            case ClaimLeadership(generation):
+                self.give(LeadershipClaimed(generation))
+            case _:
+                pass
+
+    def _answer(self, response: GroupResponse) -> None:
+        took_ms = self.give(GroupAnswered(response))
+        self.assigned_ms = max(self.assigned_ms, took_ms)
+
+    def start_all(self) -> tuple[float, int, float]:
+        """Milliseconds of the command that brings the assignment, how many follow until every task
+        was started, and the slowest of these."""
+        commands, slowest_ms = 0, 0.0
+        while len(self.runs) < CONNECTORS * TASKS_EACH:
+            self.now_ms += 10
+            for response in self._coordinator.tick(self.now_ms):
+                self._answer(response)
+            before = len(self.runs)
+            took_ms = self.give(Tick())
+            if before:
+                commands, slowest_ms = commands + 1, max(slowest_ms, took_ms)
+        return self.assigned_ms, commands, slowest_ms
+
+
+def _log() -> tuple[ConfigEvent, ...]:
+    events: list[ConfigEvent] = []
+    for number in range(CONNECTORS):
+        name = f"c{number}"
+        config = {"connector.class": "Source", "tasks.max": str(TASKS_EACH)}
+        events.append(ConnectorConfigured(len(events), name, config))
+        for task in range(TASKS_EACH):
+            events.append(TaskConfigured(len(events), name, task, {"task": str(task)}))
+        events.append(TasksCommitted(len(events), name, TASKS_EACH))
+    return tuple(events)
+
+
+def run() -> list[str]:
+    worker = _Worker()
+    worker.give(Tick())
+    assigned_ms, commands, slowest_ms = worker.start_all()
+    lines = [
+        f"{len(worker.runs):,} tasks in one round, as its leader: {assigned_ms:.0f} ms at once",
+        f"starting them: {commands} commands more, the slowest {slowest_ms:.1f} ms",
+    ]
+    for run_id in worker.runs:
+        worker.give(TaskReported(run_id, TaskRunning()))
+    runs = worker.runs
+    lines += [
+        _measured(worker, "tick", lambda _: Tick()),
+        _measured(
+            worker,
+            "progress of a task",
+            lambda n: TaskReported(runs[n * 7 % len(runs)], TaskProgress(n, 0, False)),
+        ),
+        _measured(worker, "a task is lost", lambda n: _report(runs[n], TaskOutcome.LOST)),
+        _measured(worker, "a run is released", lambda n: TaskReported(runs[n], TaskReleased())),
+        _measured(worker, "a call to pause", _pause),
+        _measured(worker, "a call to restart a task", _restart),
+        _measured(worker, "a target state is read", _Records()),
+    ]
+    return lines
+
+
+def _report(run_id: str, outcome: TaskOutcome) -> TaskReported:
+    report: TaskReport = TaskEnded(outcome, "killed")
+    return TaskReported(run_id, report)
+
+
+def _pause(number: int) -> Command:
+    call = SetTargetState(f"c{number % CONNECTORS}", TargetState.PAUSED)
+    return Called(f"pause {number}", call)
+
+
+def _restart(number: int) -> Command:
+    task = TaskId(f"c{500 + number % 500}", number % TASKS_EACH)
+    return Called(f"restart {number}", RestartTask(task))
+
+
+class _Records:
+    """Target states as they are read: each makes 100 tasks pause or resume."""
+
+    def __init__(self) -> None:
+        self._offset = 1_000_000
+
+    def __call__(self, number: int) -> Command:
+        self._offset += 1
+        paused = number // CONNECTORS % 2 == 0
+        target = TargetState.PAUSED if paused else TargetState.STARTED
+        return ConfigRead((TargetStateChanged(self._offset, f"c{number % CONNECTORS}", target),))
+
+
+def _measured(worker: _Worker, what: str, command: Callable[[int], Command]) -> str:
+    gc.collect()
+    times = sorted(worker.give(command(number)) for number in range(REPEATS))
+    median, worst = times[len(times) // 2], times[-1]
+    return f"{what}: median {median:.3f} ms, 99% {times[-REPEATS // 100]:.3f}, worst {worst:.1f} ms"

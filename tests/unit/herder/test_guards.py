@@ -1,0 +1,401 @@
+"""What keeps a herder from doing harm: each guard with the story that goes wrong without it."""
+
+import json
+
+import pytest
+from support.herder_world import HerderWorld
+
+from headgate.herder.messages import (
+    AppendConfig,
+    Called,
+    CallPeer,
+    ConfigAppended,
+    ConfigEndRead,
+    ConfigValidated,
+    ConnectorFailed,
+    ConnectorStarted,
+    ConnectorStopped,
+    CreateConnector,
+    DeleteConnector,
+    DescribeWorker,
+    Effect,
+    ErrorKind,
+    Failure,
+    FenceConnector,
+    LeadershipClaimed,
+    PeerAnswered,
+    ProducersFenced,
+    PutConnectorConfig,
+    PutTaskConfigs,
+    RestartConnector,
+    SendTask,
+    SetTargetState,
+    Shutdown,
+    StartTask,
+    Success,
+    TaskConfigsGenerated,
+    TaskReconfigurationRequested,
+    TaskReported,
+)
+from headgate.ids import TargetState, TaskId
+from headgate.records import encode_connector
+from headgate.task.messages import (
+    FencingRequested,
+    ProducerInitialised,
+    RecheckAnswered,
+    TaskEnded,
+    TaskOutcome,
+    TaskReleased,
+    TaskRunning,
+)
+
+SOURCE = {"connector.class": "Source", "tasks.max": "1"}
+C0 = TaskId("c", 0)
+
+
+def one_worker(**settings: object) -> HerderWorld:
+    world = HerderWorld()
+    world.add("a", **settings)
+    world.until_settled()
+    return world
+
+
+def two_workers(**settings: object) -> HerderWorld:
+    """`a` leads; both are in the group."""
+    world = one_worker(**settings)
+    world.add("b", **settings)
+    world.advance(10_000)
+    world.until_settled()
+    return world
+
+
+def created(world: HerderWorld, config: dict[str, str] | None = None) -> None:
+    call_id = world.call("a", CreateConnector("c", config or SOURCE))
+    world.run()
+    assert isinstance(world.answers[call_id][0], Success)
+    world.until_settled()
+
+
+def failure(world: HerderWorld, call_id: str) -> Failure:
+    (answer,) = world.answers[call_id]
+    assert isinstance(answer, Failure)
+    return answer
+
+
+STALE = (
+    ConfigAppended(999, 10),
+    ConfigEndRead(999),
+    LeadershipClaimed(999),
+    LeadershipClaimed(1, "too late"),
+    PeerAnswered(999, Success()),
+    ConfigValidated(999, ("wrong",)),
+    ConnectorStarted("c", 77),
+    ConnectorStopped("c", 77),
+    ConnectorFailed("c", 77, "late", None),
+    ConnectorStarted("gone", 1),
+    TaskConfigsGenerated(999, "c", ({"task": "9"},)),
+    TaskReconfigurationRequested("c", 77),
+    ProducersFenced(999),
+    TaskReported("a/0.77", FencingRequested()),
+    TaskReported("a/0.77", TaskRunning()),
+    TaskReported("a/0.77", TaskEnded(TaskOutcome.FAILED, "late")),
+    TaskReported("a/0.77", TaskReleased()),
+)
+
+
+@pytest.mark.parametrize("command", STALE, ids=lambda c: type(c).__name__)
+def test_a_stale_answer_changes_nothing(command: object) -> None:
+    world = one_worker(exactly_once=True)
+    created(world)
+    before = world.workers["a"].herder.view()
+    world.trace.clear()
+    world.give("a", command)  # type: ignore[arg-type]
+    world.run()
+    assert world.trace == []
+    assert world.workers["a"].herder.view() == before
+
+
+def test_a_new_leader_decides_only_after_it_has_read_the_whole_log() -> None:
+    """Its predecessor wrote the connector, and this worker has not read it yet: without the read
+    after the claim it would be created twice."""
+    world = one_worker()
+    world.claimed_by = "its predecessor"
+    world.log.append(encode_connector("c", SOURCE))
+    call_id = world.call("a", CreateConnector("c", SOURCE))
+    world.advance(1_000)
+    assert failure(world, call_id).kind is ErrorKind.ALREADY_EXISTS
+    assert [key for key, _ in world.log].count("connector-c") == 2  # the second with its commit
+
+
+def test_two_calls_at_once_are_decided_one_after_the_other() -> None:
+    world = one_worker()
+    first = world.call("a", CreateConnector("c", SOURCE))
+    second = world.call("a", CreateConnector("c", SOURCE))
+    world.run()
+    assert isinstance(world.answers[first][0], Success)
+    assert failure(world, second).message == "Connector c already exists"
+
+
+def test_success_means_read_back() -> None:
+    world = one_worker()
+    world.workers["a"].cut_off = True
+    call_id = world.call("a", DeleteConnector("none"))
+    world.run()
+    world.workers["a"].cut_off = False
+    world.holds.append(lambda _, effect: isinstance(effect, AppendConfig))
+    call_id = world.call("a", CreateConnector("c", SOURCE))
+    world.run()
+    ((worker, append),) = world.held
+    assert isinstance(append, AppendConfig)
+    world.held.clear()
+    worker.cut_off = True  # appended, but not read yet
+    world.log.extend(append.records)
+    world.give("a", ConfigAppended(append.token, len(world.log)))
+    world.run()
+    assert world.answers[call_id] == []
+    worker.cut_off = False
+    world.run()
+    assert isinstance(world.answers[call_id][0], Success)
+
+
+def test_task_configs_made_of_an_older_connector_config_are_refused() -> None:
+    """They would be committed as if they were made of the present one, and the tasks would never
+    get it (KAFKA-15575)."""
+    world = one_worker()
+    created(world)
+    stale = PutTaskConfigs("c", ({"task": "0"},), made_of={**SOURCE, "v": "old"})
+    call_id = world.call("a", stale)
+    world.run()
+    assert failure(world, call_id).kind is ErrorKind.CONFLICT
+
+
+def test_task_configs_that_change_nothing_are_not_written() -> None:
+    world = one_worker()
+    created(world)
+    length = len(world.log)
+    entry = world.workers["a"].herder.state.entry("c")
+    assert entry is not None
+    call_id = world.call("a", PutTaskConfigs("c", (entry.tasks[0],)))
+    world.run()
+    assert isinstance(world.answers[call_id][0], Success)
+    assert len(world.log) == length
+
+
+def test_without_a_task_count_record_a_source_task_does_not_go_on() -> None:
+    """A leader that says yes and has recorded nothing: older producers may be alive."""
+    world = two_workers(exactly_once=True)
+    world.holds.append(
+        lambda worker, e: isinstance(e, CallPeer) and isinstance(e.call, FenceConnector)
+    )
+    created_id = world.call("a", CreateConnector("c", {**SOURCE, "tasks.max": "2"}))
+    world.run()
+    assert isinstance(world.answers[created_id][0], Success)
+    world.holds.append(lambda worker, e: isinstance(e, AppendConfig) and worker.name == "a")
+    ((worker, call),) = [(w, e) for w, e in world.held if isinstance(e, CallPeer)]
+    log = [record for record in world.log if not record[0].startswith("tasks-fencing")]
+    if len(log) != len(world.log):
+        # `a` has fenced for its own task already; another commit makes it pending again.
+        world.log += [r for r in log if r[0].startswith(("task-", "commit-"))]
+        world.run()
+        ((worker, call),) = [(w, e) for w, e in world.held if isinstance(e, CallPeer)][-1:]
+    assert isinstance(call, CallPeer)
+    sent: list[Effect] = []
+    world.holds.append(lambda _, e: isinstance(e, SendTask) and sent.append(e) is not None)
+    world.give(worker.name, PeerAnswered(call.token, Success()))
+    world.run()
+    answers = [e.command for e in sent if isinstance(e, SendTask)]
+    rechecks = [c for c in answers if isinstance(c, RecheckAnswered)]
+    assert rechecks
+    assert all("no task count record" in (c.abandon or "") for c in rechecks)
+
+
+def test_the_recheck_is_answered_only_when_the_log_was_read() -> None:
+    world = one_worker(exactly_once=True)
+    world.silent_bodies.add(C0)
+    created_id = world.call("a", CreateConnector("c", SOURCE))
+    world.run()
+    assert isinstance(world.answers[created_id][0], Success)
+    run = world.run_of("a", C0)
+    world.report("a", run, FencingRequested())
+    world.run()
+    world.workers["a"].cut_off = True  # the read fails, and is tried again
+    world.trace.clear()
+    world.report("a", run, ProducerInitialised())
+    world.advance(2_000)
+    assert not [line for line in world.trace if "RecheckAnswered" in line]
+    world.workers["a"].cut_off = False
+    world.advance(300)
+    assert "a: tell 1 RecheckAnswered(abandon=None)" in world.trace
+
+
+def test_fencing_is_asked_of_the_next_leader_when_the_first_dies() -> None:
+    """In Java the task is FAILED until somebody restarts it by hand (bug 9.18)."""
+    world = two_workers(exactly_once=True)
+    world.holds.append(
+        lambda worker, e: isinstance(e, CallPeer) and isinstance(e.call, FenceConnector)
+    )
+    world.call("a", CreateConnector("c", {**SOURCE, "tasks.max": "2"}))
+    world.run()
+    assert any("FenceConnector" in line for line in world.trace)
+    world.holds.clear()
+    world.held.clear()
+    world.kill("a")
+    world.advance(30_000)
+    world.until_settled()
+    assert world.running() == {"b": ["c-0", "c-1"]}
+    assert not [line for line in world.trace if "FAILED" in line]
+
+
+def test_a_worker_never_calls_itself() -> None:
+    """A leader that has not claimed the log yet is asked: it waits, it does not pass on."""
+    world = one_worker()
+    world.holds.append(lambda _, e: type(e).__name__ == "ClaimLeadership")
+    world.lose_coordinator("a")
+    world.run()
+    world.advance(1_000)
+    call_id = world.call("a", DeleteConnector("none"))
+    world.run()
+    assert world.answers[call_id] == []
+    assert not [line for line in world.trace if "call http" in line]
+    world.release()
+    world.run()
+    assert failure(world, call_id).kind is ErrorKind.NOT_FOUND
+
+
+def test_a_call_is_passed_on_twice_at_most() -> None:
+    world = two_workers()
+    world.answers["far"] = []
+    world.workers["b"].inbox.append(Called("far", DeleteConnector("c"), hops=2))
+    world.run()
+    (answer,) = world.answers["far"]
+    assert isinstance(answer, Failure)
+    assert answer.kind is ErrorKind.NOT_READY
+
+
+def test_a_call_that_comes_to_the_wrong_worker_is_looked_after_again() -> None:
+    """NOT_READY from a peer is no answer for the user: the call is routed again."""
+    world = two_workers()
+    created(world)
+    world.holds.append(lambda _, e: isinstance(e, CallPeer))
+    call_id = world.call("b", DeleteConnector("c"))
+    world.run()
+    ((worker, call),) = world.held
+    assert isinstance(call, CallPeer)
+    world.holds.clear()
+    world.held.clear()
+    world.give(worker.name, PeerAnswered(call.token, Failure(ErrorKind.NOT_READY, "not me")))
+    world.run()
+    assert world.answers[call_id] == []
+    world.advance(250)
+    assert isinstance(world.answers[call_id][0], Success)
+
+
+def test_what_is_open_is_answered_when_the_worker_shuts_down_and_what_comes_later_too() -> None:
+    world = one_worker()
+    world.holds.append(lambda _, e: isinstance(e, AppendConfig))
+    first = world.call("a", CreateConnector("c", SOURCE))
+    world.run()
+    world.give("a", Shutdown())
+    second = world.call("a", RestartConnector("c"))
+    world.workers["a"].inbox.rotate(1)  # the call comes first, before the worker is done
+    world.run()
+    assert failure(world, first).kind is ErrorKind.NOT_READY
+    assert len(world.answers[second]) == 1
+    assert world.workers["a"].herder.done
+
+
+def test_unassigned_is_not_written_over_what_a_later_owner_said() -> None:
+    world = one_worker()
+    created(world)
+    key = "status-task-c-0"
+    later = {"state": "RUNNING", "trace": None, "worker_id": "b", "generation": 99}
+    world.statuses.append((key, json.dumps(later).encode()))
+    world.run()
+    world.trace.clear()
+    world.call("a", SetTargetState("c", TargetState.STOPPED))
+    world.run()
+    assert not [line for line in world.trace if "task-c-0 UNASSIGNED" in line]
+
+
+def test_failed_is_written_whatever_is_known() -> None:
+    """In Java a status of a higher generation hides it."""
+    world = one_worker()
+    created(world)
+    later = {"state": "RUNNING", "trace": None, "worker_id": "b", "generation": 99}
+    world.statuses.append(("status-task-c-0", json.dumps(later).encode()))
+    world.run()
+    world.end_task("a", C0, TaskEnded(TaskOutcome.FAILED, "bad", "trace"))
+    world.run()
+    assert "a: status task-c-0 FAILED (trace)" in world.trace
+
+
+def test_a_body_that_leaves_out_the_recheck_is_stopped() -> None:
+    world = one_worker(exactly_once=True)
+    world.silent_bodies.add(C0)
+    world.call("a", CreateConnector("c", SOURCE))
+    world.run()
+    world.report("a", world.run_of("a", C0), FencingRequested(), TaskRunning())
+    world.run()
+    assert "a: stop run 1 within 0 ms" in world.trace
+    assert "status task-c-0 RUNNING" not in " ".join(world.trace)
+
+
+def test_nothing_starts_before_the_assignment_was_caught_up_with() -> None:
+    """A commit that was read on the way to the assignment makes it outdated."""
+    world = two_workers()
+    started: list[Effect] = []
+    world.holds.append(lambda _, e: isinstance(e, StartTask) and started.append(e) is not None)
+    world.workers["b"].cut_off = True  # of the log: below it is mended for the group alone
+    world.call("a", CreateConnector("c", {**SOURCE, "tasks.max": "4"}))
+    world.run()
+    assert not [line for line in world.trace if line.startswith("b: start")]
+
+
+def test_the_view_is_plain_data_and_comes_at_once_during_a_rebalance() -> None:
+    world = HerderWorld()
+    world.add("a")
+    call_id = world.call("a", DescribeWorker())
+    world.run()
+    (answer,) = world.answers[call_id]
+    assert isinstance(answer, Success)
+    shown = json.loads(json.dumps(answer.value))
+    assert shown["worker_id"] == "a"
+    assert shown["settled"] is False
+
+
+def test_settled_says_that_a_delay_is_running() -> None:
+    world = two_workers(rebalance_delay_ms_max=20_000)
+    created(world, {**SOURCE, "tasks.max": "2"})
+    world.kill("b")
+    world.advance(15_000)
+    view = world.workers["a"].herder.view()
+    assert not view.settled
+    assert any("lost work waits" in words for words in view.pending)
+
+
+def test_a_large_assignment_is_started_in_pieces() -> None:
+    world = one_worker()
+    sizes: list[int] = []
+    herder = world.workers["a"].herder
+    handle = herder.handle
+
+    def counted(now_ms: int, command: object) -> list[Effect]:
+        effects = handle(now_ms, command)  # type: ignore[arg-type]
+        sizes.append(sum(isinstance(e, StartTask) for e in effects))
+        return effects
+
+    herder.handle = counted  # type: ignore[method-assign]
+    created(world, {**SOURCE, "tasks.max": "450"})
+    assert sum(sizes) == 450
+    assert max(sizes) == 200
+
+
+def test_put_creates_and_says_so() -> None:
+    world = one_worker()
+    first = world.call("a", PutConnectorConfig("c", SOURCE))
+    world.until_settled()
+    second = world.call("a", PutConnectorConfig("c", {**SOURCE, "v": "2"}))
+    world.run()
+    values = [world.answers[call_id][0] for call_id in (first, second)]
+    assert [v.value["created"] for v in values] == [True, False]  # type: ignore[union-attr,index]
+    assert values[1].value["tasks"] == [{"connector": "c", "task": 0}]  # type: ignore[union-attr,index]

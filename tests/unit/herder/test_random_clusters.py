@@ -1,0 +1,157 @@
+"""Random calls and troubles on three herders: every call is answered once, what is configured runs.
+
+A failing seed is in the test's name. Whole clusters with faults on every message are
+`headgate.simulation`'s; this is the herder alone, with a kind network.
+"""
+
+import random
+
+import pytest
+from support.herder_world import HerderWorld
+
+from headgate.herder.messages import (
+    Call,
+    CreateConnector,
+    DeleteConnector,
+    FenceConnector,
+    PutConnectorConfig,
+    RestartConnector,
+    RestartTask,
+    SetTargetState,
+    Shutdown,
+)
+from headgate.ids import TargetState, TaskId
+from headgate.task.messages import TaskEnded, TaskOutcome
+
+NAMES = ("a", "b", "c")
+CONNECTORS = ("x", "y")
+QUIET_MS = 120_000
+"""Longer than any call may take, and than session, delay and backoff together."""
+
+
+class Story:
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.world = HerderWorld()
+        self.asked: dict[str, str] = {}
+        self.born = 0
+        self.workers: dict[str, str] = {}
+        """Host name of each place's present incarnation."""
+        for place in NAMES:
+            self.start(place)
+
+    def start(self, place: str) -> None:
+        self.born += 1
+        name = f"{place}{self.born}"
+        self.world.add(name, exactly_once=True, session_timeout_ms=6_000)
+        self.workers[place] = name
+
+    def act(self) -> None:
+        action = self.random.choices(
+            (self.call, self.wait, self.restart_worker, self.freeze, self.leave, self.end_task),
+            (10, 6, 1, 1, 0.5, 2),
+        )[0]
+        action()
+        self.check_owners()
+
+    def call(self) -> None:
+        worker = self.workers[self.random.choice(NAMES)]
+        if self.world.workers[worker].dead or self.world.workers[worker].herder.done:
+            return
+        self.asked[self.world.call(worker, self.some_call())] = worker
+        if self.random.random() < 0.5:
+            self.world.run()
+
+    def some_call(self) -> Call:
+        name = self.random.choice(CONNECTORS)
+        config = {
+            "connector.class": "Source",
+            "tasks.max": str(self.random.randint(1, 3)),
+            "v": str(self.random.randint(0, 2)),
+        }
+        calls: tuple[Call, ...] = (
+            CreateConnector(name, config),
+            CreateConnector(name, config, self.random.choice(list(TargetState))),
+            PutConnectorConfig(name, config),
+            PutConnectorConfig(name, config),
+            DeleteConnector(name),
+            SetTargetState(name, self.random.choice(list(TargetState))),
+            RestartConnector(name),
+            RestartTask(TaskId(name, self.random.randint(0, 2))),
+            FenceConnector(name),
+        )
+        return self.random.choice(calls)
+
+    def wait(self) -> None:
+        self.world.advance(self.random.choice((1, 50, 400, 3_000, 8_000)))
+
+    def restart_worker(self) -> None:
+        place = self.random.choice(NAMES)
+        self.world.kill(self.workers[place])
+        self.start(place)
+
+    def freeze(self) -> None:
+        worker = self.world.workers[self.workers[self.random.choice(NAMES)]]
+        worker.frozen = True
+        self.world.advance(self.random.choice((500, 4_000, 20_000)))
+        worker.frozen = False
+
+    def leave(self) -> None:
+        place = self.random.choice(NAMES)
+        self.world.give(self.workers[place], Shutdown())
+        self.world.advance(10_000)
+        assert self.world.workers[self.workers[place]].herder.done
+        self.start(place)
+
+    def end_task(self) -> None:
+        outcome = self.random.choice((TaskOutcome.LOST, TaskOutcome.FENCED))
+        for name in self.workers.values():
+            for spec in list(self.world.workers[name].runs.values())[:1]:
+                self.world.end_task(name, spec.task, TaskEnded(outcome, "trouble"))
+
+    def check_owners(self) -> None:
+        """One owner: no task runs on two workers, one of which has just seen the coordinator.
+
+        A worker that is frozen, or was and has not had a turn yet, is the zombie that fencing is
+        there for.
+        """
+        self.world.run()
+        owners: dict[TaskId, str] = {}
+        for worker in self.world.workers.values():
+            if worker.dead or worker.frozen:
+                continue
+            for spec in worker.runs.values():
+                other = owners.setdefault(spec.task, worker.name)
+                assert other == worker.name, f"{spec.task} on {other} and {worker.name}"
+            tasks = [spec.task for spec in worker.runs.values()]
+            assert len(tasks) == len(set(tasks)), f"two runs of a task on {worker.name}"
+
+    def finish(self) -> None:
+        self.world.advance(QUIET_MS)
+        self.world.until_settled()
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_every_call_is_answered_once_and_all_comes_to_rest(seed: int) -> None:
+    story = Story(seed)
+    for _ in range(60):
+        story.act()
+    story.finish()
+    for call_id, worker in story.asked.items():
+        answers = story.world.answers[call_id]
+        gone = story.world.workers[worker].dead
+        assert len(answers) == 1 or (gone and not answers), f"{call_id}: {answers}"
+    herder = story.world.workers[story.workers["a"]].herder
+    expected = sorted(
+        str(task) for name in herder.state.connector_names() for task in herder.state.tasks(name)
+    )
+    running = [t for tasks in story.world.running().values() for t in tasks]
+    assert sorted(running) == expected
+    for name in herder.state.connector_names():
+        target, tasks = herder.state.target_state(name), herder.state.tasks(name)
+        entry = herder.state.entry(name)
+        assert entry is not None
+        # Created PAUSED it has no tasks; paused later it keeps them, fenced or not.
+        if target is not TargetState.PAUSED:
+            assert bool(tasks) is (target is TargetState.STARTED)
+            assert not (tasks and entry.fencing_pending)
