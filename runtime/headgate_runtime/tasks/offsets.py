@@ -19,8 +19,8 @@ class SourceOffsets:
         self._log = log
         self._connector = connector
         self._position = 0
-        # Spares parsing the keys of other connectors; Java writes no whitespace either. Names beyond
-        # ASCII may be written with escapes (Jackson does so outside the BMP) or without.
+        # Spares parsing the keys of other connectors; Java writes no whitespace either. Names
+        # beyond ASCII may be written with escapes (Jackson: outside the BMP) or without.
         plain = connector.isascii() and connector.isprintable()
         self._prefix = b"[" + dumps(connector) + b"," if plain else b"["
         self._found: dict[str, Mapping[str, Any] | None] = {}
