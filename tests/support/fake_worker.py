@@ -1,8 +1,8 @@
 """A worker process without a herder: enough for `headgate up` to be tried without tasks.
 
 It answers `DescribeWorker`, writes the config topic for `PutConnectorConfig` as a herder would, and
-claims to run what `--owns` names. ``--mode`` says how it misbehaves: ``dies`` ends at once with words on
-standard error, ``deaf`` ignores SIGTERM.
+claims to run everything if it is `--owner`. ``--mode`` says how it misbehaves: ``dies`` ends at once
+with words on standard error, ``deaf`` ignores SIGTERM, ``fails`` shows its tasks as FAILED.
 """
 
 import argparse
@@ -99,7 +99,9 @@ class FakeWorker:
             pending=(),
             connectors=dict.fromkeys(mine, State.RUNNING),
             tasks=tuple(
-                TaskView(task, state, int(min(seconds, self.arguments.busy) * 1000), 0, not busy, 0, "")
+                TaskView(
+                    task, state, int(min(seconds, self.arguments.busy) * 1000), 0, not busy, 0, ""
+                )
                 for task in tasks
             ),
             rebalances=1,

@@ -169,7 +169,7 @@ class WorkerProcesses:
             worker.tail.new_lines()
         late = [worker for worker in living if _lives(worker)]
         for worker in late:
-            self._said(f"{worker.name} did not stop within {grace_s:.0f} s and is killed")
+            self._said(f"{worker.name} did not stop within {grace_s:g} s and is killed")
         self.kill()
         return not late
 

@@ -1,0 +1,297 @@
+"""The parts of `headgate up`: restarts, rates, changes in words, the timeline, the display."""
+
+import io
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from headgate.events import ConnectorConfigured, TargetStateChanged
+from headgate.herder.messages import DeleteConnector, PutConnectorConfig, TaskView, WorkerView
+from headgate.ids import State, TargetState, TaskId
+from headgate.reducer import fold
+from headgate.state import ConfigState
+from headgate_runtime.up.apply import planned_changes
+from headgate_runtime.up.changes import changes
+from headgate_runtime.up.display import Heading, LiveDisplay, PlainDisplay
+from headgate_runtime.up.observe import first_words
+from headgate_runtime.up.processes import how_it_ended, warnings_of
+from headgate_runtime.up.rates import Rates
+from headgate_runtime.up.restarts import (
+    LONGEST_PAUSE_S,
+    QUICK_MAX,
+    SETTLED_S,
+    UNANSWERED_MAX,
+    Restarts,
+)
+from headgate_runtime.up.snapshot import ConnectorSnapshot, Phase, Snapshot, WorkerSnapshot
+from headgate_runtime.up.timeline import Timeline, draw
+
+A0, A1 = TaskId("a", 0), TaskId("a", 1)
+
+
+def _worker(name: str, *tasks: TaskView, phase: Phase = Phase.UP, gen: int = 1) -> WorkerSnapshot:
+    connectors = {"a": State.RUNNING} if name == "w1" else {}
+    view = WorkerView(name, name, name, "w1", gen, 1, True, (), connectors, tasks, gen)
+    return WorkerSnapshot(name, phase, 7, view if phase is Phase.UP else None, view)
+
+
+def _task(
+    task: TaskId, state: State = State.RUNNING, records: int = 0, skipped: int = 0, detail: str = ""
+) -> TaskView:
+    return TaskView(task, state, records, skipped, False, 0, detail)
+
+
+def _snapshot(at: float, *workers: WorkerSnapshot) -> Snapshot:
+    connector = ConnectorSnapshot("a", "source", True, TargetState.STARTED, (A0, A1), True, {}, {})
+    return Snapshot(at, workers, (connector,), 1)
+
+
+class TestRestarts:
+    def test_a_process_that_never_answers_is_given_up(self) -> None:
+        restarts = Restarts()
+        pauses = [restarts.ended(answered=False, lived_s=1.0) for _ in range(UNANSWERED_MAX)]
+        assert pauses == [0.5, 1.0, 2.0, 4.0, None]
+        assert restarts.why() == "it ended 5 times without having answered once"
+
+    def test_pauses_grow_to_a_limit_and_end(self) -> None:
+        restarts = Restarts()
+        pauses = [restarts.ended(answered=True, lived_s=1.0) for _ in range(QUICK_MAX)]
+        assert pauses[8] == LONGEST_PAUSE_S
+        assert None not in pauses[:-1]
+        assert pauses[-1] is None
+        assert "30 times in a row within 10 s" in restarts.why()
+
+    def test_one_that_lived_long_starts_the_count_over(self) -> None:
+        restarts = Restarts()
+        for _ in range(100):
+            assert restarts.ended(answered=True, lived_s=1.0) is not None
+            assert restarts.ended(answered=True, lived_s=SETTLED_S) == 0.5
+
+
+class TestRates:
+    def test_records_per_second_over_the_window(self) -> None:
+        rates = Rates(window_s=5)
+        for second in range(11):
+            rates.update(float(second), {A0: 100 * second if second < 6 else 500})
+        assert rates.total(A0) == 500
+        assert rates.per_second(A0, 10.0) == 0.0
+
+    def test_a_new_run_counts_on(self) -> None:
+        rates = Rates()
+        rates.update(0.0, {A0: 100})
+        rates.update(1.0, {A0: 30})  # started anew, has written 30
+        assert rates.total(A0) == 130
+        assert rates.per_second(A0, 1.0) == 30.0
+
+    def test_a_task_that_is_seen_nowhere_has_no_rate(self) -> None:
+        rates = Rates(window_s=5)
+        rates.update(0.0, {A0: 0})
+        rates.update(1.0, {A0: 100})
+        assert rates.per_second(A0, 7.0) == 0.0
+        assert rates.per_second(A1, 7.0) == 0.0
+
+
+class TestChanges:
+    def test_first_look(self) -> None:
+        now = _snapshot(0, _worker("w1", _task(A0)), _worker("w2", phase=Phase.STARTING))
+        assert changes(None, now) == [
+            "w1 is up",
+            "rebalance: generation 1",
+            "connector a RUNNING on w1",
+            "task a-0 RUNNING on w1",
+        ]
+
+    def test_nothing_new(self) -> None:
+        now = _snapshot(0, _worker("w1", _task(A0, records=1)))
+        assert changes(now, replace(now, at=1.0)) == []
+
+    def test_a_task_moves_fails_skips_and_says_something(self) -> None:
+        before = _snapshot(0, _worker("w1", _task(A0), _task(A1)), _worker("w2"))
+        after = replace(
+            _snapshot(
+                1,
+                _worker("w1", _task(A1, skipped=2, detail="f.csv: line 3"), gen=2),
+                _worker("w2", _task(A0, State.FAILED), gen=2),
+            ),
+            failures={"a-0": "boom"},
+        )
+        assert changes(before, after) == [
+            "rebalance: generation 2",
+            "task a-0 FAILED on w2: boom",
+            "task a-1 skipped 2 records: f.csv: line 3",
+        ]
+
+    def test_a_worker_falls_silent_and_comes_back(self) -> None:
+        up = _snapshot(0, _worker("w1"))
+        silent = _snapshot(1, _worker("w1", phase=Phase.SILENT))
+        assert changes(up, silent) == ["w1 does not answer (process 7 lives)"]
+        assert "w1 answers again" in changes(silent, up)
+
+
+class TestTimeline:
+    def test_spans_follow_owner_and_state_and_leave_gaps(self) -> None:
+        timeline = Timeline()
+        looks = [
+            _snapshot(0, _worker("w1", _task(A0, State.UNASSIGNED))),
+            _snapshot(1, _worker("w1", _task(A0))),
+            _snapshot(2, _worker("w1", _task(A0))),
+            _snapshot(3, _worker("w1")),
+            _snapshot(4, _worker("w1"), _worker("w2", _task(A0))),
+            _snapshot(5, _worker("w1"), _worker("w2", _task(A0))),
+        ]
+        for look in looks:
+            timeline.observe(look)
+        spans = [
+            (span.worker, span.state.value, span.start, span.end)
+            for span in timeline.spans
+            if span.row == ("a", 0)
+        ]
+        assert spans == [
+            ("w1", "UNASSIGNED", 0, 1),
+            ("w1", "RUNNING", 1, 2),
+            ("w2", "RUNNING", 4, 5),
+        ]
+        assert timeline.rows() == [("a", -1), ("a", 0)]
+        assert list(timeline.workers) == ["w1", "w2"]
+
+    @pytest.mark.parametrize("suffix", ["svg", "png"])
+    def test_the_picture(self, tmp_path: Path, suffix: str) -> None:
+        timeline = Timeline()
+        for second in range(4):
+            look = _snapshot(second, _worker("w1", _task(A0), _task(A1, State.FAILED)))
+            timeline.observe(look, {"a": 10.0 * second})
+        timeline.mark(2.0, "w1", "was killed by SIGKILL")
+        path = tmp_path / "deeper" / f"t.{suffix}"
+        draw(timeline, path, "the title")
+        data = path.read_bytes()
+        if suffix == "png":
+            assert data.startswith(b"\x89PNG")
+        else:
+            text = data.decode()
+            for word in ("the title", "a-1", "w1 was killed by SIGKILL", "FAILED", "records/s"):
+                assert word in text
+
+    def test_nothing_was_seen(self, tmp_path: Path) -> None:
+        draw(Timeline(), tmp_path / "t.svg", "nothing")
+        assert (tmp_path / "t.svg").exists()
+
+
+class TestDisplay:
+    def _show(self, height: int = 40, tasks: int = 2) -> str:
+        out = io.StringIO()
+        console = Console(
+            file=out, force_terminal=True, width=100, height=height, color_system=None
+        )
+        display = LiveDisplay(console, Heading("p.toml", "/data", "spark"))
+        ids = tuple(TaskId("a", n) for n in range(tasks))
+        views = [_task(task, records=50) for task in ids[:-1]]
+        snapshot = _snapshot(1.0, _worker("w1", *views), _worker("w2", phase=Phase.SILENT))
+        connector = replace(snapshot.connectors[0], tasks=ids)
+        snapshot = replace(snapshot, connectors=(connector,))
+        rates = Rates()
+        rates.update(0.0, dict.fromkeys(ids, 0))
+        rates.update(1.0, dict.fromkeys(ids, 50))
+        display.message("hello")
+        display.show(snapshot, rates, ("a-1 has no owner", "more"))
+        out.seek(0)
+        out.truncate()
+        display.close()
+        return out.getvalue()
+
+    def test_what_runs_where(self) -> None:
+        shown = self._show()
+        for words in (
+            "headgate up p.toml",
+            "w1  up",
+            "leader",
+            "no answer for 0 s",
+            "a-0",
+            "UNASSIGNED",
+            "hello",
+            "waits for: a-1 has no owner and 1 more",
+        ):
+            assert words in shown, shown
+
+    def test_tasks_that_do_not_run_are_shown_first_where_room_is_short(self) -> None:
+        shown = self._show(height=24, tasks=60)
+        assert "a-59" in shown
+        assert "more tasks" in shown
+        assert len(shown.splitlines()) < 60
+
+    def test_plain_lines_come_when_something_changed(self) -> None:
+        out = io.StringIO()
+        display = PlainDisplay(out)
+        rates = Rates()
+        for at in (0.0, 1.0, 6.0, 12.0):
+            display.show(_snapshot(at, _worker("w1")), rates, ())
+        lines = out.getvalue().splitlines()
+        assert len(lines) == 1  # nothing moves: said once
+        assert lines[0].endswith("1 of 1 worker up; a 0 records, 0/s; 0 rebalances")
+
+
+class TestPlannedChanges:
+    def _state(self, **configs: dict[str, str | None]) -> ConfigState:
+        events = [
+            ConnectorConfigured(offset, name, config)
+            for offset, (name, config) in enumerate(configs.items())
+        ]
+        return fold(ConfigState(), events)
+
+    def test_new_changed_equal_and_no_longer_named(self) -> None:
+        state = self._state(same={"x": "1"}, other={"x": "1"}, old={"x": "1"})
+        named = {"new": {"x": "1"}, "same": {"x": "1"}, "other": {"x": "2"}}
+        plan, said = planned_changes(state, named, prune=False)
+        assert [change.words for change in plan] == [
+            "making connector new",
+            "changing connector other",
+        ]
+        assert plan[1].call == PutConnectorConfig("other", {"x": "2"})
+        assert said == ["connector old is not in the pipeline file and stays (--prune deletes)"]
+
+    def test_prune(self) -> None:
+        plan, said = planned_changes(self._state(old={"x": "1"}), {}, prune=True)
+        assert [change.call for change in plan] == [DeleteConnector("old")]
+        assert said == []
+
+    def test_a_connector_somebody_paused_stays_so_and_is_told(self) -> None:
+        state = self._state(a={"x": "1"})
+        state = fold(state, [TargetStateChanged(5, "a", TargetState.PAUSED)])
+        plan, said = planned_changes(state, {"a": {"x": "1"}}, prune=False)
+        assert plan == []
+        assert said == ["connector a is as in the file and PAUSED, as somebody asked"]
+
+
+def test_warnings_of_a_worker_without_what_precedes_them() -> None:
+    lines = [
+        "2026-01-01 10:00:00,000 INFO headgate.task: fine",
+        "2026-01-01 10:00:00,000 WARNING headgate.task: a-0: skipped one: f.csv",
+        "2026-01-01 10:00:00,000 ERROR x: bad",
+        "Traceback (most recent call last):",
+    ]
+    assert warnings_of(lines) == ["a-0: skipped one: f.csv", "bad"]
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (-9, "was killed by SIGKILL"),
+        (3, "ended with exit code 3"),
+        (-63, "was killed by signal 63"),
+    ],
+)
+def test_how_a_process_ended(code: int, words: str) -> None:
+    assert how_it_ended(code).startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("trace", "words"),
+    [
+        (None, ""),
+        ("Traceback (most recent call last):\n  File x\nValueError: bad\n", "ValueError: bad"),
+        ("org.x.ConnectException: bad\n\tat y", "org.x.ConnectException: bad"),
+    ],
+)
+def test_the_line_of_a_trace_that_says_what_is_wrong(trace: str | None, words: str) -> None:
+    assert first_words(trace) == words
