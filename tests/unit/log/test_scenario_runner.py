@@ -60,7 +60,7 @@ def test_outputs_are_filled_in() -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("say\ninput\n", "f.txt:1: 'say' has no '----'"),
+        ("say\ninput", "f.txt:1: 'say' has no '----'"),
         ("say\ninput\n\n----\n", "f.txt:3: a blank line in the input"),
     ],
 )
