@@ -38,7 +38,7 @@ def slow_commits(folder: str, _argument: str) -> None:
     """Holds the lock nearly all the time, but commits every 100 ms."""
     database = Database(Path(folder) / FILE_NAME)
     say("started")
-    for n in range(20):
+    for n in range(40):
         with database.write() as connection:
             connection.execute("update topics set partitions = partitions")
             connection.execute("insert into config_log values(?, 'slow', null, 0)", (1000 + n,))

@@ -72,7 +72,8 @@ class Database:
         connection = self._take()
         try:
             try:
-                self._begin(connection, "begin")
+                # The select takes the snapshot, and may have to wait for a recovery after a crash.
+                self._begin(connection, "begin; select 1 from changes limit 1")
                 yield connection
             finally:
                 _end(connection, "commit")
@@ -141,9 +142,7 @@ class Database:
         connection.close()
 
     def _connect(self) -> apsw.Connection:
-        flags = (
-            apsw.SQLITE_OPEN_READONLY if self.read_only else apsw.SQLITE_OPEN_READWRITE
-        ) | apsw.SQLITE_OPEN_NOMUTEX
+        flags = apsw.SQLITE_OPEN_READONLY if self.read_only else apsw.SQLITE_OPEN_READWRITE
         try:
             connection = apsw.Connection(str(self.path), flags=flags)
             # The wait for the lock is ours: SQLite's own starves writers.
@@ -171,10 +170,11 @@ class Database:
         wait: _LockWait | None = None
         while True:
             try:
-                connection.execute(statement)
+                for _ in connection.execute(statement):
+                    pass
                 return
             except apsw.BusyError:
-                pass
+                _end(connection, "rollback")
             if wait is None:
                 wait = _LockWait(self._holders, self._lease_ms)
             if (stuck := wait.pause(connection)) is not None:

@@ -94,10 +94,16 @@ class Coordinators:
         return machine
 
     def _load(self, connection: apsw.Connection, group: str) -> Coordinator:
-        row = connection.execute(
-            "select state from groups where name = ? and boot = ?", (group, self._boot)
+        row: Any = connection.execute(
+            "select state, boot from groups where name = ?", (group,)
         ).fetchone()
-        return Coordinator() if row is None else Coordinator.from_plain(json.loads(row[0]))
+        if row is None:
+            return Coordinator()
+        machine = Coordinator.from_plain(json.loads(row[0]))
+        if row[1] != self._boot:
+            # Its generation goes on: the config log was claimed under the earlier ones.
+            machine.remove_members()
+        return machine
 
     def _store(
         self,
@@ -118,6 +124,11 @@ class Coordinators:
                 "from mailboxes where grp = ? and member_id = ?",
                 (wire.dumps(response), now_ms, response.group, response.member_id),
             )
+        connection.execute(
+            "delete from mailboxes where grp = ? "
+            "and member_id not in (select value from json_each(?))",
+            (group, json.dumps(machine.members(group))),
+        )
 
 
 class EmbeddedGroup:

@@ -4,9 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from headgate.ports import Clock
-
 from headgate.membership.consumer import ConsumerSettings
+from headgate.ports import Clock
 from headgate_embedded.database import LEASE_MS, Database, say_nothing
 from headgate_embedded.group import Coordinators, EmbeddedGroup
 from headgate_embedded.logs import EmbeddedConfigLog, EmbeddedKeyedLog
@@ -73,7 +72,9 @@ def open_transport(
     consumer = ConsumerSettings()
     if (timeout := transport.get("consumer.session.timeout.ms")) is not None:
         consumer = ConsumerSettings(session_timeout_ms=int(timeout))
-    return EmbeddedTransport(database, url, clock or MonotonicClock(), consumer, transport.get("compression", "none"))
+    return EmbeddedTransport(
+        database, url, clock or MonotonicClock(), consumer, transport.get("compression", "none")
+    )
 
 
 def transport_settings(path: str | Path) -> dict[str, str]:
