@@ -54,7 +54,9 @@ def _invalid(
         (info.value for info in infos.configs), key=lambda value: value.name not in config
     )
     for value in values:
-        for text in value.errors:
-            if text not in told:
+        for number, text in enumerate(value.errors):
+            # A value that did not parse is null to the key's validator, which complains again.
+            echo = number > 0 and text.startswith("Invalid value null for configuration")
+            if text not in told and not echo:
                 told.add(text)
                 yield value.name, text

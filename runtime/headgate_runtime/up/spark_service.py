@@ -119,6 +119,9 @@ class SparkService:
         begun = time.monotonic()
         try:
             self._server.launch()
+        except ServerError as error:  # there is no Java to start it with
+            raise UpError(str(error)) from None
+        try:
             self._wait(self._server, stop)
         except ServerError as error:
             raise UpError(str(error), EXIT_FAILED) from None

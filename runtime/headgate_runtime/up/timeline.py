@@ -126,13 +126,13 @@ def draw(timeline: Timeline, path: Path, title: str) -> None:
         )
         upper, lower = axes[0][0], axes[-1][0]
         _draw_spans(upper, timeline, rows, start)
-        _draw_marks(axes, timeline, start)
+        levels = _draw_marks(axes, timeline, start)
         _dress(upper, timeline, rows)
         if flow:
             _draw_flow(lower, timeline, start)
         lower.set_xlim(0, max(timeline.end - start, 1.0))
         lower.set_xlabel("seconds")
-        upper.set_title(title, loc="left", fontweight="bold", pad=12 + 11 * LABEL_LEVELS)
+        upper.set_title(title, loc="left", fontweight="bold", pad=8 + 11 * levels)
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, dpi=130)
         pyplot.close(figure)
@@ -163,8 +163,11 @@ def _hatch(state: State) -> str:
     return "xxx" if state is State.FAILED else "///"
 
 
-def _draw_marks(axes: Any, timeline: Timeline, start: float) -> None:
-    """A line through the picture for each mark; texts that would meet go to different heights."""
+def _draw_marks(axes: Any, timeline: Timeline, start: float) -> int:
+    """A line through the picture for each mark; texts that would meet go to different heights.
+
+    Returns how many heights are in use.
+    """
     length = max(timeline.end - start, 1.0)
     free_from = [float("-inf")] * LABEL_LEVELS
     for mark in sorted(timeline.marks, key=lambda one: one.at):
@@ -188,6 +191,7 @@ def _draw_marks(axes: Any, timeline: Timeline, start: float) -> None:
             fontweight="bold",
             annotation_clip=False,
         )
+    return sum(end > float("-inf") for end in free_from)
 
 
 def _draw_flow(axes: Any, timeline: Timeline, start: float) -> None:
