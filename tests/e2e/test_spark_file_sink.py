@@ -110,52 +110,50 @@ def test_sinks_killed_anywhere_and_zombies_write_each_record_once(
 ) -> None:
     seed = random.SystemRandom().randrange(1_000_000)
     print("seed", seed)
-    rng = random.Random(seed)
-    count = 40_000
+    count = 60_000
     fill(tmp_path / "log", {0: numbered(count, 0), 1: numbered(count, 1)})
     target = tmp_path / "out"
-    argument = json.dumps(
-        {
-            "remote": spark_server.address,
-            "data": str(tmp_path / "log"),
-            "config": config(target, **{"batch.records.max": "6000"}),
-            "topics": ["events"],
-        }
-    )
-    killed = _disturb(argument, rng)
-    subprocess.run([sys.executable, spark_sink_process.__file__, argument], check=True, timeout=240)
-    assert killed >= 3
+    given = {
+        "remote": spark_server.address,
+        "data": str(tmp_path / "log"),
+        "config": config(target, **{"batch.records.max": "2000"}),
+        "topics": ["events"],
+    }
+    killed = _disturb(json.dumps(given), random.Random(seed))
+    assert killed >= 3, "the processes were done before they could be killed"
+    given["config"] = config(target)
+    command = [sys.executable, spark_sink_process.__file__, json.dumps(given)]
+    subprocess.run(command, check=True, timeout=240)
     rows = [row for _, rows in published(target, "parquet") for row in rows]
     for partition in (0, 1):
         assert [row["n"] for row in rows if row["p"] == partition] == list(range(count)), seed
+    assert list((target / "_headgate" / "staging").iterdir()) == []
 
 
 def _disturb(argument: str, rng: random.Random) -> int:
-    """Two at a time; one is stopped and goes on later, the other is killed. How many were killed
-    while they worked."""
+    """Two at a time: one is stopped and goes on when the other, which went on meanwhile, has been
+    killed. How many were killed while they worked."""
     killed = 0
-    for _ in range(3):
-        pair = [
-            subprocess.Popen(
-                [sys.executable, spark_sink_process.__file__, argument], stdout=subprocess.PIPE
-            )
-            for _ in range(2)
-        ]
+    for _ in range(2):
+        command = [sys.executable, spark_sink_process.__file__, argument]
+        pair = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(2)]
         zombie, victim = pair
         try:
-            assert zombie.stdout is not None
-            zombie.stdout.readline()
-            time.sleep(rng.random())
-            os.kill(zombie.pid, signal.SIGSTOP)
+            for one in pair:
+                assert one.stdout is not None
+                one.stdout.readline()  # it begins its first batch
             time.sleep(rng.random() * 2)
+            os.kill(zombie.pid, signal.SIGSTOP)
+            time.sleep(1 + rng.random() * 2)
             killed += victim.poll() is None
             victim.kill()
             os.kill(zombie.pid, signal.SIGCONT)
-            time.sleep(rng.random() * 1.5)
+            time.sleep(rng.random() * 2)
+            killed += zombie.poll() is None
         finally:
             for one in pair:
                 one.kill()
                 one.wait()
-                if one.stdout is not None:
-                    one.stdout.close()
+                assert one.stdout is not None
+                one.stdout.close()
     return killed

@@ -37,11 +37,11 @@ def run(remote: str, data: str, config: Mapping[str, str], topics: Sequence[str]
     task.context = context
     task.start(config)
     batches = 0
+    print("working", flush=True)
     while caught_up(context) is False:
         try:
             if task.run_batch():
                 batches += 1
-                print(f"batch {batches}", flush=True)
             else:
                 time.sleep(0.05)
         except RetriableError as error:

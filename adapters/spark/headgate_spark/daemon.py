@@ -22,15 +22,21 @@ PRELOADED = (
     "headgate_spark.executor",
     "headgate_spark.slices",
 )
+ONE_THREAD = {
+    "OPENBLAS_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "JE_ARROW_MALLOC_CONF": "background_thread:false",
+}
 PRELOAD_VARIABLE = "HEADGATE_PRELOAD"
 """Names of further modules, parted by commas: the task body and what it needs."""
 
 
 def preload() -> None:
     """Import what is there; what is not will be missed, or not, by who needs it."""
-    # A fork copies one thread only; a library's pool of threads must not be among what is lost.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    # A fork copies one thread only; neither a library's pool nor a helper may be among what is
+    # lost, holding a lock that nobody will give back.
+    for name, value in ONE_THREAD.items():
+        os.environ.setdefault(name, value)
     named = [name for name in os.environ.get(PRELOAD_VARIABLE, "").split(",") if name]
     for name in (*PRELOADED, *named):
         with contextlib.suppress(ImportError):

@@ -115,6 +115,7 @@ class SparkFileSinkTask(PlannedSinkTask):
         sessions: Sessions | None = getattr(self, "_sessions", None)
         if sessions is not None:
             sessions.close()
+            self._manifest.drop_leftovers()
 
     # -- where to go on --
 

@@ -2,11 +2,17 @@
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
 
 from headgate_spark.executor import RESULT_SCHEMA, run_resident
 from headgate_spark.sessions import Sessions, first_line, session_is_over
+
+KILL_S = 60.0
+KILL_AGAIN_S = 0.5
+CLOSE_S = 5.0
+"""How long `close` waits for a server that may hang."""
 
 _log = logging.getLogger("headgate.spark")
 
@@ -37,9 +43,10 @@ class SparkLauncher:
             assert run not in self._running, f"run {run} was launched before"
             self._launched += 1
             tag = f"headgate-{self._launched}"  # tags may not hold what run ids may
-            if not self._closed:
+            closed = self._closed
+            if not closed:
                 self._running[run] = tag
-        if self._closed:
+        if closed:
             ended("the launcher is closed")
             return
         name = f"headgate-spark-{run}"
@@ -49,19 +56,36 @@ class SparkLauncher:
     def kill(self, run: str) -> None:
         """Interrupt the job of `run`; does not wait. The Python worker may outlive it briefly."""
         with self._mutex:
-            tag = self._running.get(run)
-        if tag is not None:
+            known = run in self._running
+        if known:
             # A server that hangs must not hang its caller.
-            threading.Thread(target=self._interrupt, args=(tag,), daemon=True).start()
+            threading.Thread(target=self._kill, args=(run,), daemon=True).start()
 
     def close(self) -> None:
         """Interrupt what runs and end the session. Nothing is launched after it."""
         with self._mutex:
             self._closed = True
+        closing = threading.Thread(target=self._close, daemon=True)
+        closing.start()
+        closing.join(CLOSE_S)
+
+    def _close(self) -> None:
+        with self._mutex:
             tags = list(self._running.values())
         for tag in tags:
             self._interrupt(tag)
         self._sessions.close()
+
+    def _kill(self, run: str) -> None:
+        """Interrupt until it is over: an interruption that comes before the job finds nothing."""
+        deadline = time.monotonic() + KILL_S
+        while time.monotonic() < deadline:
+            with self._mutex:
+                tag = self._running.get(run)
+            if tag is None:
+                return
+            self._interrupt(tag)
+            time.sleep(KILL_AGAIN_S)
 
     def _serve(
         self, run: str, tag: str, argument: str, ended: Callable[[str | None], None]

@@ -66,6 +66,8 @@ class SparkServer:
         self._start_timeout_s = start_timeout_s
         self._guard: subprocess.Popen[str] | None = None
         self._pid: int | None = None
+        self._code: int | None = None
+        """Exit code of a start that failed."""
 
     @property
     def address(self) -> str:
@@ -118,6 +120,7 @@ class SparkServer:
                 start_new_session=True,
             )
         self.starts += 1
+        self._code = None
         line = _pipe(self._guard.stdout).readline()
         self._pid = int(line) if line.strip() else None
 
@@ -127,17 +130,20 @@ class SparkServer:
         while not _listens(self.port):
             if (code := self.poll()) is not None:
                 self.stop()
+                self._code = code
                 raise ServerError(f"Spark ended with code {code} while it started{self._tail()}")
             if time.monotonic() > deadline:
                 self.stop()
+                self._code = -signal.SIGKILL
                 raise ServerError(
                     f"Spark does not listen after {self._start_timeout_s:g} s{self._tail()}"
                 )
             time.sleep(0.1)
 
     def poll(self) -> int | None:
-        """Exit code of a server that has died, None while it runs. Cheap; does not wait."""
-        return None if self._guard is None else self._guard.poll()
+        """Exit code of a server that has died or could not be started, None while it runs and
+        after `stop`. Cheap; does not wait."""
+        return self._code if self._guard is None else self._guard.poll()
 
     def restart(self) -> None:
         """Start it again on the same port, after it has died or not. Raises as `start` does."""
@@ -149,7 +155,7 @@ class SparkServer:
 
     def stop(self) -> None:
         """End the server and all its executors; returns when they are gone."""
-        guard, self._guard, self._pid = self._guard, None, None
+        guard, self._guard, self._pid, self._code = self._guard, None, None, None
         if guard is None:
             return
         _pipe(guard.stdin).close()  # the guard kills the JVM and what it began

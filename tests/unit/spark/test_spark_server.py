@@ -66,6 +66,8 @@ def test_a_start_that_fails_shows_the_end_of_the_log(
     server = SparkServer("local[1]", 1, tmp_path)
     with pytest.raises(ServerError, match=r"ended with code 3 while it started.*\n.*bad setting"):
         server.start()
+    assert server.poll() == 3
+    server.stop()
     assert server.poll() is None
 
 
