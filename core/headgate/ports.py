@@ -57,6 +57,8 @@ class ConfigLog(Protocol):
         """Become the only writer of privileged records. Source: KIP-618, leader access to the
         config topic.
 
+        The last of several claims of one generation counts.
+
         Raises:
             FencedError: a leader of a later generation has claimed it already.
         """
@@ -91,7 +93,8 @@ class KeyedLog(Protocol):
         """Changes after `position` (0: from the beginning), and the position after them.
 
         Only the latest value of a key need be delivered; tombstones are delivered to who was there
-        before.
+        before. Records come in order of change; their `offset` rises, and positions are for this
+        log only.
         """
         ...
 
@@ -112,8 +115,8 @@ class Group(Protocol):
     def send(self, request: GroupRequest) -> None: ...
 
     def receive(self) -> Sequence[GroupResponse]:
-        """Responses that have arrived, and none twice. Raises `TransportError` if the coordinator
-        is out of reach."""
+        """Responses that have arrived, and none twice. Cheap when there are none: call it every few
+        milliseconds while waiting. Raises `TransportError` if the coordinator is out of reach."""
         ...
 
 
@@ -174,18 +177,23 @@ class Producer(Protocol):
 
         Raises:
             UnknownTopicError: nothing of `records` was buffered.
+            ValueError: a record names a partition that its topic does not have; as above.
         """
         ...
 
     def acks(self) -> Sequence[Ack]:
-        """Not transactional: make what was sent durable as far as possible and say how far."""
+        """Not transactional: make what was sent durable as far as possible and say how far.
+
+        After a `TransportError` what was sent is still buffered: call again.
+        """
         ...
 
     def commit(self, offsets: Sequence[tuple[bytes, bytes | None]]) -> None:
         """Transactional: records and source offsets (keys and values of the offsets topic) become
         visible together.
 
-        Returns when synced. Raises `FencedError`: nothing of them is or will be visible.
+        Returns when synced. Raises `FencedError`: nothing of them is or will be visible. After a
+        `TransportError` the transaction is still open: call again with the same offsets, or abort.
         """
         ...
 
@@ -209,7 +217,11 @@ class Consumer(Protocol):
         assigned: Callable[[Sequence[TopicPartition]], None],
         revoked: Callable[[Sequence[TopicPartition]], None],
     ) -> None:
-        """Called from within `poll`; offsets may be committed inside `revoked`."""
+        """Called from within `poll` and `close`; offsets may be committed inside `revoked`.
+
+        `commit` raises `RebalancedError` there when the partitions are not given back but lost: the
+        session had ended.
+        """
         ...
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:

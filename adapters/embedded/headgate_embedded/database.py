@@ -4,6 +4,7 @@ Rules for whoever writes: encode before `write()`, run no foreign code inside, k
 exceptions of SQLite are translated here, once.
 """
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,8 +18,12 @@ from headgate.ports import TransportError
 from headgate_embedded import schema
 from headgate_embedded.lock_holder import LockHolders
 
-LEASE_MS: Final = 10_000
-"""How long one process may hold the write lock without committing before it is killed."""
+LEASE_MS: Final = 5_000
+"""How long one process may hold the write lock without committing before it is killed.
+
+Half of the default session timeout: nobody's heartbeat gets through meanwhile, and one stopped
+process must not end the sessions of all others.
+"""
 _POLL_S: Final = 0.000_5
 _POLL_S_MAX: Final = 0.002
 _COUNTED_MS_MAX: Final = 100
@@ -26,8 +31,9 @@ _LOOK_MS: Final = 250
 _IDLE_CONNECTIONS: Final = 8
 
 
-def say_nothing(_message: str) -> None:
-    """For who does not want to be told."""
+def say_on_stderr(message: str) -> None:
+    """Where a message goes that nobody asked for but somebody should see."""
+    print(f"headgate: {message}", file=sys.stderr, flush=True)
 
 
 class Database:
@@ -45,7 +51,7 @@ class Database:
         *,
         read_only: bool = False,
         lease_ms: int = LEASE_MS,
-        said: Callable[[str], None] = say_nothing,
+        said: Callable[[str], None] = say_on_stderr,
     ) -> None:
         schema.check_library(apsw.sqlite_lib_version())
         if not read_only:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from headgate.membership.consumer import ConsumerSettings
 from headgate.ports import Clock
-from headgate_embedded.database import LEASE_MS, Database, say_nothing
+from headgate_embedded.database import LEASE_MS, Database, say_on_stderr
 from headgate_embedded.group import Coordinators, EmbeddedGroup
 from headgate_embedded.logs import EmbeddedConfigLog, EmbeddedKeyedLog
 from headgate_embedded.machine import MonotonicClock, boot_id, same_machine
@@ -48,7 +48,7 @@ def open_transport(
     transport: Mapping[str, str],
     *,
     url: str = "",
-    said: Callable[[str], None] = say_nothing,
+    said: Callable[[str], None] = say_on_stderr,
     clock: Clock | None = None,
 ) -> EmbeddedTransport:
     """The ports on the log that `transport` names; the log is made if it is not there.
@@ -58,7 +58,8 @@ def open_transport(
             it there; ``lock.lease.ms``, how long a process may stand still with the write lock
             before it is killed; ``consumer.session.timeout.ms``; ``compression``, none or zlib.
         url: under which other workers call this one.
-        said: told in one line what an operator should know, such as the killing of a process.
+        said: told in one line what an operator should know, such as the killing of a process;
+            on stderr if left out.
         clock: of sessions and deadlines, the same for all processes; the machine's if left out.
 
     Raises:
