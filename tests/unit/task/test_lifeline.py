@@ -84,6 +84,12 @@ class Bench:
         self.server.close()
 
 
+@pytest.fixture(autouse=True)
+def closing_is_quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the tests play here does not end by being killed."""
+    monkeypatch.setattr(runners_module, "CLOSE_LIMIT_MS", 50)
+
+
 @pytest.fixture
 def served() -> list[bool]:
     return [True]
@@ -108,6 +114,11 @@ def bench(served: list[bool], killed_pids: list[int]) -> Iterator[Bench]:
     made.close()
 
 
+def body(invitation: Invitation) -> SocketLifeline:
+    """A body's end whose watchdog lets this process live."""
+    return SocketLifeline(invitation, leave=lambda status: None)
+
+
 def dead(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runners_module, "is_alive", lambda hello: False)
 
@@ -115,7 +126,7 @@ def dead(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_commands_down_and_reports_up(bench: Bench) -> None:
     invitation = bench.invite()
     bench.runner.send("w/1", PauseTask())  # before the body is there
-    lifeline = SocketLifeline(invitation)
+    lifeline = body(invitation)
     assert lifeline.spec == SPEC
     assert lifeline.take(5) == [PauseTask()]
     lifeline.report(TaskRunning())
@@ -136,16 +147,16 @@ def test_who_is_not_invited_is_hung_up_on(bench: Bench) -> None:
     invitation = bench.invite()
     for wrong in (replace(invitation, token="guessed"), replace(invitation, run="w/2")):
         with pytest.raises(LifelineGone, match="does not want this body"):
-            SocketLifeline(wrong)
-    SocketLifeline(invitation).close()
+            body(wrong)
+    body(invitation).close()
 
 
 def test_a_second_body_of_one_run_is_refused(bench: Bench) -> None:
     """Spark's own retry: it would shut out the first."""
     invitation = bench.invite()
-    first = SocketLifeline(invitation)
+    first = body(invitation)
     with pytest.raises(LifelineGone, match="does not want this body"):
-        SocketLifeline(invitation)
+        body(invitation)
     first.close()
 
 
@@ -156,18 +167,18 @@ def test_a_body_that_comes_after_the_stop_is_refused(bench: Bench) -> None:
     assert isinstance(ended, TaskEnded)
     assert ended.outcome is TaskOutcome.LOST
     with pytest.raises(LifelineGone):
-        SocketLifeline(invitation)
+        body(invitation)
     bench.launcher.ended["w/1"](None)
     assert bench.next() == TaskReleased()
     with pytest.raises(LifelineGone):
-        SocketLifeline(invitation)
+        body(invitation)
 
 
 def test_a_connection_that_closes_without_a_last_word(
     bench: Bench, killed_pids: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process that lives can close: only its death releases the run."""
-    lifeline = SocketLifeline(bench.invite(), leave=lambda status: None)
+    lifeline = body(bench.invite())
     lifeline.close()
     ended = bench.next()
     assert isinstance(ended, TaskEnded)

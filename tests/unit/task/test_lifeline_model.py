@@ -158,7 +158,7 @@ def run(seed: int, machine: type[RunMachine] = RunMachine) -> World:
 
 def test_released_never_precedes_the_last_act_and_always_comes() -> None:
     outcomes: dict[str, int] = {}
-    for seed in range(3_000):
+    for seed in range(1_500):
         world = run(seed)
         ends = [report for report in world.reports if isinstance(report, TaskEnded)]
         assert world.acts_after_release == 0, f"seed {seed}"
@@ -167,7 +167,7 @@ def test_released_never_precedes_the_last_act_and_always_comes() -> None:
         assert world.reports[-1] == TaskReleased(), f"seed {seed}: {world.reports[-3:]}"
         assert world.reports.count(TaskReleased()) == 1, f"seed {seed}"
         outcomes[ends[0].outcome] = outcomes.get(ends[0].outcome, 0) + 1
-    assert min(outcomes["stopped"], outcomes["lost"]) > 100  # the model went both ways
+    assert min(outcomes["stopped"], outcomes["lost"]) > 50  # the model went both ways
 
 
 class _ReleasesWhenLaunchedIsOver(RunMachine):

@@ -144,7 +144,7 @@ def explore(make: Callable[[], TaskMachine], depth: int) -> Iterator[tuple[TaskM
                 if key not in seen:
                     seen.add(key)
                     following.append((*path, given))
-        paths = following[:60]
+        paths = following[:25]
 
 
 @pytest.mark.parametrize(("table", "makers"), KINDS, ids=["source", "sink", "planned"])
