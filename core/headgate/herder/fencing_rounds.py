@@ -11,7 +11,6 @@ from enum import StrEnum
 from headgate.fencing import FenceTasks, NothingToFence, fencing_requirement
 from headgate.herder.context import Context, CountRecorded, ForRound, Resolved, RoundDone, Unplaced
 from headgate.herder.messages import ErrorKind, Failure, FenceProducers, Result, Success
-from headgate.herder.privileged import OVERTAKEN
 from headgate.task.messages import TaskKind
 
 CANCELLED = "Failed to complete zombie fencing because a new set of task configs was generated"
@@ -94,11 +93,8 @@ class FencingRounds:
         self._ctx.read_to_end(ForRound(fencing.connector, fencing.token))
 
     def _record(self, fencing: FencingRound) -> None:
-        entry = self._ctx.state.entry(fencing.connector)
-        if entry is None or entry.commit_offset != fencing.commit_offset:
-            text = OVERTAKEN.format(fencing.connector)
-            self._finish(fencing, Failure(ErrorKind.CONFLICT, text))
-            return
+        """A commit that was read meanwhile has cancelled the round; one that comes before the count
+        is written is looked for again where it is decided (`privileged.RecordCount`)."""
         fencing.phase = RoundPhase.RECORDING
         self._ctx.note(RoundDone(fencing.connector, fencing.commit_offset))
 

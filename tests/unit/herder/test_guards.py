@@ -22,23 +22,28 @@ from headgate.herder.messages import (
     ErrorKind,
     Failure,
     FenceConnector,
+    GroupAnswered,
     LeadershipClaimed,
     PeerAnswered,
     ProducersFenced,
     PutConnectorConfig,
     PutTaskConfigs,
+    ReadConfigToEnd,
     RestartConnector,
+    SendGroup,
     SendTask,
     SetTargetState,
     Shutdown,
     StartTask,
+    StopTaskBy,
     Success,
     TaskConfigsGenerated,
     TaskReconfigurationRequested,
     TaskReported,
 )
 from headgate.ids import TargetState, TaskId
-from headgate.records import encode_connector
+from headgate.membership.messages import HeartbeatAnswered
+from headgate.records import encode_commit, encode_connector, encode_task
 from headgate.task.messages import (
     FencingRequested,
     ProducerInitialised,
@@ -226,6 +231,116 @@ def test_the_recheck_is_answered_only_when_the_log_was_read() -> None:
     world.workers["a"].cut_off = False
     world.advance(300)
     assert "a: tell 1 RecheckAnswered(abandon=None)" in world.trace
+
+
+def test_a_count_is_not_recorded_for_task_configs_that_came_while_it_waited_its_turn() -> None:
+    """The round fenced for one commit; before its count is written, a newer commit is. The count
+    would say of it that older producers are shut out, which nobody has done."""
+    world = one_worker(exactly_once=True)
+    created(world)
+    world.holds.append(lambda _, e: type(e).__name__ == "FenceProducers")
+    world.call("a", PutConnectorConfig("c", {**SOURCE, "tasks.max": "2"}))
+    world.run()
+    ((worker, fence),) = world.held
+    world.holds = [lambda _, e: isinstance(e, AppendConfig)]
+    world.held.clear()
+    world.call("a", PutTaskConfigs("c", ({"task": "new"},)))
+    world.run()  # it is being written, and the round's count has to wait
+    world.perform(worker, fence)
+    world.run()
+    length = len(world.log)
+    world.silent_bodies.update((C0, TaskId("c", 1)))
+    world.release()
+    world.run()
+    assert [key for key, _ in world.log[length:]] == ["connector-c", "task-c-0", "commit-c"]
+
+
+def test_what_an_older_run_of_a_connector_says_is_not_taken_for_the_present_one() -> None:
+    world = one_worker()
+    created(world)
+    world.holds.append(lambda _, e: type(e).__name__ in ("StopConnector", "StartConnector"))
+    call_id = world.call("a", RestartConnector("c"))
+    world.run()
+    world.trace.clear()
+    world.give("a", ConnectorStopped("c", 77))
+    world.run()
+    assert world.trace == []
+    ((worker, stop),) = world.held
+    world.held.clear()
+    world.perform(worker, stop)
+    world.run()
+    world.trace.clear()
+    world.give("a", ConnectorStarted("c", 1))
+    world.run()
+    assert world.trace == []
+    world.release()
+    world.run()
+    assert isinstance(world.answers[call_id][0], Success)
+
+
+def test_a_fenced_task_waits_for_the_log_and_for_an_answer_given_since() -> None:
+    world = one_worker(exactly_once=True)
+    created(world)
+    world.advance(5_000)
+    world.holds.append(lambda _, e: isinstance(e, SendGroup | ReadConfigToEnd))
+    world.end_task("a", C0, TaskEnded(TaskOutcome.FENCED, "another producer"))
+    world.run()
+    herder = world.workers["a"].herder
+    member, generation = herder.view().member_id, herder.view().generation
+
+    def confirming() -> bool:
+        return "confirming c-0" in herder.view().pending
+
+    for sent_ms in (world.now_ms - 1, None, world.now_ms):
+        if sent_ms is None:
+            ((_, read),) = [(w, e) for w, e in world.held if isinstance(e, ReadConfigToEnd)]
+            world.give("a", ConfigEndRead(read.token))
+        else:
+            answer = HeartbeatAnswered("headgate", member, generation, None, sent_ms)
+            world.give("a", GroupAnswered(answer))
+        assert confirming()
+        world.run()
+    assert not confirming()
+
+
+def test_a_fenced_task_does_not_come_back_on_a_heartbeat_alone() -> None:
+    world = one_worker(exactly_once=True)
+    created(world)
+    world.holds.append(lambda _, e: isinstance(e, ReadConfigToEnd))
+    world.end_task("a", C0, TaskEnded(TaskOutcome.FENCED, "another producer"))
+    world.advance(20_000)
+    assert "confirming c-0" in world.workers["a"].herder.view().pending
+    world.release()
+    world.until_settled()
+    assert world.running() == {"a": ["c-0"]}
+
+
+def test_new_task_configs_wait_for_the_round_that_they_bring_about() -> None:
+    """Also on a worker that is still stopping what an earlier round revoked."""
+    world = one_worker()
+    created(world, {**SOURCE, "tasks.max": "2"})
+    world.add("b")
+    revoked: list[str] = []
+
+    def hold(_worker: object, effect: Effect) -> bool:
+        if isinstance(effect, StopTaskBy) and not revoked:
+            revoked.append(effect.run)
+        return isinstance(effect, StopTaskBy) and effect.run in revoked
+
+    world.holds.append(hold)
+    world.advance(5_000)
+    assert revoked
+    world.trace.clear()
+    world.log += [encode_task(TaskId("c", n), {"task": str(n), "v": "2"}) for n in range(2)] + [
+        encode_commit("c", 2)
+    ]
+    world.run()
+    assert any(line.startswith("a: stop run") for line in world.trace)
+    assert not [line for line in world.trace if line.startswith("a: start task")]
+    world.release()
+    world.advance(10_000)
+    world.until_settled()
+    assert sorted(t for tasks in world.running().values() for t in tasks) == ["c-0", "c-1"]
 
 
 def test_fencing_is_asked_of_the_next_leader_when_the_first_dies() -> None:
