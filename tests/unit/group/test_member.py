@@ -366,3 +366,12 @@ def test_a_leader_that_is_behind_sends_everybody_the_error() -> None:
 def test_an_unknown_policy_is_refused_by_name() -> None:
     with pytest.raises(ValueError, match=r"'fair', expected one of kip415"):
         Member(MemberSettings("g", "w", "u", policy="fair"))
+
+
+def test_a_late_assignment_of_an_earlier_generation_is_not_taken() -> None:
+    """What it gave away was dealt anew in the round that this member waits for."""
+    member = follower()
+    member.handle(0, RejoinRequested("r"), holding(A0))
+    member.handle(0, joined(member, 2), holding(A0))
+    assert member.handle(1, synced(1, assigned=(A1,)), holding(A0)) == []
+    assert member.state is MemberState.SYNCING and member.tasks == (A0,)
