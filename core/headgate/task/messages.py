@@ -147,8 +147,9 @@ class TaskOutcome(StrEnum):
     FAILED = "failed"
     """An exception: see the trace."""
     LOST = "lost"
-    """The body went without a word: killed, crashed, or silent past the lifeline's limit. Said by
-    the runner."""
+    """The body went without a word: killed, crashed, or silent past the lifeline's limit; then the
+    runner says it. Or it gave up because its worker was silent or the log did not answer. What
+    became of an open commit is unknown; the next start finds out."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ import hmac
 import logging
 import socket
 import threading
-from collections.abc import Callable
 from typing import Any, Protocol
 
 from headgate import wire
@@ -84,8 +83,9 @@ class LifelineServer:
                 connected, _ = self._listener.accept()
             except OSError:
                 return
-            serve: Callable[[], None] = lambda c=connected: self._serve(c)  # type: ignore[misc]  # noqa: E731
-            threading.Thread(target=serve, name="lifeline", daemon=True).start()
+            threading.Thread(
+                target=self._serve, args=(connected,), name="lifeline", daemon=True
+            ).start()
 
     def _serve(self, connected: socket.socket) -> None:
         connection = Connection(connected, self._limit_ms)
