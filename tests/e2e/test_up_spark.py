@@ -1,0 +1,74 @@
+"""`headgate up` and the Spark that its workers share: it dies, it comes back, nothing is lost."""
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from support.pipelines import Up
+
+pytestmark = pytest.mark.slow
+
+RECORDS = 12_000
+PIPELINE = """
+[cluster]
+workers = 2
+data = "state"
+runner = "spark"
+"session.timeout.ms" = 6000
+"heartbeat.interval.ms" = 1000
+"scheduled.rebalance.max.delay.ms" = 500
+
+[spark]
+master = "local[2]"
+
+[connectors.events]
+"connector.class" = "DirectorySource"
+path = "in"
+topic = "events"
+"tasks.max" = 2
+"records.per.second" = 300
+
+[connectors.lake]
+"connector.class" = "SparkFileSink"
+topics = "events"
+path = "out"
+"""
+
+
+@pytest.fixture
+def up(tmp_path: Path) -> Iterator[Up]:
+    (tmp_path / "pipeline.toml").write_text(PIPELINE)
+    (tmp_path / "in").mkdir()
+    for number in range(4):
+        lines = [
+            json.dumps({"n": n}) for n in range(number * RECORDS // 4, (number + 1) * RECORDS // 4)
+        ]
+        (tmp_path / "in" / f"{number}.jsonl").write_text("\n".join(lines) + "\n")
+    started = Up(tmp_path, ("--until-idle", "--timeline", "t.svg")).start()
+    yield started
+    started.clean_up()
+
+
+def test_a_spark_that_was_killed_is_started_again_and_the_tasks_come_back(up: Up) -> None:
+    up.wait_for("records", lambda: up.records("events") > 1_000, 150)
+    (jvm,) = [p for p in up.look() if "SparkConnectServer" in p.command and "/java" in p.command]
+    at_kill = up.records("events")
+    assert at_kill < RECORDS
+    os.kill(jvm.pid, signal.SIGKILL)
+    up.wait_for("word of it", lambda: "Spark ended; it starts again" in up.tail(), 15)
+    up.wait_for("Spark", lambda: "Spark is up again" in up.tail(), 90)
+    assert up.process is not None
+    up.look()
+    assert up.process.wait(240) == 0, up.tail()
+    rows = [
+        row["n"]
+        for path in sorted((up.folder / "out").rglob("*.parquet"))
+        if "_headgate" not in path.parts
+        for row in pq.read_table(path, columns=["n"]).to_pylist()
+    ]
+    assert sorted(rows) == list(range(RECORDS))
+    assert "Spark ended" in (up.folder / "t.svg").read_text()
