@@ -1,9 +1,17 @@
 """What `RecordLog.consumer` and the offsets of groups promise."""
 
 import pytest
+from support.group_member import GROUP, HandMember, join_all
 from support.worlds import SESSION_MS, Transport, World
 
-from headgate.ports import Consumer, ConsumerRecord, ProducerRecord, RebalancedError, TopicPartition
+from headgate.ports import (
+    Consumer,
+    ConsumerRecord,
+    ProducerRecord,
+    RebalancedError,
+    TopicPartition,
+    TransportError,
+)
 
 ALL = {("t", n) for n in range(4)}
 
@@ -193,3 +201,13 @@ def test_offsets_without_membership(world: World) -> None:
     consumer = log.consumer("g", ["t"], "c")
     records = drain(world, consumer, 35)
     assert min(r.offset for r in records if r.partition == 1) == 5
+
+
+def test_group_of_others_cannot_be_joined(world: World) -> None:
+    worker = HandMember(world, world.connect(), "worker")
+    join_all(world, worker)
+    consumer = filled(world).record_log.consumer(GROUP, ["t"], "c")
+    with pytest.raises(TransportError, match="workers cannot be joined"):
+        for _ in range(10):
+            consumer.poll(10, 0)
+            world.advance(200)
