@@ -207,6 +207,7 @@ time.sleep(600)
 
 
 def test_all_ends_within_ten_seconds_of_the_parents_kill(tmp_path: Path) -> None:
+    # Its memory is not the one that executors ask for by default.
     parent = subprocess.Popen(
         [sys.executable, "-c", _PARENT, str(tmp_path)],
         stdout=subprocess.PIPE,

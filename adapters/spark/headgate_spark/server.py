@@ -217,7 +217,9 @@ class SparkServer:
 
 def default_conf(plan: Plan) -> dict[str, str]:
     """Settings that a user may override."""
+    memory = plan.executor_memory_mb
     return {
+        **({} if memory is None else {"spark.executor.memory": f"{memory}m"}),
         "spark.driver.memory": "1g",
         "spark.sql.shuffle.partitions": str(plan.cores),
         "spark.sql.adaptive.enabled": "true",

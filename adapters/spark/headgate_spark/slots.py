@@ -26,6 +26,8 @@ class Plan:
     cores: int
     executors: bool
     """Whether executors are processes of their own."""
+    executor_memory_mb: int | None = None
+    """Of ``local-cluster``; Spark refuses executors that ask for more than their worker has."""
 
 
 def slots_wanted(workers: int, tasks_max: Sequence[int]) -> int:
@@ -64,6 +66,7 @@ def plan(master: str, slots: int, cpus: int) -> Plan:
             per_executor * executors,
             executors * cores,
             executors=True,
+            executor_memory_mb=memory,
         )
     if master.startswith("local"):
         raise SlotsError(

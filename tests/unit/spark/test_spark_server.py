@@ -120,3 +120,8 @@ def _alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+def test_executors_of_a_local_cluster_ask_for_the_memory_they_get(tmp_path: Path) -> None:
+    server = SparkServer("local-cluster[1,1,512]", 2, tmp_path)
+    assert "spark.executor.memory=512m" in server._command()

@@ -15,9 +15,9 @@ def test_slots_are_two_per_worker_and_one_per_task() -> None:
         ("local", Plan("local[12]", 12, 1, executors=False)),
         ("local[20]", Plan("local[20]", 20, 20, executors=False)),
         # One executor must hold all tasks while the other is gone.
-        ("local-cluster[2,1,1024]", Plan("local-cluster[2,12,1024]", 24, 2, executors=True)),
-        ("local-cluster[3,2,512]", Plan("local-cluster[3,6,512]", 18, 6, executors=True)),
-        ("local-cluster[1,1,512]", Plan("local-cluster[1,12,512]", 12, 1, executors=True)),
+        ("local-cluster[2,1,1024]", Plan("local-cluster[2,12,1024]", 24, 2, True, 1024)),
+        ("local-cluster[3,2,512]", Plan("local-cluster[3,6,512]", 18, 6, True, 512)),
+        ("local-cluster[1,1,512]", Plan("local-cluster[1,12,512]", 12, 1, True, 512)),
         ("spark://host:7077", Plan("spark://host:7077", 12, 4, executors=True)),
     ],
 )
