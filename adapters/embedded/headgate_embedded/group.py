@@ -46,7 +46,7 @@ class Coordinators:
                 (request.group, member_id, mailbox),
             )
             responses = machine.handle(now_ms, request, new_id)
-            self._store(connection, request.group, machine, responses)
+            self._store(connection, request.group, machine, responses, member_id)
 
     def tick(self) -> None:
         """Let time pass in all groups where something is due."""
@@ -111,7 +111,9 @@ class Coordinators:
         group: str,
         machine: Coordinator,
         responses: Sequence[GroupResponse],
+        asker: str = "",
     ) -> None:
+        """`asker` gets the responses to nobody: the refusal of a first join has no member id."""
         state = json.dumps(machine.to_plain(), separators=(",", ":")).encode()
         connection.execute(
             "replace into groups(name, boot, deadline_ms, state) values(?, ?, ?, ?)",
@@ -122,7 +124,7 @@ class Coordinators:
             connection.execute(
                 "insert into responses(mailbox, body, made_ms) select mailbox, ?, ? "
                 "from mailboxes where grp = ? and member_id = ?",
-                (wire.dumps(response), now_ms, response.group, response.member_id),
+                (wire.dumps(response), now_ms, response.group, response.member_id or asker),
             )
         connection.execute(
             "delete from mailboxes where grp = ? "

@@ -144,15 +144,16 @@ class MemoryCluster:
         if isinstance(request, JoinGroup) and not member_id:
             member_id = f"{request.client_id}-{new_id}"
         self._mailboxes[request.group, member_id] = mailbox
-        self._deliver(self.coordinator.handle(self.now_ms(), request, new_id))
+        self._deliver(self.coordinator.handle(self.now_ms(), request, new_id), member_id)
 
     def tick(self) -> None:
         """Let the time that passed end sessions and rounds."""
         self._deliver(self.coordinator.tick(self.now_ms()))
 
-    def _deliver(self, responses: Sequence[GroupResponse]) -> None:
+    def _deliver(self, responses: Sequence[GroupResponse], asker: str = "") -> None:
+        """`asker` gets the responses to nobody: the refusal of a first join has no member id."""
         for response in responses:
-            mailbox = self._mailboxes.get((response.group, response.member_id))
+            mailbox = self._mailboxes.get((response.group, response.member_id or asker))
             if mailbox is not None:
                 mailbox.append(response)
 
