@@ -42,9 +42,13 @@ if TYPE_CHECKING:
     from headgate.simulation.cluster import Cluster
 
 PARTITIONS = 4
-RECORDS = 60
+RECORDS = 80
 """Of each source partition; a source that has given them all is idle."""
+RECORD_INTERVAL_MS = 230
+"""Record n is there to be polled from n times this on: so records flow while there are faults."""
 BATCH = 5
+STEP_MS = 60
+"""The longest that one effect of a body takes to begin."""
 
 
 class Body:
@@ -154,7 +158,7 @@ class Body:
             return
         delay = effect.delay_ms if isinstance(effect, Poll) else 0
         self._schedule.after(
-            delay + self._schedule.chance.randint(1, 30), lambda: self._when_awake(act)
+            delay + self._schedule.chance.randint(1, STEP_MS), lambda: self._when_awake(act)
         )
 
     def _do(self, effect: BodyEffect) -> BodyInput | None:
@@ -215,7 +219,8 @@ class Body:
         self._batch = []
         for partition in sorted(self._next):
             first = self._next[partition]
-            count = min(self._schedule.chance.randint(0, BATCH), RECORDS - first)
+            there = min(RECORDS, self._schedule.now_ms // RECORD_INTERVAL_MS)
+            count = max(0, min(self._schedule.chance.randint(0, BATCH), there - first))
             self._batch += [(partition, first + i) for i in range(count)]
             self._next[partition] = first + count
         return Polled(records=len(self._batch))

@@ -26,7 +26,7 @@ GROUP = "simulated"
 class Options:
     seed: int
     workers: int = 3
-    faults_ms: int = 30_000
+    faults_ms: int = 20_000
     """How long faults and users go on."""
     settle_ms: int = 120_000
     """Within which everything must have settled after that."""

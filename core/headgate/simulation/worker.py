@@ -53,6 +53,8 @@ if TYPE_CHECKING:
 LOOK_MS = 20
 """How often a worker looks at the logs and its clock."""
 READ_ALL = 1_000_000
+LAG_PROBABILITY = 0.01
+LAG_MS = (100, 1_500)
 
 
 class SimulatedWorker:
@@ -73,6 +75,7 @@ class SimulatedWorker:
         self._performing = False
         self._config_offset = 0
         self._status_position = 0
+        self._lagging_until = 0
         self._waiting: deque[Callable[[], None]] = deque()
         self._connectors: dict[tuple[str, int], dict[str, str | None]] = {}
         self._schedule.soon(self._look)
@@ -123,7 +126,7 @@ class SimulatedWorker:
     def _look_awake(self) -> None:
         if self.herder.done:
             return
-        events = self._next_events()
+        events = () if self._lags() else self._next_events()
         if events:
             self._inbox.append(ConfigRead(events))
         records, self._status_position = self._transport.status_log.read(self._status_position)
@@ -137,6 +140,14 @@ class SimulatedWorker:
         if deadline is not None and deadline <= self._schedule.now_ms:
             self._inbox.append(Tick())
         self._turn()
+
+    def _lags(self) -> bool:
+        """Records of the config topic may reach a worker late; reading to its end is another
+        thing, and never lags."""
+        if self._cluster.faulty and self._schedule.likely(LAG_PROBABILITY):
+            lag = self._schedule.chance.randint(*LAG_MS)
+            self._lagging_until = self._schedule.now_ms + lag
+        return self._schedule.now_ms < self._lagging_until
 
     def _turn(self) -> None:
         while self._inbox and not self.herder.done:

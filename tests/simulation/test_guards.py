@@ -1,0 +1,206 @@
+"""Every check of the simulation can fail: without its guard some seed breaks the invariant.
+
+One test per invariant of docs/architecture.md. What is removed is named in the test.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+from headgate.herder import fencing_rounds, herder, privileged
+from headgate.herder.messages import (
+    Answer,
+    AppendConfig,
+    ConfigAppended,
+    ConfigEndRead,
+    ReadConfigToEnd,
+)
+from headgate.herder.requests import Requests
+from headgate.herder.tasks import Tasks
+from headgate.herder.work import GroupWork
+from headgate.reducer import fold
+from headgate.simulation.checks import Checks, InvariantBroken
+from headgate.simulation.cluster import Options, simulate
+from headgate.simulation.memory import MemoryConfigLog, MemoryFencer
+from headgate.simulation.memory_clients import MemoryProducer
+from headgate.simulation.worker import SimulatedWorker
+from headgate.state import ConfigState
+
+SEEDS_MAX = 150
+
+
+def broken_by(invariant: str, options: Callable[[int], Options] | None = None) -> int:
+    """The first seed that breaks `invariant`; what else breaks on the way is passed over."""
+    others: dict[str, int] = {}
+    for seed in range(SEEDS_MAX):
+        try:
+            simulate(options(seed) if options else Options(seed=seed))
+        except InvariantBroken as broken:
+            name = str(broken).partition(":")[0]
+            if name.startswith(invariant):
+                return seed
+            others[name] = others.get(name, 0) + 1
+    pytest.fail(f"{SEEDS_MAX} seeds without breaking {invariant!r}; broke: {others}")
+
+
+def quick(seed: int) -> Options:
+    """For checks of liveness: a run that does not settle need not be waited for."""
+    return Options(seed=seed, faults_ms=8_000, settle_ms=30_000)
+
+
+def test_1_one_owner__work_is_given_up_before_it_is_stopped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    revoke = GroupWork._revoke
+
+    def at_once(self: GroupWork, connectors: Any, tasks: Any) -> None:
+        revoke(self, connectors, tasks)
+        self._releasing_connectors.clear()
+        self._releasing_tasks.clear()
+
+    def not_revoked(self: Tasks) -> Iterable[Any]:
+        return iter([task for task, held in self._held.items() if not held.revoked])
+
+    monkeypatch.setattr(GroupWork, "_revoke", at_once)
+    monkeypatch.setattr(Tasks, "held", property(not_revoked))
+    broken_by("1 one owner")
+
+
+def test_2_fenced_before_sending__the_log_is_not_read_after_the_producer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    perform = SimulatedWorker._perform
+
+    def unread(self: SimulatedWorker, effect: Any) -> Any:
+        if isinstance(effect, ReadConfigToEnd) and self._config_offset > 0:
+            return ConfigEndRead(effect.token)
+        return perform(self, effect)
+
+    monkeypatch.setattr(SimulatedWorker, "_perform", unread)
+    broken_by("2 fenced before sending")
+
+
+def test_3_no_zombie_writes__the_leader_counts_without_fencing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(MemoryFencer, "fence", lambda *_: None)
+    broken_by("3 no zombie writes")
+
+
+def test_4_one_log_writer__the_log_takes_privileged_records_from_anyone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    append = MemoryConfigLog.append
+
+    def unguarded(self: MemoryConfigLog, records: Any, *, privileged: bool) -> int:
+        return append(self, records, privileged=False)
+
+    monkeypatch.setattr(MemoryConfigLog, "append", unguarded)
+    broken_by("4 one log writer")
+
+
+def test_5_atomic_progress__offsets_run_ahead_of_the_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    commit = MemoryProducer.commit
+
+    def torn(self: MemoryProducer, offsets: Any) -> None:
+        del self._open[-1:]
+        commit(self, offsets)
+
+    monkeypatch.setattr(MemoryProducer, "commit", torn)
+    broken_by("5 atomic progress")
+
+
+def test_6_nothing_twice__the_log_takes_commits_of_zombies(monkeypatch: pytest.MonkeyPatch) -> None:
+    commit = MemoryProducer.commit
+
+    def unguarded(self: MemoryProducer, offsets: Any) -> None:
+        if self._transactional_id is not None and self._epoch is not None:
+            self._epoch = self._cluster.producers[self._transactional_id]
+        commit(self, offsets)
+
+    monkeypatch.setattr(MemoryProducer, "commit", unguarded)
+    monkeypatch.setattr(Checks, "_no_zombie_writes", lambda *_: None)  # it would speak first
+    broken_by("6 nothing lost, nothing twice")
+
+
+def test_7_the_log_decides__a_reader_that_skips_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    def skipping(state: ConfigState, events: Any) -> ConfigState:
+        kept = [event for event in events if not (event.offset % 7 == 3 and len(events) == 1)]
+        return fold(state, kept)
+
+    monkeypatch.setattr(herder, "fold", skipping)
+    broken_by("7 the log decides", quick)
+
+
+def test_8_stopped_is_empty__task_configs_for_stopped_connectors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Blind:
+        STOPPED = None
+
+    put = privileged._put_task_configs
+
+    def unguarded(state: ConfigState, call: Any) -> Any:
+        with monkeypatch.context() as context:
+            context.setattr(privileged, "TargetState", Blind)
+            return put(state, call)
+
+    monkeypatch.setattr(privileged, "_put_task_configs", unguarded)
+    broken_by("8 stopped is empty")
+
+
+def test_9_persistent_intent__acknowledged_without_being_logged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    append = SimulatedWorker._append
+
+    def forgetful(self: SimulatedWorker, effect: AppendConfig) -> Any:
+        if not effect.privileged:
+            return ConfigAppended(effect.token, self._config_offset)
+        return append(self, effect)
+
+    monkeypatch.setattr(SimulatedWorker, "_append", forgetful)
+    broken_by("9 persistent intent", quick)
+
+
+def test_10_everything_is_owned__lost_tasks_are_not_started_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Tasks, "_back_off", lambda *_: None)
+    broken_by("10 to 13", quick)
+
+
+def test_11_target_states_are_reached__running_tasks_are_not_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Tasks, "on_target_state", lambda *_: None)
+    broken_by("10 to 13", quick)
+
+
+def test_12_every_call_is_answered_once__answered_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    resolve = Requests.resolve
+
+    def twice(self: Requests, ticket: int, result: Any) -> None:
+        resolve(self, ticket, result)
+        last = self._ctx.effects[-1] if self._ctx.effects else None
+        if isinstance(last, Answer):
+            self._ctx.emit(last)
+
+    monkeypatch.setattr(Requests, "resolve", twice)
+    broken_by("12 every call", quick)
+
+
+def test_12_every_call_is_answered__a_fencing_round_that_forgets_its_callers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fencing_rounds.FencingRounds, "on_recorded", lambda *_: None)
+    broken_by("10 to 13", quick)
+
+
+def test_13_the_last_record_arrives__a_commit_that_does_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(MemoryProducer, "commit", lambda *_: None)
+    monkeypatch.setattr("headgate.simulation.checks.Checks.data_committed", lambda *_: None)
+    broken_by("10 to 13", quick)
