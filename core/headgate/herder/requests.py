@@ -210,11 +210,13 @@ class Requests:
 
     def _pass_to_leader(self, found: OpenCall) -> None:
         standing = self._ctx.standing
-        self._pass(found, "" if standing.is_leader else standing.leader_url)
+        self._pass(found, standing.leader_url)
         found.asked_leader = standing.leader
 
     def _pass(self, found: OpenCall, url: str) -> None:
         if not url or url == self._ctx.settings.url:
+            # Nobody is known, or it is this worker, which is not ready yet (the log is being
+            # claimed): what changes that routes it again.
             found.stage = Stage.WAITING
         elif found.hops >= HOPS_MAX:
             self.resolve(found.ticket, Failure(ErrorKind.NOT_READY, CONFLICTING))

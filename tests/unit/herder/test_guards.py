@@ -30,6 +30,7 @@ from headgate.herder.messages import (
     PutTaskConfigs,
     ReadConfigToEnd,
     RestartConnector,
+    RestartTask,
     SendGroup,
     SendTask,
     SetTargetState,
@@ -486,6 +487,23 @@ def test_settled_says_that_a_delay_is_running() -> None:
     view = world.workers["a"].herder.view()
     assert not view.settled
     assert any("lost work waits" in words for words in view.pending)
+
+
+def test_a_restart_during_a_rebalance_waits_for_its_end() -> None:
+    world = one_worker()
+    created(world)
+    world.end_task("a", C0, TaskEnded(TaskOutcome.FAILED, "bad"))
+    world.run()
+    world.holds.append(lambda _, e: isinstance(e, SendGroup))
+    world.log.append(encode_connector("d", SOURCE))  # brings a rebalance about
+    world.run()
+    world.trace.clear()
+    call_id = world.call("a", RestartTask(C0))
+    world.run()
+    assert world.trace == []
+    world.release()
+    world.until_settled()
+    assert isinstance(world.answers[call_id][0], Success)
 
 
 def test_a_large_assignment_is_started_in_pieces() -> None:
