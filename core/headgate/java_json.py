@@ -32,6 +32,9 @@ Parse: TypeAlias = Callable[[bytes], Any]
 
 _OPENERS_MAX: Final = DEPTH_MAX // 4
 _LONG_NUMBER: Final = re.compile(rb"[-+.0-9eE]{%d}" % (NUMBER_LENGTH_MAX + 1))
+_LONG_EXPONENT: Final = re.compile(rb"[eE][-+]?[0-9]{10}")
+_TWO_DIGITS: Final = re.compile(rb"[0-9]{2}")
+"""In every fifth byte: so any ten digits show, and few documents need a longer look."""
 _NUMERIC: Final = frozenset(b"-+.0123456789eE")
 
 
@@ -68,8 +71,15 @@ def plain(data: bytes) -> bool:
 
 
 def trusted(data: bytes) -> bool:
-    """Whether a foreign parser may be asked to read `data`: `plain`, and no number is too long."""
-    return plain(data) and (len(data) <= NUMBER_LENGTH_MAX or not _has_long_number(data))
+    """Whether a foreign parser may be asked to read `data`: `plain`, and no number is too long.
+
+    It matters also for numbers that nobody will look at: Java refuses the document they are in.
+    """
+    return (
+        plain(data)
+        and (_TWO_DIGITS.search(data[4::5]) is None or _LONG_EXPONENT.search(data) is None)
+        and (len(data) <= NUMBER_LENGTH_MAX or not _has_long_number(data))
+    )
 
 
 def _has_long_number(data: bytes) -> bool:

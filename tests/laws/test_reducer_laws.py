@@ -211,6 +211,12 @@ PIECES = st.sampled_from([*WORDS.encode().split(), b"18446744073709551616", b" "
 @example(b"connector-a", b'{"properties":{"x":-0.0}}')
 @example(b"commit-a", b'{"tasks":1,"x":' + b"1" * 1001 + b"}")
 @example(b"commit-a", b'{"tasks":1,"x":' + b"[" * 1010 + b"]" * 1010 + b"}")
+@example(b"connector-a", b'{"properties":' + b"[" * 1010 + b"]" * 1010 + b',"properties":{}}')
+@example(b"connector-a", b'{"properties":{},"x":1e-99999999999}')
+@example(b"connector-a", b'{"properties":{"a":1e-99999999999,"a":"b"}}')
+@example(b"commit-a", b'{"tasks":0.' + b"1" * 1001 + b',"tasks":1}')
+@example(b"connector-a", b'{"properties":0.' + b"1" * 1001 + b',"properties":{}}')
+@example(b"commit-a", b'{"tasks":1e-9999999999,"tasks":1}')
 @example(b"commit-a", b'{"' + b"x" * 50_001 + b'":0,"tasks":1}')
 def test_a_faster_parser_changes_nothing(key: bytes, value: bytes) -> None:
     assert records.decode(1, key, value, orjson.loads) == records.decode(1, key, value)

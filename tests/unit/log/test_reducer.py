@@ -1,6 +1,6 @@
 """What the stories in specs/config-log do not show of a `ConfigState`."""
 
-from headgate import events, reducer
+from headgate import events, records, reducer
 from headgate.ids import TargetState, TaskId
 from headgate.state import ConfigState
 
@@ -68,3 +68,13 @@ def test_secrets_are_not_shown() -> None:
     shown = repr(events.SessionKeyChanged(0, b"secret", "HmacSHA256", 1))
     assert "secret" not in shown
     assert "6 bytes" in shown
+
+
+def test_a_record_without_a_key_is_refused_and_counts() -> None:
+    event = records.decode(7, None, b"{}")
+    assert event == events.RecordRejected(7, "", "a record without a key")
+    assert reducer.apply(ConfigState(), event).offset == 8
+    # Its value is looked at first, as in Java.
+    assert records.decode(7, None, b"{") == events.RecordRejected(
+        7, "", "not JSON at byte 1: expected a name in double quotes", advances=False
+    )
