@@ -506,6 +506,45 @@ def test_a_restart_during_a_rebalance_waits_for_its_end() -> None:
     assert isinstance(world.answers[call_id][0], Success)
 
 
+def test_a_worker_that_was_frozen_looks_at_the_clock_before_anything_else() -> None:
+    """What waited for it while its session ran out must not start work that is another's by now."""
+    world = one_worker()
+    created(world)
+    world.holds.append(lambda _, e: type(e).__name__ == "StopConnector")
+    world.call("a", RestartConnector("c"))
+    world.run()
+    worker = world.workers["a"]
+    worker.frozen = True
+    world.advance(20_000)
+    ((_, stop),) = world.held
+    world.held.clear()
+    world.holds = [lambda _, e: isinstance(e, SendGroup)]
+    world.perform(worker, stop)
+    world.trace.clear()
+    worker.frozen = False
+    world.run()
+    assert not [line for line in world.trace if "start connector" in line]
+
+
+def test_an_unknown_connector_is_looked_for_in_the_log_first() -> None:
+    """It may have been created a moment ago, elsewhere (bug 9.13)."""
+    world = two_workers()
+    world.workers["b"].inbox.append(Called("pause", SetTargetState("c", TargetState.PAUSED)))
+    world.answers["pause"] = []
+    world.log.append(encode_connector("c", SOURCE))
+    world.run()
+    assert isinstance(world.answers["pause"][0], Success)
+
+
+def test_the_leader_removes_a_status_of_what_is_not_configured_when_it_reads_it() -> None:
+    """A worker that was slow to stop says UNASSIGNED after the clean-up."""
+    world = one_worker()
+    late = {"state": "UNASSIGNED", "trace": None, "worker_id": "b", "generation": 1}
+    world.statuses.append(("status-task-gone-0", json.dumps(late).encode()))
+    world.run()
+    assert "a: status -task-gone-0" in world.trace
+
+
 def test_a_large_assignment_is_started_in_pieces() -> None:
     world = one_worker()
     sizes: list[int] = []
