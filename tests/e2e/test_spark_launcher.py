@@ -79,7 +79,7 @@ def alive(pid: int) -> bool:
         return False
 
 
-def test_twenty_tasks_at_once_each_in_a_process_of_its_own(
+def test_tasks_run_at_once_each_in_a_process_of_its_own(
     launcher: SparkLauncher, tmp_path: Path
 ) -> None:
     ended = Ended()
