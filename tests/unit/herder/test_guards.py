@@ -557,7 +557,9 @@ def test_a_large_assignment_is_started_in_pieces() -> None:
         return effects
 
     herder.handle = counted  # type: ignore[method-assign]
-    created(world, {**SOURCE, "tasks.max": "450"})
+    world.silent_bodies.update(TaskId("c", n) for n in range(450))  # nothing else wakes it
+    world.call("a", CreateConnector("c", {**SOURCE, "tasks.max": "450"}))
+    world.run()
     assert sum(sizes) == 450
     assert max(sizes) == 200
 
