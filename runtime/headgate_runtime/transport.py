@@ -1,4 +1,4 @@
-"""Which adapter serves a transport. The only place that knows their names, and it imports them lazily."""
+"""Which adapter serves a transport: the only place that knows their names, imported lazily."""
 
 import importlib
 import logging
@@ -36,6 +36,6 @@ def transport_factory(transport: Mapping[str, str]) -> Any:
     return getattr(importlib.import_module(module), name)
 
 
-def open_transport(transport: Mapping[str, str], url: str) -> Transport:
+def open_transport(transport: Mapping[str, str], url: str = "") -> Transport:
     """The ports as a worker reached at `url` uses them."""
     return cast(Transport, transport_factory(transport)(transport, url=url, said=log.warning))

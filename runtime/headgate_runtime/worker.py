@@ -78,7 +78,9 @@ class Worker:
     def __init__(self, config: WorkerConfig) -> None:
         self.config = config
         self.settings = WorkerSettings.parse(config.settings)
-        self.transport: Transport = open_transport(config.transport, config.url)
+        self.transport: Transport = open_transport(
+            transport_settings(config, self.settings), config.url
+        )
         self._inbox: queue.Queue[Command] = queue.Queue(INBOX_SIZE)
         self._clock = self.transport.clock
         self.herder = Herder(herder_settings(config, self.settings), self._clock.now_ms())
@@ -218,8 +220,15 @@ def herder_settings(config: WorkerConfig, settings: WorkerSettings) -> HerderSet
         policy=settings["headgate.assignment.policy"],
         plugins=_plugins(),
         worker_settings={**settings.texts, **{f"spark.{k}": v for k, v in config.spark.items()}},
-        transport=config.transport,
+        transport=transport_settings(config, settings),
     )
+
+
+def transport_settings(config: WorkerConfig, settings: WorkerSettings) -> Mapping[str, str]:
+    """How this worker and its tasks reach the log. Who stands still with the log's lock must be out
+    of the way before the members that wait for it are taken for dead."""
+    lease_ms: int = settings["session.timeout.ms"] // 2
+    return {"lock.lease.ms": str(lease_ms), **config.transport}
 
 
 def _plugins() -> dict[str, Plugin]:

@@ -181,7 +181,8 @@ class Body:
             case Poll():
                 return self._poll()
             case SendRecords(first, end):
-                return self._send(self._batch[first:end])
+                self._send(self._batch[first:end])
+                return None
             case CommitTransaction():
                 return self._commit()
             case AbortTransaction():

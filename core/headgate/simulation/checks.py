@@ -153,8 +153,7 @@ class Checks:
     def read_log(self) -> ConfigState:
         """The state of the log as it is now."""
         records = self._cluster.transport.config_log.read(len(self.events), 1_000_000)
-        decoded = [decode(r.offset, r.key, r.value) for r in records]
-        events = [event for event in decoded if event is not None]
+        events = [decode(r.offset, r.key, r.value) for r in records]
         self.events += events
         self.state = fold(self.state, events)
         return self.state
@@ -190,9 +189,9 @@ class Checks:
                     if int(n) != seen.get(int(p), 0):
                         self.broken("5 atomic progress", f"record {n} of {connector}/{p}")
                     seen[int(p)] = int(n) + 1
-            for p, count in sorted(seen.items()):
-                if count != self.delivered(connector, p):
-                    self.broken("5 atomic progress", f"{count} records of {connector}/{p}")
+            for partition, count in sorted(seen.items()):
+                if count != self.delivered(connector, partition):
+                    self.broken("5 atomic progress", f"{count} of {connector}/{partition}")
 
 
 def _same(a: ConfigState, b: ConfigState) -> bool:

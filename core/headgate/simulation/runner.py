@@ -5,6 +5,7 @@ body is released only when it is dead, and a frozen body can be killed but not s
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from headgate.herder.messages import TaskReported
@@ -148,7 +149,7 @@ class SimulatedRunner:
         for body in self.bodies():
             self._schedule.after(
                 self._silence_ms + self._schedule.chance.randint(0, 50),
-                lambda body=body: self._silence(body, episode),
+                partial(self._silence, body, episode),
             )
 
     def worker_awake(self) -> None:

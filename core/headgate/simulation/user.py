@@ -1,5 +1,6 @@
 """Somebody who creates, changes and deletes connectors, and notes what was promised."""
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from headgate.herder.messages import (
@@ -34,7 +35,7 @@ class User:
 
     def begin(self, until_ms: int) -> None:
         for name in NAMES:
-            self._schedule.soon(lambda name=name: self._ask(self._configure(name)), 500)
+            self._schedule.soon(partial(self._ask, self._configure(name)), 500)
         self._plan(until_ms)
 
     def finish(self) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from headgate.events import ConfigEvent
 from headgate.herder.herder import Herder
 from headgate.herder.messages import (
     Answer,
@@ -156,12 +157,11 @@ class SimulatedWorker:
             self._effects.extend(effects)
         self._pump()
 
-    def _next_events(self) -> tuple[object, ...]:
+    def _next_events(self) -> tuple[ConfigEvent, ...]:
         records = self._transport.config_log.read(self._config_offset, READ_ALL)
         if records:
             self._config_offset = records[-1].offset + 1
-        events = (decode(r.offset, r.key, r.value) for r in records)
-        return tuple(event for event in events if event is not None)
+        return tuple(decode(r.offset, r.key, r.value) for r in records)
 
     def _pump(self) -> None:
         """Effects in order, each at an instant of its own."""

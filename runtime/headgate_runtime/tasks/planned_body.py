@@ -21,7 +21,8 @@ from headgate.task.steps import (
 from headgate_runtime.tasks.lifeline import BodyLifeline
 from headgate_runtime.tasks.sink_body import sink_group, sink_topics
 from headgate_runtime.tasks.source_body import quietly
-from headgate_runtime.tasks.tools import BodyTools, Transport
+from headgate_runtime.tasks.tools import BodyTools
+from headgate_runtime.transport import Transport
 
 _log = logging.getLogger("headgate.task")
 
