@@ -1,0 +1,101 @@
+"""The command line: exit codes, and words instead of tracebacks."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from headgate_runtime.cli import app
+
+RUN = CliRunner()
+
+
+def test_version() -> None:
+    done = RUN.invoke(app, ["--version"])
+    assert (done.exit_code, done.stdout.split()[0]) == (0, "headgate")
+
+
+def test_plugins_lists_what_is_installed() -> None:
+    done = RUN.invoke(app, ["plugins"])
+    assert done.exit_code == 0
+    lines = {line.split()[0]: line for line in done.stdout.splitlines()}
+    assert "source" in lines["DirectorySource"]
+    assert "sink, runner spark only" in lines["SparkFileSink"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["upp"], "No such command 'upp'. Did you mean 'up'"),
+        (["up"], "Missing argument"),
+        (["up", "nowhere.toml"], "nothing was started, the pipeline file has 1 fault"),
+        (["up", "p.toml", "--timeline", "t.gif"], "expected a name that ends with .svg or .png"),
+        (["up", "p.toml", "--until-idel"], "No such option: --until-idel"),
+        (["assign"], "Missing option '--policy'"),
+        (["replay", "nowhere.jsonl"], "nowhere.jsonl: No such file or directory"),
+    ],
+)
+def test_wrong_usage_is_2(arguments: list[str], words: str) -> None:
+    done = RUN.invoke(app, arguments)
+    assert done.exit_code == 2
+    assert words in done.stderr
+
+
+def test_all_faults_of_a_pipeline_file(tmp_path: Path) -> None:
+    file = tmp_path / "p.toml"
+    file.write_text('[cluster]\nworkrs = 1\n[connectors.a]\n"connector.class" = "DirectrySource"\n')
+    done = RUN.invoke(app, ["up", str(file)])
+    assert done.exit_code == 2
+    head, *faults = done.stderr.splitlines()
+    assert head == "headgate: nothing was started, the pipeline file has 2 faults:"
+    assert faults[0] == f"  {file}:2: [cluster] workrs: unknown key; did you mean workers?"
+    assert faults[1].startswith(f"  {file}:4: [connectors.a] connector.class: ")
+
+
+def test_invalid_connector_configs_are_told_with_their_keys(tmp_path: Path) -> None:
+    file = tmp_path / "p.toml"
+    file.write_text(
+        '[cluster]\nrunner = "process"\n'
+        '[connectors.lake]\n"connector.class" = "SparkFileSink"\ntopics = "t"\n'
+        'format = "parqet"\npth = "out"\n"tasks.max" = "two"\n'
+    )
+    done = RUN.invoke(app, ["up", str(file)])
+    assert done.exit_code == 2
+    for words in (
+        ':3: [connectors.lake] path: Missing required configuration "path"',
+        ":4: [connectors.lake] connector.class: Connector SparkFileSink runs its tasks on the",
+        ":6: [connectors.lake] format: Invalid value parqet",
+        ":7: [connectors.lake] pth: unknown key; did you mean path?",
+        ":8: [connectors.lake] tasks.max: Invalid value two",
+    ):
+        assert words in done.stderr
+    assert not (tmp_path / "state").exists()
+
+
+def test_replay_reads_a_file_or_standard_input(tmp_path: Path) -> None:
+    line = json.dumps({"offset": 4, "key": "connector-a", "value": '{"properties":{"x":"1"}}'})
+    (tmp_path / "log.jsonl").write_text(line + "\n")
+    from_file = RUN.invoke(app, ["replay", str(tmp_path / "log.jsonl")])
+    from_input = RUN.invoke(app, ["replay", "-"], input=line)
+    assert from_file.exit_code == 0
+    assert from_file.stdout == from_input.stdout
+    assert json.loads(from_file.stdout)["connectors"]["a"]["config"] == {"x": "1"}
+
+
+def test_replay_names_the_line_it_cannot_read() -> None:
+    done = RUN.invoke(app, ["replay", "-"], input='{"offset": "x"}\n')
+    assert done.exit_code == 1
+    assert "line 1" in done.stderr
+
+
+def test_assign_answers_line_by_line_until_a_bad_one() -> None:
+    lines = (
+        '{"reset": true}\n{"members": {"w": {}}, "config": {"connectors": {"c": 1}}}\n{"m": 1}\n'
+    )
+    done = RUN.invoke(app, ["assign", "--policy", "kip415"], input=lines)
+    assert done.exit_code == 1
+    first, second = done.stdout.splitlines()
+    assert json.loads(first) == {"ok": True}
+    assert json.loads(second)["members"]["w"]["assigned"]["tasks"] == ["c-0"]
+    assert "line 3" in done.stderr
