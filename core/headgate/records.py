@@ -106,7 +106,7 @@ def _decode_config(
     except ValueError:
         return None
     # By `__class__`, which type checkers leave alone: calls of `cast` would cost a tenth of this.
-    if content.__class__ is not dict or len(content) != 1:
+    if content.__class__ is not dict:
         return None
     config = content.get("properties")
     if config.__class__ is not dict or not _TEXT.issuperset(map(type, config.values())):

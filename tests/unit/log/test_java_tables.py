@@ -85,6 +85,20 @@ def test_the_depth_of_the_callers_stack_does_not_matter() -> None:
     assert deeper(left) == parse(data)
 
 
+@pytest.mark.parametrize("fast", [None, orjson.loads])
+def test_what_nobody_looks_at_is_nested_too_deep(fast: Any) -> None:
+    """Whatever the limits of the parser at hand: orjson goes to 1024, Python to what is left."""
+    value = b'{"properties":' + b"[" * 1010 + b"]" * 1010 + b',"properties":{}}'
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(20_000)
+    try:
+        event = records.decode(0, b"connector-a", value, fast)
+    finally:
+        sys.setrecursionlimit(before)
+    assert isinstance(event, RecordRejected)
+    assert not event.advances
+
+
 def _stack() -> list[Any]:
     frame, frames = sys._getframe(), []
     while frame is not None:
