@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 ADDRESS_FILE = "spark.json"
 RUNNER = "spark"
 _STOP_LOOK_S = 0.1
+PRELOAD = ("headgate_runtime.tasks.main", "headgate_embedded")
+"""What every task imports: loaded once by the process that forks them."""
 
 Said = Callable[[str], None]
 Marked = Callable[[str, str], None]
@@ -109,7 +111,11 @@ class SparkService:
         slots = slots_wanted(self._pipeline.workers, tasks_max)
         try:
             self._server = SparkServer(
-                master, slots, self._pipeline.data / "spark", dict(spark.conf)
+                master,
+                slots,
+                self._pipeline.data / "spark",
+                dict(spark.conf),
+                preload=PRELOAD,
             )
         except SlotsError as error:
             raise UpError(f"[spark] master: {error}") from None
