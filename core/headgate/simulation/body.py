@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from headgate.simulation.cluster import Cluster
 
 PARTITIONS = 4
-RECORDS = 80
+RECORDS = 320
 """Of each source partition; a source that has given them all is idle."""
-RECORD_INTERVAL_MS = 230
+RECORD_INTERVAL_MS = 60
 """Record n is there to be polled from n times this on: so records flow while there are faults."""
 BATCH = 5
 STEP_MS = 60

@@ -30,6 +30,7 @@ class Faults:
                 self._freeze_body,
                 self._kill_body,
                 self._freeze_host,
+                self._strand,
             ]
             self.counts[self._schedule.chance.choice(kinds)()] += 1
             self.begin(until_ms)
@@ -80,6 +81,20 @@ class Faults:
         worker.freeze()
         self._schedule.after(duration, worker.thaw)
         return "freeze of a host"
+
+    def _strand(self) -> str:
+        """A worker dies while its bodies, elsewhere, stand still: nobody is left to kill them."""
+        awake = self._awake()
+        if not awake:
+            return "nothing"
+        worker = self._schedule.chance.choice(awake)
+        session = self._cluster.options.session_timeout_ms
+        for body in worker.runner.bodies():
+            if not body.frozen:
+                worker.runner.freeze_body(body, session * 2)
+        worker.crash()
+        self._schedule.after(500, lambda: self._cluster.start_worker(worker.name))
+        return "stranded tasks"
 
     def _freeze_body(self) -> str:
         bodies = [(w, b) for w in self._awake() for b in w.runner.bodies() if not b.frozen]
