@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from bench import shared_spark
 from headgate.connector.api import SourceConnector, SourceRecord, SourceTask
 from headgate.connector.converters import task_converters
 from headgate.ids import TargetState, TaskId
@@ -36,7 +37,7 @@ from headgate.task.messages import (
 from headgate_embedded import EmbeddedTransport, open_transport, transport_settings
 from headgate_runtime.tasks.select import make_runner
 
-RUNNERS = ("thread", "process")
+RUNNERS = ("thread", "process", "spark")
 STARTS = 7
 RECORDS = 400_000
 BATCH = 4_000
@@ -77,7 +78,9 @@ class Worker:
         self._member = _join(self.transport)
         self._reports: queue.Queue[tuple[float, TaskReport]] = queue.Queue()
         self._count = 0
-        self.runner = make_runner(name, {"session.timeout.ms": "20000"}, self._report)
+        launcher = shared_spark.launcher() if name == "spark" else None
+        settings = {"session.timeout.ms": "20000"}
+        self.runner = make_runner(name, settings, self._report, spark_launcher=launcher)
 
     def _report(self, run: str, report: TaskReport) -> None:
         self._reports.put((time.perf_counter(), report))
@@ -86,7 +89,8 @@ class Worker:
         if isinstance(report, ProducerInitialised):
             self.runner.send(run, RecheckAnswered())
 
-    def start(self, config: Mapping[str, str]) -> str:
+    def start(self, config: Mapping[str, str], connector: str = "bench.tasks:TickingSource") -> str:
+        """Start a source task; returns its run."""
         self._count += 1
         run = f"bench/{self._count}"
         member_id, generation = self._member
@@ -94,7 +98,7 @@ class Worker:
             run=run,
             task=TaskId("bench", 0),
             kind=TaskKind.SOURCE,
-            connector_config={"connector.class": "bench.tasks:TickingSource", **config},
+            connector_config={"connector.class": connector, **config},
             task_config=config,
             target_state=TargetState.STARTED,
             commit_offset=1,
@@ -123,6 +127,12 @@ class Worker:
             at, progress = self.wait(TaskProgress)
             if progress.records:
                 return at
+
+    def wait_for_records(self, topic: str, count: int) -> float:
+        """When `count` records could be read. Asks the log: progress is reported now and then."""
+        while sum(self.transport.record_log.end_offsets([topic]).values()) < count:
+            time.sleep(0.01)
+        return time.perf_counter()
 
     def close(self) -> None:
         self.runner.close()
@@ -181,10 +191,7 @@ def _throughput(name: str) -> str:
         worker = Worker(name, Path(folder))
         run = worker.start({"records": str(RECORDS)})
         began = worker.wait(TaskRunning)[0]
-        while True:
-            at, progress = worker.wait(TaskProgress)
-            if progress.records >= RECORDS:
-                break
+        at = worker.wait_for_records("bench", RECORDS)
         worker.runner.stop(run, 10_000)
         worker.wait(TaskReleased)
         worker.close()
