@@ -26,6 +26,7 @@ from headgate.ports import ProducerRecord, TransportError
 from headgate.task.messages import TaskReleased, TaskRunning
 from headgate_embedded import open_reader, open_transport, transport_settings
 from headgate_embedded.schema import RefusedError
+from headgate_runtime import collector
 from headgate_runtime.tasks.select import NAMES
 
 RECORDS = 200_000
@@ -64,6 +65,7 @@ class Cost(NamedTuple):
 
 def run() -> Iterator[str]:
     """Report lines: the source on each runner beside the bare write, then the main job."""
+    collector.settle()  # as a worker does
     size = len(LINE % RECORDS)
     yield (
         f"one task, {RECORDS:,} lines of JSON ({size} bytes) in {FILES} files, transactions of "

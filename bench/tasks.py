@@ -35,6 +35,7 @@ from headgate.task.messages import (
     TaskSpec,
 )
 from headgate_embedded import EmbeddedTransport, open_transport, transport_settings
+from headgate_runtime import collector
 from headgate_runtime.tasks.select import make_runner
 
 RUNNERS = ("thread", "process", "spark")
@@ -155,6 +156,7 @@ def _join(transport: EmbeddedTransport) -> tuple[str, int]:
 
 def run() -> Iterator[str]:
     """Report lines: medians of a life's steps, then records per second through a task."""
+    collector.settle()  # as a worker does
     root = Path(__file__).resolve().parents[1]
     os.environ["PYTHONPATH"] = os.pathsep.join((str(root), os.environ.get("PYTHONPATH", "")))
     yield f"median ms of {STARTS}   start to first commit   pause   resume   stop to released"

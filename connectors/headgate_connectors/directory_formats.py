@@ -175,8 +175,10 @@ class LineReader:
             except UnicodeDecodeError as error:
                 append(Row(start, end, None, f"not UTF-8: {error}", crc))
                 continue
-            reason = json_text.fault(line) if check else None
-            append(Row(start, end, text if reason is None else None, _no_json(reason), crc))
+            if check and (fault := json_text.fault(line)) is not None:
+                append(Row(start, end, None, f"not JSON: {fault}", crc))
+            else:
+                append(Row(start, end, text, None, crc))
         self._position = end
 
     def _take_last(self, line: bytes, rows: list[Row]) -> None:
@@ -199,10 +201,6 @@ class LineReader:
         rows.append(Row(start, end, value, None, zlib.crc32(line)))
         self._data = b""
         self._position = end
-
-
-def _no_json(reason: str | None) -> str | None:
-    return None if reason is None else f"not JSON: {reason}"
 
 
 class CsvReader:

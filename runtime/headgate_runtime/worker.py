@@ -8,16 +8,13 @@ One thread owns the herder. It reads the logs and talks to the group itself; wha
 people's code (connectors, tasks, calls to other workers) runs on other threads that post commands.
 """
 
-import json
 import logging
 import os
 import queue
 import signal
 import sys
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable
 
 from headgate import wire
 from headgate.herder.herder import Herder
@@ -36,13 +33,13 @@ from headgate.herder.messages import (
     TaskReported,
     Tick,
 )
-from headgate.herder.settings import HerderSettings, Plugin
 from headgate.ports import TransportError
-from headgate.task.messages import TaskKind, TaskReport
+from headgate.task.messages import TaskReport
+from headgate_runtime import collector
 from headgate_runtime.perform import Performer
-from headgate_runtime.plugins import PluginError, available, connector_kind, find_connector
 from headgate_runtime.settings import WorkerSettings
 from headgate_runtime.transport import Transport, open_transport
+from headgate_runtime.worker_config import WorkerConfig, herder_settings, transport_settings
 
 log = logging.getLogger(__name__)
 
@@ -50,26 +47,6 @@ POLL_MS = 10
 """How often an idle loop looks at the logs; one look costs some tens of microseconds."""
 INBOX_SIZE = 100_000
 ORPHAN_GRACE_S = 6.0
-
-
-@dataclass(frozen=True)
-class WorkerConfig:
-    """What a worker process is told at its start."""
-
-    name: str
-    url: str
-    """Under which other workers call it."""
-    transport: Mapping[str, str]
-    settings: Mapping[str, str] = field(default_factory=dict)
-    spark: Mapping[str, str] = field(default_factory=dict)
-    """``remote``: address of the Spark Connect server that all workers share."""
-    working_directory: str = ""
-    """Relative paths in connector configs are relative to it."""
-
-    @classmethod
-    def from_json(cls, line: str) -> "WorkerConfig":
-        raw: dict[str, Any] = json.loads(line)
-        return cls(**raw)
 
 
 class Worker:
@@ -203,49 +180,6 @@ class Worker:
         self.post(TaskReported(run, report))
 
 
-def herder_settings(config: WorkerConfig, settings: WorkerSettings) -> HerderSettings:
-    """What the herder needs to know of the worker's settings."""
-    return HerderSettings(
-        worker_id=config.name,
-        url=config.url,
-        group=settings["group.id"],
-        client_id=settings["client.id"] or config.name,
-        exactly_once=settings["exactly.once.source.support"] == "enabled",
-        session_timeout_ms=settings["session.timeout.ms"],
-        heartbeat_interval_ms=settings["heartbeat.interval.ms"],
-        rebalance_timeout_ms=settings["rebalance.timeout.ms"],
-        sync_timeout_ms=settings["worker.sync.timeout.ms"],
-        rebalance_delay_ms_max=settings["scheduled.rebalance.max.delay.ms"],
-        task_stop_timeout_ms=settings["task.shutdown.graceful.timeout.ms"],
-        policy=settings["headgate.assignment.policy"],
-        plugins=_plugins(),
-        worker_settings={**settings.texts, **{f"spark.{k}": v for k, v in config.spark.items()}},
-        transport=transport_settings(config, settings),
-    )
-
-
-def transport_settings(config: WorkerConfig, settings: WorkerSettings) -> Mapping[str, str]:
-    """How this worker and its tasks reach the log. Who stands still with the log's lock must be out
-    of the way before the members that wait for it are taken for dead."""
-    lease_ms: int = settings["session.timeout.ms"] // 2
-    return {"lock.lease.ms": str(lease_ms), **config.transport}
-
-
-def _plugins() -> dict[str, Plugin]:
-    found: dict[str, Plugin] = {}
-    for name in available():
-        try:
-            connector = find_connector(name)
-        except PluginError as error:
-            log.warning("plugin %s is left out: %s", name, error)
-            continue
-        plugin = Plugin(TaskKind(connector_kind(connector)), connector.VERSION)
-        for spelling in (name, name.rpartition(".")[2], connector.__name__):
-            found.setdefault(spelling, plugin)
-            found.setdefault(spelling.removesuffix("Connector"), plugin)
-    return found
-
-
 def main() -> None:
     """Entry point of the worker process."""
     logging.basicConfig(
@@ -263,6 +197,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: worker.stop())
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to `headgate up`, which stops us
     threading.Thread(target=_watch_parent, args=(worker.stop,), daemon=True).start()
+    collector.settle()
     log.info("worker %s starts as %s", config.name, config.url)
     worker.run()
     log.info("worker %s has stopped", config.name)

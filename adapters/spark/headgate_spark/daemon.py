@@ -6,6 +6,7 @@ imports, and idle tasks share that memory.
 """
 
 import contextlib
+import gc
 import importlib
 import os
 
@@ -41,6 +42,9 @@ def preload() -> None:
     for name in (*PRELOADED, *named):
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
+    # A collection in a child would write to, and so copy, every page that it shares with us.
+    gc.collect()
+    gc.freeze()
 
 
 if __name__ == "__main__":

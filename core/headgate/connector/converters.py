@@ -424,6 +424,8 @@ def _refuse_constant(text: str) -> Any:
 def _header_text(value: Value) -> str:
     if value.__class__ is str:
         return value
+    if value.__class__ is int:  # positions: one for each record that was read from a file
+        return str(value)
     if isinstance(value, (bytes, bytearray)):
         return base64.b64encode(cast(bytes, value)).decode()
     if isinstance(value, (dict, list, tuple)):

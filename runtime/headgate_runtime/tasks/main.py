@@ -12,6 +12,7 @@ import threading
 
 from headgate import wire
 from headgate.task.messages import TaskEnded
+from headgate_runtime import collector
 from headgate_runtime.tasks.body import run_body
 from headgate_runtime.tasks.lifeline import LifelineGone
 from headgate_runtime.tasks.protocol import Invitation
@@ -25,6 +26,7 @@ def run(argument: str) -> str:
 
     Never raises: Spark would start it again by itself.
     """
+    collector.settle()
     try:
         lifeline = SocketLifeline(_invitation(argument))
     except (LifelineGone, wire.WireError) as error:
@@ -36,6 +38,7 @@ def main() -> int:
     # The terminal's Ctrl-C goes to all processes; the worker decides how its tasks stop.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    collector.settle()
     argument = _first_line().decode()
     try:
         lifeline = SocketLifeline(_invitation(argument))
