@@ -27,6 +27,8 @@ from headgate_embedded.group import Coordinators, EmbeddedGroup
 from headgate_embedded.record_tables import read_batches, read_committed, write_committed
 
 _WAIT_S: Final = 0.001
+_WAIT_S_MAX: Final = 0.01
+"""Between two looks of an idle consumer; its pauses grow up to this while nothing comes."""
 
 Callback = Callable[[Sequence[TopicPartition]], None]
 
@@ -66,6 +68,7 @@ class EmbeddedConsumer:
         self._paused: set[TopicPartition] = set()
         self._exhausted = False
         """Nothing was there when the file was last looked at."""
+        self._wait_s = _WAIT_S
 
     def poll(self, limit: int, timeout_ms: int) -> Sequence[ConsumerRecord]:
         clock = self._coordinators.clock
@@ -74,9 +77,12 @@ class EmbeddedConsumer:
             self._keep_membership()
             records = self._fetch(limit)
             left_ms = end_ms - clock.now_ms()
+            if records:
+                self._wait_s = _WAIT_S
             if records or left_ms <= 0:
                 return records
-            time.sleep(min(_WAIT_S, left_ms / 1000))
+            time.sleep(min(self._wait_s, left_ms / 1000))
+            self._wait_s = min(self._wait_s * 1.1, _WAIT_S_MAX)
 
     def assignment(self) -> frozenset[TopicPartition]:
         return frozenset(self._member.held)
