@@ -119,6 +119,8 @@ class SinkPerformer:
             case OpenPartitions(partitions):
                 self._open.update(partitions)
                 self._checked_task.open(partitions)
+                # The poll that brought them goes on to fetch: from where the task wants them.
+                self._seek()
             case CommitPartitions(partitions):
                 self._commit_revoked(set(partitions))
             case ClosePartitions(partitions):
@@ -169,11 +171,14 @@ class SinkPerformer:
         return self._convert(records)
 
     def _seek(self) -> None:
+        """Source: WorkerSinkTask.rewind. What was committed counts for nothing any more: the next
+        commit may set the group back."""
         held = self._checked_consumer.assignment()
         for partition, offset in list(self._context.seeks.items()):
             if partition in held:
                 self._checked_consumer.seek(partition, offset)
-                self._delivered.pop(partition, None)
+                for table in (self._delivered, self._committed, self._counts):
+                    table.pop(partition, None)
                 del self._context.seeks[partition]
 
     def _hold(self, paused: bool) -> None:
@@ -306,6 +311,9 @@ class SinkPerformer:
                 table.pop(partition, None)
         self._batch = [item for item in self._batch if (item.topic, item.partition) not in gone]
         self._checked_task.close(partitions)
+        for partition in gone:
+            # Another owner may be far beyond it when the partition comes back.
+            self._context.seeks.pop(partition, None)
 
     def close(self) -> None:
         task, consumer = self._task, self._consumer

@@ -160,3 +160,65 @@ def test_batches_that_a_task_plans(tmp_path: Path) -> None:
     bench.start().until(lambda: bench.progress.records == 12)
     assert bench.stop().outcome is TaskOutcome.STOPPED
     assert (bench.progress.skipped, bench.progress.detail) == (2, "t-0, offset 8")
+
+
+def test_what_open_asks_to_rewind_to_is_the_first_thing_it_gets(tmp_path: Path) -> None:
+    """A sink that keeps its own progress seeks when its partitions come: what was polled before
+    that from the group's offset would be there twice."""
+    fill(tmp_path, [b"%d" % n for n in range(10)])
+
+    class Knowing(Taking):
+        def open(self, partitions: Collection[tuple[str, int]]) -> None:
+            self.context.offset("t", 0, 7)
+
+    bench = sink(tmp_path, Knowing)
+    bench.start().until(lambda: committed(tmp_path) == {("t", 0): 10})
+    bench.stop()
+    assert [record.value for record in Knowing.made[0].taken] == ["7", "8", "9"]
+
+
+def test_after_a_rewind_the_group_goes_back_too(tmp_path: Path) -> None:
+    """Else what the connector wants again is lost should it end before it gets there."""
+    fill(tmp_path, [b"%d" % n for n in range(10)])
+
+    class Rewinding(Taking):
+        def put(self, records: Sequence[SinkRecord]) -> None:
+            super().put(records)
+            if len(self.taken) == 12:
+                self.context.offset("t", 0, 3)
+
+        def pre_commit(
+            self, offsets: Mapping[tuple[str, int], int]
+        ) -> Mapping[tuple[str, int], int]:
+            return {("t", 0): 5} if len(self.taken) > 12 else offsets
+
+    bench = sink(tmp_path, Rewinding)
+    bench.start().until(lambda: committed(tmp_path) == {("t", 0): 10})
+    fill(tmp_path, [b"10", b"11"])
+    bench.until(lambda: committed(tmp_path) == {("t", 0): 5})
+    bench.stop()
+    assert [record.offset for record in Rewinding.made[0].taken] == [*range(12), *range(3, 12)]
+
+
+def test_a_rewind_is_forgotten_with_its_partition(tmp_path: Path) -> None:
+    """Another owner may have gone far beyond it when the partition comes back."""
+    fill(tmp_path, [b"%d" % n for n in range(4)], partitions=2)
+
+    class Leaving(Taking):
+        made: list[Taking] = []  # noqa: RUF012
+
+        def close(self, partitions: Collection[tuple[str, int]]) -> None:
+            super().close(partitions)
+            for topic, number in partitions:
+                self.context.offset(topic, number, 0)
+
+    first = sink(tmp_path, Leaving)
+    first.start().until(lambda: committed(tmp_path) == {("t", 0): 2, ("t", 1): 2})
+    second = BodyBench(tmp_path, Leaving, CONFIG, kind=TaskKind.SINK, number=1)
+    second.start().until(lambda: len(Leaving.made) == 2 and Leaving.made[1].calls)
+    fill(tmp_path, [b"%d" % n for n in range(4, 8)], partitions=2)
+    first.until(lambda: committed(tmp_path) == {("t", 0): 4, ("t", 1): 4})
+    second.stop()
+    first.stop()
+    values = [int(record.value) for task in Leaving.made for record in task.taken]
+    assert sorted(values) == list(range(8))
