@@ -140,11 +140,12 @@ class SinkMachine(TaskMachine):
             if not self._tolerate:
                 return self._close(now_ms, TaskEnded(TaskOutcome.FAILED, given.detail))
             self._count_skipped(given.skipped, given.detail)
-            self._uncommitted = True
+        passed = bool(given.skipped or given.dropped)
+        self._uncommitted = self._uncommitted or passed
         if given.records:
             self.state = SinkState.DELIVERING
             return [Put()]
-        return self._after_batch(now_ms, dry=not given.skipped)
+        return self._after_batch(now_ms, dry=not passed)
 
     def _on_delivered(self, now_ms: int, _given: Delivered) -> list[BodyEffect]:
         self._tries = 0

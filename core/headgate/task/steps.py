@@ -140,6 +140,8 @@ class Consumed:
     records: int = 0
     skipped: int = 0
     detail: str = ""
+    dropped: int = 0
+    """That a transform dropped: nobody takes them, but the group's offsets are to pass them."""
 
 
 @dataclass(frozen=True, slots=True)

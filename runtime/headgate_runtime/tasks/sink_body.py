@@ -198,7 +198,7 @@ class SinkPerformer:
         headers_of = self._converters.header.to_connect
         transforms = [transform.apply_sink for transform in self._transforms]
         batch, ends = self._batch, self._ends
-        skipped = 0
+        skipped = dropped = 0
         detail = ""
         for raw in records:
             topic, partition = raw.topic, raw.partition
@@ -221,12 +221,14 @@ class SinkPerformer:
                         break
                 if record is not None:
                     batch.append(record)
+                else:
+                    dropped += 1
             except DataError as error:
                 skipped += 1
                 detail = detail or f"{error} ({topic}-{partition}, offset {raw.offset})"
         if not batch:
             self._note_delivered()
-        return Consumed(len(batch), skipped, detail)
+        return Consumed(len(batch), skipped, detail, dropped)
 
     def _put(self, delay_ms: int) -> BodyInput:
         if delay_ms:

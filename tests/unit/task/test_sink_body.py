@@ -222,3 +222,22 @@ def test_a_rewind_is_forgotten_with_its_partition(tmp_path: Path) -> None:
     first.stop()
     values = [int(record.value) for task in Leaving.made for record in task.taken]
     assert sorted(values) == list(range(8))
+
+
+def test_records_that_a_transform_drops_are_covered_by_the_groups_offsets(tmp_path: Path) -> None:
+    """Nothing else would ever commit them while no other records come."""
+    fill(tmp_path, [b"1", b"2", b"3"])
+
+    class Nothing:
+        def apply_sink(self, record: SinkRecord) -> SinkRecord | None:
+            return None
+
+    bench = BodyBench(
+        tmp_path,
+        Taking,
+        CONFIG,
+        kind=TaskKind.SINK,
+        chain=[Nothing()],  # type: ignore[list-item]
+    )
+    bench.start().until(lambda: committed(tmp_path) == {("t", 0): 3}, 5)
+    bench.stop()

@@ -79,6 +79,7 @@ INPUTS: tuple[Any, ...] = (
     Consumed(),
     Consumed(records=3),
     Consumed(skipped=1, detail="x"),
+    Consumed(dropped=1),
     Delivered(),
     PutRetriable("later"),
     OffsetsCommitted(3),
