@@ -5,11 +5,15 @@ Source: connect-file (4.3.1).
 
 Differs: standard input and output are not supported, since a task may run anywhere; positions count
 bytes throughout (Java counts characters and seeks bytes, so it goes wrong after a restart in text
-that is not ASCII).
+that is not ASCII); what the sink has put is on disk before its offsets are committed, and a line
+that a crash has cut is ended before the next one.
 """
 
+import os
+import stat
 import time
 from collections.abc import Mapping, Sequence
+from io import FileIO
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar
 
@@ -236,21 +240,31 @@ class FileStreamSinkTask(SinkTask):
         self._name = SINK_CONFIG.parse(config)["file"]
         path = Path(config.get(FILE) or self._name).absolute()
         try:
-            self._file: BinaryIO | None = path.open("ab")
+            # Without a buffer: one that is full would be written up to the middle of a line, where
+            # a crash, or another task of the same file, could come in between.
+            self._file: FileIO | None = path.open("ab", buffering=0)
         except OSError as error:
             raise OSError(
                 f"Couldn't find or create file '{self._name}' for FileStreamSinkTask: {error}"
             ) from error
+        self._regular = stat.S_ISREG(os.fstat(self._file.fileno()).st_mode)
+        if self._regular and _is_cut(path):
+            self._write(b"\n")
 
     def put(self, records: Sequence[SinkRecord]) -> None:
-        assert self._file is not None
         lines = [java_text(record.value) for record in records]
         if lines:
-            self._file.write(("\n".join(lines) + "\n").encode("utf-8", "replace"))
+            self._write(("\n".join(lines) + "\n").encode("utf-8", "replace"))
 
     def flush(self) -> None:
         assert self._file is not None
-        self._file.flush()
+        if self._regular:
+            os.fsync(self._file.fileno())
+
+    def _write(self, data: bytes) -> None:
+        assert self._file is not None
+        while data:
+            data = data[self._file.write(data) :]
 
     def stop(self) -> None:
         if self._file is not None:
@@ -283,6 +297,15 @@ class FileStreamSink(SinkConnector):
 
     def task_configs(self, tasks_max: int) -> list[Mapping[str, str]]:
         return [_task_config(self._config) for _ in range(tasks_max)]
+
+
+def _is_cut(path: Path) -> bool:
+    """Whether the file ends in the middle of a line."""
+    with path.open("rb") as file:
+        if file.seek(0, os.SEEK_END) == 0:
+            return False
+        file.seek(-1, os.SEEK_END)
+        return file.read() != b"\n"
 
 
 def _task_config(config: Mapping[str, str]) -> Mapping[str, str]:

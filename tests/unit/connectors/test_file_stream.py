@@ -1,5 +1,6 @@
 """FileStreamSource and FileStreamSink, against what Java's do."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -135,3 +136,28 @@ def test_the_sink_appends_a_line_per_value(tmp_path: Path) -> None:
     task.stop()
     with pytest.raises(OSError, match="Couldn't find or create file"):
         FileStreamSink.TASK().start({"file": str(tmp_path / "no" / "file")})
+
+
+def test_a_line_that_a_crash_has_cut_does_not_spoil_the_next(tmp_path: Path) -> None:
+    """What was cut is delivered again; glued to its first half it would not be there at all."""
+    path = tmp_path / "out"
+    path.write_text("whole\nhal")
+    task = FileStreamSink.TASK()
+    task.start({"file": str(path)})
+    task.put([SinkRecord("t", 0, 0, None, "half", (), 0)])
+    task.flush()
+    task.stop()
+    assert path.read_text().splitlines() == ["whole", "hal", "half"]
+
+
+def test_what_was_put_is_on_disk_before_its_offsets_are_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.fstat(descriptor).st_size))
+    task = FileStreamSink.TASK()
+    task.start({"file": str(tmp_path / "out")})
+    task.put([SinkRecord("t", 0, 0, None, "one", (), 0)])
+    task.pre_commit({("t", 0): 1})
+    task.stop()
+    assert synced == [4]
