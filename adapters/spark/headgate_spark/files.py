@@ -34,7 +34,8 @@ class Files(Protocol):
         ...
 
     def sync(self, folder: str) -> None:
-        """Make names that were made, moved or removed in `folder` durable."""
+        """Make names that were made, moved or removed in `folder` durable; nothing when it is not
+        there."""
         ...
 
 
@@ -65,7 +66,9 @@ class LocalFiles:
         try:
             os.link(draft, target)
         except FileExistsError:
-            return False
+            # Not lost yet: a network file system that got no answer asks again, and is told so.
+            if not draft.samefile(target):
+                return False
         finally:
             draft.unlink()
         self.sync(str(target.parent.relative_to(self.root)))
@@ -81,7 +84,10 @@ class LocalFiles:
         (self.root / path).unlink(missing_ok=True)
 
     def sync(self, folder: str) -> None:
-        handle = os.open(self.root / folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            handle = os.open(self.root / folder, os.O_RDONLY | os.O_DIRECTORY)
+        except FileNotFoundError:
+            return
         try:
             os.fsync(handle)
         finally:

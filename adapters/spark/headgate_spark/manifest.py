@@ -35,7 +35,8 @@ _STAGED = re.compile(r"(.+)-(\d+)-(\d+)-\d+-[0-9a-f]{32}\.[a-z]+")
 
 
 class ManifestError(Exception):
-    """The manifest is not one that this version wrote, or its files are gone."""
+    """The manifest is not one that this version wrote, or the folder holds files that it does not
+    know where its own are to be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,10 +155,16 @@ class Manifest:
 
         False: another process was first, or the batch does not begin where the chain ends. Its
         files are dropped; `resume` rolls the other forward and says where to go on.
+
+        Raises:
+            ManifestError: a file stands where one of the batch is to be published, and is of no
+                batch at this start. Nothing was committed.
         """
-        if self._may_follow(entry) and self._files.create(entry.path, entry.to_json()):
-            self._publish(entry)
-            return True
+        if self._may_follow(entry):
+            self._check_names(entry)
+            if self._files.create(entry.path, entry.to_json()):
+                self._publish(entry)
+                return True
         for staged, _ in entry.files:
             self._files.remove(staged)
         return False
@@ -215,23 +222,42 @@ class Manifest:
         last = self.last((entry.topic, entry.partition))
         return last is None or last.end == entry.start
 
+    def _check_names(self, entry: Entry) -> None:
+        """The entry is looked for last: a process that was faster has made it before its files."""
+        for _, final in entry.files:
+            if self._files.exists(final) and not self._files.exists(entry.path):
+                raise _name_is_taken(final)
+
     def _publish(self, entry: Entry) -> None:
         """Rename the staged files, then commit the end to the group; in that order, because
-        an entry at or before the group's offset counts as published."""
-        moved = False
+        an entry at or before the group's offset counts as published.
+
+        Raises:
+            ManifestError: a file that is none of the entry's stands where one is to be.
+        """
         for staged, final in entry.files:
             if self._files.exists(final):
+                # Published by another process, then; but a rename leaves nothing behind.
+                if self._files.exists(staged):
+                    raise _name_is_taken(final)
                 continue
             try:
                 self._files.rename(staged, final)
-                moved = True
             except FileNotFoundError:
                 # Another process was faster; or somebody has taken the published file away.
                 continue
-        if moved:
+        if entry.files:
+            # Also what another process has renamed: it may have been killed before it came here.
             self._files.sync("")
             self._files.sync(STAGING)
         self._log.commit_unguarded(self._group, {(entry.topic, entry.partition): entry.end})
+
+
+def _name_is_taken(path: str) -> ManifestError:
+    return ManifestError(
+        f"{path} is there and is none of this sink's files: move it away, or give the connector "
+        "another path"
+    )
 
 
 def alter(files: Files, partition: TopicPartition, offset: int | None) -> None:

@@ -1,3 +1,4 @@
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -136,3 +137,57 @@ def test_creation_is_exclusive_and_whole(tmp_path: Path) -> None:
     assert not files.create("a/b", b"two")
     assert files.read("a/b") == b"one"
     assert files.list("a") == ["b"]
+
+
+def test_a_file_of_another_that_stands_where_a_batch_is_published_is_told(tmp_path: Path) -> None:
+    """Taken for the batch's own it would hide the batch for ever: its records would be lost."""
+    manifest, files, log = made(tmp_path)
+    (tmp_path / "t-0-0-0.json").write_text("of an earlier use of this folder")
+    entry = staged(tmp_path, 0, 10)
+    with pytest.raises(ManifestError, match=r"t-0-0-0\.json is there and is none of"):
+        manifest.commit(entry)
+    assert files.list("_headgate") == ["staging"]  # not committed
+    assert log.offsets == {}
+    files.create(entry.path, entry.to_json())  # as if it had come in between
+    with pytest.raises(ManifestError, match=r"move it away"):
+        manifest.resume([("t", 0)])
+    (tmp_path / "t-0-0-0.json").unlink()
+    assert manifest.resume([("t", 0)]) == {("t", 0): 10}
+    assert (tmp_path / "t-0-0-0.json").read_text() == "0-10"
+
+
+def test_the_group_moves_only_when_the_published_names_are_durable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where another process has renamed the files: it may have been killed before it synced,
+    and what lies before the group's offset is not looked at again."""
+    manifest, files, log = made(tmp_path)
+    entry = staged(tmp_path, 0, 10)
+    files.create(entry.path, entry.to_json())
+    files.rename(*entry.files[0])
+    synced: list[str] = []
+
+    def sync(folder: str) -> None:
+        assert log.offsets == {}
+        synced.append(folder)
+
+    monkeypatch.setattr(files, "sync", sync)
+    assert manifest.resume([("t", 0)]) == {("t", 0): 10}
+    assert synced == ["", STAGING]
+    assert log.offsets == {("t", 0): 10}
+
+
+def test_a_creation_whose_answer_was_lost_is_known_by_its_content(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A network file system repeats the request and says that the name is there. Taken for a lost
+    race, the files of a committed batch would be dropped."""
+    files = LocalFiles(tmp_path)
+    link = os.link
+
+    def repeated(source: Path, target: Path) -> None:
+        link(source, target)
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", repeated)
+    assert files.create("a/b", b"one")
