@@ -7,7 +7,7 @@ Effects on the log are performed on the loop's thread, in order. Whatever may wa
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, assert_never
+from typing import assert_never
 
 import orjson
 
@@ -52,9 +52,7 @@ from headgate_runtime.spark import spark_launcher
 from headgate_runtime.tasks.select import make_runner
 from headgate_runtime.transport import Transport
 from headgate_runtime.validation import config_error
-
-if TYPE_CHECKING:
-    from headgate_runtime.worker import WorkerConfig
+from headgate_runtime.worker_config import WorkerConfig
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +68,7 @@ class Performer:
         transport: Transport,
         post: Callable[[Command], None],
         report: Reporter,
-        config: "WorkerConfig",
+        config: WorkerConfig,
         settings: WorkerSettings,
         alive: Callable[[], bool],
     ) -> None:
@@ -227,7 +225,7 @@ class Performer:
 
 
 def _runner(
-    config: "WorkerConfig",
+    config: WorkerConfig,
     settings: WorkerSettings,
     report: Reporter,
     alive: Callable[[], bool],

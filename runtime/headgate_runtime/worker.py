@@ -66,6 +66,8 @@ class Worker:
             self.transport, self.post, self._report, config, self.settings, self.alive
         )
         self._status_position = 0
+        self._unfinished = True
+        """The last look found something, or failed: there may be more, changed or not."""
         self._coordinator_lost_since: int | None = None
         self._stop_asked = False
         self._stopping = False
@@ -125,21 +127,23 @@ class Worker:
 
     def _read_world(self) -> None:
         try:
-            self._read_config()
-            self._read_statuses()
-            self._read_calls()
-            self._read_group()
+            if self.transport.changed() or self._unfinished:
+                self._unfinished = True
+                looks = (self._read_config, self._read_statuses, self._read_calls, self._read_group)
+                found = [look() for look in looks]
+                self._unfinished = any(found)
         except TransportError as error:
             self._lost(error)
             return
         self._coordinator_lost_since = None
 
-    def _read_config(self) -> None:
+    def _read_config(self) -> bool:
         events = self._performer.next_config_events()
         if events:
             self._handle(ConfigRead(events))
+        return bool(events)
 
-    def _read_statuses(self) -> None:
+    def _read_statuses(self) -> bool:
         records, self._status_position = self.transport.status_log.read(self._status_position)
         if records:
             self._handle(
@@ -147,9 +151,11 @@ class Worker:
                     tuple(((r.key or b"").decode(errors="replace"), r.value) for r in records)
                 )
             )
+        return bool(records)
 
-    def _read_calls(self) -> None:
-        for incoming in self.transport.peers.incoming():
+    def _read_calls(self) -> bool:
+        calls = self.transport.peers.incoming()
+        for incoming in calls:
             try:
                 call = wire.loads(Call, incoming.payload)
             except wire.WireError as error:
@@ -161,10 +167,13 @@ class Worker:
                 log.info("asked: %s", call)
             deadline = self._clock.now_ms() + incoming.deadline_ms_left
             self._handle(Called(incoming.call_id, call, incoming.hops, deadline))
+        return bool(calls)
 
-    def _read_group(self) -> None:
-        for response in self.transport.group.receive():
+    def _read_group(self) -> bool:
+        responses = self.transport.group.receive()
+        for response in responses:
             self._handle(GroupAnswered(response))
+        return bool(responses)
 
     def _lost(self, error: TransportError) -> None:
         """The log is out of reach; after a heartbeat interval so is the group, and work stops."""
