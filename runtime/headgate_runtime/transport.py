@@ -24,6 +24,11 @@ class Transport(Protocol):
     peers: Peers
     clock: Clock
 
+    def changed(self) -> bool:
+        """Whether a log, the group or a call may have something new for who looks again, since
+        this was asked last. For one thread; cheap, so that an idle loop need not look at each."""
+        ...
+
     def close(self) -> None: ...
 
 

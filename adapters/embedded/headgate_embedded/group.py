@@ -154,10 +154,15 @@ class EmbeddedGroup:
         with self._mutex:
             if self._watch.changed():
                 self._look()
-            if self._deadline_ms is not None and self._deadline_ms <= self._clock.now_ms():
+            if self.overdue():
                 self._coordinators.tick()
                 self._look()
             return self._take() if self._waiting else []
+
+    def overdue(self) -> bool:
+        """Whether a session or a round is to be ended by whoever calls `receive` next."""
+        deadline_ms = self._deadline_ms
+        return deadline_ms is not None and deadline_ms <= self._clock.now_ms()
 
     def close(self) -> None:
         self._watch.close()

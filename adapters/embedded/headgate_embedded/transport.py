@@ -39,6 +39,11 @@ class EmbeddedTransport:
         self.record_log = EmbeddedRecordLog(database, coordinators, consumer, compression)
         self.fencer = EmbeddedFencer(database)
         self.peers = EmbeddedPeers(database, clock, url)
+        self._watch = database.watch()
+
+    def changed(self) -> bool:
+        """Whether a log, the group or a call may have something new since this was asked last."""
+        return self._watch.changed() or self.group.overdue()
 
     def close(self) -> None:
         self._database.close()

@@ -1,0 +1,117 @@
+"""How a worker's loop looks at what others wrote: an idle one costs next to nothing, and misses
+nothing all the same."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headgate.herder.messages import Command, StatusRead
+from headgate.membership.messages import JoinGroup
+from headgate.ports import TransportError
+from headgate_embedded import EmbeddedTransport, open_transport, transport_settings
+from headgate_embedded.database import Database
+from headgate_runtime.worker import Worker, WorkerConfig
+
+
+class ManualClock:
+    def __init__(self) -> None:
+        self.ms = 1_000_000
+
+    def now_ms(self) -> int:
+        return self.ms
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Iterator[EmbeddedTransport]:
+    """Another process's way to the same log."""
+    transport = open_transport(transport_settings(tmp_path))
+    yield transport
+    transport.close()
+
+
+@pytest.fixture
+def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Worker]:
+    """One that has seen all there is; its herder is not served, but what it is told is kept."""
+    config = WorkerConfig(
+        "w", "w", transport_settings(tmp_path), {"headgate.task.runner": "thread"}
+    )
+    made = Worker(config)
+    told: list[Command] = []
+    monkeypatch.setattr(made, "_handle", told.append)
+    monkeypatch.setattr(made, "told", told, raising=False)
+    look(made, 3)
+    yield made
+    made._performer.close()
+    made.transport.close()
+
+
+def look(worker: Worker, times: int = 1) -> list[str]:
+    """Statuses that it was told in so many looks."""
+    told: list[Command] = worker.told  # type: ignore[attr-defined]
+    told.clear()
+    for _ in range(times):
+        worker._read_world()
+    reads = [command for command in told if isinstance(command, StatusRead)]
+    return [key for command in reads for key, _ in command.records]
+
+
+def test_an_idle_look_begins_no_transaction(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("a transaction")
+
+    monkeypatch.setattr(Database, "read", refuse)
+    monkeypatch.setattr(Database, "write", refuse)
+    for log in (worker.transport.config_log, worker.transport.status_log, worker.transport.peers):
+        monkeypatch.setattr(log, "_watch", None)  # nor does it ask each of them
+    assert look(worker, 100) == []
+
+
+def test_what_another_writes_is_seen_at_the_next_look(
+    worker: Worker, other: EmbeddedTransport
+) -> None:
+    for n in range(3):
+        other.status_log.append([(b"status-connector-%d" % n, b"{}")])
+        assert look(worker) == [f"status-connector-{n}"]
+        assert look(worker, 5) == []
+
+
+def test_a_look_that_failed_is_made_again(
+    worker: Worker, other: EmbeddedTransport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The change was noticed by then, and nothing else may change for long."""
+    other.status_log.append([(b"status-connector-c", b"{}")])
+    with monkeypatch.context() as broken:
+
+        def fail(_position: int) -> None:
+            raise TransportError("out of reach")
+
+        broken.setattr(worker.transport.status_log, "read", fail)
+        assert look(worker, 2) == []
+    assert look(worker) == ["status-connector-c"]
+
+
+def test_more_than_one_look_takes_is_taken_by_the_next(
+    worker: Worker, other: EmbeddedTransport
+) -> None:
+    keys = [f"status-connector-{n}" for n in range(7_000)]
+    other.status_log.append([(key.encode(), b"{}") for key in keys])
+    assert len(look(worker)) == 5_000
+    assert len(look(worker)) == 2_000
+
+
+def test_a_session_that_ends_in_silence_is_a_change(tmp_path: Path) -> None:
+    """Nobody writes when a member is gone; whoever looks must end its session."""
+    clock = ManualClock()
+    transport = open_transport(transport_settings(tmp_path), clock=clock)
+    transport.group.send(JoinGroup("g", "", "c", "connect", (("p", b""),), 60_000, 10_000))
+    while transport.changed():
+        transport.group.receive()
+    clock.ms += 60_000
+    assert transport.changed()
+    while transport.changed():
+        transport.group.receive()
+    transport.close()
