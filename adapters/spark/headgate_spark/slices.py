@@ -16,7 +16,7 @@ from uuid import uuid4
 
 import orjson
 
-from headgate.ports import ConsumerRecord, RecordLog, UnknownTopicError
+from headgate.ports import ConsumerRecord, RecordLog
 from headgate_spark.columns import (
     NULL,
     STRING,
@@ -86,6 +86,10 @@ class SliceResult:
     """A record that cannot be read, where that is not tolerated; nothing is written then."""
 
 
+class OtherLogError(Exception):
+    """The log that the executor reads is not the one that the batch was planned on."""
+
+
 class BadRecord(Exception):
     """A value that is no text, where that is not tolerated."""
 
@@ -149,11 +153,9 @@ def _chunks(log: RecordLog, task: SliceTask) -> Iterator[list[ConsumerRecord]]:
     position = task.start
     kept: list[ConsumerRecord] = []
     while position < task.end:
-        try:
-            records = log.read(task.topic, task.partition, position, task.end, READ_LIMIT)
-        except UnknownTopicError:
-            break
+        records = log.read(task.topic, task.partition, position, task.end, READ_LIMIT)
         if not records:
+            _check_end(log, task)
             break  # the rest of the range are offsets without a record
         kept += records
         position = records[-1].offset + 1
@@ -162,6 +164,19 @@ def _chunks(log: RecordLog, task: SliceTask) -> Iterator[list[ConsumerRecord]]:
             kept = []
     if kept:
         yield kept
+
+
+def _check_end(log: RecordLog, task: SliceTask) -> None:
+    """
+    Raises:
+        OtherLogError: this log does not reach the end of the range.
+    """
+    end = log.end_offsets([task.topic]).get((task.topic, task.partition), 0)
+    if end < task.end:
+        raise OtherLogError(
+            f"{task.topic}-{task.partition} ends at offset {end} here, the batch was planned up to "
+            f"{task.end}: this is not the same log, or it has lost its end"
+        )
 
 
 class _Parser:

@@ -9,15 +9,25 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
-from headgate.ports import ConsumerRecord
-from headgate_spark.slices import SliceResult, SliceTask, parse_object, run_slice
+from headgate.ports import ConsumerRecord, UnknownTopicError
+from headgate_spark.slices import (
+    OtherLogError,
+    SliceResult,
+    SliceTask,
+    parse_object,
+    run_slice,
+)
 
 
 class MemoryLog:
     """Reads of one topic-partition."""
 
-    def __init__(self, records: Sequence[ConsumerRecord]) -> None:
+    def __init__(self, records: Sequence[ConsumerRecord], end: int = 1000) -> None:
         self._records = records
+        self._end = end
+
+    def end_offsets(self, topics: Sequence[str]) -> Mapping[tuple[str, int], int]:
+        return {(topic, 0): self._end for topic in topics}
 
     def read(
         self, _topic: str, _partition: int, start: int, end: int, limit: int
@@ -157,3 +167,24 @@ def test_the_envelope_of_json_converter_is_opened(tmp_path: Path) -> None:
 )
 def test_what_is_an_object(data: bytes, expected: object) -> None:
     assert parse_object(data) == expected
+
+
+@pytest.mark.parametrize("end", [0, 999])
+def test_a_log_that_ends_before_the_range_is_not_the_one_that_was_planned_on(
+    tmp_path: Path, end: int
+) -> None:
+    """Such as one made anew where the data folder was removed: what it has not would be committed
+    as records that are not there."""
+    task = SliceTask("t", 0, 0, 1000, str(tmp_path), 0, 0, "json", (), {}, False, False)
+    with pytest.raises(OtherLogError, match=f"t-0 ends at offset {end} here"):
+        run_slice(MemoryLog(records(b"1"), end), task)  # type: ignore[arg-type]
+
+
+def test_a_topic_that_the_executor_does_not_know_ends_the_batch(tmp_path: Path) -> None:
+    class Empty(MemoryLog):
+        def read(self, topic: str, *_args: Any) -> list[ConsumerRecord]:
+            raise UnknownTopicError(f"topic {topic!r} does not exist")
+
+    task = SliceTask("t", 0, 0, 1000, str(tmp_path), 0, 0, "json", (), {}, False, False)
+    with pytest.raises(UnknownTopicError):
+        run_slice(Empty([]), task)  # type: ignore[arg-type]
