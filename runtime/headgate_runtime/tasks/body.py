@@ -27,7 +27,7 @@ from headgate.task.steps import (
 from headgate_runtime.tasks.lifeline import BodyLifeline, LifelineGone, monotonic_ms
 from headgate_runtime.tasks.planned_body import PlannedPerformer
 from headgate_runtime.tasks.sink_body import SinkPerformer
-from headgate_runtime.tasks.source_body import SourcePerformer
+from headgate_runtime.tasks.source_body import SourcePerformer, quietly
 from headgate_runtime.tasks.tools import BodyTools, PluginTools
 
 REST_S = 1.0
@@ -52,10 +52,15 @@ class Performer(Protocol):
 
 def run_body(lifeline: BodyLifeline, tools: BodyTools | None = None) -> TaskEnded:
     """Run the task of `lifeline.spec` to its end and return how it ended. Never raises."""
+    performer: Performer | None = None
     try:
-        ended = _Body(lifeline, _performer(lifeline, tools or PluginTools())).run()
+        performer = _performer(lifeline, tools or PluginTools())
+        ended = _Body(lifeline, performer).run()
     except BaseException as error:  # the outermost edge of a task
         ended = _ended(_failed(error))
+        if performer is not None:
+            # After the last word the task may run elsewhere: nothing of this run may act then.
+            quietly(performer.close, lifeline.spec)
         lifeline.report(ended)
     lifeline.close()
     return ended

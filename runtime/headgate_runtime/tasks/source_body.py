@@ -413,5 +413,5 @@ def quietly(call: object, spec: object) -> None:
         return
     try:
         call()
-    except Exception:
+    except BaseException:  # connector code may raise anything, SystemExit too
         _log.warning("%s: while closing", getattr(spec, "task", spec), exc_info=True)

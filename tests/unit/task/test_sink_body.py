@@ -3,12 +3,14 @@
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
+import pytest
 from support.body_bench import BodyBench
 
 from headgate.connector.api import PlannedSinkTask, RetriableError, SinkRecord, SinkTask
 from headgate.ports import ProducerRecord
 from headgate.task.messages import TaskKind, TaskOutcome
-from headgate_embedded import open_transport, transport_settings
+from headgate.task.sink import SinkMachine
+from headgate_embedded import open_reader, open_transport, transport_settings
 
 CONFIG = {"topics": "t"}
 
@@ -241,3 +243,39 @@ def test_records_that_a_transform_drops_are_covered_by_the_groups_offsets(tmp_pa
     )
     bench.start().until(lambda: committed(tmp_path) == {("t", 0): 3}, 5)
     bench.stop()
+
+
+def test_a_body_with_a_bug_closes_what_it_opened_before_its_last_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the last word another worker may start the task: nothing of this one may act then, and
+    a Python worker of Spark lives on."""
+    fill(tmp_path, [b"1"])
+
+    def bug(*_args: object) -> None:
+        raise RuntimeError("a bug")
+
+    class Stopping(Taking):
+        def stop(self) -> None:
+            self.calls.append(f"stop after {len(bench.reports)}")
+
+    monkeypatch.setattr(SinkMachine, "_on_delivered", bug)
+    bench = sink(tmp_path, Stopping)
+    ended = bench.start().wait()
+    assert (ended.outcome, ended.reason) == (TaskOutcome.FAILED, "RuntimeError: a bug")
+    assert Stopping.made[0].calls == ["open 0", "close 0", f"stop after {len(bench.reports) - 1}"]
+
+
+def test_a_stop_that_exits_keeps_nothing_from_being_closed(tmp_path: Path) -> None:
+    fill(tmp_path, [b"1"])
+
+    class Exiting(Taking):
+        def stop(self) -> None:
+            raise SystemExit(1)
+
+    bench = sink(tmp_path, Exiting)
+    bench.start().until(lambda: committed(tmp_path))
+    assert bench.stop().outcome is TaskOutcome.STOPPED
+    reader = open_reader(tmp_path)
+    assert reader.describe_group("connect-c").members == ()
+    reader.close()
