@@ -41,6 +41,7 @@ from headgate.task.messages import (
     TaskReport,
     TaskRunning,
 )
+from headgate_runtime import collector
 
 CONNECTORS = 1_000
 TASKS_EACH = 100
@@ -119,6 +120,7 @@ def _log() -> tuple[ConfigEvent, ...]:
 
 
 def run() -> list[str]:
+    collector.settle()  # as a worker does
     worker = _Worker()
     worker.give(Tick())
     assigned_ms, commands, slowest_ms = worker.start_all()

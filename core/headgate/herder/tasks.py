@@ -5,13 +5,13 @@ revoked and nothing of its run is alive any more; only then is it said to be gon
 DistributedHerder (startWork, processTaskConfigUpdatesWithIncrementalCooperative), KIP-415, KIP-618.
 
 Differs: a failed request for fencing is tried again (in Java the task stays FAILED until it is
-restarted by hand, bug 9.18); a run that was fenced or lost is started anew with backoff while the
+restarted by hand); a run that was fenced or lost is started anew with backoff while the
 task is still ours.
 """
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, assert_never
 
 from headgate.errors import IllegalTransitionError
@@ -80,6 +80,8 @@ STARTS_MAX: Final = 200
 """Tasks started within one command; the rest follows at once, in commands of its own, so that a
 large assignment does not keep the herder from its heartbeats."""
 
+NO_PROGRESS: Final = TaskProgress(0, 0, False)
+
 
 @dataclass(slots=True)
 class HeldTask:
@@ -96,7 +98,7 @@ class HeldTask:
     """We asked the present run to stop: how it ends says nothing about the task."""
     ended: TaskEnded | None = None
     """The last word of the present run, or our own verdict on it."""
-    progress: TaskProgress = field(default_factory=lambda: TaskProgress(0, 0, False))
+    progress: TaskProgress = NO_PROGRESS
     attempts: int = 0
     failures: int = 0
     """Attempts since it last ran for a while: what the backoff goes by."""
@@ -215,7 +217,7 @@ class Tasks:
         held.target_told = spec.target_state
         held.stop_asked = held.log_read = held.confirmed = False
         held.ended = held.running_since_ms = None
-        held.progress = TaskProgress(0, 0, False)
+        held.progress = NO_PROGRESS
         self._runs[held.run] = held
         self._move(held, TaskInput.START_EXACTLY_ONCE if spec.exactly_once else TaskInput.START)
         self._ctx.emit(StartTask(spec))
@@ -382,7 +384,7 @@ class Tasks:
 
     def on_fencing_result(self, origin: FromTasks, result: Result) -> None:
         """The leader's answer. All but a refusal for good is asked again: a change of leader, newer
-        task configs or a lost answer must not leave the task FAILED (bug 9.18)."""
+        task configs or a lost answer must not leave the task FAILED."""
         awaiting = self._awaiting_fencing(origin)
         if not awaiting:
             self._fencing.pop(origin, None)
