@@ -4,7 +4,6 @@ Every decision is `RunMachine`'s; here its inputs are gathered under one lock an
 performed, so that reports leave in the order in which they were decided.
 """
 
-import contextlib
 import logging
 import os
 import secrets
@@ -208,5 +207,10 @@ def _kill(found: _Run) -> None:
     if hello is None or not is_alive(hello):
         return
     _log.warning("%s: killing process %d", found.spec.task, hello.pid)
-    with contextlib.suppress(ProcessLookupError):
+    try:
         os.kill(hello.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    except PermissionError:
+        # An executor of another user. It ends itself once it hears nothing more.
+        _log.warning("%s: process %d may not be killed", found.spec.task, hello.pid)

@@ -13,6 +13,7 @@ from headgate_runtime.tasks.protocol import FromBody, Hello, encode
 _log = logging.getLogger("headgate.task")
 
 HELLO_TIMEOUT_S = 10.0
+ACCEPT_AGAIN_S = 0.2
 
 
 class Connection:
@@ -65,6 +66,7 @@ class LifelineServer:
         self._listener = socket.create_server((host, 0), backlog=256)
         self.host, self.port = self._listener.getsockname()[:2]
         self._guests: list[Guests] = []
+        self._closed = threading.Event()
         self._thread = threading.Thread(target=self._accept, name="lifelines", daemon=True)
         self._thread.start()
 
@@ -72,6 +74,7 @@ class LifelineServer:
         self._guests.append(guests)
 
     def close(self) -> None:
+        self._closed.set()
         # A thread in accept() would keep the port open: shutdown wakes it.
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
@@ -81,8 +84,12 @@ class LifelineServer:
         while True:
             try:
                 connected, _ = self._listener.accept()
-            except OSError:
-                return
+            except OSError as error:
+                if self._closed.wait(ACCEPT_AGAIN_S):
+                    return
+                # Out of descriptors, perhaps: that passes, and without us no task would come up.
+                _log.warning("lifelines: a caller was not accepted: %s", error)
+                continue
             threading.Thread(
                 target=self._serve, args=(connected,), name="lifeline", daemon=True
             ).start()

@@ -3,8 +3,10 @@
 The bodies are threads of this process that hold their end by hand.
 """
 
+import errno
 import os
 import queue
+import socket
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -27,6 +29,7 @@ from headgate.task.messages import (
 )
 from headgate_runtime.tasks import protocol
 from headgate_runtime.tasks import runners as runners_module
+from headgate_runtime.tasks import server as server_module
 from headgate_runtime.tasks.lifeline import LifelineGone
 from headgate_runtime.tasks.protocol import Hello, Invitation, is_alive, process_started
 from headgate_runtime.tasks.runners import LaunchedRunner
@@ -238,3 +241,56 @@ def test_a_pid_that_came_again_is_another_process() -> None:
     assert is_alive(hello)
     assert not is_alive(replace(hello, started="1"))
     assert not protocol.is_here(replace(hello, host="elsewhere"))
+
+
+def test_a_caller_that_cannot_be_accepted_does_not_end_the_listening(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else one moment without free descriptors would keep all later tasks from coming up."""
+
+    class Flaky:
+        def __init__(self, listener: socket.socket) -> None:
+            self._listener = listener
+            self._failures = 2
+
+        def accept(self) -> Any:
+            if self._failures:
+                self._failures -= 1
+                raise OSError(errno.EMFILE, "too many open files")
+            return self._listener.accept()
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._listener, name)
+
+    create = socket.create_server
+    monkeypatch.setattr(
+        server_module.socket, "create_server", lambda *a, **k: Flaky(create(*a, **k))
+    )
+    monkeypatch.setattr(server_module, "ACCEPT_AGAIN_S", 0.01)
+    made = Bench(lambda: True, 20_000)
+    try:
+        lifeline = body(made.invite())
+        assert lifeline.spec == SPEC
+        lifeline.close()
+    finally:
+        made.close()
+
+
+def test_a_process_that_may_not_be_killed_does_not_end_the_beats(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Executors may run as another user. Without beats all tasks of the worker would end."""
+
+    def refused(pid: int, number: int) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(runners_module.os, "kill", refused)
+    lifeline = body(bench.invite())
+    bench.runner.stop("w/1", 50)
+    assert isinstance(bench.next(), TaskEnded)
+    bench.runner.start(replace(SPEC, run="w/2"))
+    other = body(bench.launcher.invitations.get(timeout=10))
+    time.sleep(2 * LIMIT_MS / 1000)
+    assert other.lost is None
+    lifeline.close()
+    other.close()
