@@ -244,7 +244,7 @@ def test_a_pid_that_came_again_is_another_process() -> None:
 
 
 def test_a_caller_that_cannot_be_accepted_does_not_end_the_listening(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, killed_pids: list[int]
 ) -> None:
     """Else one moment without free descriptors would keep all later tasks from coming up."""
 
