@@ -16,8 +16,9 @@ PARTS = {
     "decide": "one decision of a herder that holds 100,000 tasks",
     "simulation": "simulated clusters",
     "embedded": "the embedded log, bare",
-    "tasks": "a task's start, pause and stop",
-    "pipeline": "DirectorySource to the log, and the main job",
+    "tasks": "a task's start, pause and stop, per runner",
+    "spark": "Spark alone: starts, and SparkFileSink from the log",
+    "pipeline": "DirectorySource to the log per runner, and the main job",
 }
 
 
