@@ -34,6 +34,7 @@ from headgate.herder.messages import (
     Tick,
 )
 from headgate.ports import TransportError
+from headgate.records import java_text
 from headgate.task.messages import TaskReport
 from headgate_runtime import collector
 from headgate_runtime.perform import Performer
@@ -45,6 +46,8 @@ log = logging.getLogger(__name__)
 
 POLL_MS = 10
 """How often an idle loop looks at the logs; one look costs some tens of microseconds."""
+DRAIN_MS = 100
+"""How long commands are handled without a look at the logs and the group."""
 INBOX_SIZE = 100_000
 ORPHAN_GRACE_S = 6.0
 
@@ -110,8 +113,10 @@ class Worker:
         return max(wait, 0) / 1000
 
     def _drain(self) -> None:
-        """What has piled up is handled before the world is looked at again, up to a bound."""
-        for _ in range(1_000):
+        """What has piled up is handled before the world is looked at again, for a while: each
+        command may cost a synced write, and the group must be heard in time."""
+        until_ms = self._clock.now_ms() + DRAIN_MS
+        while self._clock.now_ms() < until_ms:
             try:
                 self._handle(self._inbox.get_nowait())
             except queue.Empty:
@@ -146,11 +151,7 @@ class Worker:
     def _read_statuses(self) -> bool:
         records, self._status_position = self.transport.status_log.read(self._status_position)
         if records:
-            self._handle(
-                StatusRead(
-                    tuple(((r.key or b"").decode(errors="replace"), r.value) for r in records)
-                )
-            )
+            self._handle(StatusRead(tuple((java_text(r.key or b""), r.value) for r in records)))
         return bool(records)
 
     def _read_calls(self) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headgate.herder.messages import Command, StatusRead
+from headgate.herder.messages import Command, StatusRead, Tick
 from headgate.membership.messages import JoinGroup
 from headgate.ports import TransportError
 from headgate_embedded import EmbeddedTransport, open_transport, transport_settings
@@ -101,6 +101,32 @@ def test_more_than_one_look_takes_is_taken_by_the_next(
     other.status_log.append([(key.encode(), b"{}") for key in keys])
     assert len(look(worker)) == 5_000
     assert len(look(worker)) == 2_000
+
+
+def test_a_pile_of_commands_does_not_keep_it_from_the_group(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each may cost a synced write: a thousand of them would outlast the session, unheard."""
+    clock = ManualClock()
+    monkeypatch.setattr(worker, "_clock", clock)
+    worker._served_ms = clock.now_ms()
+    handled: list[Command] = []
+
+    def slowly(command: Command) -> None:
+        handled.append(command)
+        clock.ms += 20
+
+    monkeypatch.setattr(worker, "_handle", slowly)
+    for _ in range(100):
+        worker.post(Tick())
+    worker._drain()
+    assert 1 <= len(handled) <= 10
+
+
+def test_status_keys_are_read_as_java_reads_them(worker: Worker, other: EmbeddedTransport) -> None:
+    """Half a surrogate pair is one U+FFFD to Java, three to Python."""
+    other.status_log.append([(b"status-connector-\xed\xa0\x80", b"{}")])
+    assert look(worker) == ["status-connector-\ufffd"]
 
 
 def test_a_session_that_ends_in_silence_is_a_change(tmp_path: Path) -> None:
