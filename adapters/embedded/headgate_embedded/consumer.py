@@ -161,7 +161,15 @@ class EmbeddedConsumer:
             return []
         records: list[ConsumerRecord] = []
         for place in places:
-            ready = self._ready.pop(place, None) or self._read(place, limit - len(records))
+            ready = self._ready.pop(place, None)
+            if ready is None:
+                try:
+                    with self._watch.looking():
+                        ready = self._read(place, limit - len(records))
+                except TransportError:
+                    if not records:
+                        raise
+                    break  # what was taken from the others is not lost; the next poll tells
             taken, rest = ready[: limit - len(records)], ready[limit - len(records) :]
             if rest:
                 self._ready[place] = rest

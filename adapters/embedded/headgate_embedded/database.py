@@ -253,6 +253,16 @@ class Watch:
         self._seen = found
         return True
 
+    @contextmanager
+    def looking(self) -> Iterator[None]:
+        """Around the look that `changed` asked for: if it fails `changed` will be True once
+        more."""
+        try:
+            yield
+        except BaseException:
+            self._seen = None
+            raise
+
     def wait(self, timeout_ms: int, clock: Callable[[], float] = time.monotonic) -> bool:
         """Wait until the file changes; False when `timeout_ms` passed first."""
         end = clock() + timeout_ms / 1000

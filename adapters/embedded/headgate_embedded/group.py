@@ -152,12 +152,14 @@ class EmbeddedGroup:
     def receive(self) -> Sequence[GroupResponse]:
         """Costs some microseconds while nothing happens."""
         with self._mutex:
-            if self._watch.changed():
-                self._look()
-            if self.overdue():
-                self._coordinators.tick()
-                self._look()
-            return self._take() if self._waiting else []
+            changed = self._watch.changed()
+            with self._watch.looking():
+                if changed:
+                    self._look()
+                if self.overdue():
+                    self._coordinators.tick()
+                    self._look()
+                return self._take() if self._waiting else []
 
     def overdue(self) -> bool:
         """Whether a session or a round is to be ended by whoever calls `receive` next."""

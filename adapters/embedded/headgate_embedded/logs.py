@@ -65,7 +65,7 @@ class EmbeddedConfigLog:
         with self._mutex:
             if not self._watch.changed() and start >= self._end:
                 return []
-            with self._database.read() as connection:
+            with self._watch.looking(), self._database.read() as connection:
                 rows: list[Any] = connection.execute(
                     "select position, key, value, timestamp_ms from config_log "
                     "where position >= ? order by position limit ?",
@@ -100,7 +100,7 @@ class EmbeddedKeyedLog:
         with self._mutex:
             if not self._watch.changed() and position >= self._end:
                 return [], position
-            with self._database.read() as connection:
+            with self._watch.looking(), self._database.read() as connection:
                 rows: list[Any] = connection.execute(
                     "select change, key, value, timestamp_ms from latest "
                     "where log = ? and change > ? order by change limit ?",

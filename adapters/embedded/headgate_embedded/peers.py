@@ -58,6 +58,10 @@ class EmbeddedPeers:
     def incoming(self) -> Sequence[IncomingCall]:
         if not self._watch.changed():
             return []
+        with self._watch.looking():
+            return self._taken()
+
+    def _taken(self) -> Sequence[IncomingCall]:
         asked = (self._url, self._boot, self._clock.now_ms())
         condition = "url = ? and taken = 0 and boot = ? and deadline_ms > ?"
         with self._database.read() as connection:
