@@ -209,11 +209,10 @@ class DirectoryTask(SourceTask):
         """Queue what there is to read."""
         now = time.monotonic()
         found = list(self._listed(result))
-        self._learn([name for name, _, _ in found if name not in self._files])
+        self._learn([name for name, _ in found if name not in self._files])
         seen: set[str] = set()
-        for name, path, stat in found:
+        for name, stat in found:
             file = self._files[name]
-            file.path = path
             seen.add(name)
             self._judge(file, (stat.st_size, stat.st_mtime_ns, stat.st_ino), now)
         if "." not in self._bad_directories:
@@ -235,8 +234,8 @@ class DirectoryTask(SourceTask):
 
     def _listed(
         self, result: list[SourceRecord | SkippedRecord]
-    ) -> Iterator[tuple[str, Path, os.stat_result]]:
-        """The files of this task, by name."""
+    ) -> Iterator[tuple[str, os.stat_result]]:
+        """The files of this task, by name. Every idle look passes here: cheap for what is known."""
         pending = [""]
         while pending:
             folder = pending.pop()
@@ -254,13 +253,13 @@ class DirectoryTask(SourceTask):
                     continue
                 if entry.is_dir(follow_symlinks=False):
                     pending.append(name)
-                elif self._is_mine(name):
+                elif name in self._files or self._is_mine(name):
                     try:
                         stat = entry.stat()
                     except OSError:
                         continue  # gone since the listing: the next one tells
                     if entry.is_file():
-                        yield name, Path(entry.path), stat
+                        yield name, stat
 
     def _is_mine(self, name: str) -> bool:
         if name.endswith(SKIPPED_SUFFIXES):
