@@ -39,8 +39,7 @@ class ConnectorEntry:
     inconsistent: bool = False
     """The last commit found its task configs incomplete."""
     task_generation: int | None = None
-    """Complete commits seen, from 0. Local to a reader: compare within one process only (bug
-    9.17)."""
+    """Complete commits seen, from 0. Local to a reader: compare within one process only."""
     commit_offset: int | None = None
     """Offset of the last commit record since the connector appeared, complete or not: names the
     task generation across processes."""

@@ -124,7 +124,7 @@ class Connectors:
             and instance.phase is Phase.STARTED
             and (entry.inconsistent or entry.task_count is None)
         ):
-            self._generate(instance)  # repair, see architecture.md: Java leaves it so for ever
+            self._generate(instance)  # repair: Java leaves it so for ever
 
     def restart(self, ticket: int, name: str) -> None:
         """Stop and start; the ticket is resolved when task configs were published, or at once

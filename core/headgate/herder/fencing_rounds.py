@@ -2,7 +2,7 @@
 record how many there may be from now on.
 
 One round per connector at a time; who asks meanwhile joins it. A newer commit cancels it. Source:
-KIP-618; Connect's ZombieFencing in DistributedHerder; connect.md section 5.2.
+KIP-618; Connect's ZombieFencing in DistributedHerder.
 """
 
 from dataclasses import dataclass

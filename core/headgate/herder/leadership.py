@@ -8,7 +8,7 @@ reader has passed the one before. Source: KIP-618 (leader access to the config t
 
 Differs: whichever write finds that the claim was overtaken, the claim is made anew while the group
 still calls this worker its leader, and the write is decided again (Java answers 500, and one path
-never reclaims: bug 9.2).
+never reclaims).
 """
 
 import heapq

@@ -1,9 +1,10 @@
 """What the leader writes: one pure decision per call, made on a state that no one else can change.
 
-Every decision is one append, all or none. Source: `KafkaConfigBackingStore`, connect.md sections
-1.2 to 1.4. Differs: stop is one append (two in Java, bug 9.15); task configs are one append that
-carries the unchanged connector record again, so that compaction cannot part a commit from what it
-commits; what would change nothing is not written.
+Every decision is one append, all or none. Source: Connect's KafkaConfigBackingStore.
+
+Differs: stop is one append (two in Java); task configs are one append that carries the unchanged
+connector record again, so that compaction cannot part a commit from what it commits; what would
+change nothing is not written.
 """
 
 from collections.abc import Sequence
@@ -129,7 +130,7 @@ def _create(state: ConfigState, call: CreateConnector, settings: HerderSettings)
         records.append(encode_target_state(call.name, call.initial_state))
     elif orphan is not None and orphan.target_state not in (None, TargetState.STARTED):
         # A target state that was written for a connector nobody made, or after its deletion, would
-        # decide how this one is born (bug 9.8).
+        # decide how this one is born.
         records.append(encode_target_state_tombstone(call.name))
     records.append(encode_connector(call.name, call.config))
     info = connector_info(state, call.name, call.config, settings, created=True)

@@ -3,11 +3,10 @@
 Every call, from outside or from a part of this herder, is in one table from its arrival to its
 answer. A call that finds no leader, or the wrong one, waits and looks again until its time is over:
 a rebalance makes calls late, it does not make them fail. Source: Connect's HerderRequestHandler and
-DistributedHerder; connect.md section 4.1.
+DistributedHerder.
 
 Differs: Java answers 409 and 500 during rebalances. Pause, resume and restart of a connector that
-this worker does not know read the log first (Java answers 404 for one just created elsewhere, bug
-9.13).
+this worker does not know read the log first (Java answers 404 for one just created elsewhere).
 """
 
 from dataclasses import dataclass, replace

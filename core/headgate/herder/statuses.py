@@ -25,7 +25,8 @@ from headgate.status import (
 )
 
 _SAFE = (State.UNASSIGNED, State.FAILED)
-"""Written only where they cannot hide what a later owner said. Source: connect.md section 3."""
+"""Written only where they cannot hide what a later owner said. Source: Connect's
+KafkaStatusBackingStore.putSafe."""
 
 
 class Statuses:
