@@ -132,6 +132,7 @@ class LineReader:
         self._jsonl = jsonl
         self._file, self._position = open_at(path, offset)
         self._data = b""  # read, not yet rows; starts at the position
+        self._open_line = self._ends_open()
 
     def read(self, limit: int, settled: bool) -> list[Row]:
         rows: list[Row] = []
@@ -160,6 +161,10 @@ class LineReader:
 
     def _take(self, lines: list[bytes], rows: list[Row]) -> None:
         end = self._position
+        if lines and self._open_line:
+            self._open_line = False
+            if lines[0] in (b"", b"\r"):  # the end of a line that is a row already
+                end, lines = end + len(lines[0]) + 1, lines[1:]
         append, crc32, jsonl, check = rows.append, zlib.crc32, self._jsonl, self._check
         for line in lines:
             start, end = end, end + len(line) + 1
@@ -201,6 +206,14 @@ class LineReader:
         rows.append(Row(start, end, value, None, zlib.crc32(line)))
         self._data = b""
         self._position = end
+        self._open_line = True
+
+    def _ends_open(self) -> bool:
+        """Whether the last row was a line without its newline, which may have come since."""
+        if self._position == 0:
+            return False
+        self._file.seek(self._position - 1)
+        return self._file.read(1) != b"\n"
 
 
 class CsvReader:
