@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from headgate.herder import fencing_rounds, herder, privileged
+from headgate.herder.connectors import Connectors
 from headgate.herder.messages import (
     Answer,
     AppendConfig,
@@ -67,6 +68,23 @@ def test_1_one_owner__work_is_given_up_before_it_is_stopped(
     broken_by("1 one owner")
 
 
+def test_1_one_owner__a_connector_is_released_while_it_stops(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    revoke = GroupWork._revoke
+
+    def at_once(self: GroupWork, connectors: Any, tasks: Any) -> None:
+        revoke(self, connectors, tasks)
+        self._releasing_connectors.clear()
+
+    def not_revoked(self: Connectors) -> Iterable[Any]:
+        return iter([name for name, held in self._held.items() if not held.revoked])
+
+    monkeypatch.setattr(GroupWork, "_revoke", at_once)
+    monkeypatch.setattr(Connectors, "held", property(not_revoked))
+    broken_by("1 one owner")
+
+
 def test_2_fenced_before_sending__the_log_is_not_read_after_the_producer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -97,7 +115,7 @@ def test_4_one_log_writer__the_log_takes_privileged_records_from_anyone(
         return append(self, records, privileged=False)
 
     monkeypatch.setattr(MemoryConfigLog, "append", unguarded)
-    broken_by("4 one log writer")
+    broken_by("4 one log writer", lambda seed: Options(seed=seed, frozen_writers=0.2))
 
 
 def test_5_atomic_progress__offsets_run_ahead_of_the_data(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,8 +21,17 @@ def seeds() -> list[list[int]]:
 @pytest.mark.parametrize("batch", seeds(), ids=lambda batch: f"seeds {batch[0]} to {batch[-1]}")
 def test_nothing_breaks_and_everything_settles(batch: list[int]) -> None:
     for seed in batch:
-        report = simulate(Options(seed=seed))
+        try:
+            report = simulate(Options(seed=seed))
+        except Exception as error:
+            error.add_note(f"this run alone: HEADGATE_SEED={seed} pytest tests/simulation")
+            raise
         assert report.records > 0, f"seed {seed}: nothing was moved, so nothing was tested"
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_leaders_that_freeze_before_they_write(seed: int) -> None:
+    assert simulate(Options(seed=seed, frozen_writers=0.2)).records > 0
 
 
 def test_a_seed_is_a_whole_run() -> None:

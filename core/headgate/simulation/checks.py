@@ -90,6 +90,16 @@ class Checks:
                         f"{worker.name} starts {spec.task}, {other.name} has {running.run}",
                     )
 
+    def connector_started(self, worker: "SimulatedWorker", connector: str) -> None:
+        """As `task_started`; the instance before it on the same worker counts as well."""
+        if not self._cluster.is_member(worker):
+            return
+        for other in self._cluster.workers.values():
+            if other.dead or not self._cluster.is_member(other):
+                continue
+            if connector in other.instances():
+                self.broken("1 one owner", f"{worker.name} starts {connector}, {other.name} has it")
+
     def producer_initialised(self, spec: TaskSpec) -> None:
         self.read_log()
         self._initialised[spec.run] = self.state.offset

@@ -33,6 +33,9 @@ class Options:
     lost_messages: float = 0.01
     """Probability that a message or an answer goes astray while there are faults."""
     session_timeout_ms: int = 3_000
+    frozen_writers: float = 0.0
+    """Probability that a leader freezes past its session between deciding a write and making it:
+    the moment that the claim on the log is for, and one that other faults seldom meet."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from headgate.herder.messages import AppendConfig, Effect
+
 if TYPE_CHECKING:
     from headgate.simulation.cluster import Cluster
     from headgate.simulation.worker import SimulatedWorker
@@ -36,6 +38,13 @@ class Faults:
             self.begin(until_ms)
 
         self._schedule.after(delay, act)
+
+    def freezes_writer(self, effect: Effect) -> bool:
+        """Whether the leader freezes before it performs `effect`."""
+        probability = self._cluster.options.frozen_writers
+        if not (probability and self._cluster.faulty and isinstance(effect, AppendConfig)):
+            return False
+        return effect.privileged and self._schedule.likely(probability)
 
     def _awake(self) -> "list[SimulatedWorker]":
         workers = self._cluster.workers

@@ -56,6 +56,8 @@ LOOK_MS = 20
 READ_ALL = 1_000_000
 LAG_PROBABILITY = 0.01
 LAG_MS = (100, 1_500)
+CONNECTOR_STOP_MS = 200
+"""The most that `stop()` of a connector takes."""
 
 
 class SimulatedWorker:
@@ -172,6 +174,11 @@ class SimulatedWorker:
 
     def _perform_next(self) -> None:
         self._performing = False
+        if self._cluster.faults.freezes_writer(self._effects[0]):
+            self.freeze()
+            self._schedule.after(2 * self._cluster.options.session_timeout_ms, self.thaw)
+            self._pump()
+            return
         effect = self._effects.popleft()
         outcome = self._perform(effect)
         if outcome is not None:
@@ -240,11 +247,13 @@ class SimulatedWorker:
             case ValidateConfig(token):
                 return ConfigValidated(token, ())
             case StartConnector(connector, run, config):
+                self._cluster.checks.connector_started(self, connector)
                 self._connectors[connector, run] = dict(config)
                 return ConnectorStarted(connector, run)
             case StopConnector(connector, run):
-                self._connectors.pop((connector, run), None)
-                return ConnectorStopped(connector, run)
+                stopped = partial(self._connector_stopped, connector, run)
+                self._schedule.soon(lambda: self.when_awake(stopped), CONNECTOR_STOP_MS)
+                return None
             case GenerateTaskConfigs(token, connector, run, tasks_max):
                 if (connector, run) not in self._connectors:
                     return TaskConfigsGenerated(token, connector, error="the instance is gone")
@@ -253,6 +262,14 @@ class SimulatedWorker:
                 return TaskConfigsGenerated(token, connector, configs)
             case _:
                 raise AssertionError(f"unknown effect {effect!r}")
+
+    def _connector_stopped(self, connector: str, run: int) -> None:
+        self._connectors.pop((connector, run), None)
+        self.post(ConnectorStopped(connector, run))
+
+    def instances(self) -> list[str]:
+        """Names of the connectors that have an instance here."""
+        return [name for name, _ in self._connectors]
 
     # -- from its runner --
 

@@ -345,7 +345,7 @@ def test_new_task_configs_wait_for_the_round_that_they_bring_about() -> None:
 
 
 def test_fencing_is_asked_of_the_next_leader_when_the_first_dies() -> None:
-    """In Java the task is FAILED until somebody restarts it by hand (bug 9.18)."""
+    """In Java the task is FAILED until somebody restarts it by hand."""
     world = two_workers(exactly_once=True)
     world.holds.append(
         lambda worker, e: isinstance(e, CallPeer) and isinstance(e.call, FenceConnector)
@@ -527,7 +527,7 @@ def test_a_worker_that_was_frozen_looks_at_the_clock_before_anything_else() -> N
 
 
 def test_an_unknown_connector_is_looked_for_in_the_log_first() -> None:
-    """It may have been created a moment ago, elsewhere (bug 9.13)."""
+    """It may have been created a moment ago, elsewhere."""
     world = two_workers()
     world.workers["b"].inbox.append(Called("pause", SetTargetState("c", TargetState.PAUSED)))
     world.answers["pause"] = []

@@ -108,6 +108,6 @@ def test_functions_and_modules_are_short() -> None:
 
 
 def test_nothing_of_one_machine_is_written_down() -> None:
-    """No path of a home folder, no address of a package index in what pins the packages."""
+    """No address of a package index in what pins the packages."""
     for path in (ROOT / "requirements").iterdir():
         assert "://" not in path.read_text(), path
