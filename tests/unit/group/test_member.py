@@ -2,9 +2,11 @@
 
 import pytest
 
-from headgate.assignment.model import MemberAssignment
+from headgate.assignment import POLICIES
+from headgate.assignment.model import MemberAssignment, Round, RoundInput
 from headgate.errors import IllegalTransitionError
 from headgate.ids import TaskId
+from headgate.membership import member as member_module
 from headgate.membership.codec import CODECS, Assignment, AssignmentError, Metadata
 from headgate.membership.member import PROTOCOL, Member, MemberState
 from headgate.membership.member_messages import (
@@ -375,3 +377,52 @@ def test_a_late_assignment_of_an_earlier_generation_is_not_taken() -> None:
     member.handle(0, joined(member, 2), holding(A0))
     assert member.handle(1, synced(1, assigned=(A1,)), holding(A0)) == []
     assert member.state is MemberState.SYNCING and member.tasks == (A0,)
+
+
+def test_what_a_former_leader_remembers_ends_with_another_leaders_round(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Who led again with it would take the owners of a round long past for those of the last."""
+    real = POLICIES[SETTINGS.policy]
+    memories: list[object | None] = []
+
+    def policy(round_input: RoundInput, memory: object | None) -> Round:
+        memories.append(memory)
+        return real(round_input, memory)
+
+    monkeypatch.setattr(member_module, "POLICIES", {SETTINGS.policy: policy})
+    member = Member(SETTINGS)
+
+    def lead(generation: int) -> None:
+        metadata = member_metadata(sent)
+        answer = JoinedGroup(
+            "g",
+            ME,
+            generation,
+            PROTOCOL,
+            ME,
+            members=(GroupMember(ME, metadata),),
+            sequence=member._sequence,
+        )
+        (request,) = [r for r in member.handle(0, answer, VIEW) if isinstance(r, SyncGroup)]
+        assignment = request.assignments[ME]
+        member.handle(0, SyncedGroup("g", ME, generation, assignment), VIEW)
+
+    sent = member.handle(0, Start(), VIEW)
+    lead(1)
+    sent = member.handle(0, RejoinRequested("r"), VIEW)
+    lead(2)
+    assert memories[0] is None
+    assert memories[1] is not None
+    sent = member.handle(0, RejoinRequested("r"), VIEW)
+    member.handle(0, joined(member, 3), VIEW)
+    member.handle(0, synced(3), VIEW)
+    assert member.member_urls == {}
+    sent = member.handle(0, RejoinRequested("r"), VIEW)
+    lead(4)
+    assert memories[2] is None
+
+
+def member_metadata(sent: list[MemberOutput]) -> bytes:
+    (join,) = [output for output in sent if isinstance(output, JoinGroup)]
+    return dict(join.protocols)[PROTOCOL]
