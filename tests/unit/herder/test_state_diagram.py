@@ -11,9 +11,9 @@ FILE = Path(__file__).parents[3] / "specs" / "herder" / "states.md"
 HEAD = """# The life of a task, as its worker's herder sees it
 
 Generated from the table in `core/headgate/herder/task_table.py`; `pytest tests/unit/herder
---rewrite` writes it. A pair that is missing here is an `IllegalTransitionError`. Inputs that leave a
-state as it is, and the way of every live state to `stopping` (`stop`) and to `ending` (`ended`), are
-left out. The body's side of the same life is in `specs/task/states.md`.
+--rewrite` writes it. A pair that is missing here is an `IllegalTransitionError`. Inputs that leave
+a state as it is, and the way of every live state to `stopping` (`stop`) and to `ending` (`ended`),
+are left out. The body's side of the same life is in `specs/task/states.md`.
 """
 
 
