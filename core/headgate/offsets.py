@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias, cast
 
 from headgate.errors import CoreError
+from headgate.java_double import java_double
 from headgate.java_json import NotJsonError, dumps, parse
 
 Partition: TypeAlias = Mapping[str, Any]
@@ -131,6 +132,8 @@ def _encode_primitive(name: str, value: object) -> bytes:
             raise OffsetFormatError(f"field {name} is {value}: integers have at most 64 bits")
         return dumps(value)
     if isinstance(value, float):
+        if not math.isfinite(value):  # Java would store the text "NaN"
+            raise OffsetFormatError(f"{value} cannot be stored: JSON has finite numbers only")
         return java_double(value).encode("ascii")
     if isinstance(value, (bytes, bytearray)):
         return dumps(base64.b64encode(value).decode("ascii"))
@@ -145,35 +148,6 @@ def _not_primitive(name: str, value: object) -> str:
     else:
         kind = type(value).__name__
     return f"Offsets may only contain primitive types as values, but field {name} contains {kind}"
-
-
-def java_double(value: float) -> str:
-    """`value` as `Double.toString` writes it (of Java 19 and later: the shortest that reads back).
-
-    Raises:
-        OffsetFormatError: it is not finite (Java would store the text "NaN").
-    """
-    if not math.isfinite(value):
-        raise OffsetFormatError(f"{value} cannot be stored: JSON has finite numbers only")
-    if value == 0 or 1e-3 <= abs(value) < 1e7:
-        return repr(value) if "e" not in repr(value) else f"{value:f}"
-    sign, digits, exponent = _decimal(value)
-    return f"{sign}{digits[0]}.{digits[1:] or '0'}E{exponent}"
-
-
-def _decimal(value: float) -> tuple[str, str, int]:
-    """Sign, significant digits, and the exponent of the first of them."""
-    mantissa, _, exponent_text = f"{abs(value)!r}".partition("e")
-    whole, _, fraction = mantissa.partition(".")
-    exponent = int(exponent_text or "0") + len(whole) - 1
-    digits = whole + ("" if fraction == "0" else fraction)
-    stripped = digits.lstrip("0")
-    exponent -= len(digits) - len(stripped)
-    if len(stripped.rstrip("0")) == 1:
-        # Java gives two digits at least, the nearest two: 4.9E-324, where one would do.
-        mantissa, _, exponent_text = f"{abs(value):.1e}".partition("e")
-        stripped, exponent = mantissa.replace(".", ""), int(exponent_text)
-    return ("-" if value < 0 else "", stripped.rstrip("0"), exponent)
 
 
 def java_hash_order(names: Iterable[str]) -> list[str]:

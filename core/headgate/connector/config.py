@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Any, Final, Protocol, TypeAlias, cast
 
 from headgate.errors import CoreError
+from headgate.java_double import java_double
 
 
 class ConfigError(CoreError):
@@ -448,34 +449,3 @@ def java_text(value: object) -> str:
         pairs = cast("Mapping[object, object]", value)
         return "{" + ", ".join(f"{java_text(k)}={java_text(v)}" for k, v in pairs.items()) + "}"
     return str(value)
-
-
-def java_double(value: float) -> str:
-    """`Double.toString`: shortest digits, scientific from 10^7 up and below 10^-3."""
-    if value != value:
-        return "NaN"
-    if value in (float("inf"), float("-inf")):
-        return "Infinity" if value > 0 else "-Infinity"
-    if value == 0 or 1e-3 <= abs(value) < 1e7:
-        return repr(value)
-    mantissa, _, exponent = f"{value!r}".partition("e")
-    if not exponent:
-        return _scientific(mantissa)
-    sign = "-" if mantissa.startswith("-") else ""
-    digits = mantissa.lstrip("-")
-    return f"{sign}{digits if '.' in digits else digits + '.0'}E{int(exponent)}"
-
-
-def _scientific(decimal: str) -> str:
-    """`-12345678.9` to `-1.23456789E7`, `0.00012` to `1.2E-4`."""
-    sign = "-" if decimal.startswith("-") else ""
-    whole, _, fraction = decimal.lstrip("-").partition(".")
-    digits = whole.lstrip("0")
-    exponent = len(digits) - 1
-    digits += fraction
-    if exponent < 0:
-        stripped = digits.lstrip("0")
-        exponent = -(len(digits) - len(stripped)) - 1
-        digits = stripped
-    digits = digits.rstrip("0") or "0"
-    return f"{sign}{digits[0]}.{digits[1:] or '0'}E{exponent}"

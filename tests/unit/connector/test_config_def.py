@@ -16,7 +16,6 @@ from headgate.connector.config import (
     ConfigError,
     Password,
     Type,
-    java_double,
     java_text,
     parse_type,
 )
@@ -100,9 +99,11 @@ def test_passwords_are_not_shown() -> None:
 
 def test_texts_of_values_are_javas() -> None:
     assert java_text({"a": [None, True, 0.5]}) == "{a=[null, true, 0.5]}"
-    numbers = [0.0, -0.0, 1e7, 9999999.5, 1e-3, 9.5e-4, 1.5e300, -12345678.25]
-    assert [java_double(number) for number in numbers] == [
+    numbers = [0.0, -0.0, 1e7, 9999999.5, 1e-3, 9.5e-4, 1.5e300, -12345678.25, 5e-324]
+    numbers += [float("nan"), float("inf"), float("-inf")]
+    assert [java_text(number) for number in numbers] == [
         "0.0", "-0.0", "1.0E7", "9999999.5", "0.001", "9.5E-4", "1.5E300", "-1.234567825E7",
+        "4.9E-324", "NaN", "Infinity", "-Infinity",
     ]  # fmt: skip
 
 
