@@ -315,7 +315,7 @@ def fold_statuses(view: StatusView, events: Iterable[StatusEvent]) -> StatusView
                 draft.tasks_of(name).clear()
             case TaskStatusReported(task, status):
                 group = draft.tasks_of(task.connector)
-                if not _late(group.get(task.task), status):
+                if not is_late(group.get(task.task), status):
                     group[task.task] = status
             case TaskStatusRemoved(task):
                 draft.tasks_of(task.connector).pop(task.task, None)
@@ -365,7 +365,9 @@ class _Draft:
         return StatusView(self.connectors, self.tasks, self.topics, self.rejected_count)
 
 
-def _late(known: Status | None, status: Status) -> bool:
+def is_late(known: Status | None, status: Status) -> bool:
+    """Whether a task's `status` was overtaken before it was written: its UNASSIGNED, where RUNNING
+    of the same or a later generation is `known`."""
     return (
         status.state is State.UNASSIGNED
         and known is not None

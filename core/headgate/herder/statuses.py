@@ -20,6 +20,7 @@ from headgate.status import (
     decode_status,
     encode_connector_status,
     encode_task_status,
+    is_late,
     may_write,
     task_key,
 )
@@ -88,7 +89,7 @@ class Statuses:
                 self._tasks.pop(name, None)
             case TaskStatusReported(task, status):
                 group = self._tasks.setdefault(task.connector, {})
-                if not _late(group.get(task.task), status):
+                if not is_late(group.get(task.task), status):
                     group[task.task] = status
             case TaskStatusRemoved(task):
                 self._tasks.get(task.connector, {}).pop(task.task, None)
@@ -139,14 +140,3 @@ class Statuses:
 
 def _task_configured(state: ConfigState, task: TaskId) -> bool:
     return state.task_config(task) is not None
-
-
-def _late(known: Status | None, status: Status) -> bool:
-    """A task's UNASSIGNED that was overtaken by RUNNING of the same or a later generation. Source:
-    KafkaStatusBackingStore.readTaskStatus."""
-    return (
-        status.state is State.UNASSIGNED
-        and known is not None
-        and known.state is State.RUNNING
-        and known.generation >= status.generation
-    )
