@@ -52,14 +52,17 @@ def _tasks(previous: Snapshot | None, snapshot: Snapshot) -> Iterator[str]:
     for task, owners in sorted(snapshot.task_owners().items()):
         for worker, view in owners:
             state, detail, skipped = before.get(task, {}).get(worker, (None, "", 0))
+            more = view.skipped > skipped
             if view.state is not state:
-                why = _why(snapshot, str(task), view.state, view.detail)
-                yield f"task {task} {view.state} on {worker}{why}"
-            elif view.skipped > skipped:
+                about = "" if more and view.state is not State.FAILED else view.detail
+                yield f"task {task} {view.state} on {worker}" + _why(
+                    snapshot, str(task), view.state, about
+                )
+            if more:
                 count = view.skipped - skipped
                 what = "1 record" if count == 1 else f"{count:,} records"
                 yield f"task {task} skipped {what}: {view.detail}"
-            elif view.detail != detail and view.detail:
+            elif view.state is state and view.detail != detail and view.detail:
                 yield f"task {task}: {view.detail}"
 
 

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from headgate.events import Config
 from headgate.herder.messages import WorkerView
+from headgate.ports import TopicPartition
 from headgate.state import ConfigState
 from headgate_runtime.pipeline import Pipeline
 from headgate_runtime.settings import WorkerSettings
@@ -26,17 +27,18 @@ from headgate_runtime.up.display import (
     LiveDisplay,
     PlainDisplay,
     connector_rates,
-    progress_line,
+    counted,
 )
 from headgate_runtime.up.errors import EXIT_FAILED, EXIT_INTERRUPTED, UpError
 from headgate_runtime.up.idle import Outcome, Verdict, idle_verdict
-from headgate_runtime.up.observe import Observer
+from headgate_runtime.up.observe import Observer, Seen
 from headgate_runtime.up.processes import WorkerProcess, WorkerProcesses
 from headgate_runtime.up.rates import Rates
 from headgate_runtime.up.registry import Registered, Registry
 from headgate_runtime.up.snapshot import Phase, Snapshot, WorkerSnapshot
 from headgate_runtime.up.spark_service import SparkService, tasks_max_of
 from headgate_runtime.up.timeline import Timeline, draw
+from headgate_runtime.up.totals import Totals, lines, totals
 
 BEAT_S = 0.5
 SILENT_AFTER_S = 2.5
@@ -86,6 +88,14 @@ def make_display(pipeline: Pipeline, options: UpOptions) -> Display:
         return PlainDisplay(sys.stdout)
     heading = Heading(pipeline.file.name, str(pipeline.data), pipeline.runner)
     return LiveDisplay(console, heading)
+
+
+def skipped_line(connector: str, count: int) -> str:
+    """A worker that was killed may have skipped more than it told, hence "at least"."""
+    return (
+        f"  {connector}: at least {counted(count, 'record')} skipped, as errors.tolerance is all; "
+        "which and why: logs/ in the data folder"
+    )
 
 
 class StopSignals:
@@ -139,6 +149,12 @@ class Up:
         self._observer = Observer(self._transport, pipeline.connectors)
         self._registry = Registry(pipeline.data)
         self._rates = Rates()
+        self._skipped = Rates()
+        self._at_start: Seen | None = None
+        self._ends_at_start: Mapping[TopicPartition, int] = {}
+        self._totals = Totals()
+        """Known at the end."""
+        self._verdict: Verdict | None = None
         self._started = time.monotonic()
         self._generation_before: int | None = None
         """That of the group before the first round that is counted."""
@@ -159,6 +175,7 @@ class Up:
             self._start()
             code = self._beats()
             clean = self._end()
+            self._count()
             return code if clean else max(code, EXIT_FAILED)
         except KeyboardInterrupt:
             self.last_words.append("interrupted: everything was killed")
@@ -172,7 +189,8 @@ class Up:
 
     def _start(self) -> None:
         names = self._registry.free_names(self._pipeline.workers)
-        seen = self._observer.read()
+        seen = self._at_start = self._observer.read()
+        self._ends_at_start = self._observer.topic_ends(self._all_configs(seen.state).values())
         self._spark.start(tasks_max_of(self._all_configs(seen.state)), self._stop.asked)
         configs = [
             {
@@ -216,6 +234,23 @@ class Up:
         self._flush()
         return clean
 
+    def _count(self) -> None:
+        """What was moved, from the log, now that nobody of ours writes to it."""
+        if self._at_start is None:
+            return
+        seen = self._observer.read()
+        ends = self._observer.topic_ends(self._all_configs(seen.state).values())
+        self._totals = totals(self._ends_at_start, ends, self._at_start.connectors, seen.connectors)
+        self.last_words.extend(lines(self._totals))
+        self.last_words.extend(skipped_line(*one) for one in self._skipped_records().items())
+
+    def _skipped_records(self) -> dict[str, int]:
+        connectors = self._snapshot.connectors if self._snapshot is not None else ()
+        counts = {
+            one.name: sum(self._skipped.total(task) for task in one.tasks) for one in connectors
+        }
+        return {name: count for name, count in counts.items() if count}
+
     def _kill(self) -> None:
         if self._applier is not None:
             self._applier.stop()
@@ -245,12 +280,11 @@ class Up:
         self._spark.tick()
         self._processes.tick()
         previous, snapshot = self._snapshot, self._look(self._processes)
-        counts = {
-            task: view.records
-            for task, owners in snapshot.task_owners().items()
-            for _, view in owners
+        views = {
+            task: view for task, owners in snapshot.task_owners().items() for _, view in owners
         }
-        self._rates.update(snapshot.at, counts)
+        self._rates.update(snapshot.at, {task: view.records for task, view in views.items()})
+        self._skipped.update(snapshot.at, {task: view.skipped for task, view in views.items()})
         self.timeline.observe(snapshot, connector_rates(snapshot, self._rates))
         verdict = idle_verdict(snapshot, previous)
         for line in changes(previous, snapshot):
@@ -267,10 +301,10 @@ class Up:
 
     def _conclude(self, verdict: Verdict) -> int:
         assert self._snapshot is not None
+        self._verdict = verdict
         seconds = time.monotonic() - self._started
-        self.last_words.append(
-            f"{verdict.outcome} after {seconds:.1f} s: {progress_line(self._snapshot, self._rates)}"
-        )
+        rebalances = counted(self._snapshot.rebalances, "rebalance")
+        self.last_words.append(f"{verdict.outcome} after {seconds:.1f} s, {rebalances}")
         self.last_words.extend(f"  {reason}" for reason in verdict.reasons)
         return EXIT_FAILED if verdict.outcome is Outcome.FAILED else 0
 
@@ -333,7 +367,11 @@ class Up:
 
     def _write_summary(self, code: int) -> None:
         """``logs/summary.json``: what this run did, for scripts and for who comes later."""
-        snapshot = self._snapshot
+        snapshot, skipped = self._snapshot, self._skipped_records()
+        sinks = {
+            one.connector: {"committed": one.committed, "new": one.new, "lag": one.lag}
+            for one in self._totals.sinks
+        }
         summary = {
             "pipeline": str(self._pipeline.file),
             "exit_code": code,
@@ -343,15 +381,15 @@ class Up:
                 one.name: {"starts": one.starts, "phase": one.phase.value}
                 for one in (snapshot.workers if snapshot else ())
             },
+            "topics": {
+                one.topic: {"records": one.records, "new": one.new} for one in self._totals.topics
+            },
             "connectors": {
-                one.name: {
-                    "kind": one.kind,
-                    "records": sum(self._rates.total(task) for task in one.tasks),
-                    "lag": one.lag,
-                }
+                one.name: {"kind": one.kind, "skipped_seen": skipped.get(one.name, 0)}
+                | sinks.get(one.name, {})
                 for one in (snapshot.connectors if snapshot else ())
             },
-            "reasons": self.last_words[1:],
+            "reasons": list(self._verdict.reasons) if self._verdict is not None else [],
         }
         path = self._logs / "summary.json"
         path.write_text(json.dumps(summary, indent=2) + "\n")

@@ -1,7 +1,7 @@
 """Looks at a cluster from outside: asks its workers, reads its log. Changes nothing."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from headgate import wire
 from headgate.events import Config
 from headgate.herder.messages import DescribeWorker, Failure, Success, WorkerView
 from headgate.ids import State
-from headgate.ports import TransportError
+from headgate.ports import TopicPartition, TransportError
 from headgate.records import decode
 from headgate.reducer import fold
 from headgate.state import ConfigState
@@ -117,6 +117,14 @@ class Observer:
         ends = dict(log.end_offsets(topics))
         consumed = log.committed(group)
         return ends, {partition: consumed[partition] for partition in ends if partition in consumed}
+
+    def topic_ends(self, configs: Iterable[Config]) -> Mapping[TopicPartition, int]:
+        """End offsets of the topics that `configs` name and that are there."""
+        topics: set[str] = set()
+        for config in configs:
+            topics.update(self._topics(config))
+            topics.update(topic for topic in (config.get("topic"),) if topic)
+        return dict(self._transport.record_log.end_offsets(sorted(topics)))
 
     def _topics(self, config: Config) -> list[str]:
         topics = [topic.strip() for topic in (config.get("topics") or "").split(",")]

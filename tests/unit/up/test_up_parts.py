@@ -103,6 +103,13 @@ class TestChanges:
             "task a-0 RUNNING on w1",
         ]
 
+    def test_what_was_skipped_before_the_first_look_is_told_with_its_number(self) -> None:
+        now = _snapshot(0, _worker("w1", _task(A0, skipped=5, detail="f.csv: line 3")))
+        assert changes(None, now)[-2:] == [
+            "task a-0 RUNNING on w1",
+            "task a-0 skipped 5 records: f.csv: line 3",
+        ]
+
     def test_nothing_new(self) -> None:
         now = _snapshot(0, _worker("w1", _task(A0, records=1)))
         assert changes(now, replace(now, at=1.0)) == []

@@ -1,0 +1,92 @@
+"""What a run of ``headgate up`` has moved, counted from the log.
+
+Workers tell how many records a task has moved, and a worker that is killed takes its last word with
+it. The log loses nothing: end offsets of topics and committed consumer offsets are exact, as long
+as the log has no retention and only records have offsets, both of which hold for the embedded one.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from headgate.ports import TopicPartition
+from headgate_runtime.up.snapshot import ConnectorSnapshot
+
+Offsets = Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicTotal:
+    topic: str
+    records: int
+    """All that are in the log."""
+    new: int
+    """Those that came during this run, whoever wrote them."""
+
+
+@dataclass(frozen=True, slots=True)
+class SinkTotal:
+    connector: str
+    committed: int
+    """Records below its committed consumer offsets."""
+    new: int
+    """Those that it committed during this run; below 0 when its offsets were set back."""
+    lag: int
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    topics: tuple[TopicTotal, ...] = ()
+    sinks: tuple[SinkTotal, ...] = ()
+
+
+def totals(
+    before: Offsets,
+    ends: Offsets,
+    sinks_before: Iterable[ConnectorSnapshot],
+    connectors: Iterable[ConnectorSnapshot],
+) -> Totals:
+    """
+    Args:
+        before: end offsets of the topics when the run began; none of topics that were not there.
+        ends: the same at its end.
+        sinks_before: connectors as they were when the run began.
+        connectors: the same at its end.
+    """
+    was, now = by_topic(before), by_topic(ends)
+    consumed = {one.name: sum(one.consumed.values()) for one in sinks_before}
+    return Totals(
+        tuple(TopicTotal(topic, now[topic], now[topic] - was.get(topic, 0)) for topic in now),
+        tuple(
+            SinkTotal(
+                one.name,
+                sum(one.consumed.values()),
+                sum(one.consumed.values()) - consumed.get(one.name, 0),
+                one.lag,
+            )
+            for one in connectors
+            if one.kind == "sink"
+        ),
+    )
+
+
+def by_topic(offsets: Offsets) -> dict[str, int]:
+    """Sums over partitions, topics sorted."""
+    sums: dict[str, int] = {}
+    for (topic, _), offset in sorted(offsets.items()):
+        sums[topic] = sums.get(topic, 0) + offset
+    return sums
+
+
+def lines(found: Totals) -> list[str]:
+    """For people."""
+    return [
+        *(
+            f"  topic {one.topic}: {one.records:,} records in the log, {one.new:,} of them new"
+            for one in found.topics
+        ),
+        *(
+            f"  sink {one.connector}: {one.committed:,} records committed, {one.new:,} of them "
+            f"in this run, lag {one.lag:,}"
+            for one in found.sinks
+        ),
+    ]
