@@ -91,6 +91,8 @@ class FileStreamSourceTask(SourceTask):
         self._batch: int = settings["batch.size"]
         self._partition: Partition = {"filename": self._name}
         self._file: BinaryIO | None = None
+        self._missed = False
+        """That the file is not there has been told."""
         self._data = b""  # read, not yet records; starts at the position
         self._position = 0
 
@@ -121,7 +123,9 @@ class FileStreamSourceTask(SourceTask):
         try:
             file = self._path.open("rb")
         except FileNotFoundError:
-            self.context.log(f"couldn't find file {self._name}, waiting for it to be created")
+            if not self._missed:
+                self.context.log(f"couldn't find file {self._name}, waiting for it to be created")
+            self._missed = True
             return False
         self._file = file
         self._position = self._committed()

@@ -106,7 +106,9 @@ class SourceTaskContext(Protocol):
         does."""
         ...
 
-    def log(self, message: str) -> None: ...
+    def log(self, message: str) -> None:
+        """Tell the user something: a warning in the worker's log. Not for each record."""
+        ...
 
 
 class SourceTask:
@@ -142,7 +144,9 @@ class SinkTaskContext(Protocol):
     @property
     def stopping(self) -> bool: ...
 
-    def log(self, message: str) -> None: ...
+    def log(self, message: str) -> None:
+        """Tell the user something: a warning in the worker's log. Not for each record."""
+        ...
 
 
 class SinkTask:

@@ -62,6 +62,7 @@ from headgate.task.steps import (
 )
 
 DRY_FLUSH_INTERVAL_MS = 500
+MEND_OR_TOLERATE = "; mend it, or let errors.tolerance = all pass over it"
 
 
 class SourceState(StrEnum):
@@ -203,7 +204,7 @@ class SourceMachine(TaskMachine):
             return self._rest_ended(now_ms)
         if given.skipped:
             if not self._tolerate:
-                return self._fail(now_ms, given.detail)
+                return self._fail(now_ms, given.detail + MEND_OR_TOLERATE)
             self._count_skipped(given.skipped, given.detail)
             self._passed_open = True
         self._trouble = given.retriable

@@ -74,7 +74,7 @@ class SinkContext:
         return self._lifeline.stopping
 
     def log(self, message: str) -> None:
-        _log.info("%s: %s", self._lifeline.spec.task, message)
+        _log.warning("%s: %s", self._lifeline.spec.task, message)
 
 
 class SinkPerformer:

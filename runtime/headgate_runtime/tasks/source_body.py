@@ -97,7 +97,7 @@ class SourceContext:
         return self._lifeline.wait(seconds)
 
     def log(self, message: str) -> None:
-        _log.info("%s: %s", self._lifeline.spec.task, message)
+        _log.warning("%s: %s", self._lifeline.spec.task, message)
 
 
 class SourcePerformer:
@@ -221,6 +221,7 @@ class SourcePerformer:
             if type(record) is SkippedRecord:
                 skipped += 1
                 detail = detail or record.reason
+                _log.info("%s: cannot be used: %s", self._spec.task, record.reason)
                 self._passed.append((len(batch), record.source_partition, record.source_offset))
                 continue
             try:
@@ -248,7 +249,9 @@ class SourcePerformer:
                     add_source(record)  # type: ignore[arg-type]
             except DataError as error:
                 skipped += 1
-                detail = detail or _position(record, error)
+                reason = _position(record, error)
+                _log.info("%s: cannot be used: %s", self._spec.task, reason)
+                detail = detail or reason
                 self._passed.append((len(batch), record.source_partition, record.source_offset))
             if boundaries.by_record:
                 boundaries.reached(record, len(batch))
