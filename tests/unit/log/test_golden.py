@@ -111,6 +111,18 @@ def test_status_answers(step: int) -> None:
     assert answer["response"]["connector"]["state"] == expected[state.target_state(name)]
 
 
+def test_answers_to_restarts_that_carry_a_status() -> None:
+    """A restart with nothing to restart answers the status as it is. One with something shows what
+    it is going to restart as RESTARTING before any such record is written: the rest is the same."""
+    everything, nothing = lines("rest")[23], lines("rest")[24]
+    assert statuses_at(nothing["t"]).answer("src", "source") == nothing["response"]
+    shown = statuses_at(everything["t"]).answer("src", "source")
+    assert shown is not None
+    for part in (shown["connector"], *shown["tasks"]):
+        part["state"] = "RESTARTING"
+    assert shown == everything["response"]
+
+
 def test_answers_with_configs_and_tasks() -> None:
     seen = 0
     for answer in lines("rest"):
