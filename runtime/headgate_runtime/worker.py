@@ -45,7 +45,8 @@ from headgate_runtime.worker_config import WorkerConfig, herder_settings, transp
 log = logging.getLogger(__name__)
 
 POLL_MS = 10
-"""How often an idle loop looks at the logs; one look costs some tens of microseconds."""
+"""How often an idle loop looks at the logs; a look and the wait for it cost some 100 us, most of
+it the waking up."""
 DRAIN_MS = 100
 """How long commands are handled without a look at the logs and the group."""
 INBOX_SIZE = 100_000
@@ -93,12 +94,10 @@ class Worker:
         """Serve the herder until it is done."""
         self._handle(Tick())
         while not self.herder.done:
-            try:
-                command: Command = self._inbox.get(timeout=self._wait_s())
-            except queue.Empty:
-                command = Tick()
+            command = self._next_command()
             self._served_ms = self._clock.now_ms()
-            self._handle(command)
+            if command is not None:
+                self._handle(command)
             if self._stop_asked and not self._stopping:
                 self._stopping = True
                 self._handle(Shutdown())
@@ -107,10 +106,15 @@ class Worker:
         self._performer.close()
         self.transport.close()
 
-    def _wait_s(self) -> float:
+    def _next_command(self) -> Command | None:
+        """What was posted, or `Tick` once it is due; None when it is time to look at the world."""
         deadline = self.herder.next_deadline_ms
-        wait = POLL_MS if deadline is None else min(POLL_MS, deadline - self._clock.now_ms())
-        return max(wait, 0) / 1000
+        left_ms = None if deadline is None else deadline - self._clock.now_ms()
+        wait_ms = POLL_MS if left_ms is None else max(min(POLL_MS, left_ms), 0)
+        try:
+            return self._inbox.get(timeout=wait_ms / 1000)
+        except queue.Empty:
+            return Tick() if left_ms is not None and left_ms <= wait_ms else None
 
     def _drain(self) -> None:
         """What has piled up is handled before the world is looked at again, for a while: each

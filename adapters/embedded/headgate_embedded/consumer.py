@@ -27,7 +27,7 @@ from headgate_embedded.group import Coordinators, EmbeddedGroup
 from headgate_embedded.record_tables import read_batches, read_committed, write_committed
 
 _WAIT_S: Final = 0.001
-_WAIT_S_MAX: Final = 0.01
+_WAIT_S_MAX: Final = 0.02
 """Between two looks of an idle consumer; its pauses grow up to this while nothing comes."""
 
 Callback = Callable[[Sequence[TopicPartition]], None]

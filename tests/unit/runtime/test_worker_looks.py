@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from headgate.herder.messages import Command, StatusRead, Tick
+from headgate.herder.herder import Herder
+from headgate.herder.messages import Command, Shutdown, StatusRead, Tick
 from headgate.membership.messages import JoinGroup
 from headgate.ports import TransportError
 from headgate_embedded import EmbeddedTransport, open_transport, transport_settings
@@ -141,3 +142,20 @@ def test_a_session_that_ends_in_silence_is_a_change(tmp_path: Path) -> None:
     while transport.changed():
         transport.group.receive()
     transport.close()
+
+
+def test_the_herder_is_told_the_time_when_it_asked_to_be_and_not_before(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[Command | None] = []
+    clock = worker._clock = ManualClock()
+    due_ms = clock.ms + 60_000
+    monkeypatch.setattr(Herder, "next_deadline_ms", due_ms)
+    for clock.ms in (due_ms - 1_000, due_ms - 1, due_ms, due_ms + 1_000):
+        given.append(worker._next_command())
+    assert given == [None, Tick(), Tick(), Tick()]
+
+
+def test_what_was_posted_comes_before_the_time(worker: Worker) -> None:
+    worker.post(Shutdown())
+    assert worker._next_command() == Shutdown()
