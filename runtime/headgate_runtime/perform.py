@@ -200,7 +200,13 @@ class Performer:
     # -- on a thread --
 
     def _in_thread(self, effect: ValidateConfig | FenceProducers | CallPeer) -> None:
-        self._post(self._answer_of(effect))
+        try:
+            command = self._answer_of(effect)
+        except Exception as error:
+            # A bug, or a plugin's. In a pool it would be lost, and who asked would wait for ever.
+            log.exception("%s", type(effect).__name__)
+            command = _failure_of(effect, f"{type(error).__name__}: {error}")
+        self._post(command)
 
     def _answer_of(self, effect: ValidateConfig | FenceProducers | CallPeer) -> Command:
         match effect:
@@ -222,6 +228,18 @@ class Performer:
                     return PeerAnswered(token, Failure(ErrorKind.TIMEOUT, f"{url}: {error}"))
             case _:
                 assert_never(effect)
+
+
+def _failure_of(effect: ValidateConfig | FenceProducers | CallPeer, reason: str) -> Command:
+    match effect:
+        case ValidateConfig(token):
+            return ConfigValidated(token, (reason,))
+        case FenceProducers(token):
+            return ProducersFenced(token, reason)
+        case CallPeer(token):
+            return PeerAnswered(token, Failure(ErrorKind.INTERNAL, reason))
+        case _:
+            assert_never(effect)
 
 
 def _runner(
