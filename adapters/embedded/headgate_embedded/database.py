@@ -139,7 +139,9 @@ class Database:
 
     def _give(self, connection: apsw.Connection) -> None:
         with self._mutex:
-            if not self._closed and len(self._idle) < _IDLE_CONNECTIONS:
+            # One whose transaction could not be ended could begin no other.
+            usable = not self._closed and not connection.in_transaction
+            if usable and len(self._idle) < _IDLE_CONNECTIONS:
                 self._idle.append(connection)
                 return
             if connection in self._all:

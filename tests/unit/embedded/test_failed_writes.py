@@ -4,11 +4,13 @@ repeated."""
 from collections.abc import Iterator
 from pathlib import Path
 
+import apsw
 import pytest
 
 from headgate.membership.consumer import ConsumerSettings
 from headgate.ports import ProducerRecord, TransportError
 from headgate_embedded import EmbeddedTransport
+from headgate_embedded import database as database_module
 from headgate_embedded.database import Database
 from headgate_embedded.machine import MonotonicClock
 from headgate_embedded.schema import FILE_NAME
@@ -80,3 +82,21 @@ def test_append_leaves_nothing(disk: FullDisk) -> None:
     assert (log.end(), log.read(0)) == (0, [])
     disk.free()
     assert log.append([("k", b"v")], privileged=False) == 1
+
+
+def test_a_connection_whose_transaction_cannot_be_ended_is_not_used_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = Database(tmp_path / FILE_NAME)
+
+    def fail(_connection: apsw.Connection, _statement: str) -> None:
+        raise apsw.IOError("disk on fire")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(database_module, "_end", fail)
+        with pytest.raises(TransportError, match="on fire"), database.write():
+            raise ValueError("the writer's own")
+    for _ in range(2):
+        with database.write() as connection:
+            connection.execute("insert into changes(log, last) values(hex(randomblob(4)), 1)")
+    database.close()
