@@ -3,8 +3,8 @@
     new -> starting -> running <-> paused
       \\-> waiting (paused from birth)
 
-Its manifest guards its progress (`docs/architecture.md`, "Sinks that write files"), so there is
-nothing to decide here but when the next batch may begin.
+Its manifest guards its progress (`specs/sink/manifest.md`), so there is nothing to decide here but
+when the next batch may begin.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """When ``--until-idle`` may end: a pure decision over two snapshots.
 
-The rule (docs/architecture.md): no rebalance, delay or reconfiguration pending, all tasks RUNNING,
-all sources idle, then all sinks at the end offsets that were taken after that; twice in a row.
+The rule: no rebalance, delay or reconfiguration pending, all tasks RUNNING, all sources idle, then
+all sinks at the end offsets that were taken after that; twice in a row.
 PAUSED and STOPPED count as idle. What FAILED does not hold up the end: the others are awaited,
 then it is told.
 """
