@@ -42,7 +42,7 @@ def test_it_waits_for_the_file_and_for_the_newline(tmp_path: Path) -> None:
     with path.open("a") as file:
         file.write("\nthree\n")
     assert values(subject.rest()) == ["two", "three"]
-    assert subject.context.waited.count(1.0) == 4
+    assert subject.context.waited.count(1.0) == 5
 
 
 def test_malformed_bytes_become_replacement_characters(tmp_path: Path) -> None:
