@@ -55,13 +55,20 @@ def assign_lines(policy: str, lines: Iterable[str]) -> Iterator[str]:
         if not line.strip():
             continue
         try:
-            asked = _object(json.loads(line), "the line")
+            asked = _object(_parsed(line), "the line")
             if _bool(asked, "reset"):
                 rounds = _Rounds(chosen)
             answer = rounds.answer(asked)
         except ValueError as error:
             raise AssignError(f"line {number}: {error}") from error
         yield json.dumps(answer, separators=(",", ":"), ensure_ascii=False)
+
+
+def _parsed(line: str) -> object:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise AssignError(f"not JSON ({error}): {line.strip()[:80]}") from None
 
 
 def _policy(name: str) -> Policy:

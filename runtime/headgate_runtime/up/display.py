@@ -222,7 +222,7 @@ def _work_table(snapshot: Snapshot, rates: Rates, room: int) -> Table:
     table.add_column("records/s", justify="right", no_wrap=True)
     table.add_column("records", justify="right", no_wrap=True)
     table.add_column("lag", justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True, overflow="ellipsis")
+    table.add_column("")  # the one that gives way where the terminal is narrow
     owners, task_owners = snapshot.connector_owners(), snapshot.task_owners()
     room -= len(snapshot.connectors)
     for connector in snapshot.connectors:
@@ -235,7 +235,7 @@ def _work_table(snapshot: Snapshot, rates: Rates, room: int) -> Table:
             f"{per_second:,.0f}",
             f"{total:,}",
             f"{connector.lag:,}" if connector.kind == "sink" else "",
-            Text(_note(connector, snapshot), style="dim"),
+            _cut(_note(connector, snapshot), "dim"),
         )
         shown = _rows_shown(connector, task_owners, room)
         room -= len(shown)
@@ -287,8 +287,13 @@ def _add_task(
         f"{rates.per_second(task, snapshot.at):,.0f}",
         f"{rates.total(task):,}",
         "",
-        Text(detail, style="red" if state is State.FAILED else "dim"),
+        _cut(detail, "red" if state is State.FAILED else "dim"),
     )
+
+
+def _cut(text: str, style: str) -> Text:
+    """As much of it as fits in the line."""
+    return Text(text, style=style, no_wrap=True, overflow="ellipsis")
 
 
 def _state(state: State) -> Text:

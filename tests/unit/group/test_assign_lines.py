@@ -86,7 +86,8 @@ def test_inconsistent_connectors_have_no_tasks() -> None:
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("{", "line 1"),
+        ("{nojson", "not JSON (Expecting property name enclosed in double quotes: "),
+        ("{nojson", ": {nojson"),
         ("[]", "expected a JSON object"),
         ('{"members":{}}', "at least one member"),
         ('{"members":{"a":{}},"leader":"b"}', "leader 'b' is not a member: a"),

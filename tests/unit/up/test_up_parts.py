@@ -186,14 +186,14 @@ class TestTimeline:
 
 
 class TestDisplay:
-    def _show(self, height: int = 40, tasks: int = 2) -> str:
+    def _show(self, height: int = 40, tasks: int = 2, detail: str = "") -> str:
         out = io.StringIO()
         console = Console(
             file=out, force_terminal=True, width=100, height=height, color_system=None
         )
         display = LiveDisplay(console, Heading("p.toml", "/data", "spark"))
         ids = tuple(TaskId("a", n) for n in range(tasks))
-        views = [_task(task, records=50) for task in ids[:-1]]
+        views = [_task(task, records=50, detail=detail) for task in ids[:-1]]
         snapshot = _snapshot(1.0, _worker("w1", *views), _worker("w2", phase=Phase.SILENT))
         connector = replace(snapshot.connectors[0], tasks=ids)
         snapshot = replace(snapshot, connectors=(connector,))
@@ -226,6 +226,13 @@ class TestDisplay:
         assert "a-59" in shown
         assert "more tasks" in shown
         assert len(shown.splitlines()) < 60
+
+    def test_a_long_reason_gives_way_to_what_stands_beside_it(self) -> None:
+        shown = self._show(detail="a reason that is long " * 20)
+        row = next(line for line in shown.splitlines() if line.startswith("  a-0"))
+        assert row.split()[:5] == ["a-0", "RUNNING", "w1", "50", "50"]
+        assert len(row) <= 100
+        assert row.rstrip().endswith("…")
 
     def test_plain_lines_come_when_something_changed(self) -> None:
         out = io.StringIO()
