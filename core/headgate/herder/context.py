@@ -118,6 +118,8 @@ class CountRecorded:
     """From the leader's lanes, to the rounds of fencing."""
 
     connector: str
+    commit_offset: int | None
+    """As in `RoundDone`: an answer may be that of a round which was given up."""
     error: str | None
     overtaken: bool = False
 

@@ -102,6 +102,8 @@ class FencingRounds:
         fencing = self._rounds.get(note.connector)
         if fencing is None or fencing.phase is not RoundPhase.RECORDING:
             return
+        if note.commit_offset != fencing.commit_offset:
+            return  # of a round that was given up: it says nothing of this one's task configs
         if note.error is None:
             self._finish(fencing, Success())
         else:

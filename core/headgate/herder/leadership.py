@@ -221,7 +221,9 @@ class Leadership:
                 if isinstance(job, CallJob):
                     self._ctx.note(Unplaced(job.ticket))
                 else:
-                    self._ctx.note(CountRecorded(job.connector, "the leader has changed"))
+                    self._ctx.note(
+                        CountRecorded(job.connector, job.commit_offset, "the leader has changed")
+                    )
             if lane.current is None:
                 self._lanes.pop(lane.connector, None)
 
@@ -229,10 +231,12 @@ class Leadership:
         if isinstance(job, CallJob):
             self._ctx.note(Resolved(job.ticket, result))
         elif isinstance(result, Success):
-            self._ctx.note(CountRecorded(job.connector, None))
+            self._ctx.note(CountRecorded(job.connector, job.commit_offset, None))
         else:
             overtaken = result.kind is ErrorKind.CONFLICT
-            self._ctx.note(CountRecorded(job.connector, result.message, overtaken))
+            self._ctx.note(
+                CountRecorded(job.connector, job.commit_offset, result.message, overtaken)
+            )
 
     @property
     def pending(self) -> list[str]:

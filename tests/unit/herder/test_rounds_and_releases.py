@@ -4,7 +4,14 @@ import pytest
 from support.herder_world import HerderWorld
 
 from headgate.events import ConfigEvent
-from headgate.herder.context import Context, ForRound, TaskGone, Unplaced
+from headgate.herder.context import (
+    Context,
+    CountRecorded,
+    ForRound,
+    Resolved,
+    TaskGone,
+    Unplaced,
+)
 from headgate.herder.fencing_rounds import FencingRounds
 from headgate.herder.messages import (
     CreateConnector,
@@ -64,6 +71,22 @@ def test_a_read_that_a_given_up_round_asked_for_begins_no_other() -> None:
     rounds.on_read(first, None)
     assert list(ctx.notes) == before == [Unplaced(1)]
     assert rounds.pending == ["fencing c: reading"]
+
+
+def test_the_count_that_a_given_up_round_wrote_ends_no_later_one() -> None:
+    """Its record may stand before the commit that the later round is about."""
+    ctx = context()
+    rounds = FencingRounds(ctx)
+    rounds.join(1, "c")
+    read = next(iter(ctx._reads.values()))
+    assert isinstance(read, ForRound)
+    rounds.on_read(read, None)
+    assert rounds.pending == ["fencing c: recording"]
+    ctx.notes.clear()
+    rounds.on_recorded(CountRecorded("c", 1, None))
+    assert not ctx.notes
+    rounds.on_recorded(CountRecorded("c", 2, None))
+    assert list(ctx.notes) == [Resolved(1, Success())]
 
 
 def test_a_round_ends_with_the_leadership_it_was_begun_under() -> None:
