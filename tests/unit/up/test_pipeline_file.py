@@ -278,3 +278,24 @@ def test_settings_of_the_file_reach_the_validation_of_connectors(
     _parse(GOOD)
     assert given[0]["headgate.task.runner"] == "process"
     assert given[0]["rebalance.timeout.ms"] == "60000"  # Connect's default is filled in
+
+
+def test_a_default_that_is_no_converter_is_told_where_it_stands_and_hides_nothing() -> None:
+    text = """[cluster]
+runner = "thread"
+"value.converter" = "JsonConvertr"
+[connectors.a]
+"connector.class" = "FileStreamSource"
+topic = "t"
+file = "f"
+transforms = "x"
+"transforms.x.type" = "Nope"
+"""
+    with pytest.raises(PipelineError) as caught:
+        parse(text, Path("/p.toml"), "p.toml")
+    first, second = (problem.show("p.toml") for problem in caught.value.problems)
+    assert first == (
+        "p.toml:3: [cluster] value.converter: no converter is named 'JsonConvertr'; "
+        "did you mean JsonConverter?"
+    )
+    assert second.startswith("p.toml:9: [connectors.a] transforms.x.type: ")
