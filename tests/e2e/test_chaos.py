@@ -109,6 +109,21 @@ class Chaos:
         time.sleep(SESSION_S * 1.5)
         os.kill(worker.pid, signal.SIGCONT)
 
+    def freeze_a_worker_and_its_tasks(self) -> None:
+        """As when a machine is suspended in the middle of transactions: who wakes up is a zombie,
+        worker and tasks, and may go on where it stood, before a commit."""
+        worker = self.a_worker()
+        tasks = [p for p in self.up.look() if p.parent in self.up.daemons()]
+        assert tasks, "no task runs on an executor"
+        self.blow(f"SIGSTOP of worker {worker.pid} and {len(tasks)} processes of tasks")
+        for process in [worker, *tasks]:
+            signal_if_alive(process.pid, signal.SIGSTOP)
+        time.sleep(SESSION_S * 1.5)
+        woken = [p for p in [*tasks, worker] if signal_if_alive(p.pid, signal.SIGCONT)]
+        self.say(
+            f"{len(woken)} of them wake up as zombies; the others were killed by their workers"
+        )
+
     def freeze_in_a_transaction(self) -> None:
         """Catch a worker that holds the log's write lock, and stop it there."""
         self.blow("hunt for a worker inside a transaction")
@@ -132,10 +147,16 @@ class Chaos:
             os.kill(holder, signal.SIGCONT)
 
     def _continue(self, pid: int) -> None:
-        try:
-            os.kill(pid, signal.SIGCONT)
-        except ProcessLookupError:
+        if not signal_if_alive(pid, signal.SIGCONT):
             self.say(f"{pid} had been killed by those whom it kept from the log, as it must be")
+
+
+def signal_if_alive(pid: int, number: signal.Signals) -> bool:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def lock_holder(folder: Path) -> int | None:
@@ -196,7 +217,12 @@ def test_a_million_records_survive_everything(up: Up, capsys: pytest.CaptureFixt
     up.wait_for("first records", lambda: up.records("events") > 0, 180)
     chaos = Chaos(up, chance, say)
     blows = [chaos.kill_a_worker] * KILLS
-    for other in (chaos.kill_an_executor, chaos.freeze_a_worker, chaos.freeze_in_a_transaction):
+    for other in (
+        chaos.kill_an_executor,
+        chaos.freeze_a_worker,
+        chaos.freeze_a_worker_and_its_tasks,
+        chaos.freeze_in_a_transaction,
+    ):
         blows.insert(chance.randrange(len(blows)), other)
     for blow in blows:
         blow()

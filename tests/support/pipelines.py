@@ -93,6 +93,12 @@ class Up:
     def executors(self) -> list[Process]:
         return [p for p in self.look() if "CoarseGrainedExecutorBackend" in p.command]
 
+    def daemons(self) -> set[int]:
+        """Processes that fork the tasks of an executor: the parents of what runs their bodies."""
+        forks = [p for p in self.look() if "headgate_spark.daemon" in p.command]
+        pids = {p.pid for p in forks}
+        return {p.pid for p in forks if p.parent not in pids}
+
     def records(self, topic: str) -> int:
         """Committed records of `topic`; 0 before there is a log."""
         try:
