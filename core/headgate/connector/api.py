@@ -121,7 +121,9 @@ class SourceTask:
         """Open what is needed and seek to the committed source offsets (`context.offsets`)."""
 
     def poll(self) -> "Iterable[SourceRecord | SkippedRecord] | None":
-        """The next records; nothing when there are none now. May wait a little (`context.wait`).
+        """The next records; None when there is nothing to read now; an empty list when something is
+        there that cannot be read yet (a file that is being written), so that the task is not idle.
+        May wait a little (`context.wait`).
 
         A batch that is iterable is consumed once. Keep it to some thousands of records: with
         `transaction.boundary` = poll each batch is one transaction.

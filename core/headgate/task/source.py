@@ -214,7 +214,8 @@ class SourceMachine(TaskMachine):
         was_dry, self._dry = self._dry, not found and not given.retriable
         self._plan = deque(self._steps(now_ms, given))
         # Idle: this poll was begun after the last commit, found nothing, and nothing is open.
-        self._idle = self._dry and not self._open and not self._passed_open and not self._ending
+        is_open = self._open or self._passed_open or self._ending
+        self._idle = self._dry and not given.awaited and not is_open
         delay_ms = RETRY_DELAY_MS if given.retriable else 0
         if self._dry and was_dry:
             delay_ms = IDLE_POLL_DELAY_MS

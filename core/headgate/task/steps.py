@@ -93,6 +93,8 @@ class Polled:
     retriable: str = ""
     """`poll` raised `RetriableError` with this text."""
     boundaries: Sequence[Boundary] = ()
+    awaited: bool = False
+    """`poll` returned an empty list, not None: something is there that cannot be read yet."""
 
 
 @dataclass(frozen=True, slots=True)

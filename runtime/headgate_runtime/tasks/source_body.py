@@ -6,6 +6,7 @@ The loop over a batch is the data plane's hot path; what can be decided per batc
 import logging
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 from headgate.connector.api import (
@@ -204,7 +205,10 @@ class SourcePerformer:
             records = list(polled) if polled is not None else []
         except RetriableError as error:
             return Polled(retriable=str(error) or type(error).__name__)
-        return self._convert(records)
+        converted = self._convert(records)
+        if not records and isinstance(polled, (list, tuple)):
+            return replace(converted, awaited=True)
+        return converted
 
     def _convert(self, records: "list[SourceRecord | SkippedRecord]") -> Polled:
         converters = self._converters

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from support.body_bench import BodyBench, source_offsets, visible
@@ -124,7 +124,7 @@ def test_the_connector_draws_the_boundaries(tmp_path: Path) -> None:
                 transaction.abort_transaction(batch[6])  # type: ignore[arg-type]
             elif batch:
                 transaction.commit_transaction()
-            return batch
+            return batch or None
 
     bench = BodyBench(tmp_path, Drawing, {"transaction.boundary": "connector"})
     run_dry(bench)
@@ -303,3 +303,20 @@ def test_an_interrupt_of_the_interpreter_ends_the_task_too(tmp_path: Path) -> No
 
     ended = BodyBench(tmp_path, Exits).start().wait()
     assert (ended.outcome, ended.reason) == (TaskOutcome.FAILED, "SystemExit: 3")
+
+
+def test_a_task_that_returns_an_empty_list_is_not_idle(tmp_path: Path) -> None:
+    """Something is there that cannot be read yet, so `--until-idle` has to wait."""
+    polls: list[int] = []
+
+    class Awaiting(Scripted):
+        batches: ClassVar[list[Batch]] = []
+
+        def poll(self) -> Batch | None:
+            polls.append(1)
+            return [] if len(polls) < 20 else None
+
+    bench = BodyBench(tmp_path, Awaiting)
+    bench.start().until(lambda: bench.progress.idle or bench.ended)
+    assert len(polls) >= 20
+    bench.stop()
