@@ -24,9 +24,11 @@ from headgate.reducer import fold
 from headgate.simulation.checks import Checks, InvariantBroken
 from headgate.simulation.cluster import Options, simulate
 from headgate.simulation.memory import MemoryConfigLog, MemoryFencer
-from headgate.simulation.memory_clients import MemoryProducer
+from headgate.simulation.memory_clients import MemoryConsumer, MemoryProducer
+from headgate.simulation.sink_body import SinkBody
 from headgate.simulation.worker import SimulatedWorker
 from headgate.state import ConfigState
+from headgate.task.sink import SinkMachine
 
 SEEDS_MAX = 150
 
@@ -221,4 +223,37 @@ def test_13_the_last_record_arrives__a_commit_that_does_nothing(
 ) -> None:
     monkeypatch.setattr(MemoryProducer, "commit", lambda *_: None)
     monkeypatch.setattr("headgate.simulation.checks.Checks.data_committed", lambda *_: None)
+    broken_by("10 to 13", quick)
+
+
+def test_6_at_least_once__offsets_that_are_committed_before_put(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    consume = SinkBody._consume
+
+    def committed_at_once(self: SinkBody, paused: bool) -> Any:
+        consumed = consume(self, paused)
+        for record in self._batch:
+            self._delivered[record.topic, record.partition] = (record.offset + 1, 1)
+        self._commit(set(self._delivered))
+        return consumed
+
+    monkeypatch.setattr(SinkBody, "_consume", committed_at_once)
+    broken_by("6 at least once")
+
+
+def test_6_offsets_of_the_generation__a_group_that_takes_them_from_anybody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def unchecked(self: MemoryConsumer, offsets: Any) -> None:
+        self._cluster.set_committed(self._member.group, offsets)
+
+    monkeypatch.setattr(MemoryConsumer, "commit", unchecked)
+    broken_by("6 offsets of the generation", lambda seed: Options(seed=seed, frozen_committers=0.1))
+
+
+def test_13_the_sink_reaches_the_end__a_machine_that_never_commits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(SinkMachine, "_commit", SinkMachine._run)
     broken_by("10 to 13", quick)

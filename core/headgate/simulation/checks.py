@@ -5,15 +5,17 @@ Numbers are those of docs/architecture.md.
 Safety is checked as things happen and after every step; liveness when the faults have stopped.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from headgate.errors import CoreError
 from headgate.events import ConfigEvent, TargetStateChanged, TaskCountRecorded, TasksCommitted
 from headgate.herder.messages import AppendConfig, Effect
 from headgate.ids import TargetState
+from headgate.ports import ConsumerRecord, TopicPartition
 from headgate.records import decode
 from headgate.reducer import fold
+from headgate.simulation.memory_clients import Membership
 from headgate.state import ConfigState
 from headgate.task.messages import TaskSpec
 
@@ -38,6 +40,11 @@ class Checks:
         """Run -> config offset of the log's end when its producer was initialised."""
         self._claimed = -1
         self._next_record: dict[tuple[str, int], int] = {}
+        self.puts = 0
+        self._put: dict[tuple[str, TopicPartition], set[int]] = {}
+        """What the systems behind the sinks hold: offsets by consumer group and partition."""
+        self._covered: dict[tuple[str, TopicPartition], int] = {}
+        """Offset that the group has committed."""
 
     def broken(self, invariant: str, text: str) -> None:
         now = self._cluster.schedule.now_ms
@@ -134,21 +141,62 @@ class Checks:
                 return
 
     def _no_zombie_writes(self, spec: TaskSpec) -> None:
-        """After a task count record nothing of an earlier task generation becomes visible."""
-        counted = False
+        """After a task count record nothing of an earlier task generation becomes visible.
+
+        Except from one task to one task: nobody is shut out for that record (KIP-618), it is the
+        new task's own producer that shuts out the old one when it is initialised.
+        """
+        counts: list[int] = []
+        """Of the newest task count record, and of the one before the commit that it followed."""
+        newest: TasksCommitted | None = None
         for event in reversed(self.events):
             if getattr(event, "connector", None) != spec.task.connector:
                 continue
             if isinstance(event, TaskCountRecorded):
-                counted = True
-            elif isinstance(event, TasksCommitted) and counted:
-                if spec.commit_offset < event.offset:
-                    self.broken(
-                        "3 no zombie writes",
-                        f"{spec.run} of commit {spec.commit_offset} became visible after the "
-                        f"producers before commit {event.offset} were counted out",
-                    )
-                return
+                counts.append(event.task_count)
+                if newest is not None:
+                    break
+            elif isinstance(event, TasksCommitted) and counts and newest is None:
+                newest = event
+                if spec.commit_offset >= event.offset:
+                    return
+        if newest is None or counts == [1, 1]:
+            return
+        self.broken(
+            "3 no zombie writes",
+            f"{spec.run} of commit {spec.commit_offset} became visible after the producers before "
+            f"commit {newest.offset} were counted out",
+        )
+
+    def sink_put(self, group: str, records: Sequence[ConsumerRecord]) -> None:
+        self.puts += len(records)
+        for record in records:
+            place = (group, (record.topic, record.partition))
+            self._put.setdefault(place, set()).add(record.offset)
+
+    def sink_committed(
+        self, spec: TaskSpec, membership: Membership, offsets: Mapping[TopicPartition, int]
+    ) -> None:
+        """Only a member of the current generation commits; and only what was put before (6)."""
+        why_not = self._cluster.why_not_committing(membership)
+        if why_not:
+            self.broken(
+                "6 offsets of the generation", f"{spec.run} committed {dict(offsets)}: {why_not}"
+            )
+        for partition, end in offsets.items():
+            place = (membership[0], partition)
+            start = self._covered.get(place, 0)
+            if end < start:
+                self.broken(
+                    "6 offsets of the generation", f"{spec.run} set {place} back to {end}: {start}"
+                )
+            put = self._put.get(place, set())
+            lost = [offset for offset in range(start, end) if offset not in put]
+            if lost:
+                self.broken(
+                    "6 at least once", f"{spec.run} committed {end} of {place} without {lost}"
+                )
+            self._covered[place] = end
 
     def answered(self, call_id: str, before: bool) -> None:
         if before:

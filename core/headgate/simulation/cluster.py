@@ -10,16 +10,24 @@ from dataclasses import dataclass
 
 from headgate.herder.settings import HerderSettings
 from headgate.ids import State, TargetState
-from headgate.simulation.body import PARTITIONS, RECORDS
+from headgate.membership.consumer import ConsumerSettings
 from headgate.simulation.checks import Checks
 from headgate.simulation.faults import Faults
 from headgate.simulation.memory import MemoryCluster, MemoryTransport
+from headgate.simulation.memory_clients import Membership
 from headgate.simulation.network import Network
 from headgate.simulation.schedule import Schedule
-from headgate.simulation.user import NAMES, User
+from headgate.simulation.sink_body import sink_group
+from headgate.simulation.source_body import PARTITIONS, RECORDS
+from headgate.simulation.user import NAMES, SINKS, SOURCES, User
 from headgate.simulation.worker import SimulatedWorker
 
 GROUP = "simulated"
+TOPIC_PARTITIONS = 2
+"""Fewer than source partitions, so that these share them; enough for two sink tasks."""
+FLUSH_INTERVAL_MS = 300
+CONSUMER_SESSION_MS = 1_000
+"""Less than a lifeline may be silent: a sink task that froze can find itself shut out and alive."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +41,9 @@ class Options:
     lost_messages: float = 0.01
     """Probability that a message or an answer goes astray while there are faults."""
     session_timeout_ms: int = 3_000
+    frozen_committers: float = 0.0
+    """Probability that a sink task freezes past its consumer session between deciding to commit
+    offsets and doing so."""
     frozen_writers: float = 0.0
     """Probability that a leader freezes past its session between deciding a write and making it:
     the moment that the claim on the log is for, and one that other faults seldom meet."""
@@ -46,6 +57,9 @@ class Report:
     settled_ms: int
     """How long it took to settle after the faults."""
     records: int
+    """That sources committed."""
+    delivered: int
+    """That sinks put, those put twice counted twice."""
     faults: dict[str, int]
     calls: int
     rebalances: int
@@ -57,7 +71,10 @@ class Cluster:
         self.seed = options.seed
         self.schedule = Schedule(options.seed)
         self.call_timeout_ms = 8_000
-        self._memory = MemoryCluster(lambda: self.schedule.now_ms)
+        self._memory = MemoryCluster(
+            lambda: self.schedule.now_ms,
+            consumer=ConsumerSettings(CONSUMER_SESSION_MS),
+        )
         self.transport: MemoryTransport = self._memory.connect("observer")
         self.claims: dict[str, int] = {}
         self.checks = Checks(self)
@@ -68,8 +85,8 @@ class Cluster:
         self.workers: dict[str, SimulatedWorker] = {}
         self._incarnations = 0
         self.transport.record_log.create_topic("unused", 1)
-        for name in NAMES:
-            self.transport.record_log.create_topic(name, 1)
+        for name in SOURCES:
+            self.transport.record_log.create_topic(name, TOPIC_PARTITIONS)
         for number in range(options.workers):
             self.start_worker(f"w{number + 1}")
 
@@ -91,6 +108,7 @@ class Cluster:
             task_stop_timeout_ms=500,
             connector_stop_timeout_ms=500,
             request_timeout_ms=self.call_timeout_ms,
+            worker_settings={"offset.flush.interval.ms": str(FLUSH_INTERVAL_MS)},
         )
         self.workers[name] = SimulatedWorker(self, name, settings)
 
@@ -105,6 +123,11 @@ class Cluster:
 
     def is_member(self, worker: SimulatedWorker) -> bool:
         return self._memory.coordinator.is_member(GROUP, worker.herder.view().member_id)
+
+    def why_not_committing(self, membership: Membership) -> str:
+        """Why the coordinator has this member commit no offsets; empty when it may."""
+        error = self._memory.coordinator.check(*membership)
+        return "" if error is None else error.value
 
     def message_lost(self) -> bool:
         return self.faulty and self.schedule.likely(self.options.lost_messages)
@@ -137,6 +160,7 @@ class Cluster:
             virtual_ms=self.schedule.now_ms,
             settled_ms=quiet_since - options.faults_ms,
             records=self.checks.records(),
+            delivered=self.checks.puts,
             faults=dict(self.faults.counts),
             calls=self.user.asked,
             rebalances=max(w.herder.view().rebalances for w in self.workers.values()),
@@ -177,10 +201,16 @@ class Cluster:
         return ""
 
     def _unfinished(self) -> str:
-        for name in NAMES:
+        for name in SOURCES:
             for partition in range(PARTITIONS):
                 if self.checks.delivered(name, partition) < RECORDS:
                     return f"{name}/{partition}: {self.checks.delivered(name, partition)} records"
+        log = self.transport.record_log
+        for sink, topic in SINKS.items():
+            committed = log.committed(sink_group(sink))
+            for place, end in log.end_offsets([topic]).items():
+                if committed.get(place, 0) != end:
+                    return f"{sink} has committed {committed.get(place)} of {end} of {place}"
         return ""
 
 

@@ -5,13 +5,17 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from headgate.herder.messages import AppendConfig, Effect
+from headgate.task.steps import BodyEffect, CommitOffsets
 
 if TYPE_CHECKING:
+    from headgate.simulation.body import Body
     from headgate.simulation.cluster import Cluster
     from headgate.simulation.worker import SimulatedWorker
 
 PAUSE_MS = (300, 4_000)
 """Between two faults."""
+FROZEN_COMMITTER_MS = 1_300
+"""More than a consumer's session, less than a lifeline may be silent."""
 
 
 class Faults:
@@ -45,6 +49,19 @@ class Faults:
         if not (probability and self._cluster.faulty and isinstance(effect, AppendConfig)):
             return False
         return effect.privileged and self._schedule.likely(probability)
+
+    def freezes_committer(self, body: "Body", effect: BodyEffect) -> bool:
+        """Whether a sink task freezes before it commits, unnoticed by its worker."""
+        probability = self._cluster.options.frozen_committers
+        if not (probability and self._cluster.faulty and isinstance(effect, CommitOffsets)):
+            return False
+        if not self._schedule.likely(probability):
+            return False
+        body.freeze()
+        self._schedule.after(
+            FROZEN_COMMITTER_MS, lambda: body.thaw(FROZEN_COMMITTER_MS, FROZEN_COMMITTER_MS + 1)
+        )
+        return True
 
     def _awake(self) -> "list[SimulatedWorker]":
         workers = self._cluster.workers

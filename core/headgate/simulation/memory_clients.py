@@ -147,6 +147,11 @@ class MemoryConsumer:
                 return []
             cluster.while_waiting()
 
+    @property
+    def membership(self) -> Membership:
+        member = self._member
+        return member.group, member.member_id, member.generation
+
     def assignment(self) -> frozenset[TopicPartition]:
         return frozenset(self._member.held)
 

@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING
 
 from headgate.herder.messages import TaskReported
 from headgate.simulation.body import Body
+from headgate.simulation.sink_body import SinkBody
+from headgate.simulation.source_body import SourceBody
 from headgate.task.messages import (
     StopTask,
     TaskCommand,
     TaskEnded,
+    TaskKind,
     TaskOutcome,
     TaskReleased,
     TaskReport,
@@ -54,7 +57,8 @@ class SimulatedRunner:
 
     def start(self, spec: TaskSpec) -> None:
         run = self._runs[spec.run] = _Run(spec)
-        body = run.body = Body(self._cluster, spec, lambda report: self._up(run, report))
+        kind = SinkBody if spec.kind is TaskKind.SINK else SourceBody
+        body = run.body = kind(self._cluster, spec, lambda report: self._up(run, report))
         self._in_order(run, lambda: None if body.dead else body.begin(), 200)
 
     def send(self, name: str, command: TaskCommand) -> None:

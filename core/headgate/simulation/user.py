@@ -20,7 +20,11 @@ from headgate.ids import TargetState, TaskId
 if TYPE_CHECKING:
     from headgate.simulation.cluster import Cluster
 
-NAMES = ("a", "b", "c")
+SOURCES = ("a", "b", "c")
+"""Each writes to the topic of its name."""
+SINKS = {"s": "a"}
+"""Topic by the sink that reads it."""
+NAMES = (*SOURCES, *SINKS)
 CALL_TIMEOUT_MS = 8_000
 
 
@@ -73,9 +77,11 @@ class User:
         config = {
             "name": name,
             "connector.class": "Simulated",
-            "tasks.max": str(self._chance.randint(1, 4)),
+            "tasks.max": str(self._chance.randint(1, 2 if name in SINKS else 4)),
             "variant": str(self._variant),
         }
+        if name in SINKS:
+            config["topics"] = SINKS[name]
         return PutConnectorConfig(name, config)
 
     def _choose(self) -> Call:

@@ -45,8 +45,8 @@ from headgate.herder.messages import (
 from headgate.herder.settings import HerderSettings
 from headgate.ports import FencedError
 from headgate.records import decode
-from headgate.simulation.body import PARTITIONS
 from headgate.simulation.runner import SimulatedRunner
+from headgate.simulation.source_body import PARTITIONS
 
 if TYPE_CHECKING:
     from headgate.simulation.cluster import Cluster

@@ -1,0 +1,161 @@
+"""The body of a sink task: the real machine, a member of its consumer group, a made-up system.
+
+What the system holds is what `Checks` was told at `put`. Partitions come and go within a poll, as
+in a real body; a poll itself takes no time here, the waiting lies before it.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from headgate.ports import ConsumerRecord, RebalancedError, TopicPartition
+from headgate.simulation.body import Body
+from headgate.simulation.memory_clients import MemoryConsumer
+from headgate.task.messages import TaskReport, TaskSpec
+from headgate.task.sink import SinkMachine, SinkSettings
+from headgate.task.steps import (
+    BodyEffect,
+    BodyInput,
+    CallStart,
+    Close,
+    Closed,
+    ClosePartitions,
+    CommitOffsets,
+    CommitPartitions,
+    Consume,
+    Consumed,
+    Delivered,
+    OffsetsCommitted,
+    OffsetsNotCommitted,
+    OpenPartitions,
+    PartitionsAssigned,
+    PartitionsRevoked,
+    Put,
+    PutRetriable,
+    Started,
+)
+
+if TYPE_CHECKING:
+    from headgate.simulation.cluster import Cluster
+
+BATCH = 50
+REFUSED_PROBABILITY = 0.03
+"""Of a `put` while there are faults: the system is away for a moment."""
+
+
+def sink_group(connector: str) -> str:
+    """Consumer group of a sink connector. Source: SinkUtils.consumerGroupId."""
+    return f"connect-{connector}"
+
+
+class SinkBody(Body):
+    def __init__(
+        self, cluster: "Cluster", spec: TaskSpec, report: Callable[[TaskReport], None]
+    ) -> None:
+        super().__init__(cluster, spec, report, SinkMachine(SinkSettings.from_spec(spec)))
+        self._group = sink_group(spec.task.connector)
+        self._consumer: MemoryConsumer | None = None
+        self._batch: list[ConsumerRecord] = []
+        self._delivered: dict[TopicPartition, tuple[int, int]] = {}
+        """Next offset after what `put` took, and how many records are not committed yet."""
+
+    def _delay_ms(self, effect: BodyEffect) -> int:
+        match effect:
+            case Consume(timeout_ms):
+                return timeout_ms
+            case Put(delay_ms):
+                return delay_ms
+            case _:
+                return 0
+
+    def _act(self, effect: BodyEffect) -> BodyInput | None:
+        match effect:
+            case CallStart():
+                return self._start()
+            case Consume(_, paused):
+                return self._consume(paused)
+            case Put(delay_ms):
+                return self._put(delay_ms)
+            case CommitOffsets():
+                return self._commit(set(self._delivered))
+            case OpenPartitions():
+                return None
+            case CommitPartitions(partitions):
+                # Refused: they are another's in a moment, who reads again from the last commit.
+                self._commit(set(partitions))
+                return None
+            case ClosePartitions(partitions):
+                self._close_partitions(set(partitions))
+                return None
+            case Close():
+                return self._close()
+            case _:
+                raise AssertionError(f"a sink does not {effect!r}")
+
+    def _start(self) -> BodyInput:
+        topics = self.spec.connector_config["topics"].split(",")
+        log = self._cluster.transport.record_log
+        client_id = f"connector-consumer-{self.spec.task}"
+        self._consumer = log.consumer(self._group, topics, client_id)
+        self._consumer.on_rebalance(
+            lambda given: self._interrupt(PartitionsAssigned(tuple(sorted(given)))),
+            lambda given: self._interrupt(PartitionsRevoked(tuple(sorted(given)))),
+        )
+        return Started()
+
+    @property
+    def _member(self) -> MemoryConsumer:
+        assert self._consumer is not None
+        return self._consumer
+
+    def _interrupt(self, given: PartitionsAssigned | PartitionsRevoked) -> None:
+        """Within a poll, at the same instant: what the machine wants done has no outcome."""
+        for effect in self._machine.handle(self._schedule.now_ms, given):
+            self._act(effect)
+
+    def _consume(self, paused: bool) -> BodyInput:
+        self._batch = []
+        held = sorted(self._member.assignment())
+        if paused:
+            self._member.pause(held)
+        else:
+            self._member.resume(held)
+        self._batch = list(self._member.poll(BATCH, 0))
+        return Consumed(records=len(self._batch))
+
+    def _put(self, delay_ms: int) -> BodyInput:
+        if delay_ms:
+            self._member.poll(0, 0)  # to stay a member; partitions may go, and records with them
+        if self._cluster.faulty and self._schedule.likely(REFUSED_PROBABILITY):
+            return PutRetriable("the system is away")
+        self._cluster.checks.sink_put(self._group, self._batch)
+        for record in self._batch:
+            place = (record.topic, record.partition)
+            _, count = self._delivered.get(place, (0, 0))
+            self._delivered[place] = (record.offset + 1, count + 1)
+        self._batch = []
+        return Delivered()
+
+    def _commit(self, partitions: set[TopicPartition]) -> BodyInput:
+        due = {p: end for p, (end, count) in self._delivered.items() if p in partitions and count}
+        if not due:
+            return OffsetsCommitted(0, pending=False)
+        try:
+            self._member.commit(due)
+        except RebalancedError as error:
+            return OffsetsNotCommitted(str(error))
+        self._cluster.checks.sink_committed(self.spec, self._member.membership, due)
+        covered = sum(self._delivered[place][1] for place in due)
+        self._delivered.update((place, (end, 0)) for place, end in due.items())
+        return OffsetsCommitted(covered, pending=False)
+
+    def _close_partitions(self, gone: set[TopicPartition]) -> None:
+        for place in sorted(gone):
+            self._delivered.pop(place, None)
+        self._batch = [r for r in self._batch if (r.topic, r.partition) not in gone]
+
+    def _close(self) -> BodyInput:
+        if self._consumer is not None:
+            # Leaving revokes what it holds: that was settled before, and the machine has ended.
+            self._consumer.on_rebalance(lambda _given: None, lambda _given: None)
+            self._consumer.close()
+        return Closed()

@@ -1,0 +1,140 @@
+"""The body of a source task: the real machine, a made-up source, the log's producer.
+
+The source has `PARTITIONS` source partitions; task i of N reads those whose number modulo N is i.
+Records of a partition are numbered from 0, so a reader of the output can tell what is lost, doubled
+or out of order. Their key is the source partition, so that a topic keeps their order.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from headgate.offsets import decode_key, decode_value, encode_key, encode_value
+from headgate.ports import Producer, ProducerRecord
+from headgate.simulation.body import Body
+from headgate.task.messages import TaskReport, TaskSpec
+from headgate.task.source import SourceMachine, SourceSettings
+from headgate.task.steps import (
+    Aborted,
+    AbortTransaction,
+    BodyEffect,
+    BodyInput,
+    CallStart,
+    Close,
+    Closed,
+    Committed,
+    CommitTransaction,
+    InitProducer,
+    OffsetsRead,
+    Poll,
+    Polled,
+    ProducerReady,
+    ReadOffsets,
+    SendRecords,
+    Started,
+)
+
+if TYPE_CHECKING:
+    from headgate.simulation.cluster import Cluster
+
+PARTITIONS = 4
+RECORDS = 320
+"""Of each source partition; a source that has given them all is idle."""
+RECORD_INTERVAL_MS = 60
+"""Record n is there to be polled from n times this on: so records flow while there are faults."""
+BATCH = 5
+
+
+class SourceBody(Body):
+    def __init__(
+        self, cluster: "Cluster", spec: TaskSpec, report: Callable[[TaskReport], None]
+    ) -> None:
+        super().__init__(cluster, spec, report, SourceMachine(SourceSettings.from_spec(spec)))
+        self._producer: Producer | None = None
+        self._next: dict[int, int] = {}
+        self._batch: list[tuple[int, int]] = []
+        self._open: list[tuple[int, int]] = []
+
+    def _delay_ms(self, effect: BodyEffect) -> int:
+        return effect.delay_ms if isinstance(effect, Poll) else 0
+
+    def _act(self, effect: BodyEffect) -> BodyInput | None:
+        match effect:
+            case InitProducer():
+                return self._init()
+            case ReadOffsets():
+                return self._read_offsets()
+            case CallStart():
+                return Started()
+            case Poll():
+                return self._poll()
+            case SendRecords(first, end):
+                self._send(self._batch[first:end])
+                return None
+            case CommitTransaction():
+                return self._commit()
+            case AbortTransaction():
+                return Aborted()
+            case Close():
+                return Closed()
+            case _:
+                raise AssertionError(f"a source does not {effect!r}")
+
+    def _init(self) -> BodyInput:
+        spec = self.spec
+        membership = (spec.group, spec.member_id, spec.generation)
+        log = self._cluster.transport.record_log
+        self._producer = log.producer(spec.run, spec.transactional_id, membership)
+        self._producer.init()
+        self._cluster.checks.producer_initialised(spec)
+        return ProducerReady()
+
+    def _read_offsets(self) -> BodyInput:
+        count = int(self.spec.task_config["count"])
+        index = int(self.spec.task_config["index"])
+        self._next = {p: 0 for p in range(PARTITIONS) if p % count == index}
+        records, _ = self._cluster.transport.offset_log.read(0, 1_000_000)
+        for record in records:
+            known = decode_key(record.key or b"")
+            offset = decode_value(record.value)
+            if known is None or offset is None or known.connector != self.spec.task.connector:
+                continue
+            partition = int((known.partition or {})["p"])
+            if partition in self._next:
+                self._next[partition] = int(offset["n"]) + 1
+        return OffsetsRead()
+
+    def _poll(self) -> BodyInput:
+        self._batch = []
+        for partition in sorted(self._next):
+            first = self._next[partition]
+            there = min(RECORDS, self._schedule.now_ms // RECORD_INTERVAL_MS)
+            count = max(0, min(self._schedule.chance.randint(0, BATCH), there - first))
+            self._batch += [(partition, first + i) for i in range(count)]
+            self._next[partition] = first + count
+        return Polled(records=len(self._batch))
+
+    def _send(self, records: list[tuple[int, int]]) -> None:
+        assert self._producer is not None
+        connector = self.spec.task.connector
+        self._producer.send(
+            [
+                ProducerRecord(connector, None, str(p).encode(), f"{connector}/{p}/{n}".encode())
+                for p, n in records
+            ]
+        )
+        self._open += records
+
+    def _commit(self) -> BodyInput:
+        if self._open:
+            assert self._producer is not None
+            reached = dict(self._open)
+            connector = self.spec.task.connector
+            self._producer.commit(
+                [
+                    (encode_key(connector, {"p": p}), encode_value({"n": n}))
+                    for p, n in sorted(reached.items())
+                ]
+            )
+            self._cluster.checks.data_committed(self.spec, self._open)
+            self._open = []
+        return Committed()
