@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from headgate.ports import FencedError
 from headgate.simulation.schedule import Schedule
 from headgate.task.machine import TaskMachine
-from headgate.task.messages import TaskCommand, TaskOutcome, TaskReport, TaskSpec
+from headgate.task.messages import TaskCommand, TaskEnded, TaskOutcome, TaskReport, TaskSpec
 from headgate.task.steps import Begin, BodyEffect, BodyInput, Failed, LifelineLost, Report
 
 if TYPE_CHECKING:
@@ -112,7 +112,9 @@ class Body:
 
     def _step(self, given: BodyInput | TaskCommand) -> None:
         if isinstance(given, LifelineLost) and not self._begun:
-            self.die()  # a body without a lifeline never begins
+            # A body without a lifeline never begins; its runner sees it end.
+            self._report(TaskEnded(TaskOutcome.LOST, given.reason))
+            self.die()
         if self._machine.ended or self.dead:
             return
         self._begun = True
