@@ -258,6 +258,13 @@ class Connectors:
         if instance is not None and instance.run == run and instance.phase is Phase.STARTED:
             self._generate(instance)
 
+    def on_tasks_gone(self, name: str) -> None:
+        """Its tasks were taken from it: it was stopped. Where it was also resumed within the same
+        read of the log, it was never seen to be stopped here, and goes on without a new start."""
+        instance = self._held.get(name)
+        if instance is not None and instance.phase is Phase.STARTED:
+            self._generate(instance)
+
     def _generate(self, instance: Instance) -> None:
         if instance.generating is not Generating.IDLE:
             instance.again = True

@@ -13,7 +13,13 @@ Parts, by subject: `leadership` (the leader's writes), `requests` (calls), `conn
 from typing import assert_never
 
 from headgate import wire
-from headgate.events import ConfigEvent, RecordRejected, SessionKeyChanged, TasksCommitted
+from headgate.events import (
+    ConfigEvent,
+    RecordRejected,
+    SessionKeyChanged,
+    TargetStateChanged,
+    TasksCommitted,
+)
 from headgate.herder import context as c
 from headgate.herder.connectors import Connectors
 from headgate.herder.fencing_rounds import FencingRounds
@@ -52,6 +58,7 @@ from headgate.herder.settings import HerderSettings
 from headgate.herder.statuses import Statuses
 from headgate.herder.tasks import Tasks
 from headgate.herder.work import GroupWork
+from headgate.ids import TargetState
 from headgate.reducer import fold
 from headgate.state import ConfigState
 
@@ -208,6 +215,11 @@ class Herder:
             name = getattr(event, "connector", None)
             if name is not None:
                 touched[name] = touched.get(name, False) or isinstance(event, TasksCommitted)
+        stopped = {
+            event.connector
+            for event in events
+            if isinstance(event, TargetStateChanged) and event.target_state is TargetState.STOPPED
+        }
         for name, committed in touched.items():
             if committed or ctx.state.entry(name) is None:
                 self._rounds.on_commit(name)
@@ -216,6 +228,8 @@ class Herder:
             elif ctx.state.target_state(name) is not before.target_state(name):
                 self._tasks.on_target_state(name)
             self._connectors.on_config(name)
+            if committed and name in stopped:
+                self._connectors.on_tasks_gone(name)
             if committed or ctx.state.entry(name) is None:
                 self._statuses.connector_changed(name)
         if ctx.state.assignment_offset != before.assignment_offset:

@@ -44,7 +44,7 @@ from headgate.herder.messages import (
 )
 from headgate.ids import TargetState, TaskId
 from headgate.membership.messages import HeartbeatAnswered
-from headgate.records import encode_commit, encode_connector, encode_task
+from headgate.records import encode_commit, encode_connector, encode_target_state, encode_task
 from headgate.task.messages import (
     FencingRequested,
     ProducerInitialised,
@@ -573,3 +573,19 @@ def test_put_creates_and_says_so() -> None:
     values = [world.answers[call_id][0] for call_id in (first, second)]
     assert [v.value["created"] for v in values] == [True, False]  # type: ignore[union-attr,index]
     assert values[1].value["tasks"] == [{"connector": "c", "task": 0}]  # type: ignore[union-attr,index]
+
+
+def test_a_connector_stopped_and_resumed_in_one_read_gets_its_tasks_again() -> None:
+    """Its owner never saw it stopped, so nothing starts it anew; its tasks are gone all the same."""
+    world = one_worker()
+    world.call("a", CreateConnector("c", SOURCE))
+    world.until_settled()
+    records = (
+        encode_commit("c", 0),
+        encode_target_state("c", TargetState.STOPPED),
+        encode_target_state("c", TargetState.STARTED),
+    )
+    for record in records:
+        world.log.append(record)
+    world.until_settled()
+    assert world.running() == {"a": ["c-0"]}
