@@ -183,7 +183,8 @@ class DirectoryTask(SourceTask):
     def poll(self) -> list[SourceRecord | SkippedRecord] | None:
         limit = self._allowed()
         if limit == 0:
-            return []  # not idle: stopped or paused while it waited its turn
+            self.context.await_input()  # stopped or paused while it waited its turn
+            return None
         result: list[SourceRecord | SkippedRecord] = []
         self._read_queue(limit, result)
         if result:
@@ -193,9 +194,9 @@ class DirectoryTask(SourceTask):
         if result:
             return result
         if any(file.state in _WAITING for file in self._files.values()):
-            # Bytes are unread, so this is not idle.
+            self.context.await_input()  # bytes are unread
             self.context.wait(min(self._interval, max(self._settle, 0.05)))
-            return []
+            return None
         self.context.wait(self._interval)
         return None
 

@@ -32,6 +32,10 @@ class Context:
         self.stopping = False
         self.waited: list[float] = []
         self.told: list[str] = []
+        self.awaited = False
+
+    def await_input(self) -> None:
+        self.awaited = True
 
     def wait(self, seconds: float) -> bool:
         self.waited.append(seconds)
@@ -61,8 +65,10 @@ class Run:
         self.task.start(self.config)
 
     def poll(self) -> list[SourceRecord | SkippedRecord] | None:
-        found = self.task.poll()
-        return None if found is None else list(found)
+        """None when the task is idle; an empty list when it waits for input."""
+        self.context.awaited = False
+        found = list(self.task.poll() or [])
+        return found if found or self.context.awaited else None
 
     def rest(self, polls: int = 200) -> list[SourceRecord | SkippedRecord]:
         """All that polls give until one finds nothing at all."""

@@ -106,6 +106,11 @@ class SourceTaskContext(Protocol):
         does."""
         ...
 
+    def await_input(self) -> None:
+        """To be called in `poll`: something is there that cannot be read yet (a file that is being
+        written), so the task is not idle though this batch is empty."""
+        ...
+
     def log(self, message: str) -> None:
         """Tell the user something: a warning in the worker's log. Not for each record."""
         ...
@@ -121,9 +126,8 @@ class SourceTask:
         """Open what is needed and seek to the committed source offsets (`context.offsets`)."""
 
     def poll(self) -> "Iterable[SourceRecord | SkippedRecord] | None":
-        """The next records; None when there is nothing to read now; an empty list when something is
-        there that cannot be read yet (a file that is being written), so that the task is not idle.
-        May wait a little (`context.wait`).
+        """The next records; None or nothing when there is nothing to read now. May wait a little
+        (`context.wait`).
 
         A batch that is iterable is consumed once. Keep it to some thousands of records: with
         `transaction.boundary` = poll each batch is one transaction.

@@ -94,7 +94,7 @@ class Polled:
     """`poll` raised `RetriableError` with this text."""
     boundaries: Sequence[Boundary] = ()
     awaited: bool = False
-    """`poll` returned an empty list, not None: something is there that cannot be read yet."""
+    """The task has said that something is there that cannot be read yet: it is not idle."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,6 +81,8 @@ class SourceContext:
         self._lifeline = lifeline
         self._offsets = offsets
         self._transaction = transaction
+        self.awaited = False
+        """The poll under way has said that it waits for input."""
 
     @property
     def offsets(self) -> SourceOffsets:
@@ -96,6 +98,9 @@ class SourceContext:
 
     def wait(self, seconds: float) -> bool:
         return self._lifeline.wait(seconds)
+
+    def await_input(self) -> None:
+        self.awaited = True
 
     def log(self, message: str) -> None:
         _log.warning("%s: %s", self._lifeline.spec.task, message)
@@ -119,6 +124,7 @@ class SourcePerformer:
             self._settings.boundary is TransactionBoundary.CONNECTOR
         )
         self._transaction = _TransactionContext() if by_connector else None
+        self._context = SourceContext(lifeline, self._offsets, self._transaction)
         self._producer: Producer | None = None
         self._task: SourceTask | None = None
         self._known_topics: set[str] = set()
@@ -185,7 +191,7 @@ class SourcePerformer:
 
     def _start(self) -> BodyInput:
         task = self._task = self._class()
-        task.context = SourceContext(self._lifeline, self._offsets, self._transaction)
+        task.context = self._context
         task.start(self._spec.task_config)
         return Started()
 
@@ -198,6 +204,7 @@ class SourcePerformer:
         if self._lifeline.stopping:
             return Polled()
         assert self._task is not None
+        self._context.awaited = False
         if self._transaction is not None:
             self._transaction.asked = []
         try:
@@ -206,9 +213,7 @@ class SourcePerformer:
         except RetriableError as error:
             return Polled(retriable=str(error) or type(error).__name__)
         converted = self._convert(records)
-        if not records and isinstance(polled, (list, tuple)):
-            return replace(converted, awaited=True)
-        return converted
+        return replace(converted, awaited=True) if self._context.awaited else converted
 
     def _convert(self, records: "list[SourceRecord | SkippedRecord]") -> Polled:
         converters = self._converters

@@ -576,7 +576,7 @@ def test_put_creates_and_says_so() -> None:
 
 
 def test_a_connector_stopped_and_resumed_in_one_read_gets_its_tasks_again() -> None:
-    """Its owner never saw it stopped, so nothing starts it anew; its tasks are gone all the same."""
+    """Its owner never saw it stopped, so nothing starts it anew; yet its tasks are gone."""
     world = one_worker()
     world.call("a", CreateConnector("c", SOURCE))
     world.until_settled()

@@ -305,7 +305,7 @@ def test_an_interrupt_of_the_interpreter_ends_the_task_too(tmp_path: Path) -> No
     assert (ended.outcome, ended.reason) == (TaskOutcome.FAILED, "SystemExit: 3")
 
 
-def test_a_task_that_returns_an_empty_list_is_not_idle(tmp_path: Path) -> None:
+def test_a_task_that_awaits_input_is_not_idle(tmp_path: Path) -> None:
     """Something is there that cannot be read yet, so `--until-idle` has to wait."""
     polls: list[int] = []
 
@@ -314,7 +314,9 @@ def test_a_task_that_returns_an_empty_list_is_not_idle(tmp_path: Path) -> None:
 
         def poll(self) -> Batch | None:
             polls.append(1)
-            return [] if len(polls) < 20 else None
+            if len(polls) < 20:
+                self.context.await_input()
+            return []
 
     bench = BodyBench(tmp_path, Awaiting)
     bench.start().until(lambda: bench.progress.idle or bench.ended)
