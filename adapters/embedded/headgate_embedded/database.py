@@ -29,6 +29,7 @@ _POLL_S_MAX: Final = 0.002
 _COUNTED_MS_MAX: Final = 100
 _LOOK_MS: Final = 250
 _IDLE_CONNECTIONS: Final = 8
+_OPEN_WAIT_S: Final = 5.0
 
 
 def say_on_stderr(message: str) -> None:
@@ -150,17 +151,32 @@ class Database:
         connection.close()
 
     def _connect(self) -> apsw.Connection:
+        """A new connection. Who closes the last one of all locks the file for a moment to fold the
+        write-ahead log into it; an opening that meets this tries again."""
+        deadline = time.monotonic() + _OPEN_WAIT_S
+        while True:
+            try:
+                return self._open()
+            except apsw.BusyError as error:
+                if time.monotonic() >= deadline:
+                    raise self._translated(error) from error
+                time.sleep(0.002)
+            except apsw.Error as error:
+                raise self._translated(error) from error
+
+    def _open(self) -> apsw.Connection:
         flags = apsw.SQLITE_OPEN_READONLY if self.read_only else apsw.SQLITE_OPEN_READWRITE
+        connection = apsw.Connection(str(self.path), flags=flags)
         try:
-            connection = apsw.Connection(str(self.path), flags=flags)
             # The wait for the lock is ours: SQLite's own starves writers.
             connection.set_busy_timeout(0)
             connection.execute("pragma synchronous = full")
             connection.execute("pragma cache_size = -8000")
             if not self.read_only:
                 connection.execute("pragma wal_autocheckpoint = 2000")
-        except apsw.Error as error:
-            raise self._translated(error) from error
+        except apsw.Error:
+            connection.close()
+            raise
         return connection
 
     def _set_synced(self, connection: apsw.Connection, synced: bool) -> None:

@@ -148,7 +148,11 @@ def check_file(path: Path) -> None:
             f"{path} has schema version {version}, expected {SCHEMA_VERSION}; left as is"
         )
     write_ahead = path.with_name(path.name + "-wal")
-    if not write_ahead.exists() or write_ahead.stat().st_size == 0:
+    try:
+        behind = write_ahead.stat().st_size > 0
+    except FileNotFoundError:
+        behind = False
+    if not behind:
         _check_tables(path)
     # Else the file may lag behind its own header, after a crash for one; SQLite sorts that out.
 
