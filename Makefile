@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: setup demo test lint format bench clean lock
+.PHONY: setup demo test jars kafka lint format bench clean lock
 
 setup: $(STAMP)
 
@@ -21,13 +21,21 @@ $(STAMP): requirements/dev.txt requirements/bootstrap.txt pyproject.toml tools/c
 demo: setup
 	@$(BIN)/python examples/demo/run.py
 
-test: setup
+test: setup jars
 	@sh tools/run_tests.sh $(BIN)
+
+# Apache Kafka and Java Connect, for tests and for `make kafka`: once for each user.
+jars: setup
+	@$(BIN)/python -m local_kafka.jars
+
+# A broker to try things on; `make kafka PORT=19092` where another port is wanted.
+kafka: setup
+	@$(BIN)/python -m local_kafka $(if $(PORT),--port $(PORT))
 
 lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy core/headgate adapters/embedded/headgate_embedded adapters/spark/headgate_spark runtime/headgate_runtime connectors/headgate_connectors
+	$(BIN)/mypy core/headgate adapters/embedded/headgate_embedded adapters/kafka/headgate_kafka adapters/rest/headgate_rest adapters/spark/headgate_spark runtime/headgate_runtime connectors/headgate_connectors tools/local_kafka
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 format: setup

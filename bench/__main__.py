@@ -1,5 +1,7 @@
 """Prints what Headgate costs. `make bench`, or `python -m bench NAME...` for some of it.
 
+`kafka` names all whose names begin with it.
+
 Absolute numbers depend on the machine and its neighbours; what is printed side by side was
 measured in one run. Nothing here is a test.
 """
@@ -12,25 +14,30 @@ import time
 
 PARTS = {
     "replay": "replay of a config topic of 1,000,000 records",
-    "assignment": "a round of kip415: workers x tasks",
+    "assignment": "a round of assignment, also beside Java's",
     "decide": "one decision of a herder that holds 100,000 tasks",
     "simulation": "simulated clusters",
     "embedded": "the embedded log, bare",
     "tasks": "a task's start, pause and stop, per runner",
     "spark": "Spark alone: starts, and SparkFileSink from the log",
     "pipeline": "DirectorySource to the log per runner, and the main job",
+    "kafka_control": "on Kafka: control operations of two workers, beside Java's",
+    "kafka_source": "on Kafka: a file source with exactly-once, beside Java's",
+    "kafka_start": "on Kafka: a worker's start on a long config topic, beside Java's",
+    "kafka_memory": "on Kafka: a worker's memory, beside Java's",
 }
 
 
 def main(names: list[str]) -> None:
-    unknown = sorted(set(names) - set(PARTS))
+    groups = {name.partition("_")[0] for name in PARTS}
+    unknown = sorted(set(names) - set(PARTS) - groups)
     if unknown:
         sys.exit(f"no such part: {', '.join(unknown)}; there are {', '.join(PARTS)}")
     cores = os.cpu_count()
     print(f"{platform.machine()}, {cores} cores, {platform.python_implementation()} ", end="")
     print(platform.python_version(), flush=True)
     for name, title in PARTS.items():
-        if names and name not in names:
+        if names and not {name, name.partition("_")[0]} & set(names):
             continue
         print(f"\n== {title}", flush=True)
         began = time.monotonic()

@@ -92,8 +92,7 @@ def _follows(transport: EmbeddedTransport) -> Iterator[str]:
 
     def config() -> bool:
         nonlocal position
-        found = transport.config_log.read(position)
-        position += len(found)
+        found, position = transport.config_log.read(position)
         return bool(found)
 
     def append() -> None:

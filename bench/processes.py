@@ -10,12 +10,20 @@ def cpu_seconds(root: int) -> float:
     """CPU that process `root` and all below it have used, those included that have ended and were
     waited for by their parents."""
     spent, children = _look()
-    total, pending = 0.0, [root]
+    return sum(spent.get(pid, 0.0) for pid in _below(root, children))
+
+
+def below(root: int) -> list[int]:
+    """`root` and all processes below it."""
+    return _below(root, _look()[1])
+
+
+def _below(root: int, children: dict[int, list[int]]) -> list[int]:
+    found, pending = [], [root]
     while pending:
-        pid = pending.pop()
-        total += spent.get(pid, 0.0)
+        found.append(pid := pending.pop())
         pending += children.get(pid, ())
-    return total
+    return found
 
 
 def _look() -> tuple[dict[int, float], dict[int, list[int]]]:

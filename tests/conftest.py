@@ -1,6 +1,39 @@
-"""Options and settings that all tests share."""
+"""Options, settings and fixtures that all tests share."""
+
+import logging
+import sys
+from collections.abc import Callable, Iterator
 
 import pytest
+from support.java_assignors import java  # noqa: F401
+from support.java_connect import java_program, java_worker  # noqa: F401
+from support.kafka_broker import kafka_broker, kafka_name, own_broker  # noqa: F401
+
+from headgate_runtime import hidden_values
+
+
+@pytest.fixture(autouse=True)
+def values_that_logs_hide(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Those of this test alone; a process keeps them as long as it lives."""
+    hiding = hidden_values._Hiding()
+    monkeypatch.setattr(hidden_values, "_HIDING", hiding)
+    yield
+    for handler in (*logging.getLogger().handlers, logging.lastResort):
+        if handler is not None:
+            handler.removeFilter(hiding)
+
+
+@pytest.fixture
+def say(
+    capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest
+) -> Callable[[str], None]:
+    """Tells whoever waits for this test a line at once, also from a process among others."""
+
+    def told(line: str) -> None:
+        with capsys.disabled():
+            print(f"\n{request.node.name}: {line}", end="", file=sys.stderr, flush=True)
+
+    return told
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

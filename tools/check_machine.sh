@@ -12,7 +12,7 @@ fi
 java="${JAVA_HOME:+$JAVA_HOME/bin/}java"
 version=$("$java" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1)
 if [ -z "$version" ] || [ "$version" -lt 17 ]; then
-    echo "headgate needs Java 17 or newer, for Spark; found: ${version:-no java on PATH or in JAVA_HOME}." >&2
+    echo "headgate needs Java 17 or newer, for Spark and Kafka; found: ${version:-no java on PATH or in JAVA_HOME}." >&2
     echo "Install it (Debian, Ubuntu: apt-get install openjdk-17-jre-headless; macOS: brew install openjdk@17)" >&2
     exit 1
 fi

@@ -32,7 +32,8 @@ from headgate.connector.config import ConfigDef, ConfigError, Importance, Type, 
 from headgate.connector.validators import at_least, non_empty
 
 FILE = "headgate.file"
-"""Added to the configs of tasks: the absolute path, as tasks may have another working directory."""
+"""Added to the configs of tasks where the path is relative: the absolute one, as tasks may have
+another working directory. An absolute path needs no addition, so that the configs equal Java's."""
 
 CHUNK_BYTES = 1 << 18
 WAIT_SECONDS = 1.0
@@ -178,6 +179,7 @@ class FileStreamSource(SourceConnector):
 
     VERSION = "0.1.0"
     TASK: ClassVar[type[SourceTask]] = FileStreamSourceTask
+    JAVA_TASK = "org.apache.kafka.connect.file.FileStreamSourceTask"
 
     @classmethod
     def config_def(cls) -> ConfigDef:
@@ -240,13 +242,15 @@ class FileStreamSource(SourceConnector):
 class FileStreamSinkTask(SinkTask):
     """Appends the text of each value and a newline."""
 
+    _file: FileIO | None = None
+
     def start(self, config: Mapping[str, str]) -> None:
         self._name = SINK_CONFIG.parse(config)["file"]
         path = Path(config.get(FILE) or self._name).absolute()
         try:
             # Without a buffer: one that is full would be written up to the middle of a line, where
             # a crash, or another task of the same file, could come in between.
-            self._file: FileIO | None = path.open("ab", buffering=0)
+            self._file = path.open("ab", buffering=0)
         except OSError as error:
             raise OSError(
                 f"Couldn't find or create file '{self._name}' for FileStreamSinkTask: {error}"
@@ -281,6 +285,7 @@ class FileStreamSink(SinkConnector):
 
     VERSION = "0.1.0"
     TASK: ClassVar[type[SinkTask]] = FileStreamSinkTask
+    JAVA_TASK = "org.apache.kafka.connect.file.FileStreamSinkTask"
 
     @classmethod
     def config_def(cls) -> ConfigDef:
@@ -313,4 +318,5 @@ def _is_cut(path: Path) -> bool:
 
 
 def _task_config(config: Mapping[str, str]) -> Mapping[str, str]:
-    return {**config, FILE: str(Path(config["file"].strip()).absolute())}
+    path = Path(config["file"].strip())
+    return config if path.is_absolute() else {**config, FILE: str(path.absolute())}

@@ -13,6 +13,7 @@ for overlong forms or surrogates; there are limits on depth and length.
 import json
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 from headgate._java_json_reader import (
@@ -24,7 +25,16 @@ from headgate._java_json_reader import (
     read,
 )
 
-__all__ = ["NotJsonError", "Parse", "dumps", "java_int", "java_long", "parse", "trusted"]
+__all__ = [
+    "NAME_LENGTH_MAX",
+    "NotJsonError",
+    "Parse",
+    "dumps",
+    "java_int",
+    "java_long",
+    "parse",
+    "trusted",
+]
 
 Parse: TypeAlias = Callable[[bytes], Any]
 """A faster parser. It raises ValueError for what it refuses; what it accepts must be JSON as RFC
@@ -121,17 +131,29 @@ _UNLIKE_JAVA: Final = re.compile(
 """Where Python writes otherwise than Jackson; escaped quotes and backslashes keep the count."""
 
 
-def dumps(value: object) -> bytes:
+def dumps(value: object, other: Callable[[object], object] | None = None) -> bytes:
     """`value` as Java writes it: no whitespace, order as given, UTF-8; control characters and what
-    is outside the Basic Multilingual Plane as escapes with capital letters.
+    is outside the Basic Multilingual Plane as escapes with capital letters. Floats are in Python's
+    form, which is the same from 0.001 up to 10^7 (see `java_double`).
+
+    Args:
+        other: what is written for a value that JSON does not know; it may raise TypeError.
 
     Raises:
         ValueError: a float is not finite.
     """
-    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    text = _encoder(other).encode(value)
     if "\\u00" in text or not text.isascii():
         text = _UNLIKE_JAVA.sub(_as_jackson, text)
     return text.encode()
+
+
+@lru_cache(maxsize=8)
+def _encoder(other: Callable[[object], object] | None) -> json.JSONEncoder:
+    # `json.dumps` makes one for each call, which costs more than what it then does.
+    return json.JSONEncoder(
+        separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=other
+    )
 
 
 def _as_jackson(match: re.Match[str]) -> str:

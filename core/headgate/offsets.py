@@ -19,6 +19,7 @@ from typing import Any, Final, TypeAlias, cast
 from headgate.errors import CoreError
 from headgate.java_double import java_double
 from headgate.java_json import NotJsonError, dumps, parse
+from headgate.ports import KeyedLog, TransportError
 
 Partition: TypeAlias = Mapping[str, Any]
 """Source partition: what names one input of a connector. Values are primitives."""
@@ -54,6 +55,14 @@ def encode_key(connector: str, partition: Partition | None) -> bytes:
         OffsetFormatError: a name is no string, or a value no primitive.
     """
     return b"[" + dumps(connector) + b"," + _encode_map(partition, hashed=True) + b"]"
+
+
+def key_prefix(connector: str) -> bytes:
+    """What the keys of `connector` begin with, as far as that is certain: spares parsing those of
+    others. Java writes no whitespace either; names beyond ASCII it may write with escapes (Jackson:
+    outside the BMP) or without."""
+    plain = connector.isascii() and connector.isprintable()
+    return b"[" + dumps(connector) + b"," if plain else b"["
 
 
 def encode_value(offset: Offset | None) -> bytes | None:
@@ -248,6 +257,22 @@ def fold_offsets(
         if not stored:
             del connectors[name]
     return OffsetTable(connectors, ignored)
+
+
+def read_offsets(log: KeyedLog) -> OffsetTable:
+    """All that an offsets topic holds now.
+
+    Raises:
+        TransportError: it could not be read to its end.
+    """
+    table, position, end = OffsetTable(), 0, log.end()
+    while position < end:
+        before = position
+        records, position = log.read(before)
+        if position == before:
+            raise TransportError(f"the offsets topic ends at {end}, nothing is read at {position}")
+        table = fold_offsets(table, ((record.key, record.value) for record in records))
+    return table
 
 
 # -- the offset view --

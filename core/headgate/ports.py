@@ -1,11 +1,9 @@
 """Ports: what the runtime needs from the world. Each has an implementation in memory, on the
-embedded log and, later, on Kafka.
+embedded log and on Kafka.
 
 All calls block and are safe to make from several threads unless said otherwise. Adapters translate
-the exceptions of
-their libraries into those at the top of this page, once. The contract tests in `tests/contract/`
-hold every
-implementation to what is said here.
+the exceptions of their libraries into those at the top of this page, once. The contract tests in
+`tests/contract/` hold every implementation to what is said here.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,11 +11,17 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from headgate.membership.messages import GroupRequest, GroupResponse
+from headgate.sink_names import SinkTopics
 from headgate.task.messages import TaskCommand, TaskReport, TaskSpec
 
 
 class TransportError(Exception):
     """The log could not be reached or did not answer in time. Trying again may help."""
+
+
+class RefusedError(TransportError):
+    """This client is refused, and will be until its rights or its settings are changed: trying
+    again does not help."""
 
 
 class FencedError(Exception):
@@ -27,6 +31,12 @@ class FencedError(Exception):
 
 class MembershipEndedError(FencedError):
     """The group membership in whose name a producer was to be initialised has ended."""
+
+
+class TransactionOverError(Exception):
+    """The open transaction can only be aborted, or was, for a record was refused or it took too
+    long; nobody shut its producer out. Nothing of it is or will be visible. Before the next one the
+    producer is initialised again."""
 
 
 class UnknownTopicError(Exception):
@@ -60,24 +70,36 @@ class ConfigLog(Protocol):
         The last of several claims of one generation counts.
 
         Raises:
-            FencedError: a leader of a later generation has claimed it already.
+            FencedError: a leader of a later generation has claimed it already. Only from a log that
+                coordinates the group too: on Kafka the last to claim counts, whoever it is.
         """
         ...
 
     def append(self, records: Sequence[tuple[str, bytes | None]], *, privileged: bool) -> int:
-        """Append all or none; returns the offset of the last one, plus 1.
+        """Append all or none; returns the config offset after them: that of the last one, plus 1.
 
         Raises:
             FencedError: privileged, and this writer's claim was overtaken or never made.
         """
         ...
 
-    def read(self, start: int, limit: int = 5_000) -> Sequence[LogRecord]:
-        """Records from offset `start` on, committed ones only; empty at the end."""
+    def read(self, position: int, limit: int = 5_000) -> tuple[Sequence[LogRecord], int]:
+        """Committed records after `position` (0: from the beginning), and the position after them.
+
+        A position is the log's own and no config offset: there may be more in a log than records
+        (on Kafka the markers of transactions), so it may rise where no record comes. Never waits:
+        what the log has may come with a later call, and is there after `end`.
+        """
         ...
 
     def end(self) -> int:
-        """Offset of the last record, plus 1; 0 when empty."""
+        """A position: who has read up to it was given all that was committed before the call.
+
+        Waits until all of that can be read; then `read` gives it without a pause.
+
+        Raises:
+            TransportError: it cannot be read in time, and why.
+        """
         ...
 
 
@@ -93,9 +115,19 @@ class KeyedLog(Protocol):
         """Changes after `position` (0: from the beginning), and the position after them.
 
         Only the latest value of a key need be delivered; tombstones are delivered to who was there
-        before. Records come in order of change; their `offset` rises, and positions are for this
-        log only.
+        before. Records of one key come in order of change; their `offset` rises, and positions are
+        for this log, as this object shows it, only. Never waits, as with `ConfigLog`.
         """
+        ...
+
+    def end(self) -> int:
+        """A position: who has read up to it was given all that was committed before the call, as
+        with `ConfigLog`."""
+        ...
+
+    def rest(self) -> None:
+        """Nobody reads for a while, and who does then begins at 0: positions given out before mean
+        nothing any more. What reading holds is let go; writing goes on."""
         ...
 
 
@@ -116,7 +148,12 @@ class Group(Protocol):
 
     def receive(self) -> Sequence[GroupResponse]:
         """Responses that have arrived, and none twice. Cheap when there are none: call it every few
-        milliseconds while waiting. Raises `TransportError` if the coordinator is out of reach."""
+        milliseconds while waiting.
+
+        Raises:
+            RefusedError: this worker may not be a member.
+            TransportError: the coordinator is out of reach.
+        """
         ...
 
 
@@ -160,6 +197,15 @@ class Ack:
     error: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class RecordMetadata:
+    """Where a record went."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
 class Producer(Protocol):
     """One task's way into the log; used by one thread."""
 
@@ -168,7 +214,7 @@ class Producer(Protocol):
 
         Raises:
             MembershipEndedError: the membership the producer was made for has ended; nobody was
-            shut out.
+                shut out. Only from a log that coordinates the group too; Kafka does not look.
         """
         ...
 
@@ -192,12 +238,27 @@ class Producer(Protocol):
         """Transactional: records and source offsets (keys and values of the offsets topic) become
         visible together.
 
-        Returns when synced. Raises `FencedError`: nothing of them is or will be visible. After a
+        Returns when nothing can undo it; readers may see it a moment later. After a
         `TransportError` the transaction is still open: call again with the same offsets, or abort.
+
+        Raises:
+            FencedError: nothing of them is or will be visible.
+            TransactionOverError: as above; where the log itself refuses records, or limits the
+                time a transaction may take.
         """
         ...
 
     def abort(self) -> None: ...
+
+    def keep_places(self) -> None:
+        """From now on remember where each record goes, for `places`. Before the first `send`; most
+        tasks do without, and it costs something for each record."""
+        ...
+
+    def places(self) -> Sequence[tuple[int, RecordMetadata]]:
+        """Where records went that have become durable since the last call, by their numbers (see
+        `Ack`); those of a transaction after `commit`. Empty without `keep_places`."""
+        ...
 
     def close(self) -> None: ...
 
@@ -240,23 +301,39 @@ class Consumer(Protocol):
 class RecordLog(Protocol):
     """Data topics and consumer groups."""
 
-    def create_topic(self, topic: str, partitions: int) -> None:
-        """Does nothing when it is there, whatever its partitions."""
+    def create_topic(self, topic: str, partitions: int | None) -> None:
+        """Does nothing when it is there, whatever its partitions. None: as many as a topic gets of
+        which nothing is said, on Kafka ``num.partitions`` of the brokers, elsewhere 1."""
         ...
 
     def partitions(self, topic: str) -> int:
         """Raises `UnknownTopicError`."""
         ...
 
+    def topic_names(self) -> Sequence[str]:
+        """Of all topics that there are, the brokers' own included; or were a while ago: asking
+        brokers costs them something, so on Kafka it is done every ``metadata.max.age.ms`` of the
+        consumers (5 minutes), as Java's consumers do for ``topics.regex``."""
+        ...
+
     def end_offsets(self, topics: Sequence[str]) -> Mapping[TopicPartition, int]:
         """Offset of the next record of each partition; topics that do not exist are left out."""
+        ...
+
+    def start_offsets(self, topics: Sequence[str]) -> Mapping[TopicPartition, int]:
+        """Offset from which on each partition still has its records (retention takes the older
+        ones); topics that do not exist are left out."""
         ...
 
     def read(
         self, topic: str, partition: int, start: int, end: int, limit: int
     ) -> Sequence[ConsumerRecord]:
         """Committed records with start <= offset < end, at most about `limit`, whole batches where
-        cheaper."""
+        cheaper.
+
+        Raises:
+            TransportError: also when the log does not go back to `start` any more.
+        """
         ...
 
     def committed(self, group: str) -> Mapping[TopicPartition, int]: ...
@@ -276,7 +353,11 @@ class RecordLog(Protocol):
         produces."""
         ...
 
-    def consumer(self, group: str, topics: Sequence[str], client_id: str) -> Consumer: ...
+    def consumer(self, group: str, topics: SinkTopics, client_id: str) -> Consumer:
+        """`topics`, if it is a pattern, are those that match at a time: one that comes later is
+        found after a while (see `topic_names`) and shared in a rebalance. While none matches there
+        is nothing to hold, and nothing wrong."""
+        ...
 
 
 # -- calls between workers --
@@ -294,8 +375,12 @@ class Peers(Protocol):
     """Calls from worker to worker. `payload` and answers are bytes (`headgate.herder.wire`)."""
 
     def call(self, url: str, payload: bytes, hops: int, timeout_ms: int) -> bytes:
-        """Ask and wait. Raises `TransportError` when no answer came in time: it may have happened
-        all the same."""
+        """Ask and wait. Where it is known that nothing was asked, since nobody could be reached,
+        the answer is `Failure` NOT_READY: asking again does no harm.
+
+        Raises:
+            TransportError: no answer came in time. It may have happened all the same.
+        """
         ...
 
     def incoming(self) -> Sequence[IncomingCall]:

@@ -289,6 +289,23 @@ class StatusView:
             "type": kind,
         }
 
+    def restart_plan(
+        self, connector: str, kind: str, *, include_tasks: bool, only_failed: bool
+    ) -> dict[str, Any] | None:
+        """Body of the answer to a restart: the status, with RESTARTING where it will be. None
+        without a status. Source: KIP-745, RestartPlan."""
+        body = self.answer(connector, kind)
+        if body is not None:
+            for item in (body["connector"], *(body["tasks"] if include_tasks else ())):
+                if not only_failed or item["state"] == State.FAILED.value:
+                    item["state"] = State.RESTARTING.value
+        return body
+
+    def answer_task(self, task: TaskId) -> dict[str, Any] | None:
+        """Body of ``GET /connectors/<connector>/tasks/<n>/status``, None without a status."""
+        status = self.task(task)
+        return None if status is None else {"id": task.task, **_shown(status)}
+
 
 def _shown(status: Status) -> dict[str, Any]:
     shown = {

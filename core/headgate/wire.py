@@ -1,10 +1,9 @@
-"""Dataclasses as JSON and back: what workers, tasks and clients say to each other travels in this
-form.
+"""Dataclasses and named tuples as JSON and back: what workers, tasks and clients say to each other
+travels in this form.
 
 An object of a union is ``{"type": "<class name>", ...fields}``. Decoding is led by the type hints,
-so a field that is
-missing takes its default, an unknown field is ignored (a newer peer), and a wrong type is a
-`WireError` that names it.
+so a field that is missing takes its default, an unknown field is ignored (a newer peer), and a
+wrong type is a `WireError` that names it.
 """
 
 import base64
@@ -54,10 +53,11 @@ def _encode(value: object) -> Any:
         return value.value if isinstance(value, Enum) else value
     if isinstance(value, bytes):
         return base64.b64encode(value).decode("ascii")
-    if is_dataclass(value) and not isinstance(value, type):
-        out: dict[str, Any] = {"type": type(value).__name__}
-        for item in fields(value):
-            out[item.name] = _encode(getattr(value, item.name))
+    kind: Any = type(value)
+    if _has_fields(kind):
+        out: dict[str, Any] = {"type": kind.__name__}
+        for name, _ in _fields(kind):
+            out[name] = _encode(getattr(value, name))
         return out
     if isinstance(value, Mapping):
         items = cast(Mapping[object, object], value)
@@ -73,8 +73,8 @@ def _decode(hint: Any, raw: Any, where: str) -> Any:
         return raw
     if origin in (Union, UnionType):
         return _decode_union(get_args(hint), raw, where)
-    if isinstance(hint, type) and is_dataclass(hint):
-        return _decode_dataclass(hint, raw, where)
+    if isinstance(hint, type) and _has_fields(hint):
+        return _decode_object(hint, raw, where)
     if isinstance(hint, type) and issubclass(hint, Enum):
         try:
             return hint(raw)
@@ -131,17 +131,30 @@ def _hints(kind: type) -> dict[str, Any]:
     return get_type_hints(kind)
 
 
-def _decode_dataclass(kind: Any, raw: Any, where: str) -> Any:
+def _has_fields(kind: Any) -> bool:
+    return is_dataclass(kind) or hasattr(kind, "_fields")
+
+
+@lru_cache(maxsize=256)
+def _fields(kind: Any) -> tuple[tuple[str, bool], ...]:
+    """Of a dataclass or named tuple: names, and whether each must be given."""
+    if is_dataclass(kind):
+        return tuple(
+            (item.name, item.default is MISSING and item.default_factory is MISSING)
+            for item in fields(kind)
+        )
+    return tuple((name, name not in kind._field_defaults) for name in kind._fields)
+
+
+def _decode_object(kind: Any, raw: Any, where: str) -> Any:
     table = cast(dict[str, Any], _checked(raw, dict, where))
     hints = _hints(kind)
     values: dict[str, Any] = {}
-    for item in fields(kind):
-        if item.name in table:
-            values[item.name] = _decode(
-                hints[item.name], table[item.name], f"{kind.__name__}.{item.name}"
-            )
-        elif item.default is MISSING and item.default_factory is MISSING:
-            raise WireError(f"{where}: {kind.__name__} without {item.name}")
+    for name, required in _fields(kind):
+        if name in table:
+            values[name] = _decode(hints[name], table[name], f"{kind.__name__}.{name}")
+        elif required:
+            raise WireError(f"{where}: {kind.__name__} without {name}")
     return kind(**values)
 
 

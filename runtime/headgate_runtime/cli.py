@@ -99,6 +99,43 @@ def up(
 
 
 @app.command()
+def worker(
+    properties: Annotated[
+        str,
+        typer.Argument(metavar="FILE.properties", help="As Connect's: docs/kafka.md."),
+    ],
+) -> None:
+    """Run one distributed worker on Kafka."""
+    from headgate_runtime.worker_command import CommandError, run
+
+    try:
+        run(properties)
+    except CommandError as error:
+        _refuse(str(error), error.exit_code)
+
+
+@app.command()
+def standalone(
+    properties: Annotated[
+        str,
+        typer.Argument(metavar="WORKER.properties", help="As Connect's: docs/kafka.md."),
+    ],
+    connectors: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[CONNECTOR...]", help="Connectors: properties or JSON files."),
+    ] = None,
+) -> None:
+    """Run one worker without a group: data on Kafka, source offsets in a file."""
+    from headgate_runtime.standalone_command import run
+    from headgate_runtime.worker_command import CommandError
+
+    try:
+        run(properties, connectors or [])
+    except CommandError as error:
+        _refuse(str(error), error.exit_code)
+
+
+@app.command()
 def plugins() -> None:
     """List the connector classes that are installed."""
     from headgate_runtime.plugins import PluginError, available, connector_kind, find_connector
@@ -139,7 +176,9 @@ def replay(
 
 @app.command()
 def assign(
-    policy: Annotated[str, typer.Option("--policy", metavar="NAME", help="Such as kip415.")],
+    policy: Annotated[
+        str, typer.Option("--policy", metavar="NAME", help="connect, eager or kip415.")
+    ],
 ) -> None:
     """Read rounds of a group from standard input, one JSON object per line; answer each."""
     from headgate_runtime.scripts.assign import AssignError, assign_lines
@@ -152,6 +191,69 @@ def assign(
         _refuse(str(error), EXIT_FAILED)
     except UnicodeDecodeError as error:
         _refuse(f"standard input is not a text in UTF-8: byte {error.start}", EXIT_FAILED)
+
+
+@app.command()
+def observe(
+    bootstrap_servers: Annotated[
+        str | None,
+        typer.Option("--bootstrap-servers", metavar="HOST:PORT,...", help="The brokers."),
+    ] = None,
+    group: Annotated[
+        str | None, typer.Option("--group", metavar="ID", help="The workers' group.id.")
+    ] = None,
+    properties: Annotated[
+        Path | None,
+        typer.Option(
+            "--properties",
+            metavar="FILE",
+            help="A worker's properties: brokers, group, topics and security as it has them.",
+        ),
+    ] = None,
+    config_topic: Annotated[
+        str | None, typer.Option("--config-topic", help="If it cannot be told by what is in it.")
+    ] = None,
+    status_topic: Annotated[str | None, typer.Option("--status-topic", help="Likewise.")] = None,
+    offset_topic: Annotated[str | None, typer.Option("--offset-topic", help="Likewise.")] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object (docs/scripts.md).")
+    ] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Look again and again, until Ctrl-C.")
+    ] = False,
+) -> None:
+    """Show a cluster of workers on Kafka, Java's or ours: who owns what, and what is wrong.
+
+    Reads only: it joins nothing and writes nothing.
+    """
+    from headgate_runtime.observe.command import ObserveError, ObserveOptions, run
+
+    topics = {"config": config_topic, "status": status_topic, "offset": offset_topic}
+    named = {kind: name for kind, name in topics.items() if name}
+    options = ObserveOptions(bootstrap_servers, group, properties, named, as_json, follow)
+    with contextlib.suppress(KeyboardInterrupt):
+        try:
+            run(options)
+        except ObserveError as error:
+            _refuse(str(error))
+
+
+@app.command()
+def doctor(
+    file: Annotated[
+        str, typer.Argument(metavar="FILE.properties", help="A worker's properties file.")
+    ],
+) -> None:
+    """Check a worker's properties against its cluster: brokers, topics, permissions, offsets."""
+    from headgate_runtime.doctor import run
+    from headgate_runtime.properties import PropertiesError
+    from headgate_runtime.worker_file import WorkerFileError
+
+    try:
+        code = run(file)
+    except (PropertiesError, WorkerFileError) as error:
+        _refuse(str(error))
+    raise typer.Exit(code)
 
 
 def fast_parser() -> Callable[[bytes], Any] | None:

@@ -11,32 +11,55 @@ import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property, partial
 
-from headgate.connector.api import Connector
+from headgate.connector.api import Connector, OffsetReader, SourceConnector
+from headgate.connector.config_providers import reverse_transform
+from headgate.events import Config
+from headgate.herder.connectors import tasks_max, tasks_max_enforced
 from headgate.herder.messages import (
     Command,
     ConnectorFailed,
     ConnectorStarted,
     ConnectorStopped,
     GenerateTaskConfigs,
+    ResolvedConnector,
     StartConnector,
     StopConnector,
     TaskConfigsGenerated,
     TaskReconfigurationRequested,
 )
 from headgate_runtime.plugins import find_connector
+from headgate_runtime.worker_config_transformer import (
+    NO_PROVIDERS,
+    ResolvedConfig,
+    WorkerConfigTransformer,
+)
 
 log = logging.getLogger(__name__)
 
 Post = Callable[[Command], None]
+Offsets = Callable[[str, Mapping[str, str]], OffsetReader]
+"""Reader of the source offsets of the connector with this name and config."""
 
 
 class _Context:
     """What a connector may say to its worker (`ConnectorContext`)."""
 
-    def __init__(self, instance: "_Instance", post: Post) -> None:
+    def __init__(
+        self, instance: "_Instance", post: Post, offsets: Callable[[], OffsetReader] | None
+    ) -> None:
         self._instance = instance
         self._post = post
+        self._offsets = offsets
+
+    @cached_property
+    def offset_reader(self) -> OffsetReader:
+        if self._offsets is None:
+            raise AttributeError(
+                f"{self._instance.name} is a sink connector, which has no source offsets"
+            )
+        return self._offsets()
 
     def request_task_reconfiguration(self) -> None:
         if not self._instance.over.is_set():
@@ -44,7 +67,7 @@ class _Context:
 
     def raise_error(self, error: BaseException) -> None:
         if not self._instance.over.is_set():
-            self._post(_failed(self._instance.name, self._instance.run, error))
+            self._post(_failed(self._instance, error))
 
 
 @dataclass
@@ -56,6 +79,10 @@ class _Instance:
     """Stopped or abandoned: nothing is said of it any more."""
     lock: threading.Lock = field(default_factory=threading.Lock)
     connector: Connector | None = None
+    raw: Config = field(default_factory=dict)
+    """As the herder has it."""
+    resolved: ResolvedConfig = field(default_factory=lambda: ResolvedConfig({}))
+    """What the connector was started with."""
 
     def finish(self) -> bool:
         """Whether the caller is the first to declare it over."""
@@ -68,19 +95,24 @@ class _Instance:
 class ConnectorHost:
     """Performs the effects on connector instances; what becomes of them is told to `post`."""
 
-    def __init__(self, post: Post) -> None:
+    def __init__(
+        self, post: Post, offsets: Offsets, transformer: WorkerConfigTransformer = NO_PROVIDERS
+    ) -> None:
+        """`transformer`: of what configs refer to."""
         self._post = post
+        self._offsets = offsets
+        self._transformer = transformer
         self._instances: dict[tuple[str, int], _Instance] = {}
         self._lock = threading.Lock()
 
     def start(self, effect: StartConnector) -> None:
-        instance = _Instance(effect.connector, effect.run)
+        instance = _Instance(effect.connector, effect.run, raw=effect.config)
         with self._lock:
             self._instances[effect.connector, effect.run] = instance
         thread = threading.Thread(
             target=self._serve, args=(instance,), name=f"connector-{effect.connector}", daemon=True
         )
-        instance.calls.put(lambda: self._start(instance, effect))
+        instance.calls.put(lambda: self._start(instance))
         thread.start()
 
     def generate(self, effect: GenerateTaskConfigs) -> None:
@@ -113,17 +145,22 @@ class ConnectorHost:
         while (call := instance.calls.get()) is not None:
             call()
 
-    def _start(self, instance: _Instance, effect: StartConnector) -> None:
+    def _start(self, instance: _Instance) -> None:
         try:
-            config = _strings(effect.config)
+            of = f"connector {instance.name}"
+            instance.resolved = self._transformer.resolve(instance.raw, of)
+            config = _strings(instance.resolved.config)
             kind = find_connector(config.get("connector.class", ""))
             connector = kind()
-            connector.context = _Context(instance, self._post)
+            is_source = issubclass(kind, SourceConnector)
+            offsets = partial(self._offsets, instance.name, config) if is_source else None
+            connector.context = _Context(instance, self._post, offsets)
             connector.start(config)
             instance.connector = connector
         except Exception as error:
-            log.warning("connector %s failed to start: %s", instance.name, error)
-            self._say(instance, _failed(instance.name, instance.run, error))
+            failed = _failed(instance, error)
+            log.warning("connector %s failed to start: %s", instance.name, failed.reason)
+            self._say(instance, failed)
             return
         self._say(instance, ConnectorStarted(instance.name, instance.run))
 
@@ -136,14 +173,28 @@ class ConnectorHost:
             )
             return
         try:
-            configs = _task_configs(connector, effect.tasks_max)
+            resolved = self._resolved_now(instance)
+            limit = effect.tasks_max if resolved is None else resolved.tasks_max
+            configs = _task_configs(connector, limit)
         except Exception as error:
-            log.warning("connector %s gave no task configs: %s", instance.name, error)
-            self._say(
-                instance, TaskConfigsGenerated(effect.token, instance.name, error=_line(error))
-            )
+            text = instance.resolved.hide(_line(error))
+            log.warning("connector %s gave no task configs: %s", instance.name, text)
+            self._say(instance, TaskConfigsGenerated(effect.token, instance.name, error=text))
             return
-        self._say(instance, TaskConfigsGenerated(effect.token, instance.name, tuple(configs)))
+        logged = tuple(reverse_transform(instance.raw, config) for config in configs)
+        self._say(
+            instance,
+            TaskConfigsGenerated(effect.token, instance.name, logged, resolved=resolved),
+        )
+
+    def _resolved_now(self, instance: _Instance) -> ResolvedConnector | None:
+        """What the tasks would be started with; the connector may be older."""
+        if not self._transformer.resolves(instance.raw):
+            return None
+        config = self._transformer.resolve(instance.raw, f"connector {instance.name}").config
+        return ResolvedConnector(
+            self._transformer.digest(config), tasks_max(config), tasks_max_enforced(config)
+        )
 
     def _stop(self, instance: _Instance) -> None:
         error: str | None = None
@@ -151,8 +202,8 @@ class ConnectorHost:
             try:
                 instance.connector.stop()
             except Exception as raised:
-                log.warning("connector %s failed to stop: %s", instance.name, raised)
-                error = _line(raised)
+                error = instance.resolved.hide(_line(raised))
+                log.warning("connector %s failed to stop: %s", instance.name, error)
         if instance.finish():
             self._post(ConnectorStopped(instance.name, instance.run, error))
 
@@ -175,7 +226,7 @@ def _strings(config: Mapping[str, str | None]) -> dict[str, str]:
 def _task_configs(connector: Connector, tasks_max: int) -> Sequence[dict[str, str]]:
     """What the connector's `task_configs` returned, checked, with ``task.class`` set by us."""
     task_class = type(connector).TASK  # type: ignore[attr-defined]
-    name = f"{task_class.__module__}:{task_class.__qualname__}"
+    name = connector.JAVA_TASK or f"{task_class.__module__}:{task_class.__qualname__}"
     configs: list[dict[str, str]] = []
     for config in connector.task_configs(tasks_max):
         for key, value in config.items():
@@ -187,8 +238,10 @@ def _task_configs(connector: Connector, tasks_max: int) -> Sequence[dict[str, st
     return configs
 
 
-def _failed(name: str, run: int, error: BaseException) -> ConnectorFailed:
-    return ConnectorFailed(name, run, _line(error), "".join(traceback.format_exception(error)))
+def _failed(instance: _Instance, error: BaseException) -> ConnectorFailed:
+    hide = instance.resolved.hide
+    trace = "".join(traceback.format_exception(error))
+    return ConnectorFailed(instance.name, instance.run, hide(_line(error)), hide(trace))
 
 
 def _line(error: BaseException) -> str:

@@ -1,41 +1,47 @@
 """Performs a herder's effects. Decides nothing: every outcome goes back as a command.
 
-Effects on the log are performed on the loop's thread, in order. Whatever may wait for other people
-(connectors, plugins, other workers) is handed to a thread, and its outcome is posted.
+Effects on the logs are performed in order (`headgate_runtime.logs`). Whatever may wait for other
+people (connectors, plugins, other workers) is handed to a thread, and its outcome is posted.
 """
 
+import json
 import logging
-from collections.abc import Callable, Sequence
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import assert_never
-
-import orjson
+from functools import partial
+from typing import TypeAlias, assert_never
 
 from headgate import wire
-from headgate.events import ConfigEvent, RecordRejected
+from headgate.connector.api import OffsetReader
+from headgate.connector.config_providers import ConfigProviderError
+from headgate.events import Config
 from headgate.herder.messages import (
+    AlterConnectorOffsets,
     Answer,
     AppendConfig,
+    ApplyLoggerLevel,
     CallPeer,
     ClaimLeadership,
     Command,
-    ConfigAppended,
-    ConfigAppendFailed,
-    ConfigEndRead,
-    ConfigRead,
     ConfigValidated,
+    ConnectorOffsetsAltered,
+    ConnectorOffsetsRead,
     Effect,
     ErrorKind,
     Failure,
     FenceProducers,
     GenerateTaskConfigs,
-    LeadershipClaimed,
+    MakeSessionKey,
     PeerAnswered,
     ProducersFenced,
     ReadConfigToEnd,
+    ReadConnectorOffsets,
     Result,
     SendGroup,
     SendTask,
+    SessionKeyMade,
     StartConnector,
     StartTask,
     StopConnector,
@@ -44,20 +50,34 @@ from headgate.herder.messages import (
     ValidateConfig,
     WriteStatus,
 )
-from headgate.ports import FencedError, Reporter, Runner, TransportError
-from headgate.records import decode
+from headgate.ids import State
+from headgate.ports import Reporter, Runner, TransportError
 from headgate_runtime.connector_host import ConnectorHost
+from headgate_runtime.connector_offsets import ConnectorOffsets
+from headgate_runtime.daemon_threads import DaemonThreads
+from headgate_runtime.loggers import Loggers
+from headgate_runtime.logs import Logs
 from headgate_runtime.settings import WorkerSettings
 from headgate_runtime.spark import spark_launcher
+from headgate_runtime.tasks.resolving_runner import ResolvingRunner
 from headgate_runtime.tasks.select import make_runner
-from headgate_runtime.transport import Transport
+from headgate_runtime.transport import ADAPTERS, Transport, open_task_transport
 from headgate_runtime.validation import config_error
-from headgate_runtime.worker_config import WorkerConfig
+from headgate_runtime.worker_config import WorkerConfig, transport_settings
+from headgate_runtime.worker_config_transformer import WorkerConfigTransformer
 
 log = logging.getLogger(__name__)
 
-BATCH = 5_000
+VALIDATION_THREADS = 8
+FENCING_THREADS = 8
 CALL_THREADS = 8
+OFFSET_THREADS = 4
+OVERRIDES = ("admin.", "producer.override.bootstrap.", "producer.bootstrap.")
+"""Keys of a worker or a connector that make its admin client another than the worker's own."""
+
+ThreadEffect: TypeAlias = (
+    ValidateConfig | FenceProducers | CallPeer | ReadConnectorOffsets | AlterConnectorOffsets
+)
 
 
 class Performer:
@@ -66,53 +86,82 @@ class Performer:
     def __init__(
         self,
         transport: Transport,
+        logs: Logs,
         post: Callable[[Command], None],
         report: Reporter,
         config: WorkerConfig,
         settings: WorkerSettings,
         alive: Callable[[], bool],
+        loggers: Loggers,
+        config_of: Callable[[str], Config],
+        still_ours: Callable[[str, int | None], bool],
+        transformer: WorkerConfigTransformer,
     ) -> None:
+        """
+        Args:
+            config_of: of a connector, the newest that was read; empty for one that is not there.
+            still_ours: as `ConnectorOffsets` asks.
+            transformer: closed with this.
+        """
         self._transport = transport
+        self._logs = logs
         self._post = post
         self._settings = settings
-        self._connectors = ConnectorHost(post)
-        self._threads = ThreadPoolExecutor(CALL_THREADS, thread_name_prefix="calls")
-        self._config_offset = 0
-        self._statuses: list[tuple[bytes, bytes | None]] = []
-        self._runner = _runner(config, settings, report, alive)
+        self._transformer = transformer
+        # Apart: a validation is users' code, which may hang for ever. Nothing else may wait for it.
+        self._validations = DaemonThreads(VALIDATION_THREADS, "validation")
+        self._fencings = DaemonThreads(FENCING_THREADS, "fencing")
+        self._calls = DaemonThreads(CALL_THREADS, "calls")
+        # Apart: they wait for open transactions, and fencing, which ends those, must not wait for
+        # them.
+        self._offset_threads = ThreadPoolExecutor(OFFSET_THREADS, thread_name_prefix="offsets")
+        self._transport_settings = transport_settings(config, settings)
+        self._config_of = config_of
+        self._offsets = ConnectorOffsets(
+            self._transport_settings, settings, still_ours, transformer
+        )
+        self._connectors = ConnectorHost(post, self._offset_reader, transformer)
+        self._loggers = loggers
+        runner = _runner(config, settings, report, alive)
+        self._runner = ResolvingRunner(runner, report, transformer)
+
+    def _offset_reader(self, connector: str, config: Mapping[str, str]) -> OffsetReader:
+        return self._offsets.reader(connector, config, self._transport.offset_log)
 
     def close(self) -> None:
         self._runner.close()
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        for threads in (self._validations, self._fencings, self._calls):
+            threads.close()
+        self._offset_threads.shutdown(wait=False, cancel_futures=True)
+        self._logs.close()
+        self._transformer.close()
+
+    def kill_tasks(self) -> None:
+        self._runner.close()
 
     def perform(self, effects: Sequence[Effect]) -> list[Command]:
         """Perform all in order; returns what is known at once. The rest is posted."""
         known: list[Command] = []
+        statuses: list[tuple[bytes, bytes | None]] = []
         for effect in effects:
-            known.extend(self._perform(effect))
-        self._write_statuses()
+            known.extend(self._perform(effect, statuses))
+        self._logs.write_statuses(statuses)
         return known
 
-    def _write_statuses(self) -> None:
-        """All of one decision together. While the log is out of reach they wait, in order."""
-        if not self._statuses:
-            return
-        try:
-            self._transport.status_log.append(self._statuses)
-        except TransportError as error:
-            log.warning("%d statuses wait: %s", len(self._statuses), error)
-            return
-        self._statuses = []
-
-    def _perform(self, effect: Effect) -> Sequence[Command]:
+    def _perform(
+        self, effect: Effect, statuses: list[tuple[bytes, bytes | None]]
+    ) -> Sequence[Command]:
         match effect:
             case AppendConfig() | ClaimLeadership() | ReadConfigToEnd():
-                return self._on_config_log(effect)
+                return self._logs.perform(effect)
             case SendGroup(request):
                 self._guarded("group request", lambda: self._transport.group.send(request))
             case WriteStatus(key, value):
-                log.info("status %s %s", key, value.decode() if value is not None else "deleted")
-                self._statuses.append((key.encode(), value))
+                level = logging.ERROR if _has_failed(value) else logging.INFO
+                log.log(
+                    level, "status %s %s", key, value.decode() if value is not None else "deleted"
+                )
+                statuses.append((key.encode(), value))
             case StartConnector():
                 self._connectors.start(effect)
             case GenerateTaskConfigs():
@@ -126,8 +175,19 @@ class Performer:
                 self._runner.send(run, command)
             case StopTaskBy(run, grace_ms):
                 self._runner.stop(run, grace_ms)
-            case ValidateConfig() | FenceProducers() | CallPeer():
-                self._threads.submit(self._in_thread, effect)
+            case ValidateConfig():
+                self._validations.submit(partial(self._in_thread, effect))
+            case FenceProducers():
+                self._fencings.submit(partial(self._in_thread, effect))
+            case CallPeer():
+                self._calls.submit(partial(self._in_thread, effect))
+            case MakeSessionKey(token, _, key_size):
+                secret = secrets.token_bytes(key_size // 8)
+                return [SessionKeyMade(token, secret, time.time_ns() // 1_000_000)]
+            case ReadConnectorOffsets() | AlterConnectorOffsets():
+                self._offset_threads.submit(self._in_thread, effect)
+            case ApplyLoggerLevel(logger, level):
+                self._loggers.set_level(logger, level)
             case Answer(call_id, result):
                 self.answer(call_id, result)
             case _:
@@ -145,79 +205,27 @@ class Performer:
         except TransportError as error:
             log.warning("%s not sent: %s", what, error)
 
-    # -- config log --
-
-    def _on_config_log(
-        self, effect: AppendConfig | ClaimLeadership | ReadConfigToEnd
-    ) -> Sequence[Command]:
-        match effect:
-            case AppendConfig(token, records, privileged):
-                try:
-                    end = self._transport.config_log.append(records, privileged=privileged)
-                except (FencedError, TransportError) as error:
-                    return [ConfigAppendFailed(token, str(error), isinstance(error, FencedError))]
-                return [ConfigAppended(token, end)]
-            case ClaimLeadership(generation):
-                try:
-                    self._transport.config_log.claim(generation)
-                except (FencedError, TransportError) as error:
-                    return [LeadershipClaimed(generation, str(error))]
-                return [LeadershipClaimed(generation)]
-            case ReadConfigToEnd(token):
-                return self._read_to_end(token)
-            case _:
-                assert_never(effect)
-
-    def _read_to_end(self, token: int) -> Sequence[Command]:
-        known: list[Command] = []
-        try:
-            end = self._transport.config_log.end()
-            while self._config_offset < end:
-                events = self.next_config_events()
-                if not events and self._config_offset < end:
-                    raise TransportError(
-                        f"the config log ends at {end}, nothing is read at {self._config_offset}"
-                    )
-                known.append(ConfigRead(events))
-        except TransportError as error:
-            return [*known, ConfigEndRead(token, str(error))]
-        return [*known, ConfigEndRead(token)]
-
-    def next_config_events(self) -> tuple[ConfigEvent, ...]:
-        """Events of the records that nobody was given yet, `BATCH` at the most."""
-        records = self._transport.config_log.read(self._config_offset, BATCH)
-        if not records:
-            return ()
-        self._config_offset = records[-1].offset + 1
-        events = tuple(decode(r.offset, r.key, r.value, orjson.loads) for r in records)
-        for event in events:
-            if isinstance(event, RecordRejected):
-                log.warning(
-                    "config topic, offset %s, key %r: %s", event.offset, event.key, event.reason
-                )
-        return events
-
     # -- on a thread --
 
-    def _in_thread(self, effect: ValidateConfig | FenceProducers | CallPeer) -> None:
+    def _in_thread(self, effect: ThreadEffect) -> None:
         try:
             command = self._answer_of(effect)
-        except Exception as error:
-            # A bug, or a plugin's. In a pool it would be lost, and who asked would wait for ever.
+        except BaseException as error:  # connector code may raise anything, SystemExit too
+            # A bug, or a plugin's. Untold it would be lost, and who asked would wait for ever.
             log.exception("%s", type(effect).__name__)
             command = _failure_of(effect, f"{type(error).__name__}: {error}")
         self._post(command)
 
-    def _answer_of(self, effect: ValidateConfig | FenceProducers | CallPeer) -> Command:
+    def _answer_of(self, effect: ThreadEffect) -> Command:
         match effect:
             case ValidateConfig(token, name, config):
-                error = config_error(name, config, self._settings)
+                error = config_error(name, config, self._settings, self._transformer)
                 return ConfigValidated(token, () if error is None else (error,))
             case FenceProducers(token, connector, ids):
                 log.info("fencing %d producers of %s", len(ids), connector)
                 try:
-                    self._transport.fencer.fence(ids)
-                except TransportError as error:
+                    self._fence(connector, ids)
+                except (TransportError, ConfigProviderError) as error:
                     return ProducersFenced(token, str(error))
                 return ProducersFenced(token)
             case CallPeer(token, url, call, hops, timeout_ms):
@@ -226,11 +234,34 @@ class Performer:
                     return PeerAnswered(token, wire.loads(Success | Failure, payload))
                 except (TransportError, wire.WireError) as error:
                     return PeerAnswered(token, Failure(ErrorKind.TIMEOUT, f"{url}: {error}"))
+            case ReadConnectorOffsets():
+                return self._offsets.read(effect)
+            case AlterConnectorOffsets():
+                return self._offsets.alter(effect)
             case _:
                 assert_never(effect)
 
+    def _fence(self, connector: str, ids: Sequence[str]) -> None:
+        """By an admin client as the connector wants it: its producers may be on other brokers."""
+        known = self._transformer.resolve(self._config_of(connector), f"connector {connector}")
+        config = {key: text for key, text in known.config.items() if text is not None}
+        if not any(key.startswith(OVERRIDES) for key in (*config, *self._transport_settings)):
+            self._transport.fencer.fence(ids)
+            return
+        transport = open_task_transport(
+            self._transport_settings, config, connector=connector, kind="source", exactly_once=True
+        )
+        try:
+            transport.fencer.fence(ids)
+        finally:
+            transport.close()
 
-def _failure_of(effect: ValidateConfig | FenceProducers | CallPeer, reason: str) -> Command:
+
+def _has_failed(status: bytes | None) -> bool:
+    return status is not None and json.loads(status).get("state") == State.FAILED
+
+
+def _failure_of(effect: ThreadEffect, reason: str) -> Command:
     match effect:
         case ValidateConfig(token):
             return ConfigValidated(token, (reason,))
@@ -238,6 +269,10 @@ def _failure_of(effect: ValidateConfig | FenceProducers | CallPeer, reason: str)
             return ProducersFenced(token, reason)
         case CallPeer(token):
             return PeerAnswered(token, Failure(ErrorKind.INTERNAL, reason))
+        case ReadConnectorOffsets(token):
+            return ConnectorOffsetsRead(token, failure=Failure(ErrorKind.INTERNAL, reason))
+        case AlterConnectorOffsets(token):
+            return ConnectorOffsetsAltered(token, failure=Failure(ErrorKind.INTERNAL, reason))
         case _:
             assert_never(effect)
 
@@ -250,4 +285,11 @@ def _runner(
 ) -> Runner:
     name = settings["headgate.task.runner"]
     launcher = spark_launcher(config.spark) if name == "spark" else None
-    return make_runner(name, settings.texts, report, alive=alive, spark_launcher=launcher)
+    return make_runner(
+        name,
+        settings.texts,
+        report,
+        alive=alive,
+        spark_launcher=launcher,
+        preload=(ADAPTERS[config.transport["kind"]], "headgate_connectors.file_stream"),
+    )

@@ -13,10 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from headgate.connector.converters import CONVERTERS, HEADER_CONVERTERS
 from headgate_runtime import toml_lines
 from headgate_runtime.connector_check import connector_problems
-from headgate_runtime.settings import KEYS, RUNNERS, SettingsError, WorkerSettings
+from headgate_runtime.settings import PIPELINE_KEYS, RUNNERS, SettingsError, WorkerSettings
 
 WORKERS_MAX = 1_000
 DEFAULT_DATA = "state"
@@ -189,7 +188,7 @@ class _Reader:
             else:
                 hint = (
                     "put it under [cluster]"
-                    if key in (*_CLUSTER_OWN, *KEYS)
+                    if key in (*_CLUSTER_OWN, *PIPELINE_KEYS)
                     else ("keys stand under [cluster], [spark] or [connectors.<name>]")
                 )
                 self._problem((key,), f"a key outside of every table; {hint}")
@@ -234,9 +233,9 @@ class _Reader:
     def _settings(self, cluster: Mapping[str, Any]) -> dict[str, str]:
         rest = {key: value for key, value in cluster.items() if key not in _CLUSTER_OWN}
         texts, paths = self._flat(rest, ("cluster",))
-        known = (*_CLUSTER_OWN, *KEYS)
+        known = (*_CLUSTER_OWN, *PIPELINE_KEYS)
         for key in list(texts):
-            if key in KEYS:
+            if key in PIPELINE_KEYS:
                 continue
             if key in _ELSEWHERE:
                 text = f"means nothing here: {_ELSEWHERE[key]}"
@@ -250,21 +249,7 @@ class _Reader:
         except SettingsError as error:
             for key, text in error.problems.items():
                 self._problem(paths.get(key, ("cluster",)), _told(key, paths, text))
-        self._converters(texts, paths)
         return texts
-
-    def _converters(self, texts: dict[str, str], paths: Mapping[str, toml_lines.Path]) -> None:
-        """A default that is no converter is told here, once, not at each connector that takes
-        it."""
-        for key in ("key.converter", "value.converter", "header.converter"):
-            known = HEADER_CONVERTERS if key == "header.converter" else CONVERTERS
-            name = texts.get(key)
-            if name is None or name in known:
-                continue
-            short = sorted(one for one in known if "." not in one and one.endswith("Converter"))
-            hint = nearest(name, short) or f"; there is {', '.join(short)}"
-            self._problem(paths[key], f"no converter is named {name!r}{hint}")
-            del texts[key]
 
     def _full(self, given: Mapping[str, str]) -> Mapping[str, str]:
         """With Connect's defaults; where `given` is wrong, which has been told, the defaults."""

@@ -1,15 +1,37 @@
 """Which adapter serves a transport: the only place that knows their names, imported lazily."""
 
 import importlib
+import json
 import logging
 from collections.abc import Mapping
-from typing import Any, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
+from headgate.offsets import OffsetView
 from headgate.ports import Clock, ConfigLog, Fencer, Group, KeyedLog, Peers, RecordLog
 
 log = logging.getLogger(__name__)
 
-FACTORIES = {"embedded": "headgate_embedded:open_transport"}
+ADAPTERS = {
+    "embedded": "headgate_embedded",
+    "kafka": "headgate_kafka",
+    "standalone": "headgate_runtime.standalone_transport",
+}
+"""Kind -> package that has `open_transport` and `open_task_transport`."""
+
+
+class TaskTransport(Protocol):
+    """The ports that the tasks of one connector use."""
+
+    offset_log: KeyedLog
+    record_log: RecordLog
+    fencer: Fencer
+    clock: Clock
+
+    def offset_view(self) -> OffsetView:
+        """The connector's source offsets as they are now, by the topics they are in."""
+        ...
+
+    def close(self) -> None: ...
 
 
 class Transport(Protocol):
@@ -32,15 +54,63 @@ class Transport(Protocol):
     def close(self) -> None: ...
 
 
-def transport_factory(transport: Mapping[str, str]) -> Any:
-    """The adapter's `open_transport` for ``transport["kind"]``."""
+def adapter(transport: Mapping[str, str]) -> Any:
+    """The package for ``transport["kind"]``."""
     kind = transport.get("kind", "")
-    if kind not in FACTORIES:
-        raise ValueError(f"transport kind {kind!r}, expected one of {', '.join(FACTORIES)}")
-    module, _, name = FACTORIES[kind].partition(":")
-    return getattr(importlib.import_module(module), name)
+    if kind not in ADAPTERS:
+        raise ValueError(f"transport kind {kind!r}, expected one of {', '.join(ADAPTERS)}")
+    return importlib.import_module(ADAPTERS[kind])
+
+
+def may_keep_waiting(transport: Mapping[str, str]) -> bool:
+    """Whether who writes there may have to wait for long: brokers may be away."""
+    return transport.get("kind") == "kafka"
 
 
 def open_transport(transport: Mapping[str, str], url: str = "") -> Transport:
     """The ports as a worker reached at `url` uses them."""
-    return cast(Transport, transport_factory(transport)(transport, url=url, said=log.warning))
+    return cast(Transport, adapter(transport).open_transport(transport, url=url, said=log.warning))
+
+
+def open_task_transport(
+    transport: Mapping[str, str],
+    connector_config: Mapping[str, str],
+    *,
+    connector: str,
+    kind: str,
+    exactly_once: bool,
+) -> TaskTransport:
+    """The ports as tasks of `connector` use them: its client settings, its own offsets topic.
+
+    Args:
+        kind: "source" or "sink".
+    """
+    opened = adapter(transport).open_task_transport(
+        transport,
+        connector_config,
+        connector=connector,
+        kind=kind,
+        exactly_once=exactly_once,
+        said=log.warning,
+    )
+    return cast(TaskTransport, opened)
+
+
+OPENER: Final = f"{__name__}:open_elsewhere"
+"""Importable name of `open_elsewhere`, for executors."""
+
+
+def opener_argument(
+    transport: Mapping[str, str], connector_config: Mapping[str, str], connector: str
+) -> str:
+    """What `open_elsewhere` takes."""
+    return json.dumps([dict(transport), dict(connector_config), connector])
+
+
+def open_elsewhere(argument: str) -> TaskTransport:
+    """The ports as a sink task of a connector uses them, in a process that knows nothing else of
+    it."""
+    transport, connector_config, connector = json.loads(argument)
+    return open_task_transport(
+        transport, connector_config, connector=connector, kind="sink", exactly_once=False
+    )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headgate.herder.settings import HerderSettings, Plugin
+from headgate.membership.protocols import COMPATIBLE, DEFAULT, HEADGATE, SESSIONED
 from headgate.task.messages import TaskKind
 from headgate_runtime.plugins import PluginError, available, connector_kind, find_connector
 from headgate_runtime.settings import WorkerSettings
@@ -40,14 +41,21 @@ def herder_settings(config: WorkerConfig, settings: WorkerSettings) -> HerderSet
         worker_id=config.name,
         url=config.url,
         group=settings["group.id"],
-        client_id=settings["client.id"] or config.name,
-        exactly_once=settings["exactly.once.source.support"] == "enabled",
+        client_id=settings["client.id"] or f"{_client_prefix(config)}{config.name}",
+        exactly_once_support=settings["exactly.once.source.support"],
         session_timeout_ms=settings["session.timeout.ms"],
         heartbeat_interval_ms=settings["heartbeat.interval.ms"],
         rebalance_timeout_ms=settings["rebalance.timeout.ms"],
         sync_timeout_ms=settings["worker.sync.timeout.ms"],
         rebalance_delay_ms_max=settings["scheduled.rebalance.max.delay.ms"],
         task_stop_timeout_ms=settings["task.shutdown.graceful.timeout.ms"],
+        topic_tracking=settings["topic.tracking.enable"],
+        topic_tracking_reset=settings["topic.tracking.allow.reset"],
+        session_keys=config.transport.get("kind") == "kafka",  # calls go over HTTP there
+        key_ttl_ms=settings["inter.worker.key.ttl.ms"],
+        key_algorithm=settings["inter.worker.key.generation.algorithm"],
+        key_size=settings["inter.worker.key.size"],
+        protocols=offered_protocols(config, settings),
         policy=settings["headgate.assignment.policy"],
         plugins=_plugins(),
         worker_settings={**settings.texts, **{f"spark.{k}": v for k, v in config.spark.items()}},
@@ -56,10 +64,31 @@ def herder_settings(config: WorkerConfig, settings: WorkerSettings) -> HerderSet
 
 
 def transport_settings(config: WorkerConfig, settings: WorkerSettings) -> Mapping[str, str]:
-    """How this worker and its tasks reach the log. Who stands still with the log's lock must be out
-    of the way before the members that wait for it are taken for dead."""
+    """How this worker and its tasks reach the log."""
+    if config.transport.get("kind") != "embedded":
+        return config.transport
+    # Who stands still with the log's lock must be out of the way before the members that wait for
+    # it are taken for dead.
     lease_ms: int = settings["session.timeout.ms"] // 2
     return {"lock.lease.ms": str(lease_ms), **config.transport}
+
+
+def offered_protocols(config: WorkerConfig, settings: WorkerSettings) -> tuple[str, ...]:
+    """Of the group, best first. Where Java workers may be in it theirs are offered too, as far as
+    `connect.protocol` lets: limited to an older one, ours, which is newer, is not."""
+    if config.transport.get("kind") != "kafka":
+        return (HEADGATE,)
+    offered: dict[str, tuple[str, ...]] = {
+        "sessioned": (HEADGATE, SESSIONED, COMPATIBLE, DEFAULT),
+        "compatible": (COMPATIBLE, DEFAULT),
+        "eager": (DEFAULT,),
+    }
+    return offered[settings["connect.protocol"]]
+
+
+def _client_prefix(config: WorkerConfig) -> str:
+    """Member ids begin as a Java worker's do where such may look at them."""
+    return "connect-" if config.transport.get("kind") == "kafka" else ""
 
 
 def _plugins() -> dict[str, Plugin]:

@@ -4,11 +4,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.kafka_world import KafkaWorld
 from support.worlds import WORLDS, World
 
+KAFKA = "kafka"
 
-@pytest.fixture(params=sorted(WORLDS))
+
+@pytest.fixture(params=[*sorted(WORLDS), KAFKA])
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
-    made = WORLDS[request.param](tmp_path)
+    made: World
+    if request.param == KAFKA:
+        made = KafkaWorld(request.getfixturevalue("kafka_broker").address)
+    else:
+        made = WORLDS[request.param](tmp_path)
     yield made
     made.close()

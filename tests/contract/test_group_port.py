@@ -3,7 +3,7 @@
 from support.group_member import SESSION_MS, HandMember, join_all
 from support.worlds import World
 
-from headgate.membership.messages import GroupError, JoinedGroup
+from headgate.membership.messages import GroupError
 
 
 def test_members_of_several_workers_meet_in_one_generation(world: World) -> None:
@@ -18,9 +18,9 @@ def test_members_of_several_workers_meet_in_one_generation(world: World) -> None
 def test_responses_come_once_and_to_their_member_only(world: World) -> None:
     one = HandMember(world, world.connect(), "one")
     two = HandMember(world, world.connect(), "two")
-    one.send_join()
+    one.ask_id()
     assert two.receive() == []
-    assert len(one.receive()) == 1
+    assert len(one.responses) == 1
     assert one.receive() == []
 
 
@@ -41,11 +41,10 @@ def test_waiting_members_let_time_pass_by_looking_for_responses(world: World) ->
     join_all(world, one, two)
     world.advance(SESSION_MS // 2)
     one.send_join()
-    assert not [r for r in one.receive() if isinstance(r, JoinedGroup)]
+    assert one.receive() == []
     # `two` is silent: its session ends while `one` does nothing but look.
     world.advance(SESSION_MS // 2 + 1)
-    [answer] = [r for r in one.receive() if isinstance(r, JoinedGroup)]
-    assert [m.member_id for m in answer.members] == [one.member_id]
+    assert [m.member_id for m in one.joined().members] == [one.member_id]
 
 
 def test_leaver_is_gone_at_once(world: World) -> None:
@@ -53,4 +52,40 @@ def test_leaver_is_gone_at_once(world: World) -> None:
     two = HandMember(world, world.connect(), "two")
     join_all(world, one, two)
     two.leave()
+    one.await_rebalance()
+
+
+def test_who_waits_for_a_round_can_say_that_it_is_alive(world: World) -> None:
+    one = HandMember(world, world.connect(), "one")
+    two = HandMember(world, world.connect(), "two")
+    join_all(world, one, two)
+    one.send_join()
+    one.await_rebalance()
     assert one.heartbeat() is GroupError.REBALANCE_IN_PROGRESS
+    two.send_join()
+    assert one.joined().generation == two.joined().generation
+
+
+def test_a_repeated_join_is_no_second_round(world: World) -> None:
+    one = HandMember(world, world.connect(), "one")
+    join_all(world, one)
+    one.sequence -= 1
+    one.send_join()
+    assert one.receive() == []
+    assert one.heartbeat() is None
+
+
+def test_a_later_join_takes_the_place_of_one_that_waits(world: World) -> None:
+    one = HandMember(world, world.connect(), "one")
+    two = HandMember(world, world.connect(), "two")
+    join_all(world, one, two)
+    one.send_join()
+    assert one.receive() == []
+    one.client_id = "changed"
+    one.send_join()
+    world.await_answers()
+    two.send_join()
+    answers = [one.joined(), two.joined()]
+    assert answers[0].sequence == one.sequence
+    [roll] = [answer.members for answer in answers if answer.members]
+    assert {member.metadata for member in roll} == {b"changed", b"two"}

@@ -1,28 +1,111 @@
-"""What `Peers` promises."""
+"""What `Peers` promises. What travels are calls and results: over HTTP they become requests of
+Connect's API and come out as they were."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Protocol
 
 import pytest
-from support.worlds import World
+from support.rest_world import RestWorld
+from support.worlds import EmbeddedWorld, MemoryWorld
 
-from headgate.ports import IncomingCall, TransportError
+from headgate import wire
+from headgate.herder.messages import (
+    Call,
+    ErrorKind,
+    Failure,
+    PutTaskConfigs,
+    RestartConnector,
+    Result,
+    Success,
+)
+from headgate.ports import IncomingCall, Peers, TransportError
+
+QUESTION = wire.dumps(RestartConnector("orders", include_tasks=True))
 
 
-def test_call_is_answered(world: World) -> None:
+class Connected(Protocol):
+    @property
+    def peers(self) -> Peers: ...
+
+
+class PeersWorld(Protocol):
+    def connect(self, url: str = "") -> Connected: ...
+
+    def serving(self, serve: Callable[[], None]) -> AbstractContextManager[None]: ...
+
+    def close(self) -> None: ...
+
+
+WORLDS: dict[str, Callable[[Path], PeersWorld]] = {
+    "memory": MemoryWorld,
+    "embedded": EmbeddedWorld,
+    "rest": RestWorld,
+}
+
+
+@pytest.fixture(params=sorted(WORLDS))
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[PeersWorld]:
+    made = WORLDS[request.param](tmp_path)
+    yield made
+    made.close()
+
+
+def answer(text: str) -> bytes:
+    return wire.dumps(Success({"name": text}))
+
+
+def test_call_is_answered(world: PeersWorld) -> None:
     caller, callee = world.connect("one").peers, world.connect("two").peers
     seen: list[IncomingCall] = []
 
     def serve() -> None:
         for call in callee.incoming():
             seen.append(call)
-            callee.answer(call.call_id, b"answer to " + call.payload)
+            callee.answer(call.call_id, answer("first"))
 
     with world.serving(serve):
-        assert caller.call("two", b"question", 1, 5_000) == b"answer to question"
+        assert caller.call("two", QUESTION, 1, 5_000) == answer("first")
     [call] = seen
-    assert (call.payload, call.hops) == (b"question", 1)
+    assert (call.payload, call.hops) == (QUESTION, 1)
     assert 0 < call.deadline_ms_left <= 5_000
 
 
-def test_call_is_given_out_once_and_to_its_worker_only(world: World) -> None:
+@pytest.mark.parametrize(
+    "call",
+    [
+        PutTaskConfigs("a b/c-1", ({"file": "é\u0000", "null": None},), "0123"),
+        RestartConnector("\U0001f30a"),
+    ],
+    ids=lambda call: type(call).__name__,
+)
+@pytest.mark.parametrize(
+    "result",
+    [
+        Success(),
+        Failure(ErrorKind.CONFLICT, "another connector config is in force"),
+        Failure(ErrorKind.NOT_READY, "not the leader"),
+        Failure(ErrorKind.ALREADY_EXISTS, "é"),
+    ],
+    ids=lambda result: getattr(result, "kind", "success"),
+)
+def test_calls_and_results_come_as_they_were(world: PeersWorld, call: Call, result: Result) -> None:
+    caller, callee = world.connect("one").peers, world.connect("two").peers
+    seen: list[object] = []
+
+    def serve() -> None:
+        for incoming in callee.incoming():
+            seen.append(wire.loads(Call, incoming.payload))
+            callee.answer(incoming.call_id, wire.dumps(result))
+
+    with world.serving(serve):
+        answered = caller.call("two", wire.dumps(call), 1, 5_000)
+    assert wire.loads(Success | Failure, answered) == result
+    assert seen == [call]
+
+
+def test_call_is_given_out_once_and_to_its_worker_only(world: PeersWorld) -> None:
     caller = world.connect("one").peers
     callee, twin, stranger = (world.connect(url).peers for url in ("two", "two", "three"))
     seen: list[str] = []
@@ -34,29 +117,43 @@ def test_call_is_given_out_once_and_to_its_worker_only(world: World) -> None:
             for call in peers.incoming():
                 seen.append(call.call_id)
                 # The second answer is nothing.
-                callee.answer(call.call_id, b"first")
-                callee.answer(call.call_id, b"second")
+                callee.answer(call.call_id, answer("first"))
+                callee.answer(call.call_id, answer("second"))
 
     with world.serving(serve):
-        assert caller.call("two", b"q", 0, 5_000) == b"first"
+        assert caller.call("two", QUESTION, 1, 5_000) == answer("first")
     assert len(seen) == 1
     assert strange == []
 
 
-def test_nobody_answers_in_time(world: World) -> None:
+def test_nobody_is_there_in_time(world: PeersWorld) -> None:
+    """Where that can be told from a lost answer it is a result: the call may be asked again."""
     caller = world.connect("one").peers
-    with pytest.raises(TransportError, match="two did not answer within 50 ms"):
-        caller.call("two", b"q", 0, 50)
+    try:
+        said = wire.loads(Success | Failure, caller.call("two", QUESTION, 1, 50))
+    except TransportError as error:
+        assert "two did not answer within 50 ms" in str(error)
+    else:
+        assert isinstance(said, Failure)
+        assert said.kind is ErrorKind.NOT_READY
+        assert "could not be reached" in said.message
     # Whose caller has given up is not given out, and an answer to it is nothing.
     late = world.connect("two").peers
-    assert late.incoming() == []
+    assert list(late.incoming()) == []
 
 
-def test_answer_after_the_caller_gave_up_is_nothing(world: World) -> None:
+def test_whose_caller_gave_up_is_not_given_out(world: PeersWorld) -> None:
+    caller, callee = world.connect("one").peers, world.connect("two").peers
+    with pytest.raises(TransportError, match="did not answer within 50 ms"):
+        caller.call("two", QUESTION, 1, 50)
+    assert list(callee.incoming()) == []
+
+
+def test_answer_after_the_caller_gave_up_is_nothing(world: PeersWorld) -> None:
     caller, callee = world.connect("one").peers, world.connect("two").peers
     taken: list[IncomingCall] = []
     with world.serving(lambda: taken.extend(callee.incoming())), pytest.raises(TransportError):
-        caller.call("two", b"q", 0, 50)
+        caller.call("two", QUESTION, 1, 500)
     [call] = taken
-    callee.answer(call.call_id, b"late")
-    assert callee.incoming() == []
+    callee.answer(call.call_id, answer("late"))
+    assert list(callee.incoming()) == []

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from support import runner_contract
+from support.processes import descendants
 from support.runner_contract import SESSION_TIMEOUT_MS, RunnerBench, is_alive
 
 from headgate.task.messages import TaskKind, TaskOutcome
@@ -56,8 +57,10 @@ def test_what_a_task_prints_is_in_the_log_with_its_name(
     with caplog.at_level(logging.INFO, "headgate.task"):
         run = bench.start("CountingSource", {"limit": "10"})
         bench.wait_for_records(run, 10)
+        commands = [p.command for p in descendants(os.getpid())]
         bench.runner.stop(run, 10_000)
         bench.wait_for_end(run)
+    assert [c for c in commands if c.endswith("headgate_runtime.tasks.main c-0 ")], commands
     assert "c-0: stopped" in caplog.text
     assert "rror" not in caplog.text, "the process did not end cleanly"
 

@@ -9,6 +9,7 @@ from support import runner_contract, task_connectors
 from support.runner_contract import SESSION_TIMEOUT_MS, RunnerBench
 
 from headgate.task.messages import TaskEnded, TaskKind, TaskOutcome, TaskReleased, TaskRunning
+from headgate_runtime.tasks import thread_runner
 from headgate_runtime.tasks.select import make_runner, runner_refusal
 
 SETTINGS = {"session.timeout.ms": str(SESSION_TIMEOUT_MS)}
@@ -35,6 +36,18 @@ def test_a_thread_that_does_not_stop_is_abandoned(bench: RunnerBench) -> None:
     assert ended.outcome is TaskOutcome.LOST
     assert "did not stop within 100 ms" in ended.reason
     assert bench.wait_for(run, TaskReleased) == TaskReleased(abandoned=True)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_body_that_breaks_lets_nobody_wait(
+    bench: RunnerBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def breaks(*_: object) -> None:
+        raise SystemExit("not even a last word")
+
+    monkeypatch.setattr(thread_runner, "run_body", breaks)
+    run = bench.start("CountingSource")
+    assert bench.wait_for(run, TaskReleased) == TaskReleased(abandoned=False)
 
 
 def test_an_exactly_once_sink_is_refused(bench: RunnerBench) -> None:

@@ -18,7 +18,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from support.pipelines import Process, Up
+from support.pipelines import Up
+from support.processes import Process, signal_if_alive
 
 RECORDS = 1_000_000
 FILES = 12
@@ -151,14 +152,6 @@ class Chaos:
             self.say(f"{pid} had been killed by those whom it kept from the log, as it must be")
 
 
-def signal_if_alive(pid: int, number: signal.Signals) -> bool:
-    try:
-        os.kill(pid, number)
-    except ProcessLookupError:
-        return False
-    return True
-
-
 def lock_holder(folder: Path) -> int | None:
     """Pid of the process that holds the write lock of the log in `folder` now.
 
@@ -206,11 +199,7 @@ def check_output(folder: Path) -> dict[str, int]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
-def test_a_million_records_survive_everything(up: Up, capsys: pytest.CaptureFixture[str]) -> None:
-    def say(line: str) -> None:
-        with capsys.disabled():
-            print(f"\nchaos: {line}", end="", flush=True)
-
+def test_a_million_records_survive_everything(up: Up, say: Callable[[str], None]) -> None:
     say(f"seed {SEED}; run it again with HEADGATE_CHAOS_SEED={SEED}")
     chance = random.Random(SEED)
     up.start()

@@ -218,6 +218,18 @@ PIECES = st.sampled_from([*WORDS.encode().split(), b"18446744073709551616", b" "
 @example(b"connector-a", b'{"properties":0.' + b"1" * 1001 + b',"properties":{}}')
 @example(b"commit-a", b'{"tasks":1e-9999999999,"tasks":1}')
 @example(b"commit-a", b'{"' + b"x" * 50_001 + b'":0,"tasks":1}')
+@example(b"task-a-0", b'{"properties":{"a":"b"}}')
+@example(b"task-a-0", b'{"properties":{"a":"b"}]')
+@example(b"task-a-0", b'{"properties":{"a":"b"}}}')
+@example(b"task-a-0", b'{"properties":{"a":"b"},"x":{"c":"d"}}')
+@example(b"task-a-0", b'{"properties":{"a":1}}')
+@example(b"task-a-0", b'{"properties":{"a":1e-9999999999,"a":"x"}}')
+@example(b"task-a-0", b'{"properties":{"a":1e-9999999999,"a":null}}')
+@example(b"task-a-0", b'{"properties":{"a":1e-9999999999,"a":"x","b":2}}')
+@example(b"task-a-0", b'{"properties":{"' + b"x" * 50_001 + b'":"a"}}')
+@example(b"task-a-0", b'{"properties":["a","b"]}')
+@example(b"task-a-0", b'{"properties":[]}')
+@example(b"task-a-0", b'{"properties":0}')
 def test_a_faster_parser_changes_nothing(key: bytes, value: bytes) -> None:
     assert records.decode(1, key, value, orjson.loads) == records.decode(1, key, value)
 

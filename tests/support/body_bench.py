@@ -11,6 +11,7 @@ from headgate.connector.api import Transform
 from headgate.connector.converters import TaskConverters, task_converters
 from headgate.ids import TargetState, TaskId
 from headgate.task.messages import (
+    BodyReport,
     FencingAnswered,
     FencingRequested,
     ProducerInitialised,
@@ -19,7 +20,6 @@ from headgate.task.messages import (
     TaskEnded,
     TaskKind,
     TaskProgress,
-    TaskReport,
     TaskSpec,
 )
 from headgate_embedded import EmbeddedTransport, open_transport, transport_settings
@@ -58,7 +58,7 @@ class BodyBench:
     chain: Sequence[Transform] = ()
     number: int = 0
     settings: Mapping[str, str] = field(default_factory=dict)
-    reports: list[TaskReport] = field(default_factory=list)
+    reports: list[BodyReport] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         once = self.exactly_once and self.kind is TaskKind.SOURCE
@@ -83,7 +83,7 @@ class BodyBench:
         self.ended: TaskEnded | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def _report(self, report: TaskReport) -> None:
+    def _report(self, report: BodyReport) -> None:
         self.reports.append(report)
         if isinstance(report, FencingRequested):
             self.lifeline.deliver(FencingAnswered())
@@ -102,6 +102,7 @@ class BodyBench:
         deadline = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < deadline, self.reports
+            assert self.ended is None or condition(), self.reports
             time.sleep(0.005)
 
     @property

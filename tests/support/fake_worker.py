@@ -79,7 +79,7 @@ class FakeWorker:
         self.read()
 
     def read(self) -> None:
-        found = self.transport.config_log.read(max(0, self.state.offset))
+        found, _ = self.transport.config_log.read(max(0, self.state.offset))
         self.state = fold(self.state, [decode(r.offset, r.key, r.value) for r in found])
 
     def view(self) -> WorkerView:

@@ -2,9 +2,15 @@
 
 A worker here is a member machine and, for a herder, a table of what runs and what is stopping.
 Whenever something is started, no other member of that generation may run it or be stopping it.
+
+Workers may offer different protocols, so that each round may be of another. In rounds of `default`
+nobody can say what it is still stopping, and in the first of them nobody has stopped anything
+before. What holds even there, when something is started: a member that stopped before joining, as
+it was told by the last round, runs none of it, nor does one that has its assignment.
 """
 
 import heapq
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from random import Random
@@ -18,6 +24,7 @@ from headgate.membership.member_messages import (
     Assigned,
     CatchUp,
     CaughtUp,
+    Leave,
     MemberInput,
     MemberOutput,
     MemberSettings,
@@ -32,6 +39,14 @@ from headgate.membership.member_messages import (
 )
 
 GROUP = "g"
+OURS = ("headgate",)
+OFFERS = (
+    ("headgate", "sessioned", "compatible", "default"),
+    ("headgate", "sessioned", "compatible", "default"),
+    ("sessioned", "compatible", "default"),
+    ("compatible", "default"),
+    ("default",),
+)
 
 
 class TwoOwnersError(AssertionError):
@@ -43,6 +58,8 @@ class Worker:
     name: str
     member: Member
     offset: int
+    """Assignment offset that it has read to."""
+    config_offset: int
     running: set[Work] = field(default_factory=set)
     stopping: set[Work] = field(default_factory=set)
     assigned: set[Work] = field(default_factory=set)
@@ -52,11 +69,24 @@ class Worker:
     mailbox: list[MemberInput] = field(default_factory=list)
     stopped_because: list[str] = field(default_factory=list)
     alive: bool = True
+    leaving: bool = False
+
+    @property
+    def left(self) -> bool:
+        """It has left for good, and all that it ran is stopped."""
+        return self.member.state is MemberState.OUTSIDE and not self.stopping
 
 
 class Cluster:
-    def __init__(self, seed: int, workers: int = 3, **settings: Any) -> None:
+    def __init__(
+        self,
+        seed: int,
+        workers: int = 3,
+        offers: Sequence[tuple[str, ...]] = (OURS,),
+        **settings: Any,
+    ) -> None:
         self.random = Random(seed)
+        self.offers = offers
         self.settings: dict[str, Any] = {
             "session_timeout_ms": 1_000,
             "heartbeat_interval_ms": 300,
@@ -72,6 +102,7 @@ class Cluster:
         """Of each generation as it was completed."""
         self.connectors = {"a": 3, "b": 2}
         self.offset = 10
+        self.config_offset = 15
         self.workers: list[Worker] = []
         self._events: list[tuple[int, int, str, Any]] = []
         self._count = count()
@@ -84,8 +115,9 @@ class Cluster:
 
     def start_worker(self) -> Worker:
         name = f"w{next(self._names)}"
-        member = Member(MemberSettings(GROUP, name, f"url-{name}", **self.settings))
-        worker = Worker(name, member, self.offset)
+        offer = self.offers[0] if len(self.offers) == 1 else self.random.choice(self.offers)
+        settings = MemberSettings(GROUP, name, f"url-{name}", protocols=offer, **self.settings)
+        worker = Worker(name, Member(settings), self.offset, self.config_offset)
         self.workers.append(worker)
         self._at(self.now_ms, "input", (worker, Start()))
         self._at(self.now_ms, "tick", worker)
@@ -102,9 +134,18 @@ class Cluster:
         """A record that changes what is to be assigned; workers read it one by one."""
         name = self.random.choice("abc")
         self.connectors = {**self.connectors, name: self.random.randrange(4)}
-        self.offset += 1
-        for worker in self.workers:
-            self._at(self.now_ms + self._latency(), "read", worker)
+        self.config_offset += 1
+        self.offset = self.config_offset
+        self._written()
+
+    def write_record(self) -> None:
+        """One that changes nothing in what is to be assigned."""
+        self.config_offset += 1
+        self._written()
+
+    def leave(self, worker: Worker) -> None:
+        worker.leaving = True
+        self._at(self.now_ms, "input", (worker, Leave()))
 
     def run(self, ms: int) -> None:
         until_ms = self.now_ms + ms
@@ -123,29 +164,34 @@ class Cluster:
         if self.now_ms < worker.frozen_until_ms:
             worker.mailbox.append(given)
             return
-        for item in (*worker.mailbox, given):
-            self._give(worker, item)
+        items = (*worker.mailbox, given)
         worker.mailbox = []
+        for item in items:
+            if worker.alive:
+                self._give(worker, item)
 
     def _on_tick(self, worker: Worker) -> None:
         if not worker.alive:
             return
         deadline_ms = worker.member.next_deadline_ms
         if self.now_ms >= worker.frozen_until_ms:
-            for item in worker.mailbox:
-                self._give(worker, item)
-            worker.mailbox = []
-            if deadline_ms is not None and deadline_ms <= self.now_ms:
+            items, worker.mailbox = worker.mailbox, []
+            for item in items:
+                if worker.alive:
+                    self._give(worker, item)
+            if worker.alive and deadline_ms is not None and deadline_ms <= self.now_ms:
                 self._give(worker, Tick())
         self._at(self.now_ms + 20, "tick", worker)
 
     def _on_read(self, worker: Worker) -> None:
+        worker.config_offset = self.config_offset
         if worker.offset < self.offset:
             worker.offset = self.offset
             self._on_input((worker, RejoinRequested("the config topic changed")))
 
     def _on_caught_up(self, worker: Worker) -> None:
         worker.offset = self.offset
+        worker.config_offset = self.config_offset
         self._on_input((worker, CaughtUp()))
 
     def _on_request(self, what: tuple[Worker, Any]) -> None:
@@ -187,12 +233,15 @@ class Cluster:
         held = sorted(worker.running | worker.stopping, key=str)
         view = WorkView(
             worker.offset,
+            worker.config_offset,
             self.connectors if worker.offset == self.offset else {},
             tuple(work for work in held if isinstance(work, str)),
             tuple(work for work in held if isinstance(work, TaskId)),
         )
         for output in worker.member.handle(self.now_ms, given, view):
             self._perform(worker, output)
+        if worker.left:
+            self.crash(worker)
 
     def _perform(self, worker: Worker, output: MemberOutput) -> None:
         match output:
@@ -200,6 +249,7 @@ class Cluster:
                 worker.assigned = {*output.connectors, *output.tasks}
                 worker.may_start = False
             case Revoked():
+                worker.assigned -= {*output.connectors, *output.tasks}
                 self._stop(worker, {*output.connectors, *output.tasks} & worker.running)
             case StopEverything():
                 worker.stopped_because.append(output.reason)
@@ -234,12 +284,18 @@ class Cluster:
     def _check_start(self, worker: Worker, work: Work) -> None:
         # Who came after the round was computed is no part of it: had it been a member, and said
         # that it holds the work, the work would not have been given away.
-        members = self.members_of[worker.member.generation]
+        generation = worker.member.generation
+        members = self.members_of[generation]
+        eager = worker.member.protocol == "default"
         for other in self.workers:
-            holds = work in other.running or work in other.stopping
-            if other is not worker and holds and other.member.member_id in members:
+            if other is worker or other.member.member_id not in members:
+                continue
+            holds = work in other.running or (work in other.stopping and not eager)
+            told = other.member.generation == generation or other.member.protocol == "default"
+            if holds and (told or not eager):
                 raise TwoOwnersError(
-                    f"{self.now_ms} ms: {worker.name} starts {work}, which {other.name} holds"
+                    f"{self.now_ms} ms: {worker.name} starts {work}, which {other.name} holds, "
+                    f"in generation {generation} of {worker.member.protocol}"
                 )
 
     def settled(self) -> bool:
@@ -252,6 +308,10 @@ class Cluster:
         )
 
     # -- helpers --
+
+    def _written(self) -> None:
+        for worker in self.workers:
+            self._at(self.now_ms + self._latency(), "read", worker)
 
     def _at(self, at_ms: int, kind: str, what: Any) -> None:
         heapq.heappush(self._events, (at_ms, next(self._count), kind, what))

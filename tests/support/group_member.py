@@ -1,5 +1,8 @@
 """A member of the workers' group, driven by hand."""
 
+import time
+from typing import TypeVar
+
 from support.worlds import Transport, World
 
 from headgate.membership.messages import (
@@ -15,7 +18,10 @@ from headgate.membership.messages import (
 )
 
 GROUP = "workers"
-SESSION_MS = 10_000
+SESSION_MS = 6_000
+"""The least that a Kafka broker allows by default."""
+ANSWER_S = 10.0
+Response = TypeVar("Response", JoinedGroup, SyncedGroup, HeartbeatAnswered)
 
 
 class HandMember:
@@ -25,6 +31,7 @@ class HandMember:
         self.world = world
         self.transport = transport
         self.client_id = client_id
+        self.group = world.name(GROUP)
         self.member_id = ""
         self.generation = -1
         self.sequence = 0
@@ -34,7 +41,7 @@ class HandMember:
         self.sequence += 1
         self.transport.group.send(
             JoinGroup(
-                GROUP,
+                self.group,
                 self.member_id,
                 self.client_id,
                 "connect",
@@ -47,33 +54,49 @@ class HandMember:
 
     def ask_id(self) -> None:
         self.send_join()
-        [answer] = self.receive()
-        assert isinstance(answer, JoinedGroup)
+        answer = self.await_response(JoinedGroup)
         assert answer.error is GroupError.MEMBER_ID_REQUIRED
         self.member_id = answer.member_id
 
     def receive(self) -> list[GroupResponse]:
+        self.world.await_answers()
         found = list(self.transport.group.receive())
         self.responses += found
         return found
 
+    def await_response(self, kind: type[Response]) -> Response:
+        """The next one of this kind, which must be under way."""
+        deadline = time.monotonic() + ANSWER_S
+        while True:
+            found = [r for r in self.receive() if isinstance(r, kind)]
+            if found:
+                return found[0]
+            assert time.monotonic() < deadline, self.responses
+
     def joined(self) -> JoinedGroup:
-        """The answer to the join, which must be there."""
-        [answer] = [r for r in self.receive() if isinstance(r, JoinedGroup)]
+        """The answer to the join."""
+        answer = self.await_response(JoinedGroup)
         assert answer.error is None, answer
         self.generation = answer.generation
         return answer
 
     def send_sync(self, assignments: dict[str, bytes]) -> None:
-        self.transport.group.send(SyncGroup(GROUP, self.member_id, self.generation, assignments))
+        self.transport.group.send(
+            SyncGroup(self.group, self.member_id, self.generation, assignments)
+        )
 
     def heartbeat(self) -> GroupError | None:
-        self.transport.group.send(Heartbeat(GROUP, self.member_id, self.generation))
-        answers = [r for r in self.receive() if isinstance(r, HeartbeatAnswered)]
-        return answers[-1].error
+        self.transport.group.send(Heartbeat(self.group, self.member_id, self.generation))
+        return self.await_response(HeartbeatAnswered).error
+
+    def await_rebalance(self) -> None:
+        """Until a heartbeat says that a round is under way."""
+        deadline = time.monotonic() + ANSWER_S
+        while self.heartbeat() is not GroupError.REBALANCE_IN_PROGRESS:
+            assert time.monotonic() < deadline
 
     def leave(self) -> None:
-        self.transport.group.send(LeaveGroup(GROUP, self.member_id))
+        self.transport.group.send(LeaveGroup(self.group, self.member_id))
 
 
 def join_all(world: World, *members: HandMember) -> None:
@@ -83,12 +106,18 @@ def join_all(world: World, *members: HandMember) -> None:
             member.ask_id()
         member.send_join()
     world.advance(400)
-    answers = [member.joined() for member in members]
-    [leader] = [m for m in members if m.member_id == answers[0].leader]
-    [roll] = [answer.members for answer in answers if answer.members]
+    answers = {members[0]: members[0].joined()}
+    if 0 < len(answers[members[0]].members) < len(members):
+        # This coordinator did not wait: the first was alone, and is needed again.
+        members[0].send_join()
+        answers[members[0]] = members[0].joined()
+    answers |= {member: member.joined() for member in members[1:]}
+    [roll] = [answer.members for answer in answers.values() if answer.members]
+    assert {m.member_id for m in roll} == {m.member_id for m in members}
     for member in members:
-        work = {m.member_id: b"work of " + m.metadata for m in roll} if member is leader else {}
+        leads = member.member_id == answers[member].leader
+        work = {m.member_id: b"work of " + m.metadata for m in roll} if leads else {}
         member.send_sync(work)
     for member in members:
-        [synced] = [r for r in member.receive() if isinstance(r, SyncedGroup)]
+        synced = member.await_response(SyncedGroup)
         assert synced.assignment == b"work of " + member.client_id.encode()

@@ -7,14 +7,24 @@ are asked, calls that arrive at once. Whatever a test wants to delay or to answe
 
 import json
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from headgate import wire
+from headgate.connector.config_providers import (
+    ConfigProvider,
+    has_references,
+    reverse_transform,
+    transform,
+)
+from headgate.herder.calls import config_digest
+from headgate.herder.connectors import tasks_max, tasks_max_enforced
 from headgate.herder.herder import Herder
 from headgate.herder.messages import (
+    AlterConnectorOffsets,
     Answer,
     AppendConfig,
+    ApplyLoggerLevel,
     Call,
     Called,
     CallPeer,
@@ -26,6 +36,8 @@ from headgate.herder.messages import (
     ConfigRead,
     ConfigValidated,
     ConnectorFailed,
+    ConnectorOffsetsAltered,
+    ConnectorOffsetsRead,
     ConnectorStarted,
     ConnectorStopped,
     CoordinatorLost,
@@ -36,12 +48,17 @@ from headgate.herder.messages import (
     GenerateTaskConfigs,
     GroupAnswered,
     LeadershipClaimed,
+    MakeSessionKey,
+    OffsetChange,
     PeerAnswered,
     ProducersFenced,
     ReadConfigToEnd,
+    ReadConnectorOffsets,
+    ResolvedConnector,
     Result,
     SendGroup,
     SendTask,
+    SessionKeyMade,
     StartConnector,
     StartTask,
     StatusRead,
@@ -98,10 +115,24 @@ class Worker:
     configs: dict[tuple[str, int], dict[str, str | None]] = field(default_factory=dict)
 
 
+class _Vault(ConfigProvider):
+    """Knows all that the world does: ``${vault:KEY}``."""
+
+    def __init__(self, secrets: Mapping[str, str]) -> None:
+        self._secrets = secrets
+
+    def get(self, path: str, keys: Collection[str]) -> Mapping[str, str]:
+        return {key: self._secrets[key] for key in keys if key in self._secrets}
+
+
 class HerderWorld:
     def __init__(self) -> None:
         self.now_ms = 0
+        self.secrets: dict[str, str] = {}
+        """What connector configs refer to as ``${vault:KEY}``."""
         self.log: list[tuple[str, bytes | None]] = []
+        self.offsets: dict[str, list[OffsetChange]] = {}
+        """By connector, as they were set last."""
         self.statuses: list[tuple[str, bytes | None]] = []
         self.claimed_by: str | None = None
         self.claimed_generation = -1
@@ -128,6 +159,8 @@ class HerderWorld:
             "plugins": {"Source": Plugin(TaskKind.SOURCE), "Sink": Plugin(TaskKind.SINK, "1.2.3")},
             **settings,
         }
+        if given.pop("exactly_once", False):
+            given["exactly_once_support"] = "enabled"
         worker = Worker(name, Herder(HerderSettings(**given), self.now_ms))  # type: ignore[arg-type]
         self.workers[name] = worker
         worker.inbox.append(Tick())
@@ -294,6 +327,31 @@ class HerderWorld:
             worker.inbox.append(self._read(worker))
         worker.inbox.append(ConfigEndRead(effect.token))
 
+    def _on_ReadConnectorOffsets(  # noqa: N802
+        self, _worker: Worker, effect: ReadConnectorOffsets
+    ) -> Command:
+        return ConnectorOffsetsRead(effect.token, tuple(self.offsets.get(effect.connector, ())))
+
+    def _on_AlterConnectorOffsets(  # noqa: N802
+        self, _worker: Worker, effect: AlterConnectorOffsets
+    ) -> Command:
+        refused = effect.config.get("offsets.error")
+        if refused:
+            failure = Failure(ErrorKind.BAD_REQUEST, refused)
+            return ConnectorOffsetsAltered(effect.token, failure=failure)
+        self.offsets[effect.connector] = list(effect.offsets or ())
+        return ConnectorOffsetsAltered(effect.token, handled="managed" in effect.config)
+
+    def _on_MakeSessionKey(  # noqa: N802
+        self, _worker: Worker, effect: MakeSessionKey
+    ) -> Command:
+        return SessionKeyMade(effect.token, b"k" * (effect.key_size // 8), self.now_ms)
+
+    def _on_ApplyLoggerLevel(  # noqa: N802
+        self, _worker: Worker, _effect: ApplyLoggerLevel
+    ) -> None:
+        pass
+
     def _on_WriteStatus(self, _worker: Worker, effect: WriteStatus) -> None:  # noqa: N802
         self.statuses.append((effect.key, effect.value))
 
@@ -318,10 +376,20 @@ class HerderWorld:
         config = worker.configs.get((effect.connector, effect.run))
         if config is None or config.get("tasks.error"):
             return TaskConfigsGenerated(effect.token, effect.connector, error="no task configs")
-        count = int(config.get("tasks") or effect.tasks_max)
-        value = config.get("v") or ""
-        configs = tuple({"task": str(n), "v": value} for n in range(count))
-        return TaskConfigsGenerated(effect.token, effect.connector, configs)
+        known = transform(config, {"vault": _Vault(self.secrets)})
+        now = known.config
+        found = (
+            ResolvedConnector(config_digest(now), tasks_max(now), tasks_max_enforced(now))
+            if has_references(config)
+            else None
+        )
+        limit = effect.tasks_max if found is None else found.tasks_max
+        count = int(now.get("tasks") or limit)
+        configs = tuple(
+            reverse_transform(config, {"task": str(n), "v": now.get("v") or ""})
+            for n in range(count)
+        )
+        return TaskConfigsGenerated(effect.token, effect.connector, configs, resolved=found)
 
     def _on_FenceProducers(self, _worker: Worker, effect: FenceProducers) -> Command:  # noqa: N802
         return ProducersFenced(effect.token)
@@ -438,6 +506,8 @@ def shown(effect: Effect) -> str:
             if value is None:
                 return f"status -{key.removeprefix('status-')}"
             status = json.loads(value)
+            if "topic" in status:
+                return f"status {key.removeprefix('status-')} of task {status['topic']['task']}"
             trace = f" ({status['trace']})" if status["trace"] else ""
             return f"status {key.removeprefix('status-')} {status['state']}{trace}"
         case StartConnector(connector, run):
@@ -454,6 +524,16 @@ def shown(effect: Effect) -> str:
             return f"tell {run.rpartition('.')[2]} {command}"
         case StopTaskBy(run, grace_ms):
             return f"stop run {run.rpartition('.')[2]} within {grace_ms} ms"
+        case ReadConnectorOffsets(connector=connector, kind=kind):
+            return f"read offsets of {kind.value} {connector}"
+        case AlterConnectorOffsets(connector=connector, offsets=offsets, transactional_id=tid):
+            how = f" as {tid}" if tid else ""
+            what = "all" if offsets is None else json.dumps(offsets)
+            return f"alter offsets of {connector}{how}: {what}"
+        case MakeSessionKey(_, algorithm, key_size):
+            return f"make a session key: {algorithm}, {key_size} bits"
+        case ApplyLoggerLevel(logger, level):
+            return f"set logger {logger} to {level}"
         case FenceProducers(_, connector, ids):
             return f"fence producers of {connector}: {', '.join(ids)}"
         case CallPeer(_, url, call, hops):

@@ -11,7 +11,8 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from headgate_spark.manifest import Entry, Manifest, staged_path
+from headgate_spark.entries import Entry, published_path, staged_path
+from headgate_spark.manifest import Manifest
 
 Partition = tuple[str, int]
 
@@ -27,6 +28,11 @@ class Actor:
         self.number = number
         self.done = False
         self.frozen_until = 0
+        self.killed = False
+        self.next = ""
+        """The operation it stands before: draft, link; others have no name."""
+        self.at_once = False
+        """Nothing comes between its last operation and the next."""
         self.error: BaseException | None = None
         self._work = work
         self._go = threading.Semaphore(0)
@@ -42,8 +48,12 @@ class Actor:
         self._go.release()
         self._stopped.acquire()
 
-    def pause(self) -> None:
+    def pause(self, what: str = "") -> None:
         """Called by the process before each operation."""
+        self.next = what
+        if self.at_once:
+            self.at_once = False
+            return
         self._stopped.release()
         self._go.acquire()
         if self._kill:
@@ -54,7 +64,7 @@ class Actor:
             self.pause()
             self._work(self)
         except Crash:
-            pass
+            self.killed = True
         except BaseException as error:
             self.error = error
         self.done = True
@@ -68,6 +78,7 @@ class ModelWorld:
         self.files: dict[str, bytes] = {}
         self.group: dict[Partition, int] = {}
         self.overwritten: list[str] = []
+        self.drafts = 0
 
 
 class ModelFiles:
@@ -92,11 +103,25 @@ class ModelFiles:
         return self.world.files[path]
 
     def create(self, path: str, content: bytes) -> bool:
-        self.actor.pause()
+        self.actor.pause("link")
         if path in self.world.files:
             return False
         self.world.files[path] = content
         return True
+
+    def draft(self, prefix: str, content: bytes) -> str:
+        self.actor.pause("draft")
+        self.world.drafts += 1
+        path = f"{prefix}{self.world.drafts}"
+        self.world.files[path] = content
+        return path
+
+    def link(self, draft: str, target: str) -> bool:
+        self.actor.pause("link")
+        content = self.world.files.pop(draft, None)
+        if content is None:
+            raise FileNotFoundError(draft)
+        return self.world.files.setdefault(target, content) is content
 
     def exists(self, path: str) -> bool:
         self.actor.pause()
@@ -129,9 +154,13 @@ class ModelLog:
         self.actor.pause()
         return dict(self.world.group)
 
-    def commit_unguarded(self, group: str, offsets: Mapping[Partition, int]) -> None:
+    def commit_unguarded(self, group: str, offsets: Mapping[Partition, int | None]) -> None:
         self.actor.pause()
-        self.world.group.update(offsets)
+        for partition, offset in offsets.items():
+            if offset is None:
+                self.world.group.pop(partition, None)
+            else:
+                self.world.group[partition] = offset
 
 
 MakeManifest = Callable[[ModelFiles, ModelLog], Any]
@@ -154,16 +183,24 @@ class ModelRun:
         self._token = 0
         self.world = ModelWorld()
         self.actors: list[Actor] = []
+        self.now = 0
 
     def run(self) -> list[str]:
         """What is wrong at the end; nothing when every record is there once."""
-        for now in range(self._random.randrange(60, 240)):
-            self._one_step(now)
+        self._rounds()
         for actor in self.actors:
             # Zombies wake up one after the other, when nobody remembers them.
             self._finish(actor, kill=self._random.random() < 0.3)
         self._finish(self._start(LENGTH))
         return self._wrong()
+
+    def _rounds(self) -> None:
+        self._disturb(self._random.randrange(60, 240))
+
+    def _disturb(self, steps: int) -> None:
+        for _ in range(steps):
+            self.now += 1
+            self._one_step(self.now)
 
     def _one_step(self, now: int) -> None:
         awake = [one for one in self.actors if not one.done and one.frozen_until <= now]
@@ -206,7 +243,7 @@ class ModelRun:
                 end = min(start + rng.randint(1, 5), LENGTH)
                 if end <= start:
                     continue
-                entry = self._stage(files, partition, start, end, rng)
+                entry = self._stage(files, partition, start, end, rng, manifest.era)
                 if manifest.commit(entry):
                     starts[partition] = end
                 else:
@@ -214,7 +251,13 @@ class ModelRun:
             manifest.drop_leftovers()
 
     def _stage(
-        self, files: ModelFiles, partition: Partition, start: int, end: int, rng: random.Random
+        self,
+        files: ModelFiles,
+        partition: Partition,
+        start: int,
+        end: int,
+        rng: random.Random,
+        era: int,
     ) -> Entry:
         middle = rng.randint(start, end)
         pairs: list[tuple[str, str]] = []
@@ -224,23 +267,30 @@ class ModelRun:
             self._token += 1
             staged = staged_path(*partition, start, number, f"{self._token:032x}", "json")
             files.actor.pause()
-            content = "".join(f"{partition[1]}:{n}\n" for n in range(low, high))
+            content = "".join(f"{partition[1]}:{n}:{self.now}\n" for n in range(low, high))
             self.world.files[staged] = content.encode()
-            pairs.append((staged, f"{partition[0]}-{partition[1]}-{start}-{number}.json"))
-        return Entry(*partition, start, end, tuple(pairs), end - start)
+            pairs.append((staged, published_path(*partition, start, number, era, "json")))
+        return Entry(*partition, start, end, tuple(pairs), end - start, era=era)
+
+    def _errors(self) -> list[str]:
+        wrong = [f"overwritten: {path}" for path in self.world.overwritten]
+        return wrong + [repr(one.error) for one in self.actors if one.error is not None]
+
+    def _lines(self) -> dict[tuple[int, int], list[int]]:
+        """Of each record, by partition and offset, when the published copies of it were made."""
+        found: dict[tuple[int, int], list[int]] = {}
+        for path, content in self.world.files.items():
+            if "/" not in path:
+                for line in content.decode().splitlines():
+                    number, offset, made = map(int, line.split(":"))
+                    found.setdefault((number, offset), []).append(made)
+        return found
 
     def _wrong(self) -> list[str]:
-        wrong = [f"overwritten: {path}" for path in self.world.overwritten]
-        wrong += [repr(one.error) for one in self.actors if one.error is not None]
-        lines = [
-            line
-            for path, content in self.world.files.items()
-            if "/" not in path
-            for line in content.decode().splitlines()
-        ]
+        wrong, lines = self._errors(), self._lines()
         for _, number in PARTITIONS:
             for offset in range(LENGTH):
-                count = lines.count(f"{number}:{offset}")
+                count = len(lines.get((number, offset), ()))
                 if count != 1:
                     wrong.append(f"record {number}:{offset} is there {count} times")
         return wrong

@@ -5,54 +5,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from support.processes import Process, descendants
 
 from headgate_embedded import RefusedError, open_reader
 
 HEADGATE = Path(sys.executable).with_name("headgate")
-
-
-@dataclass
-class Process:
-    pid: int
-    parent: int
-    command: str
-
-    def alive(self) -> bool:
-        """Not gone and no zombie."""
-        try:
-            stat = Path(f"/proc/{self.pid}/stat").read_text()
-        except OSError:
-            return False
-        return stat.rpartition(")")[2].split()[0] != "Z"
-
-
-def processes() -> Iterator[Process]:
-    """All processes of this machine that can be seen."""
-    for folder in Path("/proc").iterdir():
-        if not folder.name.isdigit():
-            continue
-        try:
-            stat = (folder / "stat").read_text()
-            command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-        except OSError:
-            continue
-        yield Process(int(folder.name), int(stat.rpartition(")")[2].split()[1]), command)
-
-
-def descendants(pid: int) -> list[Process]:
-    """Every process below `pid`, whoever stands between."""
-    table = list(processes())
-    found: list[Process] = []
-    parents = {pid}
-    while True:
-        more = [p for p in table if p.parent in parents and p not in found]
-        if not more:
-            return found
-        found += more
-        parents = {p.pid for p in more}
 
 
 @dataclass
@@ -143,14 +104,5 @@ class Up:
                 os.killpg(self.process.pid, signal.SIGKILL)
                 self.process.wait(10)
         for process in self.family.values():
-            if process.alive() and _same(process):
+            if process.alive() and process.same():
                 os.kill(process.pid, signal.SIGKILL)
-
-
-def _same(process: Process) -> bool:
-    """Still the process that was seen, not another that got its number."""
-    try:
-        command = Path(f"/proc/{process.pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
-    except OSError:
-        return False
-    return command == process.command

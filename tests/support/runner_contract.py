@@ -280,6 +280,63 @@ def check_sink(bench: RunnerBench) -> None:
     assert bench.transport.record_log.committed("connect-c") == {("numbers", 0): 100}
 
 
+def check_what_a_sink_asks(bench: RunnerBench) -> None:
+    """Its partitions stay paused through a pause and a resume of the connector; a commit comes when
+    it is asked for."""
+    first = bench.start("CountingSource", {"limit": "10"})
+    bench.wait_for_records(first, 10)
+    out = bench.folder / "out.txt"
+    config = {"topics": "numbers", "path": str(out)}
+    settings = {"offset.flush.interval.ms": "3600000"}
+    sink = bench.start("AskingSink", config, kind=TaskKind.SINK, worker_settings=settings)
+    bench.wait_for_records(sink, 10)
+    bench.runner.stop(first, 10_000)
+    bench.wait_for_end(first)
+    second = bench.start("CountingSource", {"limit": "20"})
+    bench.wait_for_records(second, 10)
+    bench.runner.send(sink, PauseTask())
+    bench.wait_for(sink, TaskPaused)
+    bench.runner.send(sink, ResumeTask())
+    bench.wait_for_records(sink, 20)
+    bench.runner.stop(sink, 10_000)
+    assert bench.wait_for_end(sink).outcome is TaskOutcome.STOPPED
+    bench.runner.stop(second, 10_000)
+    bench.wait_for_end(second)
+    lines = out.read_text().split()
+    assert [line for line in lines if line != "resume"] == [f"numbers-0:{n}" for n in range(20)]
+    assert lines.index("resume") == 10
+
+
+def check_committed_records(bench: RunnerBench) -> None:
+    acks = bench.folder / "acks.txt"
+    for limit, exactly_once in ((20, True), (40, False)):
+        config = {"limit": str(limit), "acks": str(acks)}
+        run = bench.start("AckedSource", config, exactly_once=exactly_once)
+        bench.wait_for_records(run, 20)
+        bench.runner.stop(run, 10_000)
+        assert bench.wait_for_end(run).outcome is TaskOutcome.STOPPED
+    lines = acks.read_text().splitlines()
+    assert [line for line in lines if line != "commit"] == [f"{n} numbers-0:{n}" for n in range(40)]
+    # Exactly-once: all of a transaction before its `commit()`.
+    assert lines[10] == lines[21] == "commit"
+
+
+def check_hanging_stop_after_a_failure(bench: RunnerBench) -> None:
+    """Nobody has asked for the stop, so nobody else would ever end it."""
+    pid = bench.folder / "pid"
+    config = {"fails.at": "30", "pid.file": str(pid)}
+    settings = {"task.shutdown.graceful.timeout.ms": "300"}
+    run = bench.start("StuckSource", config, worker_settings=settings)
+    ended = bench.wait_for(run, TaskEnded)
+    assert ended.outcome is TaskOutcome.FAILED
+    assert "this poll fails; then it did not stop within 300 ms" in ended.reason
+    assert "in poll" in (ended.trace or "")
+    released = bench.wait_for(run, TaskReleased)
+    # What can be killed is not given up before it is dead; a thread cannot.
+    assert released.abandoned == (int(pid.read_text()) == os.getpid())
+    assert released.abandoned == is_alive(int(pid.read_text()))
+
+
 # -- of runners whose bodies are processes --
 
 
@@ -341,6 +398,9 @@ COMMON: tuple[Callable[[RunnerBench], None], ...] = (
     check_stop_while_fencing_is_awaited,
     check_abandoned_after_recheck,
     check_sink,
+    check_what_a_sink_asks,
+    check_committed_records,
+    check_hanging_stop_after_a_failure,
 )
 OF_PROCESSES: tuple[Callable[[RunnerBench], None], ...] = (
     check_killed_body,

@@ -1,14 +1,21 @@
 """Commands of the scenarios in ``specs/herder``: workers, calls, what the herders do about them.
 
-    worker NAME [exactly-once]          a worker comes up; shows nothing until time passes
+    worker NAME [exactly-once | preparing] [java] [session-keys]
+                                        a worker comes up; shows nothing until time passes. `java`:
+                                        it speaks but a protocol of Java's
     settle                              time passes until every worker calls itself settled
     advance MS | run                    time passes; without time, whatever can happen does
     call WORKER OPERATION ...           what a user asks of a worker; see `_call`
-    hold EFFECT [WORKER] / release      effects of this kind are not performed until released
+    ask WORKER OPERATION ...            the same, and shows the answer
+    hold EFFECT [WORKER] [key=KEY]      effects of this kind (appends: of this record) are not
+                                        performed until `release`
     silent TASK                         the body of this task reports nothing by itself
     report WORKER TASK REPORT           a report of the body of the task's present run
+    used WORKER TASK TOPIC ...          the task says that it has used these topics
+    progress WORKER TASK RECORDS        the task has come so far
     ends WORKER TASK OUTCOME [REASON]   the task's run ends of its own accord and is released
     kill / freeze / thaw / cut / mend NAME; lose-coordinator NAME; shutdown NAME
+    secret KEY VALUE                    what ``${vault:KEY}`` stands for from now on
     steal-log / forget-members          the log gets another writer; the coordinator forgets
     append                              records that come from elsewhere: ``key value`` lines
     view NAME | running | statuses      what there is to see
@@ -19,23 +26,38 @@ The output is the trace of all effects since the block before, without those eve
 
 import json
 import shlex
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from support.herder_world import HerderWorld, Worker
 from support.scenario import Block, World
 
 from headgate.herder.messages import (
+    AlterOffsets,
     Call,
     CreateConnector,
     DeleteConnector,
+    DescribeConnector,
+    DescribeStatus,
+    DescribeTasks,
+    DescribeTaskStatus,
+    DescribeTopics,
     Effect,
+    Failure,
     FenceConnector,
+    ListConnectors,
+    OffsetChange,
+    PatchConnectorConfig,
     PutConnectorConfig,
     PutTaskConfigs,
+    ReadOffsets,
+    ResetOffsets,
+    ResetTopics,
     RestartConnector,
     RestartTask,
+    SetLoggerLevel,
     SetTargetState,
     Shutdown,
+    Success,
     TaskReconfigurationRequested,
 )
 from headgate.ids import TargetState, TaskId
@@ -45,9 +67,11 @@ from headgate.task.messages import (
     TaskEnded,
     TaskOutcome,
     TaskPaused,
+    TaskProgress,
     TaskReleased,
     TaskReport,
     TaskRunning,
+    TopicsUsed,
 )
 
 _REPORTS: dict[str, TaskReport] = {
@@ -75,9 +99,18 @@ class HerderScenario(World):
     # -- workers --
 
     def do_worker(self, block: Block) -> str:
+        settings: dict[str, object] = {}
+        if "exactly-once" in block.words:
+            settings["exactly_once_support"] = "enabled"
+        if "preparing" in block.words:
+            settings["exactly_once_support"] = "preparing"
+        if "java" in block.words:
+            settings["protocols"] = ("sessioned",)
+        if "session-keys" in block.words:
+            settings["session_keys"] = True
         for name in block.words:
-            if name not in ("exactly-once", "quiet"):
-                self.world.add(name, exactly_once="exactly-once" in block.words)
+            if name not in ("exactly-once", "preparing", "java", "session-keys", "quiet"):
+                self.world.add(name, **settings)
         return ""
 
     def do_kill(self, block: Block) -> str:
@@ -147,6 +180,24 @@ class HerderScenario(World):
         self.world.run()
         return ""
 
+    def do_ask(self, block: Block) -> str:
+        worker, operation, *words = block.words
+        call_id = self.world.call(worker, _call(operation, words, block))
+        self.world.run()
+        self.world.trace[:] = [line for line in self.world.trace if f" {call_id}:" not in line]
+        match self.world.answers[call_id]:
+            case [Success(value)]:
+                return json.dumps(value)
+            case [Failure(kind, message)]:
+                return f"{kind.value}: {message}"
+            case _:
+                return "no answer yet"
+
+    def do_secret(self, block: Block) -> str:
+        key, value = block.words
+        self.world.secrets[key] = value
+        return ""
+
     def do_request_task_reconfiguration(self, block: Block) -> str:
         worker, connector = block.words
         run = max(run for name, run in self.world.workers[worker].configs if name == connector)
@@ -158,8 +209,11 @@ class HerderScenario(World):
 
     def do_hold(self, block: Block) -> str:
         kind, *worker = [word for word in block.words if word != "quiet"]
+        key = block.options.get("key")
 
         def hold(of: Worker, effect: Effect) -> bool:
+            if key is not None and key not in dict(getattr(effect, "records", ())):
+                return False
             return type(effect).__name__ == kind and (not worker or of.name in worker)
 
         self.world.holds.append(hold)
@@ -198,6 +252,20 @@ class HerderScenario(World):
         self.world.run()
         return ""
 
+    def do_used(self, block: Block) -> str:
+        worker, task, *topics = block.words
+        run = self.world.run_of(worker, TaskId.parse(task))
+        self.world.report(worker, run, TopicsUsed(tuple(topics)))
+        self.world.run()
+        return ""
+
+    def do_progress(self, block: Block) -> str:
+        worker, task, records = block.words
+        run = self.world.run_of(worker, TaskId.parse(task))
+        self.world.report(worker, run, TaskProgress(int(records), 0, idle=False))
+        self.world.run()
+        return ""
+
     def do_ends(self, block: Block) -> str:
         worker, task, outcome, *reason = block.words
         ended = TaskEnded(TaskOutcome(outcome), " ".join(reason) or "no reason given")
@@ -229,9 +297,17 @@ class HerderScenario(World):
 
 def _call(operation: str, words: list[str], block: Block) -> Call:
     """``create NAME [state]``, ``put NAME``, ``delete``, ``pause``, ``resume``, ``stop``,
-    ``restart NAME``, ``restart-task NAME-N``, ``fence NAME``, ``task-configs NAME``. Configs are in
-    the input, ``key=value`` a line; of task configs one line each, ``key=value`` words."""
+    ``restart NAME [include-tasks] [only-failed]``, ``restart-task NAME-N``, ``fence NAME``,
+    ``task-configs NAME``, ``patch NAME``, ``list [status] [info]``, ``info``, ``tasks``,
+    ``status``, ``topics``, ``reset-topics NAME``, ``task-status NAME-N``, ``offsets NAME``,
+    ``alter-offsets NAME``, ``reset-offsets NAME``, ``logger NAME LEVEL``. Configs are in the input,
+    ``key=value`` a line (to patch: ``key`` alone removes it); of task configs one line each,
+    ``key=value`` words; of offsets one line each, partition and offset as JSON."""
+    if operation == "list":
+        return ListConnectors(tuple(words))
     name = words[0]
+    if operation in _READS:
+        return _READS[operation](name)
     match operation:
         case "create":
             state = TargetState(words[1]) if len(words) > 1 else None
@@ -247,7 +323,9 @@ def _call(operation: str, words: list[str], block: Block) -> Call:
         case "stop":
             return SetTargetState(name, TargetState.STOPPED)
         case "restart":
-            return RestartConnector(name)
+            return RestartConnector(
+                name, include_tasks="include-tasks" in words, only_failed="only-failed" in words
+            )
         case "restart-task":
             return RestartTask(TaskId.parse(name))
         case "fence":
@@ -255,8 +333,34 @@ def _call(operation: str, words: list[str], block: Block) -> Call:
         case "task-configs":
             configs = tuple(_config(shlex.split(line)) for line in block.input)
             return PutTaskConfigs(name, configs)
+        case "patch":
+            given = (line.partition("=") for line in block.input)
+            changes = {key: value if equals else None for key, equals, value in given}
+            return PatchConnectorConfig(name, changes)
+        case "task-status":
+            return DescribeTaskStatus(TaskId.parse(name))
+        case "alter-offsets":
+            return AlterOffsets(name, tuple(_offset_change(line) for line in block.input))
+        case "logger":
+            return SetLoggerLevel(name, words[1])
         case _:
             raise ValueError(f"{block.where()}: no operation {operation!r}")
+
+
+_READS: dict[str, Callable[[str], Call]] = {
+    "info": DescribeConnector,
+    "tasks": DescribeTasks,
+    "status": DescribeStatus,
+    "topics": DescribeTopics,
+    "reset-topics": ResetTopics,
+    "offsets": ReadOffsets,
+    "reset-offsets": ResetOffsets,
+}
+
+
+def _offset_change(line: str) -> OffsetChange:
+    partition, offset = json.loads(f"[{line}]")
+    return partition, offset
 
 
 def _config(lines: Iterable[str]) -> dict[str, str]:

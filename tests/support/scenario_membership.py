@@ -1,12 +1,16 @@
 """Commands of the scenarios in ``specs/membership``: one member, told what its coordinator and its
 herder say, and what it does about it.
 
+``member protocols=<name,...>`` makes the worker anew, offering these; without it, `headgate` alone.
+
 ``at <ms> <what> [option=value ...]`` gives one input; the lines below are what the worker runs or
 is still stopping (``orders-0``, a connector by its bare name). Options: ``offset=`` is the
-assignment offset that the worker has read to (kept for the next commands). What there is:
+assignment offset that the worker has read to (kept for the next commands), ``config=`` the config
+offset; without it, they are equal. What there is:
 
 ``start``, ``tick``, ``leave``, ``released``, ``caught-up``, ``rejoin``, ``coordinator-lost``;
-``joined generation=<n>`` with another worker as leader, or ``joined error=<word>``;
+``joined generation=<n> protocol=<name>`` with another worker as leader (the protocol is kept), or
+``joined error=<word>``;
 ``synced generation=<n> for=<offset> assigned=<work,...> revoked=<work,...> delay=<ms>``, or
 ``error=mismatch`` in place of the work; ``beat generation=<n> sent=<ms> error=<word>``.
 """
@@ -18,7 +22,7 @@ from support.scenario import Block, World
 from headgate.assignment.model import MemberAssignment, Work
 from headgate.ids import TaskId
 from headgate.membership.codec import CODECS, Assignment, AssignmentError
-from headgate.membership.member import PROTOCOL, Member
+from headgate.membership.member import Member
 from headgate.membership.member_messages import (
     Assigned,
     CatchUp,
@@ -47,8 +51,8 @@ from headgate.membership.messages import (
     SyncedGroup,
     SyncGroup,
 )
+from headgate.membership.protocols import HEADGATE
 
-CODEC = CODECS[PROTOCOL]
 ME = "me-1"
 
 
@@ -56,13 +60,23 @@ class MembershipWorld(World):
     def __init__(self) -> None:
         self.member = Member(MemberSettings("connect", "me", "me:1"))
         self.offset = 0
+        self.ahead = 0
+        self.protocol = HEADGATE
+
+    def do_member(self, block: Block) -> Iterator[str]:
+        protocols = tuple(block.options["protocols"].split(","))
+        self.member = Member(MemberSettings("connect", "me", "me:1", protocols=protocols))
+        yield from ()
 
     def do_at(self, block: Block) -> Iterator[str]:
         now_ms, what = int(block.words[0]), block.words[1]
         self.offset = int(block.options.get("offset", self.offset))
+        if "config" in block.options:
+            self.ahead = int(block.options["config"]) - self.offset
         works = [parse_work(line) for line in block.input]
         view = WorkView(
             self.offset,
+            self.offset + self.ahead,
             {},
             tuple(work for work in works if isinstance(work, str)),
             tuple(work for work in works if isinstance(work, TaskId)),
@@ -78,9 +92,10 @@ class MembershipWorld(World):
             case "joined" if error is not None:
                 return JoinedGroup("connect", ME, -1, "", "", error=error)
             case "joined":
-                return JoinedGroup("connect", ME, generation, PROTOCOL, "other-1")
+                self.protocol = options.get("protocol", self.protocol)
+                return JoinedGroup("connect", ME, generation, self.protocol, "other-1")
             case "synced":
-                return synced(generation, options, error)
+                return synced(generation, self.protocol, options, error)
             case "beat":
                 sent_ms = int(options["sent"])
                 return HeartbeatAnswered("connect", ME, generation, error, sent_ms)
@@ -100,7 +115,9 @@ PLAIN: dict[str, MemberInput] = {
 }
 
 
-def synced(generation: int, options: dict[str, str], error: GroupError | None) -> SyncedGroup:
+def synced(
+    generation: int, protocol: str, options: dict[str, str], error: GroupError | None
+) -> SyncedGroup:
     if error is not None:
         return SyncedGroup("connect", ME, generation, error=error)
     mismatch = options.get("error") == "mismatch"
@@ -118,7 +135,8 @@ def synced(generation: int, options: dict[str, str], error: GroupError | None) -
         ),
         int(options.get("delay", 0)),
     )
-    return SyncedGroup("connect", ME, generation, CODEC.encode_assignment(assignment))
+    data = CODECS[protocol].encode_assignment(assignment)
+    return SyncedGroup("connect", ME, generation, data)
 
 
 def parse_works(text: str) -> list[Work]:
@@ -132,10 +150,13 @@ def parse_work(text: str) -> Work:
 def show(output: MemberOutput) -> str:
     match output:
         case JoinGroup():
-            told = CODEC.decode_metadata(output.protocols[0][1])
+            told = {name: CODECS[name].decode_metadata(data) for name, data in output.protocols}
+            first, offsets = next(iter(told.values())), [t.config_offset for t in told.values()]
+            read = "/".join(map(str, dict.fromkeys(offsets)))
+            offered = f", offering {' '.join(told)}" if len(told) > 1 else ""
             return (
-                f"join as {output.member_id or 'a new member'}, read to {told.config_offset}, "
-                f"holding {words(told.connectors, told.tasks)}"
+                f"join as {output.member_id or 'a new member'}, read to {read}, "
+                f"holding {words(first.connectors, first.tasks)}{offered}"
             )
         case SyncGroup():
             return f"sync generation {output.generation}"

@@ -97,8 +97,10 @@ def _parsed(line: str) -> Any:
         ]
     if "outcome" in fields:
         fields["outcome"] = messages.TaskOutcome(fields["outcome"])
-    if "partitions" in fields:
-        fields["partitions"] = tuple((topic, part) for topic, part in fields["partitions"])
+    for name_of_field in ("partitions", "paused", "resumed"):
+        if name_of_field in fields:
+            places = fields[name_of_field]
+            fields[name_of_field] = tuple((topic, part) for topic, part in places)
     return KINDS[name](**fields)
 
 
@@ -111,11 +113,15 @@ def _short(effect: object) -> str:
 def _plain(item: object) -> str:
     """As `repr`, without fields that have their default."""
     parts = [
-        f"{name}={getattr(item, name)!s}"
+        f"{name}={_text(getattr(item, name))}"
         for name, parameter in inspect.signature(type(item)).parameters.items()
         if getattr(item, name) != parameter.default
     ]
     return f"{type(item).__name__}({', '.join(parts)})"
+
+
+def _text(value: object) -> str:
+    return _plain(value) if isinstance(value, messages.TaskEnded) else str(value)
 
 
 WORLDS = {"task": TaskWorld}

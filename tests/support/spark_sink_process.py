@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from headgate.connector.api import RetriableError
 from headgate_embedded import open_transport
+from headgate_runtime.transport import OPENER, opener_argument
 from headgate_spark.file_sink import SparkFileSinkTask
 
 
@@ -19,8 +20,9 @@ class Context:
     stopping = False
 
     def __init__(self, remote: str, data: str, topics: Sequence[str]) -> None:
-        self.transport: Mapping[str, str] = {"kind": "embedded", "path": data}
-        self.log = open_transport(self.transport).record_log
+        transport = {"kind": "embedded", "path": data}
+        self.log = open_transport(transport).record_log
+        self.log_elsewhere = (OPENER, opener_argument(transport, {}, "lake"))
         self.group = "connect-lake"
         self.topics = topics
         self.worker_settings = {"spark.remote": remote}

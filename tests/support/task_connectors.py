@@ -7,6 +7,7 @@ from pathlib import Path
 
 from headgate.connector.api import (
     PlannedSinkTask,
+    RecordMetadata,
     SinkConnector,
     SinkRecord,
     SinkTask,
@@ -23,6 +24,8 @@ class CountingTask(SourceTask):
     def start(self, config: Mapping[str, str]) -> None:
         if "start.fails" in config:
             raise ValueError("this task does not start")
+        if "login.fails" in config:
+            raise ValueError(f"no login {config['login.fails']}")
         self._config = config
         self._partition = {"task": config.get("task", "0")}
         found = self.context.offsets.offset(self._partition)
@@ -58,6 +61,13 @@ class HangingTask(CountingTask):
         return super().poll()
 
 
+class StuckTask(CountingTask):
+    """Does not return from `stop`."""
+
+    def stop(self) -> None:
+        time.sleep(3600)
+
+
 class CountingSource(SourceConnector):
     TASK = CountingTask
 
@@ -69,6 +79,29 @@ class HangingSource(SourceConnector):
     TASK = HangingTask
 
 
+class StuckSource(SourceConnector):
+    TASK = StuckTask
+
+
+class AckedTask(CountingTask):
+    """Appends to ``acks`` what it is told to be committed, a line each."""
+
+    def commit_record(self, record: SourceRecord, metadata: RecordMetadata | None) -> None:
+        place = f"{metadata.topic}-{metadata.partition}:{metadata.offset}" if metadata else "none"
+        self._acked(f"{record.value} {place}")
+
+    def commit(self) -> None:
+        self._acked("commit")
+
+    def _acked(self, line: str) -> None:
+        with Path(self._config["acks"]).open("a") as out:
+            out.write(f"{line}\n")
+
+
+class AckedSource(SourceConnector):
+    TASK = AckedTask
+
+
 class CollectingTask(SinkTask):
     """Appends what it is given to a file, a line each."""
 
@@ -76,12 +109,38 @@ class CollectingTask(SinkTask):
         self._path = Path(config["path"])
 
     def put(self, records: Sequence[SinkRecord]) -> None:
+        self._tell(*(f"{item.topic}-{item.partition}:{item.value}" for item in records))
+
+    def _tell(self, *lines: str) -> None:
         with self._path.open("a") as out:
-            out.writelines(f"{item.topic}-{item.partition}:{item.value}\n" for item in records)
+            out.writelines(f"{line}\n" for line in lines)
 
 
 class CollectingSink(SinkConnector):
     TASK = CollectingTask
+
+
+class AskingTask(CollectingTask):
+    """Pauses its partitions after the first batch and resumes them 300 ms later; asks for commits;
+    tells when `put` comes without records."""
+
+    _paused = False
+
+    def put(self, records: Sequence[SinkRecord]) -> None:
+        super().put(records)
+        if records:
+            self.context.request_commit()
+            self.context.pause(*self.context.assignment())
+            self.context.timeout(300)
+            self._paused = True
+        elif self._paused:
+            self._tell("resume")
+            self.context.resume(*self.context.assignment())
+            self._paused = False
+
+
+class AskingSink(SinkConnector):
+    TASK = AskingTask
 
 
 class PlannedTask(PlannedSinkTask):

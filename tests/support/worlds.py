@@ -3,15 +3,16 @@
 A new transport joins the contract suite by a class here and a line in `WORLDS`.
 """
 
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Protocol
 
+from support.serving import serving_meanwhile
+
 from headgate.membership.consumer import ConsumerSettings
-from headgate.ports import Clock, ConfigLog, Fencer, Group, KeyedLog, Peers, RecordLog
+from headgate.ports import Clock, ConfigLog, Fencer, Group, KeyedLog, LogRecord, Peers, RecordLog
 from headgate.simulation.memory import MemoryCluster
 from headgate_embedded import open_transport, transport_settings
 
@@ -33,14 +34,29 @@ class Transport(Protocol):
 
 
 class World(Protocol):
+    knows_memberships: bool
+    """Whether the log that is written also coordinates the group, so that it refuses who claims it
+    or initialises a producer for a membership that has ended."""
+
+    session_ms: int
+    """Session timeout of its consumers."""
+
     def connect(self, url: str = "") -> Transport:
         """As another worker would."""
+        ...
+
+    def name(self, text: str) -> str:
+        """`text` as the name of a topic, a group or a transactional id of this world alone."""
         ...
 
     def now_ms(self) -> int: ...
 
     def advance(self, ms: int) -> None:
         """Let time pass."""
+        ...
+
+    def await_answers(self) -> None:
+        """Give requests to the coordinator the time that they take there and back."""
         ...
 
     def serving(self, serve: Callable[[], None]) -> AbstractContextManager[None]:
@@ -50,7 +66,22 @@ class World(Protocol):
     def close(self) -> None: ...
 
 
+def read_on(log: ConfigLog | KeyedLog, position: int = 0) -> tuple[list[LogRecord], int]:
+    """All after `position`, and the position at the end."""
+    end = log.end()
+    found: list[LogRecord] = []
+    while position < end:
+        before = position
+        records, position = log.read(position)
+        assert position > before, f"the log ends at {end}, nothing is read at {position}"
+        found += records
+    return found, position
+
+
 class MemoryWorld:
+    knows_memberships = True
+    session_ms = SESSION_MS
+
     def __init__(self, _folder: Path) -> None:
         self._now_ms = 1_000
         self._serve: Callable[[], None] = lambda: None
@@ -60,6 +91,9 @@ class MemoryWorld:
             consumer=ConsumerSettings(session_timeout_ms=SESSION_MS),
         )
 
+    def name(self, text: str) -> str:
+        return text
+
     def connect(self, url: str = "") -> Transport:
         return self.cluster.connect(url)
 
@@ -68,6 +102,9 @@ class MemoryWorld:
 
     def advance(self, ms: int) -> None:
         self._now_ms += ms
+
+    def await_answers(self) -> None:
+        """They are there."""
 
     @contextmanager
     def serving(self, serve: Callable[[], None]) -> Iterator[None]:
@@ -94,12 +131,18 @@ class ShiftedClock:
 
 
 class EmbeddedWorld:
+    knows_memberships = True
+    session_ms = SESSION_MS
+
     def __init__(self, folder: Path) -> None:
         self._clock = ShiftedClock()
         self._opened: list[Transport] = []
         self.settings: Mapping[str, str] = transport_settings(folder / "data") | {
             "consumer.session.timeout.ms": str(SESSION_MS)
         }
+
+    def name(self, text: str) -> str:
+        return text
 
     def connect(self, url: str = "") -> Transport:
         opened = open_transport(self.settings, url=url, clock=self._clock)
@@ -112,21 +155,11 @@ class EmbeddedWorld:
     def advance(self, ms: int) -> None:
         self._clock.shift_ms += ms
 
-    @contextmanager
-    def serving(self, serve: Callable[[], None]) -> Iterator[None]:
-        over = threading.Event()
+    def await_answers(self) -> None:
+        """They are there."""
 
-        def run() -> None:
-            while not over.wait(0.001):
-                serve()
-
-        thread = threading.Thread(target=run)
-        thread.start()
-        try:
-            yield
-        finally:
-            over.set()
-            thread.join()
+    def serving(self, serve: Callable[[], None]) -> AbstractContextManager[None]:
+        return serving_meanwhile(serve)
 
     def close(self) -> None:
         for opened in self._opened:

@@ -9,6 +9,7 @@ from headgate_embedded.transport import (
     GroupDescription,
     check_machine,
     open_reader,
+    open_task_transport,
     open_transport,
     transport_settings,
 )
@@ -24,6 +25,7 @@ __all__ = [
     "check_machine",
     "hold_folder",
     "open_reader",
+    "open_task_transport",
     "open_transport",
     "same_machine",
     "transport_settings",

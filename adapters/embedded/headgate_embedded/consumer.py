@@ -21,6 +21,7 @@ from headgate.ports import (
     TransportError,
     UnknownTopicError,
 )
+from headgate.sink_names import SinkTopics, TopicPattern, topics_now
 from headgate_embedded import batches
 from headgate_embedded.database import Database, Watch
 from headgate_embedded.group import Coordinators, EmbeddedGroup
@@ -47,19 +48,23 @@ class EmbeddedConsumer:
         self,
         database: Database,
         coordinators: Coordinators,
+        list_topics: Callable[[], Sequence[str]],
         find_topic: Callable[[str], tuple[int, int]],
         group: str,
-        topics: Sequence[str],
+        topics: SinkTopics,
         client_id: str,
         settings: ConsumerSettings,
     ) -> None:
         self._database = database
         self._coordinators = coordinators
         self._find_topic = find_topic
-        self._topics = tuple(topics)
+        self._list_topics = list_topics
+        self._wanted = topics
+        self._topics = topics_now(topics, lambda: ())
         self._group = EmbeddedGroup(database, coordinators)
-        self._member = ConsumerMember(group, client_id, topics, settings)
+        self._member = ConsumerMember(group, client_id, self._topics, settings)
         self._watch = Watch(database)
+        self._topic_watch = Watch(database)
         self._assigned: Callback = _ignore
         self._revoked: Callback = _ignore
         self._positions: dict[TopicPartition, int] = {}
@@ -123,9 +128,18 @@ class EmbeddedConsumer:
             self._perform(self._member.leave())
         self._group.close()
         self._watch.close()
+        self._topic_watch.close()
+
+    def _look_for_topics(self) -> None:
+        if isinstance(self._wanted, TopicPattern) and self._topic_watch.changed():
+            with self._topic_watch.looking():
+                self._topics = topics_now(self._wanted, self._list_topics)
+            self._member.subscribe(self._topics)
 
     def _keep_membership(self) -> None:
         responses = self._group.receive()
+        # After what arrived: who leads knows all topics that the others joined for.
+        self._look_for_topics()
         counts: dict[str, int] = {}
         for topic in self._topics:
             with suppress(UnknownTopicError):

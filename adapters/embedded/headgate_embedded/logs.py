@@ -61,18 +61,19 @@ class EmbeddedConfigLog:
             )
         return end + len(records)
 
-    def read(self, start: int, limit: int = 5_000) -> Sequence[LogRecord]:
+    def read(self, position: int, limit: int = 5_000) -> tuple[Sequence[LogRecord], int]:
         with self._mutex:
-            if not self._watch.changed() and start >= self._end:
-                return []
+            if not self._watch.changed() and position >= self._end:
+                return [], position
             with self._watch.looking(), self._database.read() as connection:
                 rows: list[Any] = connection.execute(
                     "select position, key, value, timestamp_ms from config_log "
                     "where position >= ? order by position limit ?",
-                    (max(start, 0), limit),
+                    (position, limit),
                 ).fetchall()
                 self._end = _config_end(connection)
-        return [LogRecord(row[0], row[1].encode(), row[2], row[3]) for row in rows]
+        found = [LogRecord(row[0], row[1].encode(), row[2], row[3]) for row in rows]
+        return found, found[-1].offset + 1 if found else position
 
     def end(self) -> int:
         with self._database.read() as connection:
@@ -110,6 +111,13 @@ class EmbeddedKeyedLog:
         if not rows:
             return [], position
         return [LogRecord(*row) for row in rows], int(rows[-1][0])
+
+    def end(self) -> int:
+        with self._database.read() as connection:
+            return _last_change(connection, self._name)
+
+    def rest(self) -> None:
+        """It holds one connection to the file, which is the database's."""
 
     def close(self) -> None:
         self._watch.close()

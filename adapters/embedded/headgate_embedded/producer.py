@@ -15,6 +15,7 @@ from headgate.ports import (
     FencedError,
     MembershipEndedError,
     ProducerRecord,
+    RecordMetadata,
     TopicPartition,
     TransportError,
 )
@@ -59,6 +60,9 @@ class EmbeddedProducer:
         self._encoded: list[tuple[TopicPartition, int, bytes]] = []
         self._sent = 0
         self._acked = 0
+        self._numbers: dict[TopicPartition, list[int]] | None = None
+        """Of the records that are buffered, if places are kept."""
+        self._places: list[tuple[int, RecordMetadata]] = []
 
     def init(self) -> None:
         if self._transactional_id is None:
@@ -76,7 +80,11 @@ class EmbeddedProducer:
             self._epoch = next_epoch(connection, self._transactional_id, self._client_id)
 
     def send(self, records: Sequence[ProducerRecord]) -> None:
-        for place, record in self._partitioner.places(records, self._partitions):
+        placed = self._partitioner.places(records, self._partitions)
+        if self._numbers is not None:
+            for number, (place, _) in enumerate(placed, self._sent):
+                self._numbers.setdefault(place, []).append(number)
+        for place, record in placed:
             waiting = self._open.get(place)
             if waiting is None:
                 waiting = self._open[place] = []
@@ -107,6 +115,15 @@ class EmbeddedProducer:
         self._open.clear()
         self._encoded.clear()
         self._acked = self._sent
+        if self._numbers is not None:
+            self._numbers.clear()
+
+    def keep_places(self) -> None:
+        self._numbers = {}
+
+    def places(self) -> Sequence[tuple[int, RecordMetadata]]:
+        found, self._places = self._places, []
+        return found
 
     def close(self) -> None:
         self.abort()
@@ -124,12 +141,20 @@ class EmbeddedProducer:
             with self._database.write() as connection:
                 if self._transactional_id is not None:
                     self._check_epoch(connection, self._transactional_id)
-                append_batches(connection, self._encoded)
+                bases = append_batches(connection, self._encoded)
                 append_latest(connection, OFFSETS, offsets)
         except FencedError:
             self.abort()
             raise
+        if self._numbers is not None:
+            self._note_places(self._numbers, bases)
         self._encoded.clear()
+
+    def _note_places(self, numbers: dict[TopicPartition, list[int]], bases: Sequence[int]) -> None:
+        for (place, count, _), base in zip(self._encoded, bases, strict=True):
+            for offset, number in enumerate(numbers[place][:count], base):
+                self._places.append((number, RecordMetadata(*place, offset)))
+            del numbers[place][:count]
 
     def _check_epoch(self, connection: apsw.Connection, transactional_id: str) -> None:
         row = connection.execute(
@@ -168,8 +193,10 @@ def next_epoch(connection: apsw.Connection, transactional_id: str, owner: str) -
 
 def append_batches(
     connection: apsw.Connection, encoded: Sequence[tuple[TopicPartition, int, bytes]]
-) -> None:
-    """Give encoded batches their offsets, inside a transaction of the caller's."""
+) -> list[int]:
+    """Give encoded batches their offsets, inside a transaction of the caller's; the first of
+    each."""
+    bases: list[int] = []
     for (topic, partition), count, data in encoded:
         row = connection.execute(
             "update heads set next = next + ? where part = ? "
@@ -182,3 +209,5 @@ def append_batches(
             "insert into batches(topic, part, base, count, data) values(?, ?, ?, ?, ?)",
             (row[0], partition, row[1], count, data),
         )
+        bases.append(int(row[1]))
+    return bases

@@ -12,6 +12,7 @@ from headgate.ports import (
     TopicPartition,
     UnknownTopicError,
 )
+from headgate.sink_names import SinkTopics
 from headgate_embedded import batches
 from headgate_embedded.consumer import EmbeddedConsumer
 from headgate_embedded.database import Database
@@ -38,7 +39,8 @@ class EmbeddedRecordLog:
         self._compression = compression
         self._topics: dict[str, tuple[int, int]] = {}
 
-    def create_topic(self, topic: str, partitions: int) -> None:
+    def create_topic(self, topic: str, partitions: int | None) -> None:
+        partitions = 1 if partitions is None else partitions
         if partitions < 1:
             raise ValueError(f"topic {topic} with {partitions} partitions, expected at least 1")
         with self._database.write() as connection:
@@ -55,6 +57,10 @@ class EmbeddedRecordLog:
     def partitions(self, topic: str) -> int:
         return self._topic(topic)[1]
 
+    def topic_names(self) -> Sequence[str]:
+        with self._database.read() as connection:
+            return [name for (name,) in connection.execute("select name from topics")]
+
     def end_offsets(self, topics: Sequence[str]) -> Mapping[TopicPartition, int]:
         ends: dict[TopicPartition, int] = {}
         with self._database.read() as connection:
@@ -66,6 +72,10 @@ class EmbeddedRecordLog:
                 )
                 ends.update({(topic, part): position for part, position in rows})
         return ends
+
+    def start_offsets(self, topics: Sequence[str]) -> Mapping[TopicPartition, int]:
+        """There is no retention yet: from the first record on."""
+        return dict.fromkeys(self.end_offsets(topics), 0)
 
     def read(
         self, topic: str, partition: int, start: int, end: int, limit: int
@@ -103,10 +113,11 @@ class EmbeddedRecordLog:
             self._compression,
         )
 
-    def consumer(self, group: str, topics: Sequence[str], client_id: str) -> Consumer:
+    def consumer(self, group: str, topics: SinkTopics, client_id: str) -> Consumer:
         return EmbeddedConsumer(
             self._database,
             self._coordinators,
+            self.topic_names,
             self._topic,
             group,
             topics,

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headgate.membership.consumer import ConsumerSettings
+from headgate.offsets import OffsetView, read_offsets
 from headgate.ports import Clock
 from headgate_embedded.database import LEASE_MS, Database, say_on_stderr
 from headgate_embedded.group import Coordinators, EmbeddedGroup
@@ -45,6 +46,10 @@ class EmbeddedTransport:
         """Whether a log, the group or a call may have something new since this was asked last."""
         return self._watch.changed() or self.group.overdue()
 
+    def offset_view(self) -> OffsetView:
+        """All source offsets as they are now; there is one offsets topic."""
+        return OffsetView(read_offsets(self.offset_log))
+
     def close(self) -> None:
         self._database.close()
 
@@ -81,6 +86,24 @@ def open_transport(
     return EmbeddedTransport(
         database, url, clock or MonotonicClock(), consumer, transport.get("compression", "none")
     )
+
+
+def open_task_transport(
+    transport: Mapping[str, str],
+    connector_config: Mapping[str, str],
+    *,
+    connector: str,
+    kind: str,
+    exactly_once: bool,
+    said: Callable[[str], None] = say_on_stderr,
+) -> EmbeddedTransport:
+    """The ports as tasks of `connector` use them. There are no clients whose settings it could
+    override, and no offsets topics but one: all but `transport` is of no use here.
+
+    Raises:
+        RefusedError, TransportError: as `open_transport`.
+    """
+    return open_transport(transport, said=said)
 
 
 def transport_settings(path: str | Path) -> dict[str, str]:

@@ -23,11 +23,15 @@ from headgate.connector.api import (
 )
 from headgate.connector.config import ConfigDef, ConfigError, Importance, Type
 from headgate.connector.validators import at_least, non_empty, one_of
+from headgate.dead_letters import unwritten_queue
 from headgate.ports import TopicPartition, UnknownTopicError
+from headgate.sink_names import sink_topics, topic_pattern
+from headgate_spark.alterations import alter, look
 from headgate_spark.batches import Range, cut, next_batch
 from headgate_spark.columns import unite_columns
+from headgate_spark.entries import Entry, published_path
 from headgate_spark.files import LocalFiles
-from headgate_spark.manifest import FOLDER, Entry, Manifest, alter
+from headgate_spark.manifest import Manifest
 from headgate_spark.sessions import Sessions, first_line, session_is_over
 from headgate_spark.slices import METADATA, RESULT_SCHEMA, SliceResult, SliceTask, run_slices
 
@@ -65,6 +69,10 @@ def _known_metadata(name: str, value: Any) -> None:
             raise ConfigError.of(name, given, f"expected some of {known}")
 
 
+class RecordsGoneError(Exception):
+    """The log does not go back to where the next batch is to begin."""
+
+
 class SparkFileSinkTask(PlannedSinkTask):
     """The one task of a `SparkFileSink`."""
 
@@ -75,9 +83,9 @@ class SparkFileSinkTask(PlannedSinkTask):
         self._records_max: int = parsed["batch.records.max"]
         self._interval_s: float = parsed["batch.interval.ms"] / 1000
         self._metadata: tuple[str, ...] = tuple(dict.fromkeys(parsed["columns.metadata"]))
-        self._tolerate = config.get("errors.tolerance", "none") == "all"
+        self._no_queue = unwritten_queue(config)
+        self._tolerate = config.get("errors.tolerance", "none") == "all" and not self._no_queue
         self._envelope = has_envelope(config, self.context.worker_settings)
-        self._factory = transport_factory(self.context.transport, self.context.worker_settings)
         self._sessions = Sessions(self._remote())
         self._target.mkdir(parents=True, exist_ok=True)
         self._files = LocalFiles(self._target)
@@ -96,8 +104,9 @@ class SparkFileSinkTask(PlannedSinkTask):
             self._resumed = self._untidy = True
         ends = self.context.log.end_offsets(self.context.topics)
         self._resume([partition for partition in ends if partition not in self._starts])
-        ranges = next_batch(self._starts, ends, self._records_max)
-        waiting = sum(max(ends[one] - start, 0) for one, start in self._starts.items()
+        positions = self._positions(ends)
+        ranges = next_batch(positions, ends, self._records_max)
+        waiting = sum(max(ends[one] - start, 0) for one, start in positions.items()
                       if one in ends)  # fmt: skip
         rested = time.monotonic() - self._last_batch >= self._interval_s
         if not ranges or (waiting < self._records_max and not rested):
@@ -138,6 +147,37 @@ class SparkFileSinkTask(PlannedSinkTask):
             if last is not None:
                 self._columns = unite_columns([self._columns, last.columns])
 
+    def _positions(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Where to read on for each partition: where the next batch begins, but offset 0 is the
+        first record that the topic still has. (The batch begins at 0 all the same, so that of two
+        processes with other views of the topic one creates the entry.)
+
+        Raises:
+            RecordsGoneError: retention was faster than this task, or the topic is another one.
+        """
+        log, topics = self.context.log, self.context.topics
+        if any(start > ends.get(partition, start) for partition, start in self._starts.items()):
+            ends = log.end_offsets(topics)  # the ones given may be older than the starts
+        firsts = log.start_offsets(topics)
+        found: dict[TopicPartition, int] = {}
+        for partition, start in sorted(self._starts.items()):
+            name, first = f"{partition[0]}-{partition[1]}", firsts.get(partition, 0)
+            if 0 < start < first:
+                raise RecordsGoneError(
+                    f"records {start} to {first - 1} of {name} were deleted from the topic before "
+                    "they were written. To go on without them stop the connector and set its "
+                    f"offset of {name} to {first}"
+                )
+            if start > ends.get(partition, start):
+                raise RecordsGoneError(
+                    f"{name} ends at offset {ends[partition]}, but the next batch is to begin at "
+                    f"{start}: the topic was made anew, it has lost its end, or the offset was set "
+                    "too far. To write what is in it now stop the connector and reset its offsets, "
+                    "which removes its files, or use another connector with another path"
+                )
+            found[partition] = start or first
+        return found
+
     # -- one batch --
 
     def _run(self, ranges: Sequence[Range]) -> int:
@@ -172,7 +212,7 @@ class SparkFileSinkTask(PlannedSinkTask):
             start=part.start,
             end=part.end,
             target=str(self._target),
-            batch_start=whole.start,
+            batch_start=self._starts[whole.topic, whole.partition],
             number=number,
             format=self._format,
             metadata=self._metadata,
@@ -188,13 +228,14 @@ class SparkFileSinkTask(PlannedSinkTask):
         columns: Mapping[str, str],
     ) -> int:
         partition = (whole.topic, whole.partition)
-        stem = f"{whole.topic}-{whole.partition}-{whole.start}"
+        start, era = self._starts[partition], self._manifest.era
         staged = [result.staged for result in results if result.records]
         files = tuple(
-            (path, f"{stem}-{number}.{self._format}") for number, path in enumerate(staged)
+            (path, published_path(*partition, start, number, era, self._format))
+            for number, path in enumerate(staged)
         )
         records = sum(result.records for result in results)
-        entry = Entry(*partition, whole.start, whole.end, files, records, dict(columns))
+        entry = Entry(*partition, start, whole.end, files, records, dict(columns), era)
         if self._manifest.commit(entry):
             self._starts[partition] = whole.end
             return records
@@ -227,7 +268,7 @@ class SparkFileSinkTask(PlannedSinkTask):
         failed = [result.failed for result in results if result.failed]
         if failed:
             self._drop(results)
-            raise DataError(failed[0])
+            raise DataError(failed[0] + self._no_queue)
 
     def _tell_skipped(self, results: Sequence[SliceResult]) -> None:
         skipped = sum(result.skipped for result in results)
@@ -245,12 +286,7 @@ class SparkFileSinkTask(PlannedSinkTask):
     def _execute(self, slices: Sequence[SliceTask]) -> list[SliceResult]:
         """Run the slices as one job, a Spark partition each."""
         session: Any = None
-        work = partial(
-            run_slices,
-            self._factory,
-            dict(self.context.transport),
-            [task.to_json() for task in slices],
-        )
+        work = partial(run_slices, self.context.log_elsewhere, [task.to_json() for task in slices])
         try:
             session = self._sessions.get()
             frame = session.range(0, len(slices), 1, len(slices)).mapInArrow(work, RESULT_SCHEMA)
@@ -319,17 +355,29 @@ class SparkFileSink(SinkConnector):
         cls, config: Mapping[str, str], offsets: Mapping[tuple[str, int], int | None]
     ) -> bool:
         """Remove batches after the new offsets, with their files. Raises `ManifestError` for an
-        offset inside a batch."""
+        offset inside a batch. Where there is no folder yet the group's offsets are all there is."""
         files = LocalFiles(target_folder(config["path"]))
-        alter_manifest(files, offsets)
+        if files.exists(""):
+            alter(files, offsets)
         return False
 
-
-def alter_manifest(files: LocalFiles, offsets: Mapping[TopicPartition, int | None]) -> None:
-    if not files.exists(FOLDER):
-        return
-    for partition, offset in sorted(offsets.items()):
-        alter(files, partition, offset)
+    @classmethod
+    def reached_offsets(
+        cls, config: Mapping[str, str], committed: Mapping[tuple[str, int], int]
+    ) -> Mapping[tuple[str, int], int]:
+        """Those of the manifest, for topics of this connector: the group only follows."""
+        written = look(LocalFiles(target_folder(config["path"]))).positions
+        pattern, names = topic_pattern(config), {topic for topic, _ in written}
+        mine = sink_topics(config) if pattern is None else pattern.of(names)
+        return {
+            **committed,
+            **{
+                one: offset
+                for one, offset in written.items()
+                # At 0 after a reset: as if it had none.
+                if one in committed or (one[0] in mine and offset > 0)
+            },
+        }
 
 
 def target_folder(path: str) -> Path:
@@ -353,13 +401,6 @@ def has_envelope(config: Mapping[str, str], worker_settings: Mapping[str, str]) 
     if given.get("value.converter", "").rpartition(".")[2] != _JSON_CONVERTER.rpartition(".")[2]:
         return False
     return given.get("value.converter.schemas.enable", "true").strip().lower() == "true"
-
-
-def transport_factory(transport: Mapping[str, str], worker_settings: Mapping[str, str]) -> str:
-    """``module:function`` that opens the log on an executor: what the worker setting
-    `headgate.transport.factory` names, else `open_transport` of the adapter of that kind."""
-    named = worker_settings.get("headgate.transport.factory")
-    return named or f"headgate_{transport['kind']}:open_transport"
 
 
 def results_in_order(texts: Sequence[str], count: int) -> list[SliceResult]:

@@ -23,6 +23,15 @@ class Files(Protocol):
         was."""
         ...
 
+    def draft(self, prefix: str, content: bytes) -> str:
+        """Write a file of a new name that begins with the path `prefix`, durably; its path."""
+        ...
+
+    def link(self, draft: str, target: str) -> bool:
+        """Make the draft the file `target`, durably; the draft is gone afterwards. False: `target`
+        was there, and is as it was. Raises `FileNotFoundError` when the draft is not there."""
+        ...
+
     def exists(self, path: str) -> bool: ...
 
     def rename(self, source: str, target: str) -> None:
@@ -55,23 +64,30 @@ class LocalFiles:
         return (self.root / path).read_bytes()
 
     def create(self, path: str, content: bytes) -> bool:
-        target = self.root / path
-        target.parent.mkdir(parents=True, exist_ok=True)
         # O_EXCL alone would leave a half-written file behind by a crash. A link appears whole.
-        draft = target.parent / f".draft-{uuid.uuid4().hex}"
-        with draft.open("xb") as file:
+        return self.link(self.draft(f"{path.rpartition('/')[0]}/.draft-", content), path)
+
+    def draft(self, prefix: str, content: bytes) -> str:
+        path = f"{prefix}{uuid.uuid4().hex}"
+        place = self.root / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with place.open("xb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
+        return path
+
+    def link(self, draft: str, target: str) -> bool:
+        source, place = self.root / draft, self.root / target
         try:
-            os.link(draft, target)
+            os.link(source, place)
         except FileExistsError:
             # Not lost yet: a network file system that got no answer asks again, and is told so.
-            if not draft.samefile(target):
+            if not source.samefile(place):
                 return False
         finally:
-            draft.unlink()
-        self.sync(str(target.parent.relative_to(self.root)))
+            source.unlink(missing_ok=True)
+        self.sync(target.rpartition("/")[0])
         return True
 
     def exists(self, path: str) -> bool:

@@ -17,13 +17,77 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import IO
 
 POLL_S = 0.25
 KILL_S = 8.0
 """How long descendants are looked for and killed after the JVM has gone."""
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
+STOP_TIMEOUT_S = 10.0
+
+
+class Guarded:
+    """A process behind a guard of its own, started at once: what a parent holds of it.
+
+    Args:
+        command: the process and its arguments. Its stdin is empty.
+        folder: its working folder.
+        log: gets what it writes, to stdout and to stderr.
+        environment: its environment, all of it.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        folder: Path,
+        log: IO[bytes],
+        environment: Mapping[str, str],
+    ) -> None:
+        self._guard = subprocess.Popen(
+            [sys.executable, "-m", "headgate_spark.guard", str(os.getpid()), *command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            cwd=folder,
+            env=environment,
+            text=True,
+            # Ctrl-C goes to the parent, which ends tasks first and what they stand on last.
+            start_new_session=True,
+        )
+        line = _pipe(self._guard.stdout).readline()
+        self.pid: int | None = int(line) if line.strip() else None
+        """None: it could not be started; the log says why."""
+
+    @property
+    def guard_pid(self) -> int:
+        """All that the process begins stays below this one, whoever else ends."""
+        return self._guard.pid
+
+    def poll(self) -> int | None:
+        """Its exit code, or 256 less the signal that ended it; None while it or its own run."""
+        return self._guard.poll()
+
+    def wait(self, timeout_s: float) -> int:
+        """As `poll`, when it has ended. Raises `subprocess.TimeoutExpired`."""
+        return self._guard.wait(timeout_s)
+
+    def end(self) -> None:
+        """Kill it and what it began; returns when they are gone."""
+        _pipe(self._guard.stdin).close()
+        try:
+            self._guard.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._guard.send_signal(signal.SIGKILL)  # and the kernel ends the child with it
+            self._guard.wait()
+        _pipe(self._guard.stdout).close()
+
+
+def _pipe(stream: IO[str] | None) -> IO[str]:
+    assert stream is not None
+    return stream
 
 
 def guard(parent: int, command: list[str]) -> int:
@@ -32,7 +96,12 @@ def guard(parent: int, command: list[str]) -> int:
         signal.signal(ignored, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
-    child = subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=_die_with_guard)
+    child = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=sys.stderr,  # nobody reads our own stdout after the pid
+        preexec_fn=_die_with_guard,
+    )
     print(child.pid, flush=True)
     try:
         while child.poll() is None and os.getppid() == parent:

@@ -16,121 +16,26 @@ frozen and wakes up replaces a longer file by a shorter one (loss), or writes a 
 the next (doubling).
 
 Progress resumes from the chain, then from the group: the group's offsets only follow, and a late
-process may set them back.
+process may set them back, or ahead where users have taken batches back meanwhile.
+
+Users alter offsets by records beside the entries (`headgate_spark.alterations`). Who creates an
+entry writes a draft of it, looks whether they have done so since it resumed, and only then links
+the draft to its name; who alters offsets writes that record and then removes drafts. So either the
+writer sees the record, or the draft is gone, or the entry is there before entries are looked at.
 """
 
-import json
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
 from headgate.ports import RecordLog, TopicPartition
+from headgate_spark.alterations import Look, finish, look
+from headgate_spark.entries import (
+    STAGED_NAME,
+    STAGING,
+    Entry,
+    ManifestError,
+    draft_prefix,
+)
 from headgate_spark.files import Files
-
-FOLDER = "_headgate"
-STAGING = "_headgate/staging"
-VERSION = 1
-_ENTRY = re.compile(r"(.+)-(\d+)-(\d+)\.json")
-_STAGED = re.compile(r"(.+)-(\d+)-(\d+)-\d+-[0-9a-f]{32}\.[a-z]+")
-
-
-class ManifestError(Exception):
-    """The manifest is not one that this version wrote, or the folder holds files that it does not
-    know where its own are to be."""
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A committed batch of one topic-partition. The target's key: `path`."""
-
-    topic: str
-    partition: int
-    start: int
-    end: int
-    """Offset after the last record; the next entry's start."""
-    files: tuple[tuple[str, str], ...]
-    """Staged path, published path; in order of offsets."""
-    records: int = 0
-    columns: Mapping[str, str] = field(default_factory=dict)
-    """Columns and kinds (`headgate_spark.columns`) known by the end of this batch, in order."""
-
-    @property
-    def path(self) -> str:
-        return entry_path(self.topic, self.partition, self.start)
-
-    def to_json(self) -> bytes:
-        plain = {
-            "version": VERSION,
-            "topic": self.topic,
-            "partition": self.partition,
-            "start": self.start,
-            "end": self.end,
-            "records": self.records,
-            "files": [list(pair) for pair in self.files],
-            "columns": dict(self.columns),
-        }
-        return json.dumps(plain, ensure_ascii=False).encode()
-
-    @classmethod
-    def from_json(cls, data: bytes, path: str) -> "Entry":
-        """Raises `ManifestError`."""
-        try:
-            plain = json.loads(data)
-            if plain["version"] != VERSION:
-                raise ManifestError(
-                    f"{path} has version {plain['version']!r}, expected {VERSION}: it was written "
-                    "by another version of Headgate"
-                )
-            return cls(
-                plain["topic"],
-                plain["partition"],
-                plain["start"],
-                plain["end"],
-                tuple((staged, final) for staged, final in plain["files"]),
-                plain["records"],
-                plain["columns"],
-            )
-        except (ValueError, KeyError, TypeError) as error:
-            raise ManifestError(
-                f"{path} is no entry of a manifest ({type(error).__name__}: {error}); Headgate "
-                "wrote it whole or not at all, so something else has changed it"
-            ) from error
-
-
-def entry_path(topic: str, partition: int, start: int) -> str:
-    return f"{FOLDER}/{topic}-{partition}-{start}.json"
-
-
-def staged_path(topic: str, partition: int, start: int, number: int, token: str, kind: str) -> str:
-    """Of file `number` of a batch that begins at `start`. `token` (32 hexadecimal digits) is new
-    for each attempt to write it: a lost attempt may still be writing when the next one begins."""
-    return f"{STAGING}/{topic}-{partition}-{start}-{number}-{token}.{kind}"
-
-
-def chain_starts(files: Files, partition: TopicPartition) -> list[int]:
-    """Where the entries of a partition begin, rising."""
-    starts: list[int] = []
-    for name in files.list(FOLDER):
-        found = _ENTRY.fullmatch(name)
-        if found and (found[1], int(found[2])) == partition:
-            starts.append(int(found[3]))
-    return sorted(starts)
-
-
-def read_entry(files: Files, partition: TopicPartition, start: int) -> Entry | None:
-    """None: there is none. Raises `ManifestError`."""
-    path = entry_path(*partition, start)
-    try:
-        data = files.read(path)
-    except FileNotFoundError:
-        return None
-    return Entry.from_json(data, path)
-
-
-def read_chain(files: Files, partition: TopicPartition) -> list[Entry]:
-    """The entries of a partition, in order."""
-    found = (read_entry(files, partition, start) for start in chain_starts(files, partition))
-    return [entry for entry in found if entry is not None]
 
 
 class Manifest:
@@ -140,21 +45,42 @@ class Manifest:
         self._files = files
         self._log = log
         self._group = group
+        self._seen: Look | None = None
+
+    @property
+    def era(self) -> int:
+        """In which `resume` found the manifest: entries that are committed from then on name it."""
+        return 0 if self._seen is None else self._seen.era
 
     def resume(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where to go on for each partition, after rolling forward what is committed."""
+        """Where to go on for each partition, after finishing what others have begun: changes of
+        offsets, and what is committed but may not be published yet.
+
+        The group follows, also where it is ahead: who altered offsets died before it came there.
+        """
         committed = self._log.committed(self._group)
+        seen = self._seen = finish(self._files)
         starts: dict[TopicPartition, int] = {}
+        behind: dict[TopicPartition, int | None] = {}
         for partition in partitions:
-            last = self.roll_forward(partition, committed.get(partition))
-            starts[partition] = committed.get(partition, 0) if last is None else last.end
+            # Those before it were published by who created it, or by who came before that.
+            last = seen.last(partition)
+            if last is not None:
+                self._publish(last)
+            position = seen.position(partition)
+            starts[partition] = committed.get(partition, 0) if position is None else position
+            if starts[partition] != committed.get(partition, 0):
+                behind[partition] = starts[partition]
+        if behind:
+            self._log.commit_unguarded(self._group, behind)
         return starts
 
     def commit(self, entry: Entry) -> bool:
         """Commit a batch whose files are staged and durable.
 
-        False: another process was first, or the batch does not begin where the chain ends. Its
-        files are dropped; `resume` rolls the other forward and says where to go on.
+        False: another process was first, or the batch does not begin where the chain ends, or
+        users have altered offsets since `resume`. Its files are dropped; `resume` rolls the other
+        forward and says where to go on.
 
         Raises:
             ManifestError: a file stands where one of the batch is to be published, and is of no
@@ -162,37 +88,19 @@ class Manifest:
         """
         if self._may_follow(entry):
             self._check_names(entry)
-            if self._files.create(entry.path, entry.to_json()):
+            if self._create(entry):
                 self._publish(entry)
+                end: dict[TopicPartition, int | None]
+                end = {(entry.topic, entry.partition): entry.end}
+                self._log.commit_unguarded(self._group, end)
                 return True
         for staged, _ in entry.files:
             self._files.remove(staged)
         return False
 
-    def roll_forward(self, partition: TopicPartition, committed: int | None) -> Entry | None:
-        """Publish what is committed but may not be published yet; returns the last entry.
-
-        Args:
-            committed: the group's offset as it was before this call, None if there was none.
-                Entries before it are published: an end is committed to the group after that.
-        """
-        last: Entry | None = None
-        starts = chain_starts(self._files, partition)
-        for start in starts:
-            if start < (committed or 0) and start != starts[-1]:
-                continue
-            entry = read_entry(self._files, partition, start)
-            if entry is None:
-                continue  # removed by an alter of offsets while we looked
-            last = entry
-            if entry.end > (committed or 0):
-                self._publish(entry)
-        return last
-
     def last(self, partition: TopicPartition) -> Entry | None:
         """The last entry of a partition."""
-        starts = chain_starts(self._files, partition)
-        return read_entry(self._files, partition, starts[-1]) if starts else None
+        return self._look().last(partition)
 
     def drop_leftovers(self) -> int:
         """Remove staged files that can never be committed any more; returns how many.
@@ -201,36 +109,52 @@ class Manifest:
         be created there) that does not name it. Files at the end of the chain stay, however old:
         their writer may be frozen, wake up and commit them.
         """
-        dropped = 0
-        for name in self._files.list(STAGING):
-            found = _STAGED.fullmatch(name)
+        staged = self._files.list(STAGING)
+        seen, dropped = self._look(), 0
+        for name in staged:
+            found = STAGED_NAME.fullmatch(name)
             if found is None:
                 continue
-            partition, start = (found[1], int(found[2])), int(found[3])
-            entry = read_entry(self._files, partition, start)
+            at_start = seen.at((found[1], int(found[2])), int(found[3]))
             path = f"{STAGING}/{name}"
-            if entry is not None and all(path != staged for staged, _ in entry.files):
+            if at_start and not any(path in one.staged for one in at_start):
                 self._files.remove(path)
                 dropped += 1
         return dropped
 
     # -- steps --
 
+    def _look(self) -> Look:
+        return look(self._files, () if self._seen is None else self._seen.alterations)
+
     def _may_follow(self, entry: Entry) -> bool:
-        """Whether the chain ends where `entry` begins, or is empty. A chain only ever grows, so
-        where that changes before the creation, the creation fails."""
-        last = self.last((entry.topic, entry.partition))
-        return last is None or last.end == entry.start
+        """Whether the chain ends where `entry` begins, or is empty. In one era a chain only ever
+        grows, so where that changes before the creation, the creation fails."""
+        position = self._look().position((entry.topic, entry.partition))
+        return position in (None, entry.start)
+
+    def _create(self, entry: Entry) -> bool:
+        """The draft is there before the look: see the module."""
+        draft = self._files.draft(draft_prefix(entry.era), entry.to_json())
+        if self._look().era != entry.era:
+            self._files.remove(draft)
+            return False
+        try:
+            return self._files.link(draft, entry.path)
+        except FileNotFoundError:
+            return False  # users have altered offsets since that look
 
     def _check_names(self, entry: Entry) -> None:
-        """The entry is looked for last: a process that was faster has made it before its files."""
+        """The entry is looked for last: a process that was faster has made it before its files.
+        (Where both have been taken back meanwhile the creation fails.)"""
         for _, final in entry.files:
             if self._files.exists(final) and not self._files.exists(entry.path):
-                raise _name_is_taken(final)
+                if self._look().era == entry.era:
+                    raise _name_is_taken(final)
+                return
 
     def _publish(self, entry: Entry) -> None:
-        """Rename the staged files, then commit the end to the group; in that order, because
-        an entry at or before the group's offset counts as published.
+        """Rename the staged files.
 
         Raises:
             ManifestError: a file that is none of the entry's stands where one is to be.
@@ -250,7 +174,6 @@ class Manifest:
             # Also what another process has renamed: it may have been killed before it came here.
             self._files.sync("")
             self._files.sync(STAGING)
-        self._log.commit_unguarded(self._group, {(entry.topic, entry.partition): entry.end})
 
 
 def _name_is_taken(path: str) -> ManifestError:
@@ -258,38 +181,3 @@ def _name_is_taken(path: str) -> ManifestError:
         f"{path} is there and is none of this sink's files: move it away, or give the connector "
         "another path"
     )
-
-
-def alter(files: Files, partition: TopicPartition, offset: int | None) -> None:
-    """Make the next batch of a partition begin at `offset` (None: where the group says, once its
-    offset is deleted), on a connector that is stopped and has no process left: later entries go,
-    with their files.
-
-    Raises:
-        ManifestError: `offset` lies inside a committed batch, whose files cannot be parted.
-    """
-    chain = read_chain(files, partition)
-    wanted = 0 if offset is None else offset
-    for entry in chain:
-        if entry.start < wanted < entry.end:
-            raise ManifestError(
-                f"offset {wanted} of {partition[0]}-{partition[1]} lies inside a committed batch, "
-                f"offsets {entry.start} to {entry.end - 1}, whose files cannot be parted: choose "
-                f"{entry.start} or {entry.end}"
-            )
-    # From the end, files before their entry: a crash leaves a chain, and trying again finishes.
-    for entry in reversed(chain):
-        if entry.start >= wanted:
-            for staged, final in entry.files:
-                files.remove(final)
-                files.remove(staged)
-            files.remove(entry.path)
-    kept = [entry for entry in chain if entry.start < wanted]
-    if kept and kept[-1].end < wanted:
-        # Records are passed over: an entry without files keeps the chain whole.
-        last = kept[-1]
-        bridge = Entry(*partition, last.end, wanted, (), 0, last.columns)
-        files.create(bridge.path, bridge.to_json())
-    if chain:
-        files.sync(FOLDER)
-        files.sync("")

@@ -14,14 +14,13 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO
 
 from headgate_spark.daemon import PRELOAD_VARIABLE
+from headgate_spark.guard import STOP_TIMEOUT_S, Guarded
 from headgate_spark.slots import Plan, plan
 
 START_TIMEOUT_S = 120.0
 """A JVM on a busy machine has needed 43 s."""
-STOP_TIMEOUT_S = 10.0
 TAIL_LINES = 25
 JAVA_VERSION_MIN = 17
 _CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
@@ -64,8 +63,7 @@ class SparkServer:
         self._python_path = list(python_path)
         self._preload = ",".join(preload)
         self._start_timeout_s = start_timeout_s
-        self._guard: subprocess.Popen[str] | None = None
-        self._pid: int | None = None
+        self._process: Guarded | None = None
         self._code: int | None = None
         """Exit code of a start that failed."""
 
@@ -86,7 +84,7 @@ class SparkServer:
     @property
     def pid(self) -> int | None:
         """Of the driver's JVM."""
-        return self._pid
+        return None if self._process is None else self._process.pid
 
     @property
     def log_file(self) -> Path:
@@ -104,25 +102,13 @@ class SparkServer:
 
     def launch(self) -> None:
         """Start the server and do not wait. Raises `ServerError` as `start` does."""
-        assert self._guard is None, "the server was started before; use restart"
+        assert self._process is None, "the server was started before; use restart"
         java_home = check_java()
         (self.folder / "scratch").mkdir(parents=True, exist_ok=True)
         with self.log_file.open("ab") as log:
-            self._guard = subprocess.Popen(
-                [sys.executable, "-m", "headgate_spark.guard", str(os.getpid()), *self._command()],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                cwd=self.folder,
-                env=self._environment(java_home),
-                text=True,
-                # Ctrl-C goes to the parent, which ends tasks first and Spark last.
-                start_new_session=True,
-            )
+            self._process = Guarded(self._command(), self.folder, log, self._environment(java_home))
         self.starts += 1
         self._code = None
-        line = _pipe(self._guard.stdout).readline()
-        self._pid = int(line) if line.strip() else None
 
     def wait_ready(self) -> None:
         """Wait until the server listens. Raises `ServerError` as `start` does."""
@@ -143,7 +129,7 @@ class SparkServer:
     def poll(self) -> int | None:
         """Exit code of a server that has died or could not be started, None while it runs and
         after `stop`. Cheap; does not wait."""
-        return self._code if self._guard is None else self._guard.poll()
+        return self._code if self._process is None else self._process.poll()
 
     def restart(self) -> None:
         """Start it again on the same port, after it has died or not. Raises as `start` does."""
@@ -155,16 +141,9 @@ class SparkServer:
 
     def stop(self) -> None:
         """End the server and all its executors; returns when they are gone."""
-        guard, self._guard, self._pid, self._code = self._guard, None, None, None
-        if guard is None:
-            return
-        _pipe(guard.stdin).close()  # the guard kills the JVM and what it began
-        try:
-            guard.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            guard.send_signal(signal.SIGKILL)  # and the kernel ends the JVM with it
-            guard.wait()
-        _pipe(guard.stdout).close()
+        process, self._process, self._code = self._process, None, None
+        if process is not None:
+            process.end()
 
     # -- how it is started --
 
@@ -296,8 +275,3 @@ def _listens(port: int) -> bool:
     with socket.socket() as probe:
         probe.settimeout(1.0)
         return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
-def _pipe(stream: IO[str] | None) -> IO[str]:
-    assert stream is not None
-    return stream

@@ -25,8 +25,8 @@ from headgate_spark.columns import (
     to_arrow,
     unite_columns,
 )
+from headgate_spark.entries import staged_path
 from headgate_spark.executor import resolve
-from headgate_spark.manifest import staged_path
 
 READ_LIMIT = 10_000
 CHUNK = 20_000
@@ -94,17 +94,20 @@ class BadRecord(Exception):
     """A value that is no text, where that is not tolerated."""
 
 
-def run_slices(
-    factory: str, transport: Mapping[str, str], tasks: Sequence[str], batches: Iterator[Any]
-) -> Iterator[Any]:
+def run_slices(log: tuple[str, str], tasks: Sequence[str], batches: Iterator[Any]) -> Iterator[Any]:
     """Function of `mapInArrow` over ``range(len(tasks))``: row n does ``tasks[n]``, and gives
-    ``[n, SliceResult]`` as JSON."""
+    ``[n, SliceResult]`` as JSON.
+
+    Args:
+        log: `PlannedSinkTaskContext.log_elsewhere`.
+    """
     import pyarrow as pa
 
     done: list[str] = []
     for batch in batches:
         for number in batch.column(0).to_pylist():
-            opened = resolve(factory)(transport)
+            opener, argument = log
+            opened = resolve(opener)(argument)
             try:
                 result = run_slice(opened.record_log, SliceTask.from_json(tasks[number]))
             finally:

@@ -18,7 +18,7 @@ leader keeps a delay that is running.
 """
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, TypeAlias
@@ -136,11 +136,12 @@ def _sort_out(round_input: RoundInput) -> _SortedOut:
     active: set[_Code] = set()
     duplicated: set[_Code] = set()
     for member in sorted(round_input.members, key=lambda member: utf16_key(member.member_id)):
-        codes = _codes(member, ranks, works)
-        reported[member.member_id] = sorted(codes)
-        if not active.isdisjoint(codes):
-            duplicated |= active & codes
-        active |= codes
+        coded = _coded(member, ranks)
+        reported[member.member_id] = sorted(coded)
+        if not active.isdisjoint(coded):
+            duplicated |= active & coded.keys()
+        active.update(coded)
+        works.update(coded)
     configured: set[_Code] = set()
     for name, task_count in round_input.connectors.items():
         first = ranks[name] << _NUMBER_BITS
@@ -162,21 +163,17 @@ def _ranked_names(round_input: RoundInput) -> list[str]:
     names = dict.fromkeys(round_input.connectors)
     for member in round_input.members:
         names.update(dict.fromkeys(member.connectors))
-        names.update(dict.fromkeys(task.connector for task in member.tasks))
+        names.update(dict.fromkeys([task.connector for task in member.tasks]))
     return sorted(names, key=utf16_key)
 
 
-def _codes(member: MemberWork, ranks: Mapping[str, int], works: dict[_Code, Work]) -> set[_Code]:
-    codes: set[_Code] = set()
-    for name in member.connectors:
-        code = ranks[name] << _NUMBER_BITS
-        works[code] = name
-        codes.add(code)
-    for task in member.tasks:
-        code = ranks[task.connector] << _NUMBER_BITS | task.task + 1
-        works[code] = task
-        codes.add(code)
-    return codes
+def _coded(member: MemberWork, ranks: Mapping[str, int]) -> dict[_Code, Work]:
+    """What `member` reports, by code."""
+    coded: dict[_Code, Work] = {ranks[name] << _NUMBER_BITS: name for name in member.connectors}
+    coded.update(
+        {ranks[task.connector] << _NUMBER_BITS | task.task + 1: task for task in member.tasks}
+    )
+    return coded
 
 
 # -- what waits --
@@ -277,13 +274,12 @@ def _round(
     owned: dict[str, frozenset[Work]] = {}
     for member in round_input.members:
         member_id = member.member_id
-        keeps = set(kept[member_id])
-        revoked = [code for code in sorted_out.reported[member_id] if code not in keeps]
-        added = sorted(dealt[member_id])
-        members[member_id] = MemberAssignment(
-            *_works(sorted_out, added), *_works(sorted_out, revoked)
-        )
-        owned[member_id] = frozenset(map(sorted_out.work, (*kept[member_id], *added)))
+        keeps, reported = set(kept[member_id]), sorted_out.reported[member_id]
+        revoked = [sorted_out.work(code) for code in reported if code not in keeps]
+        added = list(map(sorted_out.work, sorted(dealt[member_id])))
+        members[member_id] = MemberAssignment(*_sorts(added), *_sorts(revoked))
+        has = frozenset((*member.connectors, *member.tasks, *added))
+        owned[member_id] = has.difference(revoked)
     memory = Memory(
         leader=round_input.leader,
         generation=round_input.generation,
@@ -294,16 +290,9 @@ def _round(
     return Round(MappingProxyType(members), delay_ms, memory)
 
 
-def _works(
-    sorted_out: _SortedOut, codes: Iterable[_Code]
-) -> tuple[tuple[str, ...], tuple[TaskId, ...]]:
-    """Connectors and tasks of `codes`, in their order."""
-    connectors: list[str] = []
-    tasks: list[TaskId] = []
-    for code in codes:
-        work = sorted_out.work(code)
-        if isinstance(work, TaskId):
-            tasks.append(work)
-        else:
-            connectors.append(work)
-    return tuple(connectors), tuple(tasks)
+def _sorts(works: Sequence[Work]) -> tuple[tuple[str, ...], tuple[TaskId, ...]]:
+    """Connectors and tasks of `works`, in their order."""
+    return (
+        tuple([work for work in works if isinstance(work, str)]),
+        tuple([work for work in works if not isinstance(work, str)]),
+    )

@@ -7,6 +7,7 @@ decides: the
 worker calls it with a deadline, tasks run in their runner.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,6 +15,7 @@ from typing import Any, ClassVar, Protocol, TypeAlias
 
 from headgate.connector.config import ConfigDef
 from headgate.ports import RecordLog
+from headgate.ports import RecordMetadata as RecordMetadata
 
 Partition: TypeAlias = Mapping[str, Any]
 """Source partition or source offset: string keys; values null, str, bool, int, float or bytes."""
@@ -71,7 +73,9 @@ class SinkRecord:
 class OffsetReader(Protocol):
     """Source offsets as committed when the task's producer was initialised, or later."""
 
-    def offset(self, partition: Partition) -> Mapping[str, Any] | None: ...
+    def offset(self, partition: Partition) -> Mapping[str, Any] | None:
+        """None: nothing is committed of this source partition."""
+        ...
 
     def offsets(self, partitions: Iterable[Partition]) -> list[Mapping[str, Any] | None]: ...
 
@@ -116,7 +120,7 @@ class SourceTaskContext(Protocol):
         ...
 
 
-class SourceTask:
+class SourceTask(ABC):
     """One task of a source connector. Methods are called by one thread, in this order: start,
     poll*, stop."""
 
@@ -125,6 +129,7 @@ class SourceTask:
     def start(self, config: Mapping[str, str]) -> None:
         """Open what is needed and seek to the committed source offsets (`context.offsets`)."""
 
+    @abstractmethod
     def poll(self) -> "Iterable[SourceRecord | SkippedRecord] | None":
         """The next records; None or nothing when there is nothing to read now. May wait a little
         (`context.wait`).
@@ -132,10 +137,19 @@ class SourceTask:
         A batch that is iterable is consumed once. Keep it to some thousands of records: with
         `transaction.boundary` = poll each batch is one transaction.
         """
-        raise NotImplementedError(f"{type(self).__name__} does not implement poll")
+
+    def commit_record(self, record: SourceRecord, metadata: RecordMetadata | None) -> None:
+        """`record`, as `poll` gave it, is in the log.
+
+        Exactly-once: called for each record of a transaction once that is committed, before
+        `commit`; else as records are acknowledged. `metadata` is None where nothing of the record
+        will ever be in the log: a transform dropped it, `errors.tolerance` let it go, or the task
+        aborted its transaction. What it raises is logged. Costs nothing unless overridden.
+        """
 
     def commit(self) -> None:
-        """All that was polled before is committed, with its source offsets."""
+        """All that was polled before is committed, with its source offsets. What it raises is
+        logged."""
 
     def stop(self) -> None: ...
 
@@ -147,6 +161,33 @@ class SinkTaskContext(Protocol):
 
     def assignment(self) -> Collection[tuple[str, int]]: ...
 
+    def pause(self, *partitions: tuple[str, int]) -> None:
+        """Give no records of these until `resume`: the system is full, say, or a table is locked.
+
+        Raises:
+            ValueError: one of them is not assigned to the task.
+
+        A pause and a resume of the connector, or a redelivery, do not end it; that the task loses
+        the partition does.
+        """
+        ...
+
+    def resume(self, *partitions: tuple[str, int]) -> None:
+        """Raises ValueError: one of them is not assigned to the task."""
+        ...
+
+    def timeout(self, timeout_ms: int) -> None:
+        """Call `put` again after `timeout_ms` at the latest, with no records if there are none.
+
+        Asked in a `put` that raises `RetriableError`: try it again then. Holds for the next call
+        only. Raises ValueError: below 0.
+        """
+        ...
+
+    def request_commit(self) -> None:
+        """Commit offsets as soon as the call under way has returned, not only at the interval."""
+        ...
+
     @property
     def stopping(self) -> bool: ...
 
@@ -155,7 +196,7 @@ class SinkTaskContext(Protocol):
         ...
 
 
-class SinkTask:
+class SinkTask(ABC):
     """One task of a sink connector. Order: start, open, (put | pre_commit)*, close, stop."""
 
     context: SinkTaskContext
@@ -164,8 +205,10 @@ class SinkTask:
 
     def open(self, partitions: Collection[tuple[str, int]]) -> None: ...
 
+    @abstractmethod
     def put(self, records: Sequence[SinkRecord]) -> None:
-        raise NotImplementedError(f"{type(self).__name__} does not implement put")
+        """Take `records`: none of them when `timeout`, or `offset.flush.interval.ms`, has passed
+        without any."""
 
     def flush(self) -> None: ...
 
@@ -192,14 +235,18 @@ class PlannedSinkTaskContext(Protocol):
         ...
 
     @property
-    def topics(self) -> Sequence[str]: ...
+    def topics(self) -> Sequence[str]:
+        """That the sink reads; of ``topics.regex`` those that match by now."""
+        ...
 
     @property
     def stopping(self) -> bool: ...
 
     @property
-    def transport(self) -> Mapping[str, str]:
-        """How a process elsewhere reaches the same log (`TaskSpec.transport`)."""
+    def log_elsewhere(self) -> tuple[str, str]:
+        """How a process elsewhere opens the same `log` with the same client settings:
+        ``module:function`` and its argument. The function returns what has `record_log` and
+        `close`. The argument may hold passwords: show it to nobody."""
         ...
 
     @property
@@ -210,7 +257,7 @@ class PlannedSinkTaskContext(Protocol):
         ...
 
 
-class PlannedSinkTask:
+class PlannedSinkTask(ABC):
     """A sink that plans, runs and commits whole batches by itself, guarded by a manifest of its
     own.
 
@@ -222,10 +269,10 @@ class PlannedSinkTask:
 
     def start(self, config: Mapping[str, str]) -> None: ...
 
+    @abstractmethod
     def run_batch(self) -> int:
         """Take the next batch to its commit; returns how many records it covered, 0 when there were
         none."""
-        raise NotImplementedError(f"{type(self).__name__} does not implement run_batch")
 
     def stop(self) -> None: ...
 
@@ -236,6 +283,16 @@ class ExactlyOnceSupport(StrEnum):
 
 
 class ConnectorContext(Protocol):
+    @property
+    def offset_reader(self) -> OffsetReader:
+        """Of a source connector: the source offsets of its tasks. Every question reads the offsets
+        topic to its end first. From any thread. Source: SourceConnectorContext.
+
+        Raises:
+            AttributeError: a sink connector has no source offsets.
+        """
+        ...
+
     def request_task_reconfiguration(self) -> None:
         """Ask the worker to call `task_configs` again."""
         ...
@@ -245,12 +302,16 @@ class ConnectorContext(Protocol):
         ...
 
 
-class Connector:
+class Connector(ABC):
     """What both kinds share. Instances live in a worker; `start` and `stop` come in pairs."""
 
     VERSION: ClassVar[str] = "0"
     REQUIRES_RUNNER: ClassVar[str | None] = None
     """Name of the only task runner that can run it ("spark"), None for any."""
+    JAVA_TASK: ClassVar[str | None] = None
+    """Of a connector that exists in Java too, with the same settings and offsets: Java's class of
+    its task. It is what ``task.class`` says in the config topic, so that Java workers of the group
+    can run the task."""
 
     context: ConnectorContext
 
@@ -266,8 +327,9 @@ class Connector:
 
     def start(self, config: Mapping[str, str]) -> None: ...
 
+    @abstractmethod
     def task_configs(self, tasks_max: int) -> Sequence[Mapping[str, str]]:
-        raise NotImplementedError(f"{type(self).__name__} does not implement task_configs")
+        """One config for each task, `tasks_max` of them at the most."""
 
     def stop(self) -> None: ...
 
@@ -306,6 +368,15 @@ class SinkConnector(Connector):
         cls, config: Mapping[str, str], offsets: Mapping[tuple[str, int], int | None]
     ) -> bool:
         return False
+
+    @classmethod
+    def reached_offsets(
+        cls, config: Mapping[str, str], committed: Mapping[tuple[str, int], int]
+    ) -> Mapping[tuple[str, int], int]:
+        """Offsets as users see them, and all that a reset takes back; `committed` are those of its
+        group. A sink whose group only follows a record of its own says what that has. (Java's
+        cannot.)"""
+        return committed
 
 
 # -- the way of a record between task and log --

@@ -144,7 +144,7 @@ class ConfigKeyInfo:
             None if key.required else value_text(key.default, key.type),
             key.importance.value,
             key.documentation,
-            key.group,
+            key.group or None,
             key.order,
             key.width.value,
             key.display_name,

@@ -15,7 +15,9 @@ from typing import Any, Final, Protocol, cast
 
 from headgate.connector.api import Converter, DataError, Headers, Value
 from headgate.connector.config import ConfigDef, ConfigError, Importance, Type, java_text
-from headgate.connector.envelope import kind_of, open_envelope
+from headgate.connector.envelope import envelope_start, kind_of, open_envelope
+from headgate.java_double import java_double
+from headgate.java_json import dumps
 
 
 class StringConverter:
@@ -88,12 +90,18 @@ class ByteArrayConverter:
 
 
 class JsonConverter:
-    """JSON, plain or in Connect's envelope of schema and payload.
+    """JSON in Connect's envelope of schema and payload, or plain (`schemas.enable` = false).
 
-    Differs: `schemas.enable` is false by default, since values have no schemas here; when true, an
-    envelope with schema null is written, as Java does for values without one, and the payload of an
-    envelope is read by its schema (bytes from base64, defaults for nulls; logical types stay in the
-    type that carries them). Keys keep their order. Numbers of any size are read as they are.
+    Values have no schema here, so the envelope gets the one that Java's connectors give to such a
+    value: text, a boolean, a whole number of 64 bits, a float and bytes are required `string`,
+    `boolean`, `int64`, `double` and `bytes`; objects and lists have schema null, as Java writes
+    what has none. The payload of an envelope is read by its schema (bytes from base64, defaults for
+    nulls; logical types stay in the type that carries them).
+
+    Differs: Java can have other schemas (a struct, an optional string), so its bytes for the same
+    data may have them; floats inside objects and lists are in Python's form (1e+20 for 1.0E20); in
+    an envelope too, no bytes at all are a null, which Java refuses. Numbers of any size are read as
+    they are. Source: JsonConverter (4.3.1), but for its `schema.content` and `decimal.format`.
     """
 
     CONFIG: Final = (
@@ -101,7 +109,7 @@ class JsonConverter:
         .define(
             "schemas.enable",
             Type.BOOLEAN,
-            False,
+            True,
             None,
             Importance.HIGH,
             "Include schemas within each of the serialized values and keys.",
@@ -125,7 +133,7 @@ class JsonConverter:
     )
 
     def __init__(self) -> None:
-        self._envelope = False
+        self._envelope = True
         self._use_defaults = True
 
     def configure(self, config: Mapping[str, str], *, is_key: bool) -> None:
@@ -140,11 +148,12 @@ class JsonConverter:
     def from_connect(self, topic: str, value: Value) -> bytes | None:
         if value is None:
             return None
-        return _json_bytes({"schema": None, "payload": value} if self._envelope else value)
+        data = _json_bytes(value)
+        return envelope_start(value) + data + b"}" if self._envelope else data
 
     def to_connect(self, topic: str, data: bytes | None) -> Value:
         if not data:
-            return None  # Java: an empty document is a null too
+            return None
         try:
             value: Any = json.loads(data, parse_constant=_refuse_constant)
         except (ValueError, RecursionError) as error:
@@ -287,6 +296,27 @@ class EachHeader:
         return tuple([(key, convert(topic, data)) for key, data in headers])
 
 
+NO_TIMESTAMP: Final = -1
+"""Kafka's word for none."""
+
+
+def sending_timestamp(timestamp_ms: int) -> int | None:
+    """What a source record's timestamp becomes; None: the time of sending. Source:
+    ConnectUtils.checkAndConvertTimestamp.
+
+    Raises:
+        ValueError: there is no such time; the task fails, whatever it tolerates, as in Connect.
+    """
+    if timestamp_ms >= 0:
+        return timestamp_ms
+    if timestamp_ms == NO_TIMESTAMP:
+        return None
+    raise ValueError(
+        f"timestamp {timestamp_ms} of a record, expected milliseconds from 0 on, or {NO_TIMESTAMP} "
+        "for the time of sending"
+    )
+
+
 _PACKAGE: Final = "org.apache.kafka.connect."
 
 CONVERTERS: Final[Mapping[str, type[Converter]]] = {
@@ -402,9 +432,9 @@ def _named(
 
 def _json_bytes(value: Value) -> bytes:
     try:
-        return json.dumps(
-            value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_json_other
-        ).encode()
+        if value.__class__ is float and math.isfinite(value):
+            return java_double(value).encode()
+        return dumps(value, _json_other)
     except (ValueError, TypeError, RecursionError) as error:
         raise DataError(
             f"Converting Kafka Connect data to byte[] failed due to serialization error: {error}"

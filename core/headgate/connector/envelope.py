@@ -1,4 +1,5 @@
-"""The envelope of Connect's JSON: ``{"schema": ..., "payload": ...}``, opened by its schema.
+"""The envelope of Connect's JSON: ``{"schema": ..., "payload": ...}``, made by the type of a value
+and opened by its schema.
 
 Source: `JsonConverter`, `JsonSchema` (4.3.1). Differs: the result is plain data; logical types
 (Decimal, Date, Time, Timestamp) stay in the type that carries them.
@@ -11,6 +12,28 @@ from typing import Any, Final, TypeAlias, TypeGuard, cast
 from headgate.connector.api import DataError, Value
 
 _Schema: TypeAlias = dict[str, Any]
+
+
+def envelope_start(value: Value) -> bytes:
+    """What comes before the payload `value`; a closing brace comes after it."""
+    kind = value.__class__
+    if kind is int and not -(1 << 63) <= value < 1 << 63:
+        return _WITHOUT_SCHEMA
+    return _STARTS.get(kind, _WITHOUT_SCHEMA)
+
+
+_WITHOUT_SCHEMA: Final = b'{"schema":null,"payload":'
+_STARTS: Final[dict[type, bytes]] = {
+    kind: b'{"schema":{"type":"%s","optional":false},"payload":' % name
+    for kind, name in (
+        (str, b"string"),
+        (bool, b"boolean"),
+        (int, b"int64"),
+        (float, b"double"),
+        (bytes, b"bytes"),
+        (bytearray, b"bytes"),
+    )
+}
 
 
 def open_envelope(envelope: Any, use_defaults: bool) -> Value:

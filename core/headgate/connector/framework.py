@@ -12,13 +12,13 @@ from headgate.connector.converters import CONVERTERS, HEADER_CONVERTERS
 from headgate.connector.transforms import PREDICATES, TRANSFORMS
 from headgate.connector.validators import (
     at_least,
+    java_regex,
     known_class,
     non_empty,
     non_empty_without_control_chars,
     one_of,
     one_of_any_case,
     optional,
-    regex,
     unique_aliases,
     unique_values,
 )
@@ -274,7 +274,7 @@ def sink_keys(worker_settings: Mapping[str, str]) -> ConfigDef:
         "topics.regex",
         Type.STRING,
         "",
-        regex,
+        java_regex,
         high,
         "Regular expression giving topics to consume.",
         "Topics regex",

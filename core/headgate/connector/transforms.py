@@ -4,15 +4,20 @@ Source: Connect's `transforms` package, `TransformationStage` (4.3.1).
 """
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Final, Protocol, TypeVar
 
-from headgate.connector.api import DataError, SinkRecord, SourceRecord, Transform
+from headgate.connector.api import DataError, Headers, SinkRecord, SourceRecord, Transform
 from headgate.connector.config import ConfigDef, ConfigError, Importance, Type, parse_type
 from headgate.connector.validators import non_empty, regex, unique_values
 
 Record = TypeVar("Record", SourceRecord, SinkRecord)
+
+
+ROUTES_MAX: Final = 10_000
+"""Topics whose new names `RegexRouter` remembers."""
 
 
 class Predicate(Protocol):
@@ -23,7 +28,7 @@ class Predicate(Protocol):
     def test(self, record: SourceRecord | SinkRecord) -> bool: ...
 
 
-class RecordTransform:
+class RecordTransform(ABC):
     """A transform that treats records of sources and sinks alike: `apply` does it."""
 
     CONFIG: ClassVar[ConfigDef] = ConfigDef()
@@ -31,8 +36,9 @@ class RecordTransform:
     def configure(self, config: Mapping[str, str]) -> None:
         self.settings = self.CONFIG.parse(config)
 
+    @abstractmethod
     def apply(self, record: Record) -> Record | None:
-        raise NotImplementedError(f"{type(self).__name__} does not implement apply")
+        """What becomes of `record`; None drops it."""
 
     def apply_source(self, record: SourceRecord) -> SourceRecord | None:
         return self.apply(record)
@@ -57,15 +63,24 @@ class RegexRouter(RecordTransform):
         super().configure(config)
         self._regex = re.compile(self.settings["regex"])
         self._replacement = _java_replacement(self.settings["replacement"])
+        self._routes: dict[str, str] = {}
 
     def apply(self, record: Record) -> Record | None:
-        match = self._regex.fullmatch(record.topic)
-        if match is None:
-            return record
+        topic = self._routes.get(record.topic)
+        if topic is None:
+            topic = self._route(record.topic)
+        return record if topic == record.topic else _altered(record, topic, record.headers)
+
+    def _route(self, topic: str) -> str:
+        if len(self._routes) == ROUTES_MAX:  # a topic for each value of something
+            self._routes.clear()
+        match = self._regex.fullmatch(topic)
         try:
-            return replace(record, topic=match.expand(self._replacement))
+            route = topic if match is None else match.expand(self._replacement)
         except (re.error, IndexError) as error:
-            raise DataError(f"RegexRouter on topic {record.topic}: {error}") from error
+            raise DataError(f"RegexRouter on topic {topic}: {error}") from error
+        self._routes[topic] = route
+        return route
 
 
 class Filter(RecordTransform):
@@ -84,9 +99,14 @@ class InsertHeader(RecordTransform):
         .define("value.literal", Type.STRING, importance=Importance.HIGH)
     )
 
+    def configure(self, config: Mapping[str, str]) -> None:
+        super().configure(config)
+        self._inserted = ((self.settings["header"], self.settings["value.literal"]),)
+
     def apply(self, record: Record) -> Record | None:
-        header = (self.settings["header"], self.settings["value.literal"])
-        return replace(record, headers=(*record.headers, header))
+        # Where there were none all records get the same tuple, which is converted once.
+        inserted = (*record.headers, *self._inserted) if record.headers else self._inserted
+        return _altered(record, record.topic, inserted)
 
 
 class DropHeaders(RecordTransform):
@@ -96,7 +116,24 @@ class DropHeaders(RecordTransform):
 
     def apply(self, record: Record) -> Record | None:
         gone = self.settings["headers"]
-        return replace(record, headers=tuple([h for h in record.headers if h[0] not in gone]))
+        left = tuple([header for header in record.headers if header[0] not in gone])
+        return _altered(record, record.topic, left)
+
+
+def _altered(record: Record, topic: str, headers: Headers) -> Record:
+    """A copy with these. What `replace` does, at a fifth of its cost: every record comes here."""
+    if type(record) is SourceRecord:
+        return SourceRecord(  # pyright: ignore[reportReturnType]
+            record.source_partition,
+            record.source_offset,
+            topic,
+            record.value,
+            record.key,
+            headers,
+            record.partition,
+            record.timestamp_ms,
+        )
+    return replace(record, topic=topic, headers=headers)
 
 
 class TopicNameMatches:

@@ -3,12 +3,12 @@
 Pure: the connector's class is given. Its own code (`config_def`, `validate`, the preflight hooks)
 runs here, so call it where that may take its time. Source: `AbstractHerder`, `DistributedHerder`.
 
-Differs: a null is an error for the connector's own keys too (Connect lets it slip through), the
-overrides for Kafka clients are not looked at here, and there is a check of the task runner.
+Differs: a null is an error for the connector's own keys too (Connect lets it slip through), and
+there is a check of the task runner.
 """
 
-import re
 from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from headgate.connector.api import (
@@ -41,9 +41,11 @@ from headgate.connector.framework import (
     sink_keys,
     source_keys,
 )
+from headgate.java_pattern import compile_java
 
 Config: TypeAlias = Mapping[str, Any]
 Results: TypeAlias = dict[str, ConfigValue]
+NO_ERRORS: Final[Mapping[str, str]] = MappingProxyType({})
 
 # What a preflight hook raises to refuse. Anything else is a bug of the connector, for the caller.
 _REFUSALS: Final = (ConfigError, DataError, RetriableError, ValueError, OSError, RuntimeError)
@@ -57,6 +59,7 @@ def validate_connector(
     exactly_once_enabled: bool,
     runner: str,
     known_converters: Collection[str] = (),
+    override_errors: Mapping[str, str] = NO_ERRORS,
 ) -> ConfigInfos:
     """All that Connect would say of `config`, and what our runner adds.
 
@@ -66,6 +69,7 @@ def validate_connector(
         exactly_once_enabled: `exactly.once.source.support` of the worker is enabled.
         runner: the worker's task runner ("spark", "process", "thread").
         known_converters: names of converters beside those of `headgate.connector.converters`.
+        override_errors: by key, of the overrides for Kafka clients, which an adapter knows.
     """
     definition, chain_errors = framework_definition(connector_class, config, worker_settings)
     results = definition.validate(config)
@@ -81,6 +85,7 @@ def validate_connector(
     results.update(own.validate(config))  # the connector's word replaces the framework's
     _add(results, config, connector_class.validate(config))
     _check_runner(connector_class, runner, results)
+    _add(results, config, {key: [text] for key, text in override_errors.items()})
     _add(
         results,
         config,
@@ -247,7 +252,7 @@ def _check_topics(config: Config, results: Results) -> None:
         )
         _add(results, config, {"topics": [text]})
     valid = pattern and not any("Invalid regex" in e for e in results["topics.regex"].errors)
-    if letters and valid and re.fullmatch(pattern, letters):
+    if letters and valid and compile_java(pattern).match(letters):
         text = (
             f"The DLQ topic '{letters}' may not be matched by the regex for the topics "
             f"('topics.regex={pattern}') consumed by the connector"

@@ -8,6 +8,7 @@ from collections.abc import Collection
 from typing import Any
 
 from headgate.connector.config import ConfigError, Validator, java_text
+from headgate.java_pattern import JavaPatternError, compile_java
 
 
 def between(low: float | None, high: float | None) -> Validator:
@@ -107,6 +108,15 @@ def regex(name: str, value: Any) -> None:
     try:
         re.compile(value or "")
     except re.error as error:
+        raise ConfigError.of(name, value, f"Invalid regex: {error}") from error
+
+
+def java_regex(name: str, value: Any) -> None:
+    """An expression that means here what it means to Java. Source: RegexValidator; differs: what
+    `headgate.java_pattern` does not understand is refused, though Java does."""
+    try:
+        compile_java(value or "")
+    except JavaPatternError as error:
         raise ConfigError.of(name, value, f"Invalid regex: {error}") from error
 
 

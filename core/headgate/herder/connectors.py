@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from headgate.events import Config
+from headgate.herder.calls import config_digest
 from headgate.herder.context import (
     Ask,
     ConnectorReleased,
@@ -39,6 +40,7 @@ from headgate.herder.messages import (
 from headgate.herder.privileged import task_configs_changed
 from headgate.herder.statuses import Statuses
 from headgate.ids import State, TargetState
+from headgate.state import ConnectorEntry
 
 _AT_REST = {TargetState.PAUSED: State.PAUSED, TargetState.STOPPED: State.STOPPED}
 _COPIED = ("topics", "topics.regex")
@@ -70,6 +72,8 @@ class Instance:
     failed: bool = False
     revoked: bool = False
     restart: bool = False
+    show_restarting: bool = False
+    """Its stop is part of a restart by record, which statuses tell."""
     shown: State | None = None
     """State word of our last status."""
     tickets: tuple[int, ...] = ()
@@ -80,6 +84,11 @@ class Instance:
     failures: int = 0
     again: bool = False
     """Another generation was asked for while one was under way."""
+    applied_digest: str | None = None
+    """Of the resolved connector config that the task configs in force were made of, as far as this
+    instance knows. Source: AppliedConnectorConfig."""
+    published: tuple[str, int | None] | None = None
+    """Digest that task configs were last published with, and the commit that was in force then."""
 
 
 class Connectors:
@@ -87,6 +96,8 @@ class Connectors:
         self._ctx = ctx
         self._statuses = statuses
         self._held: dict[str, Instance] = {}
+        self._waiting: dict[str, None] = {}
+        """New, or kept from starting by the worker's standing in its group."""
         self._run_count = 0
 
     # -- what the group and the log say --
@@ -96,6 +107,7 @@ class Connectors:
             found = self._held.get(name)
             if found is None:
                 self._held[name] = Instance(name)
+                self._waiting[name] = None
             else:
                 found.revoked = False
 
@@ -109,8 +121,11 @@ class Connectors:
                 self._reconcile(found)
 
     def standing_changed(self) -> None:
-        for instance in list(self._held.values()):
-            self._reconcile(instance)
+        """Those that wait may go on now. Nothing else depends on the standing."""
+        waiting, self._waiting = self._waiting, {}
+        for name in waiting:
+            if name in self._held:
+                self._reconcile(self._held[name])
 
     def on_config(self, name: str) -> None:
         """The log said something of the connector."""
@@ -119,11 +134,10 @@ class Connectors:
             return
         self._reconcile(instance)
         entry = self._ctx.state.entry(name)
-        if (
-            entry is not None
-            and instance.phase is Phase.STARTED
-            and (entry.inconsistent or entry.task_count is None)
-        ):
+        if entry is None or instance.phase is not Phase.STARTED:
+            return
+        under_way = instance.generating is not Generating.IDLE
+        if entry.inconsistent or (entry.task_count is None and not under_way):
             self._generate(instance)  # repair: Java leaves it so for ever
 
     def restart(self, ticket: int, name: str) -> None:
@@ -134,6 +148,25 @@ class Connectors:
         instance.failed = False
         instance.restart = instance.phase in (Phase.STARTING, Phase.STARTED)
         self._reconcile(instance)
+
+    def restart_planned(self, name: str, *, only_failed: bool) -> None:
+        """Part of a restart by record: stop and start the connector, if it is here. Source:
+        doRestartConnectorAndTasks."""
+        instance = self._held.get(name)
+        if instance is None or instance.revoked or (only_failed and not instance.failed):
+            return
+        instance.failed = False
+        instance.restart = instance.phase in (Phase.STARTING, Phase.STARTED)
+        if instance.phase is Phase.ABSENT:
+            self._show_restarting(instance)
+        else:
+            instance.show_restarting = True
+        self._reconcile(instance)
+
+    def _show_restarting(self, instance: Instance) -> None:
+        instance.show_restarting = False
+        instance.shown = State.RESTARTING
+        self._statuses.write_connector(instance.name, State.RESTARTING)
 
     @property
     def held(self) -> Iterator[str]:
@@ -177,6 +210,7 @@ class Connectors:
 
     def _start(self, instance: Instance, config: Config) -> None:
         if not self._ctx.standing.stable:
+            self._waiting[instance.name] = None
             return
         self._run_count += 1
         instance.run = self._run_count
@@ -202,8 +236,9 @@ class Connectors:
 
     def _drop(self, instance: Instance) -> None:
         del self._held[instance.name]
-        if instance.shown in (State.PAUSED, State.STOPPED, State.FAILED):
+        if instance.shown in (State.PAUSED, State.STOPPED, State.FAILED, State.RESTARTING):
             self._statuses.write_connector(instance.name, State.UNASSIGNED)
+        self._statuses.connector_gone(instance.name)
         for ticket in instance.tickets:
             self._ctx.note(Unplaced(ticket))
         self._ctx.note(ConnectorReleased(instance.name))
@@ -230,6 +265,8 @@ class Connectors:
         if not at_rest and instance.shown is not State.FAILED:
             instance.shown = State.UNASSIGNED
             self._statuses.write_connector(name, State.UNASSIGNED)
+        if instance.show_restarting and configured and not instance.revoked:
+            self._show_restarting(instance)
         self._reconcile(instance)
 
     def on_failed(self, failure: ConnectorFailed) -> None:
@@ -285,20 +322,26 @@ class Connectors:
         if answer.error is not None:
             self._try_later(instance)
             return
-        limit = tasks_max(instance.config)
-        if len(answer.configs) > limit and _enforced(instance.config):
+        found, config = answer.resolved, instance.config
+        limit = found.tasks_max if found is not None else tasks_max(config)
+        enforced = found.tasks_max_enforced if found is not None else tasks_max_enforced(config)
+        if len(answer.configs) > limit and enforced:
             self._fail(instance, _too_many(instance.name, len(answer.configs), limit))
             return
         configs = tuple(_with_topics(config, instance.config) for config in answer.configs)
         entry = self._ctx.state.entry(instance.name)
-        if entry is None or not task_configs_changed(entry, configs):
+        digest = "" if found is None else found.digest
+        renewed = entry is not None and _values_changed(instance, entry, digest)
+        if entry is None or not (renewed or task_configs_changed(entry, configs)):
             self._generated(instance)
             return
         instance.generating = Generating.PUBLISHING
+        instance.published = digest, entry.commit_offset
+        instead_of = entry.commit_offset if renewed else None
         self._ctx.note(
             Ask(
                 FromConnector(instance.name, instance.token),
-                PutTaskConfigs(instance.name, configs, instance.config),
+                PutTaskConfigs(instance.name, configs, config_digest(config), instead_of),
             )
         )
 
@@ -333,7 +376,9 @@ class Connectors:
             self._generate(instance)
 
     def _try_later(self, instance: Instance) -> None:
-        """For ever, as Java does: the connector stays RUNNING meanwhile."""
+        """For ever, as Java does: the connector stays RUNNING meanwhile. Who asked for its start is
+        answered after the first try."""
+        self._resolve(instance, Success())
         instance.failures += 1
         instance.generating = Generating.BACKING_OFF
         self._ctx.after(
@@ -373,8 +418,21 @@ def tasks_max(config: Config) -> int:
     return max(int(text), 1) if text.isascii() and text.isdecimal() else 1
 
 
-def _enforced(config: Config) -> bool:
+def tasks_max_enforced(config: Config) -> bool:
+    """`tasks.max.enforce`: more tasks than `tasks.max` are a failure. Source: KIP-1004."""
     return (config.get("tasks.max.enforce") or "true").strip().lower() != "false"
+
+
+def _values_changed(instance: Instance, entry: ConnectorEntry, digest: str) -> bool:
+    """Whether the connector's config, the same in the log, refers to other values than those that
+    the task configs in force were made of. Who has just got the connector cannot tell, and takes
+    those of now. Source: `AbstractHerder.taskConfigsChanged`."""
+    if instance.published is not None and instance.published[1] != entry.commit_offset:
+        # What was published is in force, whether or not its answer came.
+        instance.applied_digest, instance.published = instance.published[0], None
+    if instance.applied_digest is None:
+        instance.applied_digest = digest
+    return instance.applied_digest != digest
 
 
 def _too_many(name: str, count: int, limit: int) -> str:

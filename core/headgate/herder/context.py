@@ -53,7 +53,15 @@ class FromTasks:
     commit_offset: int | None
 
 
-Origin: TypeAlias = FromOutside | FromConnector | FromTasks
+@dataclass(frozen=True, slots=True)
+class FromOffsets:
+    """A change of offsets wants older producers to be shut out."""
+
+    ticket: int
+    token: int
+
+
+Origin: TypeAlias = FromOutside | FromConnector | FromTasks | FromOffsets
 
 
 # -- notes from part to part --
@@ -84,10 +92,17 @@ class Unplaced:
 
 
 @dataclass(frozen=True, slots=True)
+class LookAgain:
+    """To the requests: what the call was prepared for has changed since."""
+
+    ticket: int
+
+
+@dataclass(frozen=True, slots=True)
 class Finished:
     """From the requests, to the part that asked."""
 
-    origin: FromConnector | FromTasks
+    origin: FromConnector | FromTasks | FromOffsets
     result: Result
 
 
@@ -124,8 +139,33 @@ class CountRecorded:
     overtaken: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class SessionKeyWritten:
+    """From the leader's lanes, to the session keys."""
+
+    written: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LaneHeld:
+    """From the leader's lanes: nothing else is written about the subject until it is let go."""
+
+    ticket: int
+    subject: str
+
+
 Note: TypeAlias = (
-    Ask | Resolved | Unplaced | Finished | ConnectorReleased | TaskGone | RoundDone | CountRecorded
+    Ask
+    | Resolved
+    | Unplaced
+    | LookAgain
+    | Finished
+    | ConnectorReleased
+    | TaskGone
+    | RoundDone
+    | CountRecorded
+    | SessionKeyWritten
+    | LaneHeld
 )
 
 
@@ -170,12 +210,26 @@ class ForRound:
 
 
 @dataclass(frozen=True, slots=True)
+class ForOffsets:
+    ticket: int
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
 class ForReadBack:
     """What was appended is to be seen by our own reader."""
 
 
 Purpose: TypeAlias = (
-    AtStart | ForMember | ForClaim | ForRecheck | ForFenced | ForCall | ForRound | ForReadBack
+    AtStart
+    | ForMember
+    | ForClaim
+    | ForRecheck
+    | ForFenced
+    | ForCall
+    | ForRound
+    | ForOffsets
+    | ForReadBack
 )
 
 
@@ -220,6 +274,11 @@ class WakeTask:
 
 
 @dataclass(frozen=True, slots=True)
+class LookAtKey:
+    """A session key may have come of age, or could not be written."""
+
+
+@dataclass(frozen=True, slots=True)
 class StartMore:
     """More tasks are to be started than one command may take."""
 
@@ -232,6 +291,7 @@ Timer: TypeAlias = (
     | GenerateAgain
     | FenceAgain
     | WakeTask
+    | LookAtKey
     | StartMore
 )
 
@@ -242,6 +302,8 @@ class Standing:
 
     member_id: str = ""
     generation: int = -1
+    protocol: str = ""
+    """Of the last round that was completed; see `headgate.membership.protocols`."""
     leader: str = ""
     """Member id of the leader; empty while none is known."""
     leader_url: str = ""
@@ -262,8 +324,11 @@ class Context:
 
     settings: HerderSettings
     now_ms: int
+    wall_ahead_ms: int = 0
     state: ConfigState = field(default_factory=ConfigState)
     standing: Standing = field(default_factory=Standing)
+    ready: bool = False
+    """The log was read to its end once. What it had said before was not told to anyone."""
     stopping: bool = False
     """Shutdown was asked."""
     effects: list[Effect] = field(default_factory=lambda: list[Effect]())
@@ -273,6 +338,12 @@ class Context:
     _timers: list[tuple[int, int, Timer]] = field(
         default_factory=lambda: list[tuple[int, int, Timer]]()
     )
+
+    @property
+    def wall_ms(self) -> int:
+        """Wall time, milliseconds since 1970: what other workers can compare theirs with. It goes
+        on with `now_ms`; that the clock was set meanwhile is not seen."""
+        return self.now_ms + self.wall_ahead_ms
 
     def emit(self, effect: Effect) -> None:
         self.effects.append(effect)

@@ -7,7 +7,8 @@ the record comes back (`ConfigRead`). Source: Connect's DistributedHerder, KIP-4
     effects = herder.handle(now_ms, command)    # perform in order; what happens is a command
 
 Parts, by subject: `leadership` (the leader's writes), `requests` (calls), `connectors`, `tasks`,
-`fencing_rounds`, `statuses`, and the group's member machine (`headgate.membership.member`).
+`restarts`, `offset_changes`, `fencing_rounds`, `session_keys`, `statuses`, and the group's member
+machine (`headgate.membership.member`).
 """
 
 from typing import assert_never
@@ -15,7 +16,9 @@ from typing import assert_never
 from headgate import wire
 from headgate.events import (
     ConfigEvent,
+    LoggerLevelChanged,
     RecordRejected,
+    RestartRequested,
     SessionKeyChanged,
     TargetStateChanged,
     TasksCommitted,
@@ -26,6 +29,7 @@ from headgate.herder.fencing_rounds import FencingRounds
 from headgate.herder.leadership import Leadership
 from headgate.herder.messages import (
     Answer,
+    ApplyLoggerLevel,
     Called,
     Command,
     ConfigAppended,
@@ -34,6 +38,8 @@ from headgate.herder.messages import (
     ConfigRead,
     ConfigValidated,
     ConnectorFailed,
+    ConnectorOffsetsAltered,
+    ConnectorOffsetsRead,
     ConnectorStarted,
     ConnectorStopped,
     CoordinatorLost,
@@ -43,6 +49,8 @@ from headgate.herder.messages import (
     LeadershipClaimed,
     PeerAnswered,
     ProducersFenced,
+    Result,
+    SessionKeyMade,
     Shutdown,
     StatusRead,
     Success,
@@ -52,13 +60,17 @@ from headgate.herder.messages import (
     Tick,
     WorkerView,
 )
+from headgate.herder.offset_changes import OffsetChanges
 from headgate.herder.privileged import RecordCount
 from headgate.herder.requests import Requests
+from headgate.herder.restarts import Restarts
+from headgate.herder.session_keys import SessionKeys
 from headgate.herder.settings import HerderSettings
 from headgate.herder.statuses import Statuses
 from headgate.herder.tasks import Tasks
 from headgate.herder.work import GroupWork
 from headgate.ids import TargetState
+from headgate.membership.member_messages import Assigned
 from headgate.reducer import fold
 from headgate.state import ConfigState
 
@@ -66,22 +78,34 @@ from headgate.state import ConfigState
 class Herder:
     """Give it every command from one thread; perform the effects of one before giving the next."""
 
-    def __init__(self, settings: HerderSettings, now_ms: int) -> None:
-        self._ctx = ctx = c.Context(settings, now_ms)
+    def __init__(
+        self, settings: HerderSettings, now_ms: int, *, wall_ms: int | None = None
+    ) -> None:
+        """`wall_ms`: milliseconds since 1970 at `now_ms`; None where these are the same."""
+        ahead_ms = 0 if wall_ms is None else wall_ms - now_ms
+        self._ctx = ctx = c.Context(settings, now_ms, wall_ahead_ms=ahead_ms)
         self._statuses = Statuses(ctx)
         self._tasks = Tasks(ctx, self._statuses)
         self._connectors = Connectors(ctx, self._statuses)
         self._leadership = Leadership(ctx)
         self._rounds = FencingRounds(ctx)
+        self._keys = SessionKeys(ctx, self._leadership)
+        self._restarts = Restarts(ctx, self._connectors, self._tasks)
         self._work = GroupWork(ctx, self._connectors, self._tasks)
+        self._offset_changes = OffsetChanges(ctx, self._leadership, self._work.member)
         self._requests = Requests(
-            ctx, self._work.member, self._leadership, self._rounds, self._connectors, self._tasks
+            ctx,
+            self._work.member,
+            self._leadership,
+            self._rounds,
+            self._connectors,
+            self._tasks,
+            self._statuses,
+            self._offset_changes,
         )
         self._led_before = False
         """Was the leader of the generation before, too."""
         self._begun = False
-        self._ready = False
-        """The log was read to its end once, and the group was asked for."""
 
     def handle(self, now_ms: int, command: Command) -> list[Effect]:
         """What to do about `command`, in order; stop at the first that fails.
@@ -116,9 +140,29 @@ class Herder:
         return self._ctx.stopping and self._work.left
 
     @property
+    def leads(self) -> bool:
+        """As far as this worker knows. May be asked from any thread."""
+        return self._ctx.standing.is_leader
+
+    @property
     def state(self) -> ConfigState:
         """What this worker has read. Immutable: keep it, hand it to other threads."""
         return self._ctx.state
+
+    @property
+    def assigned(self) -> Assigned | None:
+        """The last round that this worker completed."""
+        return self._work.assigned
+
+    @property
+    def disagreement(self) -> str:
+        """Why round after round comes to nothing, in words; empty as long as that is not so."""
+        return self._work.member.disagreement.words
+
+    @property
+    def protocol(self) -> str:
+        """Of the group's last round; empty before the first."""
+        return self._ctx.standing.protocol
 
     def view(self) -> WorkerView:
         standing, pending = self._ctx.standing, self._pending()
@@ -137,13 +181,15 @@ class Herder:
         )
 
     def _pending(self) -> tuple[str, ...]:
-        start = [] if self._ready else ["reading the config topic"]
+        start = [] if self._ctx.ready else ["reading the config topic"]
         return (
             *start,
             *self._work.pending,
             *self._leadership.pending,
             *self._rounds.pending,
             *self._requests.pending,
+            *self._offset_changes.pending,
+            *self._restarts.pending,
             *self._connectors.pending,
             *self._tasks.pending,
         )
@@ -194,6 +240,12 @@ class Herder:
                 self._tasks.on_report(run, report)
             case ProducersFenced(token, error):
                 self._rounds.on_fenced(token, error)
+            case SessionKeyMade():
+                self._keys.on_made(command)
+            case ConnectorOffsetsRead():
+                self._requests.on_offsets_read(command)
+            case ConnectorOffsetsAltered():
+                self._offset_changes.on_altered(command)
             case Shutdown():
                 self._on_shutdown()
             case _:
@@ -206,15 +258,22 @@ class Herder:
         before = ctx.state
         ctx.state = fold(before, events)
         self._leadership.on_config_read()
-        if not self._ready:
+        if not ctx.ready:
             return  # nothing is held, and what was is not replayed
         touched: dict[str, bool] = {}
         for event in events:
-            if isinstance(event, RecordRejected | SessionKeyChanged):
-                continue
-            name = getattr(event, "connector", None)
-            if name is not None:
-                touched[name] = touched.get(name, False) or isinstance(event, TasksCommitted)
+            match event:
+                case RecordRejected():
+                    pass
+                case SessionKeyChanged():
+                    self._keys.look()
+                case LoggerLevelChanged(logger=logger, level=level):
+                    ctx.emit(ApplyLoggerLevel(logger, level))
+                case RestartRequested():
+                    self._restarts.on_requested(event)
+                case _:
+                    name = event.connector
+                    touched[name] = touched.get(name, False) or isinstance(event, TasksCommitted)
         stopped = {
             event.connector
             for event in events
@@ -228,12 +287,14 @@ class Herder:
             elif ctx.state.target_state(name) is not before.target_state(name):
                 self._tasks.on_target_state(name)
             self._connectors.on_config(name)
+            self._offset_changes.on_config(name)
             if committed and name in stopped:
                 self._connectors.on_tasks_gone(name)
             if committed or ctx.state.entry(name) is None:
                 self._statuses.connector_changed(name)
         if ctx.state.assignment_offset != before.assignment_offset:
             self._work.rejoin("connectors or their tasks have changed")
+        self._restarts.carry_out()
 
     def _on_end_read(self, purpose: c.Purpose | None, error: str | None) -> None:
         match purpose:
@@ -243,7 +304,7 @@ class Herder:
                 if error is not None:
                     self._ctx.after(c.RETRY_DELAY_MS, c.ReadAgain(purpose))
                 elif not self._ctx.stopping:
-                    self._ready = True
+                    self._ctx.ready = True
                     self._work.join()
             case c.ForMember():
                 self._work.caught_up(error)
@@ -251,6 +312,7 @@ class Herder:
                 if self._leadership.on_all_read(generation, error):
                     self._statuses.clean_up(everything=not self._led_before)
                     self._led_before = True
+                    self._keys.look()
                     self._requests.standing_changed()
             case c.ForRecheck(run):
                 self._tasks.on_recheck_read(run, error)
@@ -260,6 +322,8 @@ class Herder:
                 self._requests.on_log_read(ticket, error)
             case c.ForRound():
                 self._rounds.on_read(purpose, error)
+            case c.ForOffsets():
+                self._offset_changes.on_read(purpose, error)
             case _:
                 assert_never(purpose)
 
@@ -281,6 +345,8 @@ class Herder:
                 self._tasks.ask_fencing_again(origin)
             case c.WakeTask(task, run):
                 self._tasks.wake(task, run)
+            case c.LookAtKey():
+                self._keys.look()
             case c.StartMore():
                 pass  # `handle` starts what is due
             case _:
@@ -303,11 +369,10 @@ class Herder:
                 self._requests.resolve(ticket, result)
             case c.Unplaced(ticket):
                 self._requests.unplaced(ticket)
+            case c.LookAgain(ticket):
+                self._requests.look_again(ticket)
             case c.Finished(origin, result):
-                if isinstance(origin, c.FromConnector):
-                    self._connectors.on_published(origin, result)
-                else:
-                    self._tasks.on_fencing_result(origin, result)
+                self._on_finished(origin, result)
             case c.ConnectorReleased(connector):
                 self._work.connector_released(connector)
             case c.TaskGone(task):
@@ -316,18 +381,38 @@ class Herder:
                 self._leadership.submit(RecordCount(connector, commit_offset))
             case c.CountRecorded():
                 self._rounds.on_recorded(note)
+            case c.LaneHeld(ticket, subject):
+                self._offset_changes.on_lane_held(ticket, subject)
+            case c.SessionKeyWritten(written):
+                self._keys.on_written(written=written)
             case _:
                 assert_never(note)
+
+    def _on_finished(
+        self, origin: c.FromConnector | c.FromTasks | c.FromOffsets, result: Result
+    ) -> None:
+        match origin:
+            case c.FromConnector():
+                self._connectors.on_published(origin, result)
+            case c.FromTasks():
+                self._tasks.on_fencing_result(origin, result)
+            case c.FromOffsets():
+                self._offset_changes.on_fencing_result(origin, result)
+            case _:
+                assert_never(origin)
 
     def _on_standing_changed(self) -> None:
         self._work.changed = False
         self._leadership.standing_changed()
         if not self._ctx.standing.is_leader:
             self._rounds.give_up()
+            self._offset_changes.give_up()
             self._led_before = False
         self._requests.standing_changed()
+        self._offset_changes.standing_changed()
         self._connectors.standing_changed()
         self._tasks.standing_changed()
+        self._restarts.carry_out()
 
     # -- the end --
 

@@ -3,19 +3,19 @@
 A worker that finds itself leader of a generation claims the log, reads it to its end, and only then
 decides: from there on nobody else writes privileged records, so what it has read is all there is.
 For each connector one write is under way at a time (a *lane*), and the next is decided once the
-reader has passed the one before. Source: KIP-618 (leader access to the config topic),
-`KafkaConfigBackingStore`.
+reader has passed the one before; a lane can also be held, so that nothing is written meanwhile.
+Source: KIP-618 (leader access to the config topic), `KafkaConfigBackingStore`.
 
 Differs: whichever write finds that the claim was overtaken, the claim is made anew while the group
 still calls this worker its leader, and the write is decided again (Java answers 500, and one path
-never reclaims).
+never reclaims). So it is after a write that got no answer, which is not decided again.
 """
 
 import heapq
 from collections import deque
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
 from headgate.herder.context import (
     ClaimAgain,
@@ -23,8 +23,11 @@ from headgate.herder.context import (
     CountRecorded,
     ForClaim,
     ForReadBack,
+    LaneHeld,
+    LookAgain,
     ReadAgain,
     Resolved,
+    SessionKeyWritten,
     Unplaced,
     retry_delay_ms,
 )
@@ -40,17 +43,25 @@ from headgate.herder.messages import (
     Success,
 )
 from headgate.herder.privileged import (
+    Outdated,
+    OwnWrite,
     PrivilegedCall,
     RecordCount,
     Write,
-    connector_of,
+    WriteSessionKey,
     decide,
+    subject_of,
 )
+from headgate.membership.protocols import HEADGATE
+from headgate.records import Record
 
 WRITE_FAILED = (
     "Failed to write to config topic; this may be due to a transient error and the request can be "
     "safely retried"
 )
+
+
+LEADER_CHANGED = Failure(ErrorKind.INTERNAL, "the leader has changed")
 
 
 class Claim(StrEnum):
@@ -68,17 +79,27 @@ class CallJob:
     call: PrivilegedCall
 
 
-Job: TypeAlias = CallJob | RecordCount
+@dataclass(frozen=True, slots=True)
+class HoldLane:
+    """Nothing is written, and nobody else writes about the subject, until it is let go."""
+
+    ticket: int
+    subject: str
+
+
+Job: TypeAlias = CallJob | OwnWrite | HoldLane
 
 
 @dataclass(slots=True)
 class Lane:
     """Writes about one connector, in the order they were asked."""
 
-    connector: str
+    subject: str
     current: Job | None = None
     answer: Success = field(default_factory=Success)
     """What `current` is answered once it was read back."""
+    then: tuple[Record, ...] = ()
+    """What `current` is to append before that."""
     waiting: deque[Job] = field(default_factory=lambda: deque[Job]())
 
 
@@ -88,6 +109,8 @@ class Leadership:
         self._claim = Claim.NONE
         self._generation = -1
         self._failures = 0
+        self.claim_count = 0
+        """Tells whether the claim is still the same, unbroken."""
         self._lanes: dict[str, Lane] = {}
         self._appends: dict[int, Lane] = {}
         self._read_back: list[tuple[int, int, Lane]] = []
@@ -143,6 +166,7 @@ class Leadership:
             self._ctx.after(retry_delay_ms(1), ReadAgain(ForClaim(generation)))
             return False
         self._claim = Claim.READY
+        self.claim_count += 1
         self._failures = 0
         for lane in list(self._lanes.values()):
             self._run(lane)
@@ -152,25 +176,48 @@ class Leadership:
 
     def submit(self, job: Job) -> None:
         """Decide and write, as soon as it is its turn."""
-        name = connector_of(job.call if isinstance(job, CallJob) else job)
-        lane = self._lanes.setdefault(name, Lane(name))
+        subject = _subject(job)
+        lane = self._lanes.setdefault(subject, Lane(subject))
         lane.waiting.append(job)
         self._run(lane)
 
     def _run(self, lane: Lane) -> None:
         while self.ready and lane.current is None and lane.waiting:
             job = lane.waiting.popleft()
+            if isinstance(job, HoldLane):
+                lane.current = job
+                self._ctx.note(LaneHeld(job.ticket, job.subject))
+                return
             call = job.call if isinstance(job, CallJob) else job
-            decision = decide(self._ctx.state, call, self._ctx.settings)
+            java = self._ctx.standing.protocol != HEADGATE
+            decision = decide(self._ctx.state, call, self._ctx.settings, java=java)
             if isinstance(decision, Write):
-                lane.current, lane.answer = job, decision.answer
-                token = self._ctx.token()
-                self._appends[token] = lane
-                self._ctx.emit(AppendConfig(token, decision.records, privileged=True))
+                lane.current, lane.answer, lane.then = job, decision.answer, decision.then
+                self._append(lane, decision.records)
+            elif isinstance(decision, Outdated):
+                assert isinstance(job, CallJob)
+                self._ctx.note(LookAgain(job.ticket))
             else:
                 self._done(job, decision)
         if lane.current is None and not lane.waiting:
-            self._lanes.pop(lane.connector, None)
+            self._lanes.pop(lane.subject, None)
+
+    def let_go(self, ticket: int, subject: str) -> None:
+        """Of a lane that is held for `ticket`, or waited for; else nothing."""
+        lane = self._lanes.get(subject)
+        if lane is None:
+            return
+        hold = HoldLane(ticket, subject)
+        if lane.current == hold:
+            lane.current = None
+            self._run(lane)
+        elif hold in lane.waiting:
+            lane.waiting.remove(hold)
+
+    def _append(self, lane: Lane, records: tuple[Record, ...]) -> None:
+        token = self._ctx.token()
+        self._appends[token] = lane
+        self._ctx.emit(AppendConfig(token, records, privileged=True))
 
     def on_appended(self, answer: ConfigAppended) -> bool:
         """Whether the append was one of ours."""
@@ -187,6 +234,10 @@ class Leadership:
         """Our reader has come further: what it has passed is done."""
         while self._read_back and self._read_back[0][0] <= self._ctx.state.offset:
             _, _, lane = heapq.heappop(self._read_back)
+            if lane.then:
+                records, lane.then = lane.then, ()
+                self._append(lane, records)
+                continue
             job, lane.current = lane.current, None
             assert job is not None
             self._done(job, lane.answer)
@@ -209,37 +260,47 @@ class Leadership:
             return True
         self._done(job, Failure(ErrorKind.INTERNAL, f"{WRITE_FAILED} ({answer.reason})"))
         if self.ready:
-            self._read_all()  # it may have been written all the same
+            # It may have been written all the same, or hang in a transaction that nobody reads
+            # past: a claim ends that, and is followed by a look.
+            self._claim_later()
         if not lane.waiting:
-            self._lanes.pop(lane.connector, None)
+            self._lanes.pop(lane.subject, None)
         return True
 
     def _give_up_waiting(self) -> None:
         for lane in list(self._lanes.values()):
             waiting, lane.waiting = lane.waiting, deque()
             for job in waiting:
-                if isinstance(job, CallJob):
+                if isinstance(job, CallJob | HoldLane):
                     self._ctx.note(Unplaced(job.ticket))
                 else:
-                    self._ctx.note(
-                        CountRecorded(job.connector, job.commit_offset, "the leader has changed")
-                    )
+                    self._done(job, LEADER_CHANGED)
             if lane.current is None:
-                self._lanes.pop(lane.connector, None)
+                self._lanes.pop(lane.subject, None)
 
     def _done(self, job: Job, result: Result) -> None:
-        if isinstance(job, CallJob):
-            self._ctx.note(Resolved(job.ticket, result))
-        elif isinstance(result, Success):
-            self._ctx.note(CountRecorded(job.connector, job.commit_offset, None))
-        else:
-            overtaken = result.kind is ErrorKind.CONFLICT
-            self._ctx.note(
-                CountRecorded(job.connector, job.commit_offset, result.message, overtaken)
-            )
+        match job:
+            case CallJob(ticket):
+                self._ctx.note(Resolved(ticket, result))
+            case WriteSessionKey():
+                self._ctx.note(SessionKeyWritten(isinstance(result, Success)))
+            case RecordCount(connector, commit_offset):
+                error = None if isinstance(result, Success) else result.message
+                overtaken = isinstance(result, Failure) and result.kind is ErrorKind.CONFLICT
+                self._ctx.note(CountRecorded(connector, commit_offset, error, overtaken))
+            case HoldLane():
+                raise AssertionError("let go, not done")
+            case _:
+                assert_never(job)
 
     @property
     def pending(self) -> list[str]:
         if self._claim in (Claim.NONE, Claim.READY):
             return [f"writing {name}" for name in self._lanes]
         return [f"leadership: {self._claim.value}"]
+
+
+def _subject(job: Job) -> str:
+    if isinstance(job, HoldLane):
+        return job.subject
+    return subject_of(job.call if isinstance(job, CallJob) else job)

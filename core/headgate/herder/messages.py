@@ -1,127 +1,46 @@
 """Commands in, effects out: all that a herder and the world around it say to each other.
 
 Commands are what happened or was asked; effects are what the runtime must do, in list order,
-stopping at the first
-that fails. An effect that is answered later carries a `token` that its answer brings back; an
-answer whose token
-is no longer awaited is stale, and normal.
+stopping at the first that fails. An effect that is answered later carries a `token` that its answer
+brings back; an answer whose token is no longer awaited is stale, and normal. Calls, one kind of
+command, are in `headgate.herder.calls`, and given on from here.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from enum import StrEnum
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from headgate.events import Config, ConfigEvent
-from headgate.ids import State, TargetState, TaskId
+from headgate.herder.calls import AlterOffsets as AlterOffsets
+from headgate.herder.calls import Call as Call
+from headgate.herder.calls import CreateConnector as CreateConnector
+from headgate.herder.calls import DeleteConnector as DeleteConnector
+from headgate.herder.calls import DescribeConnector as DescribeConnector
+from headgate.herder.calls import DescribeStatus as DescribeStatus
+from headgate.herder.calls import DescribeTasks as DescribeTasks
+from headgate.herder.calls import DescribeTaskStatus as DescribeTaskStatus
+from headgate.herder.calls import DescribeTopics as DescribeTopics
+from headgate.herder.calls import DescribeWorker as DescribeWorker
+from headgate.herder.calls import ErrorKind as ErrorKind
+from headgate.herder.calls import Failure as Failure
+from headgate.herder.calls import FenceConnector as FenceConnector
+from headgate.herder.calls import ListConnectors as ListConnectors
+from headgate.herder.calls import OffsetChange as OffsetChange
+from headgate.herder.calls import PatchConnectorConfig as PatchConnectorConfig
+from headgate.herder.calls import PutConnectorConfig as PutConnectorConfig
+from headgate.herder.calls import PutTaskConfigs as PutTaskConfigs
+from headgate.herder.calls import ReadOffsets as ReadOffsets
+from headgate.herder.calls import ResetOffsets as ResetOffsets
+from headgate.herder.calls import ResetTopics as ResetTopics
+from headgate.herder.calls import RestartConnector as RestartConnector
+from headgate.herder.calls import RestartTask as RestartTask
+from headgate.herder.calls import Result as Result
+from headgate.herder.calls import SetLoggerLevel as SetLoggerLevel
+from headgate.herder.calls import SetTargetState as SetTargetState
+from headgate.herder.calls import Success as Success
+from headgate.ids import State, TaskId
 from headgate.membership.messages import GroupRequest, GroupResponse
-from headgate.task.messages import TaskCommand, TaskReport, TaskSpec
-
-# -- what a user, another worker or `headgate up` may ask: the calls --
-
-
-@dataclass(frozen=True, slots=True)
-class CreateConnector:
-    name: str
-    config: Config
-    initial_state: TargetState | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PutConnectorConfig:
-    """Create the connector or replace its config. An equal config changes nothing and restarts
-    nothing."""
-
-    name: str
-    config: Config
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteConnector:
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class SetTargetState:
-    """Pause and resume are taken by any worker, stop by the leader."""
-
-    name: str
-    target_state: TargetState
-
-
-@dataclass(frozen=True, slots=True)
-class RestartConnector:
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class RestartTask:
-    task: TaskId
-
-
-@dataclass(frozen=True, slots=True)
-class PutTaskConfigs:
-    """Owner of a connector to the leader: the task configs it generated."""
-
-    connector: str
-    configs: tuple[Config, ...]
-    made_of: Config | None = None
-    """The connector config that they were generated from. The leader refuses them when another one
-    is in force by now; None (a Java worker) is not checked."""
-
-
-@dataclass(frozen=True, slots=True)
-class FenceConnector:
-    """Worker of a source task to the leader: shut out producers of older task generations. Source:
-    KIP-618."""
-
-    connector: str
-
-
-@dataclass(frozen=True, slots=True)
-class DescribeWorker:
-    """Answered at once by the worker that is asked, with `WorkerView` as JSON-able data."""
-
-
-Call: TypeAlias = (
-    CreateConnector
-    | PutConnectorConfig
-    | DeleteConnector
-    | SetTargetState
-    | RestartConnector
-    | RestartTask
-    | PutTaskConfigs
-    | FenceConnector
-    | DescribeWorker
-)
-
-
-class ErrorKind(StrEnum):
-    """Kinds of refusal, with the HTTP status that Connect gives them."""
-
-    BAD_REQUEST = "bad request"  # 400
-    NOT_FOUND = "not found"  # 404
-    ALREADY_EXISTS = "already exists"  # 409
-    CONFLICT = "conflict"  # 409: rebalance, stale configuration, fencing overtaken
-    INTERNAL = "internal"  # 500
-    TIMEOUT = "timeout"  # 500
-    NOT_READY = "not ready"  # 503
-
-
-@dataclass(frozen=True, slots=True)
-class Success:
-    value: object = None
-    """Plain data: what JSON can carry."""
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    kind: ErrorKind
-    message: str
-
-
-Result: TypeAlias = Success | Failure
-
+from headgate.task.messages import TaskCommand, TaskKind, TaskReport, TaskSpec
 
 # -- commands --
 
@@ -210,8 +129,7 @@ class PeerAnswered:
 
 @dataclass(frozen=True, slots=True)
 class ConfigValidated:
-    """Answers `ValidateConfig`: error texts as Connect words them, none when valid. `kind` is None
-    when unknown."""
+    """Answers `ValidateConfig`: what the user is told, in Connect's words; nothing when valid."""
 
     token: int
     errors: tuple[str, ...]
@@ -245,13 +163,26 @@ class ConnectorFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class ResolvedConnector:
+    """What a connector's config comes to now, where it refers to config providers (KIP-297)."""
+
+    digest: str
+    """Tells two resolutions apart. It means nothing outside of the process that made it."""
+    tasks_max: int
+    tasks_max_enforced: bool
+
+
+@dataclass(frozen=True, slots=True)
 class TaskConfigsGenerated:
     """Answers `GenerateTaskConfigs`. `error` is set instead when `task_configs` raised."""
 
     token: int
     connector: str
     configs: tuple[Config, ...] = ()
+    """As they are to be logged: with references where the connector's config has them."""
     error: str | None = None
+    resolved: ResolvedConnector | None = None
+    """None: the connector's config holds all its values itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,6 +207,36 @@ class ProducersFenced:
 
     token: int
     error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorOffsetsRead:
+    """Answers `ReadConnectorOffsets`: (partition, offset) as plain data, in the order to be shown.
+    `failure` is set instead when they could not be read."""
+
+    token: int
+    offsets: tuple[OffsetChange, ...] = ()
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorOffsetsAltered:
+    """Answers `AlterConnectorOffsets`: all is written, or `failure` says what the user is told."""
+
+    token: int
+    handled: bool = False
+    """What the connector's `alter_offsets` returned: True when nothing else is left to alter."""
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionKeyMade:
+    """Answers `MakeSessionKey`."""
+
+    token: int
+    key: bytes = field(repr=False)
+    created_ms: int
+    """Wall time, milliseconds since 1970."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,6 +265,9 @@ Command: TypeAlias = (
     | TaskReconfigurationRequested
     | TaskReported
     | ProducersFenced
+    | ConnectorOffsetsRead
+    | ConnectorOffsetsAltered
+    | SessionKeyMade
     | Shutdown
 )
 
@@ -387,6 +351,7 @@ class GenerateTaskConfigs:
     connector: str
     run: int
     tasks_max: int
+    """As the config in the log has it; where that refers elsewhere, what it stands for counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -423,6 +388,67 @@ class FenceProducers:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadConnectorOffsets:
+    """Read a connector's offsets, each topic to its end first. Source connectors: the view of its
+    own topic over the global one. Sink connectors: the consumer offsets of its group, as
+    ``{"kafka_topic", "kafka_partition"}`` and ``{"kafka_offset"}``. On a thread: an open
+    transaction makes it wait."""
+
+    token: int
+    connector: str
+    config: Config
+    kind: TaskKind
+
+
+@dataclass(frozen=True, slots=True)
+class AlterConnectorOffsets:
+    """Have the connector's class look at the change (`alter_offsets`), then write it. The herder
+    has seen to it that no task of the connector is alive. On a thread.
+
+    A reset is `offsets` None: every offset that is known is forgotten, and the class is given those
+    partitions with None. Nothing known: nothing is written, and it is a success.
+    """
+
+    token: int
+    connector: str
+    config: Config
+    kind: TaskKind
+    offsets: tuple[OffsetChange, ...] | None
+    """Of a sink connector: each partition has exactly the keys of `ReadConnectorOffsets`, with
+    integers."""
+    transactional_id: str | None
+    """Write in one transaction of this id; None: without. It is that of the connector's task 0, and
+    shuts out what might still be left of it. Source: KIP-875."""
+    member_id: str
+    generation: int
+    """Membership that it is done under, as in `TaskSpec`."""
+    commit_offset: int | None = None
+    """Of the commit that left the connector without tasks. Offsets of a source are written only if,
+    right before (once the producer is initialised, where there is a transaction), the config topic
+    has no later one and this worker still leads."""
+
+
+@dataclass(frozen=True, slots=True)
+class MakeSessionKey:
+    """A random key for signatures between workers. Source: KIP-507."""
+
+    token: int
+    algorithm: str
+    """As Java names it, such as ``HmacSHA256``."""
+    key_size: int
+    """In bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyLoggerLevel:
+    """Set the level of this worker's logger and of those below it. A level that this worker does
+    not know is ignored."""
+
+    logger: str
+    level: str
+
+
+@dataclass(frozen=True, slots=True)
 class CallPeer:
     """Ask another worker, named by its advertised url; ends in `PeerAnswered`, by TIMEOUT at the
     latest."""
@@ -456,6 +482,10 @@ Effect: TypeAlias = (
     | SendTask
     | StopTaskBy
     | FenceProducers
+    | ReadConnectorOffsets
+    | AlterConnectorOffsets
+    | MakeSessionKey
+    | ApplyLoggerLevel
     | CallPeer
     | Answer
 )

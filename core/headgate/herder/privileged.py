@@ -4,14 +4,19 @@ Every decision is one append, all or none. Source: Connect's KafkaConfigBackingS
 
 Differs: stop is one append (two in Java); task configs are one append that carries the unchanged
 connector record again, so that compaction cannot part a commit from what it commits; what would
-change nothing is not written.
+change nothing is not written. Where Java workers are in the group they are written as Java does:
+the task configs first, their commit once these were read back, and no connector record, which would
+restart the connector there. Should the leader die in between, the owner publishes them again to the
+next one. A patch is merged with the config in force at its turn: concurrent ones all count (in Java
+the last of them wins, whole).
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias, assert_never
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias, assert_never
 
 from headgate.events import Config
+from headgate.herder.calls import config_digest
 from headgate.herder.messages import (
     CreateConnector,
     DeleteConnector,
@@ -22,13 +27,17 @@ from headgate.herder.messages import (
     SetTargetState,
     Success,
 )
+from headgate.herder.reads import connector_info, not_found
 from headgate.herder.settings import HerderSettings
 from headgate.ids import TargetState, TaskId
 from headgate.records import (
+    SESSION_KEY,
     Record,
     encode_commit,
     encode_connector,
     encode_connector_tombstone,
+    encode_restart,
+    encode_session_key,
     encode_target_state,
     encode_target_state_tombstone,
     encode_task,
@@ -36,8 +45,34 @@ from headgate.records import (
 )
 from headgate.state import ConfigState, ConnectorEntry
 
+
+@dataclass(frozen=True, slots=True)
+class MergedPatch:
+    """Changes of a connector config, and the whole that they gave when it was validated."""
+
+    name: str
+    changes: Mapping[str, str | None]
+    config: Config
+
+
+@dataclass(frozen=True, slots=True)
+class OrderRestart:
+    """A restart that all workers shall carry out, and the answer to who asked for it."""
+
+    name: str
+    include_tasks: bool
+    only_failed: bool
+    plan: Success
+
+
 PrivilegedCall: TypeAlias = (
-    CreateConnector | PutConnectorConfig | DeleteConnector | SetTargetState | PutTaskConfigs
+    CreateConnector
+    | PutConnectorConfig
+    | MergedPatch
+    | DeleteConnector
+    | SetTargetState
+    | PutTaskConfigs
+    | OrderRestart
 )
 
 
@@ -51,14 +86,34 @@ class RecordCount:
 
 
 @dataclass(frozen=True, slots=True)
+class WriteSessionKey:
+    """The key that signs calls between workers from now on."""
+
+    key: bytes = field(repr=False)
+    algorithm: str
+    created_ms: int
+
+
+OwnWrite: TypeAlias = RecordCount | WriteSessionKey
+"""What the leader writes without having been asked."""
+
+
+@dataclass(frozen=True, slots=True)
 class Write:
     """Append these, then answer so."""
 
     records: tuple[Record, ...]
     answer: Success
+    then: tuple[Record, ...] = ()
+    """To be appended once `records` were read back, before the answer."""
 
 
-Decision: TypeAlias = Write | Success | Failure
+@dataclass(frozen=True, slots=True)
+class Outdated:
+    """What was looked at before has changed: look at the call again."""
+
+
+Decision: TypeAlias = Write | Success | Failure | Outdated
 
 STALE_CONFIG = (
     "Cannot complete request momentarily due to stale configuration (typically caused by a "
@@ -67,32 +122,44 @@ STALE_CONFIG = (
 OVERTAKEN = "Fencing failed because new task configurations were generated for the connector {}"
 
 
-def connector_of(call: PrivilegedCall | RecordCount) -> str:
+def subject_of(call: PrivilegedCall | OwnWrite) -> str:
+    """What writes one after the other: those about one connector."""
     match call:
-        case CreateConnector() | PutConnectorConfig() | DeleteConnector() | SetTargetState():
-            return call.name
         case PutTaskConfigs() | RecordCount():
             return call.connector
+        case WriteSessionKey():
+            return SESSION_KEY
         case _:
-            assert_never(call)
+            return call.name
 
 
 def decide(
-    state: ConfigState, call: PrivilegedCall | RecordCount, settings: HerderSettings
+    state: ConfigState,
+    call: PrivilegedCall | OwnWrite,
+    settings: HerderSettings,
+    *,
+    java: bool = False,
 ) -> Decision:
+    """`java`: Java workers read along."""
     match call:
         case CreateConnector():
             return _create(state, call, settings)
         case PutConnectorConfig():
             return _put(state, call, settings)
+        case MergedPatch():
+            return _patch(state, call, settings)
         case DeleteConnector():
             return _delete(state, call)
         case SetTargetState():
             return _stop(state, call)
         case PutTaskConfigs():
-            return _put_task_configs(state, call)
+            return _put_task_configs(state, call, java=java)
+        case OrderRestart():
+            return _restart(state, call)
         case RecordCount():
             return _record_count(state, call)
+        case WriteSessionKey(key, algorithm, created_ms):
+            return Write((encode_session_key(key, algorithm, created_ms),), Success())
         case _:
             assert_never(call)
 
@@ -106,19 +173,12 @@ def task_configs_changed(entry: ConnectorEntry, configs: Sequence[Config]) -> bo
     return any(entry.tasks.get(n) != config for n, config in enumerate(configs))
 
 
-def connector_info(
+def _info(
     state: ConfigState, name: str, config: Config, settings: HerderSettings, *, created: bool
-) -> dict[str, Any]:
-    """Body of the answer to create and put: tasks are those before the change. Source:
-    ConnectorInfo."""
-    tasks = [{"connector": task.connector, "task": task.task} for task in state.tasks(name)]
-    return {
-        "name": name,
-        "config": dict(config),
-        "tasks": tasks,
-        "type": settings.kind(config).value,
-        "created": created,
-    }
+) -> Success:
+    """Answer to create and put: ConnectorInfo, and whether the connector is new."""
+    info = connector_info(state, name, settings, config)
+    return Success({**(info or {}), "created": created})
 
 
 def _create(state: ConfigState, call: CreateConnector, settings: HerderSettings) -> Decision:
@@ -133,23 +193,46 @@ def _create(state: ConfigState, call: CreateConnector, settings: HerderSettings)
         # decide how this one is born.
         records.append(encode_target_state_tombstone(call.name))
     records.append(encode_connector(call.name, call.config))
-    info = connector_info(state, call.name, call.config, settings, created=True)
-    return Write(tuple(records), Success(info))
+    return Write(tuple(records), _info(state, call.name, call.config, settings, created=True))
 
 
 def _put(state: ConfigState, call: PutConnectorConfig, settings: HerderSettings) -> Decision:
     entry = state.entry(call.name)
     if entry is None:
         return _create(state, CreateConnector(call.name, call.config), settings)
-    answer = Success(connector_info(state, call.name, call.config, settings, created=False))
+    answer = _info(state, call.name, call.config, settings, created=False)
     if entry.config == call.config:
         return answer
     return Write((encode_connector(call.name, call.config),), answer)
 
 
+def merged(name: str, config: Config, changes: Mapping[str, str | None]) -> Config:
+    """`config` after `changes`. Source: ConnectUtils.patchConfig."""
+    kept = {key: value for key, value in config.items() if key not in changes}
+    return {**kept, **{k: v for k, v in changes.items() if v is not None}, "name": name}
+
+
+def _patch(state: ConfigState, call: MergedPatch, settings: HerderSettings) -> Decision:
+    entry = state.entry(call.name)
+    if entry is None or entry.config is None:
+        return not_found(call.name)
+    if merged(call.name, entry.config, call.changes) != call.config:
+        return Outdated()
+    return _put(state, PutConnectorConfig(call.name, call.config), settings)
+
+
+def _restart(state: ConfigState, call: OrderRestart) -> Decision:
+    if state.entry(call.name) is None:
+        return Failure(ErrorKind.NOT_FOUND, f"Unknown connector: {call.name}")
+    record = encode_restart(
+        call.name, include_tasks=call.include_tasks, only_failed=call.only_failed
+    )
+    return Write((record,), call.plan)
+
+
 def _delete(state: ConfigState, call: DeleteConnector) -> Decision:
     if state.entry(call.name) is None:
-        return Failure(ErrorKind.NOT_FOUND, f"Connector {call.name} not found")
+        return not_found(call.name)
     tombstones = encode_connector_tombstone(call.name), encode_target_state_tombstone(call.name)
     return Write(tombstones, Success())
 
@@ -166,22 +249,26 @@ def _stop(state: ConfigState, call: SetTargetState) -> Decision:
     return Write(tuple(records), Success())
 
 
-def _put_task_configs(state: ConfigState, call: PutTaskConfigs) -> Decision:
+def _put_task_configs(state: ConfigState, call: PutTaskConfigs, *, java: bool) -> Decision:
     name = call.connector
     entry = state.entry(name)
     if entry is None or entry.config is None:
-        return Failure(ErrorKind.NOT_FOUND, f"Connector {name} not found")
+        return not_found(name)
     if call.configs and state.target_state(name) is TargetState.STOPPED:
         text = f"Cannot submit non-empty set of task configs for stopped connector {name}"
         return Failure(ErrorKind.BAD_REQUEST, text)
-    if call.made_of is not None and call.made_of != entry.config:
+    if call.made_of is not None and call.made_of != config_digest(entry.config):
         return Failure(ErrorKind.CONFLICT, STALE_CONFIG)
-    if not task_configs_changed(entry, call.configs):
+    renewed = call.instead_of is not None and call.instead_of == entry.commit_offset
+    if not renewed and not task_configs_changed(entry, call.configs):
         return Success()
-    records = [encode_connector(name, entry.config)]
-    records += [encode_task(TaskId(name, n), config) for n, config in enumerate(call.configs)]
-    records.append(encode_commit(name, len(call.configs)))
-    return Write(tuple(records), Success())
+    tasks = tuple(encode_task(TaskId(name, n), config) for n, config in enumerate(call.configs))
+    commit = encode_commit(name, len(call.configs))
+    if java and tasks:
+        return Write(tasks, Success(), then=(commit,))
+    if java:
+        return Write((commit,), Success())
+    return Write((encode_connector(name, entry.config), *tasks, commit), Success())
 
 
 def _record_count(state: ConfigState, call: RecordCount) -> Decision:

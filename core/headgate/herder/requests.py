@@ -11,7 +11,7 @@ this worker does not know read the log first (Java answers 404 for one just crea
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final, TypeAlias, assert_never
+from typing import Final, assert_never
 
 from headgate.assignment.model import Work
 from headgate.events import Config
@@ -30,31 +30,63 @@ from headgate.herder.context import (
 from headgate.herder.fencing_rounds import FencingRounds
 from headgate.herder.leadership import WRITE_FAILED, CallJob, Leadership
 from headgate.herder.messages import (
+    AlterOffsets,
     Answer,
     AppendConfig,
     Call,
     Called,
     CallPeer,
     ConfigValidated,
+    ConnectorOffsetsRead,
     CreateConnector,
     DeleteConnector,
+    DescribeConnector,
+    DescribeStatus,
+    DescribeTasks,
+    DescribeTaskStatus,
+    DescribeTopics,
     DescribeWorker,
     ErrorKind,
     Failure,
     FenceConnector,
+    ListConnectors,
+    PatchConnectorConfig,
     PutConnectorConfig,
     PutTaskConfigs,
+    ReadConnectorOffsets,
+    ReadOffsets,
+    ResetOffsets,
+    ResetTopics,
     RestartConnector,
     RestartTask,
     Result,
+    SetLoggerLevel,
     SetTargetState,
     Success,
     ValidateConfig,
 )
+from headgate.herder.offset_changes import OffsetChanges
+from headgate.herder.offset_input import NOTHING_GIVEN
+from headgate.herder.privileged import (
+    STALE_CONFIG,
+    MergedPatch,
+    OrderRestart,
+    PrivilegedCall,
+    merged,
+)
+from headgate.herder.reads import (
+    RESET_DISABLED,
+    TRACKING_DISABLED,
+    Read,
+    kind_of,
+    not_found,
+    read,
+)
+from headgate.herder.statuses import Statuses
 from headgate.herder.tasks import Tasks
 from headgate.ids import TargetState
 from headgate.membership.member import Member
-from headgate.records import encode_target_state
+from headgate.records import Record, encode_logger_level, encode_target_state
 
 HOPS_MAX: Final = 2
 """Any worker -> leader -> owner."""
@@ -67,10 +99,10 @@ NO_LEADER = (
     "was underway."
 )
 CONFLICTING = "Cannot complete request because of a conflicting operation (e.g. worker rebalance)"
+_OF_THE_MOMENT = (NO_LEADER, CONFLICTING, STALE_CONFIG)
 SHUTTING_DOWN = "The worker is shutting down; ask another one"
-
-ToLeader: TypeAlias = (
-    CreateConnector | PutConnectorConfig | DeleteConnector | SetTargetState | PutTaskConfigs
+SHUT_DOWN_WHILE = (
+    "The worker was shut down while it was {}: look whether it was done before you ask another one"
 )
 
 
@@ -85,6 +117,11 @@ class Stage(StrEnum):
     WRITING = "writing to the config topic"
     FENCING = "performing a round of zombie fencing"
     RESTARTING = "restarting"
+    READING_OFFSETS = "reading offsets of the connector"
+    CHANGING_OFFSETS = "modifying offsets of the connector"
+
+
+_BEGUN = frozenset({Stage.ELSEWHERE, Stage.WRITING, Stage.RESTARTING, Stage.CHANGING_OFFSETS})
 
 
 @dataclass(slots=True)
@@ -96,6 +133,8 @@ class OpenCall:
     deadline_ms: int
     stage: Stage = Stage.NEW
     validated: bool = False
+    merged: Config | None = None
+    """Of a patch: the whole config that was given to be validated."""
     log_read: bool = False
     token: int = 0
     """Of the question that is open for it."""
@@ -113,6 +152,8 @@ class Requests:
         rounds: FencingRounds,
         connectors: Connectors,
         tasks: Tasks,
+        statuses: Statuses,
+        offset_changes: OffsetChanges,
     ) -> None:
         self._ctx = ctx
         self._member = member
@@ -120,6 +161,8 @@ class Requests:
         self._rounds = rounds
         self._connectors = connectors
         self._tasks = tasks
+        self._statuses = statuses
+        self._offset_changes = offset_changes
         self._open: dict[int, OpenCall] = {}
         self._by_token: dict[int, int] = {}
 
@@ -151,6 +194,7 @@ class Requests:
         if found is None:
             return  # its time was over before its result came
         self._by_token.pop(found.token, None)
+        self._offset_changes.closed(ticket)
         if isinstance(found.origin, FromOutside):
             self._ctx.emit(Answer(found.origin.call_id, result))
         else:
@@ -168,8 +212,13 @@ class Requests:
             self.resolve(ticket, Failure(ErrorKind.TIMEOUT, text))
 
     def shut_down(self) -> None:
-        for ticket in list(self._open):
-            self.resolve(ticket, Failure(ErrorKind.NOT_READY, SHUTTING_DOWN))
+        """What has been begun may come to be done: another worker that is asked the same would say
+        that it exists already, or is gone."""
+        for ticket, found in list(self._open.items()):
+            failure = Failure(ErrorKind.NOT_READY, SHUTTING_DOWN)
+            if found.stage in _BEGUN:
+                failure = Failure(ErrorKind.TIMEOUT, SHUT_DOWN_WHILE.format(found.stage.value))
+            self.resolve(ticket, failure)
 
     # -- to where it can be done --
 
@@ -182,6 +231,10 @@ class Requests:
                 self._set_target_state(found, call)
             case CreateConnector() | PutConnectorConfig() if not found.validated:
                 self._validate(found, call)
+            case PatchConnectorConfig():
+                self._patch(found, call)
+            case RestartConnector() if call.by_record:
+                self._order_restart(found, call)
             case RestartConnector():
                 self._restart_connector(found, call)
             case RestartTask():
@@ -199,13 +252,34 @@ class Requests:
                 | SetTargetState()
                 | PutTaskConfigs()
             ):
-                if self._leadership.ready:
-                    found.stage = Stage.WRITING
-                    self._leadership.submit(CallJob(found.ticket, call))
-                else:
-                    self._pass_to_leader(found)
+                self._submit(found, call)
+            case (
+                ListConnectors()
+                | DescribeConnector()
+                | DescribeTasks()
+                | DescribeStatus()
+                | DescribeTaskStatus()
+                | DescribeTopics()
+            ):
+                self._read(found, call)
+            case ResetTopics():
+                self.resolve(found.ticket, self._reset_topics(call))
+            case SetLoggerLevel(logger, level):
+                self._append(found, encode_logger_level(logger, level))
+            case ReadOffsets():
+                self._read_offsets(found, call)
+            case AlterOffsets() | ResetOffsets():
+                self._change_offsets(found, call)
             case _:
                 assert_never(call)
+
+    def _submit(self, found: OpenCall, call: PrivilegedCall) -> None:
+        """To the leader's writes, here or elsewhere."""
+        if self._leadership.ready:
+            found.stage = Stage.WRITING
+            self._leadership.submit(CallJob(found.ticket, call))
+        else:
+            self._pass_to_leader(found)
 
     def _pass_to_leader(self, found: OpenCall) -> None:
         standing = self._ctx.standing
@@ -218,7 +292,7 @@ class Requests:
             # claimed): what changes that routes it again.
             found.stage = Stage.WAITING
         elif found.hops >= HOPS_MAX:
-            self.resolve(found.ticket, Failure(ErrorKind.NOT_READY, CONFLICTING))
+            self.resolve(found.ticket, Failure(ErrorKind.CONFLICT, CONFLICTING))
         else:
             found.stage = Stage.ELSEWHERE
             self._await_token(found)
@@ -239,10 +313,20 @@ class Requests:
         found = self._awaited(token)
         if found is None:
             return
-        if isinstance(result, Failure) and result.kind is ErrorKind.NOT_READY:
-            self._look_later(found)  # it was not the one either, or is on its way out
+        if isinstance(result, Failure) and self._may_pass(found, result):
+            self._look_later(found)
         else:
             self.resolve(found.ticket, result)
+
+    def _may_pass(self, found: OpenCall, failure: Failure) -> bool:
+        """It was not the one either, is on its way out, or a Java worker in a rebalance. Only where
+        the call came in is it looked after again: each worker on its way would do so. Our own parts
+        make a call of theirs anew after a conflict, of newer configs."""
+        if found.hops > 0:
+            return False
+        if failure.kind is ErrorKind.CONFLICT and isinstance(found.origin, FromOutside):
+            return failure.message in _OF_THE_MOMENT
+        return failure.kind is ErrorKind.NOT_READY
 
     def _look_later(self, found: OpenCall) -> None:
         found.stage = Stage.WAITING
@@ -274,35 +358,109 @@ class Requests:
             ):
                 self._route(found)
 
-    # -- create, put: validation first --
+    # -- what is asked to be seen, and topics: any worker --
+
+    def _read(self, found: OpenCall, call: Read) -> None:
+        if not (self._ctx.ready or found.log_read):
+            self._read_log(found)
+            return
+        result = read(self._ctx.state, self._statuses.view, call, self._ctx.settings)
+        if (
+            isinstance(call, DescribeConnector | DescribeTasks)
+            and isinstance(result, Failure)
+            and not found.log_read
+        ):
+            self._read_log(found)
+            return
+        self.resolve(found.ticket, result)
+
+    def _read_offsets(self, found: OpenCall, call: ReadOffsets) -> None:
+        entry = self._ctx.state.entry(call.name)
+        if entry is None or entry.config is None:
+            self._unless_read(found, f"Connector {call.name} not found")
+            return
+        found.stage = Stage.READING_OFFSETS
+        self._await_token(found)
+        kind = self._ctx.settings.kind(entry.config)
+        self._ctx.emit(ReadConnectorOffsets(found.token, call.name, entry.config, kind))
+
+    def on_offsets_read(self, answer: ConnectorOffsetsRead) -> None:
+        found = self._awaited(answer.token)
+        if found is None:
+            return
+        lines = [{"partition": part, "offset": offset} for part, offset in answer.offsets]
+        result = Success({"offsets": lines}) if answer.failure is None else answer.failure
+        self.resolve(found.ticket, result)
+
+    def _change_offsets(self, found: OpenCall, call: AlterOffsets | ResetOffsets) -> None:
+        if isinstance(call, AlterOffsets) and not call.offsets:
+            self.resolve(found.ticket, NOTHING_GIVEN)
+        elif self._leadership.ready:
+            found.stage = Stage.CHANGING_OFFSETS
+            self._offset_changes.begin(found.ticket, call)
+        else:
+            self._pass_to_leader(found)
+
+    def _reset_topics(self, call: ResetTopics) -> Result:
+        settings = self._ctx.settings
+        if not settings.topic_tracking:
+            return TRACKING_DISABLED
+        if not settings.topic_tracking_reset:
+            return RESET_DISABLED
+        self._statuses.reset_topics(call.name)
+        return Success()
+
+    # -- create, put, patch: validation first --
 
     def _validate(self, found: OpenCall, call: CreateConnector | PutConnectorConfig) -> None:
-        name = call.config.get("name")
-        if name is not None and name != call.name:
-            text = (
-                f"Connector name configuration ({name}) doesn't match connector name in the URL "
-                f"({call.name})"
-            )
-            self.resolve(found.ticket, Failure(ErrorKind.BAD_REQUEST, text))
-            return
-        config: Config = {**call.config, "name": call.name}
-        found.call = replace(call, config=config)
+        if self._name_fits(found, call.name, call.config.get("name")):
+            config: Config = {**call.config, "name": call.name}
+            found.call = replace(call, config=config)
+            self._ask_to_validate(found, call.name, config)
+
+    def _name_fits(self, found: OpenCall, name: str, given: str | None) -> bool:
+        if given is None or given == name:
+            return True
+        text = (
+            f"Connector name configuration ({given}) doesn't match connector name in the URL "
+            f"({name})"
+        )
+        self.resolve(found.ticket, Failure(ErrorKind.BAD_REQUEST, text))
+        return False
+
+    def _ask_to_validate(self, found: OpenCall, name: str, config: Config) -> None:
         found.stage = Stage.VALIDATING
         self._await_token(found)
-        self._ctx.emit(ValidateConfig(found.token, call.name, config))
+        self._ctx.emit(ValidateConfig(found.token, name, config))
+
+    def _patch(self, found: OpenCall, call: PatchConnectorConfig) -> None:
+        """The leader merges, has the whole validated, and writes it if it is still what the
+        changes make of the config in force; else it begins again."""
+        entry = self._ctx.state.entry(call.name)
+        if not self._leadership.ready:
+            self._pass_to_leader(found)
+        elif entry is None or entry.config is None:
+            self.resolve(found.ticket, not_found(call.name))
+        elif found.validated and found.merged is not None:
+            self._submit(found, MergedPatch(call.name, call.changes, found.merged))
+        elif self._name_fits(found, call.name, call.changes.get("name")):
+            found.merged = merged(call.name, entry.config, call.changes)
+            self._ask_to_validate(found, call.name, found.merged)
+
+    def look_again(self, ticket: int) -> None:
+        """The config that a patch was merged with is no longer in force."""
+        found = self._open.get(ticket)
+        if found is not None:
+            found.validated = False
+            self._route(found)
 
     def on_validated(self, answer: ConfigValidated) -> None:
         found = self._awaited(answer.token)
         if found is None:
             return
         if answer.errors:
-            lines = "\n".join(answer.errors)
-            text = (
-                f"Connector configuration is invalid and contains the following "
-                f"{len(answer.errors)} error(s):\n{lines}\nYou can also find the above list of "
-                "errors at the endpoint `/connector-plugins/{connectorType}/config/validate`"
-            )
-            self.resolve(found.ticket, Failure(ErrorKind.BAD_REQUEST, text))
+            failure = Failure(ErrorKind.BAD_REQUEST, "\n".join(answer.errors))
+            self.resolve(found.ticket, failure)
             return
         found.validated = True
         self._route(found)
@@ -313,9 +471,12 @@ class Requests:
         if self._ctx.state.entry(call.name) is None:
             self._unless_read(found, f"Unknown connector {call.name}")
             return
+        self._append(found, encode_target_state(call.name, call.target_state))
+
+    def _append(self, found: OpenCall, record: Record) -> None:
+        """What any worker may write. The log's word that it has it is enough."""
         found.stage = Stage.WRITING
         self._await_token(found)
-        record = encode_target_state(call.name, call.target_state)
         self._ctx.emit(AppendConfig(found.token, (record,), privileged=False))
 
     def _unless_read(self, found: OpenCall, not_found: str) -> None:
@@ -323,8 +484,11 @@ class Requests:
         if found.log_read:
             self.resolve(found.ticket, Failure(ErrorKind.NOT_FOUND, not_found))
         else:
-            found.stage = Stage.READING
-            self._ctx.read_to_end(ForCall(found.ticket))
+            self._read_log(found)
+
+    def _read_log(self, found: OpenCall) -> None:
+        found.stage = Stage.READING
+        self._ctx.read_to_end(ForCall(found.ticket))
 
     def on_log_read(self, ticket: int, error: str | None) -> None:
         found = self._open.get(ticket)
@@ -347,7 +511,25 @@ class Requests:
             failure = Failure(ErrorKind.INTERNAL, f"{WRITE_FAILED} ({reason})")
             self.resolve(found.ticket, failure)
 
-    # -- restarts: the owner --
+    # -- restarts: with flags by record, else by the owner --
+
+    def _order_restart(self, found: OpenCall, call: RestartConnector) -> None:
+        name = call.name
+        if self._ctx.state.entry(name) is None:
+            self._unless_read(found, f"Unknown connector: {name}")
+            return
+        plan = self._statuses.view.restart_plan(
+            name,
+            kind_of(self._ctx.state, name, self._ctx.settings),
+            include_tasks=call.include_tasks,
+            only_failed=call.only_failed,
+        )
+        if plan is None and self._leadership.ready:
+            text = f"Status for connector {name} not found"
+            self.resolve(found.ticket, Failure(ErrorKind.NOT_FOUND, text))
+        else:
+            answer = Success(plan)
+            self._submit(found, OrderRestart(name, call.include_tasks, call.only_failed, answer))
 
     def _restart_connector(self, found: OpenCall, call: RestartConnector) -> None:
         if self._ctx.state.entry(call.name) is None:

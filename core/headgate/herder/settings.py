@@ -4,11 +4,12 @@ field."""
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from headgate.events import Config
 from headgate.task.messages import TaskKind
 
+ExactlyOnceSupport: TypeAlias = Literal["disabled", "preparing", "enabled"]
 NO_TEXTS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -33,8 +34,10 @@ class HerderSettings:
     """`group.id`"""
     client_id: str = ""
     """`client.id`: beginning of the member id; `worker_id` when empty."""
-    exactly_once: bool = False
-    """`exactly.once.source.support` = enabled."""
+    exactly_once_support: ExactlyOnceSupport = "disabled"
+    """`exactly.once.source.support`"""
+    protocols: tuple[str, ...] = ("headgate",)
+    """Of the group, offered best first; `connect.protocol` limits them."""
     session_timeout_ms: int = 10_000
     """`session.timeout.ms`"""
     heartbeat_interval_ms: int = 3_000
@@ -52,6 +55,18 @@ class HerderSettings:
     request_timeout_ms: int = 90_000
     """After this long a call without a deadline of its own is answered by an error. Fixed in
     Connect."""
+    topic_tracking: bool = True
+    """`topic.tracking.enable`"""
+    topic_tracking_reset: bool = True
+    """`topic.tracking.allow.reset`"""
+    session_keys: bool = False
+    """Calls between workers travel signed: over HTTP, where anyone might make them."""
+    key_ttl_ms: int = 3_600_000
+    """`inter.worker.key.ttl.ms`; 0: for ever."""
+    key_algorithm: str = "HmacSHA256"
+    """`inter.worker.key.generation.algorithm`"""
+    key_size: int | None = None
+    """`inter.worker.key.size`, in bits; None: the usual one of the algorithm."""
     policy: str = "kip415"
     """`headgate.assignment.policy`"""
     plugins: Mapping[str, Plugin] = field(default_factory=lambda: NO_PLUGINS)
@@ -60,6 +75,11 @@ class HerderSettings:
     """Handed to every task as it is."""
     transport: Mapping[str, str] = field(default_factory=lambda: NO_TEXTS)
     """How a task's body reaches the log; handed to it as it is."""
+
+    @property
+    def exactly_once(self) -> bool:
+        """Source tasks run exactly-once here."""
+        return self.exactly_once_support == "enabled"
 
     def kind(self, config: Config) -> TaskKind:
         """Source or sink. A class that is not among `plugins` is told by its config: sinks must

@@ -1,33 +1,64 @@
 """Statuses that this worker writes, and the leader's clean-up of those that nobody owns any more.
 
-Source: Connect's AbstractHerder (onStartup, onFailure, ...), DistributedHerder.updateDeletedStatus.
+Source: Connect's AbstractHerder (onStartup, onFailure, ...), DistributedHerder.updateDeletedStatus;
+KIP-558 (topics that a connector has used).
+
 Differs: the leader also removes a status as soon as it reads one of something that is not
-configured (Java: at the next rebalance only), and each tombstone is written once.
+configured (Java: at the next rebalance only), and each tombstone is written once. A used topic is
+written once as well, not for every record until the first write is read back; the leader, not every
+former owner, forgets those of a deleted connector. What a former owner says late, because it was
+frozen or cut off, is not the last word: the present owner says again how it is.
 """
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Final
 
 from headgate.herder.context import NO_CONFIG, Context
 from headgate.herder.messages import WriteStatus
 from headgate.ids import State, TaskId
+from headgate.records import Record
 from headgate.state import ConfigState
 from headgate.status import (
     ConnectorStatusRemoved,
     ConnectorStatusReported,
     Status,
     StatusEvent,
+    StatusRejected,
+    StatusView,
     TaskStatusRemoved,
     TaskStatusReported,
+    TopicActivity,
+    TopicReset,
+    TopicUsed,
     connector_key,
     decode_status,
     encode_connector_status,
     encode_task_status,
+    encode_topic_activity,
     is_late,
     may_write,
     task_key,
+    topic_key,
 )
 
 _SAFE = (State.UNASSIGNED, State.FAILED)
 """Written only where they cannot hide what a later owner said. Source: Connect's
 KafkaStatusBackingStore.putSafe."""
+
+
+TRACE_CHARS_MAX: Final = 50_000
+"""Of a trace in a status. Java writes it whole; but one that a broker refuses, for it makes a
+record of more than a megabyte, would never be written, and keep all that wait with it."""
+
+
+def shortened(trace: str) -> str:
+    """`trace`, without its middle if it is too long: what went wrong stands at one of its ends."""
+    if len(trace) <= TRACE_CHARS_MAX:
+        return trace
+    half = TRACE_CHARS_MAX // 2
+    left_out = len(trace) - 2 * half
+    return f"{trace[:half]}\n... {left_out} characters left out ...\n{trace[-half:]}"
 
 
 class Statuses:
@@ -37,10 +68,21 @@ class Statuses:
         self._tasks: dict[str, dict[int, Status]] = {}
         """As read, possibly stale. In place: a status topic has one record per item and change, and
         folding single records over an immutable view of 100,000 tasks would cost its copy."""
+        self._topics: dict[str, dict[str, TopicActivity]] = {}
+        """By connector and topic."""
+        self._topics_written: set[str] = set()
+        """Keys of used topics that were written and not read back yet."""
+        self._own: dict[str, Status] = {}
+        """By key, what this worker said last of what it has."""
         self._tombstones: set[str] = set()
         """Keys whose tombstone was written and not read back yet."""
         self._changed: dict[str, None] = {}
         """Connectors that were removed, or got other tasks, since the last clean-up."""
+
+    @property
+    def view(self) -> StatusView:
+        """What is known now. Shares what it shows: look, do not keep."""
+        return StatusView(self._connectors, self._tasks, self._topics)
 
     # -- writing --
 
@@ -48,24 +90,58 @@ class Statuses:
         status = self._status(name, state, trace)
         safe = state in _SAFE
         if may_write(self._connectors.get(name), status, safe=safe, assigned_to_me=True):
-            self._tombstones.discard(connector_key(name))
-            self._ctx.emit(WriteStatus(*encode_connector_status(name, status)))
+            self._write(encode_connector_status(name, status), status)
 
     def write_task(self, task: TaskId, state: State, trace: str | None = None) -> None:
         status = self._status(task.connector, state, trace)
         known = self._tasks.get(task.connector, {}).get(task.task)
         if may_write(known, status, safe=state in _SAFE, assigned_to_me=True):
-            self._tombstones.discard(task_key(task))
-            self._ctx.emit(WriteStatus(*encode_task_status(task, status)))
+            self._write(encode_task_status(task, status), status)
+
+    def _write(self, record: Record, status: Status) -> None:
+        key, _ = record
+        self._tombstones.discard(key)
+        self._own[key] = status
+        self._ctx.emit(WriteStatus(*record))
+
+    def connector_gone(self, name: str) -> None:
+        """This worker does not have it any more, and has said all it had to say of it."""
+        self._own.pop(connector_key(name), None)
+
+    def task_gone(self, task: TaskId) -> None:
+        self._own.pop(task_key(task), None)
 
     def _status(self, connector: str, state: State, trace: str | None) -> Status:
         ctx = self._ctx
         entry = ctx.state.entry(connector)
         config = entry.config if entry is not None else None
         version = ctx.settings.version(config if config is not None else NO_CONFIG)
-        return Status(
-            state, ctx.settings.worker_id, max(ctx.standing.generation, 0), trace, version
-        )
+        generation = max(ctx.standing.generation, 0)
+        shown = None if trace is None else shortened(trace)
+        return Status(state, ctx.settings.worker_id, generation, shown, version)
+
+    # -- topics --
+
+    def topics_used(self, task: TaskId, topics: Iterable[str]) -> None:
+        """A task of a configured connector has used these. Known ones cost nothing."""
+        name = task.connector
+        if not self._ctx.settings.topic_tracking or self._ctx.state.entry(name) is None:
+            return
+        known = self._topics.get(name, {})
+        for topic in topics:
+            key = topic_key(topic, name)
+            if topic in known or key in self._topics_written:
+                continue
+            self._topics_written.add(key)
+            self._tombstones.discard(key)
+            activity = TopicActivity(topic, name, task.task, self._ctx.wall_ms)
+            self._ctx.emit(WriteStatus(*encode_topic_activity(activity)))
+
+    def reset_topics(self, name: str) -> None:
+        """Forget which topics the connector has used. Those that its tasks go on to use come back
+        with their next progress."""
+        for topic in sorted(self._topics.get(name, {})):
+            self._remove(topic_key(topic, name))
 
     # -- reading --
 
@@ -76,9 +152,28 @@ class Statuses:
             if value is None:
                 self._tombstones.discard(key)
             event = decode_status(key, value)
+            self._say_again(event)
             self._fold(event)
             if leading:
                 self._remove_if_orphan(event)
+
+    def _say_again(self, event: StatusEvent) -> None:
+        """Somebody of an earlier generation speaks of what is this worker's by now. Left as it is,
+        compaction would keep that word alone."""
+        match event:
+            case ConnectorStatusReported(name, status):
+                key, encode = connector_key(name), partial(encode_connector_status, name)
+                known = self._connectors.get(name)
+            case TaskStatusReported(task, status):
+                key, encode = task_key(task), partial(encode_task_status, task)
+                known = self._tasks.get(task.connector, {}).get(task.task)
+            case _:
+                return
+        own = self._own.get(key)
+        if own is None or known is None or known.worker_id != own.worker_id:
+            return  # what this worker said is still to come
+        if status.worker_id != own.worker_id and status.generation < own.generation:
+            self._ctx.emit(WriteStatus(*encode(own)))
 
     def _fold(self, event: StatusEvent) -> None:
         match event:
@@ -93,8 +188,13 @@ class Statuses:
                     group[task.task] = status
             case TaskStatusRemoved(task):
                 self._tasks.get(task.connector, {}).pop(task.task, None)
-            case _:
-                pass  # topics are not tracked yet; a malformed record costs itself alone
+            case TopicUsed(topic, name, activity):
+                self._topics.setdefault(name, {})[topic] = activity
+                self._topics_written.discard(topic_key(topic, name))
+            case TopicReset(topic, name):
+                self._topics.get(name, {}).pop(topic, None)
+            case StatusRejected():
+                pass  # it costs itself alone
 
     # -- the leader's clean-up --
 
@@ -108,14 +208,17 @@ class Statuses:
         `everything`: looks at all known statuses, as a worker must that begins to lead; else at
         those of changed connectors.
         """
-        names = {*self._connectors, *self._tasks} if everything else self._changed
-        for name in sorted(names):
+        if everything:
+            self._changed.update(dict.fromkeys([*self._connectors, *self._tasks, *self._topics]))
+        for name in sorted(self._changed):
             self._clean_up_connector(name)
         self._changed.clear()
 
     def _clean_up_connector(self, name: str) -> None:
-        """Its tasks first, then itself."""
+        """Its topics and its tasks first, then itself."""
         state = self._ctx.state
+        if state.entry(name) is None:
+            self.reset_topics(name)
         for number in sorted(self._tasks.get(name, {})):
             if not _task_configured(state, TaskId(name, number)):
                 self._remove(task_key(TaskId(name, number)))
@@ -129,6 +232,8 @@ class Statuses:
                 self._remove(connector_key(name))
             case TaskStatusReported(task, _) if not _task_configured(state, task):
                 self._remove(task_key(task))
+            case TopicUsed(topic, name, _) if state.entry(name) is None:
+                self._remove(topic_key(topic, name))
             case _:
                 pass
 

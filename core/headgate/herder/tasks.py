@@ -10,13 +10,10 @@ task is still ours.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final, assert_never
 
 from headgate.errors import IllegalTransitionError
-from headgate.events import Config
-from headgate.fencing import transactional_id
 from headgate.herder.context import (
     RETRY_DELAY_MS_MAX,
     Ask,
@@ -32,6 +29,14 @@ from headgate.herder.context import (
     Unplaced,
     WakeTask,
     retry_delay_ms,
+)
+from headgate.herder.held_task import (
+    NO_PROGRESS,
+    HeldTask,
+    HeldTasks,
+    has_failed,
+    task_spec,
+    task_view,
 )
 from headgate.herder.messages import (
     ErrorKind,
@@ -50,14 +55,12 @@ from headgate.herder.task_table import (
     ALIVE,
     NOTHING_ALIVE,
     SETTLED,
-    SHOWN,
     TaskInput,
     TaskState,
     next_state,
 )
 from headgate.ids import State, TargetState, TaskId
 from headgate.membership.messages import Heartbeat
-from headgate.state import ConnectorEntry
 from headgate.task.messages import (
     FencingAnswered,
     FencingRequested,
@@ -66,62 +69,33 @@ from headgate.task.messages import (
     RecheckAnswered,
     ResumeTask,
     TaskEnded,
-    TaskKind,
     TaskOutcome,
     TaskPaused,
     TaskProgress,
     TaskReleased,
     TaskReport,
     TaskRunning,
-    TaskSpec,
+    TopicsUsed,
 )
 
+FENCING_TRIES_MAX: Final = 12
+"""How often fencing is asked for while it goes wrong: five minutes in all."""
 STARTS_MAX: Final = 200
 """Tasks started within one command; the rest follows at once, in commands of its own, so that a
 large assignment does not keep the herder from its heartbeats."""
-
-NO_PROGRESS: Final = TaskProgress(0, 0, False)
-
-
-@dataclass(slots=True)
-class HeldTask:
-    task: TaskId
-    state: TaskState = TaskState.IDLE
-    run: str = ""
-    """The run that is alive, or the last one."""
-    commit_offset: int | None = None
-    """Task generation that the run was started for."""
-    target_told: TargetState = TargetState.STARTED
-    """What the run was last told."""
-    revoked: bool = False
-    stop_asked: bool = False
-    """We asked the present run to stop: how it ends says nothing about the task."""
-    ended: TaskEnded | None = None
-    """The last word of the present run, or our own verdict on it."""
-    progress: TaskProgress = NO_PROGRESS
-    attempts: int = 0
-    failures: int = 0
-    """Attempts since it last ran for a while: what the backoff goes by."""
-    running_since_ms: int | None = None
-    tickets: tuple[int, ...] = ()
-    """Restart requests to be answered at the next start."""
-    log_read: bool = False
-    """Fenced: the log was read to its end since."""
-    confirmed: bool = False
-    """Fenced: the membership was confirmed since."""
-    fenced_ms: int = 0
 
 
 class Tasks:
     def __init__(self, ctx: Context, statuses: Statuses) -> None:
         self._ctx = ctx
         self._statuses = statuses
-        self._held: dict[TaskId, HeldTask] = {}
-        self._by_connector: dict[str, dict[int, HeldTask]] = {}
+        self._held = HeldTasks()
         self._runs: dict[str, HeldTask] = {}
         """By run, those of which something is alive."""
         self._idle: dict[TaskId, None] = {}
         """Held, not revoked, nothing alive: to be started when that is allowed."""
+        self._revoked: dict[TaskId, None] = {}
+        """Held until nothing of them is alive any more, and then given up."""
         self._to_start: deque[TaskId] = deque()
         self._unsettled: dict[TaskId, None] = {}
         """Whatever is neither in a lasting state nor idle, in order of its change."""
@@ -134,15 +108,15 @@ class Tasks:
 
     # -- what the group says --
 
-    def assign(self, tasks: Iterable[TaskId]) -> None:
+    def assign(self, tasks: Collection[TaskId]) -> None:
+        self._idle.update(self._held.add(tasks))
+        if not self._revoked:
+            return  # as in nearly all rounds: most of what they bring is held already
         for task in tasks:
-            held = self._held.get(task)
-            if held is not None:
-                held.revoked = False  # given back while its run was stopping: a new run follows
-                continue
-            held = self._held[task] = HeldTask(task)
-            self._by_connector.setdefault(task.connector, {})[task.task] = held
-            self._idle[task] = None
+            if task in self._revoked:
+                # Given back while its run was stopping: a new run follows.
+                del self._revoked[task]
+                self._held[task].revoked = False
 
     def revoke(self, tasks: Iterable[TaskId], grace_ms: int | None = None) -> None:
         """Stop these; `TaskGone` follows for each that was held, at once where nothing is alive."""
@@ -151,6 +125,7 @@ class Tasks:
             if held is None or held.revoked:
                 continue
             held.revoked = True
+            self._revoked[task] = None
             self._stop(held, grace_ms)
             if held.state is TaskState.IDLE:
                 self._drop(held)
@@ -212,45 +187,17 @@ class Tasks:
             return
         self._run_count += 1
         held.run = f"{self._ctx.settings.worker_id}/{self._birth_ms}.{self._run_count}"
-        spec = self._spec(held, entry)
+        spec = task_spec(self._ctx, held, entry)
         held.commit_offset = entry.commit_offset
         held.target_told = spec.target_state
         held.stop_asked = held.log_read = held.confirmed = False
         held.ended = held.running_since_ms = None
         held.progress = NO_PROGRESS
+        held.topics = ()
         self._runs[held.run] = held
         self._move(held, TaskInput.START_EXACTLY_ONCE if spec.exactly_once else TaskInput.START)
         self._ctx.emit(StartTask(spec))
         self._resolve(held, Success())
-
-    def _spec(self, held: HeldTask, entry: ConnectorEntry) -> TaskSpec:
-        settings, standing, task = self._ctx.settings, self._ctx.standing, held.task
-        # The config that the committed task configs were made of: a newer one is in force for
-        # tasks once it has task configs of its own.
-        connector_config = entry.applied if entry.applied is not None else entry.config
-        assert connector_config is not None
-        kind = settings.kind(connector_config)
-        exactly_once = settings.exactly_once and kind is TaskKind.SOURCE
-        target = self._ctx.state.target_state(task.connector)
-        return TaskSpec(
-            run=held.run,
-            task=task,
-            kind=kind,
-            connector_config=_texts(connector_config),
-            task_config=_texts(entry.tasks[task.task]),
-            target_state=target,
-            commit_offset=entry.commit_offset if entry.commit_offset is not None else -1,
-            exactly_once=exactly_once,
-            transactional_id=transactional_id(settings.group, task.connector, task.task)
-            if exactly_once
-            else None,
-            group=settings.group,
-            member_id=standing.member_id,
-            generation=standing.generation,
-            worker_id=settings.worker_id,
-            worker_settings=settings.worker_settings,
-            transport=settings.transport,
-        )
 
     def restart(self, ticket: int, task: TaskId) -> None:
         """Stop and start one held task; the ticket is resolved when the new run was handed to the
@@ -261,6 +208,18 @@ class Tasks:
         self._stop(held, None)
         if held.state is TaskState.IDLE:
             self._to_start.append(task)
+
+    def restart_planned(self, connector: str, *, only_failed: bool) -> None:
+        """Part of a restart by record: stop and start what is here of the connector's tasks.
+        Source: doRestartConnectorAndTasks."""
+        for held in self._of(connector):
+            if held.revoked or (only_failed and not has_failed(held)):
+                continue
+            held.attempts = held.failures = 0
+            held.show_restarting = True
+            self._stop(held, None)
+            if held.task in self._idle:
+                self._wait_idle(held)  # nothing of it was alive
 
     # -- stopping --
 
@@ -313,7 +272,12 @@ class Tasks:
             case TaskProgress():
                 if held.state is not TaskState.ENDING:
                     self._move(held, TaskInput.PROGRESS_REPORTED)
+                    if report.records != held.progress.records:
+                        self._statuses.topics_used(held.task, held.topics)  # they may be reset
                     held.progress = report
+            case TopicsUsed(topics):
+                held.topics = tuple(dict.fromkeys((*held.topics, *topics)))
+                self._statuses.topics_used(held.task, topics)
             case TaskEnded():
                 self._ended(held, report)
             case TaskReleased(abandoned):
@@ -360,16 +324,17 @@ class Tasks:
 
     def _wait_idle(self, held: HeldTask) -> None:
         self._idle[held.task] = None
+        if held.show_restarting:
+            held.show_restarting = False
+            self._statuses.write_task(held.task, State.RESTARTING)
         if self._ctx.standing.stable:
             self._to_start.append(held.task)
 
     def _drop(self, held: HeldTask) -> None:
-        del self._held[held.task]
-        siblings = self._by_connector[held.task.connector]
-        del siblings[held.task.task]
-        if not siblings:
-            del self._by_connector[held.task.connector]
+        self._held.remove(held.task)
+        self._revoked.pop(held.task, None)
         self._idle.pop(held.task, None)
+        self._statuses.task_gone(held.task)
         for ticket in held.tickets:
             self._ctx.note(Unplaced(ticket))
         self._ctx.note(TaskGone(held.task))
@@ -383,16 +348,17 @@ class Tasks:
             self._ctx.note(Ask(origin, FenceConnector(origin.connector)))
 
     def on_fencing_result(self, origin: FromTasks, result: Result) -> None:
-        """The leader's answer. All but a refusal for good is asked again: a change of leader, newer
-        task configs or a lost answer must not leave the task FAILED."""
+        """The leader's answer. A change of leader, newer task configs or a lost answer must not
+        leave the task FAILED: it is asked again. So is what went wrong with the fencing itself, but
+        not for ever: who looks at the status shall learn of a permission that is missing."""
         awaiting = self._awaiting_fencing(origin)
         if not awaiting:
             self._fencing.pop(origin, None)
             return
         error: str | None = None
         if isinstance(result, Failure):
-            if result.kind is not ErrorKind.BAD_REQUEST:
-                self._fencing[origin] += 1
+            self._fencing[origin] += 1
+            if not _for_good(result.kind, self._fencing[origin]):
                 self._ctx.after(retry_delay_ms(self._fencing[origin]), FenceAgain(origin))
                 return
             error = f"Failed to perform zombie fencing: {result.message}"
@@ -522,7 +488,7 @@ class Tasks:
     # -- views --
 
     def view(self) -> tuple[TaskView, ...]:
-        return tuple(_view(self._held[task]) for task in sorted(self._held))
+        return tuple(task_view(self._held[task]) for task in sorted(self._held))
 
     @property
     def pending(self) -> list[str]:
@@ -538,7 +504,7 @@ class Tasks:
     # -- bookkeeping --
 
     def _of(self, connector: str) -> list[HeldTask]:
-        return list(self._by_connector.get(connector, {}).values())
+        return self._held.of(connector)
 
     def _resolve(self, held: HeldTask, result: Result) -> None:
         for ticket in held.tickets:
@@ -555,22 +521,8 @@ class Tasks:
             self._idle.pop(held.task, None)
 
 
-def _texts(config: Config) -> dict[str, str]:
-    """A config as tasks get it: keys without a value are left out, as if never given."""
-    return {key: value for key, value in config.items() if value is not None}
-
-
-def _view(held: HeldTask) -> TaskView:
-    progress = held.progress
-    detail = progress.detail
-    if not detail and held.ended is not None:
-        detail = held.ended.reason
-    return TaskView(
-        held.task,
-        SHOWN.get(held.state, State.UNASSIGNED),
-        progress.records,
-        progress.skipped,
-        progress.idle and held.state is TaskState.RUNNING,
-        held.attempts,
-        detail,
-    )
+def _for_good(kind: ErrorKind, tries: int) -> bool:
+    """Whether fencing was refused in a way that another try will not change."""
+    if kind is ErrorKind.BAD_REQUEST:
+        return True
+    return kind in (ErrorKind.INTERNAL, ErrorKind.FORBIDDEN) and tries >= FENCING_TRIES_MAX

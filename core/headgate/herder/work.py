@@ -5,6 +5,8 @@ and releasing of connectors and tasks. Source: Connect's WorkerCoordinator,
 DistributedHerder.RebalanceListener.
 """
 
+from dataclasses import replace
+
 from headgate.herder.connectors import Connectors
 from headgate.herder.context import Context, ForMember
 from headgate.herder.messages import SendGroup
@@ -51,8 +53,11 @@ class GroupWork:
                 rebalance_timeout_ms=settings.rebalance_timeout_ms,
                 delay_ms_max=settings.rebalance_delay_ms_max,
                 policy=settings.policy,
+                protocols=settings.protocols,
             )
         )
+        self.assigned: Assigned | None = None
+        """The last round that this worker completed."""
         self.changed = False
         """Where the worker stands has changed since the parts were told."""
         self._start_allowed = False
@@ -135,11 +140,8 @@ class GroupWork:
                 self._start_allowed = False
                 self._ctx.standing.stable = self._ctx.standing.alive = False
                 self._revoke(tuple(self._connectors.held), tuple(self._tasks.held))
-            case CatchUp(offset):
-                if self._ctx.state.assignment_offset >= offset:
-                    self._give(CaughtUp())
-                else:
-                    self._ctx.read_to_end(ForMember())
+            case CatchUp():
+                self._ctx.read_to_end(ForMember())
             case StartAllowed():
                 self._start_allowed = True
                 self._ctx.standing.stable = True
@@ -148,9 +150,11 @@ class GroupWork:
                 self._ctx.emit(SendGroup(output))
 
     def _assigned(self, assigned: Assigned) -> None:
+        self.assigned = assigned
         standing = self._ctx.standing
         standing.member_id = self.member.member_id
         standing.generation = assigned.generation
+        standing.protocol = assigned.protocol
         standing.leader = assigned.leader
         standing.leader_url = assigned.leader_url
         standing.alive = True
@@ -158,8 +162,9 @@ class GroupWork:
         self._view = None
         for connector in assigned.connectors:
             self._releasing_connectors.pop(connector, None)
-        for task in assigned.tasks:
-            self._releasing_tasks.pop(task, None)
+        if self._releasing_tasks:
+            for task in assigned.tasks:
+                self._releasing_tasks.pop(task, None)
         self._connectors.assign(assigned.connectors)
         self._tasks.assign(assigned.tasks)
         self.changed = True
@@ -206,12 +211,16 @@ class GroupWork:
         if self._view is None:
             self._view = WorkView(
                 state.assignment_offset,
+                state.offset,
                 self._configured,
                 tuple(self._connectors.held),
                 tuple(self._tasks.held),
             )
+        elif self._view.config_offset != state.offset:
+            self._view = replace(self._view, config_offset=state.offset)
         return self._view
 
     @property
     def pending(self) -> list[str]:
-        return list(self.member.pending)
+        disagreement = self.member.disagreement.words
+        return [*self.member.pending, *([disagreement] if disagreement else ())]

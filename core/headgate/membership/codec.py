@@ -1,10 +1,10 @@
-"""The protocols that a worker can speak, by name. Java's `sessioned`, `compatible` and `default`
-have their place here, each a module beside `codec_headgate`."""
+"""The protocols that a worker can speak, by name: ours, then Connect's from version 2 down to 0."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+from headgate.membership.codec_connect import ConnectCodec
 from headgate.membership.codec_headgate import HeadgateCodec
 from headgate.membership.codec_model import Assignment, AssignmentError, Codec, Metadata
 
@@ -12,5 +12,12 @@ __all__ = ["CODECS", "PROTOCOL_TYPE", "Assignment", "AssignmentError", "Codec", 
 
 PROTOCOL_TYPE: Final = "connect"
 
-CODECS: Final[Mapping[str, Codec]] = MappingProxyType({"headgate": HeadgateCodec()})
+CODECS: Final[Mapping[str, Codec]] = MappingProxyType(
+    {
+        "headgate": HeadgateCodec(),
+        "sessioned": ConnectCodec(2),
+        "compatible": ConnectCodec(1),
+        "default": ConnectCodec(0),
+    }
+)
 """Best first: the order in which they are offered."""

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import Any, Final, cast
 
 from headgate.assignment.model import MemberAssignment
-from headgate.ids import TaskId
+from headgate.ids import TaskId, task_ids
 from headgate.membership.codec_model import Assignment, AssignmentError, Metadata
 from headgate.wire import WireError
 
@@ -154,10 +154,8 @@ class _Fields:
             if len(items) != 2 or not isinstance(items[0], str) or not isinstance(items[1], list):
                 raise WireError(f"{run!r}, expected [connector, [task, ...]]")
             numbers = cast(list[object], items[1])
-            found += [TaskId(items[0], self._task(n)) for n in numbers]
+            for number in numbers:
+                if type(number) is not int or not 0 <= number <= TASK_MAX:
+                    raise WireError(f"{number!r} is no task number, expected 0 to {TASK_MAX}")
+            found += task_ids(items[0], cast(list[int], numbers))
         return tuple(found)
-
-    def _task(self, value: object) -> int:
-        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= TASK_MAX:
-            raise WireError(f"{value!r} is no task number, expected 0 to {TASK_MAX}")
-        return value

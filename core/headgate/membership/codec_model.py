@@ -2,7 +2,8 @@
 assignments down.
 
 Source: KIP-415; `IncrementalCooperativeConnectProtocol`. `Metadata.delay_left_ms`, `capacity` and
-`plugins` are ours: Java's versions carry none of them, so they have defaults.
+`plugins` are ours: Java's versions carry none of them, so they have defaults; so has `last`, which
+only Java's carry.
 """
 
 from dataclasses import dataclass
@@ -21,6 +22,19 @@ class AssignmentError(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Assignment:
+    """One worker's part of a round."""
+
+    error: AssignmentError
+    leader: str
+    leader_url: str
+    config_offset: int
+    """That the leader computed for; with `CONFIG_MISMATCH` the highest of the members."""
+    change: MemberAssignment = MemberAssignment()
+    delay_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Metadata:
     """One worker as it joins."""
 
@@ -35,19 +49,9 @@ class Metadata:
     delay_left_ms: int | None = None
     capacity: int = 1
     plugins: frozenset[str] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Assignment:
-    """One worker's part of a round."""
-
-    error: AssignmentError
-    leader: str
-    leader_url: str
-    config_offset: int
-    """That the leader computed for; with `CONFIG_MISMATCH` the highest of the members."""
-    change: MemberAssignment = MemberAssignment()
-    delay_ms: int = 0
+    last: Assignment | None = None
+    """The last assignment it got; None: none yet, or given up. Connect's protocols carry it, with
+    what is held in place of what was assigned; ours does not."""
 
 
 class Codec(Protocol):

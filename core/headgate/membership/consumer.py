@@ -101,6 +101,8 @@ class ConsumerMember:
         self.held: tuple[TopicPartition, ...] = ()
         self._client_id = client_id
         self._topics = tuple(topics)
+        self._joined_for: tuple[str, ...] = ()
+        """What the others were told that it reads."""
         self._settings = settings
         self._state = _State.OUT
         self._pending: GroupRequest | None = None
@@ -111,6 +113,11 @@ class ConsumerMember:
         self._counts: Mapping[str, int] = {}
         """As leader: the partitions per topic that it last shared out."""
         self._leads = False
+
+    def subscribe(self, topics: Sequence[str]) -> None:
+        """From now on read these: a member that has told the others something else joins again.
+        Source: ConsumerCoordinator.rejoinNeededOrPending."""
+        self._topics = tuple(topics)
 
     def advance(
         self, now_ms: int, responses: Sequence[GroupResponse], partitions: Mapping[str, int]
@@ -147,8 +154,10 @@ class ConsumerMember:
         return out
 
     def _on_time(self, now_ms: int, partitions: Mapping[str, int]) -> list[ConsumerOutput]:
-        if self._state is _State.STABLE and self._leads and self._counts != self._count(partitions):
-            return self._rejoin(now_ms)
+        if self._state is _State.STABLE:
+            others = self._topics != self._joined_for
+            if others or (self._leads and self._counts != self._count(partitions)):
+                return self._rejoin(now_ms)
         if now_ms - self._sent_ms < self._settings.heartbeat_interval_ms:
             return []
         if self._state is _State.STABLE:
@@ -212,6 +221,7 @@ class ConsumerMember:
     def _join(self, now_ms: int) -> list[ConsumerOutput]:
         self._state = _State.JOINING
         self._sequence += 1
+        self._joined_for = self._topics
         metadata = encode_subscription(Subscription(self._topics, self._owned))
         self._pending = JoinGroup(
             group=self.group,

@@ -1,14 +1,26 @@
 """What the leader of a generation does: everybody's metadata in, everybody's assignment out."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
+from typing import Final, TypeAlias, TypeVar
 
-from headgate.assignment.model import MemberAssignment, MemberWork, Policy, RoundInput, Work
+from headgate.assignment import POLICIES
+from headgate.assignment.model import MemberAssignment, MemberWork, RoundInput, Work
 from headgate.ids import TaskId
-from headgate.membership.codec_model import Assignment, AssignmentError, Codec, Metadata
+from headgate.membership.codec import CODECS, Assignment, AssignmentError, Codec, Metadata
 from headgate.membership.member_messages import WorkView
-from headgate.membership.messages import JoinedGroup
+from headgate.membership.messages import GroupMember, JoinedGroup
+from headgate.membership.protocols import offset_read, policy_of
+from headgate.wire import WireError
+
+W = TypeVar("W", str, TaskId)
+
+Works: TypeAlias = tuple[tuple[str, ...], tuple[TaskId, ...]]
+"""Connectors and tasks."""
+
+_NO_CHANGE: Final = MemberAssignment()
 
 
 @dataclass(frozen=True)
@@ -19,10 +31,26 @@ class Led:
     assignments: Mapping[str, bytes]
     urls: Mapping[str, str]
     """By member id."""
-    owned: Mapping[str, tuple[tuple[str, ...], tuple[TaskId, ...]]]
-    """What each member has from now on."""
+    held: Mapping[str, Works]
+    """What each member reported."""
     memory: object | None
     """The policy's, for the next round."""
+    unreadable: Mapping[str, str] = field(default_factory=lambda: dict[str, str]())
+    """Members whose metadata cannot be read, and why. They are given nothing, and what they may
+    hold counts as held by nobody."""
+
+    changes: Mapping[str, MemberAssignment] = field(
+        default_factory=lambda: dict[str, MemberAssignment]()
+    )
+    """What the policy gave to each member and took from it; empty if the round was refused."""
+    configured: Mapping[str, int] | None = None
+    """Connectors and how many tasks each has; None if the round was refused."""
+    furthest_url: str = ""
+    """Of a member that has read further than this leader; empty if none has."""
+    offset: int = -1
+    """That is announced, as members of the round's protocol count it."""
+    read: Mapping[str, int] = field(default_factory=lambda: dict[str, int]())
+    """By url: how far members had read when they joined."""
 
     def owner_url(self, work: Work) -> str | None:
         """Url of the member that has `work`. Cost: O(T) for the first question."""
@@ -30,11 +58,34 @@ class Led:
         return None if owner is None else self.urls[owner]
 
     @cached_property
+    def releasing(self) -> frozenset[str]:
+        """Connectors of which members reported tasks that are no longer configured: something of
+        them may still be alive, until a round in which nobody reports them.
+
+        Cost: O(T) for the first question.
+        """
+        counts = self.configured
+        if counts is None:
+            return frozenset()
+        return frozenset(
+            [
+                name
+                for _, tasks in self.held.values()
+                for name, number in tasks
+                if number >= counts.get(name, 0)
+            ]
+        )
+
+    @cached_property
     def _owners(self) -> Mapping[Work, str]:
         owners: dict[Work, str] = {}
-        for member_id, (connectors, tasks) in self.owned.items():
-            owners.update(dict.fromkeys(connectors, member_id))
-            owners.update(dict.fromkeys(tasks, member_id))
+        for member_id, held in self.held.items():
+            change = self.changes.get(member_id, _NO_CHANGE)
+            for work in chain[Work](*held, change.assigned_connectors, change.assigned_tasks):
+                owners[work] = member_id
+            for gone in chain[Work](change.revoked_connectors, change.revoked_tasks):
+                if owners.get(gone) == member_id:
+                    del owners[gone]
         return owners
 
 
@@ -47,39 +98,29 @@ class Leader:
     last_completed_generation: int
     delay_ms_max: int
     memory: object | None
+    """What the round's policy is to be told of its last round."""
+    policy: str
+    """For protocols that leave the choice."""
 
 
-def lead(
-    now_ms: int, joined: JoinedGroup, codec: Codec, leader: Leader, view: WorkView, policy: Policy
-) -> Led:
-    """Compute the round of `joined`, the leader's answer.
+def lead(now_ms: int, joined: JoinedGroup, leader: Leader, view: WorkView) -> Led:
+    """Compute the round of `joined`, the leader's answer, by the policy of its protocol.
 
     `view` is read once: the offset that is announced is that of the snapshot computed with. It may
     be newer than what the leader reported when it joined. If it is still older than what another
     member has read, nobody is given or loses anything (`CONFIG_MISMATCH`), and the policy does not
     run; its memory stays, for a generation that is no longer the last.
 
-    Raises:
-        WireError: a member's metadata cannot be read.
+    A member whose metadata cannot be read is left out: it would stop the others for ever.
     """
-    metadata = {
-        member.member_id: codec.decode_metadata(member.metadata) for member in joined.members
-    }
+    codec = CODECS[joined.protocol]
+    metadata, unreadable = _read(joined.members, codec)
     urls = {member_id: data.url for member_id, data in metadata.items()}
     offset = max(data.config_offset for data in metadata.values())
-    if view.assignment_offset < offset:
-        failed = Assignment(
-            AssignmentError.CONFIG_MISMATCH, joined.leader, leader.url, config_offset=offset
-        )
-        return Led(
-            generation=joined.generation,
-            assignments=dict.fromkeys(metadata, codec.encode_assignment(failed)),
-            urls=urls,
-            owned={
-                member_id: (data.connectors, data.tasks) for member_id, data in metadata.items()
-            },
-            memory=leader.memory,
-        )
+    read = offset_read(joined.protocol, view)
+    if read < offset:
+        return _refused(joined, leader, metadata, unreadable, offset)
+    policy = POLICIES[policy_of(joined.protocol, leader.policy)]
     done = policy(_round_input(now_ms, joined, metadata, leader, view), leader.memory)
     assignments = {
         member_id: codec.encode_assignment(
@@ -87,34 +128,84 @@ def lead(
                 error=AssignmentError.NONE,
                 leader=joined.leader,
                 leader_url=leader.url,
-                config_offset=view.assignment_offset,
+                config_offset=read,
                 change=done.members[member_id],
                 delay_ms=done.delay_ms,
             )
         )
         for member_id in metadata
     }
-    owned = {
-        member_id: changed(data.connectors, data.tasks, done.members[member_id])
-        for member_id, data in metadata.items()
-    }
-    return Led(joined.generation, assignments, urls, owned, done.memory)
+    return Led(
+        generation=joined.generation,
+        assignments=assignments,
+        urls=urls,
+        held=_held(metadata),
+        memory=done.memory,
+        unreadable=unreadable,
+        changes=done.members,
+        configured=view.connectors,
+        offset=read,
+        read={data.url: data.config_offset for data in metadata.values()},
+    )
+
+
+def _refused(
+    joined: JoinedGroup,
+    leader: Leader,
+    metadata: Mapping[str, Metadata],
+    unreadable: Mapping[str, str],
+    offset: int,
+) -> Led:
+    """The round in which everybody keeps what it has, for somebody has read up to `offset`."""
+    failed = Assignment(
+        AssignmentError.CONFIG_MISMATCH, joined.leader, leader.url, config_offset=offset
+    )
+    return Led(
+        generation=joined.generation,
+        assignments=dict.fromkeys(metadata, CODECS[joined.protocol].encode_assignment(failed)),
+        urls={member_id: data.url for member_id, data in metadata.items()},
+        held=_held(metadata),
+        memory=leader.memory,
+        unreadable=unreadable,
+        furthest_url=next(data.url for data in metadata.values() if data.config_offset == offset),
+        offset=offset,
+        read={data.url: data.config_offset for data in metadata.values()},
+    )
+
+
+def _held(metadata: Mapping[str, Metadata]) -> dict[str, Works]:
+    return {member_id: (data.connectors, data.tasks) for member_id, data in metadata.items()}
+
+
+def _read(
+    members: Iterable[GroupMember], codec: Codec
+) -> tuple[dict[str, Metadata], dict[str, str]]:
+    metadata: dict[str, Metadata] = {}
+    unreadable: dict[str, str] = {}
+    for member in members:
+        try:
+            metadata[member.member_id] = codec.decode_metadata(member.metadata)
+        except WireError as error:
+            unreadable[member.member_id] = str(error)
+    return metadata, unreadable
 
 
 def changed(
     connectors: tuple[str, ...], tasks: tuple[TaskId, ...], change: MemberAssignment
-) -> tuple[tuple[str, ...], tuple[TaskId, ...]]:
+) -> Works:
     """What a member that reported `connectors` and `tasks` has after `change`: new work first, as
     Connect orders it."""
-    no_connectors, no_tasks = set(change.revoked_connectors), set(change.revoked_tasks)
     return (
-        tuple(
-            dict.fromkeys(
-                (*change.assigned_connectors, *(c for c in connectors if c not in no_connectors))
-            )
-        ),
-        tuple(dict.fromkeys((*change.assigned_tasks, *(t for t in tasks if t not in no_tasks)))),
+        _after(connectors, change.assigned_connectors, change.revoked_connectors),
+        _after(tasks, change.assigned_tasks, change.revoked_tasks),
     )
+
+
+def _after(held: Sequence[W], new: Sequence[W], revoked: Sequence[W]) -> tuple[W, ...]:
+    if revoked:
+        gone = set(revoked)
+        held = [work for work in held if work not in gone]
+    return tuple(dict.fromkeys(chain(new, held)))
 
 
 def _round_input(

@@ -4,7 +4,8 @@ incremental cooperative part of `WorkerCoordinator` and `DistributedHerder`.
     OUTSIDE ----Start----> JOINING --JoinedGroup--> SYNCING --SyncedGroup--> one of
         RELEASING     something was revoked: it is stopped, then the member joins again
         CATCHING_UP   the leader had read more of the config topic
-        PAUSING       the leader had read less than another member (config mismatch)
+        PAUSING       the leader had read less than another member (config mismatch), or sent
+                      nothing that can be read
         STEADY        work may start
     STEADY and those three go to JOINING; whatever casts doubt on the membership leads to STOPPING,
     and from there to JOINING, PAUSING or OUTSIDE.
@@ -20,6 +21,12 @@ Three rules carry the safety of the whole:
 - *Nothing starts on old knowledge.* After a sync the offset that the leader computed for is
   compared with the own one; only then, and only if they are equal, work starts.
 
+The protocol is that of the round: a member offers several, and each round may end in another.
+In Java's oldest, `default`, assignments name all that is a member's own, and everybody stops all
+of it before joining (`RELEASING`, then `JOINING`). No member can know that the coming round will
+be the first of that kind; so what such a round leaves out is stopped before anything is started
+(`RELEASING`, then as after any sync). Java leaves it running.
+
 Differs from Java: it goes on sending heartbeats while it joins, to know that it still is a member;
 requests are repeated until answered; before joining under a new member id it stops its work rather
 than report what others may have been given by now, which would cost both theirs.
@@ -28,12 +35,14 @@ than report what others may have been given by now, which would cost both theirs
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final, TypeAlias
 
-from headgate.assignment import POLICIES
 from headgate.assignment.model import Work
 from headgate.errors import IllegalTransitionError
 from headgate.ids import TaskId
-from headgate.membership.codec import CODECS, PROTOCOL_TYPE, Assignment, AssignmentError, Metadata
-from headgate.membership.leading import Leader, Led, changed, lead
+from headgate.membership.codec import CODECS, Assignment, AssignmentError
+from headgate.membership.disagreement import Disagreement
+from headgate.membership.joining import Joining, join_request
+from headgate.membership.last_round import LastRound
+from headgate.membership.leading import Leader, Works, lead
 from headgate.membership.member_messages import (
     Assigned,
     CatchUp,
@@ -63,14 +72,23 @@ from headgate.membership.messages import (
     SyncedGroup,
     SyncGroup,
 )
+from headgate.membership.protocols import policy_of
 from headgate.membership.session import Session
+from headgate.wire import WireError
 
-__all__ = ["PROTOCOL", "Member", "MemberState"]
-
-PROTOCOL: Final = "headgate"
+__all__ = ["Member", "MemberState"]
 
 _OF_A_MEMBER: Final = (None, GroupError.REBALANCE_IN_PROGRESS, GroupError.ILLEGAL_GENERATION)
 """What only a member is told."""
+
+_AFTER_A_SYNC: Final = (
+    MemberState.SYNCING,
+    MemberState.RELEASING,
+    MemberState.CATCHING_UP,
+    MemberState.PAUSING,
+    MemberState.STEADY,
+)
+"""States in which a round has ended, so that the next may find work running."""
 
 _Handler: TypeAlias = Callable[..., list[MemberOutput]]
 
@@ -83,18 +101,12 @@ class Member:
     """One worker's membership. Deterministic: everything it knows came in through `handle`."""
 
     def __init__(self, settings: MemberSettings) -> None:
-        """Raises ValueError for a policy that is not there."""
-        if settings.policy not in POLICIES:
-            raise ValueError(
-                f"assignment policy {settings.policy!r}, expected one of "
-                f"{', '.join(sorted(POLICIES))}"
-            )
         self._settings = settings
         self._state = MemberState.OUTSIDE
         self._reason = ""
         """Why it joins, pauses or stops everything."""
         self._then = MemberState.JOINING
-        """STOPPING: what follows."""
+        """STOPPING, RELEASING: what follows."""
         self._until_ms = 0
         """RELEASING, STOPPING, PAUSING: when it goes on in any case."""
         self._member_id = ""
@@ -102,23 +114,18 @@ class Member:
         """Of the last join; never falls, so that a late answer is known as such."""
         self._joined_generation = -1
         """Of the last `JoinedGroup`; what heartbeats speak for."""
-        self._completed_generation = -1
-        """Of the last sync that succeeded."""
+        self._joined_protocol = ""
+        """That the coordinator chose for `_joined_generation`."""
         self._session = Session(settings.session_timeout_ms, settings.heartbeat_interval_ms)
         self._request: JoinGroup | SyncGroup | None = None
         self._first_sent_ms = 0
         self._sent_ms = 0
         """Of `_request`: first and last time."""
-        self._reported: tuple[tuple[str, ...], tuple[TaskId, ...]] = ((), ())
-        """What the last join said was held."""
-        self._connectors: tuple[str, ...] = ()
-        self._tasks: tuple[TaskId, ...] = ()
-        self._last: Assignment | None = None
-        self._planned_ms: int | None = None
-        self._led: Led | None = None
-        """The round this member computed last; not to be used before its sync succeeded."""
-        self._memory: object | None = None
+        self._reported: Works = ((), ())
+        """What the last join said was held, in protocols that can say it."""
+        self._last = LastRound()
         self._rebalances = 0
+        self.disagreement = Disagreement()
 
     def handle(self, now_ms: int, input: MemberInput, view: WorkView) -> list[MemberOutput]:
         """What to do about `input`, to be carried out in order.
@@ -128,9 +135,7 @@ class Member:
             input: one of `MemberInput`; `Tick` no later than `next_deadline_ms`.
             view: what the herder knows now.
 
-        Raises:
-            IllegalTransitionError: `Start` while it is in the group.
-            WireError: another member, or the leader, sent what cannot be read.
+        Raises IllegalTransitionError for `Start` while it is in the group.
         """
         outputs = self._check_session(now_ms)
         handler = self.TRANSITIONS.get((self._state, type(input)))
@@ -159,8 +164,8 @@ class Member:
                 deadlines.append(self._sent_ms + self._settings.heartbeat_interval_ms)
             case MemberState.RELEASING | MemberState.STOPPING | MemberState.PAUSING:
                 deadlines.append(self._until_ms)
-            case MemberState.STEADY if self._planned_ms is not None:
-                deadlines.append(self._planned_ms)
+            case MemberState.STEADY if self._last.planned_ms is not None:
+                deadlines.append(self._last.planned_ms)
             case _:
                 pass
         return min(deadlines, default=None)
@@ -168,7 +173,12 @@ class Member:
     @property
     def generation(self) -> int:
         """Of the last successful sync; -1 before any, or after the membership was given up."""
-        return self._completed_generation
+        return self._last.generation
+
+    @property
+    def protocol(self) -> str:
+        """Of the last round completed; empty before any."""
+        return self._last.protocol
 
     @property
     def member_id(self) -> str:
@@ -178,11 +188,11 @@ class Member:
     @property
     def leader(self) -> str:
         """Member id of the leader of `generation`; empty while there is none."""
-        return self._last.leader if self._last else ""
+        return self._last.leader
 
     @property
     def leader_url(self) -> str:
-        return self._last.leader_url if self._last else ""
+        return self._last.leader_url
 
     @property
     def is_leader(self) -> bool:
@@ -191,11 +201,11 @@ class Member:
     @property
     def connectors(self) -> tuple[str, ...]:
         """Assigned connectors."""
-        return self._connectors
+        return self._last.connectors
 
     @property
     def tasks(self) -> tuple[TaskId, ...]:
-        return self._tasks
+        return self._last.tasks
 
     @property
     def rebalances(self) -> int:
@@ -213,34 +223,31 @@ class Member:
             case MemberState.SYNCING:
                 return (f"waiting for the assignment of generation {self._joined_generation}",)
             case MemberState.RELEASING:
-                return (f"stopping what generation {self._completed_generation} revoked",)
+                if self._last.eager and self._then is MemberState.JOINING:
+                    return (f"stopping everything before joining: {self._reason}",)
+                return (f"stopping what generation {self.generation} revoked",)
             case MemberState.CATCHING_UP:
-                offset = self._last.config_offset if self._last else -1
-                return (f"reading the config topic up to assignment offset {offset}",)
+                return (f"reading the config topic up to {self._last.offset_text}",)
             case MemberState.PAUSING:
                 return (f"pausing before joining: {self._reason}",)
             case MemberState.STOPPING:
                 return (f"stopping everything: {self._reason}",)
             case MemberState.STEADY:
-                if self._planned_ms is None or self._last is None:
-                    return ()
-                return (f"lost work waits for its worker, {self._last.delay_ms} ms at most",)
+                return self._last.pending(leads=self.is_leader)
+
+    def releasing(self, connector: str) -> bool:
+        """Whether tasks of it that are no longer configured may still be alive somewhere. Leader
+        only, else True: nobody else knows."""
+        return not self.is_leader or self._last.releasing(connector)
 
     @property
-    def member_urls(self) -> Mapping[str, str]:
-        """Leader only, else empty: url of every member of this generation, by member id."""
-        return self._led.urls if self._led and self._leads() else {}
+    def unreadable(self) -> Mapping[str, str]:
+        """Leader only, else empty: members that could not be given anything, and why."""
+        return self._last.unreadable() if self.is_leader else {}
 
     def owner_url(self, work: Work) -> str | None:
         """Leader only: url of the member that owns `work` in this generation."""
-        return self._led.owner_url(work) if self._led and self._leads() else None
-
-    def _leads(self) -> bool:
-        return (
-            self.is_leader
-            and self._led is not None
-            and self._led.generation == self._completed_generation
-        )
+        return self._last.owner_url(work) if self.is_leader else None
 
     # -- joining --
 
@@ -248,36 +255,20 @@ class Member:
         return self._join(now_ms, view, "starting")
 
     def _join(self, now_ms: int, view: WorkView, reason: str) -> list[MemberOutput]:
-        settings = self._settings
-        self._state = MemberState.JOINING
         self._reason = reason
+        held = self._last.held(view)
+        if self._last.eager and any(held) and self._state in _AFTER_A_SYNC:
+            return self._release(now_ms, held, MemberState.JOINING)
+        return self._ask_to_join(now_ms, view)
+
+    def _ask_to_join(self, now_ms: int, view: WorkView) -> list[MemberOutput]:
+        held = self._last.held(view)
+        self._state = MemberState.JOINING
         self._sequence += 1
-        # What was assigned and not started yet is held as well; what is still stopping comes last.
-        self._reported = (
-            tuple(dict.fromkeys((*self._connectors, *view.held_connectors))),
-            tuple(dict.fromkeys((*self._tasks, *view.held_tasks))),
-        )
-        metadata = Metadata(
-            url=settings.url,
-            config_offset=view.assignment_offset,
-            connectors=self._reported[0],
-            tasks=self._reported[1],
-            last_delay_ms=self._last.delay_ms if self._last else 0,
-            delay_left_ms=self._delay_left(now_ms),
-            capacity=settings.capacity,
-            plugins=settings.plugins,
-        )
-        request = JoinGroup(
-            group=settings.group,
-            member_id=self._member_id,
-            client_id=settings.client_id,
-            protocol_type=PROTOCOL_TYPE,
-            protocols=((PROTOCOL, CODECS[PROTOCOL].encode_metadata(metadata)),),
-            session_timeout_ms=settings.session_timeout_ms,
-            rebalance_timeout_ms=settings.rebalance_timeout_ms,
-            sequence=self._sequence,
-        )
-        return self._send(now_ms, request)
+        self._reported = held
+        left_ms = self._last.delay_left_ms(now_ms)
+        joining = Joining(self._member_id, *held, self._last.assignment, left_ms)
+        return self._send(now_ms, join_request(self._settings, joining, view, self._sequence))
 
     def _send(self, now_ms: int, request: JoinGroup | SyncGroup) -> list[MemberOutput]:
         self._request = request
@@ -304,27 +295,27 @@ class Member:
         self._state = MemberState.SYNCING
         self._member_id = answer.member_id
         self._joined_generation = answer.generation
+        self._joined_protocol = answer.protocol
         # Who holds nothing yet risks nothing by counting from its last repetition.
         self._session.heard(self._first_sent_ms if self._session.open else self._sent_ms)
         self._session.beat(now_ms)
         assignments: Mapping[str, bytes] = {}
         if answer.leader == answer.member_id:
+            policy = policy_of(answer.protocol, self._settings.policy)
             leader = Leader(
                 url=self._settings.url,
-                delay_left_ms=self._delay_left(now_ms),
-                last_completed_generation=self._completed_generation,
+                delay_left_ms=self._last.delay_left_ms(now_ms),
+                last_completed_generation=self._last.completed,
                 delay_ms_max=self._settings.delay_ms_max,
-                memory=self._memory,
+                memory=self._last.memory(policy),
+                policy=self._settings.policy,
             )
-            policy = POLICIES[self._settings.policy]
-            self._led = lead(now_ms, answer, CODECS[answer.protocol], leader, view, policy)
-            # Should the sync fail, its generation tells the policy so.
-            self._memory = self._led.memory
-            assignments = self._led.assignments
-        request = SyncGroup(
-            self._settings.group, self._member_id, self._joined_generation, assignments
-        )
-        return self._send(now_ms, request)
+            led = lead(now_ms, answer, leader, view)
+            self._last.led(policy, led)
+            self.disagreement.led(led)
+            assignments = led.assignments
+        group, generation = self._settings.group, self._joined_generation
+        return self._send(now_ms, SyncGroup(group, self._member_id, generation, assignments))
 
     # -- the assignment --
 
@@ -342,84 +333,96 @@ class Member:
             case _:
                 return []  # it is repeated
         self._session.heard(self._first_sent_ms)
-        if not answer.assignment:
-            return self._join(now_ms, view, "the leader sent no assignment")
-        assignment = CODECS[PROTOCOL].decode_assignment(answer.assignment)
+        try:
+            assignment = CODECS[self._joined_protocol].decode_assignment(answer.assignment)
+        except WireError as error:  # also of a leader that left this member out
+            return self._pause(now_ms, f"the leader sent no assignment that can be read: {error}")
         self._take(now_ms, assignment)
-        outputs: list[MemberOutput] = [
-            Assigned(
-                generation=self._completed_generation,
-                leader=assignment.leader,
-                leader_url=assignment.leader_url,
-                is_leader=self.is_leader,
-                connectors=self._connectors,
-                tasks=self._tasks,
-                config_offset=assignment.config_offset,
-                failed=assignment.error is not AssignmentError.NONE,
-            )
-        ]
-        return outputs + self._act(now_ms, assignment, view)
+        assigned = Assigned(
+            generation=self.generation,
+            protocol=self.protocol,
+            leader=self.leader,
+            leader_url=self.leader_url,
+            is_leader=self.is_leader,
+            connectors=self.connectors,
+            tasks=self.tasks,
+            config_offset=assignment.config_offset,
+            failed=assignment.error is not AssignmentError.NONE,
+        )
+        return [assigned, *self._act(now_ms, assignment, view)]
 
     def _take(self, now_ms: int, assignment: Assignment) -> None:
         """The round counts: remember what it says."""
         self._request = None
-        self._completed_generation = self._joined_generation
         self._rebalances += 1
-        self._last = assignment
-        self._connectors, self._tasks = changed(*self._reported, assignment.change)
-        delay_ms = assignment.delay_ms
-        self._planned_ms = now_ms + delay_ms if delay_ms > 0 else None
+        self._last.take(
+            now_ms, self._joined_generation, self._joined_protocol, assignment, self._reported
+        )
         if not self.is_leader:
-            # Another leader's round: what this one remembers of its own is out of date.
-            self._memory = self._led = None
+            self._last.another_leads()
+            self.disagreement.another_leads()
 
     def _act(self, now_ms: int, assignment: Assignment, view: WorkView) -> list[MemberOutput]:
-        behind = view.assignment_offset < assignment.config_offset
+        read = self._last.offset_read(view)
         if assignment.error is not AssignmentError.NONE:
-            self._state = MemberState.PAUSING
-            self._reason = (
-                f"the leader had not read up to assignment offset {assignment.config_offset}"
-            )
-            self._until_ms = now_ms + self._settings.error_pause_ms
-            return [CatchUp(assignment.config_offset)] if behind else []
-        change = assignment.change
-        if not (change.revoked_connectors or change.revoked_tasks):
+            self.disagreement.goes_on(self._last, read)
+            outputs = self._pause(now_ms, f"the leader had not read up to {self._last.offset_text}")
+            return [*outputs, CatchUp(self._last.offset)] if read < self._last.offset else outputs
+        works = self._last.to_release(view)
+        if not any(works):
             return self._compare(now_ms, view)
+        if self._last.eager:
+            return self._release(now_ms, works, MemberState.STEADY)
+        self._reason = "revoked work is stopped"
+        outputs = self._release(now_ms, works, MemberState.JOINING)
+        return [*outputs, StartAllowed()] if read == self._last.offset else outputs
+
+    def _release(self, now_ms: int, works: Works, then: MemberState) -> list[MemberOutput]:
+        """`then`: JOINING, or STEADY if what is assigned is to be started afterwards."""
         self._state = MemberState.RELEASING
+        self._then = then
         self._until_ms = now_ms + self._release_ms()
-        outputs: list[MemberOutput] = [Revoked(change.revoked_connectors, change.revoked_tasks)]
-        if view.assignment_offset == assignment.config_offset:
-            outputs.append(StartAllowed())
-        return outputs
+        self._last.release(works)
+        return [Revoked(*works)]
+
+    def _pause(self, now_ms: int, reason: str) -> list[MemberOutput]:
+        self._state = MemberState.PAUSING
+        self._request = None
+        self._reason = reason
+        self._until_ms = now_ms + self._settings.error_pause_ms
+        return []
 
     def _compare(self, now_ms: int, view: WorkView) -> list[MemberOutput]:
         """Whether this worker knows what the leader knew."""
-        offset = self._last.config_offset if self._last else -1
-        if view.assignment_offset < offset:
+        read, offset = self._last.offset_read(view), self._last.offset
+        if read < offset:
             self._state = MemberState.CATCHING_UP
             return [CatchUp(offset)]
-        if view.assignment_offset > offset:
+        self.disagreement.over()
+        if read > offset:
             return self._join(
-                now_ms,
-                view,
-                f"read up to assignment offset {view.assignment_offset}, assigned for {offset}",
+                now_ms, view, f"read up to {read}, assigned for {self._last.offset_text}"
             )
         self._state = MemberState.STEADY
         return [StartAllowed()]
 
     def _caught_up(self, now_ms: int, answer: CaughtUp, view: WorkView) -> list[MemberOutput]:
-        offset = self._last.config_offset if self._last else -1
-        if answer.error is None and view.assignment_offset >= offset:
+        read = self._last.offset_read(view)
+        if answer.error is None and read >= self._last.offset:
             return self._compare(now_ms, view)
-        error = answer.error or f"its end is at assignment offset {view.assignment_offset}"
+        if answer.error is None:
+            self.disagreement.goes_on(self._last, read)
         return self._stop_everything(
             now_ms,
-            f"could not read the config topic up to assignment offset {offset}: {error}",
+            f"could not read the config topic up to {self._last.offset_text}: "
+            f"{answer.error or f'its end is at {read}'}",
             MemberState.PAUSING,
         )
 
-    def _released(self, now_ms: int, _: WorkReleased, view: WorkView) -> list[MemberOutput]:
-        return self._join(now_ms, view, "revoked work is stopped")
+    def _released(self, now_ms: int, _: WorkReleased | None, view: WorkView) -> list[MemberOutput]:
+        if self._then is MemberState.STEADY:
+            return self._compare(now_ms, view)
+        return self._ask_to_join(now_ms, view)
 
     def _rejoin(self, now_ms: int, request: RejoinRequested, view: WorkView) -> list[MemberOutput]:
         return self._join(now_ms, view, request.reason)
@@ -461,9 +464,8 @@ class Member:
         self._reason = reason
         self._until_ms = now_ms + self._release_ms()
         self._session.end()
-        self._request = self._last = self._planned_ms = self._memory = self._led = None
-        self._completed_generation = -1
-        self._connectors, self._tasks = (), ()
+        self._request = None
+        self._last.give_up()
         return [StopEverything(reason)]
 
     def _stopped(self, now_ms: int, _: WorkReleased | None, view: WorkView) -> list[MemberOutput]:
@@ -508,13 +510,14 @@ class Member:
                 if now_ms >= self._sent_ms + self._settings.heartbeat_interval_ms:
                     return self._repeat(now_ms)
             case MemberState.RELEASING if now_ms >= self._until_ms:
-                return self._join(now_ms, view, "revoked work takes too long to stop")
+                self._reason = "work takes too long to stop"
+                return self._released(now_ms, None, view)
             case MemberState.STOPPING if now_ms >= self._until_ms:
                 return self._stopped(now_ms, None, view)
             case MemberState.PAUSING if now_ms >= self._until_ms:
                 return self._join(now_ms, view, self._reason)
             case MemberState.STEADY:
-                if self._planned_ms is not None and now_ms >= self._planned_ms:
+                if self._last.planned_ms is not None and now_ms >= self._last.planned_ms:
                     return self._join(now_ms, view, "the scheduled rebalance delay is over")
             case _:
                 pass
@@ -544,12 +547,9 @@ class Member:
             case MemberState.JOINING if answer.error is GroupError.ILLEGAL_GENERATION:
                 # The round is over, its answer was lost.
                 return self._repeat(now_ms)
-            case (
-                MemberState.SYNCING
-                | MemberState.CATCHING_UP
-                | MemberState.STEADY
-                | MemberState.PAUSING
-            ):
+            case MemberState.RELEASING if self._then is MemberState.JOINING:
+                return []
+            case state if state in _AFTER_A_SYNC:
                 return self._join(now_ms, view, f"heartbeat answered with {answer.error}")
             case _:
                 return []  # it joins anyhow, or once its work is stopped
@@ -562,9 +562,6 @@ class Member:
 
     def _beats(self) -> bool:
         return bool(self._member_id) and self._joined_generation >= 0
-
-    def _delay_left(self, now_ms: int) -> int:
-        return 0 if self._planned_ms is None else max(0, self._planned_ms - now_ms)
 
     def _release_ms(self) -> int:
         """A little less than the coordinator waits for this member's join."""

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
 
+from headgate.assignment import COOPERATIVE
 from headgate.ids import TaskId
+from headgate.membership.codec import CODECS
 from headgate.membership.messages import GroupRequest, GroupResponse
 
 
@@ -43,9 +45,32 @@ class MemberSettings:
     capacity: int = 1
     plugins: frozenset[str] | None = None
     policy: str = "kip415"
+    """For rounds of the protocol `headgate`; Java's have their own. Its members keep their work
+    while they join, so only a policy that leaves it to them will do (`COOPERATIVE`)."""
+    protocols: tuple[str, ...] = ("headgate",)
+    """Offered to the group, best first."""
     error_pause_ms: int = 1_000
     """Pause before joining again after a config mismatch or after leaving for failing to catch
     up."""
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for a policy or a protocol that is not there, or would do harm."""
+        if self.policy not in COOPERATIVE:
+            why = (
+                " ('eager' deals out what other members still run; rounds of the protocol "
+                "'default' go by it)"
+                if self.policy == "eager"
+                else ""
+            )
+            raise ValueError(
+                f"assignment policy {self.policy!r}, expected one of "
+                f"{', '.join(sorted(COOPERATIVE))}{why}"
+            )
+        if not self.protocols or not set(self.protocols) <= set(CODECS):
+            raise ValueError(
+                f"protocols {', '.join(self.protocols) or '(none)'}, expected some of "
+                f"{', '.join(CODECS)}"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +79,8 @@ class WorkView:
 
     assignment_offset: int
     """`ConfigState.assignment_offset` of the snapshot that `connectors` is taken from."""
+    config_offset: int
+    """`ConfigState.offset` of the same."""
     connectors: Mapping[str, int] = field(default_factory=lambda: dict[str, int]())
     """Configured connectors and how many tasks each has (0 while inconsistent)."""
     held_connectors: tuple[str, ...] = ()
@@ -133,6 +160,7 @@ class Assigned:
     """
 
     generation: int
+    protocol: str
     leader: str
     leader_url: str
     is_leader: bool
@@ -140,7 +168,7 @@ class Assigned:
     """New ones first, then those held before, as Connect orders them in its report."""
     tasks: tuple[TaskId, ...]
     config_offset: int
-    """Assignment offset that the leader computed for."""
+    """That the leader computed for, as members of `protocol` count it."""
     failed: bool
     """The leader's snapshot was behind a member's (config mismatch): work goes on, nothing new
     starts, another round follows."""
@@ -148,8 +176,8 @@ class Assigned:
 
 @dataclass(frozen=True, slots=True)
 class Revoked:
-    """Stop these. The member joins again after `WorkReleased` or when the rebalance timeout is
-    over."""
+    """Stop these: they are not assigned any more. The member goes on after `WorkReleased` or when
+    the rebalance timeout is over."""
 
     connectors: tuple[str, ...]
     tasks: tuple[TaskId, ...]
@@ -168,8 +196,8 @@ class StopEverything:
 
 @dataclass(frozen=True, slots=True)
 class CatchUp:
-    """Read the config topic to its end, then `CaughtUp`; `offset` is the assignment offset that is
-    needed at least."""
+    """Read the config topic to its end, then `CaughtUp`; `offset`, as members of the round's
+    protocol count it, is needed at least."""
 
     offset: int
 

@@ -3,6 +3,7 @@
 The machine is the real one; `SourceBody` and `SinkBody` perform its effects.
 """
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 from headgate.ports import FencedError
 from headgate.simulation.schedule import Schedule
 from headgate.task.machine import TaskMachine
-from headgate.task.messages import TaskCommand, TaskEnded, TaskOutcome, TaskReport, TaskSpec
+from headgate.task.messages import BodyReport, TaskCommand, TaskEnded, TaskOutcome, TaskSpec
 from headgate.task.steps import Begin, BodyEffect, BodyInput, Failed, LifelineLost, Report
 
 if TYPE_CHECKING:
@@ -20,14 +21,14 @@ STEP_MS = 60
 """The longest that one effect of a body takes to begin."""
 
 
-class Body:
+class Body(ABC):
     """One run of one task. `report` goes up the lifeline; the runner calls the rest."""
 
     def __init__(
         self,
         cluster: "Cluster",
         spec: TaskSpec,
-        report: Callable[[TaskReport], None],
+        report: Callable[[BodyReport], None],
         machine: TaskMachine,
     ) -> None:
         self.spec = spec
@@ -44,13 +45,13 @@ class Body:
 
     # -- what a kind of task does --
 
+    @abstractmethod
     def _act(self, effect: BodyEffect) -> BodyInput | None:
         """Perform `effect` at this instant; its outcome, if it has one."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _delay_ms(self, effect: BodyEffect) -> int:
         """How long `effect` waits at least before it is performed."""
-        raise NotImplementedError
 
     # -- what happens to it --
 

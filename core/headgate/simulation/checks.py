@@ -40,6 +40,7 @@ class Checks:
         """Run -> config offset of the log's end when its producer was initialised."""
         self._claimed = -1
         self._next_record: dict[tuple[str, int], int] = {}
+        self.offsets_changed = 0
         self.puts = 0
         self._put: dict[tuple[str, TopicPartition], set[int]] = {}
         """What the systems behind the sinks hold: offsets by consumer group and partition."""
@@ -78,6 +79,28 @@ class Checks:
             return
         if state.target_state(connector) is TargetState.STOPPED and state.tasks(connector):
             self.broken("8 stopped is empty", f"{connector} is STOPPED with tasks")
+
+    def offsets_written(self, worker: "SimulatedWorker", connector: str) -> None:
+        """While the leader writes a connector's offsets nobody has tasks of it.
+
+        One whose claim was overtaken may still be at it: the producer that it writes with is shut
+        out by the first task's, and it does not say that all went well.
+        """
+        state = self.read_log()
+        if self._writers.get(worker.url) != self._claimed:
+            return
+        self.offsets_changed += 1
+        if state.tasks(connector):
+            self.broken("8 stopped is empty", f"offsets of {connector} change, it has tasks")
+        for other in self._cluster.workers.values():
+            if other.dead or not self._cluster.is_member(other):
+                continue
+            for running in other.runner.unreleased():
+                if running.task.connector == connector:
+                    self.broken(
+                        "8 stopped is empty",
+                        f"offsets of {connector} change, {other.name} has {running.run}",
+                    )
 
     def task_started(self, worker: "SimulatedWorker", spec: TaskSpec) -> None:
         """Work is added for a worker only when every former owner has released it or is out.
@@ -210,7 +233,7 @@ class Checks:
 
     def read_log(self) -> ConfigState:
         """The state of the log as it is now."""
-        records = self._cluster.transport.config_log.read(len(self.events), 1_000_000)
+        records, _ = self._cluster.transport.config_log.read(len(self.events), 1_000_000)
         events = [decode(r.offset, r.key, r.value) for r in records]
         self.events += events
         self.state = fold(self.state, events)

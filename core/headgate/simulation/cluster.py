@@ -17,15 +17,16 @@ from headgate.simulation.memory import MemoryCluster, MemoryTransport
 from headgate.simulation.memory_clients import Membership
 from headgate.simulation.network import Network
 from headgate.simulation.schedule import Schedule
-from headgate.simulation.sink_body import sink_group
 from headgate.simulation.source_body import PARTITIONS, RECORDS
 from headgate.simulation.user import NAMES, SINKS, SOURCES, User
 from headgate.simulation.worker import SimulatedWorker
+from headgate.sink_names import sink_group
 
 GROUP = "simulated"
 TOPIC_PARTITIONS = 2
 """Fewer than source partitions, so that these share them; enough for two sink tasks."""
 FLUSH_INTERVAL_MS = 300
+KEY_TTL_MS = 7_000
 CONSUMER_SESSION_MS = 1_000
 """Less than a lifeline may be silent: a sink task that froze can find itself shut out and alive."""
 
@@ -62,6 +63,7 @@ class Report:
     """That sinks put, those put twice counted twice."""
     faults: dict[str, int]
     calls: int
+    offsets_changed: int
     rebalances: int
 
 
@@ -99,7 +101,7 @@ class Cluster:
             worker_id=f"{name}.{self._incarnations}",
             url=url,
             group=GROUP,
-            exactly_once=True,
+            exactly_once_support="enabled",
             session_timeout_ms=self.options.session_timeout_ms,
             heartbeat_interval_ms=500,
             rebalance_timeout_ms=10_000,
@@ -108,6 +110,8 @@ class Cluster:
             task_stop_timeout_ms=500,
             connector_stop_timeout_ms=500,
             request_timeout_ms=self.call_timeout_ms,
+            session_keys=True,
+            key_ttl_ms=KEY_TTL_MS,
             worker_settings={"offset.flush.interval.ms": str(FLUSH_INTERVAL_MS)},
         )
         self.workers[name] = SimulatedWorker(self, name, settings)
@@ -163,6 +167,7 @@ class Cluster:
             delivered=self.checks.puts,
             faults=dict(self.faults.counts),
             calls=self.user.asked,
+            offsets_changed=self.checks.offsets_changed,
             rebalances=max(w.herder.view().rebalances for w in self.workers.values()),
         )
 
@@ -207,7 +212,7 @@ class Cluster:
                     return f"{name}/{partition}: {self.checks.delivered(name, partition)} records"
         log = self.transport.record_log
         for sink, topic in SINKS.items():
-            committed = log.committed(sink_group(sink))
+            committed = log.committed(sink_group(sink, {}))
             for place, end in log.end_offsets([topic]).items():
                 if committed.get(place, 0) != end:
                     return f"{sink} has committed {committed.get(place)} of {end} of {place}"

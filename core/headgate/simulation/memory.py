@@ -18,11 +18,13 @@ from headgate.ports import (
     IncomingCall,
     LogRecord,
     ProducerRecord,
+    RecordMetadata,
     TopicPartition,
     TransportError,
     UnknownTopicError,
 )
 from headgate.simulation.memory_clients import Membership, MemoryConsumer, MemoryProducer
+from headgate.sink_names import SinkTopics
 
 
 @dataclass(slots=True)
@@ -110,10 +112,14 @@ class MemoryCluster:
             raise UnknownTopicError(f"topic {topic!r} does not exist: create it first")
         return found
 
-    def append(self, records: Sequence[tuple[TopicPartition, ProducerRecord]]) -> None:
+    def append(
+        self, records: Sequence[tuple[TopicPartition, ProducerRecord]]
+    ) -> list[RecordMetadata]:
         now_ms = self.now_ms()
+        places: list[RecordMetadata] = []
         for (topic, partition), record in records:
             log = self.topics[topic][partition]
+            places.append(RecordMetadata(topic, partition, len(log)))
             log.append(
                 ConsumerRecord(
                     topic,
@@ -125,6 +131,7 @@ class MemoryCluster:
                     now_ms if record.timestamp_ms is None else record.timestamp_ms,
                 )
             )
+        return places
 
     def set_committed(self, group: str, offsets: Mapping[TopicPartition, int | None]) -> None:
         committed = self.committed.setdefault(group, {})
@@ -213,9 +220,9 @@ class MemoryConfigLog:
             cluster.config.append(LogRecord(len(cluster.config), key.encode(), value, now_ms))
         return len(cluster.config)
 
-    def read(self, start: int, limit: int = 5_000) -> Sequence[LogRecord]:
-        start = max(start, 0)
-        return self._cluster.config[start : start + limit]
+    def read(self, position: int, limit: int = 5_000) -> tuple[Sequence[LogRecord], int]:
+        found = self._cluster.config[position : position + limit]
+        return found, position + len(found)
 
     def end(self) -> int:
         return len(self._cluster.config)
@@ -231,6 +238,12 @@ class MemoryKeyedLog:
 
     def read(self, position: int, limit: int = 5_000) -> tuple[Sequence[LogRecord], int]:
         return self.latest.read(position, limit)
+
+    def end(self) -> int:
+        return self.latest.last
+
+    def rest(self) -> None:
+        """It holds nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +274,8 @@ class MemoryRecordLog:
     def __init__(self, cluster: MemoryCluster) -> None:
         self._cluster = cluster
 
-    def create_topic(self, topic: str, partitions: int) -> None:
+    def create_topic(self, topic: str, partitions: int | None) -> None:
+        partitions = 1 if partitions is None else partitions
         if partitions < 1:
             raise ValueError(f"topic {topic} with {partitions} partitions, expected at least 1")
         self._cluster.topics.setdefault(topic, [[] for _ in range(partitions)])
@@ -269,12 +283,18 @@ class MemoryRecordLog:
     def partitions(self, topic: str) -> int:
         return self._cluster.partitions(topic)
 
+    def topic_names(self) -> Sequence[str]:
+        return list(self._cluster.topics)
+
     def end_offsets(self, topics: Sequence[str]) -> Mapping[TopicPartition, int]:
         return {
             (topic, partition): len(records)
             for topic in topics
             for partition, records in enumerate(self._cluster.topics.get(topic, ()))
         }
+
+    def start_offsets(self, topics: Sequence[str]) -> Mapping[TopicPartition, int]:
+        return dict.fromkeys(self.end_offsets(topics), 0)
 
     def read(
         self, topic: str, partition: int, start: int, end: int, limit: int
@@ -293,7 +313,7 @@ class MemoryRecordLog:
     ) -> MemoryProducer:
         return MemoryProducer(self._cluster, client_id, transactional_id, membership)
 
-    def consumer(self, group: str, topics: Sequence[str], client_id: str) -> MemoryConsumer:
+    def consumer(self, group: str, topics: SinkTopics, client_id: str) -> MemoryConsumer:
         return MemoryConsumer(self._cluster, MemoryGroup(self._cluster), group, topics, client_id)
 
 

@@ -20,9 +20,11 @@ from headgate.ports import (
     MembershipEndedError,
     ProducerRecord,
     RebalancedError,
+    RecordMetadata,
     TopicPartition,
     TransportError,
 )
+from headgate.sink_names import SinkTopics, topics_now
 
 if TYPE_CHECKING:
     from headgate.simulation.memory import MemoryCluster
@@ -51,6 +53,8 @@ class MemoryProducer:
         self._open: list[tuple[TopicPartition, ProducerRecord]] = []
         self._sent = 0
         self._acked = 0
+        self._keeps_places = False
+        self._places: list[tuple[int, RecordMetadata]] = []
 
     def init(self) -> None:
         if self._transactional_id is None:
@@ -78,8 +82,7 @@ class MemoryProducer:
             )
         if self._acked == self._sent:
             return []
-        self._cluster.append(self._open)
-        self._open.clear()
+        self._append()
         ack = Ack(self._acked, self._sent - 1)
         self._acked = self._sent
         return [ack]
@@ -94,10 +97,22 @@ class MemoryProducer:
                 f"{self._transactional_id} has epoch {epoch}, this producer has {self._epoch} "
                 f"({self._client_id}): it was shut out, or never initialised"
             )
-        self._cluster.append(self._open)
+        self._append()
         self._cluster.offsets.append(offsets, self._cluster.now_ms())
-        self._open.clear()
         self._acked = self._sent
+
+    def _append(self) -> None:
+        found = self._cluster.append(self._open)
+        if self._keeps_places:
+            self._places += enumerate(found, self._sent - len(found))
+        self._open.clear()
+
+    def keep_places(self) -> None:
+        self._keeps_places = True
+
+    def places(self) -> Sequence[tuple[int, RecordMetadata]]:
+        found, self._places = self._places, []
+        return found
 
     def abort(self) -> None:
         self._open.clear()
@@ -120,12 +135,14 @@ class MemoryConsumer:
         cluster: "MemoryCluster",
         way: Group,
         group: str,
-        topics: Sequence[str],
+        topics: SinkTopics,
         client_id: str,
     ) -> None:
         self._cluster = cluster
         self._way = way
-        self._member = ConsumerMember(group, client_id, topics, cluster.consumer_settings)
+        self._topics = topics
+        named = topics_now(topics, lambda: ())
+        self._member = ConsumerMember(group, client_id, named, cluster.consumer_settings)
         self._assigned: _Callback = _ignore
         self._revoked: _Callback = _ignore
         self._positions: dict[TopicPartition, int] = {}
@@ -136,6 +153,7 @@ class MemoryConsumer:
         end_ms = cluster.now_ms() + timeout_ms
         while True:
             responses = self._way.receive()
+            self._member.subscribe(topics_now(self._topics, lambda: cluster.topics))
             counts = {topic: len(logs) for topic, logs in cluster.topics.items()}
             self._perform(self._member.advance(cluster.now_ms(), responses, counts))
             records = self._fetch(limit)

@@ -13,15 +13,17 @@ from headgate.simulation.body import Body
 from headgate.simulation.sink_body import SinkBody
 from headgate.simulation.source_body import SourceBody
 from headgate.task.messages import (
+    BodyReport,
     StopTask,
+    TaskClosing,
     TaskCommand,
     TaskEnded,
     TaskKind,
     TaskOutcome,
     TaskReleased,
-    TaskReport,
     TaskSpec,
 )
+from headgate.task.run import graceful_ms
 
 if TYPE_CHECKING:
     from headgate.simulation.cluster import Cluster
@@ -73,6 +75,9 @@ class SimulatedRunner:
             return
         if grace_ms > 0:
             self.send(name, StopTask())
+        self._kill_after(run, grace_ms)
+
+    def _kill_after(self, run: _Run, grace_ms: int) -> None:
         self._schedule.after(grace_ms, lambda: self._worker.when_awake(lambda: self._kill(run)))
 
     # -- what becomes of bodies --
@@ -82,7 +87,11 @@ class SimulatedRunner:
         run.last_ms = max(run.last_ms, now + self._schedule.chance.randint(0, most_ms))
         self._schedule.after(run.last_ms - now, action)
 
-    def _up(self, run: _Run, report: TaskReport) -> None:
+    def _up(self, run: _Run, report: BodyReport) -> None:
+        if isinstance(report, TaskClosing):
+            self._kill_after(run, graceful_ms(run.spec))
+            return
+
         def arrive() -> None:
             if run.released or self._worker.dead or run.ended:
                 return

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from headgate.ports import ConsumerRecord, RebalancedError, TopicPartition
 from headgate.simulation.body import Body
 from headgate.simulation.memory_clients import MemoryConsumer
-from headgate.task.messages import TaskReport, TaskSpec
+from headgate.sink_names import sink_group, sink_subscription
+from headgate.task.messages import BodyReport, TaskSpec
 from headgate.task.sink import SinkMachine, SinkSettings
 from headgate.task.steps import (
     BodyEffect,
@@ -42,17 +43,12 @@ REFUSED_PROBABILITY = 0.03
 """Of a `put` while there are faults: the system is away for a moment."""
 
 
-def sink_group(connector: str) -> str:
-    """Consumer group of a sink connector. Source: SinkUtils.consumerGroupId."""
-    return f"connect-{connector}"
-
-
 class SinkBody(Body):
     def __init__(
-        self, cluster: "Cluster", spec: TaskSpec, report: Callable[[TaskReport], None]
+        self, cluster: "Cluster", spec: TaskSpec, report: Callable[[BodyReport], None]
     ) -> None:
         super().__init__(cluster, spec, report, SinkMachine(SinkSettings.from_spec(spec)))
-        self._group = sink_group(spec.task.connector)
+        self._group = sink_group(spec.task.connector, spec.connector_config)
         self._consumer: MemoryConsumer | None = None
         self._batch: list[ConsumerRecord] = []
         self._delivered: dict[TopicPartition, tuple[int, int]] = {}
@@ -92,7 +88,7 @@ class SinkBody(Body):
                 raise AssertionError(f"a sink does not {effect!r}")
 
     def _start(self) -> BodyInput:
-        topics = self.spec.connector_config["topics"].split(",")
+        topics = sink_subscription(self.spec.connector_config)
         log = self._cluster.transport.record_log
         client_id = f"connector-consumer-{self.spec.task}"
         self._consumer = log.consumer(self._group, topics, client_id)

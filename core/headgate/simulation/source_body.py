@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from headgate.offsets import decode_key, decode_value, encode_key, encode_value
 from headgate.ports import Producer, ProducerRecord
 from headgate.simulation.body import Body
-from headgate.task.messages import TaskReport, TaskSpec
+from headgate.task.messages import BodyReport, TaskSpec
 from headgate.task.source import SourceMachine, SourceSettings
 from headgate.task.steps import (
     Aborted,
@@ -46,7 +46,7 @@ BATCH = 5
 
 class SourceBody(Body):
     def __init__(
-        self, cluster: "Cluster", spec: TaskSpec, report: Callable[[TaskReport], None]
+        self, cluster: "Cluster", spec: TaskSpec, report: Callable[[BodyReport], None]
     ) -> None:
         super().__init__(cluster, spec, report, SourceMachine(SourceSettings.from_spec(spec)))
         self._producer: Producer | None = None

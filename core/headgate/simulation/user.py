@@ -8,7 +8,9 @@ from headgate.herder.messages import (
     DeleteConnector,
     ErrorKind,
     Failure,
+    PatchConnectorConfig,
     PutConnectorConfig,
+    ResetOffsets,
     RestartConnector,
     RestartTask,
     Result,
@@ -67,7 +69,10 @@ class User:
             return
 
         def act() -> None:
-            self._ask(self._choose())
+            if self._chance.randrange(5) == 0:
+                self._change_offsets(self._chance.choice(NAMES))
+            else:
+                self._ask(self._choose())
             self._plan(until_ms)
 
         self._schedule.after(delay, act)
@@ -84,9 +89,15 @@ class User:
             config["topics"] = SINKS[name]
         return PutConnectorConfig(name, config)
 
+    def _change_offsets(self, name: str) -> None:
+        """Of a connector that was stopped a moment ago, and may be resumed at any moment."""
+        self._ask(SetTargetState(name, TargetState.STOPPED))
+        for call in (ResetOffsets(name), SetTargetState(name, TargetState.STARTED)):
+            self._schedule.soon(partial(self._ask, call), 2_000)
+
     def _choose(self) -> Call:
         name = self._chance.choice(NAMES)
-        kind = self._chance.randrange(10)
+        kind = self._chance.randrange(12)
         if kind < 4:
             return self._configure(name)
         if kind < 7:
@@ -95,6 +106,12 @@ class User:
             return RestartConnector(name)
         if kind == 8:
             return RestartTask(TaskId(name, self._chance.randrange(3)))
+        if kind == 9:
+            flags = self._chance.choice(((True, False), (False, True), (True, True)))
+            return RestartConnector(name, *flags)
+        if kind == 10:
+            self._variant += 1
+            return PatchConnectorConfig(name, {"variant": str(self._variant)})
         return DeleteConnector(name)
 
     def _ask(self, call: Call) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from headgate.events import ConfigEvent
 from headgate.herder.herder import Herder
 from headgate.herder.messages import (
+    AlterConnectorOffsets,
     Answer,
     AppendConfig,
     Call,
@@ -20,6 +21,7 @@ from headgate.herder.messages import (
     ConfigEndRead,
     ConfigRead,
     ConfigValidated,
+    ConnectorOffsetsAltered,
     ConnectorStarted,
     ConnectorStopped,
     Effect,
@@ -27,10 +29,12 @@ from headgate.herder.messages import (
     GenerateTaskConfigs,
     GroupAnswered,
     LeadershipClaimed,
+    MakeSessionKey,
     ProducersFenced,
     ReadConfigToEnd,
     SendGroup,
     SendTask,
+    SessionKeyMade,
     StartConnector,
     StartTask,
     StatusRead,
@@ -58,6 +62,8 @@ LAG_PROBABILITY = 0.01
 LAG_MS = (100, 1_500)
 CONNECTOR_STOP_MS = 200
 """The most that `stop()` of a connector takes."""
+OFFSETS_MS = 1_500
+"""The most that writing a connector's offsets takes."""
 
 
 class SimulatedWorker:
@@ -76,7 +82,7 @@ class SimulatedWorker:
         self._inbox: deque[Command] = deque()
         self._effects: deque[Effect] = deque()
         self._performing = False
-        self._config_offset = 0
+        self._config_position = 0
         self._status_position = 0
         self._lagging_until = 0
         self._waiting: deque[Callable[[], None]] = deque()
@@ -160,9 +166,9 @@ class SimulatedWorker:
         self._pump()
 
     def _next_events(self) -> tuple[ConfigEvent, ...]:
-        records = self._transport.config_log.read(self._config_offset, READ_ALL)
-        if records:
-            self._config_offset = records[-1].offset + 1
+        records, self._config_position = self._transport.config_log.read(
+            self._config_position, READ_ALL
+        )
         return tuple(decode(r.offset, r.key, r.value) for r in records)
 
     def _pump(self) -> None:
@@ -216,6 +222,10 @@ class SimulatedWorker:
                 self.runner.send(run, command)
             case StopTaskBy(run, grace_ms):
                 self.runner.stop(run, grace_ms)
+            case MakeSessionKey(token, _, key_size):
+                return SessionKeyMade(token, bytes(key_size // 8), self._schedule.now_ms)
+            case AlterConnectorOffsets():
+                self._alter_offsets(effect)
             case CallPeer(token, url, call, hops, timeout_ms):
                 self._cluster.network.call(self, token, url, call, hops, timeout_ms)
             case Answer(call_id, result):
@@ -241,6 +251,18 @@ class SimulatedWorker:
             return LeadershipClaimed(generation, str(error))
         self._cluster.checks.leadership_claimed(self, generation)
         return LeadershipClaimed(generation)
+
+    def _alter_offsets(self, effect: AlterConnectorOffsets) -> None:
+        """Takes its time, on a thread of its own: whatever the herder does meanwhile, no task may
+        come near. (The offsets stay as they are: what tasks deliver is checked record by record.)
+        """
+        self._cluster.checks.offsets_written(self, effect.connector)
+
+        def done() -> None:
+            self._cluster.checks.offsets_written(self, effect.connector)
+            self.post(ConnectorOffsetsAltered(effect.token))
+
+        self._schedule.soon(lambda: self.when_awake(done), OFFSETS_MS)
 
     def _perform_on_connector(self, effect: Effect) -> Command | None:
         match effect:

@@ -15,6 +15,7 @@ from headgate.task.messages import (
     PauseTask,
     ResumeTask,
     StopTask,
+    TaskClosing,
     TaskCommand,
     TaskEnded,
     TaskOutcome,
@@ -115,7 +116,9 @@ class TaskMachine:
         self._ending = ending
         self._idle = False
         self.state = self.CLOSING
-        return [Close()]
+        if ending.outcome is TaskOutcome.STOPPED:
+            return [Close()]  # who asked has set the deadline
+        return [Report(TaskClosing(ending)), Close()]
 
     @property
     def _must_drop(self) -> bool:

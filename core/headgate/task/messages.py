@@ -18,7 +18,7 @@ A source task that is exactly-once asks its worker twice while it starts (KIP-61
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -59,6 +59,9 @@ class TaskSpec:
     """The worker's own settings: default converters, flush interval, time limits."""
     transport: Mapping[str, str]
     """How the body reaches the log, e.g. ``{"kind": "embedded", "path": ...}``."""
+    hidden: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    """What its configs referred to before they were resolved: reference -> value. Where the body
+    says something of itself it says the reference."""
 
 
 # -- worker to body --
@@ -120,6 +123,14 @@ class TaskPaused:
 
 
 @dataclass(frozen=True, slots=True)
+class TopicsUsed:
+    """Topics that this run has sent to (acknowledged) or read from for the first time; each is
+    said once in a run. Source: KIP-558."""
+
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class TaskProgress:
     """Sent when `idle` changes and at most every 500 ms while records flow. Counts are of this
     run."""
@@ -163,6 +174,18 @@ class TaskEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class TaskClosing:
+    """The task ends without having been asked to, and what it opened is being closed.
+
+    To its runner only: connector code that hangs on its way out has the graceful deadline, as after
+    a stop, and is then killed.
+    """
+
+    ending: TaskEnded
+    """The last word to be."""
+
+
+@dataclass(frozen=True, slots=True)
 class TaskReleased:
     """Nothing of the run is alive or can act any more (the runner's word, always after
     `TaskEnded`).
@@ -181,6 +204,9 @@ TaskReport: TypeAlias = (
     | TaskRunning
     | TaskPaused
     | TaskProgress
+    | TopicsUsed
     | TaskEnded
     | TaskReleased
 )
+BodyReport: TypeAlias = TaskReport | TaskClosing
+"""What a body says. `TaskReleased` is its runner's word."""

@@ -15,7 +15,15 @@ may start the task the moment it is said. What is known from where:
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from headgate.task.messages import TaskEnded, TaskOutcome, TaskReleased, TaskReport
+from headgate.task.messages import (
+    BodyReport,
+    TaskClosing,
+    TaskEnded,
+    TaskOutcome,
+    TaskReleased,
+    TaskReport,
+    TaskSpec,
+)
 
 LINGER_MS = 10_000
 """How long what was launched may take to be over after the body's last word."""
@@ -38,7 +46,7 @@ class Heard:
 
 @dataclass(frozen=True, slots=True)
 class BodySaid:
-    report: TaskReport
+    report: BodyReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,16 +132,29 @@ class Disconnect:
 RunOutput: TypeAlias = Welcome | Refuse | Forward | KillLaunched | KillBody | Disconnect
 
 
+def graceful_ms(spec: TaskSpec) -> int:
+    """How long the task may take to close what it opened."""
+    return int(spec.worker_settings.get("task.shutdown.graceful.timeout.ms", "5000"))
+
+
+def cut_short(ending: TaskEnded, reason: str) -> TaskEnded:
+    """`ending`, which a body was about to say when it had to be given up for `reason`."""
+    said = f"{ending.reason}; then {reason}" if ending.reason else reason
+    return TaskEnded(ending.outcome, said, ending.trace)
+
+
 class RunMachine:
     """Reports `TaskEnded` once, then `TaskReleased` once, and nothing after it.
 
     Args:
         limit_ms: silence after which the body is given up (and after which it gives itself up).
         start_limit_ms: time for the body to connect.
+        stop_limit_ms: time for a task that ends unasked to close what it opened.
     """
 
-    def __init__(self, now_ms: int, limit_ms: int, start_limit_ms: int) -> None:
+    def __init__(self, now_ms: int, limit_ms: int, start_limit_ms: int, stop_limit_ms: int) -> None:
         self._limit_ms = limit_ms
+        self._stop_limit_ms = stop_limit_ms
         self._start_deadline_ms = now_ms + start_limit_ms
         self._tick_ms = now_ms
         self._silent_ms = 0
@@ -145,6 +166,8 @@ class RunMachine:
         self._welcomed = False
         self._killable = False
         self._connected = False
+        self._ending: TaskEnded | None = None
+        """How the body says that it is about to end."""
         self._last_word = False
         self._dead = False
         self._over = False
@@ -199,7 +222,11 @@ class RunMachine:
     def _hear(self) -> None:
         self._silent_ms = 0
 
-    def _said(self, now_ms: int, report: TaskReport) -> list[RunOutput]:
+    def _said(self, now_ms: int, report: BodyReport) -> list[RunOutput]:
+        if isinstance(report, TaskClosing):
+            self._ending = report.ending
+            self._stop_by(now_ms, self._stop_limit_ms)
+            return []
         if isinstance(report, TaskEnded):
             self._last_word = True
             self._linger_deadline_ms = now_ms + LINGER_MS
@@ -259,7 +286,9 @@ class RunMachine:
         if self._ended:
             return []
         self._ended = True
-        return [Forward(TaskEnded(outcome, reason))]
+        if self._ending is None:
+            return [Forward(TaskEnded(outcome, reason))]
+        return [Forward(cut_short(self._ending, reason))]
 
     def _release(self, now_ms: int) -> list[RunOutput]:
         if not (self._ended and self._over and self._is_quiet(now_ms)):

@@ -4,9 +4,13 @@
       \\-> waiting (paused from birth)        polling <-> paused
 
 Offsets of what `put` took are committed every `offset.flush.interval.ms`, of what `pre_commit`
-returns. A paused task goes on polling its consumer, which returns nothing, to stay a member.
-Source: Connect's WorkerSinkTask. Differs: a topic that has run dry is committed without waiting for
-the interval.
+returns, or when the task asks for it. A paused task goes on polling its consumer, which returns
+nothing, to stay a member. Partitions that the task itself holds back stay so through redelivery,
+pauses and rebalances, until it resumes them or loses them.
+
+Source: Connect's WorkerSinkTask, WorkerSinkTaskContext. Differs: a topic that has run dry is
+committed without waiting for the interval; `put` is called without records when a timeout that the
+task asked for, or the interval, has passed, and not after every poll.
 """
 
 from collections.abc import Mapping
@@ -16,7 +20,13 @@ from types import MappingProxyType
 from typing import ClassVar
 
 from headgate.ids import TargetState
-from headgate.task.machine import Table, TaskMachine, retry_delay_ms, start_paused
+from headgate.task.machine import (
+    RETRY_DELAY_MS,
+    Table,
+    TaskMachine,
+    retry_delay_ms,
+    start_paused,
+)
 from headgate.task.messages import (
     PauseTask,
     ResumeTask,
@@ -38,15 +48,18 @@ from headgate.task.steps import (
     Consumed,
     Delivered,
     Failed,
+    HoldPartitions,
     LifelineLost,
     OffsetsCommitted,
     OffsetsNotCommitted,
     OpenPartitions,
+    Partitions,
     PartitionsAssigned,
     PartitionsRevoked,
     Put,
     PutRetriable,
     Report,
+    SinkAsked,
     Started,
 )
 
@@ -97,7 +110,21 @@ class SinkMachine(TaskMachine):
         self._commit_ms = 0
         self._uncommitted = False
         """Records were delivered, or passed over, whose offsets are not committed."""
+        self._told_paused = False
+        """The last word about it was `TaskPaused`: a batch may come after that, see the table."""
         self._tries = 0
+        self._refused = False
+        """`put` raised `RetriableError`: the same records are to be given again."""
+        self._assigned: frozenset[tuple[str, int]] = frozenset()
+        self._held: frozenset[tuple[str, int]] = frozenset()
+        """Partitions that the task has paused. Where it lost one it may get it back."""
+        self._waiting_ms = 0
+        """Since when the task waits for `put` to be called."""
+        self._with_records = False
+        """The last `put` has records to take."""
+        self._timeout_ms: int | None = None
+        """How long it wants to wait at most."""
+        self._commit_asked = False
 
     def _on_begin(self, _now_ms: int, _given: Begin) -> list[BodyEffect]:
         return self._paused(SinkState.WAITING) if self._pause_wanted else self._start_up()
@@ -107,16 +134,27 @@ class SinkMachine(TaskMachine):
         return [CallStart()]
 
     def _on_started(self, now_ms: int, _given: Started) -> list[BodyEffect]:
-        self._commit_ms = now_ms
+        self._commit_ms = self._waiting_ms = now_ms
         if self._ending is not None:
             return self._close(now_ms, self._ending)
         if self._pause_wanted:
             return [*self._paused(SinkState.PAUSED), Consume(CONSUME_TIMEOUT_MS, paused=True)]
-        return self._run()
+        return self._run(now_ms)
 
-    def _run(self) -> list[BodyEffect]:
+    def _run(self, now_ms: int) -> list[BodyEffect]:
+        self._told_paused = False
         self.state = SinkState.POLLING
-        return [Report(TaskRunning()), Consume(CONSUME_TIMEOUT_MS)]
+        return [Report(TaskRunning()), self._consume(now_ms)]
+
+    def _paused(self, state: StrEnum) -> list[BodyEffect]:
+        self._told_paused = True
+        return super()._paused(state)
+
+    def _consume(self, now_ms: int) -> BodyEffect:
+        if self._timeout_ms is None:
+            return Consume(CONSUME_TIMEOUT_MS)
+        left_ms = self._waiting_ms + self._timeout_ms - now_ms
+        return Consume(max(0, min(CONSUME_TIMEOUT_MS, left_ms)))
 
     def _on_resume_task(self, now_ms: int, given: ResumeTask) -> list[BodyEffect]:
         super()._on_resume_task(now_ms, given)
@@ -125,11 +163,30 @@ class SinkMachine(TaskMachine):
     # -- partitions come and go inside a poll of the consumer --
 
     def _on_partitions_assigned(self, _now_ms: int, given: PartitionsAssigned) -> list[BodyEffect]:
-        return [OpenPartitions(given.partitions)]
+        self._assigned |= set(given.partitions)
+        # With a rebalance that takes all and gives most of it back, what stays with the task stays
+        # paused. Source: WorkerSinkTask.HandleRebalance.onPartitionsAssigned.
+        return [*self._hold(self._held & self._assigned), OpenPartitions(given.partitions)]
 
     def _on_partitions_revoked(self, _now_ms: int, given: PartitionsRevoked) -> list[BodyEffect]:
+        self._assigned -= set(given.partitions)
         close = ClosePartitions(given.partitions)
         return [close] if self._must_drop else [CommitPartitions(given.partitions), close]
+
+    # -- what the task asks of its context --
+
+    def _on_sink_asked(self, now_ms: int, given: SinkAsked) -> list[BodyEffect]:
+        self._commit_asked = self._commit_asked or given.commit
+        if given.timeout_ms is not None:
+            self._waiting_ms, self._timeout_ms = now_ms, given.timeout_ms
+        return self._hold((self._held | set(given.paused)) - set(given.resumed))
+
+    def _hold(self, held: frozenset[tuple[str, int]]) -> list[BodyEffect]:
+        if held == self._held:
+            return []
+        self._held = held
+        partitions: Partitions = tuple(sorted(held))
+        return [HoldPartitions(partitions)]
 
     # -- a batch --
 
@@ -142,18 +199,35 @@ class SinkMachine(TaskMachine):
             self._count_skipped(given.skipped, given.detail)
         passed = bool(given.skipped or given.dropped)
         self._uncommitted = self._uncommitted or passed
-        if given.records:
-            self.state = SinkState.DELIVERING
-            return [Put()]
+        if given.records or self._is_put_due(now_ms):
+            self._with_records = bool(given.records)
+            return self._put(0)
         return self._after_batch(now_ms, dry=not passed)
+
+    def _is_put_due(self, now_ms: int) -> bool:
+        """Whether `put` is to be called though there is nothing to give. Many a sink writes, or
+        closes its files, when it finds in `put` that time has passed."""
+        if self._pause_wanted or self._ending is not None:
+            return False
+        limit_ms = self._settings.flush_interval_ms
+        if self._timeout_ms is not None:
+            limit_ms = min(limit_ms, self._timeout_ms)
+        return now_ms - self._waiting_ms >= limit_ms
+
+    def _put(self, delay_ms: int) -> list[BodyEffect]:
+        self.state = SinkState.DELIVERING
+        self._timeout_ms = None
+        return [Put(delay_ms)]
 
     def _on_delivered(self, now_ms: int, _given: Delivered) -> list[BodyEffect]:
         self._tries = 0
+        self._refused = False
         self._trouble = ""
-        self._uncommitted = True
+        self._waiting_ms = now_ms
+        self._uncommitted = self._uncommitted or self._with_records
         if self._must_drop:
             return self._end(now_ms)
-        return self._after_batch(now_ms, dry=False)
+        return self._after_batch(now_ms, dry=not self._with_records)
 
     def _on_put_retriable(self, now_ms: int, given: PutRetriable) -> list[BodyEffect]:
         self._trouble = given.reason
@@ -162,19 +236,30 @@ class SinkMachine(TaskMachine):
         if self._ending is not None:
             # What put refused stays uncommitted and is delivered again by the next start.
             return self._commit_or_end(now_ms)
-        delay_ms = retry_delay_ms(self._tries)
+        self._refused = True
+        if self._uncommitted and (self._commit_asked or self._due_in_ms(now_ms) <= 0):
+            return self._commit()  # of the batches before it
+        return self._redeliver(now_ms)
+
+    def _redeliver(self, now_ms: int) -> list[BodyEffect]:
+        delay_ms = retry_delay_ms(self._tries) if self._timeout_ms is None else self._timeout_ms
+        if self._uncommitted:
+            delay_ms = min(delay_ms, max(RETRY_DELAY_MS, self._due_in_ms(now_ms)))
         self._tries += 1
-        return [*self._progress(now_ms), Put(delay_ms)]
+        return [*self._progress(now_ms), *self._put(delay_ms)]
+
+    def _due_in_ms(self, now_ms: int) -> int:
+        return self._commit_ms + self._settings.flush_interval_ms - now_ms
 
     def _after_batch(self, now_ms: int, *, dry: bool) -> list[BodyEffect]:
         if self._ending is not None:
             return self._commit_or_end(now_ms)
-        since_ms = now_ms - self._commit_ms
-        due = since_ms >= self._settings.flush_interval_ms
-        due = due or (dry and since_ms >= DRY_COMMIT_INTERVAL_MS)
+        due = self._commit_asked or self._due_in_ms(now_ms) <= 0
+        due = due or (dry and now_ms - self._commit_ms >= DRY_COMMIT_INTERVAL_MS)
         pausing = self._pause_wanted and self.state is not SinkState.PAUSED
         if self._uncommitted and (due or pausing):
             return self._commit()
+        self._commit_asked = False
         return self._go_on(now_ms)
 
     def _commit(self) -> list[BodyEffect]:
@@ -189,16 +274,20 @@ class SinkMachine(TaskMachine):
         return self._close(now_ms, self._ending)
 
     def _go_on(self, now_ms: int) -> list[BodyEffect]:
+        if self._refused:
+            return self._redeliver(now_ms)
         if self._pause_wanted:
-            told = [] if self.state is SinkState.PAUSED else self._paused(SinkState.PAUSED)
+            told = [] if self._told_paused else self._paused(SinkState.PAUSED)
+            self.state = SinkState.PAUSED
             return [*told, Consume(CONSUME_TIMEOUT_MS, paused=True)]
-        if self.state is SinkState.PAUSED:
-            return self._run()
+        if self._told_paused:
+            return self._run(now_ms)
         self.state = SinkState.POLLING
-        return [*self._progress(now_ms), Consume(CONSUME_TIMEOUT_MS)]
+        return [*self._progress(now_ms), self._consume(now_ms)]
 
     def _on_offsets_committed(self, now_ms: int, given: OffsetsCommitted) -> list[BodyEffect]:
-        self._trouble = ""
+        if not self._refused:
+            self._trouble = ""
         self._records += given.records
         self._uncommitted = given.pending
         return self._after_commit(now_ms)
@@ -211,6 +300,7 @@ class SinkMachine(TaskMachine):
 
     def _after_commit(self, now_ms: int) -> list[BodyEffect]:
         self._commit_ms = now_ms
+        self._commit_asked = False
         return self._go_on(now_ms) if self._ending is None else self._end(now_ms)
 
 
@@ -224,8 +314,8 @@ def _table() -> Table:
         (s.POLLING, Consumed): (*go_on, s.DELIVERING, s.COMMITTING),
         (s.DELIVERING, Delivered): (*go_on, s.COMMITTING),
         (s.DELIVERING, PutRetriable): (s.DELIVERING, s.COMMITTING, s.CLOSING),
-        (s.COMMITTING, OffsetsCommitted): go_on,
-        (s.COMMITTING, OffsetsNotCommitted): go_on,
+        (s.COMMITTING, OffsetsCommitted): (*go_on, s.DELIVERING),
+        (s.COMMITTING, OffsetsNotCommitted): (*go_on, s.DELIVERING),
         # A partition that was assigned within a paused poll may bring records with it.
         (s.PAUSED, Consumed): (*go_on, s.DELIVERING, s.COMMITTING),
         (s.CLOSING, Closed): (s.ENDED,),
@@ -233,6 +323,8 @@ def _table() -> Table:
     for state in (s.POLLING, s.DELIVERING, s.PAUSED):
         out[state, PartitionsAssigned] = (state,)
         out[state, PartitionsRevoked] = (state,)
+    for state in (s.STARTING, s.POLLING, s.DELIVERING, s.COMMITTING, s.PAUSED):
+        out[state, SinkAsked] = (state,)
     for state in s:
         at_rest = state in SinkMachine.AT_REST
         for command in (PauseTask, ResumeTask):

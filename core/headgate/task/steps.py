@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
-from headgate.task.messages import TaskOutcome, TaskReport
+from headgate.task.messages import BodyReport, TaskOutcome
 
 Partitions: TypeAlias = tuple[tuple[str, int], ...]
 
@@ -136,6 +136,19 @@ class PartitionsRevoked:
 
 
 @dataclass(frozen=True, slots=True)
+class SinkAsked:
+    """The task asked its context for something in the call whose outcome follows, or in `open`."""
+
+    paused: Partitions = ()
+    """Assigned ones, of which it wants no records until it resumes them."""
+    resumed: Partitions = ()
+    timeout_ms: int | None = None
+    """Longest wait until `put` is called next; for a `put` that raises `RetriableError`, until it
+    is tried again."""
+    commit: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Consumed:
     """The consumer was polled; `records` are ready to be put."""
 
@@ -200,7 +213,7 @@ class RecordsSkipped:
 class Report:
     """Up the lifeline."""
 
-    report: TaskReport
+    report: BodyReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,15 +249,17 @@ class SendRecords:
 
 @dataclass(frozen=True, slots=True)
 class CommitTransaction:
-    """Commit what was sent with its source offsets, then call `commit()`: `Committed`.
+    """Commit what was sent with its source offsets, then call `commit_record()` for each record of
+    it and `commit()`: `Committed`.
 
-    With nothing sent there is no transaction, and `commit()` is called all the same.
+    With nothing sent there is no transaction, and they are called all the same.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class AbortTransaction:
-    """Abort, then commit the source offsets of what was aborted by themselves: `Aborted`."""
+    """Abort, commit the source offsets of what was aborted by themselves, then call
+    `commit_record()` for each record of it: `Aborted`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +277,17 @@ class Consume:
 
 
 @dataclass(frozen=True, slots=True)
+class HoldPartitions:
+    """No records of these partitions, and of no others, until it is said anew. At once: a poll of
+    the consumer may be under way."""
+
+    partitions: Partitions
+
+
+@dataclass(frozen=True, slots=True)
 class OpenPartitions:
+    """Call `open()`. What it asks for is an input at once: `SinkAsked`."""
+
     partitions: Partitions
 
 
@@ -281,7 +306,7 @@ class CommitPartitions:
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """Give the consumed records to `put()`: `Delivered` or `PutRetriable`.
+    """Give the consumed records, which may be none, to `put()`: `Delivered` or `PutRetriable`.
 
     With `delay_ms` wait first, partitions paused, polling the consumer to stay a member.
     """
@@ -324,6 +349,7 @@ BodyInput: TypeAlias = (
     | Aborted
     | PartitionsAssigned
     | PartitionsRevoked
+    | SinkAsked
     | Consumed
     | Delivered
     | PutRetriable
@@ -345,6 +371,7 @@ BodyEffect: TypeAlias = (
     | AbortTransaction
     | FlushOffsets
     | Consume
+    | HoldPartitions
     | OpenPartitions
     | ClosePartitions
     | CommitPartitions

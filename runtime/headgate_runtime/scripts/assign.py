@@ -14,15 +14,19 @@ Members stand in join order, a member's work in the order it reported it. What a
     config.offset              0
     config.inconsistent        none; connectors listed there are configured, with no tasks
     members.<id>.offset        0
-    protocol                   `headgate`; `kip415` takes no notice of it
+    protocol                   the best; no policy takes notice of it
     leader                     the first member
     generation                 1 more than before
     last_completed_generation  the generation before, or with "sync_failed": true (the sync of the
                                round before failed) the last completed one as of that round
 
-Other fields are passed over. The answer has what is new to each member (`assigned`), what it must
-stop, the delay, and `error`: 1 if a member has read more of the config topic than the leader's
-snapshot, which is that of `config`.
+Other fields are passed over. The answer has what is new to each member (`assigned`; with `eager`
+all that is its own), what it must stop, the delay, and `error`: 1 if a member has read more of the
+config topic than the leader's snapshot, which is that of `config`.
+
+What a policy remembers stays between lines. With `connect` every leader remembers its own rounds,
+as Java's workers do; `kip415` is given what the leader before remembered, of which it keeps the end
+of a delay, as members would tell it.
 """
 
 import json
@@ -34,7 +38,9 @@ from headgate.assignment import POLICIES
 from headgate.assignment.model import MemberAssignment, MemberWork, Policy, Round, RoundInput
 from headgate.ids import TaskId
 
-LATER_POLICIES: Final = ("connect", "eager", "headgate")
+LATER_POLICIES: Final = ("headgate",)
+MEMORY_PER_LEADER: Final = {"connect"}
+"""Policies whose new leader learns nothing of the one before."""
 DELAY_MS_DEFAULT: Final = 300_000
 TASK_COUNT_MAX: Final = 2**31 - 1
 
@@ -50,14 +56,15 @@ def assign_lines(policy: str, lines: Iterable[str]) -> Iterator[str]:
         AssignError: names the line and what was expected. The lines before it are answered.
     """
     chosen = _policy(policy)
-    rounds = _Rounds(chosen)
+    per_leader = policy in MEMORY_PER_LEADER
+    rounds = _Rounds(chosen, per_leader)
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
             asked = _object(_parsed(line), "the line")
             if _bool(asked, "reset"):
-                rounds = _Rounds(chosen)
+                rounds = _Rounds(chosen, per_leader)
             answer = rounds.answer(asked)
         except ValueError as error:
             raise AssignError(f"line {number}: {error}") from error
@@ -84,12 +91,14 @@ def _policy(name: str) -> Policy:
 @dataclass
 class _Rounds:
     policy: Policy
+    per_leader: bool
     delay_ms_max: int = DELAY_MS_DEFAULT
     now_ms: int = 0
     generation: int = 0
     completed: int = -1
     config: Mapping[str, Any] = field(default_factory=dict)
-    memory: object | None = None
+    memories: dict[str, object] = field(default_factory=dict)
+    """By leader, or of whoever led last."""
 
     def answer(self, line: dict[str, Any]) -> dict[str, Any]:
         self.delay_ms_max = _int(line, "max_delay_ms", self.delay_ms_max)
@@ -129,8 +138,9 @@ class _Rounds:
             # The leader is behind, so the policy does not run and remembers an older generation.
             nothing = {name: MemberAssignment() for name in members}
             return _answer(Round(nothing, 0, None), error=1)
-        done = self.policy(round_input, self.memory)
-        self.memory = done.memory
+        remembers = leader if self.per_leader else ""
+        done = self.policy(round_input, self.memories.get(remembers))
+        self.memories[remembers] = done.memory
         return _answer(done, error=0)
 
 

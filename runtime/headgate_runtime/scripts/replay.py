@@ -8,15 +8,13 @@ Out: one object, described at `describe`.
 import json
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from headgate.events import ConfigEvent
 from headgate.java_json import Parse
 from headgate.records import decode
-from headgate.reducer import fold
+from headgate.reducer import REPLAY_BATCH, fold
 from headgate.state import ConfigState, ConnectorEntry
-
-BATCH: Final = 5_000
 
 
 class ReplayInputError(Exception):
@@ -34,7 +32,7 @@ def replay(lines: Iterable[str], parse: Parse | None = None) -> dict[str, Any]:
     """
     state = ConfigState()
     events = _events(lines, parse)
-    while batch := list(islice(events, BATCH)):
+    while batch := list(islice(events, REPLAY_BATCH)):
         state = fold(state, batch)
     return describe(state)
 

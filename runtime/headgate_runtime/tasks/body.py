@@ -4,15 +4,25 @@ One thread runs everything of the task: connector code, log and machine. The lif
 queues commands. The body never raises; what happened to the task is its last report.
 """
 
+import sys
 import traceback
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from headgate.connector.api import PlannedSinkTask, SinkTask, SourceTask
-from headgate.ports import FencedError, TransportError
+from headgate.connector.config_providers import HiddenValues
+from headgate.ports import FencedError, RefusedError, TransportError
 from headgate.task.machine import MachineInput, TaskMachine
-from headgate.task.messages import TaskEnded, TaskOutcome
+from headgate.task.messages import (
+    BodyReport,
+    TaskClosing,
+    TaskEnded,
+    TaskOutcome,
+    TaskProgress,
+    TaskSpec,
+)
 from headgate.task.steps import (
     Begin,
     BodyEffect,
@@ -24,6 +34,7 @@ from headgate.task.steps import (
     Report,
     SendFailed,
 )
+from headgate_runtime.hidden_values import hide_in_logs
 from headgate_runtime.tasks.lifeline import BodyLifeline, LifelineGone, monotonic_ms
 from headgate_runtime.tasks.planned_body import PlannedPerformer
 from headgate_runtime.tasks.sink_body import SinkPerformer
@@ -52,13 +63,15 @@ class Performer(Protocol):
 
 def run_body(lifeline: BodyLifeline, tools: BodyTools | None = None) -> TaskEnded:
     """Run the task of `lifeline.spec` to its end and return how it ended. Never raises."""
+    hide_in_logs(lifeline.spec.hidden)
     performer: Performer | None = None
     try:
         performer = _performer(lifeline, tools or PluginTools())
         ended = _Body(lifeline, performer).run()
-    except BaseException as error:  # the outermost edge of a task
-        ended = _ended(_failed(error))
+    except:  # noqa: E722  the outermost edge of a task
+        ended = _shown_end(_ended(_failed(_raised())), lifeline.spec)
         if performer is not None:
+            lifeline.report(TaskClosing(ended))
             # After the last word the task may run elsewhere: nothing of this run may act then.
             quietly(performer.close, lifeline.spec)
         lifeline.report(ended)
@@ -81,7 +94,7 @@ class _Body:
         self._lifeline = lifeline
         self._performer = performer
         self._machine = performer.machine
-        self._inputs: deque[BodyInput] = deque([Begin()])
+        self._inputs: deque[BodyInput] = deque()
         self._told_lost = False
         self._ended = TaskEnded(TaskOutcome.FAILED, "the body ended without a word")
         bind = getattr(performer, "bind", None)
@@ -89,6 +102,8 @@ class _Body:
             bind(self._interrupt)
 
     def run(self) -> TaskEnded:
+        # Before any command: one may have come while the body was made.
+        self._handle(Begin())
         while not self._machine.ended:
             idle = not self._inputs and self._machine.at_rest
             for command in self._lifeline.take(REST_S if idle else 0.0):
@@ -104,18 +119,20 @@ class _Body:
         self._perform(self._machine.handle(monotonic_ms(), given))
 
     def _interrupt(self, given: BodyInput) -> None:
-        """An input from inside an effect (partitions that come and go): served at once. What raises
-        goes up through that effect."""
+        """An input from inside an effect (partitions that come and go): served at once, and what
+        comes of it as well. What raises goes up through that effect."""
         for effect in self._machine.handle(monotonic_ms(), given):
-            self._performer.perform(effect)
+            for outcome in self._performer.perform(effect):
+                self._interrupt(outcome)
 
     def _perform(self, effects: Sequence[BodyEffect]) -> None:
         """In order, up to the first that fails or turns the machine aside."""
         for effect in effects:
             if isinstance(effect, Report):
-                if isinstance(effect.report, TaskEnded):
-                    self._ended = effect.report
-                self._lifeline.report(effect.report)
+                report = _shown(effect.report, self._lifeline.spec)
+                if isinstance(report, TaskEnded):
+                    self._ended = report
+                self._lifeline.report(report)
                 continue
             if isinstance(effect, Close):
                 self._performer.close()
@@ -134,11 +151,19 @@ class _Body:
                     return
 
 
+def _raised() -> BaseException:
+    """What is being handled. A client's C code may let out an error that is no exception, so that
+    no clause with a name catches it: confluent-kafka does, from within callbacks."""
+    found: object = sys.exc_info()[1]
+    return found if isinstance(found, BaseException) else TransportError(str(found))
+
+
 def _failed(error: BaseException) -> Failed:
     """What an exception makes of the task.
 
     Differs from Connect in `TransportError`: whether a commit happened that the log did not answer
-    is unknown, so the task ends as lost and is started anew, which finds out.
+    is unknown, so the task ends as lost and is started anew, which finds out. What is refused for
+    good ends it as failed.
     """
     trace = "".join(traceback.format_exception(error)).rstrip()
     reason = _one_line(error)
@@ -146,9 +171,28 @@ def _failed(error: BaseException) -> Failed:
         return Failed(TaskOutcome.FENCED, reason, trace)
     if isinstance(error, LifelineGone):
         return Failed(TaskOutcome.LOST, reason)
-    if isinstance(error, TransportError):
+    if isinstance(error, TransportError) and not isinstance(error, RefusedError):
         return Failed(TaskOutcome.LOST, f"the log could not be reached: {reason}", trace)
     return Failed(TaskOutcome.FAILED, reason, trace)
+
+
+def _shown(report: BodyReport, spec: TaskSpec) -> BodyReport:
+    """With references in place of the values that the task's configs only referred to."""
+    match report:
+        case TaskEnded():
+            return _shown_end(report, spec)
+        case TaskClosing(ending):
+            return TaskClosing(_shown_end(ending, spec))
+        case TaskProgress(detail=detail) if detail:
+            return replace(report, detail=HiddenValues(spec.hidden.items()).hide(detail))
+        case _:
+            return report
+
+
+def _shown_end(ended: TaskEnded, spec: TaskSpec) -> TaskEnded:
+    hide = HiddenValues(spec.hidden.items()).hide
+    trace = None if ended.trace is None else hide(ended.trace)
+    return TaskEnded(ended.outcome, hide(ended.reason), trace)
 
 
 def _one_line(error: BaseException) -> str:

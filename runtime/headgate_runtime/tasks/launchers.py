@@ -1,85 +1,192 @@
-"""Starts task bodies as processes of this machine."""
+"""Starts task bodies as processes of this machine, forked from a zygote."""
 
 import contextlib
 import json
 import logging
+import os
+import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from typing import Any
+
+from headgate_runtime.tasks import zygote
 
 _log = logging.getLogger("headgate.task")
 
 DRAIN_S = 2.0
 """How long output may keep coming after the process is over (a grandchild may hold the pipe)."""
+_GONE = "the process that tasks are forked from has ended"
 
 
 class ProcessLauncher:
-    """A fresh Python process per task. What it prints goes to the worker's log."""
+    """A process per task, forked from one that has loaded what tasks need. What it prints goes to
+    the worker's log; its command line ends with the task's name, for who looks at processes.
 
-    def __init__(self, command: Sequence[str] | None = None) -> None:
-        self._command = list(command or (sys.executable, "-m", "headgate_runtime.tasks.main"))
+    A body ends when the process it was forked from does, as it does when the worker ends. That is
+    reported, and the next body is forked from a new one.
+
+    Args:
+        preload: modules to load ahead, besides those of the bodies; they must not start threads.
+    """
+
+    def __init__(self, preload: Sequence[str] = ()) -> None:
+        self._preload = tuple(preload)
         self._lock = threading.Lock()
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._zygote: _Zygote | None = None
         self._closed = False
 
-    def launch(self, run: str, argument: str, ended: Callable[[str | None], None]) -> None:
+    def prepare(self) -> None:
+        """Begin to load, so that the first task need not wait for it. Returns at once."""
         with self._lock:
-            if self._closed:
-                raise RuntimeError("the launcher is closed")
-            process = subprocess.Popen(
-                self._command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-            )
-            self._processes[run] = process
-        assert process.stdin is not None
-        with contextlib.suppress(OSError):  # it died at once: its exit status will tell
-            process.stdin.write(argument.encode() + b"\n")
-            process.stdin.flush()
-        name = str(json.loads(argument).get("task", run))
-        threading.Thread(
-            target=self._follow, args=(run, name, process, ended), name=f"task-{name}", daemon=True
-        ).start()
+            self._serving()
+
+    def launch(self, run: str, argument: str, ended: Callable[[str | None], None]) -> None:
+        body = _Body(str(json.loads(argument).get("task", run)), ended)
+        with self._lock:
+            while not self._closed:
+                # One that cannot be asked is gone; its listener is about to say so.
+                if (serving := self._serving()).fork(run, body, argument):
+                    return
+                serving.gone = True
+        body.give_up()
+        raise RuntimeError("the launcher is closed")
 
     def kill(self, run: str) -> None:
         with self._lock:
-            process = self._processes.get(run)
-        if process is not None:
-            process.kill()
+            if self._zygote is not None:
+                self._zygote.kill(run)
 
     def close(self) -> None:
         with self._lock:
             self._closed = True
-            processes = list(self._processes.values())
-        for process in processes:
-            process.kill()
+            if self._zygote is not None:
+                self._zygote.close()
 
-    def _follow(
-        self,
-        run: str,
-        name: str,
-        process: "subprocess.Popen[bytes]",
-        ended: Callable[[str | None], None],
-    ) -> None:
-        drained = threading.Thread(target=_relay, args=(name, process), daemon=True)
-        drained.start()
-        status = process.wait()
-        drained.join(DRAIN_S)
-        assert process.stdin is not None
-        with contextlib.suppress(OSError):
-            process.stdin.close()
+    def _serving(self) -> "_Zygote":
+        if self._zygote is None or self._zygote.gone:
+            self._zygote = _Zygote(self._preload)
+        return self._zygote
+
+
+class _Body:
+    """A process that was asked for, with the worker's ends of its standard input and output."""
+
+    def __init__(self, name: str, ended: Callable[[str | None], None]) -> None:
+        self.name = name
+        self._ended = ended
+        standard_in, self._input = os.pipe()
+        self._output, standard_out = os.pipe()
+        self.ends = (standard_in, standard_out)
+        """Of the process: standard input; standard output and error."""
+        self._drained = threading.Thread(target=self._relay, name=f"task-{name}", daemon=True)
+
+    def give_up(self) -> None:
+        """There will be no process."""
+        for descriptor in (*self.ends, self._input, self._output):
+            os.close(descriptor)
+
+    def begin(self, argument: str) -> None:
+        """The process has its ends, or will have."""
+        for descriptor in self.ends:
+            os.close(descriptor)
+        self._drained.start()
+        with contextlib.suppress(OSError):  # it died at once: its exit status will tell
+            # Far less than a pipe holds: this does not wait.
+            os.write(self._input, argument.encode() + b"\n")
+
+    def over(self, error: str | None) -> None:
+        """The process has ended: tell so, once its last words are in the log."""
+        os.close(self._input)
+        threading.Thread(target=self._finish, args=(error,), daemon=True).start()
+
+    def _finish(self, error: str | None) -> None:
+        self._drained.join(DRAIN_S)
+        self._ended(error)
+
+    def _relay(self) -> None:
+        with os.fdopen(self._output, "rb") as output:
+            for line in output:
+                _log.info("%s: %s", self.name, line.decode(errors="replace").rstrip())
+
+
+class _Zygote:
+    """The launcher's view of a zygote."""
+
+    def __init__(self, preload: Sequence[str]) -> None:
+        self._socket, its = socket.socketpair()
+        with its:
+            command = [sys.executable, "-m", zygote.__name__, str(its.fileno())]
+            self._process = subprocess.Popen(
+                [*command, *preload, "--", zygote.PADDING],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[its.fileno()],
+            )
+        self._lock = threading.Lock()
+        self._bodies: dict[str, _Body] = {}
+        """Of processes that have not ended, by run."""
+        self._closed = False
+        self.gone = False
+        """It has ended, and so will its bodies: all are told to be over, or will be."""
+        threading.Thread(target=self._listen, name="zygote", daemon=True).start()
+
+    def fork(self, run: str, body: _Body, argument: str) -> bool:
+        """Whether it could be asked to."""
         with self._lock:
-            del self._processes[run]
-        ended(None if status == 0 else _why(status))
+            if self.gone or not self._say({"fork": run, "name": body.name}, body.ends):
+                return False
+            self._bodies[run] = body
+            # Under the lock: it may be told to be over at once.
+            body.begin(argument)
+        return True
 
+    def kill(self, run: str) -> None:
+        with self._lock:
+            if run in self._bodies:
+                self._say({"kill": run})
 
-def _relay(name: str, process: "subprocess.Popen[bytes]") -> None:
-    assert process.stdout is not None
-    with process.stdout as output:
-        for line in output:
-            _log.info("%s: %s", name, line.decode(errors="replace").rstrip())
+    def close(self) -> None:
+        """Kill the bodies; it ends after the last of them."""
+        with self._lock:
+            self._closed = True
+            for run in self._bodies:
+                self._say({"kill": run})
+            self._leave()
+
+    def _listen(self) -> None:
+        with self._socket.makefile("rb") as lines, contextlib.suppress(ConnectionError):
+            for line in lines:
+                told: dict[str, Any] = json.loads(line)
+                if "ended" in told:
+                    self._over(told["ended"], told["status"])
+        self._process.wait()
+        with self._lock:
+            self.gone = True
+            bodies, self._bodies = list(self._bodies.values()), {}
+            self._socket.close()
+        if not self._closed:
+            _log.warning("%s, with status %s", _GONE, self._process.returncode)
+        for body in bodies:
+            body.over(_GONE)
+
+    def _over(self, run: str, status: int) -> None:
+        with self._lock:
+            body = self._bodies.pop(run)
+            self._leave()
+        body.over(None if status == 0 else _why(status))
+
+    def _leave(self) -> None:
+        if self._closed and not self._bodies and not self.gone:
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_WR)
+
+    def _say(self, message: dict[str, str], descriptors: Sequence[int] = ()) -> bool:
+        try:
+            socket.send_fds(self._socket, [json.dumps(message).encode() + b"\n"], descriptors)
+        except OSError:
+            return False
+        return True
 
 
 def _why(status: int) -> str:

@@ -7,15 +7,16 @@ may be out of the group and the task another's by now.
 
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 
 from headgate.task.messages import (
+    BodyReport,
     PauseTask,
     ResumeTask,
     StopTask,
     TaskCommand,
-    TaskReport,
     TaskSpec,
 )
 
@@ -52,7 +53,7 @@ class Silence:
         return f"nothing heard for {self._longest_ms} ms, the limit is {self.limit_ms} ms"
 
 
-class BodyLifeline:
+class BodyLifeline(ABC):
     """What all lifelines share; the body's thread takes, others may `deliver`."""
 
     def __init__(self, limit_ms: int) -> None:
@@ -66,11 +67,11 @@ class BodyLifeline:
         self.closed = False
 
     @property
-    def spec(self) -> TaskSpec:
-        raise NotImplementedError
+    @abstractmethod
+    def spec(self) -> TaskSpec: ...
 
-    def report(self, report: TaskReport) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def report(self, report: BodyReport) -> None: ...
 
     def close(self) -> None:
         """Nothing more will be said."""
@@ -138,7 +139,7 @@ class MemoryLifeline(BodyLifeline):
     """Between threads of one process. There is no connection that could break, but the process may
     be frozen; so the worker's end beats here as well."""
 
-    def __init__(self, spec: TaskSpec, limit_ms: int, report: Callable[[TaskReport], None]) -> None:
+    def __init__(self, spec: TaskSpec, limit_ms: int, report: Callable[[BodyReport], None]) -> None:
         super().__init__(limit_ms)
         self._spec = spec
         self._report = report
@@ -147,6 +148,6 @@ class MemoryLifeline(BodyLifeline):
     def spec(self) -> TaskSpec:
         return self._spec
 
-    def report(self, report: TaskReport) -> None:
+    def report(self, report: BodyReport) -> None:
         if not self.closed:
             self._report(report)

@@ -6,7 +6,6 @@ machine sees it, and keeps reading: when the worker dies, the input ends.
 
 import logging
 import os
-import signal
 import sys
 import threading
 
@@ -16,6 +15,7 @@ from headgate_runtime import collector
 from headgate_runtime.tasks.body import run_body
 from headgate_runtime.tasks.lifeline import LifelineGone
 from headgate_runtime.tasks.protocol import Invitation
+from headgate_runtime.tasks.signals import leave_signals_to_the_worker
 from headgate_runtime.tasks.socket_lifeline import SocketLifeline
 
 STDIN = 0
@@ -35,8 +35,7 @@ def run(argument: str) -> str:
 
 
 def main() -> int:
-    # The terminal's Ctrl-C goes to all processes; the worker decides how its tasks stop.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    leave_signals_to_the_worker()
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     collector.settle()
     argument = _first_line().decode()

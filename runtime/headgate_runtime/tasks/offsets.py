@@ -1,16 +1,17 @@
 """Source offsets as a task sees them: read from the offsets topic, for one connector."""
 
+import threading
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from headgate.connector.api import Partition
-from headgate.java_json import dumps
-from headgate.offsets import decode_key, decode_value, partition_identity
-from headgate.ports import KeyedLog
+from headgate.offsets import decode_key, decode_value, key_prefix, partition_identity
+from headgate.ports import KeyedLog, TransportError
 
 
 class SourceOffsets:
-    """`OffsetReader` for one connector: reads the offsets topic to its end before each answer.
+    """`OffsetReader` for one connector, from any thread: reads the offsets topic to its end before
+    each answer.
 
     Source partitions are compared as maps, not as bytes (see `headgate.offsets`).
     """
@@ -19,21 +20,33 @@ class SourceOffsets:
         self._log = log
         self._connector = connector
         self._position = 0
-        # Spares parsing the keys of other connectors; Java writes no whitespace either. Names
-        # beyond ASCII may be written with escapes (Jackson: outside the BMP) or without.
-        plain = connector.isascii() and connector.isprintable()
-        self._prefix = b"[" + dumps(connector) + b"," if plain else b"["
+        self._reading = threading.RLock()
+        self._prefix = key_prefix(connector)
         self._found: dict[str, Mapping[str, Any] | None] = {}
 
     def read_to_end(self) -> None:
         """
         Raises:
             OffsetFormatError: an offset of this connector is stored but unreadable.
+            TransportError: the end could not be read.
         """
-        while True:
-            records, self._position = self._log.read(self._position)
-            if not records:
-                return
+        with self._reading:
+            self._read_on(self._log.end())
+
+    def rest(self) -> None:
+        """The task has begun: most never ask again. Who does has the topic read anew."""
+        with self._reading:
+            self._log.rest()
+            self._position = 0
+            self._found.clear()
+
+    def _read_on(self, end: int) -> None:
+        while (position := self._position) < end:
+            records, self._position = self._log.read(position)
+            if self._position == position:
+                raise TransportError(
+                    f"the offsets topic ends at {end}, nothing is read at {position}"
+                )
             for record in records:
                 if record.key is not None and record.key.startswith(self._prefix):
                     self._apply(record.key, record.value)
@@ -42,8 +55,9 @@ class SourceOffsets:
         return self.offsets([partition])[0]
 
     def offsets(self, partitions: Iterable[Partition]) -> list[Mapping[str, Any] | None]:
-        self.read_to_end()
-        return [self._found.get(partition_identity(partition)) for partition in partitions]
+        with self._reading:
+            self.read_to_end()
+            return [self._found.get(partition_identity(partition)) for partition in partitions]
 
     def _apply(self, key_bytes: bytes, value: bytes | None) -> None:
         key = decode_key(key_bytes)

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 
 from headgate.connector.api import PlannedSinkTask, RetriableError
 from headgate.ids import TargetState
-from headgate.ports import RecordLog
+from headgate.ports import RecordLog, TopicPartition, TransportError
+from headgate.sink_names import sink_group, sink_subscription, topics_now
 from headgate.task.machine import start_paused
 from headgate.task.planned import PlannedMachine
 from headgate.task.steps import (
@@ -19,18 +20,20 @@ from headgate.task.steps import (
     Started,
 )
 from headgate_runtime.tasks.lifeline import BodyLifeline
-from headgate_runtime.tasks.sink_body import sink_group, sink_topics
 from headgate_runtime.tasks.source_body import quietly
 from headgate_runtime.tasks.tools import BodyTools
-from headgate_runtime.transport import Transport
+from headgate_runtime.tasks.used_topics import UsedTopics
+from headgate_runtime.transport import OPENER, TaskTransport, opener_argument
 
 _log = logging.getLogger("headgate.task")
 
 
 class PlannedContext:
-    def __init__(self, lifeline: BodyLifeline, transport: Transport) -> None:
+    def __init__(self, lifeline: BodyLifeline, transport: TaskTransport) -> None:
         self._lifeline = lifeline
         self._log = transport.record_log
+        spec = lifeline.spec
+        self._subscription = sink_subscription(spec.connector_config, spec.transport)
         self.told: list[RecordsSkipped] = []
 
     @property
@@ -40,11 +43,12 @@ class PlannedContext:
     @property
     def group(self) -> str:
         spec = self._lifeline.spec
-        return sink_group(spec.task.connector, spec.connector_config)
+        return sink_group(spec.task.connector, spec.connector_config, spec.transport)
 
     @property
     def topics(self) -> Sequence[str]:
-        return sink_topics(self._lifeline.spec.connector_config)
+        """Those of now: of a pattern there may be more or fewer with each batch."""
+        return topics_now(self._subscription, self._log.topic_names)
 
     @property
     def stopping(self) -> bool:
@@ -52,8 +56,9 @@ class PlannedContext:
         return self._lifeline.stopping or self._lifeline.lost is not None
 
     @property
-    def transport(self) -> Mapping[str, str]:
-        return self._lifeline.spec.transport
+    def log_elsewhere(self) -> tuple[str, str]:
+        spec = self._lifeline.spec
+        return OPENER, opener_argument(spec.transport, spec.connector_config, spec.task.connector)
 
     @property
     def worker_settings(self) -> Mapping[str, str]:
@@ -76,6 +81,11 @@ class PlannedPerformer:
         self._transport = tools.open_transport(self._spec)
         self._context = PlannedContext(lifeline, self._transport)
         self._task: PlannedSinkTask | None = None
+        self._topics = UsedTopics(lifeline)
+        self._told: set[str] = set()
+        """Topics of which a batch was seen to have records."""
+        self._before: Mapping[TopicPartition, int] = {}
+        """The group's offsets when the task started."""
 
     def perform(self, effect: BodyEffect) -> Sequence[BodyInput]:
         match effect:
@@ -92,6 +102,7 @@ class PlannedPerformer:
         task = self._task = self._class()
         task.context = self._context
         task.start(self._spec.task_config)
+        self._before = self._transport.record_log.committed(self._context.group)
         return Started()
 
     def _run_batch(self, delay_ms: int) -> BodyInput:
@@ -102,9 +113,25 @@ class PlannedPerformer:
             return BatchRun(0)
         self._lifeline.check()
         try:
-            return BatchRun(self._task.run_batch())
+            records = self._task.run_batch()
         except RetriableError as error:
             return BatchRetriable(str(error) or type(error).__name__)
+        if records:
+            self._tell_topics()
+        return BatchRun(records)
+
+    def _tell_topics(self) -> None:
+        """A batch does not say of which topics its records are; the group's offsets do."""
+        try:
+            topics = self._context.topics
+            if self._told.issuperset(topics):
+                return
+            after = self._transport.record_log.committed(self._context.group)
+        except TransportError:
+            return  # the next batch will do
+        grown = {place[0] for place, end in after.items() if end > self._before.get(place, 0)}
+        self._told |= grown.intersection(topics)
+        self._topics.used(self._told)
 
     def close(self) -> None:
         quietly(self._task.stop if self._task is not None else None, self._spec)

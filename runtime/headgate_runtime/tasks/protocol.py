@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from headgate import wire
-from headgate.task.messages import TaskCommand, TaskReport, TaskSpec
+from headgate.task.messages import BodyReport, TaskCommand, TaskSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Invitation:
     token: str
 
 
-FromBody: TypeAlias = Hello | Beat | TaskReport
+FromBody: TypeAlias = Hello | Beat | BodyReport
 FromWorker: TypeAlias = Welcome | Beat | TaskCommand
 
 

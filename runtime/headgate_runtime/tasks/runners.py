@@ -39,7 +39,9 @@ class _Run:
     def __init__(self, spec: TaskSpec, limit_ms: int, start_limit_ms: int) -> None:
         self.spec = spec
         self.token = secrets.token_hex(16)
-        self.machine = life.RunMachine(monotonic_ms(), limit_ms, start_limit_ms)
+        self.machine = life.RunMachine(
+            monotonic_ms(), limit_ms, start_limit_ms, life.graceful_ms(spec)
+        )
         self.hello: Hello | None = None
         self.connection: Connection | None = None
         self.early: list[TaskCommand] = []

@@ -1,6 +1,6 @@
 """Which runner runs what."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from headgate.connector.api import Connector, PlannedSinkTask
 from headgate.ports import Launcher, Reporter, Runner
@@ -46,6 +46,7 @@ def make_runner(
     spark_launcher: Launcher | None = None,
     host: str = "127.0.0.1",
     start_limit_ms: int | None = None,
+    preload: Sequence[str] = (),
 ) -> Runner:
     """The task runner called `name`: "thread", "process" or "spark".
 
@@ -57,6 +58,7 @@ def make_runner(
         host: address that the lifelines are listened for on.
         start_limit_ms: time for a launched body to connect; by default longer on Spark, where it
             waits for its slot.
+        preload: modules that all bodies will need, loaded once for those that are processes here.
 
     Raises:
         ValueError: no such runner, or "spark" without a launcher.
@@ -81,7 +83,10 @@ def make_runner(
             alive=alive,
         )
 
-    processes = others = around(ProcessLauncher(), START_LIMIT_MS)
+    launcher = ProcessLauncher(preload)
+    if name == "process":
+        launcher.prepare()
+    processes = others = around(launcher, START_LIMIT_MS)
     if name == "spark" and spark_launcher is not None:
         others = around(spark_launcher, SPARK_START_LIMIT_MS)
     return ChoosingRunner(processes, others, report, tools or PluginTools(), server)

@@ -2,9 +2,11 @@
 
 import logging
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 
 from headgate.connector.api import DataError, RetriableError, SinkRecord, SinkTask
+from headgate.dead_letters import unwritten_queue
 from headgate.ports import (
     Consumer,
     ConsumerRecord,
@@ -12,6 +14,7 @@ from headgate.ports import (
     TopicPartition,
     TransportError,
 )
+from headgate.sink_names import sink_group, sink_subscription
 from headgate.task.sink import SinkMachine, SinkSettings
 from headgate.task.steps import (
     BodyEffect,
@@ -23,6 +26,7 @@ from headgate.task.steps import (
     Consume,
     Consumed,
     Delivered,
+    HoldPartitions,
     OffsetsCommitted,
     OffsetsNotCommitted,
     OpenPartitions,
@@ -30,44 +34,72 @@ from headgate.task.steps import (
     PartitionsRevoked,
     Put,
     PutRetriable,
+    SinkAsked,
     Started,
 )
 from headgate_runtime.tasks.lifeline import BodyLifeline, monotonic_ms
 from headgate_runtime.tasks.source_body import quietly
 from headgate_runtime.tasks.tools import BodyTools
+from headgate_runtime.tasks.used_topics import UsedTopics
 
 _log = logging.getLogger("headgate.task")
 
 BATCH_RECORDS = 2_000
 
 
-def sink_group(connector: str, config: Mapping[str, str]) -> str:
-    """Consumer group of a sink connector. Source: SinkUtils.consumerGroupId, KIP-458 overrides."""
-    return config.get("consumer.override.group.id") or f"connect-{connector}"
-
-
-def sink_topics(config: Mapping[str, str]) -> list[str]:
-    """
-    Raises:
-        ValueError: no topics are named; a pattern (`topics.regex`) is not known here yet.
-    """
-    topics = [part.strip() for part in config.get("topics", "").split(",") if part.strip()]
-    if not topics:
-        raise ValueError("a sink names what it reads in `topics`; `topics.regex` is not supported")
-    return topics
-
-
 class SinkContext:
+    """What the connector's task sees of its surroundings. What it asks for is collected here."""
+
     def __init__(self, lifeline: BodyLifeline) -> None:
         self._lifeline = lifeline
         self.consumer: Consumer | None = None
         self.seeks: dict[TopicPartition, int] = {}
+        self._pauses: dict[TopicPartition, bool] = {}
+        """What was asked last of each: to be paused or to be resumed."""
+        self._timeout_ms: int | None = None
+        self._commit = False
 
     def offset(self, topic: str, partition: int, offset: int) -> None:
         self.seeks[topic, partition] = offset
 
     def assignment(self) -> Collection[TopicPartition]:
         return self.consumer.assignment() if self.consumer is not None else frozenset()
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        self._ask_pauses(partitions, True)
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        self._ask_pauses(partitions, False)
+
+    def _ask_pauses(self, partitions: Sequence[TopicPartition], paused: bool) -> None:
+        foreign = set(partitions) - set(self.assignment())
+        if foreign:
+            held = ", ".join(f"{topic}-{number}" for topic, number in sorted(self.assignment()))
+            topic, number = min(foreign)
+            raise ValueError(
+                f"{topic}-{number} is not assigned to this task, which may pause and resume its "
+                f"own partitions only: {held or 'none now'}"
+            )
+        for partition in partitions:
+            self._pauses[partition] = paused
+
+    def timeout(self, timeout_ms: int) -> None:
+        if timeout_ms < 0:
+            raise ValueError(f"timeout({timeout_ms}): expected milliseconds, 0 or more")
+        self._timeout_ms = timeout_ms
+
+    def request_commit(self) -> None:
+        self._commit = True
+
+    def take_asked(self) -> Sequence[SinkAsked]:
+        """What was asked since the last call: one input, or none."""
+        if not (self._pauses or self._commit or self._timeout_ms is not None):
+            return ()
+        paused = tuple(sorted(place for place, wanted in self._pauses.items() if wanted))
+        resumed = tuple(sorted(place for place, wanted in self._pauses.items() if not wanted))
+        asked = SinkAsked(paused, resumed, self._timeout_ms, self._commit)
+        self._pauses, self._timeout_ms, self._commit = {}, None, False
+        return (asked,)
 
     @property
     def stopping(self) -> bool:
@@ -84,7 +116,11 @@ class SinkPerformer:
         self._spec = lifeline.spec
         self._lifeline = lifeline
         self._class = task_class
-        self.machine = SinkMachine(SinkSettings.from_spec(self._spec))
+        self._no_queue = unwritten_queue(self._spec.connector_config)
+        settings = SinkSettings.from_spec(self._spec)
+        if self._no_queue:
+            settings = replace(settings, tolerate=False)
+        self.machine = SinkMachine(settings)
         self._converters = tools.converters(self._spec)
         self._transforms = tools.transforms(self._spec)
         self._transport = tools.open_transport(self._spec)
@@ -93,7 +129,13 @@ class SinkPerformer:
         self._task: SinkTask | None = None
         self._interrupt: Callable[[BodyInput], None] = lambda _given: None
         self._open: set[TopicPartition] = set()
-        self._paused: set[TopicPartition] = set()
+        self._resting = False
+        """No records at all: the connector is paused, or a redelivery waits."""
+        self._held: frozenset[TopicPartition] = frozenset()
+        """Paused by the task."""
+        self._paused: frozenset[TopicPartition] = frozenset()
+        """As the consumer has been told."""
+        self._topics = UsedTopics(lifeline)
         self._batch: list[SinkRecord] = []
         self._ends: dict[TopicPartition, tuple[int, int]] = {}
         """Of the batch: next offset and count of records, skipped ones included."""
@@ -111,25 +153,33 @@ class SinkPerformer:
     def perform(self, effect: BodyEffect) -> Sequence[BodyInput]:
         match effect:
             case Consume(timeout_ms, paused):
-                return (self._consume(timeout_ms, paused),)
+                return self._with_asked(self._consume(timeout_ms, paused))
             case Put(delay_ms):
-                return (self._put(delay_ms),)
+                return self._with_asked(self._put(delay_ms))
             case CommitOffsets():
-                return (self._commit(),)
+                return self._with_asked(self._commit())
             case OpenPartitions(partitions):
                 self._open.update(partitions)
+                self._settle_pauses()
                 self._checked_task.open(partitions)
                 # The poll that brought them goes on to fetch: from where the task wants them.
-                self._seek()
+                self._seek(partitions)
+                return self._context.take_asked()
+            case HoldPartitions(partitions):
+                self._held = frozenset(partitions)
+                self._settle_pauses()
             case CommitPartitions(partitions):
                 self._commit_revoked(set(partitions))
             case ClosePartitions(partitions):
                 self._close_partitions(partitions)
             case CallStart():
-                return (self._start(),)
+                return self._with_asked(self._start())
             case _:
                 raise AssertionError(f"{type(effect).__name__} is no effect of a sink task")
         return ()
+
+    def _with_asked(self, outcome: BodyInput) -> Sequence[BodyInput]:
+        return (*self._context.take_asked(), outcome)
 
     @property
     def _checked_task(self) -> SinkTask:
@@ -143,12 +193,12 @@ class SinkPerformer:
 
     def _start(self) -> BodyInput:
         spec = self._spec
-        topics = sink_topics(spec.connector_config)
+        topics = sink_subscription(spec.connector_config, spec.transport)
         task = self._task = self._class()
         task.context = self._context
         task.start(spec.task_config)
         consumer = self._transport.record_log.consumer(
-            sink_group(spec.task.connector, spec.connector_config),
+            sink_group(spec.task.connector, spec.connector_config, spec.transport),
             topics,
             f"connector-consumer-{spec.task}",
         )
@@ -165,32 +215,37 @@ class SinkPerformer:
         self._batch, self._ends = [], {}
         if self._lifeline.stopping:
             return Consumed()
-        self._seek()
-        self._hold(paused)
+        self._seek(self._checked_consumer.assignment())
+        self._rest(paused)
         records = self._checked_consumer.poll(BATCH_RECORDS, timeout_ms)
-        return self._convert(records)
+        consumed = self._convert(records)
+        self._topics.used(topic for topic, _ in self._ends)
+        return consumed
 
-    def _seek(self) -> None:
+    def _seek(self, among: Collection[TopicPartition]) -> None:
         """Source: WorkerSinkTask.rewind. What was committed counts for nothing any more: the next
         commit may set the group back."""
-        held = self._checked_consumer.assignment()
         for partition, offset in list(self._context.seeks.items()):
-            if partition in held:
+            if partition in among:
                 self._checked_consumer.seek(partition, offset)
                 for table in (self._delivered, self._committed, self._counts):
                     table.pop(partition, None)
                 del self._context.seeks[partition]
 
-    def _hold(self, paused: bool) -> None:
+    def _rest(self, resting: bool) -> None:
+        self._resting = resting
+        self._settle_pauses()
+
+    def _settle_pauses(self) -> None:
         """Partitions that came during a pause are paused as well."""
         consumer = self._checked_consumer
-        held = set(consumer.assignment())
-        if paused and held - self._paused:
-            consumer.pause(sorted(held))
-            self._paused = held
-        elif not paused and self._paused:
-            consumer.resume(sorted(self._paused & held))
-            self._paused = set()
+        assigned = consumer.assignment()
+        wanted = assigned if self._resting else self._held & assigned
+        if more := wanted - self._paused:
+            consumer.pause(sorted(more))
+        if fewer := (self._paused - wanted) & assigned:
+            consumer.resume(sorted(fewer))
+        self._paused = wanted
 
     def _convert(self, records: Sequence[ConsumerRecord]) -> Consumed:
         key_of = self._converters.key.to_connect
@@ -225,7 +280,9 @@ class SinkPerformer:
                     dropped += 1
             except DataError as error:
                 skipped += 1
-                detail = detail or f"{error} ({topic}-{partition}, offset {raw.offset})"
+                reason = f"{error} ({topic}-{partition}, offset {raw.offset})"
+                _log.info("%s: cannot be used: %s", self._spec.task, reason)
+                detail = detail or reason + self._no_queue
         if not batch:
             self._note_delivered()
         return Consumed(len(batch), skipped, detail, dropped)
@@ -233,11 +290,10 @@ class SinkPerformer:
     def _put(self, delay_ms: int) -> BodyInput:
         if delay_ms:
             self._wait_paused(delay_ms)
-        if self._batch:  # else its partitions are another's by now
-            try:
-                self._checked_task.put(self._batch)
-            except RetriableError as error:
-                return PutRetriable(str(error) or type(error).__name__)
+        try:
+            self._checked_task.put(self._batch)
+        except RetriableError as error:
+            return PutRetriable(str(error) or type(error).__name__)
         self._note_delivered()
         return Delivered()
 
@@ -245,7 +301,7 @@ class SinkPerformer:
         """Poll without taking records, so that the membership stays; partitions may go."""
         until_ms = monotonic_ms() + delay_ms
         while not self._lifeline.stopping and (left_ms := until_ms - monotonic_ms()) > 0:
-            self._hold(True)
+            self._rest(True)
             self._checked_consumer.poll(0, min(100, left_ms))
 
     def _note_delivered(self) -> None:

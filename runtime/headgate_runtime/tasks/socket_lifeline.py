@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from headgate import wire
-from headgate.task.messages import TaskReport, TaskSpec
+from headgate.task.messages import BodyReport, TaskSpec
 from headgate_runtime.tasks.lifeline import BodyLifeline, LifelineGone, monotonic_ms
 from headgate_runtime.tasks.protocol import (
     Beat,
@@ -65,7 +65,7 @@ class SocketLifeline(BodyLifeline):
     def spec(self) -> TaskSpec:
         return self._spec
 
-    def report(self, report: TaskReport) -> None:
+    def report(self, report: BodyReport) -> None:
         self._say(report)
 
     def close(self) -> None:

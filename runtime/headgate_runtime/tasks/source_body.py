@@ -7,16 +7,20 @@ import logging
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TypeAlias
 
 from headgate.connector.api import (
     DataError,
+    Headers,
     Partition,
+    RecordMetadata,
     RetriableError,
     SkippedRecord,
     SourceRecord,
     SourceTask,
 )
+from headgate.connector.converters import sending_timestamp
 from headgate.offsets import encode_key, encode_value
 from headgate.ports import Producer, ProducerRecord, TransportError
 from headgate.task.acks import AckTracker
@@ -46,6 +50,7 @@ from headgate.task.steps import (
 from headgate_runtime.tasks.lifeline import BodyLifeline, monotonic_ms
 from headgate_runtime.tasks.offsets import SourceOffsets
 from headgate_runtime.tasks.tools import BodyTools
+from headgate_runtime.tasks.used_topics import SentTopics
 
 _log = logging.getLogger("headgate.task")
 
@@ -120,6 +125,7 @@ class SourcePerformer:
         self._transforms = tools.transforms(spec)
         self._transport = tools.open_transport(spec)
         self._offsets = SourceOffsets(self._transport.offset_log, spec.task.connector)
+        self._polled = False
         by_connector = spec.exactly_once and (
             self._settings.boundary is TransactionBoundary.CONNECTOR
         )
@@ -128,6 +134,7 @@ class SourcePerformer:
         self._producer: Producer | None = None
         self._task: SourceTask | None = None
         self._known_topics: set[str] = set()
+        self._topics = SentTopics(lifeline)
         # The batch that was polled last:
         self._batch: Batch = []
         self._sources: list[SourceRecord] = []
@@ -137,6 +144,8 @@ class SourcePerformer:
         # What is sent and not committed:
         self._pending: dict[bytes, Partition] = {}
         self._tracker: AckTracker[bytes, Partition] = AckTracker()
+        tells = task_class.commit_record is not SourceTask.commit_record
+        self._unsettled = UnsettledRecords() if tells else None
 
     def perform(self, effect: BodyEffect) -> Sequence[BodyInput]:
         match effect:
@@ -164,11 +173,14 @@ class SourcePerformer:
     def _make_producer(self) -> Producer:
         spec = self._spec
         membership = (spec.group, spec.member_id, spec.generation)
-        return self._transport.record_log.producer(
+        producer = self._transport.record_log.producer(
             f"connector-producer-{spec.task}",
             spec.transactional_id if spec.exactly_once else None,
             membership if spec.exactly_once else None,
         )
+        if self._unsettled is not None:
+            producer.keep_places()
+        return producer
 
     def _init_producer(self) -> BodyInput:
         producer = self._producer = self._make_producer()
@@ -212,7 +224,12 @@ class SourcePerformer:
             records = list(polled) if polled is not None else []
         except RetriableError as error:
             return Polled(retriable=str(error) or type(error).__name__)
+        if not self._polled:
+            self._polled = True
+            self._offsets.rest()
         converted = self._convert(records)
+        if not self._spec.exactly_once and (self._settings.tolerate or not converted.skipped):
+            self._tell_settled()
         return replace(converted, awaited=True) if self._context.awaited else converted
 
     def _convert(self, records: "list[SourceRecord | SkippedRecord]") -> Polled:
@@ -226,6 +243,9 @@ class SourcePerformer:
         boundaries = _Boundaries(self._transaction)
         dropped = skipped = 0
         detail = ""
+        same_headers: Headers = ()
+        same_topic = ""
+        same_sent: tuple[tuple[str, bytes], ...] = ()
         for record in records:
             if type(record) is SkippedRecord:
                 skipped += 1
@@ -241,8 +261,13 @@ class SourcePerformer:
                         break
                 if out is None:
                     dropped += 1
+                    self._lost(record)
                 else:
                     topic, key, headers = out.topic, out.key, out.headers
+                    if headers is not same_headers or topic != same_topic:
+                        # A transform may have given all records the very same ones.
+                        same_sent = headers_of(topic, headers) if headers else ()
+                        same_headers, same_topic = headers, topic
                     if topic not in known:
                         self._ensure_topic(topic)
                     add(
@@ -251,8 +276,8 @@ class SourcePerformer:
                             out.partition,
                             None if key is None else key_of(topic, key),
                             value_of(topic, out.value),
-                            headers_of(topic, headers) if headers else (),
-                            out.timestamp_ms,
+                            same_sent,
+                            None if (at := out.timestamp_ms) is None else sending_timestamp(at),
                         )
                     )
                     add_source(record)  # type: ignore[arg-type]
@@ -262,31 +287,44 @@ class SourcePerformer:
                 _log.info("%s: cannot be used: %s", self._spec.task, reason)
                 detail = detail or reason
                 self._passed.append((len(batch), record.source_partition, record.source_offset))
+                self._lost(record)
             if boundaries.by_record:
                 boundaries.reached(record, len(batch))
         return Polled(len(batch), dropped, skipped, detail, boundaries=boundaries.all(len(batch)))
 
+    def _lost(self, record: "SourceRecord | SkippedRecord") -> None:
+        """Nothing of it will be in the log; told with what is settled next."""
+        if self._unsettled is not None and isinstance(record, SourceRecord):
+            self._unsettled.lost.append(record)
+
     def _ensure_topic(self, topic: str) -> None:
         spec = self._spec
         settings, config = spec.worker_settings, spec.connector_config
-        if spec.exactly_once and topic == settings.get("offset.storage.topic"):
+        own = config.get("offsets.storage.topic") or settings.get("offset.storage.topic")
+        if spec.exactly_once and topic == own:
             raise ValueError(
                 "Source tasks may not produce to their own offsets topics when exactly-once "
                 f"support is enabled: {topic}"
             )
         if settings.get("topic.creation.enable", "true").strip().lower() == "true":
-            partitions = config.get(
-                "topic.creation.default.partitions", settings.get("headgate.topic.partitions", "1")
-            )
-            self._transport.record_log.create_topic(topic, max(1, int(partitions)))
+            of_worker = settings.get("headgate.topic.partitions", "-1")
+            partitions = int(config.get("topic.creation.default.partitions", of_worker))
+            # -1, here as in Connect: nothing is said of it.
+            wanted = None if partitions == -1 else partitions
+            self._transport.record_log.create_topic(topic, wanted)
         self._known_topics.add(topic)
+        self._topics.met(topic)
 
     # -- sending and committing --
 
     def _send(self, first: int, end: int) -> Sequence[BodyInput]:
         assert self._producer is not None
         whole = first == 0 and end == len(self._batch)
-        self._producer.send(self._batch if whole else self._batch[first:end])
+        records = self._batch if whole else self._batch[first:end]
+        self._producer.send(records)
+        self._topics.sent(records)
+        if self._unsettled is not None:
+            self._unsettled.sent(self._sources[first:end])
         self._note(end)
         return () if self._spec.exactly_once else self._absorb_acks()
 
@@ -332,14 +370,35 @@ class SourcePerformer:
             if ack.error is not None:
                 failed += ack.last - ack.first + 1
                 reason = reason or ack.error
+                self._topics.refused(ack.first, ack.last)
+                if self._unsettled is not None:
+                    self._unsettled.refused(ack.first, ack.last)
+            else:
+                self._topics.acknowledged(ack.first, ack.last)
+        self._tell_settled()
         return (SendFailed(failed, reason),) if failed else ()
 
     def _commit(self) -> BodyInput:
         assert self._task is not None
         self._note(self._sent)
         self._commit_pending()
-        self._task.commit()
+        self._topics.committed()
+        self._tell_settled()
+        quietly(self._task.commit, self._spec, "in commit()")
         return Committed()
+
+    def _tell_settled(self) -> None:
+        """`commit_record` for what the log has taken, or never will."""
+        if self._unsettled is None:
+            return
+        assert self._producer is not None
+        assert self._task is not None
+        for record, metadata in self._unsettled.settled(self._producer.places()):
+            quietly(
+                partial(self._task.commit_record, record, metadata),
+                self._spec,
+                "in commit_record()",
+            )
 
     def _commit_pending(self) -> None:
         assert self._producer is not None
@@ -355,13 +414,19 @@ class SourcePerformer:
         assert self._producer is not None
         self._note(self._sent)
         self._producer.abort()
+        self._topics.aborted()
         self._commit_pending()
+        if self._unsettled is not None:
+            self._unsettled.aborted()
+        self._tell_settled()
         return Aborted()
 
     def _flush(self) -> Sequence[BodyInput]:
         assert self._task is not None
         self._note(self._sent)
         failed = self._absorb_acks()
+        if failed and not self._settings.tolerate:
+            return failed  # the task ends, and is to begin again before what was refused
         ready = self._tracker.take()
         if ready:
             records = [(key, encode_value(offset)) for key, offset in ready.items()]
@@ -371,7 +436,7 @@ class SourcePerformer:
             except TransportError as error:
                 self._tracker.put_back(ready)
                 return (*failed, CommitFailed(str(error)))
-        self._task.commit()
+        quietly(self._task.commit, self._spec, "in commit()")
         return (*failed, Committed(self._tracker.outstanding))
 
     # -- the end --
@@ -419,11 +484,43 @@ def _position(record: SourceRecord | SkippedRecord, error: DataError) -> str:
     return f"{error} (source partition {place}, offset {offset})"
 
 
-def quietly(call: object, spec: object) -> None:
-    """On the way out nothing may keep the rest from being closed."""
+class UnsettledRecords:
+    """Records as the task gave them, until the log has taken them or they are lost for good."""
+
+    def __init__(self) -> None:
+        self._sent: dict[int, SourceRecord] = {}
+        """By the producer's number."""
+        self._next = 0
+        self.lost: list[SourceRecord] = []
+
+    def sent(self, records: Sequence[SourceRecord]) -> None:
+        self._sent.update(enumerate(records, self._next))
+        self._next += len(records)
+
+    def refused(self, first: int, last: int) -> None:
+        self.lost += [self._sent.pop(number) for number in range(first, last + 1)]
+
+    def aborted(self) -> None:
+        self.lost += self._sent.values()
+        self._sent.clear()
+
+    def settled(
+        self, places: Sequence[tuple[int, RecordMetadata]]
+    ) -> list[tuple[SourceRecord, RecordMetadata | None]]:
+        """Each once."""
+        lost, self.lost = self.lost, []
+        return [
+            *((self._sent.pop(number), place) for number, place in places),
+            *((record, None) for record in lost),
+        ]
+
+
+def quietly(call: object, spec: object, where: str = "while closing") -> None:
+    """On the way out nothing may keep the rest from being closed; and what is committed stays so,
+    whatever the task makes of it."""
     if not callable(call):
         return
     try:
         call()
     except BaseException:  # connector code may raise anything, SystemExit too
-        _log.warning("%s: while closing", getattr(spec, "task", spec), exc_info=True)
+        _log.warning("%s: %s", getattr(spec, "task", spec), where, exc_info=True)

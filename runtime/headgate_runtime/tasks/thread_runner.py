@@ -10,14 +10,16 @@ from dataclasses import dataclass
 
 from headgate.ports import Reporter
 from headgate.task.messages import (
+    BodyReport,
     StopTask,
+    TaskClosing,
     TaskCommand,
     TaskEnded,
     TaskOutcome,
     TaskReleased,
-    TaskReport,
     TaskSpec,
 )
+from headgate.task.run import cut_short, graceful_ms
 from headgate_runtime.tasks.body import run_body
 from headgate_runtime.tasks.lifeline import MemoryLifeline, monotonic_ms
 from headgate_runtime.tasks.tools import BodyTools
@@ -29,8 +31,16 @@ class _ThreadRun:
     thread: threading.Thread
     deadline_ms: int | None = None
     grace_ms: int = 0
+    ending: TaskEnded | None = None
+    """How the body says that it is about to end."""
     ended: bool = False
     released: bool = False
+
+    def end_within(self, grace_ms: int) -> None:
+        """Never later than was said before."""
+        deadline_ms = monotonic_ms() + grace_ms
+        if self.deadline_ms is None or deadline_ms < self.deadline_ms:
+            self.deadline_ms, self.grace_ms = deadline_ms, grace_ms
 
 
 class ThreadRunner:
@@ -75,9 +85,7 @@ class ThreadRunner:
             found = self._runs.get(run)
             if found is None:
                 return
-            deadline_ms = monotonic_ms() + grace_ms
-            if found.deadline_ms is None or deadline_ms < found.deadline_ms:
-                found.deadline_ms, found.grace_ms = deadline_ms, grace_ms
+            found.end_within(grace_ms)
         found.lifeline.deliver(StopTask())
 
     def close(self) -> None:
@@ -91,13 +99,19 @@ class ThreadRunner:
     # -- from the body's thread --
 
     def _run(self, run: str, lifeline: MemoryLifeline) -> None:
-        run_body(lifeline, self._tools)
-        self._release(run, abandoned=False)
+        try:
+            run_body(lifeline, self._tools)
+        finally:  # whatever it was: who waits for this run would wait for ever
+            self._release(run, abandoned=False)
 
-    def _said(self, run: str, report: TaskReport) -> None:
+    def _said(self, run: str, report: BodyReport) -> None:
         with self._lock:
             found = self._runs.get(run)
             if found is None or found.ended:
+                return
+            if isinstance(report, TaskClosing):
+                found.ending = report.ending
+                found.end_within(graceful_ms(found.lifeline.spec))
                 return
             found.ended = isinstance(report, TaskEnded)
             self._report(run, report)
@@ -121,7 +135,7 @@ class ThreadRunner:
                 if alive:
                     found.lifeline.heard()
                 if found.deadline_ms is not None and now_ms >= found.deadline_ms:
-                    self._abandon(run, f"did not stop within {found.grace_ms} ms: abandoned")
+                    self._abandon(run, f"it did not stop within {found.grace_ms} ms: abandoned")
 
     def _abandon(self, run: str, reason: str) -> None:
         with self._lock:
@@ -131,5 +145,6 @@ class ThreadRunner:
             found.lifeline.lose(reason)
             if not found.ended:
                 found.ended = True
-                self._report(run, TaskEnded(TaskOutcome.LOST, reason))
+                ended = TaskEnded(TaskOutcome.LOST, reason)
+                self._report(run, cut_short(found.ending, reason) if found.ending else ended)
             self._release(run, abandoned=True)

@@ -16,13 +16,13 @@ from headgate.connector.converters import TaskConverters, task_converters
 from headgate.connector.transforms import make_transforms
 from headgate.task.messages import TaskSpec
 from headgate_runtime.plugins import PluginError, find_connector
-from headgate_runtime.transport import Transport, open_transport
+from headgate_runtime.transport import TaskTransport, open_task_transport
 
 TaskClass = type[SourceTask] | type[SinkTask] | type[PlannedSinkTask]
 
 
 class BodyTools(Protocol):
-    def open_transport(self, spec: TaskSpec) -> Transport: ...
+    def open_transport(self, spec: TaskSpec) -> TaskTransport: ...
 
     def task_class(self, spec: TaskSpec) -> TaskClass: ...
 
@@ -34,12 +34,18 @@ class BodyTools(Protocol):
 class PluginTools:
     """The installed packages: transports by kind, connectors by plugin name."""
 
-    def open_transport(self, spec: TaskSpec) -> Transport:
+    def open_transport(self, spec: TaskSpec) -> TaskTransport:
         """
         Raises:
             ValueError: no transport of that kind.
         """
-        return open_transport(spec.transport)
+        return open_task_transport(
+            spec.transport,
+            spec.connector_config,
+            connector=spec.task.connector,
+            kind=spec.kind.value,
+            exactly_once=spec.exactly_once,
+        )
 
     def task_class(self, spec: TaskSpec) -> TaskClass:
         """
@@ -65,7 +71,13 @@ def task_class(connector: type[Connector]) -> TaskClass:
             f"{connector.__name__}.TASK is {found!r}; a source connector names a SourceTask there, "
             "a sink connector a SinkTask or PlannedSinkTask"
         )
-    return cast(TaskClass, found)
+    task = cast(TaskClass, found)
+    missing = sorted(getattr(task, "__abstractmethods__", ()))
+    if missing:
+        raise PluginError(
+            f"{connector.__name__}.TASK, {task.__name__}, does not implement {', '.join(missing)}"
+        )
+    return task
 
 
 def _is_kind(found: object, kinds: tuple[type, ...]) -> bool:

@@ -1,6 +1,5 @@
 """Looks at a cluster from outside: asks its workers, reads its log. Changes nothing."""
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -9,9 +8,11 @@ from headgate import wire
 from headgate.events import Config
 from headgate.herder.messages import DescribeWorker, Failure, Success, WorkerView
 from headgate.ids import State
+from headgate.java_pattern import JavaPatternError
 from headgate.ports import TopicPartition, TransportError
 from headgate.records import decode
 from headgate.reducer import fold
+from headgate.sink_names import sink_group, sink_topics, topic_pattern, topics_now
 from headgate.state import ConfigState
 from headgate.status import StatusView, decode_status, fold_statuses
 from headgate_runtime.plugins import PluginError, connector_kind, find_connector
@@ -73,12 +74,13 @@ class Observer:
 
     def _read_config(self) -> None:
         while True:
-            records = self._transport.config_log.read(self._config_position, BATCH)
+            records, self._config_position = self._transport.config_log.read(
+                self._config_position, BATCH
+            )
             if not records:
                 return
             events = [decode(record.offset, record.key, record.value) for record in records]
             self.state = fold(self.state, events)
-            self._config_position = records[-1].offset + 1
 
     def _read_statuses(self) -> None:
         while True:
@@ -112,7 +114,7 @@ class Observer:
     ) -> tuple[Mapping[tuple[str, int], int], Mapping[tuple[str, int], int]]:
         """End offsets first, then what is committed: caught up is then caught up for good."""
         log = self._transport.record_log
-        group = config.get("consumer.override.group.id") or f"connect-{name}"
+        group = sink_group(name, config)
         topics = self._topics(config) or sorted({topic for topic, _ in log.committed(group)})
         ends = dict(log.end_offsets(topics))
         consumed = log.committed(group)
@@ -127,17 +129,11 @@ class Observer:
         return dict(self._transport.record_log.end_offsets(sorted(topics)))
 
     def _topics(self, config: Config) -> list[str]:
-        topics = [topic.strip() for topic in (config.get("topics") or "").split(",")]
-        if any(topics):
-            return [topic for topic in topics if topic]
-        pattern = config.get("topics.regex")
-        if not pattern:
-            return []
-        made = {
-            (self.state.entries[name].config or {}).get("topic") or ""
-            for name in self.state.connector_names()
-        }
-        return sorted(topic for topic in made if topic and re.fullmatch(pattern, topic))
+        try:
+            topics = topic_pattern(config) or sink_topics(config)
+        except JavaPatternError:
+            return []  # its tasks say so
+        return topics_now(topics, self._transport.record_log.topic_names)
 
     def _failures(self) -> dict[str, str]:
         failures = {

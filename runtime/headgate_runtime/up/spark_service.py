@@ -1,5 +1,5 @@
 """The one Spark that all workers of ``headgate up`` share, so that a worker that is killed costs no
-start of a JVM.
+start of a JVM; or that of one ``headgate worker``.
 
 Three cases: a Spark Connect server of our own (``[spark] master``), one that runs elsewhere
 (``remote``), whose slots are counted before anything starts, and that of the `headgate up` we join.
@@ -9,11 +9,12 @@ import json
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from headgate.events import Config
-from headgate_runtime.pipeline import DEFAULT_MASTER, Pipeline
+from headgate_runtime.pipeline import DEFAULT_MASTER, SparkSettings
 from headgate_runtime.up.errors import EXIT_FAILED, UpError
 from headgate_runtime.up.restarts import Restarts
 
@@ -23,18 +24,63 @@ if TYPE_CHECKING:
 ADDRESS_FILE = "spark.json"
 RUNNER = "spark"
 _STOP_LOOK_S = 0.1
-PRELOAD = ("headgate_runtime.tasks.main", "headgate_embedded")
+PRELOAD = ("headgate_runtime.tasks.main",)
 """What every task imports: loaded once by the process that forks them."""
 
 Said = Callable[[str], None]
 Marked = Callable[[str, str], None]
 
 
+class Wanted(Protocol):
+    """What is to be run there: a pipeline, or what stands for one."""
+
+    @property
+    def runner(self) -> str: ...
+
+    @property
+    def workers(self) -> int: ...
+
+    @property
+    def data(self) -> Path:
+        """Logs and scratch files go below it."""
+        ...
+
+    @property
+    def spark(self) -> SparkSettings: ...
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSpark:
+    """`Wanted` of a single worker."""
+
+    runner: str
+    data: Path
+    spark: SparkSettings
+    workers: int = 1
+
+
 class SparkService:
     """Used by one thread; what takes long happens on another, which nobody else looks at."""
 
-    def __init__(self, pipeline: Pipeline, *, join: bool, said: Said, marked: Marked) -> None:
+    def __init__(
+        self,
+        pipeline: Wanted,
+        *,
+        said: Said,
+        marked: Marked,
+        join: bool = False,
+        adapter: str = "headgate_embedded",
+        where: str = "[spark] master",
+    ) -> None:
+        """
+        Args:
+            join: use the Spark of the cluster on the same data.
+            adapter: package of the log, which every task imports too.
+            where: how the user names the setting of the master.
+        """
         self._pipeline = pipeline
+        self._adapter = adapter
+        self._where = where
         self._join = join
         self._said = said
         self._marked = marked
@@ -115,10 +161,10 @@ class SparkService:
                 slots,
                 self._pipeline.data / "spark",
                 dict(spark.conf),
-                preload=PRELOAD,
+                preload=(*PRELOAD, self._adapter),
             )
         except SlotsError as error:
-            raise UpError(f"[spark] master: {error}") from None
+            raise UpError(f"{self._where}: {error}") from None
         except ServerError as error:
             raise UpError(str(error)) from None
         self._said(f"starting Spark ({self._server.plan.master}), which takes some seconds")

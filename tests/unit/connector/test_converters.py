@@ -67,12 +67,17 @@ def test_json_comes_back(value: Any, envelope: str) -> None:
 
 
 def test_json_bytes() -> None:
-    plain = converter("org.apache.kafka.connect.json.JsonConverter")
+    plain = converter("org.apache.kafka.connect.json.JsonConverter", schemas_enable="false")
     assert plain.from_connect("t", {"é": [1, 1.5, b"\x00"]}) == '{"é":[1,1.5,"AA=="]}'.encode()
     assert plain.from_connect("t", None) is None
     assert plain.to_connect("t", b"") is None
-    envelope = converter("JsonConverter", schemas_enable="true")
+    envelope = converter("JsonConverter")
     assert envelope.from_connect("t", {"a": 1}) == b'{"schema":null,"payload":{"a":1}}'
+    assert envelope.from_connect("t", 1 << 63) == b'{"schema":null,"payload":%d}' % (1 << 63)
+    line = b'{"schema":{"type":"string","optional":false},"payload":"a"}'
+    assert envelope.from_connect("t", "a") == line
+    assert envelope.from_connect("t", None) is None
+    assert envelope.to_connect("t", b"") is None
 
 
 @pytest.mark.parametrize("data", [b"{", b"NaN", b"\xff", b"1 2", b"[" * 100_000])
@@ -208,11 +213,11 @@ def test_headers_that_are_no_text_stay_bytes() -> None:
 
 def test_a_task_takes_the_connectors_converters_before_the_workers() -> None:
     worker = {"key.converter": "Long", "value.converter": "JsonConverter",
-              "value.converter.schemas.enable": "true"}  # fmt: skip
+              "value.converter.schemas.enable": "false"}  # fmt: skip
     found = task_converters({"key.converter": " StringConverter "}, worker)
     assert found.key.from_connect("t", 1) == b"1"
-    assert found.value.from_connect("t", 1) == b'{"schema":null,"payload":1}'
+    assert found.value.from_connect("t", {}) == b"{}"
     # The worker's keys below a converter are not those of the connector's own.
     own = task_converters({"value.converter": "JsonConverter", "header.converter": "Long"}, worker)
-    assert own.value.from_connect("t", 1) == b"1"
+    assert own.value.from_connect("t", {}) == b'{"schema":null,"payload":{}}'
     assert own.header.from_connect("t", (("h", 1),)) == (("h", b"\x00" * 7 + b"\x01"),)

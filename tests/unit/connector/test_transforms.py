@@ -1,7 +1,10 @@
 """The chain of transforms, its predicates, and the transforms that ship."""
 
+from dataclasses import dataclass, replace
+
 import pytest
 
+from headgate.connector import transforms
 from headgate.connector.api import DataError, SinkRecord, SourceRecord
 from headgate.connector.config import ConfigError
 from headgate.connector.transforms import make_transforms, transform_sink, transform_source
@@ -91,3 +94,36 @@ def test_a_group_that_the_expression_has_not() -> None:
     )
     with pytest.raises(DataError, match="RegexRouter on topic old-topic"):
         transform_source(stages, RECORD)
+
+
+FULL = SourceRecord({"p": 1}, {"o": 2}, "t", "v", "k", (("a", 1),), 3, 4)
+
+
+@dataclass(slots=True)
+class Special(SourceRecord):
+    more: str = "more"
+
+
+def test_nothing_else_of_a_record_changes() -> None:
+    route = chain(transforms="r", r__type="RegexRouter", r__regex=".*", r__replacement="new")
+    routed = transform_source(make_transforms(route), FULL)
+    assert routed == replace(FULL, topic="new")
+    add = chain(transforms="h", h__type="InsertHeader", h__header="c", h__value__literal="x")
+    stages = make_transforms(add)
+    assert transform_source(stages, FULL) == replace(FULL, headers=(("a", 1), ("c", "x")))
+    bare = replace(FULL, headers=())
+    assert transform_source(stages, bare) == replace(FULL, headers=(("c", "x"),))
+    special = Special({}, {}, "t", "v", more="kept")
+    assert transform_source(stages, special) == replace(special, headers=(("c", "x"),))
+
+
+def test_a_router_of_more_topics_than_it_remembers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transforms, "ROUTES_MAX", 3)
+    (router,) = make_transforms(
+        chain(transforms="r", r__type="RegexRouter", r__regex="(t.*)", r__replacement="x-$1")
+    )
+    for number in (*range(10), *range(10)):
+        routed = router.apply_source(replace(FULL, topic=f"t{number}"))
+        assert routed is not None
+        assert routed.topic == f"x-t{number}"
+        assert len(router._routes) <= 3  # type: ignore[attr-defined]

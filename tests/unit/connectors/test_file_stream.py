@@ -136,7 +136,8 @@ def test_the_sink_appends_a_line_per_value(tmp_path: Path) -> None:
     assert path.read_text() == "before\né\n1.0\nnull\ntrue\n"
     task.stop()
     with pytest.raises(OSError, match="Couldn't find or create file"):
-        FileStreamSink.TASK().start({"file": str(tmp_path / "no" / "file")})
+        (task := FileStreamSink.TASK()).start({"file": str(tmp_path / "no" / "file")})
+    task.stop()
 
 
 def test_a_line_that_a_crash_has_cut_does_not_spoil_the_next(tmp_path: Path) -> None:

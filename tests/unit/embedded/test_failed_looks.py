@@ -13,6 +13,7 @@ import pytest
 
 from headgate.membership.messages import JoinGroup
 from headgate.ports import ProducerRecord, TransportError
+from headgate.sink_names import TopicPattern
 from headgate_embedded import EmbeddedTransport, open_transport, transport_settings
 from headgate_embedded.database import Database
 
@@ -66,7 +67,7 @@ def _change_calls(transport: EmbeddedTransport) -> None:
 @pytest.mark.parametrize(
     ("change", "look"),
     [
-        (_change_config, lambda transport: transport.config_log.read(0)),
+        (_change_config, lambda transport: transport.config_log.read(0)[0]),
         (_change_offsets, lambda transport: transport.offset_log.read(0)[0]),
         (_change_group, lambda transport: transport.group.receive()),
         (_change_calls, lambda transport: transport.peers.incoming()),
@@ -129,4 +130,19 @@ def test_what_a_poll_took_before_it_failed_is_not_lost(
     monkeypatch.setattr(Database, "read", broken)
     found = [record.value for _ in range(3) for record in consumer.poll(10, 0)]
     assert sorted(found) == [b"0", b"1"]
+    consumer.close()
+
+
+def test_a_topic_whose_coming_was_noticed_is_found_by_the_next_look(
+    transport: EmbeddedTransport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consumer: Any = transport.record_log.consumer("g", TopicPattern("logs-.*"), "c")
+    consumer._look_for_topics()
+    assert consumer._topics == []
+    transport.record_log.create_topic("logs-a", 1)
+    fails_once(monkeypatch)
+    with pytest.raises(TransportError, match="on fire"):
+        consumer._look_for_topics()
+    consumer._look_for_topics()
+    assert consumer._topics == ["logs-a"]
     consumer.close()

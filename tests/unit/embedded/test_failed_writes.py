@@ -79,7 +79,7 @@ def test_append_leaves_nothing(disk: FullDisk) -> None:
     log = disk.transport.config_log
     with pytest.raises(TransportError, match="FullError"):
         log.append([(f"k{n}", b"x" * 10_000) for n in range(10)], privileged=False)
-    assert (log.end(), log.read(0)) == (0, [])
+    assert (log.end(), log.read(0)) == (0, ([], 0))
     disk.free()
     assert log.append([("k", b"v")], privileged=False) == 1
 

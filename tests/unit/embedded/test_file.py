@@ -37,7 +37,7 @@ def test_log_is_made_and_found_again(tmp_path: Path) -> None:
     one.config_log.append([("k", b"v")], privileged=False)
     one.close()
     other = open_transport(transport_settings(folder))
-    assert [r.value for r in other.config_log.read(0)] == [b"v"]
+    assert [r.value for r in other.config_log.read(0)[0]] == [b"v"]
     other.close()
     reader = open_reader(folder)
     assert reader.config_log.end() == 1
@@ -112,7 +112,7 @@ def test_log_of_a_process_that_crashed_is_recovered(tmp_path: Path) -> None:
     assert (copy / (FILE_NAME + "-wal")).stat().st_size > 0
     one.close()
     other = open_transport(transport_settings(copy))
-    assert [r.value for r in other.config_log.read(0)] == [b"v"]
+    assert [r.value for r in other.config_log.read(0)[0]] == [b"v"]
     other.close()
 
 

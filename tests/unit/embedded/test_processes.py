@@ -61,7 +61,7 @@ def test_process_stopped_inside_a_transaction_is_killed_after_the_lease(tmp_path
     with started("stop_inside_a_transaction", tmp_path) as zombie:
         assert line(zombie) == "stopping"
         # Readers are not held up.
-        assert transport.config_log.read(0) == []
+        assert transport.config_log.read(0) == ([], 0)
         before = time.monotonic()
         assert transport.config_log.append([("k", b"v")], privileged=False) == 1
         waited = time.monotonic() - before
@@ -72,7 +72,7 @@ def test_process_stopped_inside_a_transaction_is_killed_after_the_lease(tmp_path
     assert "killed it" in said[0]
     assert "stop_inside_a_transaction" in said[0]
     # Nothing of its transaction is there.
-    assert [r.key for r in transport.config_log.read(0)] == [b"k"]
+    assert [r.key for r in transport.config_log.read(0)[0]] == [b"k"]
     transport.close()
 
 
@@ -162,7 +162,7 @@ def test_several_processes_append_at_once(tmp_path: Path) -> None:
         mine = [value for key, value in found if key == name.encode()]
         assert mine == list(range(count * size))
     assert len(found) == len(names) * count * size
-    records = transport.config_log.read(0, 10_000)
+    records, _ = transport.config_log.read(0, 10_000)
     assert [r.offset for r in records] == list(range(len(names) * count))
     for name in names:
         assert [r.value for r in records if r.key == name.encode()] == [

@@ -76,8 +76,8 @@ def test_threads_share_a_transport(tmp_path: Path) -> None:
     for thread in threads:
         thread.start()
     seen = 0
-    while any(thread.is_alive() for thread in threads) or transport.config_log.read(seen):
-        seen += len(transport.config_log.read(seen))
+    while any(thread.is_alive() for thread in threads) or transport.config_log.read(seen)[0]:
+        _, seen = transport.config_log.read(seen)
     assert seen == transport.config_log.end() == 200
     found = transport.record_log.read("t", 0, 0, 1_000, 1_000)
     for n in range(4):

@@ -106,12 +106,47 @@ def test_a_bad_line_is_named_with_what_was_expected(line: str, says: str) -> Non
     assert says in str(caught.value)
 
 
-@pytest.mark.parametrize("policy", ["eager", "connect"])
-def test_policies_to_come_are_named_as_such(policy: str) -> None:
-    with pytest.raises(AssignError, match="not part of this version; there is kip415"):
-        list(assign_lines(policy, []))
+def test_connect_keeps_the_memory_of_each_leader() -> None:
+    """W1 leads, then W3 does, then W1 again: it knows nothing of W2's work, which W3 saw go."""
+    w2 = {"connectors": ["B"], "tasks": ["A-1"]}
+    all_three = {"W1": W1, "W2": w2, "W3": W3}
+    _, waits, other, again = answers(
+        {"max_delay_ms": 500, "config": CONFIG, "members": all_three},
+        {"members": {"W1": W1, "W3": W3}},
+        {"now_ms": 100, "members": {"W1": W1, "W3": W3}, "leader": "W3"},
+        {"now_ms": 200, "members": {"W1": W1, "W3": W3}, "last_completed_generation": 2},
+        policy="connect",
+    )
+    assert waits["members"]["W1"]["delay"] == 500
+    # A leader without a memory: everything is new, nobody waits.
+    assert other["members"]["W3"]["delay"] == 0
+    assert (new(other, "W1"), new(other, "W3")) == (["A-1"], ["B"])
+    # The first one's delay runs as it was.
+    assert again["members"]["W1"]["delay"] == 300
+
+
+def test_a_memory_of_connect_that_is_not_the_last_round_knows_no_owners() -> None:
+    *_, again = answers(
+        {"max_delay_ms": 500, "config": CONFIG, "members": {"W1": W1, "W2": {}, "W3": W3}},
+        {"members": {"W1": W1, "W3": W3}, "leader": "W3"},
+        {"members": {"W1": W1, "W3": W3}},
+        policy="connect",
+    )
+    assert again["members"]["W1"]["delay"] == 0
+    assert (new(again, "W1"), new(again, "W3")) == (["A-1"], ["B"])
+
+
+def test_eager_gives_everybody_all_that_is_its_own() -> None:
+    config = {"connectors": {"A": 2, "B": 1}}
+    (answer,) = answers({"config": config, "members": {"W2": W1, "W1": {}}}, policy="eager")
+    assert new(answer, "W1") == ["A", "A-0", "B-0"] and new(answer, "W2") == ["B", "A-1"]
+
+
+def test_a_policy_to_come_is_named_as_such() -> None:
+    with pytest.raises(AssignError, match="not part of this version; there is connect, eager, kip"):
+        list(assign_lines("headgate", []))
 
 
 def test_no_such_policy() -> None:
-    with pytest.raises(AssignError, match="no policy 'fair'; there is kip415"):
+    with pytest.raises(AssignError, match="no policy 'fair'; there is connect, eager, kip415"):
         list(assign_lines("fair", []))

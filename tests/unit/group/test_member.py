@@ -1,14 +1,24 @@
 """The member machine: every input in every state, and the stories that its rules are for."""
 
 import pytest
+from support.members import (
+    A0,
+    A1,
+    ME,
+    OFFSET,
+    SETTINGS,
+    VIEW,
+    follower,
+    holding,
+    joined,
+    metadata,
+    sent,
+    synced,
+)
 
-from headgate.assignment import POLICIES
-from headgate.assignment.model import MemberAssignment, Round, RoundInput
 from headgate.errors import IllegalTransitionError
-from headgate.ids import TaskId
-from headgate.membership import member as member_module
-from headgate.membership.codec import CODECS, Assignment, AssignmentError, Metadata
-from headgate.membership.member import PROTOCOL, Member, MemberState
+from headgate.membership.codec import AssignmentError
+from headgate.membership.member import Member, MemberState
 from headgate.membership.member_messages import (
     Assigned,
     CatchUp,
@@ -17,7 +27,6 @@ from headgate.membership.member_messages import (
     Leave,
     MemberInput,
     MemberOutput,
-    MemberSettings,
     RejoinRequested,
     Revoked,
     Start,
@@ -25,63 +34,23 @@ from headgate.membership.member_messages import (
     StopEverything,
     Tick,
     WorkReleased,
-    WorkView,
 )
 from headgate.membership.messages import (
     GroupError,
-    GroupMember,
     Heartbeat,
     HeartbeatAnswered,
     JoinedGroup,
     JoinGroup,
     LeaveGroup,
     SyncedGroup,
-    SyncGroup,
 )
-
-CODEC = CODECS[PROTOCOL]
-ME = "w-1"
-OFFSET = 5
-VIEW = WorkView(OFFSET, {"a": 2})
-A0, A1 = TaskId("a", 0), TaskId("a", 1)
-SETTINGS = MemberSettings("g", "w", "url-me", delay_ms_max=1_000)
-
-
-def holding(*tasks: TaskId, offset: int = OFFSET) -> WorkView:
-    return WorkView(offset, {"a": 2}, (), tasks)
-
-
-def joined(member: Member, generation: int = 1, leader: str = "w-0") -> JoinedGroup:
-    return JoinedGroup("g", ME, generation, PROTOCOL, leader, sequence=member._sequence)
-
-
-def synced(
-    generation: int = 1,
-    assigned: tuple[TaskId, ...] = (),
-    revoked: tuple[TaskId, ...] = (),
-    offset: int = OFFSET,
-    delay_ms: int = 0,
-    error: AssignmentError = AssignmentError.NONE,
-) -> SyncedGroup:
-    change = MemberAssignment(assigned_tasks=assigned, revoked_tasks=revoked)
-    assignment = Assignment(error, "w-0", "url-0", offset, change, delay_ms)
-    return SyncedGroup("g", ME, generation, CODEC.encode_assignment(assignment))
+from headgate.membership.protocols import HEADGATE
 
 
 def refused(kind: type, error: GroupError, generation: int = 1) -> MemberInput:
     if kind is SyncedGroup:
         return SyncedGroup("g", ME, generation, error=error)
     return HeartbeatAnswered("g", ME, generation, error, sent_ms=0)
-
-
-def follower(now_ms: int = 0) -> Member:
-    """A member of generation 1 that was given task a-0."""
-    member = Member(SETTINGS)
-    member.handle(now_ms, Start(), VIEW)
-    member.handle(now_ms, joined(member), VIEW)
-    member.handle(now_ms, synced(assigned=(A0,)), VIEW)
-    assert member.state is MemberState.STEADY
-    return member
 
 
 def in_state(state: MemberState) -> Member:
@@ -116,7 +85,7 @@ INPUTS: list[MemberInput] = [
     CaughtUp("late"),
     Leave(),
     synced(2),
-    JoinedGroup("g", ME, 3, PROTOCOL, "w-0", sequence=0),
+    JoinedGroup("g", ME, 3, HEADGATE, "w-0", sequence=0),
     *(JoinedGroup("g", ME, -1, "", "", error=error) for error in GroupError),
     *(SyncedGroup("g", ME, 2, error=error) for error in GroupError),
     *(HeartbeatAnswered("g", ME, g, error) for g in (1, 2) for error in (None, *GroupError)),
@@ -146,16 +115,6 @@ def test_the_table_covers_every_input() -> None:
     kinds = {type(given) for given in INPUTS}
     missing = {(s, k) for s in MemberState for k in kinds} - set(Member.TRANSITIONS)
     assert missing == {(s, Start) for s in MemberState if s is not MemberState.OUTSIDE}
-
-
-def sent(outputs: list[MemberOutput], kind: type) -> list[MemberOutput]:
-    return [output for output in outputs if isinstance(output, kind)]
-
-
-def metadata(outputs: list[MemberOutput]) -> Metadata:
-    (request,) = sent(outputs, JoinGroup)
-    assert isinstance(request, JoinGroup)
-    return CODEC.decode_metadata(request.protocols[0][1])
 
 
 def test_first_join_gets_an_id_and_joins_with_it() -> None:
@@ -285,6 +244,66 @@ def test_a_config_mismatch_keeps_the_work_and_pauses() -> None:
     assert metadata(member.handle(SETTINGS.error_pause_ms, Tick(), holding(A0))).tasks == (A0,)
 
 
+def fail_rounds(member: Member, generations: range, offset: int) -> None:
+    """Rounds that the leader refuses because it has read less than somebody."""
+    for generation in generations:
+        now_ms = generation * SETTINGS.error_pause_ms
+        member.handle(now_ms, RejoinRequested("r"), VIEW)
+        member.handle(now_ms, joined(member, generation), VIEW)
+        failed = synced(generation, offset=offset, error=AssignmentError.CONFIG_MISMATCH)
+        member.handle(now_ms, failed, VIEW)
+        member.handle(now_ms + SETTINGS.error_pause_ms, Tick(), VIEW)
+
+
+@pytest.mark.parametrize(
+    ("offset", "who"),
+    [
+        (OFFSET + 3, "this worker's config topic has nothing after 5, but a member other than"),
+        (OFFSET, "the leader url-0 has not read its config topic up to assignment offset 5"),
+    ],
+)
+def test_rounds_that_fail_one_after_another_are_told_as_two_config_topics(
+    offset: int, who: str
+) -> None:
+    member = follower()
+    fail_rounds(member, range(2, 4), offset)
+    assert member.disagreement.words == ""
+    fail_rounds(member, range(4, 5), offset)
+    assert member.disagreement.words.startswith(who)
+    assert "config.storage.topic" in member.disagreement.words
+    member.handle(9_000, joined(member, 9), VIEW)
+    member.handle(9_000, synced(9), VIEW)
+    assert member.state is MemberState.STEADY
+    assert member.disagreement.words == ""
+
+
+def test_who_never_reaches_the_offset_of_its_leader_reads_another_config_topic() -> None:
+    member, now_ms = Member(SETTINGS), 0
+    member.handle(now_ms, Start(), VIEW)
+    for generation in range(1, 4):
+        assert member.disagreement.words == ""
+        member.handle(now_ms, joined(member, generation), VIEW)
+        member.handle(now_ms, synced(generation, offset=OFFSET + 3), VIEW)
+        member.handle(now_ms, CaughtUp(), VIEW)
+        member.handle(now_ms, WorkReleased(), VIEW)
+        now_ms += SETTINGS.error_pause_ms
+        member.handle(now_ms, Tick(), VIEW)
+    assert "nothing after 5, but the leader url-0 has read up to" in member.disagreement.words
+
+
+def test_a_config_topic_that_cannot_be_read_is_not_another_one() -> None:
+    member, now_ms = Member(SETTINGS), 0
+    member.handle(now_ms, Start(), VIEW)
+    for generation in range(1, 6):
+        member.handle(now_ms, joined(member, generation), VIEW)
+        member.handle(now_ms, synced(generation, offset=OFFSET + 3), VIEW)
+        member.handle(now_ms, CaughtUp("timed out"), VIEW)
+        member.handle(now_ms, WorkReleased(), VIEW)
+        now_ms += SETTINGS.error_pause_ms
+        member.handle(now_ms, Tick(), VIEW)
+    assert member.disagreement.words == ""
+
+
 def test_disowned_it_stops_everything_before_it_joins_as_somebody_new() -> None:
     member = follower()
     unknown = refused(HeartbeatAnswered, GroupError.UNKNOWN_MEMBER_ID)
@@ -329,100 +348,3 @@ def test_leaving_stops_first() -> None:
     assert member.handle(10, WorkReleased(), VIEW) == [LeaveGroup("g", ME)]
     assert member.state is MemberState.OUTSIDE
     assert follower().handle(0, Leave(), VIEW) == [LeaveGroup("g", ME)]
-
-
-def leader_round(offsets: dict[str, int], view: WorkView = VIEW) -> tuple[Member, SyncGroup]:
-    member = Member(SETTINGS)
-    member.handle(0, Start(), VIEW)
-    members = tuple(
-        GroupMember(name, CODEC.encode_metadata(Metadata(f"url-{name}", offset)))
-        for name, offset in offsets.items()
-    )
-    answer = JoinedGroup("g", ME, 1, PROTOCOL, ME, members, sequence=member._sequence)
-    (request,) = member.handle(0, answer, view)
-    assert isinstance(request, SyncGroup)
-    return member, request
-
-
-def test_the_leader_announces_the_offset_of_the_snapshot_it_computed_with() -> None:
-    newer = WorkView(OFFSET + 4, {"a": 1, "b": 1})
-    member, request = leader_round({ME: OFFSET, "w-0": OFFSET + 1}, newer)
-    for data in request.assignments.values():
-        assert CODEC.decode_assignment(data).config_offset == OFFSET + 4
-    member.handle(0, SyncedGroup("g", ME, 1, request.assignments[ME]), newer)
-    assert member.is_leader
-    owners = {member.owner_url(work) for work in ("a", "b", A0, TaskId("b", 0))}
-    assert owners == {f"url-{ME}", "url-w-0"}
-    assert member.owner_url("nothing") is None
-
-
-def test_a_leader_that_is_behind_sends_everybody_the_error() -> None:
-    _, request = leader_round({ME: OFFSET, "w-0": OFFSET + 1})
-    for data in request.assignments.values():
-        told = CODEC.decode_assignment(data)
-        assert told.error is AssignmentError.CONFIG_MISMATCH
-        assert told.config_offset == OFFSET + 1
-        assert told.change == MemberAssignment() and told.delay_ms == 0
-
-
-def test_an_unknown_policy_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match=r"'fair', expected one of kip415"):
-        Member(MemberSettings("g", "w", "u", policy="fair"))
-
-
-def test_a_late_assignment_of_an_earlier_generation_is_not_taken() -> None:
-    """What it gave away was dealt anew in the round that this member waits for."""
-    member = follower()
-    member.handle(0, RejoinRequested("r"), holding(A0))
-    member.handle(0, joined(member, 2), holding(A0))
-    assert member.handle(1, synced(1, assigned=(A1,)), holding(A0)) == []
-    assert member.state is MemberState.SYNCING and member.tasks == (A0,)
-
-
-def test_what_a_former_leader_remembers_ends_with_another_leaders_round(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Who led again with it would take the owners of a round long past for those of the last."""
-    real = POLICIES[SETTINGS.policy]
-    memories: list[object | None] = []
-
-    def policy(round_input: RoundInput, memory: object | None) -> Round:
-        memories.append(memory)
-        return real(round_input, memory)
-
-    monkeypatch.setattr(member_module, "POLICIES", {SETTINGS.policy: policy})
-    member = Member(SETTINGS)
-
-    def lead(generation: int) -> None:
-        metadata = member_metadata(sent)
-        answer = JoinedGroup(
-            "g",
-            ME,
-            generation,
-            PROTOCOL,
-            ME,
-            members=(GroupMember(ME, metadata),),
-            sequence=member._sequence,
-        )
-        (request,) = [r for r in member.handle(0, answer, VIEW) if isinstance(r, SyncGroup)]
-        assignment = request.assignments[ME]
-        member.handle(0, SyncedGroup("g", ME, generation, assignment), VIEW)
-
-    sent = member.handle(0, Start(), VIEW)
-    lead(1)
-    sent = member.handle(0, RejoinRequested("r"), VIEW)
-    lead(2)
-    assert memories[0] is None
-    assert memories[1] is not None
-    sent = member.handle(0, RejoinRequested("r"), VIEW)
-    member.handle(0, joined(member, 3), VIEW)
-    member.handle(0, synced(3), VIEW)
-    assert member.member_urls == {}
-    sent = member.handle(0, RejoinRequested("r"), VIEW)
-    lead(4)
-    assert memories[2] is None
-
-
-def member_metadata(sent: list[MemberOutput]) -> bytes:
-    (join,) = [output for output in sent if isinstance(output, JoinGroup)]
-    return dict(join.protocols)[PROTOCOL]

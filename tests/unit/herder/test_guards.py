@@ -3,8 +3,10 @@
 import json
 
 import pytest
+from support.herder_setups import C0, SOURCE, created, failure, one_worker, two_workers
 from support.herder_world import HerderWorld
 
+from headgate.herder.calls import config_digest
 from headgate.herder.messages import (
     AppendConfig,
     Called,
@@ -20,7 +22,6 @@ from headgate.herder.messages import (
     DescribeWorker,
     Effect,
     ErrorKind,
-    Failure,
     FenceConnector,
     GroupAnswered,
     LeadershipClaimed,
@@ -54,39 +55,6 @@ from headgate.task.messages import (
     TaskReleased,
     TaskRunning,
 )
-
-SOURCE = {"connector.class": "Source", "tasks.max": "1"}
-C0 = TaskId("c", 0)
-
-
-def one_worker(**settings: object) -> HerderWorld:
-    world = HerderWorld()
-    world.add("a", **settings)
-    world.until_settled()
-    return world
-
-
-def two_workers(**settings: object) -> HerderWorld:
-    """`a` leads; both are in the group."""
-    world = one_worker(**settings)
-    world.add("b", **settings)
-    world.advance(10_000)
-    world.until_settled()
-    return world
-
-
-def created(world: HerderWorld, config: dict[str, str] | None = None) -> None:
-    call_id = world.call("a", CreateConnector("c", config or SOURCE))
-    world.run()
-    assert isinstance(world.answers[call_id][0], Success)
-    world.until_settled()
-
-
-def failure(world: HerderWorld, call_id: str) -> Failure:
-    (answer,) = world.answers[call_id]
-    assert isinstance(answer, Failure)
-    return answer
-
 
 STALE = (
     ConfigAppended(999, 10),
@@ -169,7 +137,7 @@ def test_task_configs_made_of_an_older_connector_config_are_refused() -> None:
     get it (KAFKA-15575)."""
     world = one_worker()
     created(world)
-    stale = PutTaskConfigs("c", ({"task": "0"},), made_of={**SOURCE, "v": "old"})
+    stale = PutTaskConfigs("c", ({"task": "0"},), made_of=config_digest({**SOURCE, "v": "old"}))
     call_id = world.call("a", stale)
     world.run()
     assert failure(world, call_id).kind is ErrorKind.CONFLICT
@@ -344,68 +312,6 @@ def test_new_task_configs_wait_for_the_round_that_they_bring_about() -> None:
     assert sorted(t for tasks in world.running().values() for t in tasks) == ["c-0", "c-1"]
 
 
-def test_fencing_is_asked_of_the_next_leader_when_the_first_dies() -> None:
-    """In Java the task is FAILED until somebody restarts it by hand."""
-    world = two_workers(exactly_once=True)
-    world.holds.append(
-        lambda worker, e: isinstance(e, CallPeer) and isinstance(e.call, FenceConnector)
-    )
-    world.call("a", CreateConnector("c", {**SOURCE, "tasks.max": "2"}))
-    world.run()
-    assert any("FenceConnector" in line for line in world.trace)
-    world.holds.clear()
-    world.held.clear()
-    world.kill("a")
-    world.advance(30_000)
-    world.until_settled()
-    assert world.running() == {"b": ["c-0", "c-1"]}
-    assert not [line for line in world.trace if "FAILED" in line]
-
-
-def test_a_worker_never_calls_itself() -> None:
-    """A leader that has not claimed the log yet is asked: it waits, it does not pass on."""
-    world = one_worker()
-    world.holds.append(lambda _, e: type(e).__name__ == "ClaimLeadership")
-    world.lose_coordinator("a")
-    world.run()
-    world.advance(1_000)
-    call_id = world.call("a", DeleteConnector("none"))
-    world.run()
-    assert world.answers[call_id] == []
-    assert not [line for line in world.trace if "call http" in line]
-    world.release()
-    world.run()
-    assert failure(world, call_id).kind is ErrorKind.NOT_FOUND
-
-
-def test_a_call_is_passed_on_twice_at_most() -> None:
-    world = two_workers()
-    world.answers["far"] = []
-    world.workers["b"].inbox.append(Called("far", DeleteConnector("c"), hops=2))
-    world.run()
-    (answer,) = world.answers["far"]
-    assert isinstance(answer, Failure)
-    assert answer.kind is ErrorKind.NOT_READY
-
-
-def test_a_call_that_comes_to_the_wrong_worker_is_looked_after_again() -> None:
-    """NOT_READY from a peer is no answer for the user: the call is routed again."""
-    world = two_workers()
-    created(world)
-    world.holds.append(lambda _, e: isinstance(e, CallPeer))
-    call_id = world.call("b", DeleteConnector("c"))
-    world.run()
-    ((worker, call),) = world.held
-    assert isinstance(call, CallPeer)
-    world.holds.clear()
-    world.held.clear()
-    world.give(worker.name, PeerAnswered(call.token, Failure(ErrorKind.NOT_READY, "not me")))
-    world.run()
-    assert world.answers[call_id] == []
-    world.advance(250)
-    assert isinstance(world.answers[call_id][0], Success)
-
-
 def test_what_is_open_is_answered_when_the_worker_shuts_down_and_what_comes_later_too() -> None:
     world = one_worker()
     world.holds.append(lambda _, e: isinstance(e, AppendConfig))
@@ -415,7 +321,7 @@ def test_what_is_open_is_answered_when_the_worker_shuts_down_and_what_comes_late
     second = world.call("a", RestartConnector("c"))
     world.workers["a"].inbox.rotate(1)  # the call comes first, before the worker is done
     world.run()
-    assert failure(world, first).kind is ErrorKind.NOT_READY
+    assert failure(world, first).kind is ErrorKind.TIMEOUT, "it may have been written"
     assert len(world.answers[second]) == 1
     assert world.workers["a"].herder.done
 
@@ -443,6 +349,20 @@ def test_failed_is_written_whatever_is_known() -> None:
     world.end_task("a", C0, TaskEnded(TaskOutcome.FAILED, "bad", "trace"))
     world.run()
     assert "a: status task-c-0 FAILED (trace)" in world.trace
+
+
+def test_a_trace_of_any_length_makes_a_record_that_brokers_take() -> None:
+    """Else it is never written, nor what waits with it. Java writes it whole."""
+    world = one_worker()
+    created(world)
+    trace = "the first line\n" + "\x01" * 3_000_000 + "\nthe last line"
+    world.end_task("a", C0, TaskEnded(TaskOutcome.FAILED, "bad", trace))
+    world.run()
+    value = dict(world.statuses)["status-task-c-0"]
+    assert value is not None and len(value) < 1_000_000
+    shown = json.loads(value)["trace"]
+    assert shown.startswith("the first line\n") and shown.endswith("\nthe last line")
+    assert "2950029 characters left out" in shown
 
 
 def test_a_body_that_leaves_out_the_recheck_is_stopped() -> None:

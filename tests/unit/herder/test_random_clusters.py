@@ -10,11 +10,17 @@ import pytest
 from support.herder_world import HerderWorld
 
 from headgate.herder.messages import (
+    AlterOffsets,
     Call,
     CreateConnector,
     DeleteConnector,
+    DescribeConnector,
     FenceConnector,
+    ListConnectors,
+    PatchConnectorConfig,
     PutConnectorConfig,
+    ReadOffsets,
+    ResetOffsets,
     RestartConnector,
     RestartTask,
     SetTargetState,
@@ -35,6 +41,9 @@ class Story:
         self.world = HerderWorld()
         self.asked: dict[str, str] = {}
         self.born = 0
+        self.protocols = self.random.choice(
+            (("headgate",), ("headgate", "sessioned"), ("sessioned",), ("compatible",))
+        )
         self.workers: dict[str, str] = {}
         """Host name of each place's present incarnation."""
         for place in NAMES:
@@ -43,7 +52,14 @@ class Story:
     def start(self, place: str) -> None:
         self.born += 1
         name = f"{place}{self.born}"
-        self.world.add(name, exactly_once=True, session_timeout_ms=6_000)
+        self.world.add(
+            name,
+            exactly_once=True,
+            session_timeout_ms=6_000,
+            session_keys=True,
+            key_ttl_ms=30_000,
+            protocols=self.protocols,
+        )
         self.workers[place] = name
 
     def act(self) -> None:
@@ -79,6 +95,13 @@ class Story:
             RestartConnector(name),
             RestartTask(TaskId(name, self.random.randint(0, 2))),
             FenceConnector(name),
+            RestartConnector(name, self.random.random() < 0.7, self.random.random() < 0.5),
+            PatchConnectorConfig(name, {"v": str(self.random.randint(0, 2)), "w": None}),
+            ResetOffsets(name),
+            AlterOffsets(name, (({"n": 1}, {"m": 1}),)),
+            ReadOffsets(name),
+            DescribeConnector(name),
+            ListConnectors(("status", "info")),
         )
         return self.random.choice(calls)
 
@@ -134,7 +157,7 @@ class Story:
 @pytest.mark.parametrize("seed", range(25))
 def test_every_call_is_answered_once_and_all_comes_to_rest(seed: int) -> None:
     story = Story(seed)
-    for _ in range(60):
+    for _ in range(70):
         story.act()
     story.finish()
     for call_id, worker in story.asked.items():

@@ -10,21 +10,23 @@ ROOT = Path(__file__).resolve().parents[3]
 SOURCE_ROOTS = {
     "headgate": ROOT / "core",
     "headgate_embedded": ROOT / "adapters/embedded",
+    "headgate_kafka": ROOT / "adapters/kafka",
+    "headgate_rest": ROOT / "adapters/rest",
     "headgate_spark": ROOT / "adapters/spark",
     "headgate_runtime": ROOT / "runtime",
     "headgate_connectors": ROOT / "connectors",
 }
 CORE_ALLOWED = {
-    *("__future__", "base64", "binascii", "bisect", "collections", "dataclasses", "enum"),
+    *("__future__", "abc", "base64", "binascii", "bisect", "collections", "dataclasses", "enum"),
     *("functools", "hashlib", "heapq", "hmac", "itertools", "json", "math", "re", "struct"),
     *("types", "typing", "zlib"),
 }
+ADAPTERS = ("headgate_embedded", "headgate_kafka", "headgate_rest", "headgate_spark")
 MAY_IMPORT = {
     "headgate": {"headgate"},
-    "headgate_embedded": {"headgate", "headgate_embedded"},
-    "headgate_spark": {"headgate", "headgate_spark"},
+    **{adapter: {"headgate", adapter} for adapter in ADAPTERS},
     "headgate_connectors": {"headgate", "headgate_connectors"},
-    "headgate_runtime": {"headgate", "headgate_runtime", "headgate_embedded", "headgate_spark"},
+    "headgate_runtime": {"headgate", "headgate_runtime", *ADAPTERS},
 }
 FUNCTION_LINES_MAX = 60
 MODULE_LINES_MAX = 600
@@ -82,12 +84,15 @@ def test_runtime_imports_adapters_lazily() -> None:
         for package, path in modules()
         if package == "headgate_runtime"
         for name, line, at_top in imports(path)
-        if at_top and name.split(".")[0] in ("headgate_embedded", "headgate_spark")
+        if at_top and name.split(".")[0] in ADAPTERS
     ]
     assert not wrong
 
 
-@pytest.mark.parametrize("folder", ["core", "adapters", "adapters/embedded", "adapters/spark"])
+@pytest.mark.parametrize(
+    "folder",
+    ["core", "adapters", *(f"adapters/{name.removeprefix('headgate_')}" for name in ADAPTERS)],
+)
 def test_source_roots_are_no_packages(folder: str) -> None:
     """A package `adapters/grpc` would hide the real `grpc`."""
     assert not (ROOT / folder / "__init__.py").exists()

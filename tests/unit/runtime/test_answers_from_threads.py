@@ -1,9 +1,11 @@
 """What runs on other threads is answered, whatever becomes of it: nobody asks a second time."""
 
+import threading
 from pathlib import Path
 
 import pytest
 
+from headgate import wire
 from headgate.herder.messages import (
     CallPeer,
     Command,
@@ -15,13 +17,20 @@ from headgate.herder.messages import (
     FenceProducers,
     PeerAnswered,
     ProducersFenced,
+    Success,
     ValidateConfig,
 )
 from headgate_embedded import transport_settings
-from headgate_runtime.perform import Performer
+from headgate_runtime import perform
+from headgate_runtime.perform import VALIDATION_THREADS, Performer
 from headgate_runtime.worker import Worker, WorkerConfig
 
 BUG = "KeyError: 'a bug'"
+
+
+def made(folder: Path) -> Worker:
+    settings = {"headgate.task.runner": "thread"}
+    return Worker(WorkerConfig("w", "w", transport_settings(folder), settings))
 
 
 @pytest.mark.parametrize(
@@ -39,9 +48,7 @@ BUG = "KeyError: 'a bug'"
 def test_a_bug_is_an_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, effect: Effect, answer: Command
 ) -> None:
-    worker = Worker(
-        WorkerConfig("w", "w", transport_settings(tmp_path), {"headgate.task.runner": "thread"})
-    )
+    worker = made(tmp_path)
 
     def bug(*_args: object) -> Command:
         raise KeyError("a bug")
@@ -49,5 +56,51 @@ def test_a_bug_is_an_answer(
     monkeypatch.setattr(Performer, "_answer_of", bug)
     worker._performer.perform([effect])
     assert worker._inbox.get(timeout=5) == answer
+    worker._performer.close()
+    worker.transport.close()
+
+
+def test_a_plugin_that_exits_is_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = made(tmp_path)
+
+    def exits(*_args: object) -> str:
+        raise SystemExit("no licence")
+
+    monkeypatch.setattr(perform, "config_error", exits)
+    worker._performer.perform([ValidateConfig(7, "c", {})])
+    assert worker._inbox.get(timeout=5) == ConfigValidated(7, ("SystemExit: no licence",))
+    worker._performer.close()
+    worker.transport.close()
+
+
+def test_validations_that_hang_keep_no_fencing_and_no_other_worker_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = made(tmp_path)
+    gate, begun = threading.Event(), threading.Semaphore(0)
+
+    def hangs(*_args: object) -> None:
+        begun.release()
+        gate.wait(60)
+
+    monkeypatch.setattr(perform, "config_error", hangs)
+    monkeypatch.setattr(worker.transport.fencer, "fence", lambda _ids: None)
+    monkeypatch.setattr(worker.transport.peers, "call", lambda *_: wire.dumps(Success(1)))
+    validations = [ValidateConfig(n, "c", {}) for n in range(VALIDATION_THREADS + 1)]
+    try:
+        worker._performer.perform(validations)
+        for _ in range(VALIDATION_THREADS):
+            assert begun.acquire(timeout=5)
+        hanging = [thread for thread in threading.enumerate() if thread.name == "validation"]
+        assert len(hanging) == VALIDATION_THREADS
+        assert all(thread.daemon for thread in hanging), "the interpreter waits for them"
+        worker._performer.perform([FenceProducers(100, "c", ("g-c-0",))])
+        assert worker._inbox.get(timeout=5) == ProducersFenced(100)
+        worker._performer.perform([CallPeer(101, "b", DeleteConnector("c"), 1, 100)])
+        assert worker._inbox.get(timeout=5) == PeerAnswered(101, Success(1))
+    finally:
+        gate.set()
+    answers = [worker._inbox.get(timeout=5) for _ in validations]
+    assert all(isinstance(answer, ConfigValidated) for answer in answers)
     worker._performer.close()
     worker.transport.close()

@@ -1,8 +1,11 @@
 """How a worker's loop looks at what others wrote: an idle one costs next to nothing, and misses
 nothing all the same."""
 
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,7 +13,7 @@ import pytest
 from headgate.herder.herder import Herder
 from headgate.herder.messages import Command, Shutdown, StatusRead, Tick
 from headgate.membership.messages import JoinGroup
-from headgate.ports import TransportError
+from headgate.ports import RefusedError, TransportError
 from headgate_embedded import EmbeddedTransport, open_transport, transport_settings
 from headgate_embedded.database import Database
 from headgate_runtime.worker import Worker, WorkerConfig
@@ -93,6 +96,67 @@ def test_a_look_that_failed_is_made_again(
         broken.setattr(worker.transport.status_log, "read", fail)
         assert look(worker, 2) == []
     assert look(worker) == ["status-connector-c"]
+
+
+def test_a_worker_that_is_refused_gives_up_and_says_why(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Out of reach it tries again; refused it would try for ever."""
+    errors = [TransportError("out of reach"), *[RefusedError("no right")] * 3]
+
+    def fail() -> None:
+        raise errors.pop(0)
+
+    monkeypatch.setattr(worker.transport.group, "receive", fail)
+    worker._unfinished = True
+    look(worker)
+    assert (worker.gave_up, worker._stop_asked) == ("", False)
+    look(worker, 3)
+    assert (worker.gave_up, worker._stop_asked, errors) == ("no right", True, [])
+    assert caplog.text.count("gives up: no right") == 1
+
+
+@pytest.mark.parametrize(
+    ("leads", "commit_offset", "ours"),
+    [(True, 2, True), (False, 2, False), (True, 1, False), (True, None, False)],
+)
+def test_whether_a_connector_is_still_ours_is_known_when_the_log_was_read(
+    worker: Worker,
+    other: EmbeddedTransport,
+    monkeypatch: pytest.MonkeyPatch,
+    leads: bool,
+    commit_offset: int | None,
+    ours: bool,
+) -> None:
+    other.config_log.append([("connector-c", b"{}")], privileged=False)
+    entry = SimpleNamespace(commit_offset=2)
+    state = SimpleNamespace(entry={"c": entry}.get)
+    herder = SimpleNamespace(leads=True, state=state, done=False, next_deadline_ms=None)
+    monkeypatch.setattr(worker, "herder", herder)
+
+    def handle(command: Command) -> None:
+        if isinstance(command, Tick):  # whose time is over finds out now
+            herder.leads = leads
+
+    monkeypatch.setattr(worker, "_handle", handle)
+    answers: list[bool] = []
+    thread = threading.Thread(target=lambda: answers.append(worker.still_ours("c", commit_offset)))
+    thread.start()
+    while not worker._awaiting:
+        time.sleep(0.001)
+    assert answers == []
+    worker._next_command()
+    worker._read_world()
+    thread.join(10)
+    assert answers == [ours]
+
+
+def test_who_waits_for_a_worker_that_has_ended_is_told(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "herder", SimpleNamespace(done=True))
+    with pytest.raises(TransportError, match="did not read"):
+        worker.still_ours("c", None)
 
 
 def test_more_than_one_look_takes_is_taken_by_the_next(

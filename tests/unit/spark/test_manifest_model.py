@@ -6,7 +6,8 @@ Each weaker rule must fail, else the model would prove nothing of the strong one
 import pytest
 from support.manifest_model import ModelFiles, ModelLog, first_wrong, real_manifest
 
-from headgate_spark.manifest import STAGING, Entry, Manifest
+from headgate_spark.entries import STAGING, Entry
+from headgate_spark.manifest import Manifest
 
 SEEDS = range(700)
 
@@ -21,9 +22,9 @@ def test_the_manifest_holds_for_thousands_of_runs() -> None:
 
 
 class _OverwritingFiles(ModelFiles):
-    def create(self, path: str, content: bytes) -> bool:
+    def link(self, draft: str, target: str) -> bool:
         self.actor.pause()
-        self.world.files[path] = content
+        self.world.files[target] = self.world.files.pop(draft)
         return True
 
 
@@ -41,16 +42,13 @@ class _DropsAllStaged(Manifest):
 
 
 class _CommitsGroupFirst(Manifest):
-    """The group's offset moves before the files are published."""
+    """The group's offset moves before the files are published, and says that they are."""
 
     def _publish(self, entry: Entry) -> None:
-        self._log.commit_unguarded("g", {(entry.topic, entry.partition): entry.end})
-        for staged, final in entry.files:
-            if not self._files.exists(final):
-                try:
-                    self._files.rename(staged, final)
-                except FileNotFoundError:
-                    continue
+        partition = (entry.topic, entry.partition)
+        if self._log.committed("g").get(partition, 0) < entry.end:
+            self._log.commit_unguarded("g", {partition: entry.end})
+            super()._publish(entry)
 
 
 class _NeverRollsForward(Manifest):

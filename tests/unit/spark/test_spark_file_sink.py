@@ -9,7 +9,6 @@ from headgate_spark.file_sink import (
     is_ours,
     results_in_order,
     target_folder,
-    transport_factory,
 )
 
 
@@ -56,12 +55,6 @@ def test_the_envelope_follows_the_converter() -> None:
     assert has_envelope({}, {"value.converter": converter})
     assert not has_envelope({"value.converter": "StringConverter"}, {"value.converter": converter})
     assert not has_envelope({}, {})
-
-
-def test_the_log_is_opened_by_name() -> None:
-    assert transport_factory({"kind": "embedded"}, {}) == "headgate_embedded:open_transport"
-    named = {"headgate.transport.factory": "a.b:c"}
-    assert transport_factory({"kind": "embedded"}, named) == "a.b:c"
 
 
 def test_results_are_ordered_and_complete() -> None:

@@ -5,16 +5,10 @@ from typing import Any
 
 import pytest
 
+from headgate_spark.alterations import look
+from headgate_spark.entries import STAGING, Entry, ManifestError, published_path, staged_path
 from headgate_spark.files import LocalFiles
-from headgate_spark.manifest import (
-    STAGING,
-    Entry,
-    Manifest,
-    ManifestError,
-    alter,
-    read_chain,
-    staged_path,
-)
+from headgate_spark.manifest import Manifest
 
 
 class GroupLog:
@@ -26,8 +20,12 @@ class GroupLog:
     def committed(self, _group: str) -> Mapping[tuple[str, int], int]:
         return dict(self.offsets)
 
-    def commit_unguarded(self, _group: str, offsets: Mapping[tuple[str, int], int]) -> None:
-        self.offsets.update(offsets)
+    def commit_unguarded(self, _group: str, offsets: Mapping[tuple[str, int], int | None]) -> None:
+        for place, offset in offsets.items():
+            if offset is None:
+                self.offsets.pop(place, None)
+            else:
+                self.offsets[place] = offset
 
 
 def made(folder: Path) -> tuple[Manifest, LocalFiles, GroupLog]:
@@ -42,7 +40,8 @@ def staged(folder: Path, start: int, end: int, **more: Any) -> Entry:
     path = staged_path("t", 0, start, 0, f"{next(_TOKENS):032x}", "json")
     (folder / STAGING).mkdir(parents=True, exist_ok=True)
     (folder / path).write_text(f"{start}-{end}")
-    return Entry("t", 0, start, end, ((path, f"t-0-{start}-0.json"),), end - start, **more)
+    final = published_path("t", 0, start, 0, more.get("era", 0), "json")
+    return Entry("t", 0, start, end, ((path, final),), end - start, **more)
 
 
 def test_a_commit_publishes_files_and_moves_the_group(tmp_path: Path) -> None:
@@ -51,7 +50,7 @@ def test_a_commit_publishes_files_and_moves_the_group(tmp_path: Path) -> None:
     assert manifest.commit(entry)
     assert (tmp_path / "t-0-0-0.json").read_text() == "0-10"
     assert log.offsets == {("t", 0): 10}
-    assert read_chain(files, ("t", 0)) == [entry]
+    assert look(files).entries(("t", 0)) == [entry]
     assert list(files.list("_headgate")) == ["staging", "t-0-0.json"]
 
 
@@ -70,7 +69,7 @@ def test_a_batch_must_begin_where_the_chain_ends(tmp_path: Path, start: int) -> 
     manifest, files, _ = made(tmp_path)
     assert manifest.commit(staged(tmp_path, 3, 10))
     assert not manifest.commit(staged(tmp_path, start, 20))
-    assert len(read_chain(files, ("t", 0))) == 1
+    assert len(look(files).entries(("t", 0))) == 1
 
 
 def test_resume_is_from_the_chain_then_from_the_group(tmp_path: Path) -> None:
@@ -104,7 +103,7 @@ def test_leftovers_go_once_they_can_never_be_committed(tmp_path: Path) -> None:
 def test_topics_whose_names_end_like_partitions_are_not_mixed_up(tmp_path: Path) -> None:
     manifest, files, _ = made(tmp_path)
     assert manifest.commit(Entry("t-0", 1, 0, 5, ()))
-    assert read_chain(files, ("t", 0)) == []
+    assert look(files).entries(("t", 0)) == []
     assert manifest.resume([("t-0", 1)]) == {("t-0", 1): 5}
 
 
@@ -113,22 +112,6 @@ def test_a_foreign_entry_is_refused_by_name(tmp_path: Path) -> None:
     files.create("_headgate/t-0-0.json", b'{"version": 99}')
     with pytest.raises(ManifestError, match=r"_headgate/t-0-0\.json has version 99, expected 1"):
         manifest.resume([("t", 0)])
-
-
-def test_altering_removes_later_batches_with_their_files(tmp_path: Path) -> None:
-    manifest, files, log = made(tmp_path)
-    for start in (0, 10, 20):
-        assert manifest.commit(staged(tmp_path, start, start + 10))
-    with pytest.raises(ManifestError, match=r"offsets 10 to 19.*choose 10 or 20"):
-        alter(files, ("t", 0), 15)
-    alter(files, ("t", 0), 10)
-    assert sorted(files.list("")) == ["_headgate", "t-0-0-0.json"]
-    log.offsets[("t", 0)] = 10
-    assert manifest.resume([("t", 0)]) == {("t", 0): 10}
-    alter(files, ("t", 0), 40)  # passed over
-    assert manifest.resume([("t", 0)]) == {("t", 0): 40}
-    alter(files, ("t", 0), None)
-    assert files.list("") == ["_headgate"]
 
 
 def test_creation_is_exclusive_and_whole(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from headgate_spark import server as server_module
-from headgate_spark.guard import descendants
+from headgate_spark.guard import Guarded, descendants
 from headgate_spark.server import ServerError, SparkServer, check_java, forced_conf
 from headgate_spark.slots import plan
 
@@ -113,6 +113,17 @@ def test_the_guard_ends_everything_when_its_parent_is_killed(kind: str) -> None:
     parent.stdout.close()
     assert len(below) == 3  # a shell, its child, and one that lost its parent
     assert left == []
+
+
+def test_what_a_guarded_process_prints_goes_to_its_log(tmp_path: Path) -> None:
+    """More than a pipe holds, which nobody would read."""
+    command = ["sh", "-c", "head -c 300000 /dev/zero; echo said >&2; exit 3"]
+    with (tmp_path / "log").open("wb") as log:
+        process = Guarded(command, tmp_path, log, os.environ)
+    assert process.wait(20) == 3
+    process.end()
+    written = (tmp_path / "log").read_bytes()
+    assert written.count(b"\0") == 300000 and b"said" in written
 
 
 def _alive(pid: int) -> bool:

@@ -10,7 +10,13 @@ from collections import deque
 
 import pytest
 
-from headgate.task.messages import TaskEnded, TaskOutcome, TaskReleased, TaskRunning
+from headgate.task.messages import (
+    TaskClosing,
+    TaskEnded,
+    TaskOutcome,
+    TaskReleased,
+    TaskRunning,
+)
 from headgate.task.run import (
     BodyDead,
     BodySaid,
@@ -42,7 +48,7 @@ class World:
     def __init__(self, seed: int, machine: type[RunMachine]) -> None:
         self.rng = random.Random(seed)
         self.now = 0
-        self.machine = machine(0, LIMIT_MS, 8 * LIMIT_MS)
+        self.machine = machine(0, LIMIT_MS, 8 * LIMIT_MS, 2 * LIMIT_MS)
         self.local = self.rng.random() < 0.7
         self.outlives = self.rng.random() < 0.5  # the body outlives what was launched (Spark)
         self.up: deque[RunInput] = deque()
@@ -168,6 +174,34 @@ def test_released_never_precedes_the_last_act_and_always_comes() -> None:
         assert world.reports.count(TaskReleased()) == 1, f"seed {seed}"
         outcomes[ends[0].outcome] = outcomes.get(ends[0].outcome, 0) + 1
     assert min(outcomes["stopped"], outcomes["lost"]) > 50  # the model went both ways
+
+
+def test_a_body_that_hangs_after_a_failure_is_killed_with_its_own_words() -> None:
+    """Nobody has asked it to stop, and it beats on: only its deadline ends it."""
+    machine = RunMachine(0, LIMIT_MS, 8 * LIMIT_MS, 5_000)
+    machine.handle(0, HelloReceived(killable=True))
+    failed = TaskEnded(TaskOutcome.FAILED, "OSError: disk on fire", "Traceback ...")
+    assert machine.handle(10, BodySaid(TaskClosing(failed))) == []
+    for now in range(20, 5_010, 10):
+        assert machine.handle(now, Heard()) == machine.handle(now, Tick()) == []
+    told = "OSError: disk on fire; then it did not stop within 5000 ms: killed"
+    assert machine.handle(5_010, Tick()) == [
+        Forward(TaskEnded(TaskOutcome.FAILED, told, "Traceback ...")),
+        KillLaunched(),
+        KillBody(),
+        Disconnect(),
+    ]
+    assert machine.handle(5_020, LaunchOver(None)) == []
+    assert machine.handle(5_030, BodyDead()) == [Forward(TaskReleased())]
+
+
+def test_a_stop_that_is_due_sooner_ends_a_body_that_closes() -> None:
+    machine = RunMachine(0, LIMIT_MS, 8 * LIMIT_MS, 5_000)
+    machine.handle(0, HelloReceived(killable=True))
+    machine.handle(10, BodySaid(TaskClosing(TaskEnded(TaskOutcome.FENCED, "fenced"))))
+    assert machine.handle(20, StopAsked(0))[0] == Forward(
+        TaskEnded(TaskOutcome.FENCED, "fenced; then it did not stop within 0 ms: killed")
+    )
 
 
 class _ReleasesWhenLaunchedIsOver(RunMachine):

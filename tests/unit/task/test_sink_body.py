@@ -5,33 +5,19 @@ from pathlib import Path
 
 import pytest
 from support.body_bench import BodyBench
+from support.sink_records import committed, fill
 
 from headgate.connector.api import PlannedSinkTask, RetriableError, SinkRecord, SinkTask
-from headgate.ports import ProducerRecord
-from headgate.task.messages import TaskKind, TaskOutcome
+from headgate.sink_names import sink_group
+from headgate.task.messages import TaskClosing, TaskKind, TaskOutcome
 from headgate.task.sink import SinkMachine
-from headgate_embedded import open_reader, open_transport, transport_settings
+from headgate_embedded import open_reader
 
 CONFIG = {"topics": "t"}
-
-
-def fill(folder: Path, values: Sequence[bytes], partitions: int = 1) -> None:
-    transport = open_transport(transport_settings(folder))
-    transport.record_log.create_topic("t", partitions)
-    producer = transport.record_log.producer("test", None, None)
-    producer.send(
-        [ProducerRecord("t", n % partitions, None, value) for n, value in enumerate(values)]
-    )
-    producer.acks()
-    transport.close()
-
-
-def committed(folder: Path) -> Mapping[tuple[str, int], int]:
-    transport = open_transport(transport_settings(folder))
-    try:
-        return transport.record_log.committed("connect-c")
-    finally:
-        transport.close()
+JSON = {
+    "value_converter": "org.apache.kafka.connect.json.JsonConverter",
+    "value_converter_schemas_enable": "false",
+}
 
 
 class Taking(SinkTask):
@@ -69,8 +55,9 @@ def test_a_retriable_put_gets_the_same_records_again(tmp_path: Path) -> None:
         tries: list[list[str]] = []  # noqa: RUF012
 
         def put(self, records: Sequence[SinkRecord]) -> None:
-            self.tries.append([str(record.value) for record in records])
-            if len(self.tries) < 3:
+            if records:
+                self.tries.append([str(record.value) for record in records])
+            if len(self.tries) in (1, 2):
                 raise RetriableError("no space")
             super().put(records)
 
@@ -123,6 +110,40 @@ def test_what_cannot_be_converted_follows_the_tolerance(tmp_path: Path) -> None:
     ended = sink(tmp_path, Taking, **class_key, **schemas).start().wait()
     assert ended.outcome is TaskOutcome.FAILED
     assert "t-0, offset 3" in ended.reason
+
+
+def test_each_record_that_is_skipped_is_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(tmp_path, [b"{", b"2", b"{"])
+    with caplog.at_level("INFO", "headgate.task"):
+        bench = sink(tmp_path, Taking, errors_tolerance="all", **JSON)
+        bench.start().until(lambda: committed(tmp_path) == {("t", 0): 3})
+        bench.stop()
+    said = [line for line in caplog.messages if "cannot be used" in line]
+    assert ["t-0, offset 0" in said[0], "t-0, offset 2" in said[1], len(said)] == [True, True, 2]
+
+
+def test_a_record_for_a_dead_letter_queue_is_not_lost(tmp_path: Path) -> None:
+    """No queue is written. With its offset committed the record would be nowhere."""
+    fill(tmp_path, [b"1", b"2"])
+    letters = {"errors_deadletterqueue_topic_name": "letters", "errors_tolerance": "all"}
+    bench = sink(tmp_path, Taking, **letters, **JSON)
+    bench.start().until(lambda: committed(tmp_path) == {("t", 0): 2})
+    fill(tmp_path, [b"3", b"{"])
+    ended = bench.wait()
+    assert ended.outcome is TaskOutcome.FAILED
+    assert "(t-0, offset 3). It was to go to the dead letter queue letters" in ended.reason
+    assert "remove errors.deadletterqueue.topic.name" in ended.reason
+    assert committed(tmp_path)["t", 0] <= 3
+    # With a tolerance of none it is the converter's word alone, as without a queue.
+    letters["errors_tolerance"] = "none"
+    ended = sink(tmp_path, Taking, **letters, **JSON).start().wait()
+    assert (ended.outcome, "letters" in ended.reason) == (TaskOutcome.FAILED, False)
+    # Without a name it is skipped.
+    bench = sink(tmp_path, Taking, errors_tolerance="all", **JSON)
+    bench.start().until(lambda: committed(tmp_path) == {("t", 0): 4})
+    bench.stop()
 
 
 def test_partitions_move_to_a_second_task_and_back(tmp_path: Path) -> None:
@@ -260,9 +281,13 @@ def test_a_body_with_a_bug_closes_what_it_opened_before_its_last_word(
             self.calls.append(f"stop after {len(bench.reports)}")
 
     monkeypatch.setattr(SinkMachine, "_on_delivered", bug)
-    bench = sink(tmp_path, Stopping)
+    # No `put` without records before the one with them.
+    settings = {"offset.flush.interval.ms": "60000"}
+    bench = BodyBench(tmp_path, Stopping, CONFIG, kind=TaskKind.SINK, settings=settings)
     ended = bench.start().wait()
     assert (ended.outcome, ended.reason) == (TaskOutcome.FAILED, "RuntimeError: a bug")
+    # From here on a `stop` that hangs has its deadline.
+    assert bench.reports[-2] == TaskClosing(ended)
     assert Stopping.made[0].calls == ["open 0", "close 0", f"stop after {len(bench.reports) - 1}"]
 
 
@@ -279,3 +304,13 @@ def test_a_stop_that_exits_keeps_nothing_from_being_closed(tmp_path: Path) -> No
     reader = open_reader(tmp_path)
     assert reader.describe_group("connect-c").members == ()
     reader.close()
+
+
+@pytest.mark.parametrize(
+    ("override", "workers", "group"),
+    [(None, None, "connect-c"), (None, "w", "w"), ("o", "w", "o"), ("o", None, "o")],
+)
+def test_the_group_of_a_sink(override: str | None, workers: str | None, group: str) -> None:
+    """A planned sink must not commit to another group than the one its offsets are shown of."""
+    transport = {} if workers is None else {"consumer.group.id": workers}
+    assert sink_group("c", {"consumer.override.group.id": override}, transport) == group

@@ -2,38 +2,41 @@
 
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from confluent_kafka import Producer
 from support.body_bench import BodyBench, source_offsets, visible
 
 from headgate.connector.api import (
+    DataError,
+    Headers,
     RetriableError,
     SinkRecord,
     SkippedRecord,
     SourceRecord,
     SourceTask,
 )
-from headgate.ports import MembershipEndedError
-from headgate.task.messages import PauseTask, ResumeTask, TaskOutcome, TaskPaused, TaskRunning
+from headgate.connector.converters import SimpleHeaderConverter
+from headgate.ports import Ack, MembershipEndedError
+from headgate.task.messages import (
+    PauseTask,
+    ResumeTask,
+    StopTask,
+    TaskOutcome,
+    TaskPaused,
+    TaskRunning,
+)
+from headgate_embedded import open_transport, transport_settings
 from headgate_embedded import producer as embedded_producer
+from headgate_embedded.logs import EmbeddedKeyedLog
+from headgate_embedded.producer import EmbeddedProducer
 from headgate_runtime.tasks.lifeline import Silence
 
 KEY = b'["c",{"file":"a"}]'
 Batch = list[SourceRecord | SkippedRecord]
-
-
-@pytest.fixture(autouse=True)
-def any_membership(monkeypatch: pytest.MonkeyPatch) -> None:
-    """These bodies have no worker; whose producers may be initialised is tested with the log."""
-    plain = embedded_producer.EmbeddedProducer.__init__
-
-    def init(self: Any, *args: Any, **named: Any) -> None:
-        plain(self, *args, **named)
-        self._membership = None
-
-    monkeypatch.setattr(embedded_producer.EmbeddedProducer, "__init__", init)
 
 
 def record(n: int, value: Any = None) -> SourceRecord:
@@ -111,6 +114,26 @@ def test_a_converter_that_fails_names_the_place(tmp_path: Path) -> None:
     assert "source partition {'file': 'a'}, offset {'n': 7}" in ended.reason
 
 
+def test_timestamps_are_taken_as_connect_takes_them(tmp_path: Path) -> None:
+    """-1 was written as it is, and streams fail on it."""
+    began_ms = time.time_ns() // 1_000_000
+    stamps = (None, -1, 5)
+    bench = BodyBench(
+        tmp_path, scripted([replace(record(n), timestamp_ms=at) for n, at in enumerate(stamps)])
+    )
+    run_dry(bench)
+    bench.stop()
+    transport = open_transport(transport_settings(tmp_path))
+    records = transport.record_log.read("t", 0, 0, 3, 10)
+    transport.close()
+    now, sent, given = [each.timestamp_ms for each in records]
+    assert now >= began_ms and sent >= began_ms and given == 5
+    refused = scripted([replace(record(1), timestamp_ms=-2)])
+    ended = BodyBench(tmp_path / "refused", refused, {"errors.tolerance": "all"}).start().wait()
+    assert ended.outcome is TaskOutcome.FAILED
+    assert "timestamp -2 of a record, expected milliseconds from 0 on" in ended.reason
+
+
 def test_the_connector_draws_the_boundaries(tmp_path: Path) -> None:
     class Drawing(Scripted):
         batches: list[Batch] = [[record(n) for n in range(1, 10)], [record(10)]]  # noqa: RUF012
@@ -169,6 +192,12 @@ def test_a_stop_flushes_at_once(tmp_path: Path) -> None:
     bench.start().until(lambda: visible(tmp_path, "t"))
     bench.stop()
     assert source_offsets(tmp_path) == {KEY: b'{"n":2}'}
+
+
+def test_a_stop_that_comes_before_the_body_has_begun_is_no_failure(tmp_path: Path) -> None:
+    bench = BodyBench(tmp_path, scripted())
+    bench.lifeline.deliver(StopTask())
+    assert bench.start().wait().outcome is TaskOutcome.STOPPED
 
 
 def test_a_body_that_was_frozen_commits_nothing_when_it_wakes(tmp_path: Path) -> None:
@@ -322,3 +351,103 @@ def test_a_task_that_awaits_input_is_not_idle(tmp_path: Path) -> None:
     bench.start().until(lambda: bench.progress.idle or bench.ended)
     assert len(polls) >= 20
     bench.stop()
+
+
+def test_the_offsets_log_rests_once_the_task_has_polled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Most tasks read their offsets at the start alone; who asks again is answered all the same."""
+    rests: list[int] = []
+    found: list[Any] = []
+
+    class Asking(Scripted):
+        batches: ClassVar[list[Batch]] = [[record(1)], [record(2)], [record(3)]]
+
+        def poll(self) -> "Iterable[SourceRecord | SkippedRecord] | None":
+            found.append((len(rests), self.context.offsets.offset({"file": "a"})))
+            return super().poll()
+
+    monkeypatch.setattr(EmbeddedKeyedLog, "rest", lambda _self: rests.append(1))
+    bench = BodyBench(tmp_path, Asking)
+    bench.start().until(lambda: len(found) > 5)
+    bench.stop()
+    assert found[:4] == [(0, None), (1, {"n": 1}), (1, {"n": 2}), (1, {"n": 3})]
+    assert len(rests) == 1
+
+
+@pytest.mark.parametrize("tolerance", ["none", "all"])
+def test_what_the_log_refuses_late_is_passed_over_only_if_that_is_tolerated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tolerance: str
+) -> None:
+    """The refusal comes to light with the flush of the offsets of what was sent after it."""
+
+    class Four(Scripted):
+        batches: ClassVar[list[Batch]] = [[record(n) for n in range(1, 5)]]
+
+    later: list[list[Ack]] = [[], [Ack(0, 0), Ack(1, 1, "too large"), Ack(2, 3)]]
+    monkeypatch.setattr(EmbeddedProducer, "acks", lambda _self: later.pop(0) if later else [])
+    bench = BodyBench(tmp_path, Four, {"errors.tolerance": tolerance}, exactly_once=False)
+    bench.start()
+    if tolerance == "all":
+        bench.until(lambda: source_offsets(tmp_path))
+        assert source_offsets(tmp_path) == {KEY: b'{"n":4}'}
+        assert bench.stop().outcome is TaskOutcome.STOPPED
+    else:
+        ended = bench.wait()
+        assert ended.outcome is TaskOutcome.FAILED
+        assert "too large" in ended.reason
+        assert source_offsets(tmp_path) == {}
+
+
+def test_headers_that_records_share_are_converted_for_each_topic_and_never_taken_for_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def by_topic(self: object, topic: str, headers: Headers) -> tuple[tuple[str, bytes], ...]:
+        if headers == refused:
+            raise DataError("refused")
+        return tuple((key, f"{topic} {value}".encode()) for key, value in headers)
+
+    monkeypatch.setattr(SimpleHeaderConverter, "from_connect", by_topic)
+    shared, refused = (("h", "x"),), (("h", "y"),)
+    one, two, three = (record(n) for n in (1, 2, 3))
+    one.headers = three.headers = shared
+    two.headers = refused
+    four, five, six = (record(n) for n in (4, 5, 6))
+    four.headers = refused
+    five.headers = shared
+    five.topic = "u"
+
+    class Task(Scripted):
+        batches: ClassVar[list[Batch]] = [[one, two, three, four, five, six]]
+
+    bench = BodyBench(tmp_path, Task, {"errors.tolerance": "all"}).start()
+    bench.until(lambda: bench.progress.records == 4)
+    bench.stop()
+    transport = open_transport(transport_settings(tmp_path))
+    ends = transport.record_log.end_offsets(["t", "u"])
+    found = [
+        (r.value, r.headers)
+        for (topic, partition), end in ends.items()
+        for r in transport.record_log.read(topic, partition, 0, end, 100)
+    ]
+    sent = (("h", b"t x"),)
+    assert sorted(found) == [(b"1", sent), (b"3", sent), (b"5", (("h", b"u x"),)), (b"6", ())]
+    transport.close()
+
+
+def test_what_no_clause_with_a_name_catches_ends_a_task_as_lost(tmp_path: Path) -> None:
+    """confluent-kafka lets out its bare error, which is no exception, when its own code fails
+    within a callback."""
+
+    class Escaping(Scripted):
+        batches: ClassVar[list[Batch]] = []
+
+        def poll(self) -> "Iterable[SourceRecord | SkippedRecord] | None":
+            client = Producer({"bootstrap.servers": "", "message.timeout.ms": 1, "log_level": 0})
+            client.produce("t", b"v", on_delivery=lambda *_: client.init_transactions())
+            client.flush(10)
+            return None
+
+    ended = BodyBench(tmp_path, Escaping).start().wait()
+    assert ended.outcome is TaskOutcome.LOST
+    assert "transactional.id" in ended.reason

@@ -53,6 +53,7 @@ from headgate.task.steps import (
     RecordsSkipped,
     Report,
     SendFailed,
+    SinkAsked,
     Started,
 )
 
@@ -82,6 +83,8 @@ INPUTS: tuple[Any, ...] = (
     Consumed(dropped=1),
     Delivered(),
     PutRetriable("later"),
+    SinkAsked(paused=(("t", 0),)),
+    SinkAsked(timeout_ms=500, commit=True),
     OffsetsCommitted(3),
     OffsetsNotCommitted("rebalance"),
     BatchRun(0),

@@ -295,7 +295,7 @@ transforms = "x"
         parse(text, Path("/p.toml"), "p.toml")
     first, second = (problem.show("p.toml") for problem in caught.value.problems)
     assert first == (
-        "p.toml:3: [cluster] value.converter: no converter is named 'JsonConvertr'; "
-        "did you mean JsonConverter?"
+        "p.toml:3: [cluster] value.converter: Class JsonConvertr could not be found. "
+        "Did you mean JsonConverter?"
     )
     assert second.startswith("p.toml:9: [connectors.a] transforms.x.type: ")

@@ -1,6 +1,7 @@
 """Dataclasses to JSON and back."""
 
 import json
+from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -8,13 +9,31 @@ from hypothesis import strategies as st
 
 from headgate import wire
 from headgate.herder.messages import (
+    AlterOffsets,
     Call,
     CreateConnector,
+    DeleteConnector,
+    DescribeConnector,
+    DescribeStatus,
+    DescribeTasks,
+    DescribeTaskStatus,
+    DescribeTopics,
     DescribeWorker,
     ErrorKind,
     Failure,
+    FenceConnector,
+    ListConnectors,
+    PatchConnectorConfig,
+    PutConnectorConfig,
     PutTaskConfigs,
+    ReadOffsets,
+    ResetOffsets,
+    ResetTopics,
+    RestartConnector,
     RestartTask,
+    SessionKeyMade,
+    SetLoggerLevel,
+    SetTargetState,
     Success,
     TaskView,
     WorkerView,
@@ -34,6 +53,45 @@ calls = (
 @given(calls)
 def test_a_call_comes_back_equal(call: Call) -> None:
     assert wire.loads(Call, wire.dumps(call)) == call
+
+
+OFFSETS = (({"file": "a", "type": "odd"}, {"position": 1}), (None, None))
+EVERY_CALL: tuple[Call, ...] = (
+    CreateConnector("c", {"a": None}, TargetState.STOPPED),
+    PutConnectorConfig("c", {"a": "b"}),
+    PatchConnectorConfig("c", {"a": "b", "gone": None}),
+    DeleteConnector("c"),
+    SetTargetState("c", TargetState.PAUSED),
+    RestartConnector("c", include_tasks=True, only_failed=True),
+    RestartTask(TaskId("c", 1)),
+    PutTaskConfigs("c", ({"a": "b"},), "d1"),
+    FenceConnector("c"),
+    DescribeWorker(),
+    ListConnectors(("status", "info")),
+    DescribeConnector("c"),
+    DescribeTasks("c"),
+    DescribeStatus("c"),
+    DescribeTaskStatus(TaskId("c", 1)),
+    DescribeTopics("c"),
+    ReadOffsets("c"),
+    AlterOffsets("c", OFFSETS),
+    ResetOffsets("c"),
+    ResetTopics("c"),
+    SetLoggerLevel("org.apache", "Debug"),
+)
+
+
+@pytest.mark.parametrize("call", EVERY_CALL, ids=lambda call: type(call).__name__)
+def test_every_kind_of_call_comes_back_equal(call: Call) -> None:
+    assert wire.loads(Call, wire.dumps(call)) == call
+
+
+def test_no_kind_of_call_was_forgotten() -> None:
+    assert {type(call) for call in EVERY_CALL} == set(get_args(Call))
+
+
+def test_the_session_key_is_not_shown() -> None:
+    assert "secret" not in repr(SessionKeyMade(1, b"secret", 2))
 
 
 def test_a_result_comes_back_equal() -> None:

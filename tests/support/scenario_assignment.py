@@ -1,9 +1,10 @@
-"""Commands of the scenarios in ``specs/kip-415``: rounds of the policy `kip415`, told as the KIP
-tells them.
+"""Commands of the scenarios in ``specs/kip-415`` and ``specs/connect-policy``: rounds of a policy,
+told as KIP-415 tells them.
 
 ``AC0`` is connector A, ``AT1`` its first task. The KIP counts tasks from 1, we from 0: ``AT1`` is
-task ``A-0``. A line is a member and the work it has. Output shows, as the KIP's tables do, all that
-a member should run after the round, kept and new, then what it must stop.
+task ``A-0``. A line is a member and the work it has, in the order in which it reports it. Output
+shows, as the KIP's tables do, all that a member should run after the round, kept and new, then what
+it must stop.
 
 ``configured max-delay=<ms>``: connectors with their task counts, one per line.
 ``running leader=<member>``: who runs what, as a round long ago left it.
@@ -17,21 +18,24 @@ from collections.abc import Iterator
 
 from support.scenario import Block, World
 
-from headgate.assignment import kip415
+from headgate.assignment import POLICIES
 from headgate.assignment.model import MemberAssignment, MemberWork, Round, RoundInput, Work
 from headgate.ids import TaskId
 
 WORK = re.compile(r"(?P<connector>.+?)(?:C0|T(?P<task>[1-9][0-9]*))")
 
 
-class Kip415World(World):
+class AssignmentWorld(World):
+    policy = ""
+
     def __init__(self) -> None:
         self.connectors: dict[str, int] = {}
         self.delay_ms_max = 0
         self.generation = 0
         self.completed = -1
         self.leader = ""
-        self.memory: object | None = None
+        self.memories: dict[str, object] = {}
+        """By leader, of its process."""
         self.told: dict[str, tuple[int, int]] = {}
         """By member of the last round: the delay it was told, and when that ends."""
 
@@ -52,9 +56,7 @@ class Kip415World(World):
     def _round(self, block: Block, now_ms: int) -> Iterator[str]:
         leader = block.options["leader"]
         held = dict(parse_member(line) for line in block.input)
-        if leader not in self.told or leader != self.leader:
-            # A new process, or one that saw another lead since: it remembers no round of its own.
-            self.memory = None
+        self._forget(leader, held)
         if "sync-failed" not in block.words:
             self.completed = self.generation
         self.generation += 1
@@ -67,10 +69,16 @@ class Kip415World(World):
             delay_ms_max=self.delay_ms_max,
             now_ms=now_ms,
         )
-        done = kip415.assign(round_input, self.memory)
-        self.memory, self.leader = done.memory, leader
+        done = POLICIES[self.policy](round_input, self.memories.get(leader))
+        self.memories[leader], self.leader = done.memory, leader
         self.told = dict.fromkeys(held, (done.delay_ms, now_ms + done.delay_ms))
         return self._show(held, done)
+
+    def _forget(self, leader: str, held: dict[str, list[Work]]) -> None:
+        """Who was not in the round before is a new process."""
+        for name in held:
+            if name not in self.told:
+                self.memories.pop(name, None)
 
     def _member(self, name: str, work: list[Work], now_ms: int) -> MemberWork:
         last_delay_ms, ends_ms = self.told.get(name, (0, now_ms))
@@ -117,4 +125,18 @@ def show(works: object) -> str:
     return " ".join(f"{name}C0" if n < 0 else f"{name}T{n + 1}" for name, n in words) or "nothing"
 
 
-WORLDS = {"kip-415": Kip415World}
+class Kip415World(AssignmentWorld):
+    policy = "kip415"
+
+    def _forget(self, leader: str, held: dict[str, list[Work]]) -> None:
+        super()._forget(leader, held)
+        if leader != self.leader:
+            # It saw another lead since: it remembers no round of its own.
+            self.memories.pop(leader, None)
+
+
+class ConnectPolicyWorld(AssignmentWorld):
+    policy = "connect"
+
+
+WORLDS = {"connect-policy": ConnectPolicyWorld, "kip-415": Kip415World}

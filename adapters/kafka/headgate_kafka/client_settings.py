@@ -1,0 +1,398 @@
+"""What Kafka clients are made with: a worker's and a connector's properties, as Java's clients know
+them, turned into librdkafka's settings and kafka-python's arguments.
+
+Who gets what is Connect's (Worker.baseProducerConfigs, baseConsumerConfigs, adminConfigs): clients
+of the internal topics take the worker's properties without a prefix; clients of connectors take
+``producer.``, ``consumer.``, ``admin.`` of the worker, then ``producer.override.`` ... of the
+connector. A connector's producers and consumers do not inherit the worker's own security settings;
+admin clients do.
+
+What the JVM alone understands is dropped: `java_only` names it, for one warning at the start.
+Values of passwords appear in no message.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, TypeAlias
+
+from headgate_kafka.client_keys import (
+    JAVA_ONLY,
+    LIMITS,
+    NATIVE,
+    OURS,
+    RENAMED,
+    SECURITY,
+    TRANSLATED,
+)
+from headgate_kafka.security import ClientSettingsError as ClientSettingsError
+from headgate_kafka.security import Properties as Properties
+from headgate_kafka.security import security
+
+Role: TypeAlias = Literal["producer", "consumer", "admin"]
+Said: TypeAlias = Callable[[str], None]
+
+ROLES: tuple[Role, ...] = ("producer", "consumer", "admin")
+INT_MAX = "2147483647"
+TRANSACTION_TIMEOUT_MS = 60_000
+"""Java's and librdkafka's default."""
+MESSAGE_BYTES = 1_000_000
+POLL_INTERVAL_MS = 300_000
+SESSION_MS = 45_000
+RECONNECT_MS = 100
+RECONNECT_MS_MAX = 10_000
+"""Librdkafka's defaults, which it holds other settings against."""
+SESSION_MS_MIN = 6_000
+"""The brokers' default of ``group.min.session.timeout.ms``."""
+ASSIGNORS = {
+    "org.apache.kafka.clients.consumer.RangeAssignor": "range",
+    "org.apache.kafka.clients.consumer.RoundRobinAssignor": "roundrobin",
+    "org.apache.kafka.clients.consumer.CooperativeStickyAssignor": "cooperative-sticky",
+}
+_WORKER_MEMBERSHIP = frozenset(
+    {"group.id", "group.instance.id", "session.timeout.ms", "heartbeat.interval.ms"}
+)
+"""Unprefixed these are about the worker's own group, not about a consumer's."""
+_ADMIN_LISTENERS = "admin.listeners"
+"""Of the REST API, not of an admin client."""
+
+
+# -- who gets what --
+
+
+def worker_client_settings(
+    worker: Properties, role: Role, *, client_id: str, forced: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """librdkafka's settings of a client of the internal topics.
+
+    Args:
+        worker: the worker's properties, as in its file.
+        forced: Java's keys; they win over the worker's.
+    """
+    return librdkafka({**_worker_properties(worker, role, client_id), **(forced or {})}, role)
+
+
+def producer_settings(
+    worker: Properties,
+    connector_config: Properties | None = None,
+    *,
+    client_id: str,
+    transactional_id: str | None = None,
+    said: Said | None = None,
+) -> dict[str, str]:
+    """librdkafka's settings of a source task's producer (or a dead letter queue's).
+
+    With a `transactional_id` the keys that exactly-once needs are forced; `said` is told where
+    that replaces what the user set.
+    """
+    base = {
+        "acks": "all",
+        "max.in.flight.requests.per.connection": "1",
+        "delivery.timeout.ms": INT_MAX,
+        "client.id": client_id,
+    }
+    if transactional_id is not None:
+        # Differs from Connect: an idempotent producer keeps the order with several requests too.
+        del base["max.in.flight.requests.per.connection"]
+    properties = base | _connector_properties(worker, connector_config, "producer", said)
+    if transactional_id is not None:
+        forced = {"enable.idempotence": "true", "transactional.id": transactional_id}
+        _force(properties, forced, said)
+    return librdkafka(properties, "producer") | {"partitioner": "murmur2_random"}
+
+
+def consumer_settings(
+    worker: Properties,
+    connector_config: Properties | None = None,
+    *,
+    client_id: str,
+    group_id: str,
+    isolation_level: str | None = None,
+    said: Said | None = None,
+) -> dict[str, str]:
+    """librdkafka's settings of a connector's consumer. The user's ``group.id`` wins over `group_id`
+    as in Connect; `isolation_level` is forced if given."""
+    base = {"group.id": group_id, "auto.offset.reset": "earliest", "client.id": client_id}
+    properties = base | _connector_properties(worker, connector_config, "consumer", said)
+    forced = {"enable.auto.commit": "false"}
+    if isolation_level is not None:
+        forced["isolation.level"] = isolation_level
+    _force(properties, forced, said)
+    return librdkafka(properties, "consumer")
+
+
+def poll_records(worker: Properties, connector_config: Properties | None) -> int | None:
+    """``max.poll.records`` of a connector's consumer: how many records `put` is given at the most.
+    None: it is not set.
+
+    Raises:
+        ClientSettingsError: it is no whole number from 1 on.
+    """
+    return _poll_records(_connector_properties(worker, connector_config, "consumer", None))
+
+
+def admin_settings(
+    worker: Properties,
+    connector_config: Properties | None = None,
+    *,
+    client_id: str,
+    said: Said | None = None,
+) -> dict[str, str]:
+    """librdkafka's settings of the admin client of a connector."""
+    return librdkafka(admin_properties(worker, connector_config, client_id, said), "admin")
+
+
+def admin_properties(
+    worker: Properties,
+    connector_config: Properties | None,
+    client_id: str,
+    said: Said | None = None,
+) -> dict[str, str]:
+    """Java's properties of the admin client of a connector, for `kafka_python` too."""
+    properties = _worker_properties(worker, "admin", client_id)
+    return properties | _connector_properties(worker, connector_config, "admin", said)
+
+
+def worker_kafka_python(worker: Properties, *, client_id: str) -> dict[str, Any]:
+    """kafka-python's arguments of the worker's own clients, such as its group membership."""
+    return kafka_python(_worker_properties(worker, "admin", client_id))
+
+
+def client_id_base(worker: Properties) -> str:
+    """What the worker's client ids begin with. Source: ConnectUtils.clientIdBase."""
+    own = (worker.get("client.id") or "").strip()
+    return f"{worker.get('group.id') or 'connect'}-" + (f"{own}-" if own else "")
+
+
+def number(properties: Properties, key: str, default: int) -> int:
+    """
+    Raises:
+        ClientSettingsError: it is given, and no whole number.
+    """
+    found = _number(key, properties.get(key))
+    return default if found is None else found
+
+
+def java_only(worker: Properties) -> list[str]:
+    """The worker's keys, with their prefixes, that its clients here do nothing with; sorted."""
+    known = {key for role in ROLES for key in (*RENAMED[role], *TRANSLATED[role], *SECURITY)}
+    dropped = {key for role in ROLES for key in JAVA_ONLY[role]} - known
+    found = [key for key in worker if key in dropped]
+    for role in ROLES:
+        found += [
+            key
+            for key in worker
+            if key.startswith(f"{role}.")
+            and not key.startswith(_ADMIN_LISTENERS)
+            and not _understood(key.removeprefix(f"{role}."), role)
+        ]
+    return sorted(found)
+
+
+def secures(key: str) -> bool:
+    """Whether it is about logins or certificates: such are understood together only."""
+    return key in SECURITY
+
+
+def understood(key: str) -> bool:
+    """Whether an unprefixed key means something to one of the clients here."""
+    return key not in _WORKER_MEMBERSHIP and any(_understood(key, role) for role in ROLES)
+
+
+def _worker_properties(worker: Properties, role: Role, client_id: str) -> dict[str, str]:
+    """The worker's unprefixed properties that a client of this kind understands."""
+    found = {
+        key: value
+        for key, value in worker.items()
+        if value is not None and _understood(key, role) and key not in _WORKER_MEMBERSHIP
+    }
+    return found | {"client.id": client_id}
+
+
+def _connector_properties(
+    worker: Properties, connector_config: Properties | None, role: Role, said: Said | None
+) -> dict[str, str]:
+    found = {"bootstrap.servers": worker.get("bootstrap.servers") or "localhost:9092"}
+    found |= _with_prefix(worker, f"{role}.")
+    overrides = _with_prefix(connector_config or {}, f"{role}.override.")
+    unknown = sorted(key for key in overrides if not _understood(key, role))
+    if unknown and said is not None:
+        names = ", ".join(f"{role}.override.{key}" for key in unknown)
+        said(f"not used here, they are for Java's client alone or not known: {names}")
+    return found | overrides
+
+
+def _with_prefix(properties: Properties, prefix: str) -> dict[str, str]:
+    return {
+        key.removeprefix(prefix): value
+        for key, value in properties.items()
+        if key.startswith(prefix) and value is not None
+    }
+
+
+def _force(properties: dict[str, str], forced: Mapping[str, str], said: Said | None) -> None:
+    for key, value in forced.items():
+        given = properties.get(key)
+        if given is not None and given.strip().lower() != value.lower() and said is not None:
+            said(f"{key} is {value} here; the value given for it, {given}, is not used")
+        properties[key] = value
+
+
+# -- librdkafka --
+
+
+def librdkafka(properties: Properties, role: Role) -> dict[str, str]:
+    """Java's properties of one client in librdkafka's words; what it has no word for is left out.
+
+    Raises:
+        ClientSettingsError: a value that it cannot be given.
+    """
+    renamed = RENAMED[role]
+    settings: dict[str, str] = {}
+    for key, value in properties.items():
+        if value is None:
+            continue
+        if key in renamed:
+            settings[renamed[key]] = _limited(key, renamed[key], value)
+        elif key in NATIVE:
+            settings[key] = value.strip()
+    if role == "producer":
+        settings |= _compression_level(properties)
+        if "transactional.id" in settings:
+            settings |= within_transaction(settings)
+    if role == "consumer":
+        _poll_records(properties)
+        settings |= _consumer_words(properties)
+        settings |= _fetching(settings) | _membership(settings)
+    return settings | _reconnecting(settings) | security(properties).librdkafka()
+
+
+# What librdkafka refuses of two settings together, and Java's clients do not.
+
+
+def within_transaction(settings: Mapping[str, Any]) -> dict[str, str]:
+    """What to change in librdkafka's settings of a transactional producer: no timeout may be beyond
+    its ``transaction.timeout.ms``."""
+    limit = int(settings.get("transaction.timeout.ms", TRANSACTION_TIMEOUT_MS))
+    timeouts = ("socket.timeout.ms", "delivery.timeout.ms", "message.timeout.ms")
+    return {key: str(limit) for key in timeouts if int(settings.get(key, 0)) > limit}
+
+
+def _fetching(settings: Mapping[str, str]) -> dict[str, str]:
+    """A consumer sends no messages, yet how large they may be is held against ``fetch.max.bytes``.
+    A record that is larger is fetched all the same."""
+    fetched = int(settings.get("fetch.max.bytes", MESSAGE_BYTES))
+    return {"message.max.bytes": str(fetched)} if fetched < MESSAGE_BYTES else {}
+
+
+def _membership(settings: Mapping[str, str]) -> dict[str, str]:
+    """``max.poll.interval.ms`` may not be below the session. A member that is silent for longer has
+    not polled either, so a shorter session shuts out nobody else."""
+    poll = int(settings.get("max.poll.interval.ms", POLL_INTERVAL_MS))
+    session = int(settings.get("session.timeout.ms", SESSION_MS))
+    if poll >= session or settings.get("group.protocol", "").lower() == "consumer":
+        return {}
+    # Brokers take no shorter one.
+    session = max(poll, min(session, SESSION_MS_MIN))
+    found = {"session.timeout.ms": str(session), "max.poll.interval.ms": str(session)}
+    if int(settings.get("heartbeat.interval.ms", "0")) > session // 3:
+        found["heartbeat.interval.ms"] = str(max(1, session // 3))
+    return found
+
+
+def _reconnecting(settings: Mapping[str, str]) -> dict[str, str]:
+    """No first pause may be longer than the longest; of two given ones Java takes the smaller."""
+    first = int(settings.get("reconnect.backoff.ms", RECONNECT_MS))
+    longest = int(settings.get("reconnect.backoff.max.ms", RECONNECT_MS_MAX))
+    if first <= longest:
+        return {}
+    if "reconnect.backoff.max.ms" in settings:
+        return {"reconnect.backoff.ms": str(longest)}
+    return {"reconnect.backoff.max.ms": str(first)}
+
+
+def _understood(key: str, role: Role) -> bool:
+    return any(key in known for known in (RENAMED[role], SECURITY, TRANSLATED[role], NATIVE, OURS))
+
+
+def _limited(key: str, name: str, value: str) -> str:
+    text = value.strip()
+    if name not in LIMITS:
+        return text
+    number = _number(key, text)
+    low, high = LIMITS[name]
+    return str(max(low, min(high, low if number is None else number)))
+
+
+def _number(key: str, value: str | None) -> int | None:
+    if value is None:
+        return None
+    try:
+        return int(value.strip())
+    except ValueError:
+        raise ClientSettingsError(key, f"{value!r} is not a whole number") from None
+
+
+def _poll_records(properties: Properties) -> int | None:
+    key = "max.poll.records"
+    found = _number(key, properties.get(key))
+    if found is not None and found < 1:
+        raise ClientSettingsError(key, f"{found} is less than 1")
+    return found
+
+
+def _compression_level(properties: Properties) -> dict[str, str]:
+    kind = (properties.get("compression.type") or "none").strip().lower()
+    level = properties.get(f"compression.{kind}.level")
+    return {} if level is None else {"compression.level": level.strip()}
+
+
+def _consumer_words(properties: Properties) -> dict[str, str]:
+    settings = {}
+    reset = (properties.get("auto.offset.reset") or "").strip().lower()
+    if reset == "none":
+        settings["auto.offset.reset"] = "error"
+    elif reset not in ("", "earliest", "latest"):
+        raise ClientSettingsError(
+            "auto.offset.reset", f"{reset!r} is none of earliest, latest, none"
+        )
+    strategy = properties.get("partition.assignment.strategy")
+    if strategy is not None:
+        settings["partition.assignment.strategy"] = _assignor(strategy)
+    return settings
+
+
+def _assignor(strategy: str) -> str:
+    """The first of the classes that there is here. librdkafka takes no mixture of eager and
+    cooperative ones."""
+    for name in strategy.split(","):
+        if (known := ASSIGNORS.get(name.strip(), name.strip())) in ASSIGNORS.values():
+            return known
+    raise ClientSettingsError(
+        "partition.assignment.strategy",
+        f"{strategy!r}; what there is here: {', '.join(ASSIGNORS)}",
+    )
+
+
+# -- kafka-python --
+
+
+def kafka_python(properties: Properties) -> dict[str, Any]:
+    """Java's properties of one client as kafka-python's arguments.
+
+    Raises:
+        ClientSettingsError: a value that it cannot be given.
+    """
+    servers = properties.get("bootstrap.servers") or "localhost:9092"
+    settings: dict[str, Any] = {
+        "bootstrap_servers": [server.strip() for server in servers.split(",") if server.strip()]
+    }
+    if properties.get("client.id"):
+        settings["client_id"] = properties["client.id"]
+    for key in (
+        *("request.timeout.ms", "retry.backoff.ms", "reconnect.backoff.ms", "metadata.max.age.ms"),
+        *("reconnect.backoff.max.ms", "connections.max.idle.ms"),
+        *("receive.buffer.bytes", "send.buffer.bytes"),
+    ):
+        number = _number(key, properties.get(key))
+        if number is not None and number >= 0:
+            settings[key.replace(".", "_")] = number
+    return settings | security(properties).kafka_python()

@@ -1,0 +1,152 @@
+"""What goes wrong in Kafka's clients, in the words of the ports. The other modules here raise what
+these functions make.
+
+Who was fenced is told so by several codes: librdkafka's own ``_FENCED``, the broker's, and
+``_FATAL`` for whatever is asked of a client after that (whose `fatal()` is False).
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from headgate.ports import RefusedError, TransportError
+from headgate_kafka.client_log import client_logger
+from headgate_kafka.refusals import refusal
+
+FENCED: Final = frozenset(
+    {
+        KafkaError._FENCED,
+        KafkaError.INVALID_PRODUCER_EPOCH,
+        KafkaError.PRODUCER_FENCED,
+        KafkaError.TRANSACTION_COORDINATOR_FENCED,
+    }
+)
+REBALANCED: Final = frozenset(
+    {
+        KafkaError.ILLEGAL_GENERATION,
+        KafkaError.UNKNOWN_MEMBER_ID,
+        KafkaError.REBALANCE_IN_PROGRESS,
+        KafkaError.FENCED_INSTANCE_ID,
+        KafkaError.FENCED_MEMBER_EPOCH,
+        KafkaError.STALE_MEMBER_EPOCH,
+        KafkaError._MAX_POLL_EXCEEDED,
+        KafkaError._ASSIGNMENT_LOST,
+        KafkaError._STATE,
+    }
+)
+UNKNOWN_TOPIC: Final = frozenset(
+    {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
+)
+NO_RIGHT: Final = frozenset(
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    }
+)
+_HEARD_MS: Final = 60_000
+"""For so long what a client last complained about is taken as the reason of a failure."""
+
+
+class Contact:
+    """Whom one client talks to, and what it complained about last."""
+
+    def __init__(self, settings: Mapping[str, Any], said: Callable[[str], None]) -> None:
+        self.servers = str(settings.get("bootstrap.servers", ""))
+        self._given = dict(settings)
+        self._said = said
+        self._last = ""
+        self._last_at = 0.0
+        self._refusal = ""
+
+    @property
+    def refusal(self) -> str:
+        """Why the brokers let this client not in, if that is what it heard last."""
+        return self._refusal if self._recently() else ""
+
+    @property
+    def complaint(self) -> str:
+        """What it heard last, if that is no minute old."""
+        return self._last if self._recently() else ""
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """librdkafka's settings, with this contact listening. No decisions are made from what it
+        hears: with transactional producers callbacks may run while an error is pending."""
+        return {
+            **self._given,
+            "error_cb": self._on_error,
+            "logger": client_logger(self._heard),
+        }
+
+    def error(self, what: str, error: KafkaError | None = None) -> TransportError:
+        """`what`, the brokers' address, librdkafka's reason and what came before it. What was
+        refused for good is a RefusedError."""
+        if self.refusal:
+            return RefusedError(f"{what} at {self.servers}: {self.refusal}")
+        parts = [] if error is None else [f"{error.str()} ({error.name()})"]
+        if self.complaint:
+            parts.append(self.complaint)
+        if error is not None and error.code() in NO_RIGHT:
+            parts.append("the principal of this client lacks a permission")
+        reason = "; ".join(dict.fromkeys(parts)) or "no answer in time"
+        return TransportError(f"{what} at {self.servers}: {reason}")
+
+    def task_error(self, what: str, error: KafkaError | None = None) -> TransportError:
+        """As `error`, for a task: a missing right fails it, as with Connect. A worker waits for
+        its own, which somebody may be about to give."""
+        found = self.error(what, error)
+        lasting = error is not None and error.code() in NO_RIGHT
+        return RefusedError(str(found)) if lasting else found
+
+    def _on_error(self, error: KafkaError) -> None:
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:
+            self._note(error.str())
+            self._refusal = refusal(error)
+
+    def _heard(self, line: str) -> None:
+        self._note(line)
+        self._said(line)
+
+    def _recently(self) -> bool:
+        return time.monotonic() - self._last_at < _HEARD_MS / 1000
+
+    def _note(self, text: str) -> None:
+        self._last, self._last_at = text, time.monotonic()
+
+
+def kafka_error(error: BaseException) -> KafkaError | None:
+    """The error inside what a client raised; None: it is none of Kafka's.
+
+    A callback that runs while a fatal error is pending makes a SystemError of it, with the error
+    as its cause.
+    """
+    if isinstance(error, SystemError) and error.__cause__ is not None:
+        error = error.__cause__
+    if isinstance(error, KafkaException) and error.args:
+        found = error.args[0]
+        return found if isinstance(found, KafkaError) else None
+    return None
+
+
+def is_fenced(error: KafkaError) -> bool:
+    return error.code() in FENCED
+
+
+def real_error(client: Producer, error: KafkaError | None) -> KafkaError | None:
+    """After a fatal error librdkafka answers everything with ``_FATAL``; asked to commit (which it
+    cannot any more), it says what it was; or, now and then, that the time was too short: then
+    the event of the error has not been seen yet, and `poll` raises it."""
+    if error is None or error.code() != KafkaError._FATAL:
+        return error
+    for ask in (client.commit_transaction, client.poll, client.commit_transaction):
+        try:
+            ask(0)
+        except (KafkaException, SystemError) as failed:
+            found = kafka_error(failed)
+            if found is not None and found.fatal():
+                return found
+    return error

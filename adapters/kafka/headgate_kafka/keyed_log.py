@@ -1,0 +1,156 @@
+"""A compacted topic of latest values: the offsets topic, the status topic.
+
+Positions over several partitions are one number: the changes this reader has seen, counted. So
+they mean nothing to another reader.
+"""
+
+import threading
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from confluent_kafka import Message
+
+from headgate.ports import LogRecord, UnknownTopicError
+from headgate_kafka.reading import BATCH, TopicReader, Topics
+from headgate_kafka.writing import PlainWriter
+
+END_MS: Final = 60_000
+_KEPT_MIN: Final = 1_000
+
+Change = tuple[int, bytes, bytes | None, int]
+"""Number, key, value, timestamp."""
+
+
+class Changes:
+    """The latest value of each key, in the order of the changes; tombstones too."""
+
+    def __init__(self) -> None:
+        self.last = 0
+        self._latest: dict[bytes, int] = {}
+        self._changes: list[Change] = []
+        """By number; some are superseded."""
+
+    def add(self, key: bytes, value: bytes | None, timestamp_ms: int) -> None:
+        self.last += 1
+        self._latest[key] = self.last
+        self._changes.append((self.last, key, value, timestamp_ms))
+        if len(self._changes) > 2 * len(self._latest) + _KEPT_MIN:
+            latest = self._latest
+            self._changes = [change for change in self._changes if latest[change[1]] == change[0]]
+
+    def after(self, position: int, limit: int) -> tuple[Sequence[LogRecord], int]:
+        found: list[LogRecord] = []
+        for number, key, value, timestamp_ms in self._from(position):
+            if self._latest[key] == number:
+                found.append(LogRecord(number, key, value, timestamp_ms))
+                if len(found) == limit:
+                    return found, number
+        return found, max(position, self.last)
+
+    def value(self, key: bytes) -> bytes | None:
+        number = self._latest.get(key)
+        if number is None:
+            return None
+        return next(self._from(number - 1))[2]
+
+    def _from(self, position: int) -> Iterator[Change]:
+        first = bisect_right(self._changes, position, key=lambda change: change[0])
+        for index in range(first, len(self._changes)):
+            yield self._changes[index]
+
+
+class KafkaKeyedLog:
+    """Safe from several threads.
+
+    Args:
+        keep: whether a key matters to this reader; others are not remembered.
+        end_ms: `end` gives up when nothing came for so long.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        topics: Topics,
+        reader_settings: Mapping[str, Any],
+        writer: PlainWriter,
+        said: Callable[[str], None],
+        *,
+        keep: Callable[[bytes], bool] | None = None,
+        end_ms: int = END_MS,
+    ) -> None:
+        self.topic = topic
+        self._topics = topics
+        self._reader_settings = reader_settings
+        self.writer = writer
+        self._said = said
+        self._keep = keep
+        self._end_ms = end_ms
+        self._mutex = threading.Lock()
+        self._reader: TopicReader | None = None
+        self._changes = Changes()
+        self._told = -1
+
+    def append(self, records: Sequence[tuple[bytes, bytes | None]]) -> None:
+        """Durable when it returns. Not all or none: each record stands for itself."""
+        self.writer.append(self.topic, records)
+
+    def read(self, position: int, limit: int = 5_000) -> tuple[Sequence[LogRecord], int]:
+        with self._mutex:
+            self._drain()
+            return self._changes.after(position, limit)
+
+    def end(self) -> int:
+        with self._mutex:
+            reader = self._opened()
+            places = [(self.topic, partition) for partition in reader.positions]
+        ends = {place[1]: end for place, end in self._topics.ends(places).items()}
+        with self._mutex:
+            reader.wait_past(ends, self._end_ms, self._note)
+            return self._changes.last
+
+    def changed(self) -> bool:
+        """Whether something came since the last call. Cheap."""
+        with self._mutex:
+            self._drain()
+            before, self._told = self._told, self._changes.last
+            return before < self._told
+
+    def rest(self) -> None:
+        """No consumer fetches what nobody reads. Differs: Connect's follows the topic as long as
+        the task lives, so that each commit of one task is sent to all others."""
+        with self._mutex:
+            self._let_go()
+            self._changes = Changes()
+            self._told = -1
+
+    def close(self) -> None:
+        with self._mutex:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+
+    def _drain(self) -> None:
+        reader = self._opened()
+        while records := reader.take(BATCH):
+            self._note(records)
+
+    def _note(self, records: Sequence[Message]) -> None:
+        keep, add = self._keep, self._changes.add
+        for message in records:
+            key = message.key()
+            if key is not None and (keep is None or keep(key)):
+                add(key, message.value(), message.timestamp()[1])
+
+    def _opened(self) -> TopicReader:
+        if self._reader is None:
+            try:
+                starts = self._topics.topic_starts(self.topic)
+            except UnknownTopicError as error:
+                raise self._topics.contact.error(str(error)) from None
+            self._reader = TopicReader(self._reader_settings, self.topic, self._said)
+            self._reader.start(starts)
+        return self._reader

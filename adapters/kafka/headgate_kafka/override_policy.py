@@ -1,0 +1,48 @@
+"""``connector.client.config.override.policy``: what a connector may say to its Kafka clients.
+
+Source: KIP-458, KIP-1188; AbstractConnectorClientConfigOverridePolicy and its four subclasses.
+"""
+
+from collections.abc import Mapping
+
+PREFIXES = ("producer.override.", "consumer.override.", "admin.override.")
+PRINCIPAL_KEYS = frozenset({"sasl.jaas.config", "sasl.mechanism", "security.protocol"})
+POLICIES = ("All", "None", "Principal", "Allowlist")
+_PACKAGE = "org.apache.kafka.connect.connector.policy."
+_SUFFIX = "ConnectorClientConfigOverridePolicy"
+
+
+def policy_name(value: str) -> str:
+    """One of `POLICIES`, given by its name or the name of Connect's class.
+
+    Raises:
+        ValueError: it is none of them.
+    """
+    name = value.strip().removeprefix(_PACKAGE).removesuffix(_SUFFIX)
+    if name not in POLICIES:
+        raise ValueError(f"{value!r} is none of {', '.join(POLICIES)}")
+    return name
+
+
+def override_errors(
+    policy: str, connector_config: Mapping[str, str | None], allowed: frozenset[str] = frozenset()
+) -> dict[str, str]:
+    """Key -> Connect's message, for each override that the policy refuses.
+
+    Args:
+        policy: one of `POLICIES`.
+        allowed: keys without prefix that the policy Allowlist lets pass
+            (``connector.client.config.override.allowlist``).
+    """
+    passes = {"None": frozenset[str](), "Principal": PRINCIPAL_KEYS, "Allowlist": allowed}
+    if policy == "All":
+        return {}
+    errors = {}
+    for key in connector_config:
+        for prefix in PREFIXES:
+            if key.startswith(prefix) and (name := key.removeprefix(prefix)) not in passes[policy]:
+                errors[key] = (
+                    f"The '{policy}' policy does not allow '{name}' to be overridden in the "
+                    "connector configuration."
+                )
+    return errors

@@ -1,0 +1,399 @@
+"""The internal topics: created where they are absent, checked where they are there, as Connect does
+it when a worker starts.
+
+Source: KafkaTopicBasedBackingStore.topicInitializer, TopicAdmin, KafkaConfigBackingStore.start.
+Differs: the config topic's partitions are checked before anything is read from it; and a topic's
+clean-up policy that may not be looked at is said, not only logged at level debug.
+"""
+
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
+
+from headgate.ports import TransportError
+from headgate_kafka.client_settings import (
+    Properties,
+    client_id_base,
+    number,
+    worker_client_settings,
+)
+from headgate_kafka.failures import Contact
+
+Said: TypeAlias = Callable[[str], None]
+
+API_TIMEOUT_MS = 60_000
+"""Java's ``default.api.timeout.ms``: how long a worker tries before it ends."""
+BACKOFF_S_MIN, BACKOFF_S_MAX = 0.05, 5.0
+REQUEST_S = 5.0
+LOOK_S = 0.02
+COMPACT = "compact"
+_NOT_SETTINGS = frozenset({"topic", "replication.factor", "partitions", "cleanup.policy"})
+_FORBIDDEN = frozenset(
+    {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
+)
+_RETRIABLE = frozenset(
+    {
+        *(KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN),
+        KafkaError._AUTHENTICATION,
+        *(KafkaError.REQUEST_TIMED_OUT, KafkaError.NOT_CONTROLLER),
+        *(KafkaError.LEADER_NOT_AVAILABLE, KafkaError.INVALID_REPLICATION_FACTOR),
+        *(KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.BROKER_NOT_AVAILABLE),
+    }
+)
+
+
+class TopicRefusedError(Exception):
+    """An internal topic is not what Connect needs, or may not be made. Trying again is no use."""
+
+
+@dataclass(frozen=True, slots=True)
+class InternalTopic:
+    name: str
+    key: str
+    """The worker's property that names it."""
+    purpose: str
+    partitions: int
+    """-1: the broker's default."""
+    replication_factor: int
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Of the topic, from the worker's keys of the same prefix."""
+
+    @property
+    def prefix(self) -> str:
+        return self.key.removesuffix("topic")
+
+
+def config_topic(worker: Properties) -> InternalTopic:
+    return _topic(worker, "config.storage.", "connector configurations", "1")
+
+
+def offset_topic(worker: Properties, name: str | None = None) -> InternalTopic:
+    """The worker's offsets topic; `name`: a connector's own one, made like it."""
+    found = _topic(worker, "offset.storage.", "source connector offsets", "25")
+    if name is None:
+        return found
+    return InternalTopic(
+        name,
+        "offsets.storage.topic",
+        found.purpose,
+        found.partitions,
+        found.replication_factor,
+        found.settings,
+    )
+
+
+def status_topic(worker: Properties) -> InternalTopic:
+    return _topic(worker, "status.storage.", "connector and task statuses", "5")
+
+
+def internal_topics(worker: Properties) -> tuple[InternalTopic, InternalTopic, InternalTopic]:
+    """Offsets, statuses, configurations: in the order in which Connect makes them."""
+    return offset_topic(worker), status_topic(worker), config_topic(worker)
+
+
+def ignored_keys(worker: Properties) -> list[str]:
+    """Keys of internal topics that Connect ignores with a warning: those are for it to decide."""
+    keys = [f"{kind}.storage.cleanup.policy" for kind in ("config", "offset", "status")]
+    return [key for key in (*keys, "config.storage.partitions") if key in worker]
+
+
+def _topic(worker: Properties, prefix: str, purpose: str, partitions: str) -> InternalTopic:
+    given = {
+        key.removeprefix(prefix): value
+        for key, value in worker.items()
+        if key.startswith(prefix) and value is not None
+    }
+    if prefix != "config.storage.":
+        partitions = given.get("partitions", partitions)
+    return InternalTopic(
+        given["topic"],
+        f"{prefix}topic",
+        purpose,
+        int(partitions),
+        int(given.get("replication.factor", "3")),
+        {key: value for key, value in given.items() if key not in _NOT_SETTINGS},
+    )
+
+
+# -- reaching the brokers --
+
+
+class Admin:
+    """confluent-kafka's admin client, with patience: what fails because brokers are away is tried
+    again until `timeout_ms` is over."""
+
+    def __init__(
+        self,
+        settings: Mapping[str, str],
+        *,
+        timeout_ms: int = API_TIMEOUT_MS,
+        said: Said,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
+        """
+        Args:
+            settings: librdkafka's.
+            sleep: waits; may raise to end the waiting for good.
+        """
+        # What it complains about is told with the failure, not line by line.
+        self._contact = Contact(settings, said=lambda _line: None)
+        self.servers = self._contact.servers
+        self._said = said
+        self._timeout_s = timeout_ms / 1000
+        self._sleep = sleep
+        self.client = AdminClient(self._contact.settings)
+
+    def cluster_id(self) -> str:
+        """Also finds out whether there is a broker at all. Source: ConnectUtils.kafkaClusterId.
+
+        Raises:
+            RefusedError: the brokers do not let this client in.
+            TransportError: nobody answered in time, or no name of a broker is known to anybody; the
+                message says who was asked and what came.
+        """
+        _check_names(self.servers)
+        found = self.patiently(
+            "Failed to connect to and describe Kafka cluster. Check worker's broker connection and "
+            "security properties",
+            self._described,
+        )
+        return str(found.cluster_id)
+
+    def patiently(self, what: str, ask: Callable[[float], Any], *, quiet: bool = False) -> Any:
+        """What `ask`, told how many seconds it may take, returns. `what`: begins the message of
+        failure.
+
+        Raises:
+            RefusedError: the brokers do not let this client in: waiting does not mend it.
+            TransportError: not in time.
+            KafkaException: another error that waiting does not mend.
+        """
+        deadline = time.monotonic() + self._timeout_s
+        backoff_s = BACKOFF_S_MIN
+        warned = quiet
+        while True:
+            try:
+                return ask(max(1.0, min(REQUEST_S, deadline - time.monotonic())))
+            except KafkaException as error:
+                self.client.poll(0)
+                kafka_error = error.args[0]
+                if kafka_error.code() not in _RETRIABLE:
+                    raise
+                if self._contact.refusal:
+                    raise self._contact.error(what) from None
+                reason = self._contact.complaint or kafka_error.str()
+                if kafka_error.code() == KafkaError.INVALID_REPLICATION_FACTOR:
+                    reason = kafka_error.str()  # brokers may still be joining
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                raise TransportError(
+                    f"{what}. Gave up after {self._timeout_s:g} s at {self.servers}: {reason}"
+                ) from None
+            if not warned:
+                self._said(
+                    f"{what[0].lower() + what[1:]} at {self.servers} yet: {reason.rstrip('.')}; "
+                    f"trying for {left_s:.0f} s more"
+                )
+                warned = True
+            self._sleep(min(backoff_s, left_s))
+            backoff_s = min(backoff_s * 2, BACKOFF_S_MAX)
+
+    def _described(self, limit_s: float) -> Any:
+        """The answer, or a failure as soon as a broker refuses this client."""
+        answer = self.client.describe_cluster(request_timeout=limit_s)
+        while not answer.done() and not self._contact.refusal:
+            self.client.poll(LOOK_S)
+        if not answer.done():
+            raise KafkaException(KafkaError(KafkaError._AUTHENTICATION))
+        return answer.result()
+
+
+def _check_names(servers: str) -> None:
+    """Raises TransportError unless one of the names can be resolved. Source: Java's
+    ClientUtils.parseAndValidateAddresses, which does not wait for one either."""
+    reasons = []
+    for server in filter(None, (each.strip() for each in servers.split(","))):
+        host = server.rpartition("://")[2].rpartition(":")[0].strip("[]")
+        try:
+            socket.getaddrinfo(host, None)
+        except (OSError, UnicodeError) as error:
+            reasons.append(f"{host}: {getattr(error, 'strerror', None) or error}")
+        else:
+            return
+    raise TransportError(
+        f"No resolvable bootstrap urls given in bootstrap.servers: {', '.join(reasons) or servers}"
+    )
+
+
+# -- creating and checking --
+
+
+def prepare_internal_topics(
+    worker: Properties, *, said: Said, sleep: Callable[[float], object] = time.sleep
+) -> str:
+    """Create or check the three topics of a worker; returns the id of the Kafka cluster. Tries for
+    as long as the worker's ``default.api.timeout.ms`` says.
+
+    Raises:
+        TopicRefusedError: one of them is not as Connect needs it.
+        TransportError: the brokers did not answer in time.
+    """
+    admin = _admin(worker, said, sleep)
+    found = admin.cluster_id()
+    ensure_topics(admin, internal_topics(worker), said=said)
+    return found
+
+
+def cluster_id(
+    worker: Properties, *, said: Said, sleep: Callable[[float], object] = time.sleep
+) -> str:
+    """As `prepare_internal_topics`, for a worker without topics of its own."""
+    return _admin(worker, said, sleep).cluster_id()
+
+
+def _admin(worker: Properties, said: Said, sleep: Callable[[float], object]) -> Admin:
+    settings = worker_client_settings(
+        worker, "admin", client_id=f"{client_id_base(worker)}shared-admin"
+    )
+    timeout_ms = number(worker, "default.api.timeout.ms", API_TIMEOUT_MS)
+    return Admin(settings, timeout_ms=timeout_ms, said=said, sleep=sleep)
+
+
+def ensure_topics(admin: Admin, topics: Sequence[InternalTopic], *, said: Said) -> None:
+    """Create what is absent, check what is there.
+
+    Raises:
+        TopicRefusedError: wrong clean-up policy or partitions, not allowed, not possible.
+        TransportError: the brokers did not answer in time.
+    """
+    for topic in topics:
+        created = _create(admin, topic, said)
+        if not created:
+            _check_policy(admin, topic, said)
+        if topic.key == "config.storage.topic":
+            _check_single_partition(admin, topic)
+
+
+def _create(admin: Admin, topic: InternalTopic, said: Said) -> bool:
+    """Whether it was made just now."""
+    # Whether it is there is asked first: brokers that forbid the creation, or are too few for the
+    # replication factor, refuse also what need not be created.
+    if _partitions(admin, topic) is not None:
+        return False
+    new = NewTopic(
+        topic.name,
+        num_partitions=topic.partitions,
+        replication_factor=topic.replication_factor,
+        config={"cleanup.policy": COMPACT, **topic.settings},
+    )
+    what = f"could not create topic '{topic.name}' ({topic.key})"
+    try:
+        admin.patiently(what, lambda limit_s: _created(admin.client, new, limit_s))
+    except KafkaException as error:
+        code, text = error.args[0].code(), error.args[0].str()
+        if code == KafkaError.TOPIC_ALREADY_EXISTS:  # another worker was faster, perhaps just now
+            _await_leaders(admin, topic)
+            return False
+        hint = ""
+        if code in _FORBIDDEN:
+            hint = f". Allow Create on it, or create it yourself with cleanup.policy={COMPACT}"
+        elif code in (KafkaError.INVALID_CONFIG, KafkaError.INVALID_PARTITIONS):
+            hint = f". Check the worker's keys that begin with {topic.prefix}"
+        raise TopicRefusedError(f"{what} at {admin.servers}: {text.rstrip('.')}{hint}") from None
+    said(f"created topic '{topic.name}' ({topic.key})")
+    _await_leaders(admin, topic)
+    return True
+
+
+def _await_leaders(admin: Admin, topic: InternalTopic) -> None:
+    """A new topic takes the brokers a moment: until then its offsets cannot be asked for."""
+
+    def ask(limit_s: float) -> None:
+        listed = admin.client.list_topics(topic.name, timeout=limit_s).topics[topic.name]
+        leaders = [partition.leader for partition in listed.partitions.values()]
+        if listed.error is not None or not leaders or -1 in leaders:
+            raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
+
+    admin.patiently(f"topic '{topic.name}' ({topic.key}) has no leader", ask, quiet=True)
+
+
+def _created(client: AdminClient, new: NewTopic, limit_s: float) -> None:
+    futures = client.create_topics([new], operation_timeout=limit_s, request_timeout=limit_s)
+    futures[new.topic].result()
+
+
+def _partitions(admin: Admin, topic: InternalTopic) -> int | None:
+    """None: it is not there."""
+
+    def ask(limit_s: float) -> int | None:
+        described = admin.client.describe_topics(
+            TopicCollection([topic.name]), request_timeout=limit_s
+        )
+        try:
+            return len(described[topic.name].result().partitions)
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                return None
+            raise
+
+    what = f"could not describe topic '{topic.name}' ({topic.key})"
+    try:
+        found: int | None = admin.patiently(what, ask)
+    except KafkaException as error:
+        hint = ""
+        if error.args[0].code() in _FORBIDDEN:
+            hint = ". The worker's principal needs Describe on it"
+        raise TopicRefusedError(f"{what} at {admin.servers}: {error.args[0].str()}{hint}") from None
+    return found
+
+
+def _check_single_partition(admin: Admin, topic: InternalTopic) -> None:
+    count = _partitions(admin, topic)
+    if count is not None and count != 1:
+        raise TopicRefusedError(
+            f"Topic '{topic.name}' supplied via the '{topic.key}' property is required to have a "
+            f"single partition in order to guarantee consistency of {topic.purpose}, but found "
+            f"{count} partitions."
+        )
+
+
+def _check_policy(admin: Admin, topic: InternalTopic, said: Said) -> None:
+    try:
+        policy = admin.patiently(
+            f"could not look at the settings of topic '{topic.name}' ({topic.key})",
+            lambda limit_s: _cleanup_policy(admin.client, topic.name, limit_s),
+        )
+    except KafkaException as error:
+        said(
+            f"could not check the clean-up policy of topic '{topic.name}' ({topic.key}), which "
+            f"must be {COMPACT}: {error.args[0].str()}. The worker's principal needs "
+            "DescribeConfigs on it"
+        )
+        return
+    found = sorted(part.strip() for part in policy.split(",") if part.strip())
+    if found != [COMPACT]:
+        purpose = topic.purpose
+        raise TopicRefusedError(
+            f"Topic '{topic.name}' supplied via the '{topic.key}' property is required to have "
+            f"'cleanup.policy={COMPACT}' to guarantee consistency and durability of {purpose}, but "
+            f"found the topic currently has 'cleanup.policy={','.join(found)}'. Continuing would "
+            f"likely result in eventually losing {purpose} and problems restarting this Connect "
+            f"cluster in the future. Change the '{topic.key}' property in the Connect worker "
+            f"configurations to use a topic with 'cleanup.policy={COMPACT}'."
+        )
+
+
+def _cleanup_policy(client: AdminClient, name: str, limit_s: float) -> str:
+    resource = ConfigResource(ResourceType.TOPIC, name)
+    found = client.describe_configs([resource], request_timeout=limit_s)[resource].result()
+    return str(found["cleanup.policy"].value)

@@ -1,0 +1,237 @@
+"""A `Call` as the request that asks another worker, Java's or ours, and its answer as a `Result`.
+Pure; the other way round is `headgate_rest.translate`.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, assert_never, cast
+from urllib.parse import quote
+
+from headgate.herder.messages import (
+    AlterOffsets,
+    Call,
+    CreateConnector,
+    DeleteConnector,
+    DescribeConnector,
+    DescribeStatus,
+    DescribeTasks,
+    DescribeTaskStatus,
+    DescribeTopics,
+    DescribeWorker,
+    ErrorKind,
+    Failure,
+    FenceConnector,
+    ListConnectors,
+    PatchConnectorConfig,
+    PutConnectorConfig,
+    PutTaskConfigs,
+    ReadOffsets,
+    ResetOffsets,
+    ResetTopics,
+    RestartConnector,
+    RestartTask,
+    Result,
+    SetLoggerLevel,
+    SetTargetState,
+    Success,
+)
+from headgate.ids import TargetState
+from headgate_rest.http import HttpResponse, json_bytes
+from headgate_rest.signature import INVALID, MISSING
+from headgate_rest.translate import (
+    INSTEAD_OF_HEADER,
+    KIND_HEADER,
+    MADE_OF_HEADER,
+    MOMENTARY,
+    STATUSES,
+)
+
+NOTHING: Final = object()
+"""No body: null is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One request to another worker; `path` is appended to its url."""
+
+    method: str
+    path: str
+    body: bytes | None = None
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    internal: bool = False
+    """To be signed where the group signs."""
+
+
+def question(call: Call, hops: int) -> Question:
+    """The request that asks `call`; `hops` counts the workers it has been passed between, with this
+    time: 1 or 2."""
+    match call:
+        case (
+            DescribeWorker()
+            | ListConnectors()
+            | DescribeConnector()
+            | DescribeTasks()
+            | DescribeStatus()
+            | DescribeTaskStatus()
+            | DescribeTopics()
+            | ReadOffsets()
+        ):
+            return Question("GET", _path_of_read(call))
+        case PutTaskConfigs(name, configs, made_of, instead_of):
+            headers = {} if made_of is None else {MADE_OF_HEADER: made_of}
+            if instead_of is not None:
+                headers[INSTEAD_OF_HEADER] = str(instead_of)
+            body = json_bytes([dict(config) for config in configs])
+            # A Java worker that does not lead would pass it on unsigned: this forbids it.
+            path = _connector(name, "/tasks?forward=false")
+            return Question("POST", path, body, headers, internal=True)
+        case FenceConnector(name):
+            return Question("PUT", _connector(name, "/fence?forward=false"), internal=True)
+        case SetLoggerLevel(logger, level):
+            path = f"/admin/loggers/{quote(logger, safe='')}?scope=cluster"
+            return Question("PUT", path, json_bytes({"level": level}))
+        case ResetTopics(name):
+            return Question("PUT", _connector(name, "/topics/reset"))
+        case SetTargetState(name, TargetState.PAUSED):
+            return Question("PUT", _connector(name, "/pause"))
+        case SetTargetState(name, TargetState.STARTED):
+            return Question("PUT", _connector(name, "/resume"))
+        case _:
+            return _forwarded(call, hops)
+
+
+def _forwarded(call: Any, hops: int) -> Question:
+    """Calls that Connect's workers pass on to each other."""
+    forward = f"?forward={'true' if hops <= 1 else 'false'}"
+    match call:
+        case CreateConnector(name, config, state):
+            body: dict[str, Any] = {"name": name, "config": dict(config)}
+            if state is not None:
+                body["initial_state"] = "RUNNING" if state is TargetState.STARTED else state.value
+            return Question("POST", f"/connectors{forward}", json_bytes(body))
+        case PutConnectorConfig(name, config):
+            return Question("PUT", _connector(name, f"/config{forward}"), json_bytes(dict(config)))
+        case PatchConnectorConfig(name, changes):
+            path = _connector(name, f"/config{forward}")
+            return Question("PATCH", path, json_bytes(dict(changes)))
+        case DeleteConnector(name):
+            return Question("DELETE", _connector(name, forward))
+        case SetTargetState(name):
+            return Question("PUT", _connector(name, f"/stop{forward}"))
+        case RestartConnector(name, include_tasks, only_failed):
+            flags = f"&includeTasks={_java(include_tasks)}&onlyFailed={_java(only_failed)}"
+            path = _connector(name, f"/restart{forward}{flags if call.by_record else ''}")
+            return Question("POST", path)
+        case RestartTask(task):
+            return Question(
+                "POST", _connector(task.connector, f"/tasks/{task.task}/restart{forward}")
+            )
+        case AlterOffsets(name, offsets):
+            items = [{"partition": partition, "offset": offset} for partition, offset in offsets]
+            path = _connector(name, f"/offsets{forward}")
+            return Question("PATCH", path, json_bytes({"offsets": items}))
+        case ResetOffsets(name):
+            return Question("DELETE", _connector(name, f"/offsets{forward}"))
+        case _:
+            assert_never(call)
+
+
+def _path_of_read(
+    call: DescribeWorker
+    | ListConnectors
+    | DescribeConnector
+    | DescribeTasks
+    | DescribeStatus
+    | DescribeTaskStatus
+    | DescribeTopics
+    | ReadOffsets,
+) -> str:
+    match call:
+        case DescribeWorker():
+            return "/headgate/worker"
+        case ListConnectors(expand):
+            query = "&".join(f"expand={quote(each, safe='')}" for each in expand)
+            return f"/connectors{'?' if query else ''}{query}"
+        case DescribeConnector(name):
+            return _connector(name)
+        case DescribeTasks(name):
+            return _connector(name, "/tasks")
+        case DescribeStatus(name):
+            return _connector(name, "/status")
+        case DescribeTaskStatus(task):
+            return _connector(task.connector, f"/tasks/{task.task}/status")
+        case DescribeTopics(name):
+            return _connector(name, "/topics")
+        case ReadOffsets(name):
+            return _connector(name, "/offsets")
+        case _:
+            assert_never(call)
+
+
+def _connector(name: str, rest: str = "") -> str:
+    return f"/connectors/{quote(name, safe='')}{rest}"
+
+
+def _java(flag: bool) -> str:
+    return "true" if flag else "false"
+
+
+# -- answers --
+
+
+def result_of(call: Call, answer: HttpResponse) -> Result:
+    """What another worker says to `call`. `answer.headers` has its names in lower case."""
+    body = _json(answer.body)
+    if not 200 <= answer.status < 300:
+        return _failure(answer, body)
+    if body is NOTHING:
+        if answer.body.strip():
+            text = f"answered {answer.status} with what is not JSON: {answer.body[:80]!r}"
+            return Failure(ErrorKind.INTERNAL, text)
+        return Success()
+    if isinstance(call, CreateConnector | PutConnectorConfig | PatchConnectorConfig):
+        if not isinstance(body, dict):
+            return Failure(ErrorKind.INTERNAL, f"answered {answer.body[:80]!r}, no ConnectorInfo")
+        return Success({**cast(dict[str, Any], body), "created": answer.status == 201})
+    return Success(body)
+
+
+def _json(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except ValueError:
+        return NOTHING
+
+
+def _failure(answer: HttpResponse, body: Any) -> Failure:
+    table = cast(dict[str, Any], body) if isinstance(body, dict) else {}
+    said = table.get("message")
+    if not isinstance(said, str):
+        if answer.status == 404:
+            # Jetty has no paths until Connect has started.
+            return Failure(ErrorKind.NOT_READY, "the worker has not completed its startup")
+        said = f"answered {answer.status}: {answer.body[:80]!r}"
+    return Failure(_kind(answer, said), said)
+
+
+def _kind(answer: HttpResponse, message: str) -> ErrorKind:
+    """NOT_READY where nothing was done and the same call, later or elsewhere, may be answered."""
+    named = answer.headers.get(KIND_HEADER.lower())
+    if named in set(ErrorKind):
+        return ErrorKind(named)
+    if answer.status == 409:
+        if message.startswith(MOMENTARY):
+            return ErrorKind.NOT_READY
+        exists = message.startswith("Connector ") and message.endswith(" already exists")
+        return ErrorKind.ALREADY_EXISTS if exists else ErrorKind.CONFLICT
+    if (answer.status, message) in ((403, INVALID), (400, MISSING)):
+        # One of the two has not read the newest session key, or knows of the newest round, yet.
+        return ErrorKind.NOT_READY
+    if answer.status == 500:
+        timed_out = message.startswith("Request timed out")
+        return ErrorKind.TIMEOUT if timed_out else ErrorKind.INTERNAL
+    return _KINDS.get(answer.status, ErrorKind.INTERNAL)
+
+
+_KINDS: Final = {status: kind for kind, status in STATUSES.items() if status not in (409, 500)}

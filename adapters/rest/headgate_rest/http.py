@@ -1,0 +1,197 @@
+"""Requests and answers of HTTP as plain data, and JSON bodies read as Connect reads them.
+
+Differs: where Connect answers 500 to a body that it cannot use, the answer here is 400 and says
+what was expected.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final, cast
+from urllib.parse import parse_qsl, unquote
+
+NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class HttpRequest:
+    method: str
+    path: str
+    """As it was sent: percent-encoded."""
+    query: str = ""
+    body: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=lambda: NO_HEADERS)
+    """Names in lower case."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpResponse:
+    status: int
+    body: bytes = b""
+    """JSON, or nothing."""
+    headers: Mapping[str, str] = field(default_factory=lambda: NO_HEADERS)
+
+
+class Refusal(Exception):
+    """The request is answered without asking the worker."""
+
+    def __init__(self, status: int, message: str, headers: Mapping[str, str] = NO_HEADERS) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.headers = headers
+
+    def response(self) -> HttpResponse:
+        return error_response(self.status, self.message, self.headers)
+
+
+def json_bytes(value: object) -> bytes:
+    """Without whitespace, as in Connect. Halves of surrogate pairs become "?", as in Java."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode(errors="replace")
+
+
+def json_response(
+    status: int, value: object, headers: Mapping[str, str] = NO_HEADERS
+) -> HttpResponse:
+    return HttpResponse(status, json_bytes(value), headers)
+
+
+def error_response(
+    status: int, message: str, headers: Mapping[str, str] = NO_HEADERS
+) -> HttpResponse:
+    """Connect's ErrorMessage."""
+    return json_response(status, {"error_code": status, "message": message}, headers)
+
+
+# -- paths and queries --
+
+
+def path_segments(path: str) -> tuple[str, ...]:
+    """The decoded parts of an encoded path; a slash inside of one is written ``%2F``. A slash at
+    the end does not count.
+
+    Raises:
+        Refusal: what is decoded is not UTF-8.
+    """
+    try:
+        parts = [unquote(part, errors="strict") for part in path.split("/")[1:]]
+    except UnicodeDecodeError:
+        raise Refusal(400, f"The path {path} is not UTF-8, percent-encoded") from None
+    if parts and not parts[-1]:
+        parts.pop()
+    return tuple(parts)
+
+
+def query_values(query: str, name: str) -> tuple[str, ...]:
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, errors="strict")
+    except ValueError:
+        raise Refusal(400, f"The query {query} is not UTF-8, percent-encoded") from None
+    return tuple(value for key, value in pairs if key == name)
+
+
+def query_flag(query: str, name: str) -> bool | None:
+    """Java's Boolean: whatever is not "true" is False; None when not given."""
+    values = query_values(query, name)
+    return values[0].lower() == "true" if values else None
+
+
+# -- bodies --
+
+
+class Number(str):
+    """A number of a config, as it was written: Connect takes it as text."""
+
+    __slots__ = ()
+
+
+def _constant(text: str) -> Any:
+    raise ValueError(f"{text} is no JSON")
+
+
+def _float(text: str) -> float:
+    value = float(text)
+    if value in (float("inf"), float("-inf")):
+        raise ValueError(f"{text} is too large a number")
+    return value
+
+
+def read_json(body: bytes, expected: str) -> Any:
+    """The body as plain data. `expected` says in an error what it should have been."""
+    return _read(body, expected, None, _float)
+
+
+def read_text_map(body: bytes, expected: str) -> dict[str, str | None]:
+    """An object of texts; numbers and booleans become texts as they were written, as in Connect."""
+    raw = _read(body, expected, Number, Number)
+    return text_map(raw, "the body", expected)
+
+
+def read_texts(body: bytes, expected: str) -> Any:
+    """Plain data in which numbers are `Number`, for `text_map`."""
+    return _read(body, expected, Number, Number)
+
+
+def _read(
+    body: bytes,
+    expected: str,
+    parse_int: Callable[[str], Any] | None,
+    parse_float: Callable[[str], Any],
+) -> Any:
+    if not body.strip():
+        raise Refusal(400, f"The request has no body; expected {expected}")
+    try:
+        value = json.loads(
+            body, parse_int=parse_int, parse_float=parse_float, parse_constant=_constant
+        )
+        if b"\\u" in body:
+            json_text = json.dumps(value, ensure_ascii=False)
+            json_text.encode()  # halves of surrogate pairs could not be stored
+    except (ValueError, RecursionError) as error:
+        reason = str(error) if isinstance(error, ValueError) else "too deeply nested"
+        raise Refusal(400, f"The body is not JSON: {reason}; expected {expected}") from None
+    if value is None:
+        raise Refusal(400, f"The body is null; expected {expected}")
+    return value
+
+
+def text_map(raw: Any, where: str, expected: str) -> dict[str, str | None]:
+    if not isinstance(raw, dict):
+        raise Refusal(400, f"{where} is {kind_of(raw)}; expected {expected}")
+    found = cast(dict[str, Any], raw)
+    return {key: text_or_null(value, f'"{key}" in {where}') for key, value in found.items()}
+
+
+def text_or_null(raw: Any, where: str) -> str | None:
+    if raw is None:
+        return None
+    if isinstance(raw, bool):
+        return "true" if raw else "false"
+    if isinstance(raw, str):
+        return str(raw)
+    raise Refusal(400, f"{where} is {kind_of(raw)}; expected text")
+
+
+def check_fields(raw: Any, known: tuple[str, ...], where: str, expected: str) -> dict[str, Any]:
+    """`raw`, which must be an object with no other fields than `known`."""
+    if not isinstance(raw, dict):
+        raise Refusal(400, f"{where} is {kind_of(raw)}; expected {expected}")
+    found = cast(dict[str, Any], raw)
+    for name in found:
+        if name not in known:
+            names = ", ".join(f'"{each}"' for each in known)
+            raise Refusal(400, f'Unrecognized field "{name}" in {where}; known are {names}')
+    return found
+
+
+def kind_of(raw: Any) -> str:
+    if raw is None:
+        return "null"
+    if isinstance(raw, bool):
+        return "a boolean"
+    if isinstance(raw, int | float | Number):
+        return "a number"
+    if isinstance(raw, str):
+        return "text"
+    return "a list" if isinstance(raw, list) else "an object"

@@ -1,0 +1,117 @@
+"""Calls that came in by HTTP and have no answer yet, between the server's thread and the worker."""
+
+import asyncio
+import itertools
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from headgate.ports import IncomingCall
+
+OPEN_MAX: Final = 1_000
+
+
+class TooManyError(Exception):
+    """`OPEN_MAX` calls are open."""
+
+
+@dataclass(slots=True)
+class _Open:
+    payload: bytes
+    hops: int
+    deadline: float
+    answered: Callable[[bytes], None]
+    taken: bool = False
+
+
+class OpenCalls:
+    """`ask` belongs to the server's loop; `take` and `answer` to any thread."""
+
+    def __init__(self, arrived: Callable[[], None]) -> None:
+        self._arrived = arrived
+        self._lock = threading.Lock()
+        self._numbers = itertools.count(1)
+        self._calls: dict[str, _Open] = {}
+        self._waiting: list[str] = []
+
+    async def ask(
+        self,
+        payload: bytes,
+        hops: int,
+        timeout_ms: int,
+        grace_ms: int,
+        gone: asyncio.Future[None],
+    ) -> bytes:
+        """The answer to `payload`, `grace_ms` after its deadline at the latest.
+
+        Raises:
+            TimeoutError: none came in time; `args[0]` tells whether the call was taken.
+            ConnectionAbortedError: `gone` was done first: nobody waits any more.
+            TooManyError: nothing was asked.
+        """
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[bytes] = loop.create_future()
+
+        def answered(said: bytes) -> None:
+            loop.call_soon_threadsafe(answer.set_result, said)
+
+        call_id = self._add(_Open(payload, hops, time.monotonic() + timeout_ms / 1000, answered))
+        self._arrived()
+        try:
+            await asyncio.wait(
+                (answer, gone),
+                timeout=(timeout_ms + grace_ms) / 1000,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+        finally:
+            left = self._remove(call_id)
+        if answer.done():
+            return answer.result()
+        if gone.done():
+            raise ConnectionAbortedError
+        raise TimeoutError(left is None or left.taken)
+
+    def _add(self, call: _Open) -> str:
+        with self._lock:
+            if len(self._calls) >= OPEN_MAX:
+                raise TooManyError
+            call_id = f"http-{next(self._numbers)}"
+            self._calls[call_id] = call
+            self._waiting.append(call_id)
+        return call_id
+
+    def _remove(self, call_id: str) -> _Open | None:
+        with self._lock:
+            return self._calls.pop(call_id, None)
+
+    def take(self) -> Sequence[IncomingCall]:
+        """Those that nobody has taken and somebody waits for, in order of arrival."""
+        if not self._waiting:
+            return ()
+        now = time.monotonic()
+        taken: list[IncomingCall] = []
+        with self._lock:
+            for call_id in self._waiting:
+                found = self._calls.get(call_id)
+                if found is None:
+                    continue  # its caller has given up
+                left_ms = int((found.deadline - now) * 1000)
+                if left_ms > 0:
+                    found.taken = True
+                    taken.append(IncomingCall(call_id, found.payload, found.hops, left_ms))
+            self._waiting.clear()
+        return taken
+
+    def answer(self, call_id: str, payload: bytes) -> None:
+        found = self._remove(call_id)
+        if found is not None:
+            found.answered(payload)
+
+    def answer_all(self, payload: bytes) -> None:
+        """At the end of the service: nobody else will."""
+        with self._lock:
+            left, self._calls = list(self._calls.values()), {}
+        for call in left:
+            call.answered(payload)

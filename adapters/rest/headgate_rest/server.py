@@ -1,0 +1,289 @@
+"""HTTP listeners on a thread of their own, between sockets and `HttpRequest`, `HttpResponse`."""
+
+import asyncio
+import logging
+import re
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from email.utils import formatdate
+from typing import Final, TypeAlias
+
+import uvicorn
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from headgate_rest.http import HttpRequest, HttpResponse, error_response
+from headgate_rest.settings import EVERYWHERE, HeaderRule, Listener, RestSettings, TlsSettings
+
+log = logging.getLogger(__name__)
+
+BODY_BYTES_MAX: Final = 64 * 1024 * 1024
+KEEP_ALIVE_S: Final = 30
+"""As long as Jetty keeps an idle connection."""
+START_S: Final = 30
+STOP_S: Final = 2
+BACKLOG: Final = 1_024
+
+Handler: TypeAlias = Callable[[HttpRequest, str, asyncio.Future[None]], Awaitable[HttpResponse]]
+"""Request, what the client knows this server by (``http://host:port``, or ""), and what is done
+once the client has gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """Some listeners and what is behind them."""
+
+    listeners: tuple[Listener, ...]
+    handler: Handler
+    tls: TlsSettings
+
+
+class HttpServer:
+    """Listens from its construction on; answers from `start` on."""
+
+    def __init__(self, settings: RestSettings, doors: Sequence[Door]) -> None:
+        self._settings = settings
+        self._bound: list[tuple[Door, Listener, socket.socket]] = []
+        self._servers: list[uvicorn.Server] = []
+        self._thread = threading.Thread(target=self._run, name="rest", daemon=True)
+        self._failure: BaseException | None = None
+        self._contexts = {
+            id(door): _server_context(door.tls) for door in doors if door.tls.certificate
+        }
+        try:
+            for door in doors:
+                for listener in door.listeners:
+                    self._bound.append((door, listener, _bind(listener)))
+        except OSError:
+            self._close_sockets()
+            raise
+
+    @property
+    def ports(self) -> dict[Listener, int]:
+        """The port of each listener, of the first one where two are written alike."""
+        ports: dict[Listener, int] = {}
+        for _, listener, bound in self._bound:
+            ports.setdefault(listener, bound.getsockname()[1])
+        return ports
+
+    def start(self) -> None:
+        """Returns when requests are answered."""
+        for door, listener, _ in self._bound:
+            app = _with_cors(_App(door.handler, self._settings.headers), self._settings)
+            context = self._contexts[id(door)] if listener.scheme == "https" else None
+            self._servers.append(uvicorn.Server(_uvicorn_config(app, context)))
+        self._thread.start()
+        until = time.monotonic() + START_S
+        while not all(server.started for server in self._servers):
+            if self._failure is not None or not self._thread.is_alive():
+                raise RuntimeError("the REST server did not start") from self._failure
+            if time.monotonic() > until:
+                raise RuntimeError(f"the REST server did not start within {START_S} s")
+            time.sleep(0.002)
+
+    def close(self) -> None:
+        """Answers that are under way have `STOP_S` seconds."""
+        for server in self._servers:
+            server.should_exit = True
+        if self._thread.is_alive():
+            self._thread.join(STOP_S + 5)
+        self._close_sockets()
+
+    def _close_sockets(self) -> None:
+        for _, _, bound in self._bound:
+            bound.close()
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except BaseException as error:
+            self._failure = error
+            log.exception("the REST server has ended")
+            raise
+
+    async def _serve(self) -> None:
+        sockets = [bound for _, _, bound in self._bound]
+        await asyncio.gather(
+            *(server.serve([bound]) for server, bound in zip(self._servers, sockets, strict=True))
+        )
+
+
+def own_address() -> str:
+    """Of this machine, as others may reach it; for listeners on all addresses."""
+    name = socket.gethostname()
+    try:
+        return socket.gethostbyname(name)
+    except OSError:
+        return name
+
+
+def client_context(tls: TlsSettings) -> ssl.SSLContext:
+    """For calls to other workers by https: who is trusted, and our own certificate where asked."""
+    context = ssl.create_default_context(cafile=tls.trusted or None)
+    if tls.certificate:
+        context.load_cert_chain(tls.certificate, password=tls.password)
+    return context
+
+
+def _bind(listener: Listener) -> socket.socket:
+    everywhere = listener.host in EVERYWHERE
+    both = everywhere and socket.has_dualstack_ipv6()
+    try:
+        host = ("::" if both else "0.0.0.0") if everywhere else listener.host
+        [(family, _, _, _, address), *_] = socket.getaddrinfo(
+            host, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        # Named TCP: only then does asyncio turn Nagle's algorithm off for what is accepted, without
+        # which every answer waits 40 ms for an acknowledgement.
+        bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        try:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if both else 1)
+            bound.bind(address)
+            bound.listen(BACKLOG)
+        except OSError:
+            bound.close()
+            raise
+    except OSError as error:
+        where = f"{listener.scheme}://{listener.host}:{listener.port}"
+        raise OSError(error.errno, f"cannot listen on {where}: {error}") from error
+    return bound
+
+
+def _server_context(tls: TlsSettings) -> ssl.SSLContext:
+    """Raises OSError: a file is not there, or not what it should be."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_cert_chain(tls.certificate, password=tls.password)
+        if tls.trusted:
+            context.load_verify_locations(tls.trusted)
+    except OSError as error:
+        files = " and ".join(filter(None, (tls.certificate, tls.trusted)))
+        text = f"cannot use {files} (ssl.keystore.location, ssl.truststore.location): {error}"
+        raise OSError(error.errno, text) from error
+    context.verify_mode = {
+        "none": ssl.CERT_NONE,
+        "requested": ssl.CERT_OPTIONAL,
+        "required": ssl.CERT_REQUIRED,
+    }[tls.client_auth]
+    return context
+
+
+def _uvicorn_config(app: ASGIApp, context: ssl.SSLContext | None) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        http="h11",
+        ws="none",
+        loop="asyncio",
+        lifespan="off",
+        interface="asgi3",
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=STOP_S,
+        ssl_context_factory=None if context is None else lambda _config, _default: context,
+    )
+
+
+def _with_cors(app: ASGIApp, settings: RestSettings) -> ASGIApp:
+    """Headers for pages of other origins, which may be written with ``*`` for any part, as Jetty
+    takes them. Source: `access.control.allow.origin`, `.methods`."""
+    origins = [each.strip() for each in settings.allow_origin.split(",") if each.strip()]
+    if not origins:
+        return app
+    patterns = [re.escape(each).replace(r"\*", "[^/]*") for each in origins if each != "*"]
+    methods = [each.strip() for each in settings.allow_methods.split(",") if each.strip()]
+    return CORSMiddleware(
+        app,
+        allow_origins=["*"] if "*" in origins else [],
+        allow_origin_regex="|".join(patterns) or None,
+        allow_methods=methods or ["GET", "POST", "HEAD"],
+        allow_headers=["X-Requested-With", "Content-Type", "Accept", "Origin"],
+    )
+
+
+class _App:
+    """The ASGI application."""
+
+    def __init__(self, handler: Handler, rules: Sequence[HeaderRule]) -> None:
+        self._handler = handler
+        self._rules = rules
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        request = Request(scope, receive)
+        try:
+            body = await _body(request)
+        except ClientDisconnect:
+            return
+        if body is None:
+            text = f"The body is longer than {BODY_BYTES_MAX} bytes"
+            await self._send(send, error_response(413, text))
+            return
+        headers = {name: request.headers[name] for name in request.headers}
+        asked = HttpRequest(
+            scope["method"],
+            scope["raw_path"].decode("ascii", "replace"),
+            scope["query_string"].decode("ascii", "replace"),
+            body,
+            headers,
+        )
+        host = headers.get("host", "")
+        gone = asyncio.ensure_future(_gone(receive))
+        try:
+            answer = await self._handler(asked, f"{scope['scheme']}://{host}" if host else "", gone)
+        except ConnectionAbortedError:
+            return
+        finally:
+            gone.cancel()
+        await self._send(send, answer)
+
+    async def _send(self, send: Send, answer: HttpResponse) -> None:
+        headers = [
+            (name.encode("latin-1"), text.encode("latin-1"))
+            for name, text in answer.headers.items()
+        ]
+        if answer.body:
+            headers.append((b"content-type", b"application/json"))
+        if answer.status != 204:
+            headers.append((b"content-length", str(len(answer.body)).encode()))
+        for rule in self._rules:
+            _apply(rule, headers)
+        await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+        await send({"type": "http.response.body", "body": answer.body})
+
+
+async def _body(request: Request) -> bytes | None:
+    """None when it is too long."""
+    parts: list[bytes] = []
+    length = 0
+    async for part in request.stream():
+        length += len(part)
+        if length > BODY_BYTES_MAX:
+            return None
+        parts.append(part)
+    return b"".join(parts)
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _apply(rule: HeaderRule, headers: list[tuple[bytes, bytes]]) -> None:
+    """Source: Jetty's HeaderFilter; the dates are milliseconds from now."""
+    name, value = rule.name.encode("latin-1"), rule.value
+    if rule.action.endswith("Date"):
+        value = formatdate(time.time() + int(rule.value) / 1000, usegmt=True)
+    if rule.action.startswith("set"):
+        headers[:] = [each for each in headers if each[0].lower() != name.lower()]
+    headers.append((name, value.encode("latin-1")))

@@ -1,0 +1,263 @@
+"""The REST API of one worker and its calls to others: a server, a client, and the `Peers` port."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+
+from headgate import wire
+from headgate.events import SessionKeyChanged
+from headgate.herder.messages import (
+    Call,
+    DescribeWorker,
+    ErrorKind,
+    Failure,
+    Result,
+    Success,
+)
+from headgate.ports import IncomingCall
+from headgate_rest import asides
+from headgate_rest.asides import Asides, Json, Loggers, Plugins
+from headgate_rest.http import HttpRequest, HttpResponse, Refusal, error_response
+from headgate_rest.open_calls import OPEN_MAX, OpenCalls, TooManyError
+from headgate_rest.peer import TIMEOUT_HEADER, PeerClient
+from headgate_rest.plugin_threads import LateError, PluginThreads
+from headgate_rest.server import Door, HttpServer, own_address
+from headgate_rest.settings import RestSettings, advertised_url
+from headgate_rest.signature import verify
+from headgate_rest.translate import (
+    RETRY_LATER,
+    Aside,
+    Asked,
+    DescribePlugin,
+    ListLoggers,
+    ListPlugins,
+    SetWorkerLogger,
+    ShowHealth,
+    ShowLogger,
+    ShowMethods,
+    ValidatePlugin,
+    respond,
+    understand,
+)
+
+log = logging.getLogger(__name__)
+
+HEALTH_TIMEOUT_MS: Final = 10_000
+"""How long Connect waits for its herder before it calls itself unhealthy."""
+GRACE_MS: Final = 1_000
+"""The herder knows best why a call is late: it answers at the deadline, the server after this."""
+PLUGIN_THREADS: Final = 8
+_ALWAYS: Final = (ShowMethods, ListLoggers, ShowLogger, SetWorkerLogger)
+"""Needs no herder that has started."""
+CLOSED: Final = Failure(ErrorKind.NOT_READY, "The worker is shutting down; ask another one")
+CLOSED_ANSWER: Final = wire.dumps(CLOSED)
+
+
+class RestService:
+    """Listens from its construction on, so that its `url` is known before the worker is; answers
+    503 from `start` on, and what is asked from `ready` on.
+
+    Args:
+        root: the body of ``GET /``: version, commit, kafka_cluster_id.
+        session_key: the newest that was read from the config topic.
+        sessioned: whether the group's protocol has its internal calls signed.
+        trouble: why the worker gives up; empty: it does not. `/health` says it.
+        arrived: called on the server's thread when `incoming` has something new.
+    """
+
+    def __init__(
+        self,
+        settings: RestSettings,
+        *,
+        root: Json,
+        plugins: Plugins,
+        loggers: Loggers,
+        session_key: Callable[[], SessionKeyChanged | None],
+        sessioned: Callable[[], bool],
+        trouble: Callable[[], str] = lambda: "",
+        arrived: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._settings = settings
+        self._asides = Asides(root, plugins, loggers)
+        self._validations = PluginThreads(PLUGIN_THREADS)
+        self._descriptions = PluginThreads(PLUGIN_THREADS)
+        self._session_key = session_key
+        self._trouble = trouble
+        self._sessioned = sessioned
+        self._open = OpenCalls(arrived)
+        self._ready = False
+        self._closing = False
+        everything = settings.admin_listeners is None
+        first = self._everything if everything else self._public
+        doors = [Door(settings.listeners, first, settings.tls)]
+        if settings.admin_listeners:
+            doors.append(Door(settings.admin_listeners, self._admin, settings.admin_tls))
+        self._server = HttpServer(settings, doors)
+        self._client = PeerClient(settings, session_key, sessioned)
+        self.url = advertised_url(settings, self._server.ports, own_address())
+        """Under which other workers call this one; ends with a slash, as Java's."""
+
+    @property
+    def worker_id(self) -> str:
+        """As Connect's statuses name a worker: ``host:port``."""
+        return self.url.split("://", 1)[1].rstrip("/")
+
+    def start(self) -> None:
+        self._server.start()
+        log.info("REST server listens, advertising %s", self.url)
+
+    def ready(self) -> None:
+        """The worker has completed its startup."""
+        self._ready = True
+
+    def close(self) -> None:
+        self._closing = True
+        self._open.answer_all(CLOSED_ANSWER)
+        self._server.close()
+        self._client.close()
+
+    # -- the port --
+
+    def call(self, url: str, payload: bytes, hops: int, timeout_ms: int) -> bytes:
+        call: Call = wire.loads(Call, payload)
+        return wire.dumps(self._client.call(url, call, hops, timeout_ms))
+
+    def ask(self, payload: bytes, timeout_ms: int) -> bytes:
+        """The answer to a call by who is in this process, for whom the way over HTTP would be a
+        detour: this worker may be reached under `url` from outside alone.
+
+        Raises:
+            TimeoutError: none came in time.
+            TooManyError: nothing was asked.
+        """
+
+        async def asked() -> bytes:
+            gone = asyncio.get_running_loop().create_future()
+            return await self._open.ask(payload, 0, timeout_ms, GRACE_MS, gone)
+
+        return CLOSED_ANSWER if self._closing else asyncio.run(asked())
+
+    def incoming(self) -> Sequence[IncomingCall]:
+        return self._open.take()
+
+    def answer(self, call_id: str, payload: bytes) -> None:
+        self._open.answer(call_id, payload)
+
+    # -- requests, on the server's loop --
+
+    async def _everything(
+        self, request: HttpRequest, base_url: str, gone: asyncio.Future[None]
+    ) -> HttpResponse:
+        try:
+            return await self._answer(request, understand(request), base_url, gone)
+        except Refusal as refusal:
+            return refusal.response()
+        except ConnectionAbortedError:
+            raise
+        except Exception as error:
+            log.exception("%s %s", request.method, request.path)
+            return error_response(500, f"{type(error).__name__}: {error}")
+
+    async def _public(
+        self, request: HttpRequest, base_url: str, gone: asyncio.Future[None]
+    ) -> HttpResponse:
+        if _is_admin(request):
+            return Refusal(404, "HTTP 404 Not Found").response()
+        return await self._everything(request, base_url, gone)
+
+    async def _admin(
+        self, request: HttpRequest, base_url: str, gone: asyncio.Future[None]
+    ) -> HttpResponse:
+        if not _is_admin(request):
+            return Refusal(404, "HTTP 404 Not Found").response()
+        return await self._everything(request, base_url, gone)
+
+    async def _answer(
+        self,
+        request: HttpRequest,
+        what: Asked | Aside,
+        base_url: str,
+        gone: asyncio.Future[None],
+    ) -> HttpResponse:
+        if isinstance(what, ShowHealth):
+            return await self._health(gone)
+        if not self._ready and not isinstance(what, _ALWAYS):
+            return asides.starting()
+        timeout_ms = _timeout_ms(request, self._settings.request_timeout_ms)
+        if not isinstance(what, Asked):
+            answer = await self._aside(what, timeout_ms)
+            if isinstance(answer, HttpResponse):
+                return answer
+            what = answer
+        if what.internal and self._sessioned():
+            key = self._session_key()
+            allowed = self._settings.verification_algorithms
+            verify(request.headers, request.body, key, allowed)
+        result = await self._ask(what, timeout_ms, gone)
+        return respond(what, result, base_url or self.url.rstrip("/"))
+
+    async def _aside(self, what: Aside, timeout_ms: int) -> HttpResponse | Asked:
+        """What plugins say has a limit, and threads apart: theirs may hang for ever."""
+        answer = partial(self._asides.answer, what)
+        if isinstance(what, ValidatePlugin):
+            threads = self._validations
+        elif isinstance(what, ListPlugins | DescribePlugin):
+            threads = self._descriptions
+        else:
+            return await asyncio.to_thread(answer)
+        try:
+            return await threads.run(answer, timeout_ms)
+        except LateError as error:
+            text = f"Request timed out. The plugin has not answered within {timeout_ms} ms."
+            if not error.begun:
+                text = (
+                    f"Request timed out. The worker has not begun with it within {timeout_ms} ms: "
+                    f"{PLUGIN_THREADS} plugins that were asked before hang."
+                )
+            return error_response(500, text)
+
+    async def _ask(self, asked: Asked, timeout_ms: int, gone: asyncio.Future[None]) -> Result:
+        if self._closing:
+            return CLOSED
+        try:
+            payload = wire.dumps(asked.call)
+            answer = await self._open.ask(payload, asked.hops, timeout_ms, GRACE_MS, gone)
+        except TooManyError:
+            text = f"{OPEN_MAX} requests wait for this worker already"
+            raise Refusal(503, text, RETRY_LATER) from None
+        except TimeoutError as error:
+            taken: bool = error.args[0]
+            text = f"Request timed out. The worker has not answered within {timeout_ms} ms."
+            if not taken:
+                text = (
+                    f"Request timed out. The worker has not begun with it within {timeout_ms} ms: "
+                    "its loop hangs."
+                )
+            return Failure(ErrorKind.TIMEOUT, text)
+        result: Result = wire.loads(Success | Failure, answer)
+        return result
+
+    async def _health(self, gone: asyncio.Future[None]) -> HttpResponse:
+        """Healthy is a worker whose herder answers. Source: KIP-1017."""
+        if trouble := self._trouble():
+            return asides.health(500, "unhealthy", asides.UNHEALTHY + trouble)
+        if not self._ready:
+            return asides.health(503, "starting", asides.STARTING)
+        result = await self._ask(Asked(DescribeWorker()), HEALTH_TIMEOUT_MS, gone)
+        if isinstance(result, Failure):
+            return asides.health(500, "unhealthy", asides.UNHEALTHY + result.message)
+        return asides.health(200, "healthy", asides.HEALTHY)
+
+
+def _is_admin(request: HttpRequest) -> bool:
+    return request.path.split("/")[1:2] == ["admin"]
+
+
+def _timeout_ms(request: HttpRequest, longest_ms: int) -> int:
+    """As long as a worker that asks says it waits; for others Connect's 90 s."""
+    text = request.headers.get(TIMEOUT_HEADER.lower(), "")
+    if not (text.isascii() and text.isdecimal()):
+        return longest_ms
+    return min(max(int(text), 1), longest_ms)

@@ -1,0 +1,455 @@
+"""A request to Connect's REST API as a `Call`, and the `Result` as the answer to it. Pure.
+
+Source: Connect's resources (`ConnectorsResource`, `InternalClusterResource`,
+`ConnectorPluginsResource`, `LoggingResource`, `RootResource`), KIP-52, KIP-475, KIP-495, KIP-558,
+KIP-745, KIP-769, KIP-875, KIP-980, KIP-976, KIP-1017. What differs is in ``docs/rest.md``.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias, cast
+from urllib.parse import quote
+
+from headgate.herder.messages import (
+    AlterOffsets,
+    Call,
+    CreateConnector,
+    DeleteConnector,
+    DescribeConnector,
+    DescribeStatus,
+    DescribeTasks,
+    DescribeTaskStatus,
+    DescribeTopics,
+    DescribeWorker,
+    ErrorKind,
+    Failure,
+    FenceConnector,
+    ListConnectors,
+    PatchConnectorConfig,
+    PutConnectorConfig,
+    PutTaskConfigs,
+    ReadOffsets,
+    ResetOffsets,
+    ResetTopics,
+    RestartConnector,
+    RestartTask,
+    Result,
+    SetLoggerLevel,
+    SetTargetState,
+)
+from headgate.ids import TargetState, TaskId
+from headgate_rest.http import (
+    HttpRequest,
+    HttpResponse,
+    Refusal,
+    check_fields,
+    error_response,
+    json_response,
+    kind_of,
+    path_segments,
+    query_flag,
+    query_values,
+    read_json,
+    read_text_map,
+    read_texts,
+    text_map,
+    text_or_null,
+)
+
+MADE_OF_HEADER: Final = "Headgate-Made-Of"
+"""`PutTaskConfigs.made_of`, which Java's body has no place for."""
+INSTEAD_OF_HEADER: Final = "Headgate-Instead-Of"
+"""`PutTaskConfigs.instead_of`, in decimal digits."""
+KIND_HEADER: Final = "Headgate-Error-Kind"
+"""`Failure.kind`: several have one status."""
+
+USER_HOPS: Final = 0
+LAST_HOPS: Final = 2
+"""Not passed on any more."""
+
+MOMENTARY: Final = (
+    "Cannot complete request momentarily due to stale configuration",
+    "Cannot complete request momentarily due to no known leader URL",
+    "Cannot complete request because of a conflicting operation",
+)
+"""Beginnings of what Connect says, by 409, when it has done nothing and is to be asked again."""
+
+LEVEL_EXPECTED: Final = 'an object like {"level": "DEBUG"}'
+
+
+# -- what a request asks --
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question for the herder."""
+
+    call: Call
+    hops: int = USER_HOPS
+    part: str | None = None
+    """Of the value that is the answer; None is all of it."""
+
+    @property
+    def internal(self) -> bool:
+        """From worker to worker, signed where the group signs. Source: KIP-507."""
+        return isinstance(self.call, PutTaskConfigs | FenceConnector)
+
+
+@dataclass(frozen=True, slots=True)
+class ShowMethods:
+    allowed: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShowRoot:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class ShowHealth:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class ListPlugins:
+    connectors_only: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DescribePlugin:
+    plugin: str
+
+
+@dataclass(frozen=True, slots=True)
+class ValidatePlugin:
+    plugin: str
+    config: Mapping[str, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class ListLoggers:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class ShowLogger:
+    logger: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetWorkerLogger:
+    """On this worker only, or, where `cluster`, on all: that is the herder's, after the level was
+    looked at."""
+
+    logger: str
+    level: str
+    cluster: bool
+
+
+Aside: TypeAlias = (
+    ShowMethods
+    | ShowRoot
+    | ShowHealth
+    | ListPlugins
+    | DescribePlugin
+    | ValidatePlugin
+    | ListLoggers
+    | ShowLogger
+    | SetWorkerLogger
+)
+"""What is answered beside the herder."""
+
+
+def understand(request: HttpRequest) -> Asked | Aside:
+    """What `request` asks for.
+
+    Raises:
+        Refusal: nothing that Connect has, or not in its form.
+    """
+    segments = path_segments(request.path)
+    found = [
+        (method, handler)
+        for pattern, method, handler in _ROUTES.get(len(segments), ())
+        if all(want is None or want == part for want, part in zip(pattern, segments, strict=True))
+    ]
+    if not found:
+        raise Refusal(404, "HTTP 404 Not Found")
+    allowed = ",".join([*(method for method, _ in found), "OPTIONS"])
+    if request.method == "OPTIONS":
+        return ShowMethods(allowed)
+    method = "GET" if request.method == "HEAD" else request.method
+    for candidate, handler in found:
+        if candidate == method:
+            _check_media_type(request)
+            return handler(_Route(request, segments))
+    raise Refusal(405, "HTTP 405 Method Not Allowed", {"Allow": allowed})
+
+
+def _check_media_type(request: HttpRequest) -> None:
+    """As Connect does it, which also keeps forms of foreign pages out."""
+    given = request.headers.get("content-type")
+    if request.method in ("GET", "HEAD") or given is None:
+        return
+    if given.partition(";")[0].strip().lower() != "application/json":
+        raise Refusal(415, "HTTP 415 Unsupported Media Type")
+
+
+class _Route:
+    """One request whose path and method are known."""
+
+    def __init__(self, request: HttpRequest, segments: tuple[str, ...]) -> None:
+        self.body = request.body
+        self.query = request.query
+        self.headers = request.headers
+        self.segments = segments
+
+    @property
+    def name(self) -> str:
+        return self.segments[1]
+
+    @property
+    def task(self) -> TaskId:
+        text = self.segments[3]
+        if not re.fullmatch(r"[+-]?[0-9]{1,10}", text, re.ASCII) or abs(int(text)) >= 2**31:
+            raise Refusal(404, "HTTP 404 Not Found")
+        return TaskId(self.name, int(text))
+
+    def flag(self, name: str) -> bool:
+        return query_flag(self.query, name) or False
+
+    def asked(self, call: Call, part: str | None = None) -> Asked:
+        return Asked(call, part=part)
+
+    def forwarded(self, call: Call) -> Asked:
+        """Of a call that workers pass on: ``forward`` says how often it was."""
+        forward = query_flag(self.query, "forward")
+        return Asked(call, USER_HOPS if forward is None else 1 if forward else LAST_HOPS)
+
+
+_Handler: TypeAlias = Callable[[_Route], Asked | Aside]
+
+
+# -- bodies of calls --
+
+_INITIAL_STATES: Final = {
+    "RUNNING": TargetState.STARTED,
+    "PAUSED": TargetState.PAUSED,
+    "STOPPED": TargetState.STOPPED,
+}
+_JAVA_SPACES: Final = "".join(map(chr, range(0x21)))
+"""What Java's `trim` takes off: all up to the space."""
+
+
+def _create(route: _Route) -> Asked:
+    expected = 'an object like {"name": "orders", "config": {"connector.class": "..."}}'
+    raw = read_texts(route.body, expected)
+    fields = check_fields(raw, ("name", "config", "initial_state"), "the body", expected)
+    if fields.get("config") is None:
+        raise Refusal(400, f'The body has no "config"; expected {expected}')
+    config = text_map(fields["config"], '"config"', "an object of texts")
+    name = (text_or_null(fields.get("name"), '"name"') or "").strip(_JAVA_SPACES)
+    state = text_or_null(fields.get("initial_state"), '"initial_state"')
+    if state is not None and state.upper() not in _INITIAL_STATES:
+        known = ", ".join(_INITIAL_STATES)
+        raise Refusal(400, f'"initial_state" is {state}; expected one of {known}')
+    target = None if state is None else _INITIAL_STATES[state.upper()]
+    return route.forwarded(CreateConnector(name, config, target))
+
+
+def _put_config(route: _Route) -> Asked:
+    config = read_text_map(route.body, "the connector's config, an object of texts")
+    return route.forwarded(PutConnectorConfig(route.name, config))
+
+
+def _patch_config(route: _Route) -> Asked:
+    expected = "the keys to change, an object of texts and nulls"
+    return route.forwarded(PatchConnectorConfig(route.name, read_text_map(route.body, expected)))
+
+
+def _alter_offsets(route: _Route) -> Asked:
+    expected = 'an object like {"offsets": [{"partition": {...}, "offset": {...}}]}'
+    fields = check_fields(read_json(route.body, expected), ("offsets",), "the body", expected)
+    offsets: Any = fields.get("offsets")
+    if offsets is not None and not isinstance(offsets, list):
+        raise Refusal(400, f'"offsets" is {kind_of(offsets)}; expected {expected}')
+    if not offsets:
+        raise Refusal(400, "Partitions / offsets need to be provided for an alter offsets request")
+    changes: list[tuple[object, object]] = []
+    for item in offsets:
+        change = check_fields(item, ("partition", "offset"), 'an item of "offsets"', expected)
+        partition, offset = change.get("partition"), change.get("offset")
+        if partition is not None and not isinstance(partition, dict):
+            what = kind_of(partition)
+            raise Refusal(400, f'"partition" of an item is {what}; expected an object or null')
+        if offset is not None and not isinstance(offset, dict):
+            what = kind_of(offset)
+            raise Refusal(400, f'"offset" of an item is {what}; expected an object or null')
+        changes.append((cast(object, partition), cast(object, offset)))
+    return route.forwarded(AlterOffsets(route.name, tuple(changes)))
+
+
+def _restart(route: _Route) -> Asked:
+    call = RestartConnector(route.name, route.flag("includeTasks"), route.flag("onlyFailed"))
+    return route.forwarded(call)
+
+
+def _put_task_configs(route: _Route) -> Asked:
+    """Always of the last hop: passed on it would have lost its signature, so a worker that does not
+    lead refuses it."""
+    expected = "a list of task configs, objects of texts"
+    raw = read_texts(route.body, expected)
+    if not isinstance(raw, list):
+        raise Refusal(400, f"The body is {kind_of(raw)}; expected {expected}")
+    items = enumerate(raw)
+    configs = tuple(text_map(item, f"task config {n}", expected) for n, item in items)
+    made_of = route.headers.get(MADE_OF_HEADER.lower())
+    replaced = route.headers.get(INSTEAD_OF_HEADER.lower())
+    if replaced is not None and not (replaced.isascii() and replaced.isdecimal()):
+        raise Refusal(400, f"{INSTEAD_OF_HEADER} is {replaced!r}; expected a config offset")
+    instead_of = None if replaced is None else int(replaced)
+    return Asked(PutTaskConfigs(route.name, configs, made_of, instead_of), LAST_HOPS)
+
+
+def _list(route: _Route) -> Asked:
+    return route.asked(ListConnectors(query_values(route.query, "expand")))
+
+
+def _list_plugins(route: _Route) -> Aside:
+    return ListPlugins(query_flag(route.query, "connectorsOnly") is not False)
+
+
+def _validate(route: _Route) -> Aside:
+    config = read_text_map(route.body, "the connector's config, an object of texts")
+    return ValidatePlugin(route.name, config)
+
+
+def _set_level(route: _Route) -> Aside:
+    level = read_text_map(route.body, LEVEL_EXPECTED).get("level")
+    if level is None:
+        raise Refusal(400, "Desired 'level' parameter was not specified in request.")
+    scopes = query_values(route.query, "scope")
+    cluster = bool(scopes) and scopes[0].lower() == "cluster"
+    return SetWorkerLogger(route.segments[2], level, cluster)
+
+
+def _target(state: TargetState) -> _Handler:
+    return lambda r: r.asked(SetTargetState(r.name, state))
+
+
+_TABLE: Final[tuple[tuple[str, str, _Handler], ...]] = (
+    ("GET", "/", lambda r: ShowRoot()),
+    ("GET", "/health", lambda r: ShowHealth()),
+    ("GET", "/connectors", _list),
+    ("POST", "/connectors", _create),
+    ("GET", "/connectors/*", lambda r: r.asked(DescribeConnector(r.name))),
+    ("DELETE", "/connectors/*", lambda r: r.forwarded(DeleteConnector(r.name))),
+    ("GET", "/connectors/*/config", lambda r: r.asked(DescribeConnector(r.name), "config")),
+    ("PUT", "/connectors/*/config", _put_config),
+    ("PATCH", "/connectors/*/config", _patch_config),
+    ("GET", "/connectors/*/status", lambda r: r.asked(DescribeStatus(r.name))),
+    ("POST", "/connectors/*/restart", _restart),
+    ("PUT", "/connectors/*/pause", _target(TargetState.PAUSED)),
+    ("PUT", "/connectors/*/resume", _target(TargetState.STARTED)),
+    (
+        "PUT",
+        "/connectors/*/stop",
+        lambda r: r.forwarded(SetTargetState(r.name, TargetState.STOPPED)),
+    ),
+    ("GET", "/connectors/*/tasks", lambda r: r.asked(DescribeTasks(r.name))),
+    ("POST", "/connectors/*/tasks", _put_task_configs),
+    ("PUT", "/connectors/*/fence", lambda r: Asked(FenceConnector(r.name), LAST_HOPS)),
+    ("GET", "/connectors/*/tasks/*/status", lambda r: r.asked(DescribeTaskStatus(r.task))),
+    ("POST", "/connectors/*/tasks/*/restart", lambda r: r.forwarded(RestartTask(r.task))),
+    ("GET", "/connectors/*/topics", lambda r: r.asked(DescribeTopics(r.name))),
+    ("PUT", "/connectors/*/topics/reset", lambda r: r.asked(ResetTopics(r.name))),
+    ("GET", "/connectors/*/offsets", lambda r: r.asked(ReadOffsets(r.name))),
+    ("PATCH", "/connectors/*/offsets", _alter_offsets),
+    ("DELETE", "/connectors/*/offsets", lambda r: r.forwarded(ResetOffsets(r.name))),
+    ("GET", "/connector-plugins", _list_plugins),
+    ("GET", "/connector-plugins/*/config", lambda r: DescribePlugin(r.name)),
+    ("PUT", "/connector-plugins/*/config/validate", _validate),
+    ("GET", "/admin/loggers", lambda r: ListLoggers()),
+    ("GET", "/admin/loggers/*", lambda r: ShowLogger(r.segments[2])),
+    ("PUT", "/admin/loggers/*", _set_level),
+    ("GET", "/headgate/worker", lambda r: r.asked(DescribeWorker())),
+)
+
+
+def _routes() -> dict[int, list[tuple[tuple[str | None, ...], str, _Handler]]]:
+    """By the number of segments."""
+    routes: dict[int, list[tuple[tuple[str | None, ...], str, _Handler]]] = {}
+    for method, path, handler in _TABLE:
+        parts = path.strip("/").split("/") if path != "/" else []
+        pattern = tuple(None if part == "*" else part for part in parts)
+        routes.setdefault(len(pattern), []).append((pattern, method, handler))
+    return routes
+
+
+_ROUTES: Final = _routes()
+
+
+# -- results --
+
+STATUSES: Final[Mapping[ErrorKind, int]] = {
+    ErrorKind.BAD_REQUEST: 400,
+    ErrorKind.FORBIDDEN: 403,
+    ErrorKind.NOT_FOUND: 404,
+    ErrorKind.ALREADY_EXISTS: 409,
+    ErrorKind.CONFLICT: 409,
+    ErrorKind.INTERNAL: 500,
+    ErrorKind.TIMEOUT: 500,
+    ErrorKind.NOT_READY: 503,
+}
+RETRY_LATER: Final = {"Retry-After": "1"}
+
+
+def respond(asked: Asked, result: Result, base_url: str) -> HttpResponse:
+    """The answer to who asked. `base_url` is what they know this worker by: ``http://host:port``."""
+    if isinstance(result, Failure):
+        return _failure(result)
+    call, value = asked.call, result.value
+    match call:
+        case CreateConnector() | PutConnectorConfig():
+            created, info = split_created(value)
+            if not created:
+                return json_response(200, info)
+            location = f"{base_url}/connectors/{quote(call.name, safe='')}"
+            return json_response(201, info, {"Location": location})
+        case PatchConnectorConfig():
+            return json_response(200, split_created(value)[1])
+        case SetTargetState(target_state=TargetState.STOPPED):
+            return HttpResponse(204)
+        case SetTargetState() | ResetTopics():
+            return HttpResponse(202)
+        case RestartConnector() if call.by_record:
+            return json_response(202, value)
+        case (
+            DeleteConnector()
+            | RestartConnector()
+            | RestartTask()
+            | PutTaskConfigs()
+            | FenceConnector()
+            | SetLoggerLevel()
+        ):
+            return HttpResponse(204)
+        case _:
+            if asked.part is not None:
+                value = cast(dict[str, Any], value)[asked.part]
+            return json_response(200, value)
+
+
+def split_created(value: object) -> tuple[bool, dict[str, Any]]:
+    """Whether the connector is new, and its ConnectorInfo, which has no place for that."""
+    info = dict(cast(dict[str, Any], value))
+    return bool(info.pop("created", False)), info
+
+
+def _failure(failure: Failure) -> HttpResponse:
+    status = STATUSES[failure.kind]
+    headers: Mapping[str, str] = {KIND_HEADER: failure.kind.value}
+    if failure.kind is ErrorKind.NOT_READY and failure.message.startswith(MOMENTARY):
+        status = 409  # as Connect has it
+    if failure.kind in (ErrorKind.NOT_READY, ErrorKind.CONFLICT):
+        headers = {**headers, **RETRY_LATER}
+    return error_response(status, failure.message, headers)

@@ -1,0 +1,141 @@
+"""A broker, and workers of both kinds on it, as the benches of the Kafka parts use them.
+
+Java runs with its normal JIT and collector; no worker is given more than its defaults, except for
+what a line of a report says.
+"""
+
+import contextlib
+import os
+import statistics
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from bench.processes import cpu_seconds
+
+for _folder in ("tests", "tools"):
+    sys.path.insert(0, str(Path(__file__).parents[1] / _folder))
+
+from support.headgate_worker import HeadgateWorker  # noqa: E402
+
+from local_kafka.broker import Broker  # noqa: E402
+from local_kafka.java_connect import SOURCE, JavaWorker, Rest  # noqa: E402
+
+OURS, JAVA = "ours", "Java"
+KINDS = (OURS, JAVA)
+JAVA_HEAP_MB = 1_024
+BROKER_HEAP_MB = 2_048
+STRING = "org.apache.kafka.connect.storage.StringConverter"
+JSON = "org.apache.kafka.connect.json.JsonConverter"
+TRANSFORMS = {
+    "transforms": "mark,route",
+    "transforms.mark.type": "org.apache.kafka.connect.transforms.InsertHeader",
+    "transforms.mark.header": "origin",
+    "transforms.mark.value.literal": "bench",
+    "transforms.route.type": "org.apache.kafka.connect.transforms.RegexRouter",
+    "transforms.route.regex": "(.*)",
+    "transforms.route.replacement": "$1",
+}
+"""Two that both kinds have: each record gets a header, and a topic, which is the same again."""
+
+
+class Worker(Protocol):
+    rest: Rest
+    url: str
+    folder: Path
+
+    def launch(self) -> None: ...
+
+    def await_ready(self) -> None: ...
+
+    def start(self) -> None: ...
+
+
+class Workers:
+    """Makes workers on one broker, and ends them with the context."""
+
+    def __init__(self, folder: Path, broker: Broker) -> None:
+        self.folder = folder
+        self.broker = broker
+        self._ends: list[Any] = []
+        self._made = 0
+
+    def make(self, kind: str, group: str, properties: Mapping[str, str] | None = None) -> Worker:
+        """Not started. Tasks of ours run in processes unless `properties` says otherwise."""
+        self._made += 1
+        folder = self.folder / f"{kind.lower()}-{self._made}"
+        given = {
+            "bootstrap.servers": self.broker.address,
+            "group.id": group,
+            "exactly.once.source.support": "enabled",
+            "key.converter": STRING,
+            "value.converter": STRING,
+            **(properties or {}),
+        }
+        if kind == JAVA:
+            java = JavaWorker(folder, given, heap_mb=JAVA_HEAP_MB, flags=())
+            self._ends.append(java.kill)
+            return java
+        ours = HeadgateWorker(folder, {"headgate.task.runner": "process", **given})
+        self._ends.append(ours.close)
+        return ours
+
+    def close(self) -> None:
+        """End those that were made."""
+        ends, self._ends = self._ends, []
+        for end in ends:
+            end()
+
+
+@contextlib.contextmanager
+def workers(settings: Mapping[str, str] | None = None) -> Iterator[Workers]:
+    """Workers on a new broker with `settings`; both are gone at the end."""
+    with tempfile.TemporaryDirectory(
+        prefix="headgate-bench-", ignore_cleanup_errors=True
+    ) as folder:
+        broker = Broker(
+            Path(folder) / "broker", settings=settings, heap_mb=BROKER_HEAP_MB, flags=()
+        )
+        # Bytecode is kept, as an installed package's is, whatever this shell is set to.
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        os.environ["PYTHONPYCACHEPREFIX"] = str(Path(folder) / "bytecode")
+        broker.start()
+        made = Workers(Path(folder), broker)
+        try:
+            yield made
+        finally:
+            made.close()
+            broker.kill()
+
+
+def pid_of(worker: Worker) -> int:
+    """Of the worker itself; its tasks are below it."""
+    if isinstance(worker, JavaWorker):
+        return worker.jvm.pid
+    assert isinstance(worker, HeadgateWorker)
+    process = worker._process  # the guard's view of it
+    assert process is not None and process.pid is not None
+    return process.pid
+
+
+def cpu_of(worker: Worker) -> float:
+    """CPU seconds of the worker, of what it runs and of what has ended below it."""
+    return cpu_seconds(pid_of(worker))
+
+
+def middle(values: Sequence[float]) -> str:
+    """The median, and what lies on both sides of it."""
+    return f"{statistics.median(values):.2f} ({min(values):.2f}-{max(values):.2f})"
+
+
+def source(file: Path, topic: str, **more: str) -> dict[str, str]:
+    """Config of a FileStreamSource with one task; the class has the same name on both sides."""
+    return {
+        "connector.class": SOURCE,
+        "tasks.max": "1",
+        "file": str(file),
+        "topic": topic,
+        **more,
+    }

@@ -1,0 +1,158 @@
+"""A task that a worker holds: what is known of it, what its body is given, what is shown of it."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from headgate.events import Config
+from headgate.fencing import transactional_id
+from headgate.herder.context import Context
+from headgate.herder.messages import TaskView
+from headgate.herder.task_table import SHOWN, TaskState
+from headgate.ids import State, TargetState, TaskId
+from headgate.state import ConnectorEntry
+from headgate.task.messages import TaskEnded, TaskKind, TaskOutcome, TaskProgress, TaskSpec
+
+NO_PROGRESS: Final = TaskProgress(0, 0, False)
+
+
+@dataclass(slots=True)
+class HeldTask:
+    task: TaskId
+    state: TaskState = TaskState.IDLE
+    run: str = ""
+    """The run that is alive, or the last one."""
+    commit_offset: int | None = None
+    """Task generation that the run was started for."""
+    target_told: TargetState = TargetState.STARTED
+    """What the run was last told."""
+    revoked: bool = False
+    stop_asked: bool = False
+    """We asked the present run to stop: how it ends says nothing about the task."""
+    ended: TaskEnded | None = None
+    """The last word of the present run, or our own verdict on it."""
+    progress: TaskProgress = NO_PROGRESS
+    topics: tuple[str, ...] = ()
+    """That the run has used."""
+    attempts: int = 0
+    failures: int = 0
+    """Attempts since it last ran for a while: what the backoff goes by."""
+    running_since_ms: int | None = None
+    tickets: tuple[int, ...] = ()
+    """Restart requests to be answered at the next start."""
+    show_restarting: bool = False
+    """Its stop is part of a restart by record, which statuses tell."""
+    log_read: bool = False
+    """Fenced: the log was read to its end since."""
+    confirmed: bool = False
+    """Fenced: the membership was confirmed since."""
+    fenced_ms: int = 0
+
+
+class HeldTasks:
+    """The tasks that a worker holds.
+
+    An assignment may bring 100,000 of them in one command, and none is started within it: so what
+    is known of a task is made when somebody first asks for it.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[TaskId, HeldTask | None] = {}
+        self._by_connector: dict[str, dict[TaskId, None]] = {}
+
+    def add(self, tasks: Iterable[TaskId]) -> Mapping[TaskId, None]:
+        """Hold these as well; those of them that were not held before."""
+        known = self._known
+        new = dict.fromkeys([task for task in tasks if task not in known])
+        known.update(new)
+        connector, siblings = "", dict[TaskId, None]()
+        for task in new:
+            if task.connector != connector:
+                connector = task.connector
+                siblings = self._by_connector.setdefault(connector, {})
+            siblings[task] = None
+        return new
+
+    def remove(self, task: TaskId) -> None:
+        del self._known[task]
+        siblings = self._by_connector[task.connector]
+        del siblings[task]
+        if not siblings:
+            del self._by_connector[task.connector]
+
+    def get(self, task: TaskId) -> HeldTask | None:
+        return self[task] if task in self._known else None
+
+    def of(self, connector: str) -> list[HeldTask]:
+        return [self[task] for task in self._by_connector.get(connector, ())]
+
+    def __getitem__(self, task: TaskId) -> HeldTask:
+        held = self._known[task]
+        if held is None:
+            held = self._known[task] = HeldTask(task)
+        return held
+
+    def __contains__(self, task: TaskId) -> bool:
+        return task in self._known
+
+    def __iter__(self) -> Iterator[TaskId]:
+        return iter(self._known)
+
+
+def task_spec(ctx: Context, held: HeldTask, entry: ConnectorEntry) -> TaskSpec:
+    """What the body of the task's next run is given."""
+    settings, standing, task = ctx.settings, ctx.standing, held.task
+    # The config that the committed task configs were made of: a newer one is in force for
+    # tasks once it has task configs of its own.
+    connector_config = entry.applied if entry.applied is not None else entry.config
+    assert connector_config is not None
+    kind = settings.kind(connector_config)
+    exactly_once = settings.exactly_once and kind is TaskKind.SOURCE
+    return TaskSpec(
+        run=held.run,
+        task=task,
+        kind=kind,
+        connector_config=_texts(connector_config),
+        task_config=_texts(entry.tasks[task.task]),
+        target_state=ctx.state.target_state(task.connector),
+        commit_offset=entry.commit_offset if entry.commit_offset is not None else -1,
+        exactly_once=exactly_once,
+        transactional_id=transactional_id(settings.group, task.connector, task.task)
+        if exactly_once
+        else None,
+        group=settings.group,
+        member_id=standing.member_id,
+        generation=standing.generation,
+        worker_id=settings.worker_id,
+        worker_settings=settings.worker_settings,
+        transport=settings.transport,
+    )
+
+
+def has_failed(held: HeldTask) -> bool:
+    """Its last word was that it failed, though something of its run may still be alive."""
+    ended = held.ended
+    if ended is None or ended.outcome is not TaskOutcome.FAILED or held.stop_asked:
+        return False
+    return held.state in (TaskState.ENDING, TaskState.FAILED)
+
+
+def task_view(held: HeldTask) -> TaskView:
+    progress = held.progress
+    detail = progress.detail
+    if not detail and held.ended is not None:
+        detail = held.ended.reason
+    return TaskView(
+        held.task,
+        SHOWN.get(held.state, State.UNASSIGNED),
+        progress.records,
+        progress.skipped,
+        progress.idle and held.state is TaskState.RUNNING,
+        held.attempts,
+        detail,
+    )
+
+
+def _texts(config: Config) -> dict[str, str]:
+    """A config as tasks get it: keys without a value are left out, as if never given."""
+    return {key: value for key, value in config.items() if value is not None}

@@ -1,0 +1,306 @@
+"""Changes of a connector's offsets by users, done by the leader. Source: KIP-875,
+DistributedHerder.modifyConnectorOffsets.
+
+    READING ─> FENCING ─> SETTLING ─> QUEUED ─> CHECKING ─> ALTERING ─> (CONFIRMING)
+                                                   └──> FENCING, SETTLING again
+
+The connector must be STOPPED and have no tasks, at the end of the config topic. Then its tasks must
+be gone from every worker, which a round tells in which nobody reports them; where source tasks are
+exactly-once, older producers are shut out first. From QUEUED on the connector's lane of the log is
+held: what would give it tasks (or delete it) waits until the offsets are written, so that tasks
+find either none of the change or all of it. After a change of leaders nothing is held any more: a
+change is called done only if the log shows that no task configs came in between.
+
+Differs: Java refuses during a rebalance (409), and does not keep the connector from being resumed
+while it writes; a connector that never had tasks can be reset as often as one likes. Input that
+cannot be an offset is the user's fault (400; 500 in Java for source connectors).
+"""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, TypeAlias
+
+from headgate.fencing import transactional_id
+from headgate.herder.context import Ask, Context, ForOffsets, FromOffsets, Resolved, Unplaced
+from headgate.herder.leadership import HoldLane, Leadership
+from headgate.herder.messages import (
+    AlterConnectorOffsets,
+    AlterOffsets,
+    ConnectorOffsetsAltered,
+    ErrorKind,
+    Failure,
+    FenceConnector,
+    OffsetChange,
+    ResetOffsets,
+    Result,
+    Success,
+)
+from headgate.herder.offset_input import sink_changes, source_changes
+from headgate.herder.reads import not_found
+from headgate.ids import TargetState
+from headgate.membership.member import Member
+from headgate.state import ConnectorEntry
+from headgate.task.messages import TaskKind
+
+ChangeCall: TypeAlias = AlterOffsets | ResetOffsets
+
+NOT_READ: Final = "Failed to read to end of config topic before modifying connector offsets"
+NOT_FENCED: Final = (
+    "Failed to perform zombie fencing for source connector prior to modifying offsets"
+)
+NOT_STOPPED: Final = (
+    "Connectors must be in the STOPPED state before their offsets can be modified. This can be "
+    "done for the specified connector by issuing a 'PUT' request to the "
+    "'/connectors/{}/stop' endpoint"
+)
+STARTED_MEANWHILE: Final = (
+    "The leader changed while the offsets of connector {} were being modified, and the connector "
+    "got other tasks, or was deleted. Its tasks may have found the offsets as they were before and "
+    "gone on from there. Stop the connector, and look at its offsets."
+)
+
+
+class Step(StrEnum):
+    READING = "reading"
+    FENCING = "fencing"
+    SETTLING = "settling"
+    """Its tasks may still be alive somewhere."""
+    QUEUED = "queued"
+    """For its lane."""
+    CHECKING = "checking"
+    ALTERING = "altering"
+    CONFIRMING = "confirming"
+
+
+@dataclass(slots=True)
+class Change:
+    ticket: int
+    token: int
+    """Of what is awaited: an answer to anything else is stale."""
+    call: ChangeCall
+    step: Step = Step.READING
+    commit_offset: int | None = None
+    """Of the commit that left the connector without tasks; ALTERING and later."""
+    claim: int = 0
+    """Of the log, under which the change was begun."""
+    result: Success = field(default_factory=Success)
+    """CONFIRMING: what it is answered if all is well."""
+
+
+class OffsetChanges:
+    def __init__(self, ctx: Context, leadership: Leadership, member: Member) -> None:
+        self._ctx = ctx
+        self._leadership = leadership
+        self._member = member
+        self._open: dict[int, Change] = {}
+
+    def begin(self, ticket: int, call: ChangeCall) -> None:
+        """Only while leading. Ends in `Resolved` or `Unplaced`."""
+        change = self._open[ticket] = Change(ticket, 0, call)
+        self._read(change, Step.READING)
+
+    def closed(self, ticket: int) -> None:
+        """Nobody waits for it any more. What is being written is written to its end."""
+        change = self._open.get(ticket)
+        if change is not None and change.step is not Step.ALTERING:
+            self._drop(change)
+
+    def give_up(self) -> None:
+        """No longer the leader. What waits for its lane is told so by the lane."""
+        for change in list(self._open.values()):
+            if change.step in (Step.ALTERING, Step.CONFIRMING):
+                continue
+            self._drop(change)
+            if change.step is not Step.QUEUED:
+                self._ctx.note(Unplaced(change.ticket))
+
+    def standing_changed(self) -> None:
+        """A round has ended: nobody may be left who has tasks of the connector."""
+        for change in list(self._open.values()):
+            if change.step is Step.SETTLING:
+                self._settle(change)
+
+    def on_config(self, name: str) -> None:
+        """The log said something of the connector."""
+        for change in list(self._open.values()):
+            if change.step is Step.SETTLING and change.call.name == name:
+                self._settle(change)
+
+    # -- step by step --
+
+    def _await(self, change: Change, step: Step) -> int:
+        change.step = step
+        change.token = self._ctx.token()
+        return change.token
+
+    def _awaiting(self, ticket: int, token: int) -> Change | None:
+        change = self._open.get(ticket)
+        return change if change is not None and change.token == token else None
+
+    def _read(self, change: Change, step: Step) -> None:
+        self._ctx.read_to_end(ForOffsets(change.ticket, self._await(change, step)))
+
+    def on_read(self, purpose: ForOffsets, error: str | None) -> None:
+        change = self._awaiting(purpose.ticket, purpose.token)
+        if change is None:
+            return
+        if error is not None:
+            self._finish(change, Failure(ErrorKind.INTERNAL, f"{NOT_READ} ({error})"))
+        elif change.step is Step.CONFIRMING:
+            self._confirm(change)
+        elif change.step is Step.CHECKING:
+            self._alter(change)
+        elif (refusal := self._refusal(change.call)) is not None:
+            self._finish(change, refusal)
+        else:
+            self._fence(change)
+
+    def _fence(self, change: Change) -> None:
+        if self._exactly_once(change.call.name):
+            origin = FromOffsets(change.ticket, self._await(change, Step.FENCING))
+            self._ctx.note(Ask(origin, FenceConnector(change.call.name)))
+        else:
+            self._settle(change)
+
+    def on_fencing_result(self, origin: FromOffsets, result: Result) -> None:
+        change = self._awaiting(origin.ticket, origin.token)
+        if change is None:
+            return
+        if isinstance(result, Success):
+            self._settle(change)
+        elif result.kind is ErrorKind.TIMEOUT:
+            self._fence(change)  # the round goes on: join it again, while somebody waits for this
+        else:
+            self._finish(change, Failure(result.kind, f"{NOT_FENCED}: {result.message}"))
+
+    def _settle(self, change: Change) -> None:
+        refusal = self._refusal(change.call)
+        if refusal is not None:
+            self._finish(change, refusal)
+        elif self._settled(change.call.name):
+            self._await(change, Step.QUEUED)
+            self._leadership.submit(HoldLane(change.ticket, change.call.name))
+        else:
+            self._await(change, Step.SETTLING)
+
+    def _settled(self, name: str) -> bool:
+        """No task of it is alive on any member, as far as they can tell."""
+        return self._ctx.standing.stable and not self._member.releasing(name)
+
+    def on_lane_held(self, ticket: int, name: str) -> None:
+        change = self._open.get(ticket)
+        if change is None or change.step is not Step.QUEUED:
+            self._leadership.let_go(ticket, name)
+        else:
+            self._read(change, Step.CHECKING)
+
+    def _alter(self, change: Change) -> None:
+        """The lane is held and the log was read: what holds now, holds until the lane is let go."""
+        call, ctx = change.call, self._ctx
+        entry = ctx.state.entry(call.name)
+        refusal = self._refusal(call)
+        if refusal is not None or entry is None or entry.config is None:
+            self._finish(change, refusal or not_found(call.name))
+            return
+        if not self._settled(call.name):
+            # A commit came between, from who led before: it is to be fenced for, too.
+            self._leadership.let_go(change.ticket, call.name)
+            self._fence(change)
+            return
+        kind = ctx.settings.kind(entry.config)
+        offsets = _given(call, kind)
+        if isinstance(offsets, Failure):
+            self._finish(change, offsets)
+            return
+        change.commit_offset = entry.commit_offset
+        change.claim = self._leadership.claim_count
+        ctx.emit(
+            AlterConnectorOffsets(
+                token=self._await(change, Step.ALTERING),
+                connector=call.name,
+                config=entry.config,
+                kind=kind,
+                offsets=offsets,
+                transactional_id=transactional_id(ctx.settings.group, call.name, 0)
+                if self._exactly_once(call.name)
+                else None,
+                member_id=ctx.standing.member_id,
+                generation=ctx.standing.generation,
+                commit_offset=entry.commit_offset,
+            )
+        )
+
+    def on_altered(self, answer: ConnectorOffsetsAltered) -> None:
+        change = next((c for c in self._open.values() if c.token == answer.token), None)
+        if change is None or change.step is not Step.ALTERING:
+            return
+        if answer.failure is not None:
+            self._finish(change, answer.failure)
+            return
+        result = Success({"message": _message(change.call, handled=answer.handled)})
+        if self._leadership.ready and self._leadership.claim_count == change.claim:
+            self._finish(change, result)
+        else:
+            change.result = result
+            self._read(change, Step.CONFIRMING)
+
+    def _confirm(self, change: Change) -> None:
+        name = change.call.name
+        entry = self._ctx.state.entry(name)
+        if entry is not None and entry.commit_offset == change.commit_offset:
+            self._finish(change, change.result)
+        else:
+            text = STARTED_MEANWHILE.format(name)
+            self._finish(change, Failure(ErrorKind.CONFLICT, text))
+
+    def _finish(self, change: Change, result: Result) -> None:
+        self._drop(change)
+        self._ctx.note(Resolved(change.ticket, result))
+
+    def _drop(self, change: Change) -> None:
+        del self._open[change.ticket]
+        self._leadership.let_go(change.ticket, change.call.name)
+
+    # -- what is asked of the connector --
+
+    def _refusal(self, call: ChangeCall) -> Failure | None:
+        """In the order of modifyConnectorOffsetsChecks."""
+        entry = self._ctx.state.entry(call.name)
+        if entry is None:
+            return not_found(call.name)
+        stopped = self._ctx.state.target_state(call.name) is TargetState.STOPPED
+        if not stopped or not _without_tasks(entry):
+            return Failure(ErrorKind.BAD_REQUEST, NOT_STOPPED.format(call.name))
+        return None
+
+    def _exactly_once(self, name: str) -> bool:
+        entry, settings = self._ctx.state.entry(name), self._ctx.settings
+        if entry is None or entry.config is None:
+            return False
+        return settings.exactly_once and settings.kind(entry.config) is TaskKind.SOURCE
+
+    @property
+    def pending(self) -> list[str]:
+        return [f"offsets of {c.call.name}: {c.step.value}" for c in self._open.values()]
+
+
+def _without_tasks(entry: ConnectorEntry) -> bool:
+    return (entry.task_count or 0) <= 0
+
+
+def _given(call: ChangeCall, kind: TaskKind) -> tuple[OffsetChange, ...] | Failure | None:
+    """None for a reset."""
+    if isinstance(call, ResetOffsets):
+        return None
+    return source_changes(call.offsets) if kind is TaskKind.SOURCE else sink_changes(call.offsets)
+
+
+def _message(call: ChangeCall, *, handled: bool) -> str:
+    done = "altered" if isinstance(call, AlterOffsets) else "reset"
+    if handled:
+        return f"The offsets for this connector have been {done} successfully"
+    return (
+        f"The Connect framework-managed offsets for this connector have been {done} successfully. "
+        "However, if this connector manages offsets externally, they will need to be manually "
+        f"{done} in the system that the connector uses."
+    )

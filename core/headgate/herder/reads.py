@@ -1,0 +1,127 @@
+"""What is asked to be seen: Connect's bodies, from what this worker has read. Any worker answers.
+
+Source: Connect's ConnectorsResource and AbstractHerder; KIP-465 (expand), KIP-558 (topics).
+
+Differs: answered at once, also during a rebalance (Java: 500, or a wait for its end). Not found is
+said only when the log was read to its end since the question, so a connector that was just created
+elsewhere is found. Task configs of an inconsistent connector are none, as are its tasks.
+"""
+
+from typing import Any, Final, TypeAlias, assert_never
+
+from headgate.events import Config
+from headgate.herder.calls import (
+    DescribeConnector,
+    DescribeStatus,
+    DescribeTasks,
+    DescribeTaskStatus,
+    DescribeTopics,
+    ErrorKind,
+    Failure,
+    ListConnectors,
+    Result,
+    Success,
+)
+from headgate.herder.settings import HerderSettings
+from headgate.ids import TaskId
+from headgate.state import ConfigState
+from headgate.status import StatusView
+
+Read: TypeAlias = (
+    ListConnectors
+    | DescribeConnector
+    | DescribeTasks
+    | DescribeStatus
+    | DescribeTaskStatus
+    | DescribeTopics
+)
+
+TRACKING_DISABLED: Final = Failure(ErrorKind.FORBIDDEN, "Topic tracking is disabled.")
+RESET_DISABLED: Final = Failure(ErrorKind.FORBIDDEN, "Topic tracking reset is disabled.")
+
+
+def read(state: ConfigState, statuses: StatusView, call: Read, settings: HerderSettings) -> Result:
+    """The answer to `call`, as plain data."""
+    match call:
+        case ListConnectors(expand):
+            return Success(_list(state, statuses, expand, settings))
+        case DescribeConnector(name):
+            info = connector_info(state, name, settings)
+            return not_found(name) if info is None else Success(info)
+        case DescribeTasks(name):
+            if state.entry(name) is None:
+                return not_found(name)
+            return Success([_task_info(state, task) for task in state.tasks(name)])
+        case DescribeStatus(name):
+            body = statuses.answer(name, kind_of(state, name, settings))
+            return _no_status("connector", name) if body is None else Success(body)
+        case DescribeTaskStatus(task):
+            shown = statuses.answer_task(task)
+            return _no_status("task", str(task)) if shown is None else Success(shown)
+        case DescribeTopics(name):
+            if not settings.topic_tracking:
+                return TRACKING_DISABLED
+            return Success({name: {"topics": sorted(statuses.topics.get(name, {}))}})
+        case _:
+            assert_never(call)
+
+
+def connector_info(
+    state: ConfigState, name: str, settings: HerderSettings, config: Config | None = None
+) -> dict[str, Any] | None:
+    """ConnectorInfo of a configured connector. `config`: the one that is about to be in force, also
+    of a connector that is not configured yet; the tasks are those before the change."""
+    entry = state.entry(name)
+    if config is None:
+        config = entry.config if entry is not None else None
+    if config is None:
+        return None
+    tasks = [{"connector": task.connector, "task": task.task} for task in state.tasks(name)]
+    return {
+        "name": name,
+        "config": dict(config),
+        "tasks": tasks,
+        "type": settings.kind(config).value,
+    }
+
+
+def kind_of(state: ConfigState, name: str, settings: HerderSettings) -> str:
+    """Source, sink; or unknown: a status may outlive its connector."""
+    entry = state.entry(name)
+    if entry is None or entry.config is None:
+        return "unknown"
+    return settings.kind(entry.config).value
+
+
+def not_found(name: str) -> Failure:
+    return Failure(ErrorKind.NOT_FOUND, f"Connector {name} not found")
+
+
+def _no_status(what: str, name: str) -> Failure:
+    return Failure(ErrorKind.NOT_FOUND, f"No status found for {what} {name}")
+
+
+def _list(
+    state: ConfigState, statuses: StatusView, expand: tuple[str, ...], settings: HerderSettings
+) -> object:
+    if not expand:
+        return list(state.connector_names())
+    out: dict[str, dict[str, Any]] = {}
+    for name in state.connector_names():
+        parts: dict[str, Any] = {}
+        if "info" in expand:
+            parts["info"] = connector_info(state, name, settings)
+        if "status" in expand:
+            parts["status"] = statuses.answer(name, kind_of(state, name, settings))
+            if parts["status"] is None:
+                continue  # as in Java: not there yet, or not there any more
+        out[name] = parts
+    return out
+
+
+def _task_info(state: ConfigState, task: TaskId) -> dict[str, Any]:
+    config = state.task_config(task)
+    return {
+        "id": {"connector": task.connector, "task": task.task},
+        "config": None if config is None else dict(config),
+    }

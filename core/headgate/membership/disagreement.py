@@ -1,0 +1,82 @@
+"""Rounds in a row that came to nothing because members have read different config topics.
+
+Whoever reads its config topic to the end, after it heard an offset, has what every reader of that
+topic has. If that is less than the offset, round after round, there are two topics: two clusters
+share one group id, or the topic was made anew while workers ran. Connect goes round in silence.
+"""
+
+from typing import Final
+
+from headgate.membership.codec import AssignmentError
+from headgate.membership.last_round import LastRound
+from headgate.membership.leading import Led
+
+ROUNDS: Final = 3
+"""As many in a row are no chance: a member that is only slow has caught up by then."""
+
+_ADVICE: Final = (
+    "members of one group must read one config topic. Compare config.storage.topic and"
+    " bootstrap.servers of the two, and give another cluster a group.id of its own; if the topic"
+    " was made anew, restart the workers that had read the old one"
+)
+
+
+class Disagreement:
+    """What one member sees of it."""
+
+    def __init__(self) -> None:
+        self._rounds = 0
+        self._words = ""
+        self._told: dict[str, int] = {}
+        """By url, as leader: the offset that the member was told last."""
+        self._deaf: dict[str, int] = {}
+        """By url, as leader: how often in a row it came with less than it had been told."""
+        self._here: frozenset[str] = frozenset()
+        """Urls of the last round that this member led."""
+
+    def led(self, led: Led) -> None:
+        """This member computed a round. A member that cannot reach the offset leaves and comes
+        again, so it need not be in every round."""
+        for url, read in led.read.items():
+            short = read < min(self._told.get(url, read), led.offset)
+            self._deaf[url] = self._deaf.get(url, 0) + 1 if short else 0
+            self._told[url] = led.offset
+        self._here = frozenset(led.read)
+
+    def another_leads(self) -> None:
+        self._deaf = {}
+        self._here = frozenset()
+
+    def over(self) -> None:
+        self._rounds = 0
+
+    def goes_on(self, last: LastRound, read: int) -> None:
+        """The round `last` came to nothing; this member has read up to `read`."""
+        self._rounds += 1
+        if read >= last.offset:
+            self._words = (
+                f"the leader {last.leader_url} has not read its config topic up to"
+                f" {last.offset_text}, as others of the group have: {_ADVICE}"
+            )
+            return
+        if last.furthest_url:
+            who = f"member {last.furthest_url}"
+        elif last.assignment and last.assignment.error is AssignmentError.NONE:
+            who = f"the leader {last.leader_url}"
+        else:
+            who = f"a member other than the leader {last.leader_url}"
+        self._words = (
+            f"this worker's config topic has nothing after {read}, but {who} has read up to"
+            f" {last.offset_text}: {_ADVICE}"
+        )
+
+    @property
+    def words(self) -> str:
+        """For users; empty as long as there is nothing to be said, or who it is about is away."""
+        if self._rounds >= ROUNDS:
+            return self._words
+        deaf = sorted(url for url in self._here if self._deaf[url] >= ROUNDS)
+        if not deaf:
+            return ""
+        who = ", ".join(deaf)
+        return f"{who} never read as far as this leader announces: {_ADVICE}"

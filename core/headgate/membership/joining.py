@@ -1,0 +1,57 @@
+"""What a member says when it joins: the same in every protocol that it offers."""
+
+from dataclasses import dataclass, replace
+
+from headgate.ids import TaskId
+from headgate.membership.codec import CODECS, PROTOCOL_TYPE, Assignment, Metadata
+from headgate.membership.member_messages import MemberSettings, WorkView
+from headgate.membership.messages import JoinGroup
+from headgate.membership.protocols import offset_read
+
+
+@dataclass(frozen=True, slots=True)
+class Joining:
+    """What a member brings along."""
+
+    member_id: str
+    connectors: tuple[str, ...]
+    """What it holds, is still stopping, or was assigned."""
+    tasks: tuple[TaskId, ...]
+    last: Assignment | None
+    """None: it never had one, or gave it up."""
+    delay_left_ms: int
+
+
+def join_request(
+    settings: MemberSettings, joining: Joining, view: WorkView, sequence: int
+) -> JoinGroup:
+    """The request, with the metadata once per offered protocol: offsets are counted differently."""
+    metadata = Metadata(
+        url=settings.url,
+        config_offset=view.assignment_offset,
+        connectors=joining.connectors,
+        tasks=joining.tasks,
+        last=joining.last,
+        last_delay_ms=joining.last.delay_ms if joining.last else 0,
+        delay_left_ms=joining.delay_left_ms,
+        capacity=settings.capacity,
+        plugins=settings.plugins,
+    )
+    return JoinGroup(
+        group=settings.group,
+        member_id=joining.member_id,
+        client_id=settings.client_id,
+        protocol_type=PROTOCOL_TYPE,
+        protocols=tuple(
+            (
+                name,
+                CODECS[name].encode_metadata(
+                    replace(metadata, config_offset=offset_read(name, view))
+                ),
+            )
+            for name in settings.protocols
+        ),
+        session_timeout_ms=settings.session_timeout_ms,
+        rebalance_timeout_ms=settings.rebalance_timeout_ms,
+        sequence=sequence,
+    )

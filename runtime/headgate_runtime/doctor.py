@@ -1,0 +1,198 @@
+"""``headgate doctor FILE.properties``: what would go wrong with this worker, before it does.
+
+Each check says what was seen; one that fails says what to do. Nothing is written but, where the
+group has no members, the epochs of transactional ids.
+"""
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+from typing import Any, Protocol, TextIO
+
+from rich.console import Console
+from rich.text import Text
+
+from headgate.connector.config_providers import ConfigProviderError
+from headgate.events import Config
+from headgate.ports import TransportError
+from headgate.wire import WireError
+from headgate_runtime.observe.command import SETTLE_S, WIDTH
+from headgate_runtime.observe.reader import ClusterReader
+from headgate_runtime.observe.view import Look, describe
+from headgate_runtime.up.observe import kind_of
+from headgate_runtime.worker_config_transformer import WorkerConfigTransformer
+
+
+class Outcome(StrEnum):
+    GOOD = "ok"
+    NOTE = "note"
+    """Nothing fails, but it is worth knowing, or could not be tried."""
+    BAD = "BAD"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    outcome: Outcome
+    about: str
+    text: str
+
+
+_STYLES = {Outcome.GOOD: "green", Outcome.NOTE: "yellow", Outcome.BAD: "bold red"}
+
+
+class Tried(Protocol):
+    """A permission and what became of it, as `headgate_kafka.permissions` has it."""
+
+    permission: Any
+    verdict: Any
+    reason: str
+
+
+def run(path: str, out: TextIO = sys.stdout) -> int:
+    """Print every check; returns the exit code: 1 if one is bad.
+
+    Raises:
+        PropertiesError, WorkerFileError: the file itself is refused.
+    """
+    console = Console(file=out)
+    if not console.is_terminal:
+        console = Console(file=out, width=WIDTH)
+    bad = 0
+    for check in checks(path):
+        bad += check.outcome is Outcome.BAD
+        mark = Text(f"{check.outcome:<5}", style=_STYLES[check.outcome])
+        console.print(Text.assemble(mark, (f"{check.about}: ", "bold"), check.text))
+    console.print(f"{bad} to mend" if bad else "Nothing is to be mended.")
+    return 1 if bad else 0
+
+
+def checks(path: str) -> Iterator[Check]:
+    """Every check, as it is made; later ones are left out where brokers do not answer."""
+    from headgate_kafka.client_settings import ClientSettingsError
+    from headgate_kafka.doctor import open_doctor
+    from headgate_runtime.worker_file import read_worker_file
+
+    file = read_worker_file(path)
+    for warning in file.warnings:
+        yield Check(Outcome.NOTE, "file", warning)
+    yield from _runner(file.settings["headgate.task.runner"])
+    try:
+        doctor = open_doctor(file.properties, said=lambda _line: None)
+    except ClientSettingsError as error:
+        yield Check(Outcome.BAD, "file", str(error))
+        return
+    try:
+        yield from _on_kafka(doctor, file.properties, file.transformer)
+    except TransportError as error:
+        yield Check(Outcome.BAD, "brokers", str(error))
+    finally:
+        doctor.close()
+        file.transformer.close()
+
+
+def _runner(name: str) -> Iterator[Check]:
+    if name != "spark":
+        yield Check(Outcome.GOOD, "runner", f"tasks run on {name}")
+        return
+    from headgate_spark.server import ServerError, check_java
+
+    try:
+        java = check_java()
+    except ServerError as error:
+        yield Check(Outcome.BAD, "runner", str(error))
+        return
+    yield Check(Outcome.GOOD, "runner", f"tasks run on Spark, with {java or 'the java of PATH'}")
+
+
+def _on_kafka(
+    doctor: Any, worker: Mapping[str, str], transformer: WorkerConfigTransformer
+) -> Iterator[Check]:
+    brokers = doctor.brokers()
+    yield Check(
+        Outcome.GOOD, "brokers", f"{', '.join(brokers.addresses)}, cluster {brokers.cluster_id}"
+    )
+    ready = True
+    for topic, fault in doctor.internal_topics():
+        ready = ready and fault is None
+        outcome = Outcome.GOOD if fault is None else Outcome.BAD
+        yield Check(outcome, topic.key, f"{topic.name}: {fault or 'as workers need it'}")
+    principal = f"permissions of {worker.get('client.id') or 'the worker'}"
+    yield from _permissions(principal, doctor.worker_rights)
+    if not ready:
+        return
+    try:
+        look = _look(worker)
+    except TransportError as error:
+        yield Check(Outcome.NOTE, "cluster", f"it could not be looked at: {error}")
+        return
+    yield from _cluster(doctor, look, transformer)
+
+
+def _cluster(doctor: Any, look: Look, transformer: WorkerConfigTransformer) -> Iterator[Check]:
+    names = [*look.state.connector_names()]
+    yield Check(
+        Outcome.GOOD,
+        "cluster",
+        f"group {look.group.group} is {look.group.state} with {len(look.group.members)} members, "
+        f"{len(names)} connectors",
+    )
+    for finding in describe(look)["findings"]:
+        yield Check(Outcome.NOTE, "cluster", finding)
+    configs: dict[str, Config] = {}
+    for name in names:
+        try:
+            resolved = transformer.resolve(look.state.entries[name].config or {}, name)
+        except ConfigProviderError as error:
+            yield Check(Outcome.BAD, f"config of connector {name}", str(error))
+            continue
+        configs[name] = resolved.config
+    for name, config in configs.items():
+        tasks = max(len(look.state.tasks(name)), 1)
+        kind = kind_of(config)
+        ask = partial(doctor.connector_rights, name, config, kind, tasks)
+        yield from _permissions(f"permissions of connector {name}", ask)
+    for stale in doctor.stale_own_topics(configs):
+        yield Check(Outcome.BAD, "offsets", stale)
+
+
+def _permissions(about: str, ask: Callable[[], list[Tried]]) -> Iterator[Check]:
+    """One line for all that is granted, one for each that is not."""
+    try:
+        tried = ask()
+    except TransportError as error:
+        yield Check(Outcome.NOTE, about, f"could not be tried: {error}")
+        return
+    granted = 0
+    for one in tried:
+        wanted, reason = one.permission, f" ({one.reason})" if one.reason else ""
+        if one.verdict == "granted":
+            granted += 1
+        elif one.verdict == "denied":
+            outcome = Outcome.NOTE if wanted.optional else Outcome.BAD
+            yield Check(outcome, about, f"denied: {wanted}, {wanted.purpose}{reason}. {_how(one)}")
+        else:
+            yield Check(Outcome.NOTE, about, f"not tried: {wanted}, {wanted.purpose}{reason}")
+    yield Check(Outcome.GOOD, about, f"{granted} of {len(tried)} are granted (docs/permissions.md)")
+
+
+def _how(one: Tried) -> str:
+    options = {"Topic": "--topic", "Group": "--group", "TransactionalId": "--transactional-id"}
+    wanted = one.permission
+    return (
+        f"Grant it with: kafka-acls --add --allow-principal User:... --operation "
+        f"{wanted.operation} {options[wanted.kind]} {wanted.name}"
+    )
+
+
+def _look(worker: Mapping[str, str]) -> Look:
+    from headgate_kafka.observer import KafkaObserver
+
+    reader = ClusterReader(KafkaObserver(worker, lambda _line: None))
+    try:
+        return reader.look(SETTLE_S)
+    except WireError as error:
+        raise TransportError(str(error)) from None
+    finally:
+        reader.close()

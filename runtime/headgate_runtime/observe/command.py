@@ -1,0 +1,136 @@
+"""The command: finds out what to look at, looks once or again and again, prints."""
+
+import json
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+from rich.console import Console
+from rich.live import Live
+
+from headgate.ports import TransportError
+from headgate_runtime.observe.reader import ClusterReader
+from headgate_runtime.observe.show import render
+from headgate_runtime.observe.view import describe
+
+EVERY_S = 2.0
+SETTLE_S = 5.0
+"""How long a single look waits for the end of a rebalance."""
+WIDTH = 120
+"""Of lines where there is no terminal to ask."""
+
+
+class ObserveError(Exception):
+    """It cannot be observed; says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObserveOptions:
+    bootstrap_servers: str | None = None
+    group: str | None = None
+    properties: Path | None = None
+    """A worker's properties file."""
+    topics: Mapping[str, str] | None = None
+    """``config``, ``status``, ``offset``: names given on the command line."""
+    as_json: bool = False
+    follow: bool = False
+
+
+def run(options: ObserveOptions, out: TextIO = sys.stdout) -> None:
+    """
+    Raises:
+        ObserveError: it cannot be told what to observe, or the brokers do not answer.
+    """
+    reader = ClusterReader(_source(options))
+    try:
+        if options.follow:
+            _follow(reader, options, out)
+        else:
+            _print(_look(reader, SETTLE_S), options, _console(out), out)
+    finally:
+        reader.close()
+
+
+def _console(out: TextIO) -> Console:
+    console = Console(file=out)
+    return console if console.is_terminal else Console(file=out, width=WIDTH)
+
+
+def _look(reader: ClusterReader, patience_s: float = 0.0) -> dict[str, Any]:
+    try:
+        return describe(reader.look(patience_s))
+    except TransportError as error:
+        raise ObserveError(str(error)) from None
+
+
+def _print(view: Mapping[str, Any], options: ObserveOptions, console: Console, out: TextIO) -> None:
+    if options.as_json:
+        print(json.dumps(view, ensure_ascii=False), file=out, flush=True)
+    else:
+        console.print(render(view))
+
+
+def _follow(reader: ClusterReader, options: ObserveOptions, out: TextIO) -> None:
+    """Until Ctrl-C. A terminal is redrawn; elsewhere there is one more view whenever something has
+    changed. Brokers that do not answer are waited for once they were seen."""
+    console = _console(out)
+    view = _look(reader)
+    if options.as_json or not console.is_terminal:
+        shown: Mapping[str, Any] | None = None
+        while True:
+            if view != shown:
+                _print(view, options, console, out)
+                shown = view
+            view = _again(reader, view)
+    with Live(render(view), console=console, screen=False, auto_refresh=False) as live:
+        while True:
+            view = _again(reader, view)
+            live.update(render(view), refresh=True)
+
+
+def _again(reader: ClusterReader, before: Mapping[str, Any]) -> dict[str, Any]:
+    time.sleep(EVERY_S)
+    try:
+        return describe(reader.look())
+    except TransportError as error:
+        return {**before, "findings": [f"as it was before: {error}"]}
+
+
+def _source(options: ObserveOptions) -> Any:
+    from headgate_kafka.client_settings import ClientSettingsError
+    from headgate_kafka.discovery import TopicsNotFoundError
+    from headgate_kafka.observer import open_observer
+
+    properties = _properties(options)
+    try:
+        return open_observer(properties, said=lambda line: print(line, file=sys.stderr))
+    except (TopicsNotFoundError, ClientSettingsError, TransportError) as error:
+        raise ObserveError(str(error)) from None
+
+
+def _properties(options: ObserveOptions) -> dict[str, str]:
+    """The worker's own file, and what the command line says over it."""
+    from headgate_runtime.properties import PropertiesError, read_properties
+
+    found: dict[str, str] = {}
+    if options.properties is not None:
+        try:
+            found.update(read_properties(options.properties).values)
+        except PropertiesError as error:
+            raise ObserveError(str(error)) from None
+    if options.bootstrap_servers is not None:
+        found["bootstrap.servers"] = options.bootstrap_servers
+    if options.group is not None:
+        found["group.id"] = options.group
+    for kind, name in (options.topics or {}).items():
+        found[f"{kind}.storage.topic"] = name
+    for key, option in (("bootstrap.servers", "--bootstrap-servers"), ("group.id", "--group")):
+        if not found.get(key):
+            raise ObserveError(
+                f"which cluster? Expected {option}, or --properties with a worker's file that has "
+                f"{key}"
+            )
+    return found

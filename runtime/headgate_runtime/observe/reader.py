@@ -1,0 +1,201 @@
+"""Reads a cluster on Kafka from outside: its group first, then its topics to their ends.
+
+Joins nothing, creates nothing, writes nothing.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from headgate.events import Config
+from headgate.java_pattern import JavaPatternError
+from headgate.offsets import OffsetTable, OffsetView, fold_offsets
+from headgate.ports import ConfigLog, KeyedLog, LogRecord, RecordLog, TransportError
+from headgate.records import decode
+from headgate.reducer import fold
+from headgate.sink_names import sink_group, sink_topics, topic_pattern, topics_now
+from headgate.state import ConfigState
+from headgate.status import StatusView, decode_status, fold_statuses
+from headgate_runtime.observe.view import GroupLook, Look, SinkProgress, SourceOffset
+from headgate_runtime.up.observe import kind_of
+
+_REBALANCING = ("PreparingRebalance", "CompletingRebalance")
+_AGAIN_S = 0.1
+BATCH = 5_000
+
+
+class Source(Protocol):
+    """What is observed; `headgate_kafka.observer` has it."""
+
+    @property
+    def config_log(self) -> ConfigLog: ...
+    @property
+    def status_log(self) -> KeyedLog: ...
+    @property
+    def record_log(self) -> RecordLog: ...
+    @property
+    def topics(self) -> Mapping[str, str]: ...
+
+    @property
+    def worker(self) -> Mapping[str, str]:
+        """The properties that are known of its workers."""
+        ...
+
+    def describe_group(self) -> GroupLook: ...
+
+    def offset_log(self, topic: str | None) -> KeyedLog:
+        """An offsets topic of this cluster; None: the workers' global one."""
+        ...
+
+    def elsewhere(self, config: Config) -> str | None:
+        """Servers of another cluster, if the producers of this connector write to one."""
+        ...
+
+    def topic_names(self) -> Sequence[str]:
+        """Of all topics that there are now."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class _Offsets:
+    """One offsets topic, followed."""
+
+    def __init__(self, log: KeyedLog) -> None:
+        self._log = log
+        self._position = 0
+        self.table = OffsetTable()
+
+    def read(self) -> None:
+        end = self._log.end()
+        while (before := self._position) < end:
+            records, self._position = self._log.read(before)
+            if self._position == before:
+                raise TransportError(f"offsets end at {end}, nothing is read at {before}")
+            self.table = fold_offsets(self.table, [(r.key, r.value) for r in records])
+
+
+class ClusterReader:
+    """Follows one cluster. For one thread."""
+
+    def __init__(self, source: Source, parse: Callable[[bytes], Any] | None = None) -> None:
+        self._source = source
+        self._parse = parse
+        self._state = ConfigState()
+        self._statuses = StatusView()
+        self._positions = {"config": 0, "status": 0}
+        self._offsets: dict[str | None, _Offsets] = {}
+        self._problems: list[str] = []
+
+    def look(self, patience_s: float = 0.0) -> Look:
+        """
+        Args:
+            patience_s: how long to wait for the end of a rebalance, in which brokers do not tell
+                what members say.
+
+        Raises:
+            TransportError: the group or the config topic cannot be reached. What else cannot be
+                read is said in `Look.problems`.
+        """
+        self._problems = []
+        until = time.monotonic() + patience_s
+        while (group := self._source.describe_group()).state in _REBALANCING:
+            if time.monotonic() >= until:
+                break
+            time.sleep(_AGAIN_S)
+        self._follow("config", self._source.config_log, self._on_config)
+        self._tried(lambda: self._follow("status", self._source.status_log, self._on_statuses))
+        configs = {
+            name: self._state.entries[name].config or {} for name in self._state.connector_names()
+        }
+        sinks = [name for name, config in configs.items() if kind_of(config) == "sink"]
+        sources = [name for name in configs if name not in sinks]
+        return Look(
+            group=group,
+            topics=self._source.topics,
+            state=self._state,
+            statuses=self._statuses,
+            source_offsets={name: self._source_offsets(name, configs[name]) for name in sources},
+            sink_progress={name: self._progress(name, configs[name]) for name in sinks},
+            problems=tuple(dict.fromkeys(self._problems)),
+        )
+
+    def close(self) -> None:
+        self._source.close()
+
+    # -- topics --
+
+    def _follow(
+        self,
+        which: str,
+        log: ConfigLog | KeyedLog,
+        on_records: Callable[[list[LogRecord]], None],
+    ) -> None:
+        end = log.end()
+        while self._positions[which] < end:
+            before = self._positions[which]
+            records, self._positions[which] = log.read(before, BATCH)
+            on_records(list(records))
+            if self._positions[which] == before:
+                raise TransportError(
+                    f"the {which} topic ends at {end}, nothing is read at {before}"
+                )
+
+    def _on_config(self, records: list[LogRecord]) -> None:
+        events = [decode(r.offset, r.key, r.value, self._parse) for r in records]
+        self._state = fold(self._state, events)
+
+    def _on_statuses(self, records: list[LogRecord]) -> None:
+        events = [decode_status(r.key or b"", r.value, self._parse) for r in records]
+        self._statuses = fold_statuses(self._statuses, events)
+
+    def _tried(self, read: Callable[[], None]) -> None:
+        try:
+            read()
+        except TransportError as error:
+            self._problems.append(str(error))
+
+    # -- progress --
+
+    def _source_offsets(self, name: str, config: Config) -> tuple[SourceOffset, ...]:
+        elsewhere = self._source.elsewhere(config)
+        if elsewhere is not None:
+            self._problems.append(f"{name} keeps its offsets at {elsewhere}: not looked at")
+            return ()
+        own = config.get("offsets.storage.topic") or None
+        shared_table = self._table(None)
+        own_table = None if own in (None, self._source.topics["offset"]) else self._table(own)
+        view = OffsetView(shared_table, own_table)
+        return tuple(
+            SourceOffset(one.partition, one.offset, one.problem) for one in view.partitions(name)
+        )
+
+    def _table(self, topic: str | None) -> OffsetTable:
+        offsets = self._offsets.get(topic)
+        if offsets is None:
+            offsets = self._offsets[topic] = _Offsets(self._source.offset_log(topic))
+        self._tried(offsets.read)
+        if offsets.table.ignored_count:
+            self._problems.append(
+                f"{offsets.table.ignored_count} records of {topic or self._source.topics['offset']}"
+                " name no source partition and are passed over"
+            )
+        return offsets.table
+
+    def _progress(self, name: str, config: Config) -> SinkProgress:
+        group = sink_group(name, config, self._source.worker)
+        log = self._source.record_log
+        try:
+            ends = log.end_offsets(self._topics_of(config))
+            committed = log.committed(group)
+        except TransportError as error:
+            self._problems.append(str(error))
+            return SinkProgress(group, {}, {})
+        except JavaPatternError as error:
+            self._problems.append(f"{name}: {error}; its lag is not known")
+            return SinkProgress(group, {}, {})
+        return SinkProgress(group, {p: o for p, o in committed.items() if p in ends}, dict(ends))
+
+    def _topics_of(self, config: Config) -> list[str]:
+        pattern = topic_pattern(config, self._source.worker)
+        return topics_now(pattern or sink_topics(config), self._source.topic_names)

@@ -1,0 +1,389 @@
+"""What an observer makes of a cluster's topics and its group: one view, and what is wrong in it.
+
+Pure: a `Look` in, plain data out. Everything a worker could know is known here, from the same
+records and by the same functions; nobody was asked, and nothing was joined.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from headgate.assignment.model import Work
+from headgate.ids import State, TargetState, TaskId
+from headgate.membership.codec import CODECS, Assignment, Metadata
+from headgate.membership.leading import changed
+from headgate.ports import TopicPartition
+from headgate.state import ConfigState, ConnectorEntry
+from headgate.status import Status, StatusView
+from headgate.wire import WireError
+from headgate_runtime.up.observe import first_words
+
+EAGER: Final = "default"
+"""Protocol whose assignments are whole; those of the others are changes."""
+STABLE: Final = "Stable"
+
+_STATE_OF_TARGET: Final = {
+    TargetState.STARTED: State.RUNNING,
+    TargetState.PAUSED: State.PAUSED,
+    TargetState.STOPPED: State.STOPPED,
+}
+
+
+class GroupMember(Protocol):
+    """A member as the group coordinator describes it; the bytes are the workers' own."""
+
+    @property
+    def member_id(self) -> str: ...
+    @property
+    def client_id(self) -> str: ...
+    @property
+    def host(self) -> str: ...
+    @property
+    def metadata(self) -> bytes:
+        """Empty while a round is under way."""
+        ...
+
+    @property
+    def assignment(self) -> bytes: ...
+
+
+class GroupLook(Protocol):
+    @property
+    def group(self) -> str: ...
+    @property
+    def state(self) -> str:
+        """As the coordinator calls it: Stable, PreparingRebalance, CompletingRebalance, Empty,
+        Dead."""
+        ...
+
+    @property
+    def protocol(self) -> str:
+        """That all members share; empty while there is none."""
+        ...
+
+    @property
+    def members(self) -> Sequence[GroupMember]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class SinkProgress:
+    """A sink's consumer group: what is committed, and where the topics end."""
+
+    group: str
+    committed: Mapping[TopicPartition, int]
+    ends: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOffset:
+    """One source partition of a connector, as a task would read it."""
+
+    partition: Mapping[str, Any]
+    offset: Mapping[str, Any] | None
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """All that was read at one moment: the group first, then the topics to their ends."""
+
+    group: GroupLook
+    topics: Mapping[str, str]
+    """``config``, ``status``, ``offset``: names of the internal topics."""
+    state: ConfigState
+    statuses: StatusView
+    source_offsets: Mapping[str, Sequence[SourceOffset]] = field(
+        default_factory=dict[str, Sequence[SourceOffset]]
+    )
+    sink_progress: Mapping[str, SinkProgress] = field(default_factory=dict[str, SinkProgress])
+    problems: tuple[str, ...] = ()
+    """What could not be read, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Worker:
+    """A member whose bytes were read, or why they could not be."""
+
+    member: GroupMember
+    metadata: Metadata | None
+    assignment: Assignment | None
+    problem: str | None
+
+    @property
+    def connectors(self) -> tuple[str, ...]:
+        return self._owned[0]
+
+    @property
+    def tasks(self) -> tuple[TaskId, ...]:
+        return self._owned[1]
+
+    @property
+    def _owned(self) -> tuple[tuple[str, ...], tuple[TaskId, ...]]:
+        """What it reported when it joined, and what the round then changed."""
+        if self.metadata is None or self.assignment is None:
+            return (), ()
+        return changed(self.metadata.connectors, self.metadata.tasks, self.assignment.change)
+
+    @property
+    def name(self) -> str:
+        url = self.metadata.url if self.metadata is not None else ""
+        return url.removeprefix("http://").removeprefix("https://").rstrip("/") or (
+            self.member.client_id
+        )
+
+
+def describe(look: Look) -> dict[str, Any]:
+    """The cluster as plain data; ``findings`` says in words what does not fit together.
+
+    - ``group``: id, state, protocol, leader (name of a worker, null while there is none),
+      generation (the latest that a status was written in), members.
+    - ``config``: topic, offset, what was rejected, session_key.
+    - ``connectors``: by name: type, target_state, state, owner, tasks, inconsistent, fencing, and
+      ``offsets`` (source) or ``progress`` (sink).
+    """
+    workers = [_read(member, look.group.protocol) for member in look.group.members]
+    owners = _owners(workers)
+    names = sorted(look.state.connector_names())
+    return {
+        "group": _group(look, workers),
+        "config": _config(look),
+        "connectors": {name: _connector(look, name, owners) for name in names},
+        "findings": [*_findings(look, workers, owners)],
+    }
+
+
+def _read(member: GroupMember, protocol: str) -> _Worker:
+    if not member.metadata:
+        return _Worker(member, None, None, None)
+    codec = CODECS.get(protocol)
+    if codec is None:
+        problem = f"protocol {protocol!r} is none of {', '.join(CODECS)}"
+        return _Worker(member, None, None, problem)
+    try:
+        metadata = codec.decode_metadata(member.metadata)
+        assignment = codec.decode_assignment(member.assignment) if member.assignment else None
+    except WireError as error:
+        return _Worker(member, None, None, str(error))
+    return _Worker(member, metadata, assignment, None)
+
+
+def _owners(workers: Iterable[_Worker]) -> dict[Work, list[str]]:
+    owners: dict[Work, list[str]] = {}
+    for worker in workers:
+        works: list[Work] = [*worker.connectors, *worker.tasks]
+        for work in works:
+            owners.setdefault(work, []).append(worker.name)
+    return owners
+
+
+def _group(look: Look, workers: Sequence[_Worker]) -> dict[str, Any]:
+    leaders = {w.assignment.leader for w in workers if w.assignment is not None}
+    leader = next((w.name for w in workers if w.member.member_id in leaders), None)
+    return {
+        "id": look.group.group,
+        "state": look.group.state,
+        "protocol": look.group.protocol or None,
+        "leader": leader,
+        "generation": max((s.generation for s in _all_statuses(look.statuses)), default=None),
+        "members": [_member(worker) for worker in workers],
+    }
+
+
+def _member(worker: _Worker) -> dict[str, Any]:
+    metadata, assignment = worker.metadata, worker.assignment
+    return {
+        "name": worker.name,
+        "member_id": worker.member.member_id,
+        "host": worker.member.host,
+        "url": metadata.url if metadata is not None else None,
+        "config_offset": metadata.config_offset if metadata is not None else None,
+        "connectors": sorted(worker.connectors),
+        "tasks": [str(task) for task in sorted(worker.tasks)],
+        "delay_ms": assignment.delay_ms if assignment is not None else 0,
+        "problem": worker.problem,
+    }
+
+
+def _config(look: Look) -> dict[str, Any]:
+    key = look.state.session_key
+    return {
+        "topic": look.topics.get("config"),
+        "offset": look.state.offset,
+        "rejected_count": look.state.rejected_count,
+        "rejected": [
+            {"offset": one.offset, "key": one.key, "reason": one.reason}
+            for one in look.state.rejected
+        ],
+        "session_key": None
+        if key is None
+        else {"algorithm": key.algorithm, "creation_timestamp_ms": key.creation_timestamp_ms},
+    }
+
+
+def _connector(look: Look, name: str, owners: Mapping[Work, Sequence[str]]) -> dict[str, Any]:
+    entry = look.state.entries[name]
+    status = look.statuses.connectors.get(name)
+    sink = look.sink_progress.get(name)
+    shown: dict[str, Any] = {
+        "type": "source" if sink is None else "sink",
+        "config": dict(entry.config or {}),
+        "target_state": look.state.target_state(name).value,
+        "inconsistent": entry.inconsistent,
+        "fencing": {"pending": entry.fencing_pending, "count": entry.fencing_count},
+        "owner": _owner(owners, name),
+        **_reported(status),
+        "tasks": [
+            {"id": task.task, "owner": _owner(owners, task), **_reported(look.statuses.task(task))}
+            for task in look.state.tasks(name)
+        ],
+    }
+    if sink is None:
+        shown["offsets"] = [
+            {"partition": one.partition, "offset": one.offset}
+            for one in look.source_offsets.get(name, ())
+        ]
+    else:
+        shown["progress"] = _progress(sink)
+    return shown
+
+
+def _progress(sink: SinkProgress) -> dict[str, Any]:
+    return {
+        "group": sink.group,
+        "lag": sum(max(0, end - sink.committed.get(p, 0)) for p, end in sink.ends.items()),
+        "partitions": [
+            {"topic": topic, "partition": n, "committed": sink.committed.get((topic, n)), "end": e}
+            for (topic, n), e in sorted(sink.ends.items())
+        ],
+    }
+
+
+def _owner(owners: Mapping[Work, Sequence[str]], work: Work) -> str | None:
+    return next(iter(owners.get(work, ())), None)
+
+
+def _reported(status: Status | None) -> dict[str, Any]:
+    if status is None:
+        return {"state": None, "worker_id": None, "generation": None, "trace": None}
+    return {
+        "state": status.state.value,
+        "worker_id": status.worker_id,
+        "generation": status.generation,
+        "trace": status.trace,
+    }
+
+
+def _all_statuses(statuses: StatusView) -> Iterator[Status]:
+    yield from statuses.connectors.values()
+    for tasks in statuses.tasks.values():
+        yield from tasks.values()
+
+
+# -- what does not fit together --
+
+
+def _findings(
+    look: Look, workers: Sequence[_Worker], owners: Mapping[Work, Sequence[str]]
+) -> Iterator[str]:
+    yield from look.problems
+    yield from _about_members(look, workers)
+    settled = look.group.state == STABLE and not any(
+        w.assignment is not None and w.assignment.delay_ms for w in workers
+    )
+    for name in sorted(look.state.connector_names()):
+        yield from _about_connector(look, name)
+        works: list[Work] = [name, *look.state.tasks(name)]
+        for work in works:
+            held = owners.get(work, ())
+            if len(held) > 1:
+                yield f"{work} is owned by {len(held)} workers: {', '.join(held)}"
+            elif settled and not held:
+                yield f"{work} is owned by nobody, though the group is stable and no delay runs"
+            yield from _about_status(look, work, held)
+    yield from _about_leftovers(look)
+    if look.statuses.rejected_count:
+        yield (
+            f"{look.statuses.rejected_count} records of {look.topics.get('status')} cannot be used "
+            "and are passed over"
+        )
+    if look.state.rejected_count:
+        last = look.state.rejected[-1]
+        yield (
+            f"{look.state.rejected_count} records of the config topic cannot be used; the last: "
+            f"offset {last.offset}, key {last.key!r}: {last.reason}"
+        )
+
+
+def _about_members(look: Look, workers: Sequence[_Worker]) -> Iterator[str]:
+    group = look.group
+    if group.state == "Dead":
+        yield f"the brokers know no group {group.group}: is group.id the one that workers have?"
+    elif group.state == "Empty" and any(look.state.connector_names()):
+        yield f"group {group.group} has no members: no worker with this group.id runs"
+    for worker in workers:
+        if worker.problem is not None:
+            yield f"member {worker.name}: {worker.problem}"
+        elif worker.metadata is not None and worker.metadata.config_offset > look.state.offset:
+            yield (
+                f"member {worker.name} has read its config topic to offset "
+                f"{worker.metadata.config_offset}, but {look.topics.get('config')} ends at "
+                f"{max(look.state.offset, 0)}: does another cluster with other topics use "
+                f"group.id {look.group.group}?"
+            )
+
+
+def _about_connector(look: Look, name: str) -> Iterator[str]:
+    entry = look.state.entries[name]
+    if entry.inconsistent:
+        yield (
+            f"{name} is inconsistent: the last commit names {entry.task_count} tasks, "
+            f"{_missing(entry)} without a config since the commit before. No task of it runs until "
+            "its task configs are written again; a restart of the connector does that"
+        )
+    elif (
+        entry.task_count is None
+        and look.state.target_state(name) is TargetState.STARTED
+        and (status := look.statuses.connectors.get(name)) is not None
+        and status.state is State.RUNNING
+    ):
+        yield f"{name} is RUNNING and has no task configs yet"
+    for partition in look.source_offsets.get(name, ()):
+        if partition.problem is not None:
+            yield f"{name}: the offset of {dict(partition.partition)} is there: {partition.problem}"
+
+
+def _missing(entry: ConnectorEntry) -> str:
+    known = set(entry.tasks)
+    missing = [n for n in range(entry.task_count or 0) if n not in known]
+    return f"tasks {', '.join(map(str, missing))}" if missing else "some"
+
+
+def _about_status(look: Look, work: Work, held: Sequence[str]) -> Iterator[str]:
+    name = work if isinstance(work, str) else work.connector
+    status = (
+        look.statuses.connectors.get(work) if isinstance(work, str) else look.statuses.task(work)
+    )
+    if status is None:
+        return
+    target = look.state.target_state(name)
+    if status.state is State.FAILED:
+        yield f"{work} FAILED on {status.worker_id}: {first_words(status.trace) or 'no trace'}"
+    elif status.state in _STATE_OF_TARGET.values() and status.state is not _STATE_OF_TARGET[target]:
+        yield f"{work} is {status.state} on {status.worker_id}, its target state is {target}"
+    if len(held) == 1 and status.worker_id != held[0] and status.state is not State.UNASSIGNED:
+        yield (
+            f"{work} is owned by {held[0]}, its status ({status.state}) is of {status.worker_id} "
+            f"from generation {status.generation}"
+        )
+
+
+def _about_leftovers(look: Look) -> Iterator[str]:
+    names = {*look.statuses.connectors, *(n for n, tasks in look.statuses.tasks.items() if tasks)}
+    for name in sorted(names):
+        if look.state.entry(name) is None:
+            yield f"{name} has statuses and is not configured (deleted, not yet cleaned up)"
+            continue
+        tasks = set(look.state.tasks(name))
+        for number in sorted(look.statuses.tasks.get(name, {})):
+            if TaskId(name, number) not in tasks:
+                yield f"{name}-{number} has a status and is no task of {name}"

@@ -1,0 +1,78 @@
+"""Properties files as Java reads them (`java.util.Properties.load`), with the line of each key.
+
+Differs: a file is read as UTF-8 where it is that, else, as Java always does, as ISO-8859-1. For
+files of ASCII it is the same.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import javaproperties
+
+
+class PropertiesError(Exception):
+    """The file cannot be read. The message names the file, and the line if there is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Properties:
+    """`values` in the order of the file; of a key that is there twice the last one counts, as in
+    Java."""
+
+    file: str
+    values: Mapping[str, str]
+    lines: Mapping[str, int]
+    """Key -> line on which it begins, from 1."""
+    repeated: tuple[str, ...] = ()
+
+    def place(self, key: str) -> str:
+        """``file:line`` of a key, or the file for one that is missing."""
+        return f"{self.file}:{self.lines[key]}" if key in self.lines else self.file
+
+
+def read_properties(path: str | Path) -> Properties:
+    """
+    Raises:
+        PropertiesError: no such file, not readable, or an escape that is none.
+    """
+    try:
+        data = Path(path).read_bytes()
+    except FileNotFoundError:
+        raise PropertiesError(f"{path}: there is no such file") from None
+    except IsADirectoryError:
+        raise PropertiesError(f"{path}: is a folder, expected a properties file") from None
+    except OSError as error:
+        raise PropertiesError(f"{path}: cannot be read: {error.strerror}") from None
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = data.decode("iso-8859-1")
+    return parse_properties(text, str(path))
+
+
+def parse_properties(text: str, file: str) -> Properties:
+    """The properties that `text` has; `file` is how errors name it."""
+    values: dict[str, str] = {}
+    lines: dict[str, int] = {}
+    repeated: list[str] = []
+    line = 1
+    try:
+        for element in javaproperties.parse(text):
+            if isinstance(element, javaproperties.KeyValue):
+                if element.key in values:
+                    repeated.append(element.key)
+                values[element.key] = element.value
+                lines[element.key] = line + _blank_lines(element.source)
+            line += _line_ends(element.source)
+    except javaproperties.InvalidUEscapeError as error:
+        raise PropertiesError(f"{file}:{line}: {error}; expected \\u and four digits") from None
+    return Properties(file, values, lines, tuple(dict.fromkeys(repeated)))
+
+
+def _line_ends(source: str) -> int:
+    return len(source.replace("\r\n", "\n").replace("\r", "\n").split("\n")) - 1
+
+
+def _blank_lines(source: str) -> int:
+    return _line_ends(source[: len(source) - len(source.lstrip())])

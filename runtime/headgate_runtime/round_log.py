@@ -1,0 +1,47 @@
+"""What a log says of the group: a line for each round, and why rounds come to nothing."""
+
+import logging
+import time
+
+from headgate.herder.herder import Herder
+from headgate.membership.member_messages import Assigned
+
+log = logging.getLogger(__name__)
+
+EVERY_S = 300.0
+"""How often the same is said again while it lasts."""
+
+
+class RoundLog:
+    """Looks at a herder after each command, and tells what is new."""
+
+    def __init__(self, herder: Herder) -> None:
+        self._herder = herder
+        self._told: Assigned | None = None
+        self._disagreement = ""
+        self._again_s = 0.0
+
+    def look(self) -> None:
+        assigned = self._herder.assigned
+        if assigned is not None and assigned is not self._told:
+            self._told = assigned
+            # One that failed is followed by another within seconds, perhaps for hours.
+            log.log(logging.DEBUG if assigned.failed else logging.INFO, "%s", _shown(assigned))
+        disagreement = self._herder.disagreement
+        if not disagreement:
+            return
+        now_s = time.monotonic()
+        if disagreement != self._disagreement or now_s >= self._again_s:
+            self._disagreement, self._again_s = disagreement, now_s + EVERY_S
+            log.warning("rounds of this group come to nothing: %s", disagreement)
+
+
+def _shown(assigned: Assigned) -> str:
+    leader = "this worker" if assigned.is_leader else assigned.leader_url
+    if assigned.failed:
+        work = "nothing changes, the leader had not read the config topic as far as others"
+    else:
+        work = f"this worker has {len(assigned.connectors)} connectors, {len(assigned.tasks)} tasks"
+    return (
+        f"generation {assigned.generation}, protocol {assigned.protocol}, leader {leader}: {work}"
+    )

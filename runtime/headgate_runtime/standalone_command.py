@@ -1,0 +1,164 @@
+"""``headgate standalone WORKER.properties CONNECTOR...``: one worker without a group.
+
+Source: ConnectStandalone, StandaloneHerder. Differs: a connector from a file that is not valid ends
+the command before any other has done something; `exactly.once.support=required` is refused, for
+there is no exactly-once here; offsets are written within a second, not each
+`offset.flush.interval.ms`; restarts of what is unknown are answered 404 and leave nothing behind.
+"""
+
+import contextlib
+import logging
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from headgate import wire
+from headgate.herder.messages import CreateConnector, ErrorKind, Failure, Result, Success
+from headgate_runtime.connector_files import ConnectorFileError, read_connector_file
+from headgate_runtime.offset_file import OffsetFile, OffsetFileError
+from headgate_runtime.settings import STANDALONE
+from headgate_runtime.standalone_transport import OffsetKeeper
+from headgate_runtime.transport import open_transport
+from headgate_runtime.validation import config_error
+from headgate_runtime.with_peers import WithPeers
+from headgate_runtime.worker import Worker
+from headgate_runtime.worker_command import (
+    EXIT_FAILED,
+    EXIT_USAGE,
+    CommandError,
+    Rest,
+    Stop,
+    banner,
+    checked_file,
+    listening,
+    reach_brokers,
+    serve,
+    set_up_logging,
+    started_spark,
+)
+from headgate_runtime.worker_config import WorkerConfig
+from headgate_runtime.worker_file import WorkerFile
+
+log = logging.getLogger(__name__)
+
+EXIT_CONNECTOR = 3
+"""As Connect's: a connector from a file could not be made."""
+CREATE_MS = 90_000
+AGAIN_S = 0.2
+_AGAIN = frozenset({ErrorKind.NOT_READY, ErrorKind.CONFLICT})
+
+
+def run(path: str, connector_paths: Sequence[str]) -> None:
+    """Returns when the worker was stopped cleanly.
+
+    Raises:
+        CommandError: it could not start, or a connector could not be made.
+    """
+    set_up_logging()
+    file = checked_file(path, STANDALONE)
+    connectors = _connectors(file, connector_paths)
+    with contextlib.ExitStack() as stack:
+        stop = Stop()
+        stack.enter_context(stop.on_signals())
+        rest = listening(file, stack)
+        rest.root["kafka_cluster_id"] = reach_brokers(file, stop)
+        spark = started_spark(file, stop, stack)
+        folder = stack.enter_context(
+            tempfile.TemporaryDirectory(prefix="headgate-", ignore_cleanup_errors=True)
+        )
+        worker, keeper = _made_worker(file, rest, spark, folder)
+        rest.serve(worker)
+        stop.serve(worker)
+        banner(file, worker, spark)
+        maker = _Maker(worker, rest, connectors)
+        threading.Thread(target=maker.run, name="connector-files", daemon=True).start()
+        ends = (worker.transport.config_log.end(), worker.transport.status_log.end())
+        serve(worker, rest.service, ends, before_close=keeper.close)
+    if maker.failure is not None:
+        raise CommandError(maker.failure, EXIT_CONNECTOR)
+
+
+def _connectors(file: WorkerFile, paths: Sequence[str]) -> list[CreateConnector]:
+    found: dict[str, CreateConnector] = {}
+    for path in paths:
+        try:
+            made = read_connector_file(path)
+        except ConnectorFileError as error:
+            raise CommandError(str(error), EXIT_USAGE) from None
+        if made.name in found:
+            raise CommandError(
+                f"{path}: connector {made.name} is in an earlier file too", EXIT_USAGE
+            )
+        refusal = config_error(made.name, made.config, file.settings, file.transformer)
+        if refusal is not None:
+            raise CommandError(f"{path}: {refusal}", EXIT_CONNECTOR)
+        found[made.name] = made
+    return list(found.values())
+
+
+def _made_worker(
+    file: WorkerFile, rest: Rest, spark: dict[str, str], folder: str
+) -> tuple[Worker, OffsetKeeper]:
+    from headgate_embedded import transport_settings
+
+    transport = {**file.properties, **transport_settings(Path(folder)), "kind": "standalone"}
+    config = WorkerConfig(
+        name=rest.service.worker_id,
+        url=rest.service.url,
+        transport=transport,
+        settings=file.settings.texts,
+        spark=spark,
+    )
+    inner = open_transport(transport, config.url)
+    keeper = OffsetKeeper(
+        OffsetFile(file.settings["offset.storage.file.filename"]), inner.offset_log
+    )
+    try:
+        keeper.load()
+    except OffsetFileError as error:
+        raise CommandError(
+            f"{file.path}: offset.storage.file.filename: {error}", EXIT_FAILED
+        ) from None
+    transport_with_peers = WithPeers(inner, rest.service)
+    worker = Worker(config, file.settings, transport_with_peers, rest.loggers, file.transformer)
+    return worker, keeper
+
+
+class _Maker:
+    """Makes the connectors of the files once the worker takes calls; stops it if one fails."""
+
+    def __init__(self, worker: Worker, rest: Rest, connectors: Sequence[CreateConnector]) -> None:
+        self.failure: str | None = None
+        self._worker = worker
+        self._rest = rest
+        self._connectors = connectors
+
+    def run(self) -> None:
+        for connector in self._connectors:
+            result = self._made(connector)
+            if isinstance(result, Failure):
+                self.failure = f"Failed to create connector {connector.name}: {result.message}"
+                self._worker.stop()
+                return
+            log.info("created connector %s", connector.name)
+
+    def _made(self, connector: CreateConnector) -> Result:
+        until = time.monotonic() + CREATE_MS / 1000
+        while True:
+            result = self._asked(connector)
+            if isinstance(result, Success) or result.kind not in _AGAIN:
+                return result
+            if time.monotonic() > until:
+                return result
+            time.sleep(AGAIN_S)
+
+    def _asked(self, connector: CreateConnector) -> Result:
+        try:
+            payload = self._rest.service.ask(wire.dumps(connector), CREATE_MS)
+        except TimeoutError:
+            text = f"the worker has not answered within {CREATE_MS} ms"
+            return Failure(ErrorKind.TIMEOUT, text)
+        result: Result = wire.loads(Success | Failure, payload)
+        return result

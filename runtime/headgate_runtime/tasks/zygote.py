@@ -1,0 +1,206 @@
+"""A process that has loaded what task bodies need and becomes one whenever it is asked to.
+
+Run as ``python -m headgate_runtime.tasks.zygote FD MODULE... -- PADDING``. FD is a stream socket to
+the worker's launcher; the modules are imported first, and what cannot be is left to the bodies. A
+body that is forked from here starts in milliseconds where a new interpreter needs most of a second
+of CPU, and shares the memory of what was loaded.
+
+launcher -> zygote   ``{"fork": id, "name": text}`` with the body's stdin and stdout, or
+                     ``{"kill": id}``
+zygote -> launcher   ``{"ended": id, "status": n}``, the number of a signal negative;
+                     `EXEC_FAILED` also where there could be no process
+
+JSON, a line each. The zygote has one thread and no clients, so a fork copies no lock that another
+thread holds; where an imported module has started threads, the body begins with a new interpreter.
+Only the zygote knows which of its children are not collected yet, so only it kills them: no pid can
+have become another process's. It ends when its launcher does; the bodies then find out themselves.
+"""
+
+import contextlib
+import ctypes
+import gc
+import importlib
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from headgate_runtime.tasks.signals import leave_signals_to_the_worker
+
+BODY: Final = "headgate_runtime.tasks.main"
+LINE_MAX: Final = 65_536
+NAME_MAX: Final = 400
+PADDING: Final = "-" * NAME_MAX
+"""The last argument: room for the command line of a body, which tells people its task."""
+EXEC_FAILED: Final = 127
+LATE: Final = ("encodings.idna",)
+"""What the standard library loads when it first connects, which every body does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """What the forked process is to be."""
+
+    name: str
+
+
+class Zygote:
+    """Used by the only thread."""
+
+    def __init__(self, launcher: socket.socket) -> None:
+        self._launcher = launcher
+        self._ids: dict[int, str] = {}
+        """Of children that are not collected, by pid."""
+        self._unread = b""
+        self._descriptors: list[int] = []
+        self._wakes, wake = os.pipe()
+        os.set_blocking(wake, False)
+        os.set_blocking(self._wakes, False)
+        self._wake = wake
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # else there is nothing to wake up for
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+
+    def serve(self) -> Body | None:
+        """In the zygote: None once the launcher is gone. In each forked process: its body."""
+        while True:
+            ready, _, _ = select.select([self._launcher.fileno(), self._wakes], [], [])
+            if self._wakes in ready:
+                with contextlib.suppress(BlockingIOError):
+                    os.read(self._wakes, LINE_MAX)
+                self._collect()
+            if self._launcher.fileno() in ready:
+                if not self._receive():
+                    return None
+                if (body := self._obey()) is not None:
+                    return body
+
+    def _receive(self) -> bool:
+        """Whether the launcher is still there."""
+        try:
+            data, descriptors, _, _ = socket.recv_fds(self._launcher, LINE_MAX, 64)
+        except ConnectionError:
+            return False
+        self._unread += data
+        self._descriptors += descriptors
+        return bool(data)
+
+    def _obey(self) -> Body | None:
+        while b"\n" in self._unread:
+            line, _, self._unread = self._unread.partition(b"\n")
+            asked: dict[str, Any] = json.loads(line)
+            if "kill" in asked:
+                self._kill(asked["kill"])
+            elif (body := self._fork(asked["fork"], asked["name"])) is not None:
+                return body
+        return None
+
+    def _fork(self, run: str, name: str) -> Body | None:
+        standard_in, standard_out = self._descriptors[:2]
+        del self._descriptors[:2]
+        try:
+            alone = threads() == 1
+            pid = os.fork()
+        except OSError as error:
+            # Too many processes, or no memory for one more: those that there are go on.
+            os.close(standard_in)
+            os.close(standard_out)
+            self._say({"ended": run, "status": EXEC_FAILED})
+            print(f"no process for task {name}: {error}", file=sys.stderr, flush=True)
+            return None
+        if pid == 0:
+            self._become_body(standard_in, standard_out)
+            if alone:
+                show_as(f"{sys.executable} -m {BODY} {name}")
+                return Body(name)
+            _exec(name)
+        os.close(standard_in)
+        os.close(standard_out)
+        self._ids[pid] = run
+        return None
+
+    def _become_body(self, standard_in: int, standard_out: int) -> None:
+        """As a new interpreter would find the world; what is the zygote's is closed."""
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        os.dup2(standard_in, 0)
+        os.dup2(standard_out, 1)
+        os.dup2(standard_out, 2)
+        self._launcher.close()
+        for descriptor in (standard_in, standard_out, self._wakes, self._wake, *self._descriptors):
+            os.close(descriptor)
+
+    def _kill(self, run: str) -> None:
+        for pid, known in self._ids.items():
+            if known == run:
+                os.kill(pid, signal.SIGKILL)
+
+    def _collect(self) -> None:
+        for pid in list(self._ids):
+            found, status = os.waitpid(pid, os.WNOHANG)
+            if found:
+                run = self._ids.pop(pid)
+                self._say({"ended": run, "status": os.waitstatus_to_exitcode(status)})
+
+    def _say(self, message: dict[str, Any]) -> None:
+        with contextlib.suppress(ConnectionError):  # that the launcher is gone is seen when reading
+            self._launcher.sendall(json.dumps(message).encode() + b"\n")
+
+
+def threads() -> int:
+    """Of this process, those of libraries included where the system tells them."""
+    tasks = Path("/proc/self/task")
+    if tasks.exists():
+        return len(list(tasks.iterdir()))
+    import threading
+
+    return threading.active_count()
+
+
+def show_as(command: str) -> None:
+    """Have process listings show `command`, as far as the room for arguments goes. Linux only."""
+    with contextlib.suppress(OSError, ValueError):
+        fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+        start, end = int(fields[45]), int(fields[46])
+        if 0 < start < end and sys.platform == "linux":
+            # A last byte that is not 0 says that this is one text, which ends with its first 0.
+            text = command.encode()[: end - start - 2]
+            ctypes.memmove(start, text.ljust(end - start - 1, b"\0") + b"-", end - start)
+
+
+def _exec(name: str) -> None:
+    try:
+        os.execv(sys.executable, [sys.executable, "-m", BODY, name])
+    finally:
+        os._exit(EXEC_FAILED)
+
+
+def _load(modules: list[str]) -> None:
+    for module in modules:
+        try:
+            importlib.import_module(module)
+        except Exception:  # whoever needs it will be told
+            print(f"{module} cannot be loaded ahead of the tasks:", file=sys.stderr)
+            traceback.print_exc()
+
+
+def main(arguments: list[str]) -> int:
+    leave_signals_to_the_worker()
+    launcher = socket.socket(fileno=int(arguments[0]))
+    _load([BODY, *LATE, *arguments[1 : arguments.index("--")]])
+    gc.collect()
+    gc.freeze()  # the pages of what is loaded stay shared
+    if Zygote(launcher).serve() is None:
+        os._exit(0)  # whatever threads the modules have started
+    from headgate_runtime.tasks.main import main as run
+
+    return run()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

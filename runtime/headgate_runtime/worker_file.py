@@ -1,0 +1,185 @@
+"""The properties file of a worker: read, checked whole, and its keys told apart.
+
+A file that Kafka Connect takes is taken here: what is for the JVM alone and what nobody knows is
+named in one warning and left out. Only what is ours, keys that begin with ``headgate.``, must be
+spelled right. Values that the file only refers to are resolved as it is read, by the config
+providers that it names.
+"""
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from headgate.connector.config_providers import ConfigProviderError, HiddenValues
+from headgate_runtime.config_providers import PREFIX as PROVIDER_PREFIX
+from headgate_runtime.config_providers import open_providers, unused_keys
+from headgate_runtime.properties import Properties, read_properties
+from headgate_runtime.settings import (
+    DISTRIBUTED,
+    KEYS,
+    STANDALONE,
+    SettingsError,
+    WorkerSettings,
+    keys_of,
+)
+from headgate_runtime.worker_config_transformer import WorkerConfigTransformer
+
+OWN_PREFIX = "headgate."
+CLIENT_PREFIXES = ("producer.", "consumer.", "admin.")
+CONVERTER_PREFIXES = ("key.converter.", "value.converter.", "header.converter.")
+TOPIC_PREFIXES = ("config.storage.", "offset.storage.", "status.storage.")
+LISTENER_PREFIXES = ("listeners.https.", "admin.listeners.https.")
+EXACTLY_ONCE_KEY = "exactly.once.source.support"
+EXACTLY_ONCE_ALIAS = "exactly.once.source.enabled"
+"""What KIP-618 called it at first: true or false."""
+
+
+class WorkerFileError(Exception):
+    """The file is refused; `problems` are whole lines for the user."""
+
+    def __init__(self, problems: Iterable[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(self.problems))
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerFile:
+    path: str
+    properties: Mapping[str, str]
+    """All that Kafka clients, converters and topics may need; aliases and references resolved. What
+    config providers are told is not among them: it is no business of tasks."""
+    settings: WorkerSettings
+    warnings: tuple[str, ...]
+    kind: str = DISTRIBUTED
+    transformer: WorkerConfigTransformer = field(default_factory=WorkerConfigTransformer)
+    """Of what connectors refer to: the file's config providers."""
+
+
+def read_worker_file(path: str, kind: str = DISTRIBUTED) -> WorkerFile:
+    """
+    Args:
+        kind: `DISTRIBUTED` or `STANDALONE`.
+
+    Raises:
+        PropertiesError: it cannot be read.
+        WorkerFileError: with all that is wrong with it.
+    """
+    return check_worker_file(read_properties(path), kind)
+
+
+def check_worker_file(file: Properties, kind: str) -> WorkerFile:
+    """As `read_worker_file`, of a file that was read."""
+    from headgate_kafka.client_settings import java_only, understood
+    from headgate_kafka.topics import ignored_keys
+
+    problems: dict[str, str] = {}
+    warnings: list[str] = []
+    values, hide, transformer = _with_providers(file.values, problems)
+    given = _resolved(values, problems, warnings)
+    known = keys_of(kind)
+    settings: dict[str, str] = {}
+    unused = [key for key in java_only(given) if key not in known]
+    unused += [*ignored_keys(given), *unused_keys(values)]
+    for key, value in given.items():
+        if key in known:
+            settings[key] = value
+        elif key.startswith(OWN_PREFIX):
+            problems[key] = _unknown_own(key, known, kind)
+        elif not (_passed_on(key) or understood(key) or key in unused):
+            unused.append(key)
+    if unused:
+        warnings.append(f"{file.file}: these keys are not used here: {', '.join(sorted(unused))}")
+    if file.repeated:
+        warnings.append(
+            f"{file.file}: more than once, the last one counts: {', '.join(file.repeated)}"
+        )
+    parsed = _parsed(settings, kind, problems)
+    for key in problems.keys() - given.keys():
+        if near := difflib.get_close_matches(key, unused, n=1, cutoff=0.8):
+            problems[key] += f" Is {near[0]} meant for it?"
+    if problems or parsed is None:
+        transformer.close()
+        raise WorkerFileError(
+            hide(f"{file.place(key)}: {key}: {text}") for key, text in _in_order(file, problems)
+        )
+    converters = {key: text for key, text in given.items() if key.startswith(CONVERTER_PREFIXES)}
+    whole = WorkerSettings(parsed.values, {**parsed.texts, **converters})
+    return WorkerFile(file.file, given, whole, tuple(warnings), kind, transformer)
+
+
+def _with_providers(
+    given: Mapping[str, str], problems: dict[str, str]
+) -> tuple[dict[str, str], Callable[[str], str], WorkerConfigTransformer]:
+    """The file's values with what they refer to; what hides it in texts; the file's providers, for
+    what connectors refer to. Those are told resolved params, while the file itself is resolved by
+    providers that were told its own words.
+
+    Source: AbstractConfig.resolveConfigVariables, Worker.initConfigTransformer.
+    """
+    for_file = WorkerConfigTransformer(open_providers(given, problems))
+    values: dict[str, str] = {}
+    found: dict[str, str] = {}
+    for key, value in given.items():
+        try:
+            one = for_file.resolve({key: value}, key)
+        except ConfigProviderError as error:
+            problems[key] = str(error)
+            values[key] = value
+            continue
+        values[key] = one.config[key] or ""
+        found.update(one.found)
+    for_file.close()
+    transformer = WorkerConfigTransformer(open_providers(values, {} if problems else problems))
+    return values, HiddenValues(found.items()).hide, transformer
+
+
+def _resolved(
+    values: Mapping[str, str], problems: dict[str, str], warnings: list[str]
+) -> dict[str, str]:
+    """With aliases in the words of Connect 4, and without what config providers are told."""
+    given = {key: text for key, text in values.items() if not key.startswith(PROVIDER_PREFIX)}
+    if given.get("connect.protocol", "").strip().lower() == "cooperative":
+        warnings.append("connect.protocol=cooperative: taken for sessioned, its newest version")
+        given["connect.protocol"] = "sessioned"
+    alias = given.pop(EXACTLY_ONCE_ALIAS, None)
+    if alias is None:
+        return given
+    meant = {"true": "enabled", "false": "disabled"}.get(alias.strip().lower())
+    if meant is None:
+        problems[EXACTLY_ONCE_ALIAS] = f"{alias!r} is neither true nor false"
+    elif given.get(EXACTLY_ONCE_KEY, meant).strip().lower() != meant:
+        problems[EXACTLY_ONCE_ALIAS] = (
+            f"{alias}, but {EXACTLY_ONCE_KEY} is {given[EXACTLY_ONCE_KEY]}; give that one alone"
+        )
+    else:
+        warnings.append(f"{EXACTLY_ONCE_ALIAS}={alias}: taken for {EXACTLY_ONCE_KEY}={meant}")
+        given[EXACTLY_ONCE_KEY] = meant
+    return given
+
+
+def _unknown_own(key: str, known: Iterable[str], kind: str) -> str:
+    if key in KEYS:
+        other = STANDALONE if kind == DISTRIBUTED else DISTRIBUTED
+        return f"is not for {kind} workers, only for {other} ones or pipeline files"
+    own = [name for name in known if name.startswith(OWN_PREFIX)]
+    near = difflib.get_close_matches(key, own, n=1, cutoff=0.0)
+    return f"unknown key; did you mean {near[0]}?"
+
+
+def _passed_on(key: str) -> bool:
+    prefixes = (*CLIENT_PREFIXES, *CONVERTER_PREFIXES, *TOPIC_PREFIXES, *LISTENER_PREFIXES)
+    return key.startswith(prefixes)
+
+
+def _parsed(
+    settings: Mapping[str, str], kind: str, problems: dict[str, str]
+) -> WorkerSettings | None:
+    try:
+        return WorkerSettings.parse(settings, kind)
+    except SettingsError as error:
+        problems.update({key: text for key, text in error.problems.items() if key not in problems})
+        return None
+
+
+def _in_order(file: Properties, problems: Mapping[str, str]) -> list[tuple[str, str]]:
+    return sorted(problems.items(), key=lambda item: (file.lines.get(item[0], 0), item[0]))

@@ -1,0 +1,104 @@
+"""`headgate assign` beside Apache's assignors: the rounds of random histories as its lines.
+
+A failure names its seed: ``HEADGATE_SEED=<seed> pytest tests/differential``.
+"""
+
+import json
+import os
+import random
+from typing import Any
+
+import pytest
+from support.java_assignors import JavaAssignors
+from support.java_histories import History
+
+from headgate.ids import TaskId
+from headgate.membership.codec import CODECS
+from headgate_runtime.scripts.assign import assign_lines
+
+ONE = os.environ.get("HEADGATE_SEED")
+FIRST = int(ONE) if ONE else random.SystemRandom().randrange(10**9)
+HISTORIES = 1 if ONE else 20
+ROUNDS = 30
+
+pytestmark = pytest.mark.slow
+
+
+class Lines(History):
+    """Notes its rounds as lines, and what Java's assignors gave."""
+
+    def __init__(self, java: JavaAssignors, seed: int) -> None:
+        super().__init__(java, seed, ROUNDS)
+        self.mixed = True  # what the members hold reaches Java in the order of the lines
+        self.size = min(self.size, 15)
+        self.lines = {"connect": [self.reset()], "eager": [self.reset()]}
+        self.answers: dict[str, list[Any]] = {"connect": [], "eager": []}
+
+    def reset(self) -> str:
+        return json.dumps({"reset": True, "max_delay_ms": self.delay_ms_max})
+
+    def join(self) -> None:
+        before = set(self.workers)
+        super().join()
+        # Ids of processes that are gone do not come again.
+        for member_id in set(self.workers) - before:
+            worker = self.workers.pop(member_id)
+            self.workers[f"{member_id}.{self.generation}"] = worker
+            self.java.ask(
+                "leader", leader=f"{member_id}.{self.generation}", delay_ms_max=self.delay_ms_max
+            )
+
+    def javas(self, protocol: str) -> dict[str, Any]:
+        answer = super().javas(protocol)
+        policy = "eager" if protocol == "default" else "connect"
+        self.lines[policy].append(json.dumps(self.line(), ensure_ascii=False))
+        codec = CODECS[protocol]
+        self.answers[policy].append(
+            {
+                member_id: codec.decode_assignment(bytes.fromhex(data))
+                for member_id, data in answer["assignments"].items()
+            }
+        )
+        return answer
+
+    def line(self) -> dict[str, Any]:
+        return {
+            "now_ms": self.now_ms,
+            "config": {
+                "offset": self.offset,
+                "connectors": self.connectors,
+                "inconsistent": sorted(self.inconsistent & self.connectors.keys()),
+            },
+            "members": {
+                member_id: {
+                    "offset": worker.offset,
+                    "connectors": [work for work in worker.held if isinstance(work, str)],
+                    "tasks": [str(work) for work in worker.held if isinstance(work, TaskId)],
+                }
+                for member_id, worker in self.workers.items()
+            },
+            "leader": self.leader,
+            "generation": self.generation,
+            "last_completed_generation": self.workers[self.leader].completed,
+        }
+
+
+@pytest.mark.parametrize("policy", ["connect", "eager"])
+def test_lines_are_answered_as_by_java(java: JavaAssignors, policy: str) -> None:
+    for seed in range(FIRST, FIRST + HISTORIES):
+        history = Lines(java, seed)
+        history.run()
+        ok, *answers = [json.loads(line) for line in assign_lines(policy, history.lines[policy])]
+        assert ok == {"ok": True}
+        assert len(answers) == len(history.answers[policy])
+        for answer, javas in zip(answers, history.answers[policy], strict=True):
+            assert answer["members"].keys() == javas.keys()
+            for member_id, given in javas.items():
+                change, ours = given.change, answer["members"][member_id]
+                assert (ours["delay"], ours["error"]) == (given.delay_ms, given.error), seed
+                for what, connectors, tasks in (
+                    ("assigned", change.assigned_connectors, change.assigned_tasks),
+                    ("revoked", change.revoked_connectors, change.revoked_tasks),
+                ):
+                    theirs = {"connectors": sorted(connectors), "tasks": sorted(map(str, tasks))}
+                    assert {kind: sorted(work) for kind, work in ours[what].items()} == theirs, seed

@@ -1,0 +1,159 @@
+"""`headgate doctor` on a broker with ACLs on: what is denied is named, tried and not guessed."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import javaproperties
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AclOperation,
+    AdminClient,
+    ResourceType,
+)
+from kafka.admin import KafkaAdminClient
+from support.kafka_rights import PASSWORD, RIGHTS, USER, allow, make_topics, properties, with_login
+
+from headgate.records import encode_commit, encode_connector
+from local_kafka.broker import Broker
+
+pytestmark = pytest.mark.slow
+CONFIG = {
+    "connector.class": "FileStreamSource",
+    "file": "in.txt",
+    "topic": "lines",
+    "tasks.max": "1",
+    "name": "src",
+}
+
+
+@pytest.fixture
+def doctor(tmp_path: Path) -> Callable[[dict[str, str]], "subprocess.CompletedProcess[str]"]:
+    def ask(of: dict[str, str]) -> "subprocess.CompletedProcess[str]":
+        file = tmp_path / "worker.properties"
+        file.write_text(javaproperties.dumps(of, timestamp=False))
+        command = [sys.executable, "-m", "headgate_runtime.cli", "doctor", str(file)]
+        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+    return ask
+
+
+def lines_of(done: "subprocess.CompletedProcess[str]") -> str:
+    """Its output with each check in one line: long ones are wrapped."""
+    assert PASSWORD not in done.stdout + done.stderr
+    return " ".join(done.stdout.split())
+
+
+def test_each_right_that_is_missing_is_named(
+    own_broker: Callable[..., Broker],
+    doctor: Callable[[dict[str, str]], "subprocess.CompletedProcess[str]"],
+) -> None:
+    broker = own_broker(users={USER: PASSWORD})
+    admin = AdminClient({"bootstrap.servers": broker.address})
+    make_topics(admin)
+    worker = with_login(broker)
+
+    nothing = lines_of(doctor(worker))
+    for denied in (
+        "Read on Group:workers",
+        "Write on Topic:configs",
+        "Describe on TransactionalId:connect-cluster-workers",
+        "Write on TransactionalId:connect-cluster-workers",
+    ):
+        # Who may not see the group cannot tell whether it is idle: then nothing is fenced.
+        not_tried = denied.startswith("Write on Trans")
+        assert f"{'not tried' if not_tried else 'denied'}: {denied}" in nothing
+    assert "Nothing is to be mended" not in nothing
+
+    # Who may see the group but not read it, before anybody was in it.
+    allow(admin, (ResourceType.GROUP, "workers", AclOperation.DESCRIBE))
+    assert "denied: Read on Group:workers" in lines_of(doctor(worker))
+
+    # Group and topics first, so that the connector in the config topic is seen.
+    allow(admin, *(right for right in RIGHTS if right[0] is not ResourceType.TRANSACTIONAL_ID))
+    write_connector(broker)
+    most = doctor(worker)
+    assert most.returncode == 1
+    text = lines_of(most)
+    assert "denied: Write on TransactionalId:connect-cluster-workers" in text
+    assert "permissions of connector src: denied: Write on TransactionalId:workers-src-0" in text
+    assert "--operation Write --transactional-id workers-src-0" in text
+    assert "denied: Read" not in text
+
+    allow(admin, *RIGHTS)
+    all_of_it = doctor(worker)
+    assert all_of_it.returncode == 0, all_of_it.stdout + all_of_it.stderr
+    assert "Nothing is to be mended." in all_of_it.stdout
+    assert "12 of 12 are granted" in all_of_it.stdout
+    assert "5 of 5 are granted" in all_of_it.stdout
+
+    # While somebody is in the group nobody is fenced for the sake of a check.
+    member = Consumer({"bootstrap.servers": broker.address, "group.id": "workers"})
+    member.subscribe(["lines"])
+    deadline = time.monotonic() + 20
+    while not member.assignment() and time.monotonic() < deadline:
+        member.poll(0.1)
+    before = epoch(broker)
+    text = lines_of(doctor(worker))
+    assert "not tried: Write on TransactionalId:connect-cluster-workers" in text
+    assert epoch(broker) == before
+    member.close()
+    lines_of(doctor(worker))
+    assert epoch(broker) > before, "tried, where nobody is at work"
+
+
+def epoch(broker: Broker) -> int:
+    """Of the leader's transactional id, as its coordinator has it."""
+    client = KafkaAdminClient(bootstrap_servers=broker.address)
+    try:
+        found = client.describe_transactions(["connect-cluster-workers"])
+        return int(found["connect-cluster-workers"].producer_epoch)
+    finally:
+        client.close()
+
+
+def write_connector(broker: Broker) -> None:
+    producer = Producer({"bootstrap.servers": broker.address})
+    for key, value in (encode_connector("src", CONFIG), encode_commit("src", 0)):
+        producer.produce("configs", key=key, value=value)
+    producer.flush(15)
+
+
+def test_topics_that_workers_would_refuse_are_named(
+    own_broker: Callable[..., Broker],
+    doctor: Callable[[dict[str, str]], "subprocess.CompletedProcess[str]"],
+) -> None:
+    broker = own_broker()
+    admin = AdminClient({"bootstrap.servers": broker.address})
+    make_topics(admin, config_partitions=2)
+    plain = properties(broker.address)
+    wrong = doctor({**plain, "status.storage.topic": "lines"})
+    assert wrong.returncode == 1
+    text = lines_of(wrong)
+    assert "configs: it has 2 partitions, expected a single one" in text
+    assert "lines: its cleanup.policy is delete, expected compact" in text
+
+    absent = doctor(
+        {
+            **plain,
+            "offset.storage.topic": "later",
+            "status.storage.topic": "never",
+            "offset.storage.replication.factor": "1",
+            "status.storage.replication.factor": "3",
+        }
+    )
+    assert absent.returncode == 1
+    text = lines_of(absent)
+    assert "never: it does not exist, and no worker can make it with 3 replicas on 1" in text
+    assert "set status.storage.replication.factor" in text
+    assert "later: as workers need it" in text
+
+    nobody = doctor({**plain, "bootstrap.servers": "127.0.0.1:1"})
+    assert nobody.returncode == 1
+    assert "127.0.0.1:1" in nobody.stdout
+    broken = doctor({**plain, "headgate.task.runer": "x"})
+    assert broken.returncode == 2
+    assert "headgate.task.runner" in broken.stderr

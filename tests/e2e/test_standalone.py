@@ -1,0 +1,153 @@
+"""`headgate standalone` as its user sees it: connectors from files, offsets that outlast it."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import javaproperties
+import pytest
+from support.kafka_broker import Found
+
+from headgate_runtime.offset_file import OffsetFile
+from local_kafka.java_connect import Rest
+from local_kafka.jvm import free_ports
+
+pytestmark = pytest.mark.slow
+
+SECONDS = 60
+STRING = "org.apache.kafka.connect.storage.StringConverter"
+
+
+class Standalone:
+    def __init__(self, folder: Path, servers: str, topic: str) -> None:
+        self.folder, self.topic = folder, topic
+        self.url = f"http://127.0.0.1:{free_ports(1)[0]}"
+        self.input, self.output = folder / "in.txt", folder / "out.txt"
+        self.offsets = OffsetFile(folder / "connect.offsets")
+        self.properties = {
+            "bootstrap.servers": servers,
+            "key.converter": STRING,
+            "value.converter": STRING,
+            "offset.storage.file.filename": str(self.offsets.path),
+            "offset.flush.interval.ms": "300",
+            "listeners": self.url,
+            # Known outside, behind a balancer say, and not to the worker itself.
+            "rest.advertised.host.name": "worker.example",
+            "headgate.task.runner": "process",
+        }
+        self.source = {
+            "name": f"{topic}-source",
+            "connector.class": "FileStreamSource",
+            "file": str(self.input),
+            "topic": topic,
+        }
+        self.sink = {
+            "name": f"{topic}-sink",
+            "config": {
+                "connector.class": "FileStreamSink",
+                "file": str(self.output),
+                "topics": topic,
+            },
+        }
+        self.process: subprocess.Popen[str] | None = None
+
+    def start(self) -> "subprocess.Popen[str]":
+        (self.folder / "worker.properties").write_text(_dumped(self.properties))
+        (self.folder / "source.properties").write_text(_dumped(self.source))
+        (self.folder / "sink.json").write_text(json.dumps(self.sink))
+        names = ("worker.properties", "source.properties", "sink.json")
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "headgate_runtime.cli", "standalone", *names],
+            cwd=self.folder,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        return self.process
+
+    def stop(self) -> tuple[int, str]:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        _, said = self.process.communicate(timeout=SECONDS)
+        return self.process.returncode, said
+
+    def lines(self) -> list[str]:
+        return self.output.read_text().splitlines() if self.output.exists() else []
+
+
+def _dumped(properties: dict[str, str]) -> str:
+    text: str = javaproperties.dumps(properties, timestamp=False)
+    return text
+
+
+def until(what: str, true: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + SECONDS
+    while True:
+        try:
+            if true():
+                return
+        except httpx.TransportError:
+            pass
+        assert time.monotonic() < deadline, f"not in time: {what}"
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def standalone(kafka_broker: Found, kafka_name: str, tmp_path: Path) -> Iterator[Standalone]:
+    made = Standalone(tmp_path, kafka_broker.address, kafka_name)
+    yield made
+    if made.process is not None and made.process.poll() is None:
+        made.process.kill()
+        made.process.communicate()
+
+
+def test_from_files_over_a_restart_to_the_end(standalone: Standalone) -> None:
+    standalone.input.write_text("".join(f"line {n}\n" for n in range(500)))
+    standalone.start()
+    until("500 lines", lambda: len(standalone.lines()) == 500)
+    with Rest(standalone.url) as rest:
+        names = sorted([standalone.source["name"], str(standalone.sink["name"])])
+        assert sorted(rest.get("/connectors").body) == names
+        assert rest.put(f"/connectors/{standalone.source['name']}/stop").status == 204
+        assert rest.put(f"/connectors/{standalone.source['name']}/resume").status == 202
+        assert rest.post("/connectors/none/tasks/0/restart").status == 404
+    code, said = standalone.stop()
+    assert code == 0, said
+    (offset,) = standalone.offsets.load().values()
+    assert json.loads(offset or b"") == {"position": standalone.input.stat().st_size}
+
+    with standalone.input.open("a") as file:
+        file.write("one more\n")
+    standalone.start()
+    until("one more line", lambda: standalone.lines()[500:] == ["one more"])
+    assert standalone.stop()[0] == 0
+    assert len(standalone.lines()) == 501
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "said"),
+    [
+        (lambda s: s.source.pop("topic"), 3, "source.properties: Connector configuration is inv"),
+        (lambda s: s.source.pop("name"), 2, "expected the connector's name under the key name"),
+        (lambda s: s.sink.update(name=s.source["name"]), 2, "is in an earlier file too"),
+        (lambda s: s.offsets.path.write_text("?"), 1, "is not a file of source offsets"),
+        (
+            lambda s: s.properties.update({"group.id": "g", "headgate.task.runner": "x"}),
+            2,
+            "'x' is none of spark, process, thread",
+        ),
+    ],
+    ids=["config", "name", "twice", "offsets", "worker"],
+)
+def test_refused(standalone: Standalone, change: Any, code: int, said: str) -> None:
+    change(standalone)
+    process = standalone.start()
+    _, error = process.communicate(timeout=SECONDS)
+    assert "Traceback" not in error
+    assert said in error
+    assert process.returncode == code

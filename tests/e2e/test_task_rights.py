@@ -1,0 +1,116 @@
+"""What becomes of tasks that lack a right: they fail and say what it is, as Connect's do."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AclOperation,
+    AdminClient,
+    NewTopic,
+    ResourceType,
+)
+from support.kafka_rights import PASSWORD, TOPICS, USER, allow, make_topics, with_login
+
+from headgate.ports import RefusedError
+from headgate.sink_names import SinkTopics, TopicPattern
+from headgate_kafka.client_settings import consumer_settings
+from headgate_kafka.reading import TopicReader
+from headgate_kafka.transport import KafkaTransport, open_transport
+from local_kafka.broker import Broker
+
+pytestmark = pytest.mark.slow
+SECONDS = 30
+
+
+@dataclass
+class Guarded:
+    """A broker with ACLs. Its user may read `lines`, with a record, and the internal topics, be in
+    the groups `g` and `g-pattern`, and write to `denied`, which is not there."""
+
+    properties: dict[str, str]
+    log: Any
+
+    def polled(self, group: str, topics: SinkTopics) -> list[Any]:
+        """What a sink is given first."""
+        consumer = self.log.consumer(group, topics, "c")
+        deadline = time.monotonic() + SECONDS
+        try:
+            while time.monotonic() < deadline:
+                if found := consumer.poll(10, 100):
+                    return list(found)
+        finally:
+            consumer.close()
+        raise AssertionError(f"nothing came within {SECONDS} s")
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    broker = Broker(tmp_path_factory.mktemp("guarded"), users={USER: PASSWORD})
+    opened: KafkaTransport | None = None
+    try:
+        broker.start()
+        admin = AdminClient({"bootstrap.servers": broker.address})
+        make_topics(admin)
+        secret = admin.create_topics([NewTopic("lines-secret", 1, 1)])
+        secret["lines-secret"].result(15)
+        allow(
+            admin,
+            *((ResourceType.TOPIC, name, AclOperation.READ) for name in TOPICS.values()),
+            (ResourceType.TOPIC, "lines", AclOperation.READ),
+            (ResourceType.TOPIC, "denied", AclOperation.WRITE),
+            *((ResourceType.GROUP, name, AclOperation.READ) for name in ("g", "g-pattern")),
+        )
+        producer = Producer({"bootstrap.servers": broker.address})
+        producer.produce("lines", b"a")
+        assert producer.flush(15) == 0
+        properties = {"kind": "kafka", **with_login(broker)}
+        opened = open_transport(properties)
+        yield Guarded(properties, opened.record_log)
+    finally:
+        if opened is not None:
+            opened.close()
+        broker.kill()
+
+
+def test_a_reader_needs_no_right_on_the_group_that_it_does_not_use(guarded: Guarded) -> None:
+    """As Java's consumers that only assign. librdkafka looks for its coordinator all the same."""
+    settings = consumer_settings(guarded.properties, client_id="c", group_id="headgate-reader")
+    reader = TopicReader(settings, "lines", lambda _line: None)
+    try:
+        reader.start({0: 0})
+        found: list[Any] = []
+        until = time.monotonic() + 3
+        while time.monotonic() < until:
+            found += reader.take(10, 0.1)
+        assert [message.value() for message in found] == [b"a"]
+    finally:
+        reader.close()
+    assert guarded.log.read("lines", 0, 0, 1, 10)[0].value == b"a"
+
+
+def test_a_sink_without_a_right_on_its_group_is_refused(guarded: Guarded) -> None:
+    with pytest.raises(RefusedError, match=r"group g-no cannot read.*lacks a permission"):
+        guarded.polled("g-no", ["lines"])
+
+
+def test_a_sink_without_a_right_on_its_topic_is_refused(guarded: Guarded) -> None:
+    with pytest.raises(RefusedError, match=r"cannot read.*lines-secret.*lacks a permission"):
+        guarded.polled("g", ["lines-secret"])
+    assert [record.value for record in guarded.polled("g", ["lines"])] == [b"a"]
+
+
+def test_topics_that_match_and_may_not_be_described_are_not_seen(guarded: Guarded) -> None:
+    found = guarded.polled("g-pattern", TopicPattern("lines.*"))
+    assert [(record.topic, record.value) for record in found] == [("lines", b"a")]
+
+
+def test_who_may_not_create_a_topic_is_refused(guarded: Guarded) -> None:
+    guarded.log.create_topic("lines", 1)  # is there
+    with pytest.raises(RefusedError, match=r"'unseen'.*lacks a permission"):
+        guarded.log.create_topic("unseen", 1)
+    with pytest.raises(RefusedError, match=r"'denied' could not be created.*lacks a permission"):
+        guarded.log.create_topic("denied", 1)

@@ -1,0 +1,99 @@
+"""`headgate observe` on a cluster of real Java workers."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.kafka_broker import Found
+
+from local_kafka.java_connect import SINK, SOURCE, JavaWorker
+
+pytestmark = pytest.mark.slow
+
+
+def observe(*options: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "headgate_runtime.cli", "observe", *options]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def seen(*options: str) -> Any:
+    done = observe(*options, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_a_java_cluster_is_seen_without_joining_it(
+    kafka_broker: Found,
+    kafka_name: str,
+    java_worker: Callable[..., JavaWorker],
+    tmp_path: Path,
+) -> None:
+    source = tmp_path / "in.txt"
+    source.write_text("".join(f"{n}\n" for n in range(100)))
+    settings = {"exactly.once.source.support": "enabled"}
+    worker = java_worker(kafka_broker.address, kafka_name, settings)
+    files = {"topic": f"{kafka_name}-data", "topics": f"{kafka_name}-data", "tasks.max": "1"}
+    for name, plugin, file in (
+        ("src", SOURCE, str(source)),
+        ("snk", SINK, str(tmp_path / "out.txt")),
+        ("bad", SINK, str(tmp_path / "no-folder" / "out.txt")),
+    ):
+        config = {"connector.class": plugin, "file": file, **files}
+        config.pop("topic" if plugin == SINK else "topics")
+        assert worker.rest.create(name, config).status == 201
+    for name, states in (("src", ["RUNNING"]), ("snk", ["RUNNING"]), ("bad", ["FAILED"])):
+        worker.rest.await_tasks(name, states)
+    assert worker.rest.put("/connectors/snk/pause").status == 202
+    worker.rest.await_tasks("snk", ["PAUSED"])
+
+    at = ("--bootstrap-servers", kafka_broker.address, "--group", kafka_name)
+    topics = [f"--{kind}-topic={kafka_name}-{kind}s" for kind in ("config", "offset")]
+    topics.append(f"--status-topic={kafka_name}-status")
+    view = seen(*at, *topics)
+
+    address = worker.url.removeprefix("http://")
+    assert (view["group"]["state"], view["group"]["protocol"]) == ("Stable", "sessioned")
+    assert view["group"]["leader"] == address
+    (member,) = view["group"]["members"]
+    assert member["tasks"] == ["bad-0", "snk-0", "src-0"]
+    connectors = view["connectors"]
+    assert connectors["snk"]["target_state"] == "PAUSED"
+    assert connectors["src"]["tasks"][0]["owner"] == address
+    assert connectors["src"]["fencing"] == {"pending": False, "count": 1}
+    assert connectors["src"]["offsets"] == [
+        {"partition": {"filename": str(source)}, "offset": {"position": 290}}
+    ]
+    assert connectors["snk"]["progress"]["partitions"][0]["end"] >= 100
+    assert len(view["findings"]) == 1
+    assert view["findings"][0].startswith(f"bad-0 FAILED on {address}: ")
+
+    # The workers' file names all of it; a person gets the same in words.
+    file = worker.folder / "connect-distributed.properties"
+    shown = observe("--properties", str(file))
+    assert shown.returncode == 0, shown.stderr
+    assert f"{address} (leader)" in shown.stdout
+    assert "bad-0 FAILED" in shown.stdout
+
+    # Nobody joined, nothing was written.
+    assert seen(*at, *topics)["group"] == view["group"]
+    assert seen(*at, *topics)["config"] == view["config"]
+
+    worker.kill()
+    other = seen("--bootstrap-servers", kafka_broker.address, "--group", "no-such", *topics)
+    assert (other["group"]["state"], other["group"]["members"]) == ("Dead", [])
+
+
+def test_what_cannot_be_observed_is_said(kafka_broker: Found) -> None:
+    nowhere = observe("--bootstrap-servers", "127.0.0.1:1", "--group", "g", "--config-topic=c")
+    assert nowhere.returncode == 2
+    assert "127.0.0.1:1" in nowhere.stderr
+    at = ("--bootstrap-servers", kafka_broker.address)
+    assert "--group" in observe(*at).stderr
+    named = [f"--{kind}-topic=no-such-topic" for kind in ("config", "offset", "status")]
+    absent = observe(*at, "--group", "g", *named)
+    assert absent.returncode == 2
+    assert "no-such-topic" in absent.stderr

@@ -1,0 +1,94 @@
+"""A Java worker and one of ours in one group: either is asked, the leader does it, and the calls in
+between go both ways, the internal ones signed."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.headgate_worker import HeadgateWorker
+from support.kafka_broker import Found
+
+from local_kafka.java_connect import JavaWorker, Reply, Rest
+
+pytestmark = pytest.mark.slow
+
+SETTINGS = {
+    "scheduled.rebalance.max.delay.ms": "0",
+    "exactly.once.source.support": "enabled",
+}
+
+
+def asked(rest: Rest, method: str, path: str, body: Any = None) -> Reply:
+    """Again, while Java says that it is busy with a rebalance."""
+    until = time.monotonic() + 60
+    while True:
+        reply = rest.call(method, path, body)
+        if reply.status not in (409, 503) or "already exists" in str(reply.body):
+            return reply
+        assert time.monotonic() < until, reply
+        time.sleep(0.05)
+
+
+def life_of_a_connector(follower: Rest, leader: Rest, name: str, config: dict[str, str]) -> None:
+    """The follower is asked all that only the leader does."""
+    created = asked(follower, "POST", "/connectors", {"name": name, "config": config})
+    assert (created.status, created.body["name"]) == (201, name)
+    assert asked(follower, "POST", "/connectors", {"name": name, "config": config}).status == 409
+    for rest in (follower, leader):
+        rest.await_tasks(name, ["RUNNING"])
+    put = asked(follower, "PUT", f"/connectors/{name}/config", {**config, "batch.size": "7"})
+    assert (put.status, put.body["config"]["batch.size"]) == (200, "7")
+    patched = asked(follower, "PATCH", f"/connectors/{name}/config", {"batch.size": None})
+    assert (patched.status, "batch.size" in patched.body["config"]) == (200, False)
+    invalid = asked(follower, "PATCH", f"/connectors/{name}/config", {"tasks.max": "0"})
+    assert invalid.status == 400
+    follower.await_tasks(name, ["RUNNING"])
+    assert asked(follower, "POST", f"/connectors/{name}/restart").status == 204
+    follower.await_tasks(name, ["RUNNING"])
+    assert asked(follower, "POST", f"/connectors/{name}/tasks/0/restart").status == 204
+    follower.await_tasks(name, ["RUNNING"])
+    planned = asked(follower, "POST", f"/connectors/{name}/restart?includeTasks=true")
+    assert (planned.status, planned.body["connector"]["state"]) == (202, "RESTARTING")
+    follower.await_tasks(name, ["RUNNING"])
+    assert asked(follower, "PUT", f"/connectors/{name}/pause").status == 202
+    leader.await_tasks(name, ["PAUSED"])
+    assert asked(leader, "PUT", f"/connectors/{name}/resume").status == 202
+    follower.await_tasks(name, ["RUNNING"])
+    assert asked(follower, "PUT", f"/connectors/{name}/stop").status == 204
+    leader.await_tasks(name, [])
+    line = {"partition": {"filename": config["file"]}, "offset": {"position": 3}}
+    altered = asked(follower, "PATCH", f"/connectors/{name}/offsets", {"offsets": [line]})
+    assert altered.status == 200, altered
+    assert asked(leader, "GET", f"/connectors/{name}/offsets").body == {"offsets": [line]}
+    assert asked(follower, "DELETE", f"/connectors/{name}/offsets").status == 200
+    assert asked(follower, "DELETE", f"/connectors/{name}").status == 204
+    assert asked(follower, "DELETE", f"/connectors/{name}").status == 404
+
+
+@pytest.mark.parametrize("java_leads", [True, False])
+def test_either_worker_is_asked(
+    java_leads: bool,
+    kafka_broker: Found,
+    kafka_name: str,
+    java_worker: Callable[..., JavaWorker],
+    headgate_worker: Callable[..., HeadgateWorker],
+    tmp_path: Path,
+) -> None:
+    """The first of a group leads it."""
+    file = tmp_path / "in.txt"
+    file.write_text("")
+    makes: list[Callable[..., Any]] = [java_worker, headgate_worker]
+    leader, follower = (
+        make(kafka_broker.address, kafka_name, SETTINGS)
+        for make in (makes if java_leads else reversed(makes))
+    )
+    config = {
+        "connector.class": "org.apache.kafka.connect.file.FileStreamSourceConnector",
+        "file": str(file),
+        "topic": f"{kafka_name}-data",
+        "tasks.max": "1",
+    }
+    for n in range(2):
+        life_of_a_connector(follower.rest, leader.rest, f"c{n}", config)

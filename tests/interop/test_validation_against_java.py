@@ -1,0 +1,77 @@
+"""What is wrong with a config, and which keys there are: the bodies of Java's worker, and ours."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from support.kafka_broker import Found
+
+from headgate_runtime.rest_plugins import RestPlugins
+from headgate_runtime.settings import WorkerSettings
+from local_kafka.java_connect import SINK, SOURCE, JavaWorker
+
+pytestmark = pytest.mark.slow
+
+JSON = "org.apache.kafka.connect.json.JsonConverter"
+CONFIGS: dict[str, dict[str, str]] = {
+    "a source": {"connector.class": SOURCE, "name": "a", "file": "/x", "topic": "t"},
+    "a bad source": {
+        "connector.class": SOURCE,
+        "tasks.max": "0",
+        "file": "/x",
+        "errors.tolerance": "some",
+        "transaction.boundary": "now",
+        "x.y": "z",
+    },
+    "a source that asks for much": {
+        "connector.class": SOURCE,
+        "name": "a",
+        "file": "/x",
+        "topic": "t",
+        "exactly.once.support": "required",
+        "transaction.boundary": "connector",
+        "topic.creation.groups": "g",
+        "topic.creation.g.include": "x",
+    },
+    "a sink without topics": {"connector.class": SINK, "name": "s", "file": "/x"},
+    "a sink with too many": {
+        "connector.class": SINK,
+        "name": "s",
+        "file": "/x",
+        "topics": "a,b",
+        "topics.regex": "c.*",
+        "errors.deadletterqueue.topic.name": "a",
+    },
+}
+
+
+def comparable(infos: dict[str, Any]) -> dict[str, Any]:
+    """Without our own words, and without the versions and the lists that Java fills from its class
+    path: defaults and values of ``*.plugin.version``, recommended values."""
+    configs = []
+    for each in infos["configs"]:
+        definition = None if each["definition"] is None else dict(each["definition"])
+        value = {**each["value"], "recommended_values": []}
+        if definition is not None:
+            del definition["documentation"]
+            if definition["name"].endswith(".plugin.version"):
+                definition["default_value"] = value["value"] = None
+        configs.append({"definition": definition, "value": value})
+    return {**infos, "configs": configs}
+
+
+def test_configs_are_validated_as_by_java(
+    kafka_broker: Found, kafka_name: str, java_worker: Callable[..., JavaWorker]
+) -> None:
+    java = java_worker(kafka_broker.address, kafka_name)
+    texts = {"headgate.task.runner": "process", "key.converter": JSON, "value.converter": JSON}
+    ours = RestPlugins(WorkerSettings.parse({**texts, "group.id": kafka_name}))
+    for what, config in CONFIGS.items():
+        plugin = config["connector.class"].rsplit(".", 1)[1]
+        reply = java.rest.put(f"/connector-plugins/{plugin}/config/validate", config)
+        assert reply.status == 200, reply
+        assert comparable(dict(ours.validate(plugin, config))) == comparable(reply.body), what
+    for plugin in (SOURCE, SINK):
+        listed = java.rest.get(f"/connector-plugins/{plugin}/config").body
+        names = [key["name"] for key in ours.config(plugin)]
+        assert names == [key["name"] for key in listed]

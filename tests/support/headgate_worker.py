@@ -1,0 +1,117 @@
+"""`headgate worker` as a process, on the same brokers and with the same keys as Java's."""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import httpx
+import javaproperties
+import pytest
+
+from headgate_spark.guard import Guarded
+from local_kafka.java_connect import Rest, defaults
+from local_kafka.jvm import free_ports
+
+START_S = 150.0
+"""A Spark of its own has needed 50 s on a busy machine."""
+
+
+class HeadgateWorker:
+    """
+    Args:
+        folder: for its properties file and its log.
+        properties: over those that Java's worker gets in tests, and tasks on threads.
+    """
+
+    def __init__(self, folder: Path, properties: Mapping[str, str]) -> None:
+        self.folder = folder
+        self.url = f"http://127.0.0.1:{free_ports(1)[0]}"
+        self.rest = Rest(self.url)
+        self.properties = {
+            **defaults(properties["group.id"], self.url),
+            "headgate.task.runner": "thread",
+            **properties,
+        }
+        del self.properties["plugin.discovery"]
+        self._process: Guarded | None = None
+
+    def start(self) -> None:
+        """Returns when its `/health` says 200."""
+        self.launch()
+        self.await_ready()
+
+    def launch(self) -> None:
+        """Start it and do not wait for its group."""
+        self._write_properties()
+        with self.log.open("ab") as log:
+            self._process = Guarded(self.command(), self.folder, log, dict(os.environ))
+
+    def _write_properties(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._file.write_text(javaproperties.dumps(self.properties, timestamp=False))
+
+    def command(self) -> list[str]:
+        return [sys.executable, "-m", "headgate_runtime.cli", "worker", str(self._file)]
+
+    def await_ready(self) -> None:
+        assert self._process is not None
+        until = time.monotonic() + START_S
+        while not self._healthy():
+            assert self._process.poll() is None, f"the worker ended:\n{self.tail()}"
+            assert time.monotonic() < until, f"the worker is not ready:\n{self.tail()}"
+            time.sleep(0.05)
+
+    @property
+    def _file(self) -> Path:
+        return self.folder / "worker.properties"
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "worker.log"
+
+    def tail(self) -> str:
+        return self.log.read_text()[-3_000:]
+
+    def _healthy(self) -> bool:
+        try:
+            return self.rest.get("/health").status == 200
+        except httpx.TransportError:
+            return False
+
+    def stop(self) -> None:
+        """SIGTERM, and wait: it leaves its group."""
+        if self._process is not None and self._process.pid is not None:
+            os.kill(self._process.pid, signal.SIGTERM)
+            self._process.wait(30)
+
+    def kill(self) -> None:
+        """SIGKILL, of what it began too; returns when it is gone. It can be started again."""
+        if self._process is not None:
+            self._process.end()
+
+    def close(self) -> None:
+        self.kill()
+        self.rest.close()
+
+
+@pytest.fixture
+def headgate_worker(tmp_path: Path) -> Iterator[Callable[..., HeadgateWorker]]:
+    """``make(address, group, properties)``: as `java_worker`, of ours."""
+    made: list[HeadgateWorker] = []
+
+    def make(
+        address: str, group: str, properties: Mapping[str, str] | None = None
+    ) -> HeadgateWorker:
+        fixed = {"bootstrap.servers": address, "group.id": group}
+        folder = tmp_path / f"headgate-{len(made)}"
+        worker = HeadgateWorker(folder, {**fixed, **(properties or {})})
+        made.append(worker)
+        worker.start()
+        return worker
+
+    yield make
+    for worker in made:
+        worker.close()

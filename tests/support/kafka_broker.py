@@ -1,0 +1,159 @@
+"""Kafka for tests: one broker for the whole session, and own ones for tests that kill theirs.
+
+The session's broker is the one whose address is in HEADGATE_KAFKA; else one in Docker, where that
+answers; else one from the pinned jars, on free ports in a scratch folder. The last two end with the
+session, also if it is killed. Own brokers are always from the jars: they are processes.
+"""
+
+import contextlib
+import os
+import shutil
+import time
+import uuid
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from local_kafka.broker import SINGLE_NODE, Broker, version
+from local_kafka.jvm import free_ports
+
+ADDRESS = "HEADGATE_KAFKA"
+DOCKER_S = 120.0
+_CONTROLLER_PORT = 9093
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A broker whose clients need no login and may do all. It is shared: use names of your own."""
+
+    address: str
+    """For ``bootstrap.servers``."""
+    origin: str
+    """Where it was found: ``environment``, ``docker`` or ``jars``."""
+
+
+@pytest.fixture(scope="session")
+def kafka_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Found]:
+    """The session's broker, found or started when the first test asks."""
+    with find_broker(tmp_path_factory.mktemp("kafka")) as found:
+        yield found
+
+
+@pytest.fixture
+def kafka_name() -> str:
+    """A name for topics, groups and transactional ids, or their beginning, that no test shares."""
+    return f"t{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def own_broker(tmp_path: Path) -> Iterator[Callable[..., Broker]]:
+    """Makes and starts a `local_kafka.broker.Broker` with its options; ends it with the test."""
+    made: list[Broker] = []
+
+    def make(**options: object) -> Broker:
+        broker = Broker(tmp_path / f"broker-{len(made)}", **options)  # type: ignore[arg-type]
+        made.append(broker)
+        broker.start()
+        return broker
+
+    yield make
+    for broker in made:
+        broker.close()
+        _forget_data(broker)
+
+
+@contextlib.contextmanager
+def find_broker(folder: Path) -> Iterator[Found]:
+    """As `kafka_broker`; `folder` is for one that has to be started."""
+    address = os.environ.get(ADDRESS)
+    with contextlib.ExitStack() as stack:
+        if address:
+            await_broker(address)
+            yield Found(address, "environment")
+            return
+        if docker_answers():
+            try:
+                address = stack.enter_context(in_docker())
+            except Exception as error:  # whatever Docker or the registry of images says
+                warnings.warn(f"no broker in Docker, so one from jars: {error}", stacklevel=2)
+            else:
+                yield Found(address, "docker")
+                return
+        broker = Broker(folder)
+        stack.callback(_forget_data, broker)
+        stack.callback(broker.kill)
+        broker.start()
+        yield Found(broker.address, "jars")
+
+
+def await_broker(address: str, timeout_s: float = 30.0) -> None:
+    """Returns when the broker answers. Raises `RuntimeError`."""
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
+
+    # Not its own lines for each try: what counts is the last error.
+    client = AdminClient({"bootstrap.servers": address, "log_level": 0})
+    try:
+        client.list_topics(timeout=timeout_s)
+    except KafkaException as error:
+        raise RuntimeError(
+            f"no Kafka broker answers at {address} within {timeout_s:g} s: {error}"
+        ) from error
+
+
+def docker_answers() -> bool:
+    import docker
+
+    try:
+        client = docker.from_env(timeout=3)
+    except docker.errors.DockerException:
+        return False
+    with contextlib.closing(client):
+        try:
+            return bool(client.ping())
+        except (docker.errors.DockerException, OSError):
+            return False
+
+
+@contextlib.contextmanager
+def in_docker() -> Iterator[str]:
+    """The address of a broker in a container, which testcontainers removes in any case."""
+    from testcontainers.core.container import DockerContainer
+
+    port = free_ports(1)[0]
+    container = DockerContainer(f"apache/kafka:{version()}").with_bind_ports(port, port)
+    host = container.get_container_host_ip()
+    for key, value in container_settings(host, port).items():
+        container = container.with_env(key, value)
+    with container:
+        deadline = time.monotonic() + DOCKER_S
+        while "Kafka Server started" not in b"".join(container.get_logs()).decode():
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"the container is not ready after {DOCKER_S:g} s")
+            time.sleep(0.2)
+        await_broker(f"{host}:{port}")
+        yield f"{host}:{port}"
+
+
+def container_settings(host: str, port: int) -> dict[str, str]:
+    """The environment of Kafka's image, from which it makes the broker's settings."""
+    settings = {
+        **SINGLE_NODE,
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.quorum.voters": f"1@localhost:{_CONTROLLER_PORT}",
+        "controller.listener.names": "CONTROLLER",
+        "inter.broker.listener.name": "PLAIN",
+        "listeners": f"PLAIN://:{port},CONTROLLER://:{_CONTROLLER_PORT}",
+        "advertised.listeners": f"PLAIN://{host}:{port}",
+        "listener.security.protocol.map": "PLAIN:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    }
+    return {f"KAFKA_{key.replace('.', '_').upper()}": value for key, value in settings.items()}
+
+
+def _forget_data(broker: Broker) -> None:
+    """Its log stays, for who looks why a test failed."""
+    shutil.rmtree(broker.folder / "data", ignore_errors=True)

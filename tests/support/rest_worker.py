@@ -1,0 +1,53 @@
+"""A whole worker behind the REST API, in this process: the real herder and its loop on an embedded
+log, tasks on threads."""
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from support.rest_world import LOCAL, wait_until
+
+from headgate_embedded import open_transport, transport_settings
+from headgate_rest import RestService, RestSettings
+from headgate_runtime.loggers import Loggers
+from headgate_runtime.rest_plugins import RestPlugins
+from headgate_runtime.settings import WorkerSettings
+from headgate_runtime.with_peers import WithPeers
+from headgate_runtime.worker import Worker
+from headgate_runtime.worker_config import WorkerConfig
+
+
+@contextmanager
+def rest_worker(folder: Path, given: Mapping[str, str] | None = None) -> Iterator[RestService]:
+    """A worker that is the only one of its group, once it has joined."""
+    texts = {"headgate.task.runner": "thread", **(given or {})}
+    settings = WorkerSettings.parse(texts)
+    worker: Worker | None = None
+
+    def wake() -> None:
+        if worker is not None:
+            worker.wake()
+
+    rest = RestService(
+        RestSettings.of(LOCAL),
+        root={"version": "test", "commit": "c", "kafka_cluster_id": "embedded"},
+        plugins=RestPlugins(settings),
+        loggers=Loggers(),
+        session_key=lambda: None,
+        sessioned=lambda: False,
+        arrived=wake,
+    )
+    log = open_transport(transport_settings(folder), url=rest.url)
+    config = WorkerConfig(rest.worker_id, rest.url, transport_settings(folder), texts)
+    worker = Worker(config, settings, WithPeers(log, rest))
+    thread = threading.Thread(target=worker.run, args=(rest.ready,))
+    rest.start()
+    thread.start()
+    try:
+        wait_until(lambda: worker.herder.view().settled, 20)
+        yield rest
+    finally:
+        worker.stop()
+        thread.join()
+        rest.close()

@@ -1,0 +1,25 @@
+"""Records for a sink task on the embedded log, and how far it has committed."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+
+from headgate.ports import ProducerRecord
+from headgate_embedded import open_transport, transport_settings
+
+
+def fill(folder: Path, values: Sequence[bytes], partitions: int = 1) -> None:
+    """Topic `t`, its partitions in turn."""
+    with closing(open_transport(transport_settings(folder))) as transport:
+        transport.record_log.create_topic("t", partitions)
+        producer = transport.record_log.producer("test", None, None)
+        producer.send(
+            [ProducerRecord("t", n % partitions, None, value) for n, value in enumerate(values)]
+        )
+        producer.acks()
+
+
+def committed(folder: Path) -> Mapping[tuple[str, int], int]:
+    """Of the group of connector `c`."""
+    with closing(open_transport(transport_settings(folder))) as transport:
+        return transport.record_log.committed("connect-c")

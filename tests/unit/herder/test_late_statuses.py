@@ -1,0 +1,83 @@
+"""What a former owner says late is not the last word; what a later owner says is."""
+
+import json
+
+import pytest
+from support.herder_setups import created, one_worker
+from support.herder_world import HerderWorld
+
+from headgate.herder.messages import DeleteConnector, SetTargetState
+from headgate.ids import TargetState
+
+
+def running() -> HerderWorld:
+    world = one_worker()
+    created(world)
+    world.trace.clear()
+    return world
+
+
+def hear(world: HerderWorld, key: str, state: str, worker: str, generation: int) -> list[str]:
+    """What is written because of a status of `worker`."""
+    status = {"state": state, "trace": None, "worker_id": worker, "generation": generation}
+    world.statuses.append((key, json.dumps(status).encode()))
+    world.run()
+    return [line for line in world.trace if " status " in line]
+
+
+@pytest.mark.parametrize("key", ["status-connector-c", "status-task-c-0"])
+@pytest.mark.parametrize(
+    ("state", "worker", "generation", "again"),
+    [
+        ("UNASSIGNED", "b", 1, True),
+        ("FAILED", "b", 1, True),
+        ("UNASSIGNED", "b", 99, False),  # it has it by now
+        ("RUNNING", "b", 99, False),
+        ("UNASSIGNED", "a", 1, False),  # its own word, that was late itself
+    ],
+)
+def test_the_present_owner_says_again_how_it_is(
+    key: str, state: str, worker: str, generation: int, again: bool
+) -> None:
+    shown = f"a: status {key.removeprefix('status-')} RUNNING"
+    assert hear(running(), key, state, worker, generation) == ([shown] if again else [])
+
+
+@pytest.mark.parametrize("key", ["status-connector-c", "status-task-c-0"])
+def test_who_has_it_no_more_says_nothing(key: str) -> None:
+    world = running()
+    world.call("a", DeleteConnector("c"))
+    world.until_settled()
+    world.log.append(("connector-c", b'{"properties":{"connector.class":"Source"}}'))
+    world.holds.append(lambda _, e: type(e).__name__ == "SendGroup")
+    world.run()
+    world.trace.clear()
+    heard = hear(world, key, "UNASSIGNED", "b", 1)
+    assert not [line for line in heard if "RUNNING" in line or "PAUSED" in line]
+
+
+def test_what_is_said_again_is_what_was_said_last() -> None:
+    """Not what was read back last: that is older."""
+    world = running()
+    world.holds.append(lambda _, e: type(e).__name__ == "WriteStatus")
+    world.call("a", SetTargetState("c", TargetState.PAUSED))
+    world.run()
+    world.trace.clear()
+    assert hear(world, "status-task-c-0", "UNASSIGNED", "b", 1) == ["a: status task-c-0 PAUSED"]
+
+
+def test_statuses_of_long_ago_that_are_read_late_are_not_answered() -> None:
+    """A worker may have work before it has read the whole topic: its own words come at its end."""
+    world = one_worker()
+    worker = world.workers["a"]
+    old = {"state": "RUNNING", "trace": None, "worker_id": "b", "generation": 0}
+    world.holds.append(lambda _, e: type(e).__name__ == "WriteStatus")
+    created(world)
+    assert world.held
+    for _ in range(3):
+        world.statuses.append(("status-task-c-0", json.dumps(old).encode()))
+    world.trace.clear()
+    world.release()
+    world.run()
+    assert worker.statuses_read == len(world.statuses)
+    assert not [line for line in world.trace if " status " in line]

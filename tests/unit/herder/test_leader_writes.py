@@ -1,0 +1,334 @@
+"""What the leader writes of its own or on order: session keys, patches, restarts, and task configs
+where Java reads along."""
+
+import pytest
+from support.herder_setups import C0, SOURCE, created, failure, one_worker
+from support.herder_world import HerderWorld
+
+from headgate.events import RestartRequested
+from headgate.herder.context import Context
+from headgate.herder.messages import (
+    AppendConfig,
+    ConfigAppendFailed,
+    CreateConnector,
+    DescribeConnector,
+    Effect,
+    ErrorKind,
+    Failure,
+    MakeSessionKey,
+    PatchConnectorConfig,
+    PutConnectorConfig,
+    RestartConnector,
+    RestartTask,
+    SessionKeyMade,
+    Success,
+    TaskReported,
+)
+from headgate.herder.restarts import Restarts
+from headgate.herder.settings import HerderSettings
+from headgate.task.messages import TaskEnded, TaskOutcome, TaskReleased
+
+
+def appends(world: HerderWorld) -> list[str]:
+    return [line for line in world.trace if "append" in line]
+
+
+# -- session keys --
+
+
+@pytest.mark.parametrize(
+    ("settings", "made"),
+    [
+        ({}, ["a: make a session key: HmacSHA256, 256 bits"]),
+        ({"key_algorithm": "HmacSHA512"}, ["a: make a session key: HmacSHA512, 512 bits"]),
+        ({"key_size": 128}, ["a: make a session key: HmacSHA256, 128 bits"]),
+        ({"protocols": ("sessioned",)}, ["a: make a session key: HmacSHA256, 256 bits"]),
+        ({"protocols": ("compatible",)}, []),
+        ({"session_keys": False}, []),
+    ],
+)
+def test_a_key_is_made_where_calls_are_signed(settings: dict[str, object], made: list[str]) -> None:
+    world = one_worker(**{"session_keys": True, **settings})
+    assert [line for line in world.trace if "session key" in line] == made
+    assert (world.workers["a"].herder.state.session_key is not None) == bool(made)
+
+
+def test_a_follower_makes_no_key() -> None:
+    world = one_worker()
+    world.add("b", session_keys=True)
+    world.advance(10_000)
+    world.until_settled()
+    assert not [line for line in world.trace if "session key" in line]
+
+
+@pytest.mark.parametrize("settings", [{"key_ttl_ms": 0}, {"key_size": 100}])
+def test_a_key_that_will_do_is_the_last_one_that_is_made(settings: dict[str, object]) -> None:
+    """The next one was made as soon as one was written, for ever."""
+    world = one_worker(session_keys=True, **settings)
+    world.advance(600_000)
+    assert len([line for line in world.trace if "make a session key" in line]) == 1
+
+
+@pytest.mark.parametrize("ahead_ms", [-7_200_000, 0, 7_200_000])
+def test_how_old_an_own_key_is_does_not_hang_on_the_date(ahead_ms: int) -> None:
+    """The date is set right, or the machine has slept, by more than a key's life."""
+    world = HerderWorld()
+    world.add("a", session_keys=True)
+    world.holds.append(lambda _, e: isinstance(e, MakeSessionKey))
+    world.advance(1_000)
+    for life in range(1, 4):
+        (_, asked), *more = world.held
+        assert isinstance(asked, MakeSessionKey) and not more
+        world.held.clear()
+        made = SessionKeyMade(asked.token, b"%d" % life * 32, world.now_ms + ahead_ms)
+        world.give("a", made)
+        world.advance(3_590_000)
+        assert not world.held, "another one before an hour was over"
+        world.advance(20_000)
+
+
+def test_a_key_that_nobody_waits_for_is_not_written() -> None:
+    world = one_worker(session_keys=True)
+    length = len(world.log)
+    world.give("a", SessionKeyMade(999, b"k" * 32, 5))
+    world.run()
+    assert len(world.log) == length
+
+
+def test_a_key_that_could_not_be_written_is_made_again() -> None:
+    world = HerderWorld()
+    world.add("a", session_keys=True)
+    world.holds.append(lambda _, e: isinstance(e, AppendConfig))
+    world.advance(1_000)
+    ((_, append),) = world.held
+    assert isinstance(append, AppendConfig)
+    world.holds.clear()
+    world.held.clear()
+    world.give("a", ConfigAppendFailed(append.token, "no answer", fenced=False))
+    world.advance(1_000)
+    assert world.workers["a"].herder.state.session_key is not None
+
+
+def test_a_key_that_was_made_for_a_former_leader_is_forgotten() -> None:
+    world = HerderWorld()
+    world.add("a", session_keys=True)
+    world.holds.append(lambda w, e: type(e).__name__ == "MakeSessionKey" and w.name == "a")
+    world.advance(1_000)
+    world.add("b", session_keys=True)
+    world.advance(10_000)
+    world.workers["a"].frozen = True
+    world.advance(20_000)
+    world.workers["a"].frozen = False
+    world.advance(20_000)
+    key = world.workers["b"].herder.state.session_key
+    assert key is not None
+    world.release()
+    world.advance(1_000)
+    assert world.workers["a"].herder.view().settled
+    assert world.workers["b"].herder.state.session_key == key
+
+
+# -- no answer --
+
+
+def test_a_write_without_an_answer_is_followed_by_a_claim_before_anything_is_decided() -> None:
+    """What it left may be a transaction that is open: only a claim ends it, and until then nobody
+    reads past it."""
+    world = one_worker()
+    created(world)
+    world.trace.clear()
+    world.holds.append(lambda _, e: isinstance(e, AppendConfig))
+    lost = world.call("a", PutConnectorConfig("c", {**SOURCE, "v": "1"}))
+    world.run()
+    ((_, append),) = world.held
+    assert isinstance(append, AppendConfig)
+    world.holds.clear()
+    world.held.clear()
+    world.give("a", ConfigAppendFailed(append.token, "no answer", fenced=False))
+    world.run()
+    assert failure(world, lost).kind is ErrorKind.INTERNAL
+    world.call("a", PutConnectorConfig("c", {**SOURCE, "v": "2"}))
+    world.until_settled()
+    found = [
+        line.partition(" of ")[0] for line in world.trace if "claim" in line or "append" in line
+    ]
+    assert found[:3] == ["a: append connector-c", "a: claim leadership", "a: append connector-c"]
+
+
+# -- patches --
+
+
+def test_of_many_patches_at_once_none_is_lost() -> None:
+    world = one_worker()
+    created(world)
+    calls = [world.call("a", PatchConnectorConfig("c", {f"k{n}": str(n)})) for n in range(5)]
+    world.until_settled()
+    assert all(isinstance(world.answers[call][0], Success) for call in calls)
+    info = world.call("a", DescribeConnector("c"))
+    world.run()
+    (answer,) = world.answers[info]
+    assert isinstance(answer, Success)
+    config = answer.value["config"]  # type: ignore[index]
+    assert {key: value for key, value in config.items() if key.startswith("k")} == {
+        f"k{n}": str(n) for n in range(5)
+    }
+
+
+def test_a_patch_of_what_was_deleted_while_it_was_validated_finds_nothing() -> None:
+    world = one_worker()
+    created(world)
+    world.holds.append(lambda _, e: type(e).__name__ == "ValidateConfig")
+    call_id = world.call("a", PatchConnectorConfig("c", {"v": "2"}))
+    world.run()
+    world.log += [("connector-c", None), ("target-state-c", None)]
+    world.run()
+    world.release()
+    world.run()
+    assert world.answers[call_id] == [Failure(ErrorKind.NOT_FOUND, "Connector c not found")]
+
+
+# -- restarts --
+
+
+def test_a_restart_without_a_status_to_plan_with_is_not_written() -> None:
+    world = one_worker()
+    world.holds.append(lambda _, e: type(e).__name__ in ("StartConnector", "WriteStatus"))
+    world.call("a", CreateConnector("c", SOURCE))
+    world.run()
+    length = len(world.log)
+    call_id = world.call("a", RestartConnector("c", include_tasks=True))
+    world.run()
+    text = "Status for connector c not found"
+    assert world.answers[call_id] == [Failure(ErrorKind.NOT_FOUND, text)]
+    assert len(world.log) == length
+
+
+def test_a_task_that_has_failed_and_is_not_released_yet_is_restarted_when_it_is() -> None:
+    world = one_worker()
+    created(world)
+    run = world.run_of("a", C0)
+    world.workers["a"].runs.pop(run)
+    world.give("a", TaskReported(run, TaskEnded(TaskOutcome.FAILED, "bad")))
+    world.run()
+    world.call("a", RestartConnector("c", include_tasks=True, only_failed=True))
+    world.run()
+    assert world.running() == {"a": []}
+    world.give("a", TaskReported(run, TaskReleased()))
+    world.run()
+    assert world.running() == {"a": ["c-0"]}
+
+
+def test_a_restart_of_what_has_failed_leaves_alone_what_was_told_to_stop() -> None:
+    world = one_worker()
+    created(world)
+    world.trace.clear()
+    world.call("a", RestartConnector("c", include_tasks=True, only_failed=True))
+    world.run()
+    assert [line for line in world.trace if "start" in line and "append" not in line] == []
+
+
+def test_what_is_taken_away_while_it_is_restarted_is_not_called_restarting() -> None:
+    world = one_worker()
+    created(world)
+    world.holds.append(lambda _, e: type(e).__name__ == "StopConnector")
+    world.call("a", RestartConnector("c", include_tasks=True))
+    world.run()
+    world.trace.clear()
+    world.lose_coordinator("a")
+    world.holds.append(lambda _, e: type(e).__name__ == "SendGroup")
+    world.run()
+    ((_, stop), *_) = world.held
+    world.held.clear()
+    world.perform(world.workers["a"], stop)
+    world.run()
+    assert [line for line in world.trace if "connector-c" in line] == [
+        "a: status connector-c UNASSIGNED"
+    ]
+
+
+def test_a_task_that_fails_on_its_way_out_has_not_failed() -> None:
+    world = one_worker()
+    created(world)
+    run = world.run_of("a", C0)
+    world.holds.append(lambda _, e: type(e).__name__ == "StopTaskBy")
+    world.call("a", RestartTask(C0))
+    world.run()
+    world.workers["a"].runs.pop(run)
+    world.give("a", TaskReported(run, TaskEnded(TaskOutcome.FAILED, "while it stopped")))
+    world.run()
+    world.call("a", RestartConnector("c", include_tasks=True, only_failed=True))
+    world.run()
+    world.give("a", TaskReported(run, TaskReleased()))
+    world.run()
+    assert world.running() == {"a": ["c-0"]}
+    assert not [line for line in world.trace if "RESTARTING" in line]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "kept"),
+    [
+        # (include tasks, only failed), from the least to the most that is restarted
+        ((False, True), (True, True), 1),
+        ((True, True), (False, False), 1),
+        ((False, False), (True, False), 1),
+        ((True, False), (False, False), 0),
+        ((False, False), (True, True), 0),
+        ((True, True), (True, True), 0),
+    ],
+)
+def test_of_requests_that_wait_the_one_that_restarts_more_counts(
+    first: tuple[bool, bool], second: tuple[bool, bool], kept: int
+) -> None:
+    restarts = Restarts(Context(HerderSettings("w", "u"), 0), None, None)  # type: ignore[arg-type]
+    requests = [RestartRequested(n, "c", *flags) for n, flags in enumerate((first, second))]
+    for request in requests:
+        restarts.on_requested(request)
+    assert restarts._waiting == {"c": requests[kept]}
+
+
+def test_a_restart_that_waits_is_carried_out_once() -> None:
+    world = one_worker()
+    created(world)
+    restart = ("restart-connector-c", b'{"include-tasks":true,"only-failed":false}')
+    world.log += [("connector-d", b'{"properties":{"connector.class":"Source"}}'), restart]
+    world.until_settled()
+    assert len([line for line in world.trace if "status task-c-0 RESTARTING" in line]) == 1
+    assert not world.workers["a"].herder.view().pending
+
+
+# -- where Java reads along --
+
+
+def test_task_configs_and_commit_are_decided_anew_when_the_leader_is_fenced_between_them() -> None:
+    world = one_worker(protocols=("sessioned",))
+
+    def is_commit(_: object, effect: Effect) -> bool:
+        return isinstance(effect, AppendConfig) and "commit-c" in dict(effect.records)
+
+    world.holds.append(is_commit)
+    world.call("a", CreateConnector("c", {**SOURCE, "tasks.max": "2"}))
+    world.run()
+    ((_, append),) = world.held
+    assert isinstance(append, AppendConfig)
+    world.holds.clear()
+    world.held.clear()
+    world.trace.clear()
+    world.claimed_by = "somebody else"
+    world.give("a", ConfigAppendFailed(append.token, "fenced", fenced=True))
+    world.until_settled()
+    assert appends(world) == ["a: append task-c-0, task-c-1", "a: append commit-c"]
+    assert world.running() == {"a": ["c-0", "c-1"]}
+
+
+def test_the_commit_waits_until_the_task_configs_were_read_back() -> None:
+    world = one_worker(protocols=("sessioned",))
+    world.call("a", CreateConnector("c", SOURCE))
+    world.holds.append(lambda _, e: isinstance(e, AppendConfig) and "task-c-0" in dict(e.records))
+    world.run()
+    world.workers["a"].cut_off = True  # appended, but not read yet
+    world.release()
+    world.run()
+    assert not [line for line in world.trace if "commit-c" in line]
+    world.workers["a"].cut_off = False
+    world.until_settled()
+    assert "a: append commit-c" in world.trace

@@ -1,0 +1,194 @@
+"""Calls that are passed on: to whom, how often, and what is asked again."""
+
+import pytest
+from support.herder_setups import SOURCE, created, failure, one_worker, two_workers
+from support.herder_world import Worker
+
+from headgate.herder.messages import (
+    AppendConfig,
+    Called,
+    CallPeer,
+    CreateConnector,
+    DeleteConnector,
+    Effect,
+    ErrorKind,
+    Failure,
+    FenceConnector,
+    PeerAnswered,
+    PutConnectorConfig,
+    PutTaskConfigs,
+    Shutdown,
+    Success,
+    ValidateConfig,
+)
+from headgate.herder.privileged import STALE_CONFIG
+from headgate.herder.requests import CONFLICTING
+
+
+def test_fencing_is_asked_of_the_next_leader_when_the_first_dies() -> None:
+    """In Java the task is FAILED until somebody restarts it by hand."""
+    world = two_workers(exactly_once=True)
+    world.holds.append(
+        lambda worker, e: isinstance(e, CallPeer) and isinstance(e.call, FenceConnector)
+    )
+    world.call("a", CreateConnector("c", {**SOURCE, "tasks.max": "2"}))
+    world.run()
+    assert any("FenceConnector" in line for line in world.trace)
+    world.holds.clear()
+    world.held.clear()
+    world.kill("a")
+    world.advance(30_000)
+    world.until_settled()
+    assert world.running() == {"b": ["c-0", "c-1"]}
+    assert not [line for line in world.trace if "FAILED" in line]
+
+
+def test_what_was_begun_when_the_worker_shuts_down_is_not_called_undone() -> None:
+    """It comes to be done all the same: a follower that asked the next leader for it told its user
+    that the connector, which was just made, exists already."""
+    world = one_worker()
+    world.holds.append(lambda _, e: isinstance(e, AppendConfig))
+    begun = world.call("a", CreateConnector("c", SOURCE))
+    world.run()
+    world.holds[:] = [lambda _, e: isinstance(e, ValidateConfig)]
+    not_begun = world.call("a", CreateConnector("d", SOURCE))
+    world.run()
+    world.give("a", Shutdown())
+    world.run()
+    assert failure(world, not_begun).kind is ErrorKind.NOT_READY
+    told = failure(world, begun)
+    assert told.kind is ErrorKind.TIMEOUT
+    assert "writing to the config topic: look whether it was done" in told.message
+
+
+def test_a_worker_never_calls_itself() -> None:
+    """A leader that has not claimed the log yet is asked: it waits, it does not pass on."""
+    world = one_worker()
+    world.holds.append(lambda _, e: type(e).__name__ == "ClaimLeadership")
+    world.lose_coordinator("a")
+    world.run()
+    world.advance(1_000)
+    call_id = world.call("a", DeleteConnector("none"))
+    world.run()
+    assert world.answers[call_id] == []
+    assert not [line for line in world.trace if "call http" in line]
+    world.release()
+    world.run()
+    assert failure(world, call_id).kind is ErrorKind.NOT_FOUND
+
+
+def test_a_call_is_passed_on_twice_at_most() -> None:
+    world = two_workers()
+    world.answers["far"] = []
+    world.workers["b"].inbox.append(Called("far", DeleteConnector("c"), hops=2))
+    world.run()
+    (answer,) = world.answers["far"]
+    assert isinstance(answer, Failure)
+    assert answer.kind is ErrorKind.CONFLICT
+
+
+@pytest.mark.parametrize("hops", [0, 1])
+@pytest.mark.parametrize(
+    ("told", "again"),
+    [
+        (Failure(ErrorKind.NOT_READY, "on its way out"), True),
+        (Failure(ErrorKind.CONFLICT, CONFLICTING), True),
+        (Failure(ErrorKind.CONFLICT, STALE_CONFIG), True),
+        (Failure(ErrorKind.CONFLICT, "because it is so"), False),
+        (Failure(ErrorKind.INTERNAL, CONFLICTING), False),
+    ],
+)
+def test_what_passes_is_looked_after_again_where_the_call_came_in(
+    hops: int, told: Failure, again: bool
+) -> None:
+    """Java answers so while it rebalances. On the way nobody tries again: it would multiply."""
+    world = two_workers()
+    created(world)
+    world.holds.append(lambda _, e: isinstance(e, CallPeer))
+    world.answers["far"] = []
+    world.workers["b"].inbox.append(Called("far", DeleteConnector("c"), hops=hops))
+    world.run()
+    ((worker, call),) = world.held
+    assert isinstance(call, CallPeer)
+    assert call.hops == hops + 1
+    world.holds.clear()
+    world.held.clear()
+    world.give(worker.name, PeerAnswered(call.token, told))
+    world.advance(250)
+    assert world.answers["far"] == ([Success()] if again and hops == 0 else [told])
+
+
+@pytest.mark.parametrize(
+    ("kind", "until"),
+    [(ErrorKind.INTERNAL, 12), (ErrorKind.FORBIDDEN, 12), (ErrorKind.BAD_REQUEST, 1)],
+)
+def test_a_task_fails_when_fencing_goes_wrong_for_good(kind: ErrorKind, until: int) -> None:
+    """A missing permission has to be seen; a moment without a broker must not be."""
+    asked = fencing_asked_until_failed(Failure(kind, "no permission"), 400_000)
+    assert asked == (until, True)
+
+
+@pytest.mark.parametrize("kind", [ErrorKind.CONFLICT, ErrorKind.TIMEOUT, ErrorKind.NOT_FOUND])
+def test_fencing_that_was_overtaken_is_asked_for_without_end(kind: ErrorKind) -> None:
+    asked, failed = fencing_asked_until_failed(Failure(kind, "of the moment"), 1_200_000)
+    assert asked > 12
+    assert not failed
+
+
+def fencing_asked_until_failed(told: Failure, limit_ms: int) -> tuple[int, bool]:
+    """How often it was asked for when it is always answered so, and whether the task failed."""
+    world = two_workers(exactly_once=True)
+    asked: list[int] = []
+
+    def refuse(worker: Worker, effect: Effect) -> bool:
+        if not (isinstance(effect, CallPeer) and isinstance(effect.call, FenceConnector)):
+            return False
+        asked.append(effect.token)
+        world.give(worker.name, PeerAnswered(effect.token, told))
+        return True
+
+    world.holds.append(refuse)
+    world.call("a", CreateConnector("c", {**SOURCE, "tasks.max": "2"}))
+    world.advance(limit_ms)
+    (line,) = [line for line in world.trace if "FAILED" in line] or [""]
+    return len(asked), told.message in line
+
+
+def test_a_call_that_comes_to_the_wrong_worker_is_looked_after_again() -> None:
+    """NOT_READY from a peer is no answer for the user: the call is routed again."""
+    world = two_workers()
+    created(world)
+    world.holds.append(lambda _, e: isinstance(e, CallPeer))
+    call_id = world.call("b", DeleteConnector("c"))
+    world.run()
+    ((worker, call),) = world.held
+    assert isinstance(call, CallPeer)
+    world.holds.clear()
+    world.held.clear()
+    world.give(worker.name, PeerAnswered(call.token, Failure(ErrorKind.NOT_READY, "not me")))
+    world.run()
+    assert world.answers[call_id] == []
+    world.advance(250)
+    assert isinstance(world.answers[call_id][0], Success)
+
+
+def test_task_configs_that_were_refused_as_stale_are_generated_anew() -> None:
+    """Passed on again as they are, they would be refused again."""
+    world = two_workers(protocols=("sessioned",))
+    for name in "xy":  # `a` leads, and asks nobody: one of these is owned by `b`
+        world.call("a", CreateConnector(name, SOURCE))
+        world.until_settled()
+    (name,) = world.workers["b"].herder.view().connectors
+    world.holds.append(lambda _, e: isinstance(e, CallPeer) and isinstance(e.call, PutTaskConfigs))
+    world.call("a", PutConnectorConfig(name, {**SOURCE, "v": "2"}))
+    world.run()
+    ((_, call),) = world.held
+    assert isinstance(call, CallPeer)
+    world.trace.clear()
+    refused = Failure(ErrorKind.CONFLICT, STALE_CONFIG)
+    world.give("b", PeerAnswered(call.token, refused))
+    world.advance(250)
+    assert world.trace == [
+        f"b: generate task configs of {name}, at most 1",
+        "b: call http://a/ PutTaskConfigs hops=1",
+    ]

@@ -1,0 +1,53 @@
+"""What a client of librdkafka raised, and what it means."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from headgate_kafka.failures import is_fenced, real_error
+
+HIDDEN = KafkaError(KafkaError._FATAL)
+"""As librdkafka answers once it has had a fatal error: not fatal itself, by its own word."""
+FENCED = KafkaException(KafkaError(KafkaError._FENCED, "a later producer", fatal=True))
+
+
+class Client:
+    """Raises what is given, call after call; then nothing."""
+
+    def __init__(self, *raised: BaseException | None) -> None:
+        self._left = list(raised)
+
+    def commit_transaction(self, _timeout_s: float) -> None:
+        error = self._left.pop(0) if self._left else None
+        if error is not None:
+            raise error
+
+    poll: Callable[..., None] = commit_transaction
+
+
+@pytest.mark.parametrize(
+    "raised",
+    [
+        (FENCED,),
+        (KafkaException(KafkaError(KafkaError._TIMED_OUT)), FENCED),  # seen on a broker
+        (SystemError("a callback ran"), None, FENCED),
+        (None, FENCED),
+    ],
+)
+def test_a_hidden_fatal_error_is_asked_for_until_it_is_told(
+    raised: tuple[BaseException | None, ...],
+) -> None:
+    client: Any = Client(*raised)
+    found = real_error(client, HIDDEN)
+    assert found is not None and is_fenced(found)
+
+
+def test_what_is_not_told_or_not_hidden_stays_as_it_is() -> None:
+    client: Any = Client()
+    assert real_error(client, HIDDEN) is HIDDEN
+    assert real_error(client, None) is None
+    other = KafkaError(KafkaError._TIMED_OUT)
+    client = Client(FENCED)
+    assert real_error(client, other) is other

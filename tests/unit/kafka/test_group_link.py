@@ -1,0 +1,33 @@
+"""What came with the end of a connection of kafka-python's is read before it ends."""
+
+import asyncio
+import socket
+from typing import Any
+
+import pytest
+from kafka.net.manager import KafkaConnectionManager
+from kafka.net.transport import KafkaTCPTransport
+
+from headgate_kafka.group_link import _Manager
+
+
+def test_an_answer_behind_which_the_broker_closes_is_not_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """So brokers refuse a login. Without this the refusal is an ended connection now and then,
+    and a worker whose password was taken back tries for ever."""
+    here, broker = socket.socketpair()
+    here.setblocking(False)
+    net: Any = None
+
+    async def connected(_manager: Any, _node: Any, timeout_at: float | None = None) -> Any:
+        return KafkaTCPTransport(net, here)
+
+    monkeypatch.setattr(KafkaConnectionManager, "_build_transport", connected)
+    transport = asyncio.run(_Manager.__new__(_Manager)._build_transport(None))
+    broker.sendall(b"not with this password")
+    broker.close()
+    assert transport._sock_recv() == (b"not with this password", None)
+    data, error = transport._sock_recv()
+    assert data == b"" and "disconnected" in str(error)
+    here.close()

@@ -1,0 +1,36 @@
+"""What connectors may override, in the words of Connect's policies."""
+
+import pytest
+
+from headgate_kafka.override_policy import override_errors, policy_name
+
+CONFIG = {
+    "name": "c",
+    "producer.override.linger.ms": "1",
+    "consumer.override.sasl.mechanism": "PLAIN",
+    "admin.override.client.id": "a",
+}
+
+
+@pytest.mark.parametrize(
+    ("policy", "refused"),
+    [
+        ("All", []),
+        ("None", ["linger.ms", "sasl.mechanism", "client.id"]),
+        ("Principal", ["linger.ms", "client.id"]),
+        ("Allowlist", ["sasl.mechanism", "client.id"]),
+    ],
+)
+def test_policies(policy: str, refused: list[str]) -> None:
+    assert list(override_errors(policy, CONFIG, frozenset({"linger.ms"})).values()) == [
+        f"The '{policy}' policy does not allow '{key}' to be overridden in the connector "
+        "configuration."
+        for key in refused
+    ]
+
+
+def test_by_class_name() -> None:
+    package = "org.apache.kafka.connect.connector.policy."
+    assert policy_name(f"{package}NoneConnectorClientConfigOverridePolicy") == "None"
+    with pytest.raises(ValueError, match="none of All, None, Principal, Allowlist"):
+        policy_name("com.acme.Own")

@@ -1,0 +1,24 @@
+"""What the principal of a sink must be allowed, by what its config says of topics."""
+
+import pytest
+
+from headgate_kafka.permissions import sink_permissions
+
+NAMES = ["logs-a", "logs-b", "logs-x", "more-logs-a"]
+
+
+@pytest.mark.parametrize(
+    ("config", "topics"),
+    [
+        ({"topics": "mine"}, ["mine"]),
+        ({"topics.regex": "logs-[a-z&&[^x]]"}, ["logs-a", "logs-b"]),
+        ({"topics.regex": "*"}, []),
+    ],
+)
+def test_read_on_each_topic(config: dict[str, str], topics: list[str]) -> None:
+    found = [str(each) for each in sink_permissions({}, "s", config, lambda: NAMES)]
+    assert found == [
+        "Read on Group:connect-s",
+        "Delete on Group:connect-s",
+        *(f"Read on Topic:{topic}" for topic in topics),
+    ]

@@ -1,0 +1,245 @@
+"""What `headgate observe` says of a cluster, from topics that real Java workers wrote and from
+clusters in which something is wrong."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from headgate.assignment.model import MemberAssignment
+from headgate.ids import State, TargetState, TaskId
+from headgate.membership.codec import CODECS, Assignment, AssignmentError, Metadata
+from headgate.records import (
+    decode,
+    encode_commit,
+    encode_connector,
+    encode_target_state,
+    encode_task,
+)
+from headgate.reducer import fold
+from headgate.state import ConfigState
+from headgate.status import Status, StatusView
+from headgate_kafka.group_describe import DescribedGroup, DescribedMember
+from headgate_runtime.observe.show import render
+from headgate_runtime.observe.view import (
+    Look,
+    SinkProgress,
+    SourceOffset,
+    describe,
+)
+
+TOPICS = {"config": "connect-configs", "status": "connect-status", "offset": "connect-offsets"}
+ALL = ("s", (TaskId("s", 0), TaskId("s", 1)))
+
+
+def member(
+    number: int,
+    reported: tuple[tuple[str, ...], tuple[TaskId, ...]] = ((), ()),
+    change: MemberAssignment | None = None,
+    *,
+    offset: int = 4,
+    delay_ms: int = 0,
+    protocol: str = "sessioned",
+) -> DescribedMember:
+    codec, url = CODECS[protocol], f"http://w{number}:8083/"
+    metadata = Metadata(url, offset, *reported)
+    assignment = Assignment(
+        AssignmentError.NONE,
+        "m1",
+        "http://w1:8083/",
+        4,
+        change or MemberAssignment(),
+        delay_ms,
+    )
+    return DescribedMember(
+        f"m{number}",
+        f"connect-w{number}",
+        f"/10.0.0.{number}",
+        codec.encode_metadata(metadata),
+        codec.encode_assignment(assignment),
+    )
+
+
+def read(state: ConfigState, *records: tuple[str, bytes | None]) -> ConfigState:
+    """`state` after `records` more of the config topic."""
+    start = max(state.offset, 0)
+    return fold(state, [decode(start + n, k.encode(), v) for n, (k, v) in enumerate(records)])
+
+
+def configured(target: TargetState = TargetState.STARTED) -> ConfigState:
+    """Connector `s` with two tasks."""
+    state = read(
+        ConfigState(),
+        encode_connector("s", {"connector.class": "X", "name": "s"}),
+        encode_task(TaskId("s", 0), {}),
+        encode_task(TaskId("s", 1), {}),
+        encode_commit("s", 2),
+    )
+    return state if target is TargetState.STARTED else read(state, encode_target_state("s", target))
+
+
+def running(worker: str = "w1:8083", state: State = State.RUNNING) -> StatusView:
+    status = Status(state, worker, 3)
+    return StatusView({"s": status}, {"s": {0: status, 1: status}})
+
+
+def described(state: str, protocol: str, *members: DescribedMember) -> DescribedGroup:
+    return DescribedGroup("g", state, "connect", protocol, members, "h:9092")
+
+
+def look(*members: DescribedMember, **changes: Any) -> Look:
+    protocol = changes.pop("protocol", "sessioned")
+    group = described(changes.pop("group_state", "Stable"), protocol, *members)
+    return replace(Look(group, TOPICS, configured(), running()), **changes)
+
+
+HEALTHY = look(member(1, ALL))
+
+
+def test_a_healthy_cluster_has_no_findings() -> None:
+    view = describe(HEALTHY)
+    assert view["findings"] == []
+    assert view["group"]["leader"] == "w1:8083"
+    assert view["connectors"]["s"]["owner"] == "w1:8083"
+    assert [task["owner"] for task in view["connectors"]["s"]["tasks"]] == ["w1:8083"] * 2
+
+
+def test_what_a_member_owns_is_what_it_reported_and_what_the_round_changed() -> None:
+    given = MemberAssignment(assigned_tasks=(TaskId("s", 1),))
+    taken = MemberAssignment(revoked_tasks=(TaskId("s", 1),))
+    view = describe(look(member(1, ALL, taken), member(2, change=given)))
+    assert [m["tasks"] for m in view["group"]["members"]] == [["s-0"], ["s-1"]]
+
+
+def test_under_version_0_an_assignment_is_the_whole_of_it() -> None:
+    everything = MemberAssignment(assigned_connectors=("s",), assigned_tasks=ALL[1])
+    view = describe(look(member(1, change=everything, protocol="default"), protocol="default"))
+    assert view["group"]["members"][0]["tasks"] == ["s-0", "s-1"]
+    assert view["findings"] == []
+
+
+WRONG = {
+    "another cluster under the same group id": (
+        look(member(1, ALL, offset=4_000)),
+        "member w1:8083 has read its config topic to offset 4000, but connect-configs ends at 4",
+    ),
+    "nobody owns a task": (
+        look(member(1, (("s",), (TaskId("s", 0),)))),
+        "s-1 is owned by nobody",
+    ),
+    "two own a connector": (
+        look(member(1, ALL), member(2, (("s",), ()))),
+        "s is owned by 2 workers: w1:8083, w2:8083",
+    ),
+    "a failed task": (
+        look(
+            member(1, ALL),
+            statuses=StatusView(
+                running().connectors,
+                {"s": {0: Status(State.FAILED, "w1:8083", 3, "org.x.Oops: disk full\n\tat ...")}},
+            ),
+        ),
+        "s-0 FAILED on w1:8083: org.x.Oops: disk full",
+    ),
+    "a target state that nobody follows": (
+        look(member(1, ALL, offset=5), state=configured(TargetState.PAUSED)),
+        "s is RUNNING on w1:8083, its target state is PAUSED",
+    ),
+    "a status of a former owner": (
+        look(member(1, ALL), statuses=running("w9:8083")),
+        "s-1 is owned by w1:8083, its status (RUNNING) is of w9:8083 from generation 3",
+    ),
+    "an incomplete commit": (
+        look(member(1, ALL), state=read(configured(), encode_commit("s", 3))),
+        "s is inconsistent: the last commit names 3 tasks, tasks 2 without a config",
+    ),
+    "statuses of a deleted connector": (
+        look(member(1), state=ConfigState(offset=5)),
+        "s has statuses and is not configured",
+    ),
+    "a status of a task that is gone": (
+        look(
+            member(1, ALL),
+            statuses=replace(running(), tasks={"s": {7: Status(State.UNASSIGNED, "w1:8083", 1)}}),
+        ),
+        "s-7 has a status and is no task of s",
+    ),
+    "garbage in the config topic": (
+        look(
+            member(1, ALL, offset=9),
+            state=read(configured(), ("commit-s", b"{}")),
+        ),
+        "1 records of the config topic cannot be used; the last: offset 4, key 'commit-s'",
+    ),
+    "garbage in the status topic": (
+        look(member(1, ALL), statuses=replace(running(), rejected_count=2)),
+        "2 records of connect-status cannot be used and are passed over",
+    ),
+    "bytes of a member that nobody can read": (
+        look(DescribedMember("m1", "c1", "/h", b"\xff\xff", b"")),
+        "member c1: ",
+    ),
+    "an offset that cannot be read": (
+        look(member(1, ALL), source_offsets={"s": [SourceOffset({"f": 1}, None, "not JSON")]}),
+        "s: the offset of {'f': 1} is there: not JSON",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", sorted(WRONG))
+def test_what_does_not_fit_together_is_said(case: str) -> None:
+    seen, expected = WRONG[case]
+    findings = describe(seen)["findings"]
+    assert any(finding.startswith(expected) for finding in findings), findings
+
+
+def test_lost_work_that_waits_for_its_worker_is_no_finding() -> None:
+    waiting = look(member(1, (("s",), (TaskId("s", 0),)), delay_ms=60_000))
+    assert describe(waiting)["findings"] == []
+    assert describe(look(member(1), group_state="PreparingRebalance"))["findings"] == []
+
+
+def test_a_sink_shows_its_lag() -> None:
+    ends = {("t", 0): 10, ("t", 1): 4}
+    progress = SinkProgress("connect-s", {("t", 0): 7}, ends)
+    shown = describe(replace(HEALTHY, sink_progress={"s": progress}))["connectors"]["s"]
+    assert shown["type"] == "sink"
+    assert shown["progress"]["lag"] == 7
+    assert shown["progress"]["partitions"][1]["committed"] is None
+
+
+def test_a_person_reads_all_of_it() -> None:
+    console = Console(width=160, record=True, force_terminal=False, quiet=True)
+    seen = look(
+        member(1, ALL),
+        member(2, delay_ms=1_500),
+        source_offsets={"s": [SourceOffset({"filename": "a"}, {"position": 5})]},
+        statuses=running(state=State.FAILED),
+    )
+    with console.capture() as captured:
+        console.quiet = False
+        console.print(render(describe(seen)))
+    text = captured.get()
+    for expected in ("w1:8083 (leader)", "s-0", "FAILED", "1.5 s", '{"position": 5}', "Look at:"):
+        assert expected in text
+
+
+@pytest.mark.parametrize(
+    ("state", "finding"),
+    [
+        ("Dead", "the brokers know no group g: is group.id the one that workers have?"),
+        ("Empty", "group g has no members: no worker with this group.id runs"),
+    ],
+)
+def test_a_group_without_members_is_told_where_there_is_work(state: str, finding: str) -> None:
+    config = read(ConfigState(), encode_connector("a", {"connector.class": "C"}))
+    view = describe(Look(described(state, ""), TOPICS, config, StatusView()))
+    assert finding in view["findings"]
+
+
+def test_an_empty_group_is_shown_too() -> None:
+    empty = Look(described("Empty", ""), TOPICS, ConfigState(), StatusView())
+    view = describe(empty)
+    assert view["group"]["leader"] is None
+    assert view["findings"] == []

@@ -1,0 +1,512 @@
+"""Requests as calls and results as answers, by tables; there and back for every call."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.herder.messages import (
+    AlterOffsets,
+    Call,
+    CreateConnector,
+    DeleteConnector,
+    DescribeConnector,
+    DescribeStatus,
+    DescribeTasks,
+    DescribeTaskStatus,
+    DescribeTopics,
+    DescribeWorker,
+    ErrorKind,
+    Failure,
+    FenceConnector,
+    ListConnectors,
+    PatchConnectorConfig,
+    PutConnectorConfig,
+    PutTaskConfigs,
+    ReadOffsets,
+    ResetOffsets,
+    ResetTopics,
+    RestartConnector,
+    RestartTask,
+    Result,
+    SetLoggerLevel,
+    SetTargetState,
+    Success,
+)
+from headgate.ids import TargetState, TaskId
+from headgate_rest.asking import question, result_of
+from headgate_rest.http import HttpRequest, HttpResponse, Refusal
+from headgate_rest.translate import (
+    Aside,
+    Asked,
+    DescribePlugin,
+    ListLoggers,
+    ListPlugins,
+    SetWorkerLogger,
+    ShowHealth,
+    ShowLogger,
+    ShowMethods,
+    ShowRoot,
+    ValidatePlugin,
+    respond,
+    understand,
+)
+
+PAUSED, STARTED, STOPPED = TargetState.PAUSED, TargetState.STARTED, TargetState.STOPPED
+
+
+def request(line: str, body: str | bytes = b"", **headers: str) -> HttpRequest:
+    method, _, target = line.partition(" ")
+    path, _, query = target.partition("?")
+    raw = body.encode() if isinstance(body, str) else body
+    named = {name.replace("_", "-"): text for name, text in headers.items()}
+    return HttpRequest(method, path, query, raw, named)
+
+
+def asked(call: Call, hops: int = 0, part: str | None = None) -> Asked:
+    return Asked(call, hops, part)
+
+
+UNDERSTOOD: list[tuple[str, str, Asked | Aside]] = [
+    ("GET /", "", ShowRoot()),
+    ("GET /health", "", ShowHealth()),
+    ("GET /connectors", "", asked(ListConnectors())),
+    ("GET /connectors/", "", asked(ListConnectors())),
+    ("HEAD /connectors", "", asked(ListConnectors())),
+    (
+        "GET /connectors?expand=info&expand=status&x=1",
+        "",
+        asked(ListConnectors(("info", "status"))),
+    ),
+    ("GET /connectors?expand=", "", asked(ListConnectors(("",)))),
+    ("GET /connectors/a", "", asked(DescribeConnector("a"))),
+    ("GET /connectors/a/", "", asked(DescribeConnector("a"))),
+    ("GET /connectors/a%2Fb%20c-1", "", asked(DescribeConnector("a/b c-1"))),
+    ("GET /connectors/a+b", "", asked(DescribeConnector("a+b"))),
+    ("GET /connectors/%C3%A9", "", asked(DescribeConnector("é"))),
+    ("GET /connectors/a/config", "", asked(DescribeConnector("a"), part="config")),
+    ("GET /connectors/a/status", "", asked(DescribeStatus("a"))),
+    ("GET /connectors/a/tasks", "", asked(DescribeTasks("a"))),
+    ("GET /connectors/a/tasks/3/status", "", asked(DescribeTaskStatus(TaskId("a", 3)))),
+    ("GET /connectors/a/tasks/-1/status", "", asked(DescribeTaskStatus(TaskId("a", -1)))),
+    ("GET /connectors/a/topics", "", asked(DescribeTopics("a"))),
+    ("PUT /connectors/a/topics/reset", "", asked(ResetTopics("a"))),
+    ("DELETE /connectors/a", "", asked(DeleteConnector("a"))),
+    ("DELETE /connectors/a?forward=true", "", asked(DeleteConnector("a"), 1)),
+    ("DELETE /connectors/a?forward=false", "", asked(DeleteConnector("a"), 2)),
+    ("PUT /connectors/a/pause", "", asked(SetTargetState("a", PAUSED))),
+    ("PUT /connectors/a/resume", "", asked(SetTargetState("a", STARTED))),
+    ("PUT /connectors/a/stop", "", asked(SetTargetState("a", STOPPED))),
+    ("PUT /connectors/a/stop?forward=true", "", asked(SetTargetState("a", STOPPED), 1)),
+    ("POST /connectors/a/restart", "", asked(RestartConnector("a"))),
+    (
+        "POST /connectors/a/restart?includeTasks=true&onlyFailed=false&forward=true",
+        "",
+        asked(RestartConnector("a", include_tasks=True), 1),
+    ),
+    (
+        "POST /connectors/a/restart?includeTasks=yes&onlyFailed=TRUE",
+        "",
+        asked(RestartConnector("a", only_failed=True)),
+    ),
+    ("POST /connectors/a/tasks/0/restart", "", asked(RestartTask(TaskId("a", 0)))),
+    ("GET /connectors/a/offsets", "", asked(ReadOffsets("a"))),
+    ("DELETE /connectors/a/offsets", "", asked(ResetOffsets("a"))),
+    (
+        "PATCH /connectors/a/offsets",
+        '{"offsets":[{"partition":{"f":"x"},"offset":{"n":1,"d":1.5}},{"partition":{},"offset":null}'
+        ',{"partition":{"p":2}}]}',
+        asked(AlterOffsets("a", (({"f": "x"}, {"n": 1, "d": 1.5}), ({}, None), ({"p": 2}, None)))),
+    ),
+    (  # of a source that has no partitions; of a sink the herder refuses it
+        "PATCH /connectors/a/offsets",
+        '{"offsets":[{"partition":null,"offset":{"n":1}},{"offset":null}]}',
+        asked(AlterOffsets("a", ((None, {"n": 1}), (None, None)))),
+    ),
+    ("PUT /connectors/a/fence", "", asked(FenceConnector("a"), 2)),
+    ("PUT /connectors/a/fence?forward=true", "", asked(FenceConnector("a"), 2)),
+    (
+        "POST /connectors/a/tasks",
+        '[{"file":"x"},{"file":null}]',
+        asked(PutTaskConfigs("a", ({"file": "x"}, {"file": None})), 2),
+    ),
+    ("POST /connectors/a/tasks", "[]", asked(PutTaskConfigs("a", ()), 2)),
+    # Names are trimmed as Java does it, numbers and booleans become texts as they are written.
+    (
+        "POST /connectors",
+        '{"name":" \\u0007a\\t","config":{"n":1e3,"i":7.0,"b":true,"t":"x","null":null}}',
+        asked(CreateConnector("a", {"n": "1e3", "i": "7.0", "b": "true", "t": "x", "null": None})),
+    ),
+    (
+        "POST /connectors?forward=true",
+        '{"name":"a","config":{},"initial_state":"running"}',
+        asked(CreateConnector("a", {}, STARTED), 1),
+    ),
+    (
+        "POST /connectors",
+        '{"config":{},"initial_state":"Stopped"}',
+        asked(CreateConnector("", {}, STOPPED)),
+    ),
+    ("POST /connectors", '{"name":7,"config":{}}', asked(CreateConnector("7", {}))),
+    ("PUT /connectors/a/config", '{"b":"c"}', asked(PutConnectorConfig("a", {"b": "c"}))),
+    (
+        "PATCH /connectors/a/config?forward=false",
+        '{"b":null}',
+        asked(PatchConnectorConfig("a", {"b": None}), 2),
+    ),
+    ("GET /connector-plugins", "", ListPlugins(connectors_only=True)),
+    ("GET /connector-plugins?connectorsOnly=false", "", ListPlugins(connectors_only=False)),
+    ("GET /connector-plugins/p/config", "", DescribePlugin("p")),
+    ("PUT /connector-plugins/p/config/validate", '{"a":1}', ValidatePlugin("p", {"a": "1"})),
+    ("GET /admin/loggers", "", ListLoggers()),
+    ("GET /admin/loggers/a.b", "", ShowLogger("a.b")),
+    ("PUT /admin/loggers/a.b", '{"level":"x"}', SetWorkerLogger("a.b", "x", cluster=False)),
+    (
+        "PUT /admin/loggers/a.b?scope=CLUSTER",
+        '{"level":"x"}',
+        SetWorkerLogger("a.b", "x", cluster=True),
+    ),
+    (
+        "PUT /admin/loggers/a.b?scope=bogus",
+        '{"level":"x"}',
+        SetWorkerLogger("a.b", "x", cluster=False),
+    ),
+    ("GET /headgate/worker", "", asked(DescribeWorker())),
+    ("OPTIONS /connectors", "", ShowMethods("GET,POST,OPTIONS")),
+]
+
+
+@pytest.mark.parametrize(("line", "body", "meant"), UNDERSTOOD)
+def test_a_request_is_understood(line: str, body: str, meant: Asked | Aside) -> None:
+    assert understand(request(line, body)) == meant
+
+
+def test_the_digest_of_the_config_comes_in_a_header() -> None:
+    found = understand(request("POST /connectors/a/tasks", "[]", headgate_made_of="d1"))
+    assert found == asked(PutTaskConfigs("a", (), "d1"), 2)
+
+
+def test_the_commit_to_be_followed_comes_in_a_header() -> None:
+    found = understand(request("POST /connectors/a/tasks", "[]", headgate_instead_of="17"))
+    assert found == asked(PutTaskConfigs("a", (), None, 17), 2)
+    with pytest.raises(Refusal, match="Headgate-Instead-Of is '-1'; expected a config offset"):
+        understand(request("POST /connectors/a/tasks", "[]", headgate_instead_of="-1"))
+
+
+def test_how_a_commit_to_be_followed_is_asked_for() -> None:
+    sent = question(PutTaskConfigs("a", (), "d1", 17), 1)
+    assert sent.headers == {"Headgate-Made-Of": "d1", "Headgate-Instead-Of": "17"}
+
+
+REFUSED: list[tuple[str, str | bytes, int, str]] = [
+    ("GET /nope", "", 404, "HTTP 404 Not Found"),
+    ("GET /connectors/a/b/c/d/e", "", 404, "HTTP 404 Not Found"),
+    ("GET /connectors/a/tasks-config", "", 404, "HTTP 404 Not Found"),
+    ("GET /connectors/a/tasks/x/status", "", 404, "HTTP 404 Not Found"),
+    ("POST /connectors/a/tasks/99999999999/restart", "", 404, "HTTP 404 Not Found"),
+    ("POST /connectors/a/tasks/4294967296/restart", "", 404, "HTTP 404 Not Found"),
+    ("POST /", "", 405, "HTTP 405 Method Not Allowed"),
+    ("DELETE /connectors", "", 405, "HTTP 405 Method Not Allowed"),
+    ("GET /connectors/%ff", "", 400, "not UTF-8"),
+    ("GET /connectors?expand=%ff", "", 400, "not UTF-8"),
+    ("POST /connectors", "", 400, "no body; expected an object like"),
+    ("POST /connectors", "null", 400, "body is null; expected"),
+    ("POST /connectors", "{", 400, "not JSON: Expecting property name"),
+    ("POST /connectors", "{} x", 400, "not JSON: Extra data"),
+    ("POST /connectors", b"\xff", 400, "not JSON"),
+    ("POST /connectors", "[" * 100_000, 400, "not JSON"),
+    ("POST /connectors", "[]", 400, "the body is a list; expected an object like"),
+    ("POST /connectors", '"x"', 400, "the body is text; expected an object like"),
+    ("POST /connectors", "{}", 400, 'no "config"'),
+    ("POST /connectors", '{"config":null}', 400, 'no "config"'),
+    ("POST /connectors", '{"config":[]}', 400, '"config" is a list; expected an object'),
+    ("POST /connectors", '{"config":{"x":{}}}', 400, '"x" in "config" is an object; expected text'),
+    ("POST /connectors", '{"name":{},"config":{}}', 400, '"name" is an object; expected text'),
+    ("POST /connectors", '{"config":{},"bogus":1}', 400, 'Unrecognized field "bogus" in the body'),
+    ("POST /connectors", '{"config":{},"initial_state":"on"}', 400, "one of RUNNING, PAUSED, STOP"),
+    ("POST /connectors", '{"config":{},"initial_state":3}', 400, '"initial_state" is 3; expected'),
+    ("POST /connectors", '{"name":"\\ud800","config":{}}', 400, "not JSON"),
+    ("PUT /connectors/a/config", "", 400, "no body; expected the connector's config"),
+    ("PUT /connectors/a/config", "{'a':1}", 400, "not JSON"),
+    ("PATCH /connectors/a/config", "null", 400, "body is null; expected the keys to change"),
+    ("PATCH /connectors/a/offsets", "{}", 400, "Partitions / offsets need to be provided"),
+    ("PATCH /connectors/a/offsets", '{"offsets":[]}', 400, "Partitions / offsets need to be"),
+    ("PATCH /connectors/a/offsets", "null", 400, "body is null"),
+    ("PATCH /connectors/a/offsets", '{"offsets":{}}', 400, '"offsets" is an object; expected an'),
+    ("PATCH /connectors/a/offsets", '{"offsets":[null]}', 400, 'an item of "offsets" is null'),
+    ("PATCH /connectors/a/offsets", '{"offsets":[{"partition":{},"x":1}]}', 400, "Unrecognized"),
+    (
+        "PATCH /connectors/a/offsets",
+        '{"offsets":[{"partition":[]}]}',
+        400,
+        '"partition" of an item is a list; expected an object or null',
+    ),
+    (
+        "PATCH /connectors/a/offsets",
+        '{"offsets":[{"partition":{},"offset":7}]}',
+        400,
+        '"offset" of an item is a number; expected an object or null',
+    ),
+    (
+        "PATCH /connectors/a/offsets",
+        '{"offsets":[{"partition":{},"offset":{"n":NaN}}]}',
+        400,
+        "NaN is no JSON",
+    ),
+    (
+        "PATCH /connectors/a/offsets",
+        '{"offsets":[{"partition":{},"offset":{"n":1e999}}]}',
+        400,
+        "1e999 is too large",
+    ),
+    ("POST /connectors/a/tasks", "{}", 400, "The body is an object; expected a list of task"),
+    ("POST /connectors/a/tasks", "[1]", 400, "task config 0 is a number; expected a list of"),
+    ("PUT /admin/loggers/x", "{}", 400, "Desired 'level' parameter was not specified in request."),
+    ("PUT /admin/loggers/x", "", 400, 'no body; expected an object like {"level": "DEBUG"}'),
+    ("PUT /connector-plugins/p/config/validate", "", 400, "no body; expected the connector's"),
+]
+
+
+@pytest.mark.parametrize(("line", "body", "status", "text"), REFUSED)
+def test_a_request_is_refused(line: str, body: str | bytes, status: int, text: str) -> None:
+    with pytest.raises(Refusal) as refused:
+        understand(request(line, body))
+    assert refused.value.status == status
+    assert text in refused.value.message
+    answer = refused.value.response()
+    assert json.loads(answer.body) == {"error_code": status, "message": refused.value.message}
+
+
+def test_a_method_that_is_not_allowed_is_told_which_are() -> None:
+    with pytest.raises(Refusal) as refused:
+        understand(request("DELETE /connectors"))
+    assert refused.value.headers == {"Allow": "GET,POST,OPTIONS"}
+
+
+@pytest.mark.parametrize("media_type", ["text/plain", "application/x-www-form-urlencoded", ""])
+def test_another_media_type_is_refused_as_by_connect(media_type: str) -> None:
+    with pytest.raises(Refusal) as refused:
+        understand(request("PUT /connectors/a/pause", "", content_type=media_type))
+    assert refused.value.status == 415
+
+
+@pytest.mark.parametrize("media_type", ["application/json", "Application/JSON; charset=utf-8"])
+def test_json_is_taken_with_any_charset(media_type: str) -> None:
+    asks = request("PUT /connectors/a/config", "{}", content_type=media_type)
+    assert understand(asks) == asked(PutConnectorConfig("a", {}))
+
+
+# -- answers --
+
+INFO: dict[str, Any] = {"name": "a/b", "config": {}, "tasks": [], "type": "source"}
+
+ANSWERED: list[tuple[Call, object, int, object]] = [
+    (CreateConnector("a/b", {}), {**INFO, "created": True}, 201, INFO),
+    (PutConnectorConfig("a/b", {}), {**INFO, "created": True}, 201, INFO),
+    (PutConnectorConfig("a/b", {}), {**INFO, "created": False}, 200, INFO),
+    (PatchConnectorConfig("a/b", {}), {**INFO, "created": False}, 200, INFO),
+    (DeleteConnector("a"), None, 204, None),
+    (SetTargetState("a", PAUSED), None, 202, None),
+    (SetTargetState("a", STARTED), None, 202, None),
+    (SetTargetState("a", STOPPED), None, 204, None),
+    (RestartConnector("a"), None, 204, None),
+    (RestartConnector("a", include_tasks=True), {"name": "a"}, 202, {"name": "a"}),
+    (RestartConnector("a", only_failed=True), {"name": "a"}, 202, {"name": "a"}),
+    (RestartTask(TaskId("a", 1)), None, 204, None),
+    (PutTaskConfigs("a", ()), None, 204, None),
+    (FenceConnector("a"), None, 204, None),
+    (DescribeWorker(), {"url": "u"}, 200, {"url": "u"}),
+    (ListConnectors(), ["a"], 200, ["a"]),
+    (ListConnectors(("info",)), {}, 200, {}),
+    (DescribeConnector("a"), INFO, 200, INFO),
+    (DescribeTasks("a"), [], 200, []),
+    (DescribeStatus("a"), {"name": "é"}, 200, {"name": "é"}),
+    (DescribeTaskStatus(TaskId("a", 0)), {"id": 0}, 200, {"id": 0}),
+    (DescribeTopics("a"), {"a": {"topics": []}}, 200, {"a": {"topics": []}}),
+    (ReadOffsets("a"), {"offsets": []}, 200, {"offsets": []}),
+    (AlterOffsets("a", (({}, None),)), {"message": "m"}, 200, {"message": "m"}),
+    (ResetOffsets("a"), {"message": "m"}, 200, {"message": "m"}),
+    (ResetTopics("a"), None, 202, None),
+    (SetLoggerLevel("a", "INFO"), None, 204, None),
+]
+
+
+@pytest.mark.parametrize(("call", "value", "status", "body"), ANSWERED)
+def test_a_result_is_answered(call: Call, value: object, status: int, body: object) -> None:
+    answer = respond(Asked(call), Success(value), "http://h:1")
+    assert answer.status == status
+    assert (json.loads(answer.body) if answer.body else None) == body
+    assert answer.headers.get("Location") == (
+        "http://h:1/connectors/a%2Fb" if status == 201 else None
+    )
+
+
+@pytest.mark.parametrize(("call", "value", "status", "body"), ANSWERED)
+def test_a_worker_that_asks_gets_the_result(
+    call: Call, value: object, status: int, body: object
+) -> None:
+    assert asked_and_answered(call, Success(value)) == Success(value)
+
+
+def asked_and_answered(call: Call, result: Result) -> Result:
+    answer = respond(Asked(call), result, "http://h:1")
+    headers = {name.lower(): text for name, text in answer.headers.items()}
+    return result_of(call, HttpResponse(answer.status, answer.body, headers))
+
+
+def test_the_config_alone_is_a_part_of_the_connector() -> None:
+    answer = respond(
+        Asked(DescribeConnector("a"), part="config"), Success({"config": {"x": "y"}}), ""
+    )
+    assert json.loads(answer.body) == {"x": "y"}
+
+
+NOT_NOW = "Cannot complete request because of a conflicting operation (e.g. worker rebalance)"
+FAILED: list[tuple[ErrorKind, str, int]] = [
+    (ErrorKind.BAD_REQUEST, "bad", 400),
+    (ErrorKind.FORBIDDEN, "Topic tracking is disabled.", 403),
+    (ErrorKind.NOT_FOUND, "Connector a not found", 404),
+    (ErrorKind.ALREADY_EXISTS, "Connector a already exists", 409),
+    (ErrorKind.CONFLICT, "Fencing failed because new task configurations were generated", 409),
+    (ErrorKind.NOT_READY, NOT_NOW, 409),
+    (ErrorKind.NOT_READY, "The worker is shutting down; ask another one", 503),
+    (ErrorKind.INTERNAL, "Failed to start task: x", 500),
+    (ErrorKind.TIMEOUT, "Request timed out. The worker is currently restarting.", 500),
+]
+
+
+@pytest.mark.parametrize(("kind", "message", "status"), FAILED)
+def test_a_failure_has_connects_status_and_comes_back_as_it_was(
+    kind: ErrorKind, message: str, status: int
+) -> None:
+    failure = Failure(kind, message)
+    answer = respond(Asked(DeleteConnector("a")), failure, "")
+    assert answer.status == status
+    assert json.loads(answer.body) == {"error_code": status, "message": message}
+    later = kind in (ErrorKind.CONFLICT, ErrorKind.NOT_READY)
+    assert answer.headers.get("Retry-After") == ("1" if later else None)
+    assert asked_and_answered(DeleteConnector("a"), failure) == failure
+
+
+@pytest.mark.parametrize(("kind", "message", "status"), FAILED)
+def test_what_java_says_is_of_the_same_kind(kind: ErrorKind, message: str, status: int) -> None:
+    body = json.dumps({"error_code": status, "message": message}).encode()
+    assert result_of(DeleteConnector("a"), HttpResponse(status, body)) == Failure(kind, message)
+
+
+def test_every_kind_of_failure_is_in_the_table() -> None:
+    assert {kind for kind, _, _ in FAILED} == set(ErrorKind)
+
+
+JAVA_SAYS: list[tuple[int, bytes, Result]] = [
+    (202, b"", Success()),
+    (204, b"", Success()),
+    # Jetty before Connect has started.
+    (
+        404,
+        b"<html>...",
+        Failure(ErrorKind.NOT_READY, "the worker has not completed its startup"),
+    ),
+    (404, b"", Failure(ErrorKind.NOT_READY, "the worker has not completed its startup")),
+    (
+        403,
+        b'{"error_code":403,"message":"Internal request contained invalid signature."}',
+        Failure(ErrorKind.NOT_READY, "Internal request contained invalid signature."),
+    ),
+    (  # it knows of a round since which calls are signed
+        400,
+        b'{"error_code":400,"message":"Internal request missing required signature"}',
+        Failure(ErrorKind.NOT_READY, "Internal request missing required signature"),
+    ),
+    (200, b"<html>", Failure(ErrorKind.INTERNAL, "answered 200 with what is not JSON: b'<html>'")),
+    (302, b"", Failure(ErrorKind.INTERNAL, "answered 302: b''")),
+    (502, b"gateway", Failure(ErrorKind.INTERNAL, "answered 502: b'gateway'")),
+    (400, b'["x"]', Failure(ErrorKind.BAD_REQUEST, "answered 400: b'[\"x\"]'")),
+]
+
+
+@pytest.mark.parametrize(("status", "body", "result"), JAVA_SAYS)
+def test_odd_answers(status: int, body: bytes, result: Result) -> None:
+    assert result_of(FenceConnector("a"), HttpResponse(status, body)) == result
+
+
+def test_an_answer_without_connector_info_is_no_success() -> None:
+    result = result_of(PutConnectorConfig("a", {}), HttpResponse(200, b"[]"))
+    assert isinstance(result, Failure)
+
+
+# -- there and back --
+
+names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
+trimmed = names.filter(lambda name: name == name.strip("".join(map(chr, range(33)))))
+configs = st.dictionaries(names, st.none() | names, max_size=3)
+tasks = st.builds(TaskId, names, st.integers(0, 2**31 - 1))
+plain = st.dictionaries(names, st.none() | st.integers() | st.booleans() | names, max_size=2)
+forwarded = st.one_of(
+    st.builds(CreateConnector, trimmed, configs, st.none() | st.sampled_from(TargetState)),
+    st.builds(PutConnectorConfig, names, configs),
+    st.builds(PatchConnectorConfig, names, configs),
+    st.builds(DeleteConnector, names),
+    st.builds(SetTargetState, names, st.just(STOPPED)),
+    st.builds(RestartConnector, names, st.booleans(), st.booleans()),
+    st.builds(RestartTask, tasks),
+    st.builds(
+        AlterOffsets,
+        names,
+        st.lists(st.tuples(plain, st.none() | plain), min_size=1, max_size=3).map(tuple),
+    ),
+    st.builds(ResetOffsets, names),
+)
+internal = st.builds(FenceConnector, names) | st.builds(
+    PutTaskConfigs,
+    names,
+    st.lists(configs, max_size=3).map(tuple),
+    st.none() | st.just("0" * 64),
+    st.none() | st.integers(0, 2**62),
+)
+anywhere = st.one_of(
+    st.builds(ListConnectors, st.lists(names, max_size=2).map(tuple)),
+    st.builds(SetTargetState, names, st.sampled_from([PAUSED, STARTED])),
+    st.just(DescribeWorker()),
+    *(
+        st.builds(kind, names)
+        for kind in (
+            DescribeConnector,
+            DescribeTasks,
+            DescribeStatus,
+            DescribeTopics,
+            ReadOffsets,
+            ResetTopics,
+        )
+    ),
+    st.builds(DescribeTaskStatus, tasks),
+)
+
+
+def understood(call: Call, hops: int) -> Asked | Aside:
+    asks = question(call, hops)
+    path, _, query = asks.path.partition("?")
+    headers = {name.lower(): text for name, text in asks.headers.items()}
+    return understand(HttpRequest(asks.method, path, query, asks.body or b"", headers))
+
+
+@given(forwarded, st.sampled_from([1, 2]))
+def test_a_call_that_is_passed_on_comes_as_it_was(call: Call, hops: int) -> None:
+    assert understood(call, hops) == Asked(call, hops)
+
+
+@given(internal, st.sampled_from([1, 2]))
+def test_an_internal_call_is_not_passed_on_any_more(call: Call, hops: int) -> None:
+    assert understood(call, hops) == Asked(call, 2)
+    assert question(call, hops).internal
+
+
+@given(anywhere)
+def test_a_call_for_any_worker_comes_as_it_was(call: Call) -> None:
+    assert understood(call, 1) == Asked(call)
+
+
+def test_a_logger_level_comes_as_it_was() -> None:
+    assert understood(SetLoggerLevel("a.b/c", "iNfO"), 1) == SetWorkerLogger("a.b/c", "iNfO", True)

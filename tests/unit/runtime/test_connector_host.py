@@ -1,0 +1,103 @@
+"""What connectors get of their worker: the source offsets of their tasks, on a real log."""
+
+import queue
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from headgate.connector.api import Connector, SinkConnector, SourceConnector, SourceTask
+from headgate.herder.messages import (
+    Command,
+    ConnectorFailed,
+    ConnectorStarted,
+    GenerateTaskConfigs,
+    StartConnector,
+    TaskConfigsGenerated,
+)
+from headgate.offsets import encode_key, encode_value
+from headgate_embedded import EmbeddedTransport, open_transport, transport_settings
+from headgate_runtime import connector_host
+from headgate_runtime.connector_host import ConnectorHost
+from headgate_runtime.tasks.offsets import SourceOffsets
+
+
+class Remembering(SourceConnector):
+    """Divides its work by what is committed."""
+
+    TASK = SourceTask
+    at_start: ClassVar[object]
+
+    def start(self, config: Mapping[str, str]) -> None:
+        type(self).at_start = self.context.offset_reader.offset({"file": "a"})
+
+    def task_configs(self, tasks_max: int) -> Sequence[Mapping[str, str]]:
+        found = self.context.offset_reader.offset({"file": "a"})
+        return [{"from": str(found)}]
+
+
+class Sink(SinkConnector):
+    def start(self, config: Mapping[str, str]) -> None:
+        self.context.offset_reader.offset({"file": "a"})
+
+    def task_configs(self, tasks_max: int) -> Sequence[Mapping[str, str]]:
+        return []
+
+
+@pytest.fixture
+def transport(tmp_path: Path) -> Iterator[EmbeddedTransport]:
+    made = open_transport(transport_settings(tmp_path))
+    yield made
+    made.close()
+
+
+class Bench:
+    def __init__(self, transport: EmbeddedTransport) -> None:
+        self.said: queue.Queue[Command] = queue.Queue()
+        self.asked: list[tuple[str, Mapping[str, str]]] = []
+        self.host = ConnectorHost(self.said.put, self._reader)
+        self._log = transport.offset_log
+
+    def _reader(self, name: str, config: Mapping[str, str]) -> SourceOffsets:
+        self.asked.append((name, config))
+        return SourceOffsets(self._log, name)
+
+    def commit(self, number: int) -> None:
+        self._log.append([(encode_key("c", {"file": "a"}), encode_value({"n": number}))])
+
+    def start(self) -> Command:
+        self.host.start(StartConnector("c", 1, {"connector.class": "given", "gone": None}))
+        return self.said.get(timeout=10)
+
+    def generate(self) -> Command:
+        self.host.generate(GenerateTaskConfigs(7, "c", 1, 1))
+        return self.said.get(timeout=10)
+
+
+@pytest.fixture
+def bench(transport: EmbeddedTransport, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    monkeypatch.setattr(connector_host, "find_connector", lambda _name: Remembering)
+    return Bench(transport)
+
+
+def test_a_source_connector_reads_the_offsets_of_its_tasks(bench: Bench) -> None:
+    bench.commit(3)
+    assert bench.start() == ConnectorStarted("c", 1)
+    assert Remembering.at_start == {"n": 3}
+    # Each question is answered by what is committed by then.
+    bench.commit(4)
+    task_class = f"{SourceTask.__module__}:{SourceTask.__qualname__}"
+    for number in (4, 5):
+        bench.commit(number)
+        found = {"from": str({"n": number}), "task.class": task_class}
+        assert bench.generate() == TaskConfigsGenerated(7, "c", (found,))
+    assert bench.asked == [("c", {"connector.class": "given"})]
+
+
+def test_a_sink_connector_has_none(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    kinds: list[type[Connector]] = [Sink]
+    monkeypatch.setattr(connector_host, "find_connector", lambda _name: kinds[0])
+    failed = bench.start()
+    assert isinstance(failed, ConnectorFailed)
+    assert failed.reason == "AttributeError: c is a sink connector, which has no source offsets"

@@ -1,0 +1,365 @@
+"""A log that keeps its writers waiting keeps nobody else waiting: the worker hears its group, beats
+for its tasks, and stops them when the group is out of reach."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headgate import wire
+from headgate.herder.messages import (
+    AppendConfig,
+    ClaimLeadership,
+    Command,
+    ConfigAppended,
+    ConfigAppendFailed,
+    ConfigEndRead,
+    ConfigRead,
+    CoordinatorLost,
+    DescribeWorker,
+    LeadershipClaimed,
+    PutConnectorConfig,
+    ReadConfigToEnd,
+    Result,
+    Success,
+)
+from headgate.membership.messages import GroupRequest, GroupResponse, Heartbeat
+from headgate.ports import LogRecord, TransportError
+from headgate_embedded import EmbeddedTransport, open_transport, transport_settings
+from headgate_runtime.logs import ThreadedLogs, _Latest
+from headgate_runtime.settings import WorkerSettings
+from headgate_runtime.worker import Worker, WorkerConfig
+
+SETTINGS = {
+    "headgate.task.runner": "thread",
+    "session.timeout.ms": "1200",
+    "heartbeat.interval.ms": "200",
+    "rebalance.timeout.ms": "2000",
+}
+SECONDS = 30
+
+
+class Gate:
+    """Whoever passes waits while it is shut."""
+
+    def __init__(self) -> None:
+        self.open = threading.Event()
+        self.open.set()
+        self.held = 0
+
+    def wrap(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def wait(*args: Any, **kwargs: Any) -> Any:
+            self.held += not self.open.is_set()
+            assert self.open.wait(SECONDS)
+            return call(*args, **kwargs)
+
+        return wait
+
+
+class Group:
+    """The embedded one; `away`: as brokers that are not there."""
+
+    def __init__(self, group: Any) -> None:
+        self._group = group
+        self.away = False
+        self.beats: list[float] = []
+
+    def send(self, request: GroupRequest) -> None:
+        if isinstance(request, Heartbeat):
+            self.beats.append(time.monotonic())
+        self._group.send(request)
+
+    def receive(self) -> Sequence[GroupResponse]:
+        if self.away:
+            raise TransportError("coordinator of group headgate: connection refused")
+        found: Sequence[GroupResponse] = self._group.receive()
+        return found
+
+
+class SlowTransport:
+    """The embedded log, made as slow as it pleases the test."""
+
+    def __init__(self, inner: EmbeddedTransport, gate: Gate) -> None:
+        for name in ("offset_log", "record_log", "fencer", "peers", "clock"):
+            setattr(self, name, getattr(inner, name))
+        self.config_log, self.status_log = inner.config_log, inner.status_log
+        self.group = Group(inner.group)
+        for port, names in (
+            (self.config_log, ("append", "claim", "end")),
+            (self.status_log, ("append",)),
+        ):
+            for name in names:
+                setattr(port, name, gate.wrap(getattr(port, name)))
+        self._inner = inner
+
+    def changed(self) -> bool:
+        return self._inner.changed() or self.group.away
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+@pytest.fixture
+def gate() -> Gate:
+    return Gate()
+
+
+@pytest.fixture
+def slow(tmp_path: Path, gate: Gate) -> Iterator[Worker]:
+    """A worker that leads, on a thread of its own."""
+    inner = open_transport(transport_settings(tmp_path), url="w")
+    config = WorkerConfig("w", "w", {"kind": "kafka"}, SETTINGS)
+    transport: Any = SlowTransport(inner, gate)
+    worker = Worker(config, WorkerSettings.parse(SETTINGS), transport)
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    until(lambda: leads(worker))
+    yield worker
+    gate.open.set()
+    worker.stop()
+    thread.join(SECONDS)
+    assert not thread.is_alive()
+
+
+def leads(worker: Worker) -> bool:
+    view = worker.herder.view()
+    return view.settled and view.leader == view.member_id != ""
+
+
+def until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not true():
+        assert time.monotonic() < deadline, "not in time"
+        time.sleep(0.01)
+
+
+def asked(folder: Path, call: Any, timeout_ms: int = 20_000) -> Result:
+    transport = open_transport(transport_settings(folder), url="user")
+    try:
+        payload = transport.peers.call("w", wire.dumps(call), 0, timeout_ms)
+    finally:
+        transport.close()
+    answer: Result = wire.loads(Result, payload)
+    return answer
+
+
+def test_a_write_that_hangs_stops_neither_beats_nor_answers(
+    slow: Worker, gate: Gate, tmp_path: Path
+) -> None:
+    generation = slow.herder.view().generation
+    gate.open.clear()
+    answers: list[Result] = []
+    config = {"connector.class": "FileStreamSource", "topic": "t", "file": "none", "name": "c"}
+    user = threading.Thread(
+        target=lambda: answers.append(asked(tmp_path, PutConnectorConfig("c", config)))
+    )
+    user.start()
+    until(lambda: gate.held > 0)
+    began = time.monotonic()
+    while time.monotonic() < began + 4:  # more than three sessions
+        assert slow.alive()
+        time.sleep(0.02)
+    assert isinstance(asked(tmp_path, DescribeWorker()), Success)
+    group: Any = slow.transport.group
+    beats = [beat for beat in group.beats if beat > began]
+    assert len(beats) >= 10
+    assert slow.herder.view().generation == generation
+    assert not answers
+    gate.open.set()
+    user.join(SECONDS)
+    assert isinstance(answers[0], Success)
+
+
+def test_out_of_reach_it_gives_up_its_work_while_a_write_hangs(
+    slow: Worker, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[Command] = []
+    handle = slow._handle
+
+    def listen(command: Command) -> None:
+        told.append(command)
+        handle(command)
+
+    monkeypatch.setattr(slow, "_handle", listen)
+    gate.open.clear()
+    group: Any = slow.transport.group
+    group.away = True
+    until(lambda: any(isinstance(command, CoordinatorLost) for command in told))
+    assert slow.alive()
+    group.away = False
+    gate.open.set()
+    until(lambda: leads(slow))
+
+
+def test_an_end_is_told_at_once_where_nothing_else_changes(
+    slow: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[Command] = []
+    handle = slow._handle
+    monkeypatch.setattr(slow, "_handle", lambda command: (told.append(command), handle(command)))
+    monkeypatch.setattr(slow.transport, "changed", lambda: False)
+    for token in range(1_000, 1_020):
+        slow._logs.perform(ReadConfigToEnd(token))
+        began = time.monotonic()
+        until(lambda token=token: ConfigEndRead(token) in told)  # type: ignore[misc]
+        assert time.monotonic() < began + 1
+
+
+# -- the threads themselves --
+
+
+class Log:
+    """A config log and a status log in one: what was written, and what may go wrong."""
+
+    def __init__(self) -> None:
+        self.written: list[Any] = []
+        self.away = 0
+        """So many writes fail."""
+        self.records: list[LogRecord] = []
+        self.ends = 0
+
+    def claim(self, generation: int) -> None:
+        self.written.append(generation)
+
+    def append(self, records: Sequence[Any], *, privileged: bool = False) -> int:
+        if self.away:
+            self.away -= 1
+            raise TransportError("out of reach")
+        if any(value == b"bug" for _, value in records):
+            raise KeyError("a bug")
+        self.written.append(list(records))
+        return len(self.written)
+
+    def read(self, position: int, limit: int = 5_000) -> tuple[Sequence[LogRecord], int]:
+        found = self.records[position : position + limit]
+        return found, position + len(found)
+
+    def end(self) -> int:
+        self.ends += 1
+        if self.away:
+            self.away -= 1
+            raise TransportError("out of reach")
+        return len(self.records)
+
+
+class Ports:
+    def __init__(self) -> None:
+        self.config_log: Any = Log()
+        self.status_log: Any = Log()
+
+
+@pytest.fixture
+def ports() -> Ports:
+    return Ports()
+
+
+@pytest.fixture
+def posted() -> list[Command]:
+    return []
+
+
+@pytest.fixture
+def logs(ports: Ports, posted: list[Command]) -> Iterator[ThreadedLogs]:
+    made = ThreadedLogs(ports, posted.append, lambda: None)
+    yield made
+    made.close()
+
+
+def test_claims_and_appends_keep_their_order(
+    logs: ThreadedLogs, ports: Ports, posted: list[Command]
+) -> None:
+    ports.config_log.away = 0
+    effects = [
+        ClaimLeadership(1),
+        AppendConfig(1, (("a", b"1"),), privileged=True),
+        AppendConfig(2, (("a", b"2"),), privileged=True),
+        ClaimLeadership(2),
+        AppendConfig(3, (("a", b"3"),), privileged=False),
+    ]
+    for effect in effects:
+        assert logs.perform(effect) == ()
+    until(lambda: len(posted) == 5)
+    assert ports.config_log.written == [1, [("a", b"1")], [("a", b"2")], 2, [("a", b"3")]]
+    assert posted == [
+        LeadershipClaimed(1),
+        ConfigAppended(1, 2),
+        ConfigAppended(2, 3),
+        LeadershipClaimed(2),
+        ConfigAppended(3, 5),
+    ]
+
+
+def test_a_failed_write_and_a_bug_are_answers(
+    logs: ThreadedLogs, ports: Ports, posted: list[Command]
+) -> None:
+    ports.config_log.away = 1
+    logs.perform(AppendConfig(1, (("a", b"1"),), privileged=True))
+    until(lambda: len(posted) == 1)
+    logs.perform(AppendConfig(2, (("a", b"bug"),), privileged=True))
+    logs.perform(AppendConfig(3, (("a", b"1"),), privileged=True))
+    until(lambda: len(posted) == 3)
+    assert posted == [
+        ConfigAppendFailed(1, "out of reach", fenced=False),
+        ConfigAppendFailed(2, "KeyError: 'a bug'", fenced=False),
+        ConfigAppended(3, 1),
+    ]
+
+
+def test_what_is_read_comes_before_the_end_that_was_asked_for(
+    logs: ThreadedLogs, ports: Ports, posted: list[Command]
+) -> None:
+    ports.config_log.records = [LogRecord(n, b"connector-%d" % n, None) for n in range(12_000)]
+    logs.perform(ReadConfigToEnd(7))
+    until(lambda: ports.config_log.ends == 1)
+    commands: list[Command] = []
+    deadline = time.monotonic() + SECONDS
+    while not any(isinstance(command, ConfigEndRead) for command in commands):
+        assert time.monotonic() < deadline
+        commands += logs.look()
+    assert commands[-1] == ConfigEndRead(7)
+    reads = [command for command in commands if isinstance(command, ConfigRead)]
+    assert sum(len(command.events) for command in reads) == 12_000
+    assert posted == []
+    ports.config_log.away = 1
+    logs.perform(ReadConfigToEnd(8))
+    until(lambda: posted == [ConfigEndRead(8, "out of reach")])
+
+
+def test_statuses_wait_for_their_log_the_latest_of_each_key(
+    logs: ThreadedLogs, ports: Ports, posted: list[Command]
+) -> None:
+    ports.status_log.away = 2
+    logs.write_statuses([(b"a", b"1"), (b"b", b"1")])
+    until(lambda: ports.status_log.away == 1)
+    logs.write_statuses([(b"a", b"2")])
+    logs.write_statuses([(b"c", b"1"), (b"a", b"3")])
+    logs.perform(ClaimLeadership(1))  # nor does the config topic wait for the status topic
+    until(lambda: bool(posted))
+    assert ports.status_log.written == []
+    until(lambda: bool(ports.status_log.written))
+    assert dict(item for batch in ports.status_log.written for item in batch) == {
+        b"a": b"3",
+        b"b": b"1",
+        b"c": b"1",
+    }
+    assert [key for batch in ports.status_log.written for key, _ in batch].count(b"a") == 1
+
+
+def test_the_last_statuses_are_written_before_the_end(ports: Ports) -> None:
+    logs = ThreadedLogs(ports, lambda _: None, lambda: None)
+    logs.write_statuses([(b"a", b"UNASSIGNED")])
+    logs.close()
+    assert ports.status_log.written == [[(b"a", b"UNASSIGNED")]]
+
+
+def test_what_came_while_a_write_failed_is_newer() -> None:
+    waiting = _Latest()
+    waiting.put([(b"a", b"1"), (b"b", b"1")])
+    batch = waiting.take()
+    assert batch is not None
+    waiting.put([(b"a", b"2")])
+    waiting.put_back(batch)
+    assert dict(waiting.take() or ()) == {b"a": b"2", b"b": b"1"}

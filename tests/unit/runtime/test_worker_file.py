@@ -1,0 +1,177 @@
+"""What `headgate worker` makes of an ordinary connect-distributed.properties, and of bad ones."""
+
+import re
+
+import pytest
+
+from headgate_runtime.properties import parse_properties
+from headgate_runtime.settings import DISTRIBUTED, KEYS, STANDALONE
+from headgate_runtime.worker_file import WorkerFile, WorkerFileError, check_worker_file
+
+ORDINARY = """\
+bootstrap.servers=localhost:9092, other:9092
+group.id=connect-cluster
+key.converter=org.apache.kafka.connect.json.JsonConverter
+value.converter=org.apache.kafka.connect.json.JsonConverter
+key.converter.schemas.enable=false
+offset.storage.topic=connect-offsets
+offset.storage.replication.factor=1
+config.storage.topic=connect-configs
+status.storage.topic=connect-status
+status.storage.min.insync.replicas=2
+offset.flush.interval.ms=10000
+"""
+ALONE = """\
+bootstrap.servers=localhost:9092
+key.converter=org.apache.kafka.connect.storage.StringConverter
+value.converter=org.apache.kafka.connect.storage.StringConverter
+offset.storage.file.filename=/tmp/connect.offsets
+"""
+
+
+def check(more: str = "", base: str = ORDINARY, kind: str = DISTRIBUTED) -> WorkerFile:
+    return check_worker_file(parse_properties(base + more, "w.properties"), kind)
+
+
+def problems(more: str, base: str = ORDINARY, kind: str = DISTRIBUTED) -> tuple[str, ...]:
+    with pytest.raises(WorkerFileError) as caught:
+        check(more, base, kind)
+    return caught.value.problems
+
+
+def test_an_ordinary_file() -> None:
+    found = check()
+    assert found.warnings == ()
+    assert found.settings["bootstrap.servers"] == ("localhost:9092", "other:9092")
+    assert found.settings["listeners"] == ("http://:8083",)
+    assert found.settings["scheduled.rebalance.max.delay.ms"] == 300_000
+    assert found.settings["headgate.task.runner"] == "spark"
+    assert found.settings.texts["key.converter.schemas.enable"] == "false"
+    assert found.properties["status.storage.min.insync.replicas"] == "2"
+    assert "bogus" not in found.settings.texts
+
+
+def test_what_is_not_used_is_named_once() -> None:
+    found = check(
+        "plugin.path=/opt\nmetric.reporters=x\nproducer.buffer.memory=1\nbogus=2\n"
+        "config.storage.partitions=3\nproducer.linger.ms=5\nsecurity.protocol=PLAINTEXT\n"
+        "admin.listeners.https.ssl.key.password=x\n"
+        "ssl.client.auth=required\nssl.keystore.location=worker.pem\n"
+    )
+    assert found.warnings == (
+        "w.properties: these keys are not used here: bogus, config.storage.partitions, "
+        "metric.reporters, plugin.path, producer.buffer.memory",
+    )
+    assert found.properties["producer.linger.ms"] == "5"
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        (
+            "headgate.task.runer=thread",
+            "headgate.task.runer: unknown key; did you mean headgate.task.runner?",
+        ),
+        ("ssl.client.auth=yes", "'yes' is none of none, requested, required"),
+        ("headgate.x=1", "headgate.x: unknown key; did you mean headgate."),
+        (
+            "headgate.task.runner=sprak",
+            "'sprak' is none of spark, process, thread; did you mean spark?",
+        ),
+        ("exactly.once.source.support=enable", "did you mean enabled?"),
+        ("connect.protocol=coop", "'coop' is none of eager, compatible, sessioned"),
+        ("session.timeout.ms=soon", "session.timeout.ms: 'soon' is not a whole number"),
+        ("offset.storage.partitions=0", "expected a positive number, or -1"),
+        ("bootstrap.servers=localhost", "'localhost' is no host:port, such as localhost:9092"),
+        ("bootstrap.servers=a:9092,:9093", "':9093' is no host:port"),
+        (
+            "value.converter=org.apache.kafka.connect.storage.StrngConverter",
+            "StrngConverter could not be found. Did you mean "
+            "org.apache.kafka.connect.storage.StringConverter?",
+        ),
+        ("key.converter=x", "Class x could not be found. There are org.apache.kafka.connect."),
+        ("header.converter=com.acme.Headers", "Class com.acme.Headers could not be found."),
+        ("config.providers=file", "config.providers.file.class: the provider's class is missing"),
+        ("heartbeat.interval.ms=10000", "must be less than session.timeout.ms, 10000"),
+        ("inter.worker.signature.algorithm=HmacSHA512", "must contain inter.worker.signature"),
+        ("connector.client.config.override.policy=Some", "none of All, None, Principal"),
+        ("exactly.once.source.enabled=yes", "neither true nor false"),
+        (
+            "exactly.once.source.enabled=true\nexactly.once.source.support=preparing",
+            "give that one alone",
+        ),
+    ],
+)
+def test_bad_lines(line: str, problem: str) -> None:
+    (found,) = problems(line)
+    assert re.match(r"w\.properties(:\d+)?: ", found)
+    assert problem in found
+
+
+def test_all_faults_at_once_in_the_order_of_the_file() -> None:
+    found = problems(
+        "headgate.a=1\nsession.timeout.ms=x\n", ORDINARY.replace("group.id", "groupid")
+    )
+    assert [line.partition(": ")[0] for line in found] == [
+        "w.properties",
+        "w.properties:12",
+        "w.properties:13",
+    ]
+    assert found[0].endswith(
+        'group.id: Missing required configuration "group.id" which has no default value. '
+        "Is groupid meant for it?"
+    )
+
+
+@pytest.mark.parametrize("key", [name for name, key in KEYS.items() if DISTRIBUTED in key.required])
+def test_required_as_in_connect(key: str) -> None:
+    base = "".join(line for line in ORDINARY.splitlines(True) if not line.startswith(f"{key}="))
+    (found,) = problems("", base)
+    assert found == (
+        f'w.properties: {key}: Missing required configuration "{key}" which has no default value.'
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "key", "value"),
+    [
+        ("connect.protocol=cooperative", "connect.protocol", "sessioned"),
+        ("exactly.once.source.enabled=true", "exactly.once.source.support", "enabled"),
+        ("exactly.once.source.enabled=FALSE", "exactly.once.source.support", "disabled"),
+    ],
+)
+def test_older_words(line: str, key: str, value: str) -> None:
+    found = check(line)
+    assert found.settings[key] == found.settings.texts[key] == value
+    assert len(found.warnings) == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "key", "value"),
+    [
+        ("exactly.once.source.support=ENABLED", "exactly.once.source.support", "enabled"),
+        (
+            "connector.client.config.override.policy=org.apache.kafka.connect.connector.policy."
+            "NoneConnectorClientConfigOverridePolicy",
+            "connector.client.config.override.policy",
+            "None",
+        ),
+        ("inter.worker.key.size=", "inter.worker.key.size", None),
+        ("topic.tracking.enable=False", "topic.tracking.enable", False),
+        ("listeners=http://a:1,https://b:2", "listeners", ("http://a:1", "https://b:2")),
+    ],
+)
+def test_values(line: str, key: str, value: object) -> None:
+    assert check(line).settings[key] == value
+
+
+def test_standalone() -> None:
+    assert check("", ALONE, STANDALONE).settings["offset.storage.file.filename"]
+    (missing,) = problems("", ALONE.replace("offset.", "x."), STANDALONE)
+    assert "offset.storage.file.filename" in missing
+    (found,) = problems("headgate.assignment.policy=kip415", ALONE, STANDALONE)
+    assert "is not for standalone workers" in found
+    # What a group needs is no fault in a file of a worker without one.
+    assert check("group.id=x\n", ALONE, STANDALONE).warnings == (
+        "w.properties: these keys are not used here: group.id",
+    )

@@ -1,0 +1,139 @@
+"""Where batches begin, on a log in memory; slices run in this process instead of on Spark."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headgate.connector.api import DataError
+from headgate.ports import ConsumerRecord, TopicPartition, TransportError
+from headgate_spark.alterations import look
+from headgate_spark.entries import STAGING
+from headgate_spark.file_sink import RecordsGoneError, SparkFileSinkTask
+from headgate_spark.files import LocalFiles
+from headgate_spark.slices import SliceResult, SliceTask, run_slice
+
+PLACE = ("t", 0)
+
+
+class Log:
+    """One topic-partition, of which retention has taken what is before `first`."""
+
+    def __init__(self, end: int, first: int = 0) -> None:
+        self.first, self.end = first, end
+        self.offsets: dict[TopicPartition, int] = {}
+
+    def partitions(self, _topic: str) -> int:
+        return 1
+
+    def end_offsets(self, _topics: Sequence[str]) -> Mapping[TopicPartition, int]:
+        return {PLACE: self.end}
+
+    def start_offsets(self, _topics: Sequence[str]) -> Mapping[TopicPartition, int]:
+        return {PLACE: self.first}
+
+    def read(
+        self, topic: str, partition: int, start: int, end: int, limit: int
+    ) -> Sequence[ConsumerRecord]:
+        if start < self.first:
+            raise TransportError(f"begins at offset {self.first}")
+        return [
+            ConsumerRecord(topic, partition, offset, None, b"x", (), 0)
+            for offset in range(start, min(end, self.end, start + limit))
+        ]
+
+    def committed(self, _group: str) -> Mapping[TopicPartition, int]:
+        return dict(self.offsets)
+
+    def commit_unguarded(self, _group: str, offsets: Mapping[TopicPartition, int | None]) -> None:
+        self.offsets.update({place: at for place, at in offsets.items() if at is not None})
+
+
+class Context:
+    stopping = False
+    group = "connect-lake"
+    topics = ("t",)
+    worker_settings: Mapping[str, str] = {"spark.remote": "sc://nowhere"}
+    log_elsewhere = ("", "")
+
+    def __init__(self, log: Log) -> None:
+        self.log: Any = log
+
+    def skipped(self, count: int, detail: str) -> None:
+        raise AssertionError(detail)
+
+
+class Here(SparkFileSinkTask):
+    def _execute(self, slices: Sequence[SliceTask]) -> list[SliceResult]:
+        return [run_slice(self.context.log, each) for each in slices]
+
+    def _cores(self) -> int:
+        return 2
+
+
+def task(log: Log, target: Path, **config: str) -> SparkFileSinkTask:
+    made = Here()
+    made.context = Context(log)
+    made.start({"path": str(target), "format": "json", "batch.interval.ms": "0", **config})
+    return made
+
+
+def entries(target: Path) -> list[tuple[int, int, int]]:
+    """Start, end and records of each batch."""
+    chain = look(LocalFiles(target)).entries(PLACE)
+    return [(entry.start, entry.end, entry.records) for entry in chain]
+
+
+def test_a_topic_that_has_lost_its_beginning_is_read_from_what_is_left(tmp_path: Path) -> None:
+    """Not by batches without records up to there, and each entry begins where the last one ends."""
+    sink = task(Log(end=1_010, first=1_000), tmp_path, **{"batch.records.max": "6"})
+    assert [sink.run_batch() for _ in range(3)] == [6, 4, 0]
+    assert entries(tmp_path) == [(0, 1_006, 6), (1_006, 1_010, 4)]
+    assert (tmp_path / "t-0-0-0.json").read_text().count("\n") == 6
+    # Who stages files of a batch names its start, or they could never be told from leftovers.
+    first = look(LocalFiles(tmp_path)).entries(PLACE)[0]
+    assert first.files[0][0].startswith(f"{STAGING}/t-0-0-")
+
+
+@pytest.mark.parametrize("how", ["committed", "written"])
+def test_records_that_retention_took_before_they_were_written(tmp_path: Path, how: str) -> None:
+    log = Log(end=10)
+    if how == "committed":
+        log.offsets[PLACE] = 10
+    else:
+        assert task(log, tmp_path).run_batch() == 10
+    log.first, log.end = 15, 20
+    sink = task(log, tmp_path)
+    with pytest.raises(RecordsGoneError, match=r"records 10 to 14 of t-0 .* offset of t-0 to 15$"):
+        sink.run_batch()
+    # All it has written is gone from the topic, and nothing else: it goes on.
+    log.first = 10
+    assert sink.run_batch() == 10
+
+
+def test_a_topic_that_was_made_anew(tmp_path: Path) -> None:
+    log = Log(end=10)
+    assert task(log, tmp_path).run_batch() == 10
+    log.end = 4
+    with pytest.raises(RecordsGoneError, match=r"t-0 ends at offset 4, .* begin at 10: "):
+        task(log, tmp_path).run_batch()
+    # What an ended past of the task wrote meanwhile is no reason: ends were asked for before.
+    late = Log(end=4)
+    asked = [4, 10]
+    late.end_offsets = lambda _topics: {PLACE: asked.pop(0)}  # type: ignore[method-assign]
+    assert task(late, tmp_path).run_batch() == 0
+
+
+def test_a_record_for_a_dead_letter_queue_is_not_lost(tmp_path: Path) -> None:
+    """No queue is written: the batch fails where it would else be committed without the record."""
+    log = Log(end=2)
+    log.read = lambda topic, number, start, end, _limit: [  # type: ignore[method-assign]
+        ConsumerRecord(topic, number, offset, None, b"\xff" if offset else b"x", (), 0)
+        for offset in range(start, end)
+    ]
+    letters = {"errors.tolerance": "all", "errors.deadletterqueue.topic.name": "letters"}
+    with pytest.raises(DataError, match=r"t-0 offset 1 is not UTF-8.* dead letter queue letters"):
+        task(log, tmp_path, **letters).run_batch()
+    assert entries(tmp_path) == []
+    assert log.offsets.get(PLACE, 0) == 0

@@ -1,0 +1,1 @@
+"""Apache Kafka on this machine: one broker, Java Connect workers; for trying and tests."""

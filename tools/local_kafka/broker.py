@@ -1,0 +1,266 @@
+"""One Kafka broker (KRaft) on this machine alone, its own controller unless it is to have one."""
+
+import base64
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import javaproperties
+
+from local_kafka.certificates import Authority
+from local_kafka.jars import KAFKA, java, pinned
+from local_kafka.jvm import QUICK, START_TIMEOUT_S, Jvm, JvmError, OnJvm, free_ports, listens, run
+
+HEAP_MB = 512
+CONTROLLER_HEAP_MB = 128
+SESSION_S = 3.0
+"""A controller that hears nothing from a broker for so long takes it out."""
+SINGLE_NODE = {
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "4",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "4",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
+    # Nobody else is coming: the first member of a group need not wait for a second.
+    "group.initial.rebalance.delay.ms": "0",
+    # A broker that was killed may register again when the session of the dead one has ended.
+    "broker.session.timeout.ms": str(int(SESSION_S * 1000)),
+    "broker.heartbeat.interval.ms": "500",
+    "num.network.threads": "2",
+    "num.io.threads": "4",
+    "log.cleaner.dedupe.buffer.size": "16777216",
+}
+"""Where it differs from Kafka's defaults: what one node cannot do, and what a small heap asks."""
+
+
+def version() -> str:
+    """Of Kafka, as it is pinned."""
+    return next(jar.version for jar in pinned(KAFKA) if jar.artifact == "kafka-clients")
+
+
+class Broker(OnJvm):
+    """A broker that can be stopped, killed and started again on the same ports and data.
+
+    `address` is a listener without any login, for who may do all. With `users` there is another,
+    `sasl_address`, for those (mechanisms PLAIN and SCRAM-SHA-256), and ACLs are on: a user may do
+    what an ACL allows, and nothing before. With `tls` there is `tls_address`, which also asks for
+    a login if there are users, and `mutual_tls_address`, which asks for a certificate instead that
+    `authority` has signed, and takes its subject for the user; clients trust `ca_file`.
+
+    A broker that is killed with its controller in it can leave a transaction without an end, which
+    readers wait at for good: started again it finds the end decided, and while the controller has
+    it for gone, its registration being the dead one's, the transaction's partitions seem deleted
+    and are passed over. Where that must not be, give it an `own_controller`: `kill` leaves that
+    alone, and `start` waits until it has taken the dead one out.
+
+    Args:
+        folder: for its data, settings and log; a broker that was there before goes on.
+        port: of `address`; None takes a free one.
+        settings: of the broker, over `SINGLE_NODE`.
+        users: passwords by name.
+        tls: whether there are listeners with TLS.
+        tls_names: of the broker in its certificate, as keytool writes them.
+        own_controller: whether the controller is another process.
+        heap_mb, flags: as of `Jvm`.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        port: int | None = None,
+        settings: Mapping[str, str] | None = None,
+        users: Mapping[str, str] | None = None,
+        tls: bool = False,
+        tls_names: str = "ip:127.0.0.1,dns:localhost",
+        own_controller: bool = False,
+        heap_mb: int = HEAP_MB,
+        flags: Sequence[str] = QUICK,
+    ) -> None:
+        self.folder = folder.absolute()
+        self.users = dict(users or {})
+        plain, self._controller_port, sasl, with_tls, mutual = free_ports(5)
+        self._ports = {"PLAIN": port or plain}
+        if self.users:
+            self._ports["SASL"] = sasl
+        if tls:
+            self._ports |= {"TLS": with_tls, "MUTUAL": mutual}
+        self.authority = Authority(self.folder / "certificates")
+        self._tls_names = tls_names
+        self._settings = dict(settings or {})
+        file = str(self._settings_file)
+        self.jvm = Jvm(self.folder, "broker", ["kafka.Kafka", file], heap_mb=heap_mb, flags=flags)
+        self._killed_at = 0.0
+        self._controller: Jvm | None = None
+        if own_controller:
+            command = ["kafka.Kafka", str(self._controller_file)]
+            self._controller = Jvm(
+                self.folder, "controller", command, heap_mb=CONTROLLER_HEAP_MB, flags=flags
+            )
+
+    @property
+    def address(self) -> str:
+        """For `bootstrap.servers`; security protocol PLAINTEXT."""
+        return f"127.0.0.1:{self._ports['PLAIN']}"
+
+    @property
+    def sasl_address(self) -> str:
+        """Security protocol SASL_PLAINTEXT."""
+        return f"127.0.0.1:{self._ports['SASL']}"
+
+    @property
+    def tls_address(self) -> str:
+        """Security protocol SSL, or SASL_SSL if there are users."""
+        return f"127.0.0.1:{self._ports['TLS']}"
+
+    @property
+    def mutual_tls_address(self) -> str:
+        """Security protocol SSL, with a certificate of the client's."""
+        return f"127.0.0.1:{self._ports['MUTUAL']}"
+
+    @property
+    def ca_file(self) -> Path:
+        """The certificate of the broker's authority, as PEM."""
+        return self.authority.ca_file
+
+    def start(self, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Returns when clients can connect. Raises `JvmError`."""
+        goes_on = self._controller is not None and self._controller.running
+        for port in (*self._ports.values(), *([] if goes_on else [self._controller_port])):
+            if listens(port):
+                raise JvmError(f"port {port} of 127.0.0.1 is taken; name another, or end that one")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if "TLS" in self._ports and not self._stores["broker"].exists():
+            self._make_certificates()
+        self._settings_file.write_text(javaproperties.dumps(self._properties(), timestamp=False))
+        if not (self._data / "meta.properties").exists():
+            self._format()
+        if self._controller is not None and not goes_on:
+            self._controller.start(lambda: listens(self._controller_port), timeout_s)
+        elif self._controller is not None:
+            time.sleep(max(0.0, self._killed_at + SESSION_S + 0.5 - time.monotonic()))
+        self.jvm.start(lambda: all(map(listens, self._ports.values())), timeout_s)
+
+    def kill(self) -> None:
+        super().kill()
+        self._killed_at = time.monotonic()
+
+    def close(self) -> None:
+        """SIGKILL to all there is of it."""
+        self.kill()
+        if self._controller is not None:
+            self._controller.kill()
+
+    @property
+    def _data(self) -> Path:
+        return self.folder / "data"
+
+    @property
+    def _controller_file(self) -> Path:
+        return self.folder / "controller.properties"
+
+    @property
+    def _settings_file(self) -> Path:
+        return self.folder / "broker.properties"
+
+    def _format(self) -> None:
+        cluster = base64.urlsafe_b64encode(b"\0" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
+        command = [java(), *QUICK, "kafka.tools.StorageTool", "format", "--cluster-id", cluster]
+        for user, password in self.users.items():
+            command += ["--add-scram", f"SCRAM-SHA-256=[name={user},password={password}]"]
+        run([*command, "--config", str(self._settings_file)])
+        if self._controller is not None:
+            settings = javaproperties.dumps(self._controller_properties(), timestamp=False)
+            self._controller_file.write_text(settings)
+            run([*command, "--config", str(self._controller_file)])
+
+    def _controller_properties(self) -> dict[str, str]:
+        of_both = self._properties()
+        del of_both["advertised.listeners"], of_both["inter.broker.listener.name"]
+        return {
+            **of_both,
+            "process.roles": "controller",
+            "node.id": str(self._controller_id),
+            "listeners": f"CONTROLLER://127.0.0.1:{self._controller_port}",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT",
+            "log.dirs": str(self.folder / "data-controller"),
+        }
+
+    @property
+    def _controller_id(self) -> int:
+        return 1 if self._controller is None else 2
+
+    def _properties(self) -> dict[str, str]:
+        ports = {**self._ports, "CONTROLLER": self._controller_port}
+        clients = {name: f"{name}://127.0.0.1:{port}" for name, port in self._ports.items()}
+        protocols = {
+            "PLAIN": "PLAINTEXT",
+            "CONTROLLER": "PLAINTEXT",
+            "SASL": "SASL_PLAINTEXT",
+            "TLS": "SASL_SSL" if self.users else "SSL",
+            "MUTUAL": "SSL",
+        }
+        own = [] if self._controller else [f"CONTROLLER://127.0.0.1:{self._controller_port}"]
+        return {
+            "process.roles": "broker" if self._controller else "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"{self._controller_id}@127.0.0.1:{self._controller_port}",
+            "controller.listener.names": "CONTROLLER",
+            "inter.broker.listener.name": "PLAIN",
+            "listeners": ",".join([*clients.values(), *own]),
+            "advertised.listeners": ",".join(clients.values()),
+            "listener.security.protocol.map": ",".join(
+                f"{name}:{protocols[name]}" for name in ports
+            ),
+            "log.dirs": str(self._data),
+            **SINGLE_NODE,
+            **self._login_properties(),
+            **self._tls_properties(),
+            **self._settings,
+        }
+
+    def _login_properties(self) -> dict[str, str]:
+        if not self.users:
+            return {}
+        modules = "org.apache.kafka.common.security"
+        names = "".join(f' user_{name}="{word}"' for name, word in self.users.items())
+        found = {
+            "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:ANONYMOUS",
+        }
+        for listener in self._ports.keys() - {"PLAIN", "MUTUAL"}:
+            name = f"listener.name.{listener.lower()}"
+            found[f"{name}.plain.sasl.jaas.config"] = (
+                f"{modules}.plain.PlainLoginModule required{names};"
+            )
+            found[f"{name}.scram-sha-256.sasl.jaas.config"] = (
+                f"{modules}.scram.ScramLoginModule required;"
+            )
+        return found
+
+    def _tls_properties(self) -> dict[str, str]:
+        if "TLS" not in self._ports:
+            return {}
+        found = {"listener.name.mutual.ssl.client.auth": "required"}
+        stores = {"keystore": self._stores["broker"], "truststore": self._stores["clients"]}
+        for listener in ("tls", "mutual"):
+            for name, store in stores.items():
+                prefix = f"listener.name.{listener}.ssl.{name}"
+                found[f"{prefix}.type"] = "PKCS12"
+                found[f"{prefix}.location"] = str(store)
+                found[f"{prefix}.password"] = self.authority.password
+        return found
+
+    @property
+    def _stores(self) -> dict[str, Path]:
+        return {name: self.authority.folder / f"{name}.p12" for name in ("broker", "clients")}
+
+    def _make_certificates(self) -> None:
+        self.authority.make()
+        self.authority.issue("broker", f"SAN={self._tls_names}")
+        self.authority.trust(self._stores["clients"])

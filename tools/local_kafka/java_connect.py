@@ -1,0 +1,188 @@
+"""Java Connect workers, distributed, of the pinned version, with the connectors of connect-file."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import quote
+
+import httpx
+import javaproperties
+
+from local_kafka.jvm import QUICK, START_TIMEOUT_S, Jvm, JvmError, OnJvm, free_ports
+
+HEAP_MB = 320
+REQUEST_TIMEOUT_S = 100.0
+"""Connect itself answers after 90 s that a request has timed out."""
+SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
+SINK = "org.apache.kafka.connect.file.FileStreamSinkConnector"
+_MAIN = "org.apache.kafka.connect.cli.ConnectDistributed"
+_CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    status: int
+    body: Any
+    """The JSON of the answer; the text where it is none; None where there is nothing."""
+
+
+class Rest:
+    """Connect's REST API at one address, of a worker of either kind.
+
+    Every method answers with what came; none raises for a status. A worker that does not answer
+    raises `httpx.TransportError`.
+    """
+
+    def __init__(self, url: str, timeout_s: float = REQUEST_TIMEOUT_S) -> None:
+        self._client = httpx.Client(base_url=url, timeout=timeout_s)
+
+    def call(self, method: str, path: str, body: object = None) -> Reply:
+        """`body` is sent as JSON unless it is None."""
+        content = {} if body is None else {"json": body}
+        answer = self._client.request(method, path, **content)  # type: ignore[arg-type]
+        if not answer.content:
+            return Reply(answer.status_code, None)
+        try:
+            return Reply(answer.status_code, answer.json())
+        except ValueError:
+            return Reply(answer.status_code, answer.text)
+
+    def get(self, path: str) -> Reply:
+        return self.call("GET", path)
+
+    def put(self, path: str, body: object = None) -> Reply:
+        return self.call("PUT", path, body)
+
+    def post(self, path: str, body: object = None) -> Reply:
+        return self.call("POST", path, body)
+
+    def patch(self, path: str, body: object) -> Reply:
+        return self.call("PATCH", path, body)
+
+    def delete(self, path: str) -> Reply:
+        return self.call("DELETE", path)
+
+    def create(self, connector: str, config: Mapping[str, str]) -> Reply:
+        return self.post("/connectors", {"name": connector, "config": dict(config)})
+
+    def status(self, connector: str) -> Reply:
+        return self.get(f"/connectors/{quote(connector, safe='')}/status")
+
+    def await_tasks(
+        self, connector: str, states: Sequence[str], timeout_s: float = START_TIMEOUT_S
+    ) -> Reply:
+        """The status, once the connector's tasks are in `states`, in the order of their numbers.
+
+        Raises:
+            TimeoutError: with the last status.
+        """
+        return self.await_reply(
+            lambda: self.status(connector),
+            lambda reply: (
+                reply.status == 200
+                and [task["state"] for task in reply.body["tasks"]] == list(states)
+            ),
+            timeout_s,
+        )
+
+    def await_reply(
+        self, ask: Callable[[], Reply], wanted: Callable[[Reply], bool], timeout_s: float
+    ) -> Reply:
+        """Ask until the reply is `wanted`. Raises `TimeoutError` with the last one."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            reply = ask()
+            if wanted(reply):
+                return reply
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"after {timeout_s:g} s the last reply was {reply}")
+            time.sleep(0.05)
+
+    def close(self) -> None:
+        self._client.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class JavaWorker(OnJvm):
+    """A distributed worker that can be stopped, killed, frozen and started again at the same URL.
+
+    Args:
+        folder: for its settings and its log.
+        properties: of the worker, over those that `defaults` makes of `bootstrap.servers` and
+            `group.id`, which must be there.
+        heap_mb, flags: as of `Jvm`.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        properties: Mapping[str, str],
+        *,
+        heap_mb: int = HEAP_MB,
+        flags: Sequence[str] = QUICK,
+    ) -> None:
+        self.folder = folder.absolute()
+        self.url = f"http://127.0.0.1:{free_ports(1)[0]}"
+        self.properties = {**defaults(properties["group.id"], self.url), **properties}
+        self.rest = Rest(self.url)
+        self._file = self.folder / "connect-distributed.properties"
+        command = [_MAIN, str(self._file)]
+        self.jvm = Jvm(self.folder, "worker", command, heap_mb=heap_mb, flags=flags)
+
+    def start(self, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Returns when it is a member of its group and answers. Raises `JvmError`."""
+        self.launch(timeout_s)
+        self.await_ready(timeout_s)
+
+    def launch(self, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Start it and do not wait for its group. Raises `JvmError`."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._file.write_text(javaproperties.dumps(self.properties, timestamp=False))
+        self.jvm.start(lambda: True, timeout_s)
+
+    def await_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Wait until its `/health` says 200. Raises `JvmError`; then it is gone."""
+        deadline = time.monotonic() + timeout_s
+        while not self._healthy():
+            if not self.jvm.running or time.monotonic() > deadline:
+                what = "is not ready" if self.jvm.running else "ended"
+                self.jvm.kill()
+                raise JvmError(f"the worker {what} within {timeout_s:g} s{self.jvm.tail()}")
+            time.sleep(0.05)
+
+    def _healthy(self) -> bool:
+        try:
+            return self.rest.get("/health").status == 200
+        except httpx.TransportError:
+            return False
+
+
+def defaults(group: str, url: str) -> dict[str, str]:
+    """Settings of a worker on a broker of one node, whose internal topics have the group's name."""
+    return {
+        "key.converter": _CONVERTER,
+        "value.converter": _CONVERTER,
+        "config.storage.topic": f"{group}-configs",
+        "offset.storage.topic": f"{group}-offsets",
+        "status.storage.topic": f"{group}-status",
+        "config.storage.replication.factor": "1",
+        "offset.storage.replication.factor": "1",
+        "status.storage.replication.factor": "1",
+        "offset.storage.partitions": "2",
+        "status.storage.partitions": "2",
+        "listeners": url,
+        "plugin.discovery": "service_load",
+    }
