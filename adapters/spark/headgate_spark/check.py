@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from headgate_spark.sessions import Sessions
-from headgate_spark.slots import SlotsError, most_at_once, slots_wanted, too_few
+from headgate_spark.slots import SlotsError, most_at_once, most_of_some, slots_wanted, too_few
 
 HOLD_MS = 3000
-"""Longer than Spark needs to hand out all tasks of one job."""
+"""Longer than a Spark at work needs to hand out all tasks of one job."""
 
 # In the JVM, where a task costs nothing to start: forking a Python worker for each would take so
 # long on a small machine that the first were over before the last began.
@@ -21,14 +21,16 @@ def free_slots(remote: str, wanted: int) -> int:
     """How many of `wanted` tasks this Spark runs at a time just now, other users' work included.
 
     It is measured, because a client of Spark Connect cannot ask: `wanted` tasks each hold a slot
-    for some seconds, and those that overlapped are counted.
+    for some seconds, and those that overlapped are counted. A Spark that has just begun, or a busy
+    machine, may be slower than that to hand them out, so that too few overlap: while there are too
+    few it is measured again, until that finds no more.
 
     Raises:
         SlotsError: the server cannot be reached.
     """
     sessions = Sessions(remote)
     try:
-        rows = sessions.get().range(0, wanted, 1, wanted).selectExpr(*_HOLD).collect()
+        return most_of_some(lambda: _overlapping(sessions, wanted), wanted)
     except Exception as error:  # of many kinds, by the layer that failed
         first = (str(error).splitlines() or [""])[0]
         raise SlotsError(
@@ -36,6 +38,10 @@ def free_slots(remote: str, wanted: int) -> int:
         ) from error
     finally:
         sessions.close()
+
+
+def _overlapping(sessions: Sessions, wanted: int) -> int:
+    rows = sessions.get().range(0, wanted, 1, wanted).selectExpr(*_HOLD).collect()
     return most_at_once([(int(row["begin"]), int(row["end"])) for row in rows])
 
 

@@ -5,7 +5,7 @@ every planned batch, would wait for ever; so slots are counted before anything s
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 _LOCAL = re.compile(r"local(?:\[(\*|\d+)(?:\s*,\s*\d+)?\])?")
@@ -84,6 +84,17 @@ def most_at_once(spans: Sequence[tuple[int, int]]) -> int:
         here += change
         most = max(most, here)
     return most
+
+
+def most_of_some(measure: Callable[[], int], wanted: int) -> int:
+    """The most that `measure` finds; it is asked until it finds `wanted`, or no more than before.
+
+    For a measure that can only err by finding too few.
+    """
+    most, found = 0, measure()
+    while most < found < wanted:
+        most, found = found, measure()
+    return max(most, found)
 
 
 def too_few(remote: str, free: int, workers: int, tasks_max: Sequence[int]) -> str | None:

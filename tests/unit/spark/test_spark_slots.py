@@ -1,6 +1,14 @@
 import pytest
 
-from headgate_spark.slots import Plan, SlotsError, most_at_once, plan, slots_wanted, too_few
+from headgate_spark.slots import (
+    Plan,
+    SlotsError,
+    most_at_once,
+    most_of_some,
+    plan,
+    slots_wanted,
+    too_few,
+)
 
 
 def test_slots_are_two_per_worker_and_one_per_task() -> None:
@@ -42,3 +50,22 @@ def test_too_few_slots_are_refused_with_the_numbers() -> None:
     assert text is not None
     assert "sc://h:1 has 7 free slots, but 8 are needed: one for each of 4 tasks" in text
     assert "two for each of 2 workers" in text
+
+
+@pytest.mark.parametrize(
+    ("measures", "found", "asked"),
+    [
+        ([21], 21, 1),
+        ([13, 16, 16], 16, 3),
+        ([16, 13], 16, 2),
+        ([13, 21], 21, 2),
+        ([0], 0, 1),
+    ],
+)
+def test_slots_are_measured_again_while_that_finds_more(
+    measures: list[int], found: int, asked: int
+) -> None:
+    """A Spark that is slow to hand out tasks has more slots than overlap."""
+    left = iter(measures)
+    assert most_of_some(lambda: next(left), 21) == found
+    assert len(measures) - len(list(left)) == asked
