@@ -112,6 +112,8 @@ class Worker:
     runs: dict[str, TaskSpec] = field(default_factory=dict)
     parked: set[str] = field(default_factory=set)
     """Runs that were started PAUSED and have done nothing yet."""
+    starting: dict[str, bool] = field(default_factory=dict)
+    """Runs that wait for an answer before they run -> whether they are to be PAUSED then."""
     configs: dict[tuple[str, int], dict[str, str | None]] = field(default_factory=dict)
 
 
@@ -431,8 +433,11 @@ class HerderWorld:
             self._begin(worker, spec)
 
     def _begin(self, worker: Worker, spec: TaskSpec) -> None:
-        first: TaskReport = FencingRequested() if spec.exactly_once else TaskRunning()
-        self.report(worker.name, spec.run, first)
+        if spec.exactly_once:
+            worker.starting[spec.run] = False
+            self.report(worker.name, spec.run, FencingRequested())
+        else:
+            self.report(worker.name, spec.run, TaskRunning())
 
     def _on_SendTask(self, worker: Worker, effect: SendTask) -> None:  # noqa: N802
         spec = worker.runs.get(effect.run)
@@ -445,9 +450,12 @@ class HerderWorld:
                 ended = TaskEnded(TaskOutcome.FAILED, error or "", f"trace of: {error}")
                 self._end(worker, spec, ended)
             case RecheckAnswered(None):
-                self.report(worker.name, spec.run, TaskRunning())
+                paused = worker.starting.pop(spec.run)
+                self.report(worker.name, spec.run, TaskPaused() if paused else TaskRunning())
             case RecheckAnswered(reason):
                 self._end(worker, spec, TaskEnded(TaskOutcome.ABANDONED, reason or ""))
+            case (PauseTask() | ResumeTask()) as told if spec.run in worker.starting:
+                worker.starting[spec.run] = isinstance(told, PauseTask)
             case PauseTask():
                 self.report(worker.name, spec.run, TaskPaused())
             case ResumeTask() if spec.run in worker.parked:
@@ -465,6 +473,7 @@ class HerderWorld:
 
     def _end(self, worker: Worker, spec: TaskSpec, ended: TaskEnded) -> None:
         worker.runs.pop(spec.run, None)
+        worker.starting.pop(spec.run, None)
         self.report(worker.name, spec.run, ended, TaskReleased())
 
     def end_task(self, worker: str, task: TaskId, ended: TaskEnded) -> None:

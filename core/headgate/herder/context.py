@@ -220,6 +220,14 @@ class ForReadBack:
     """What was appended is to be seen by our own reader."""
 
 
+@dataclass(frozen=True, slots=True)
+class ForUnchanged:
+    """The leader finds that there is nothing to write about a subject, and looks whether a later
+    leader has written."""
+
+    subject: str
+
+
 Purpose: TypeAlias = (
     AtStart
     | ForMember
@@ -230,6 +238,7 @@ Purpose: TypeAlias = (
     | ForRound
     | ForOffsets
     | ForReadBack
+    | ForUnchanged
 )
 
 

@@ -280,9 +280,9 @@ class Herder:
             if isinstance(event, TargetStateChanged) and event.target_state is TargetState.STOPPED
         }
         for name, committed in touched.items():
-            if committed or ctx.state.entry(name) is None:
+            gone = ctx.state.entry(name) is None
+            if committed or gone:
                 self._rounds.on_commit(name)
-            if committed:
                 self._tasks.on_commit(name)
             elif ctx.state.target_state(name) is not before.target_state(name):
                 self._tasks.on_target_state(name)
@@ -290,7 +290,7 @@ class Herder:
             self._offset_changes.on_config(name)
             if committed and name in stopped:
                 self._connectors.on_tasks_gone(name)
-            if committed or ctx.state.entry(name) is None:
+            if committed or gone:
                 self._statuses.connector_changed(name)
         if ctx.state.assignment_offset != before.assignment_offset:
             self._work.rejoin("connectors or their tasks have changed")
@@ -314,6 +314,8 @@ class Herder:
                     self._led_before = True
                     self._keys.look()
                     self._requests.standing_changed()
+            case c.ForUnchanged(subject):
+                self._leadership.on_unchanged_read(subject, error)
             case c.ForRecheck(run):
                 self._tasks.on_recheck_read(run, error)
             case c.ForFenced():

@@ -23,6 +23,7 @@ from headgate.herder.context import (
     CountRecorded,
     ForClaim,
     ForReadBack,
+    ForUnchanged,
     LaneHeld,
     LookAgain,
     ReadAgain,
@@ -60,6 +61,11 @@ WRITE_FAILED = (
     "safely retried"
 )
 
+
+READ_FAILED = (
+    "Failed to read the config topic to its end; nothing was written, and the request can be "
+    "safely retried"
+)
 
 LEADER_CHANGED = Failure(ErrorKind.INTERNAL, "the leader has changed")
 
@@ -101,6 +107,10 @@ class Lane:
     then: tuple[Record, ...] = ()
     """What `current` is to append before that."""
     waiting: deque[Job] = field(default_factory=lambda: deque[Job]())
+    looking: bool = False
+    """`current` changes nothing in the log as far as that was read: it is read to its end."""
+    looked: bool = False
+    """Of the first that waits this has been seen."""
 
 
 class Leadership:
@@ -197,10 +207,32 @@ class Leadership:
             elif isinstance(decision, Outdated):
                 assert isinstance(job, CallJob)
                 self._ctx.note(LookAgain(job.ticket))
+            elif isinstance(decision, Success) and isinstance(job, CallJob) and not lane.looked:
+                lane.current, lane.looking = job, True
+                self._ctx.read_to_end(ForUnchanged(lane.subject))
             else:
                 self._done(job, decision)
+            lane.looked = False
         if lane.current is None and not lane.waiting:
             self._lanes.pop(lane.subject, None)
+
+    def on_unchanged_read(self, subject: str, error: str | None) -> None:
+        """A write is refused to a leader that was overtaken without knowing; an answer without a
+        write is not. What the later leader wrote is in the log by now."""
+        lane = self._lanes.get(subject)
+        if lane is None or not lane.looking:
+            return
+        job, lane.current, lane.looking = lane.current, None, False
+        assert job is not None
+        if error is not None:
+            self._done(job, Failure(ErrorKind.INTERNAL, f"{READ_FAILED} ({error})"))
+        else:
+            lane.waiting.appendleft(job)
+            lane.looked = True
+        if self._ctx.standing.is_leader:
+            self._run(lane)
+        else:
+            self._give_up_waiting()
 
     def let_go(self, ticket: int, subject: str) -> None:
         """Of a lane that is held for `ticket`, or waited for; else nothing."""

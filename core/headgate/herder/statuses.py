@@ -4,14 +4,15 @@ Source: Connect's AbstractHerder (onStartup, onFailure, ...), DistributedHerder.
 KIP-558 (topics that a connector has used).
 
 Differs: the leader also removes a status as soon as it reads one of something that is not
-configured (Java: at the next rebalance only), and each tombstone is written once. A used topic is
-written once as well, not for every record until the first write is read back; the leader, not every
+configured (Java: at the next rebalance only), and writes each tombstone once, unless somebody speaks
+of it after that. A used topic is written once as well, not for every record until the first write is read back; the leader, not every
 former owner, forgets those of a deleted connector. What a former owner says late, because it was
-frozen or cut off, is not the last word: the present owner says again how it is.
+frozen or cut off, is not the last word: the present owner says again how it is, and so it does after
+a removal that was meant for a namesake. The removal of a connector's status hides those of its tasks
+from readers; the leader removes these too.
 """
 
 from collections.abc import Iterable
-from functools import partial
 from typing import Final
 
 from headgate.herder.context import NO_CONFIG, Context
@@ -71,13 +72,20 @@ class Statuses:
         self._topics: dict[str, dict[str, TopicActivity]] = {}
         """By connector and topic."""
         self._topics_written: set[str] = set()
-        """Keys of used topics that were written and not read back yet."""
+        """Keys of used topics that were written and not read since."""
         self._own: dict[str, Status] = {}
         """By key, what this worker said last of what it has."""
+        self._said_again: set[str] = set()
+        """Keys of what was said again after a removal. Once is enough: who removes it twice knows
+        better, and this worker has yet to read why."""
         self._tombstones: set[str] = set()
-        """Keys whose tombstone was written and not read back yet."""
+        """Keys whose tombstone was written and that were not read since."""
         self._changed: dict[str, None] = {}
         """Connectors that were removed, or got other tasks, since the last clean-up."""
+        self._orphans: dict[str, str | TaskId] = {}
+        """By key, the connector or task of which the log has a record that is not shown, or was not
+        configured when it was read: the removal of a connector's status hides those of its tasks
+        from readers, and removes none of them."""
 
     @property
     def view(self) -> StatusView:
@@ -101,15 +109,20 @@ class Statuses:
     def _write(self, record: Record, status: Status) -> None:
         key, _ = record
         self._tombstones.discard(key)
+        self._said_again.discard(key)
         self._own[key] = status
         self._ctx.emit(WriteStatus(*record))
 
     def connector_gone(self, name: str) -> None:
         """This worker does not have it any more, and has said all it had to say of it."""
-        self._own.pop(connector_key(name), None)
+        self._forget(connector_key(name))
 
     def task_gone(self, task: TaskId) -> None:
-        self._own.pop(task_key(task), None)
+        self._forget(task_key(task))
+
+    def _forget(self, key: str) -> None:
+        self._own.pop(key, None)
+        self._said_again.discard(key)
 
     def _status(self, connector: str, state: State, trace: str | None) -> Status:
         ctx = self._ctx
@@ -147,33 +160,79 @@ class Statuses:
 
     def on_read(self, records: tuple[tuple[str, bytes | None], ...], *, leading: bool) -> None:
         """`leading`: this worker is the log's only writer and has read it all, so that what it does
-        not know does not exist."""
+        not know does not exist. A leader that does not know this yet looks when it does."""
         for key, value in records:
-            if value is None:
-                self._tombstones.discard(key)
+            # Whatever it says: a compacted log may keep of a removal, or of a topic's use, only
+            # what came after it.
+            self._tombstones.discard(key)
+            self._topics_written.discard(key)
+            self._orphans.pop(key, None)
             event = decode_status(key, value)
             self._say_again(event)
+            self._look_for_orphans(event)
             self._fold(event)
-            if leading:
-                self._remove_if_orphan(event)
+        if leading:
+            self._remove_orphans()
+
+    def _look_for_orphans(self, event: StatusEvent) -> None:
+        state = self._ctx.state
+        match event:
+            case ConnectorStatusReported(name, _) if state.entry(name) is None:
+                self._orphans[connector_key(name)] = name
+            case TaskStatusReported(task, _) if not _task_configured(state, task):
+                self._orphans[task_key(task)] = task
+            case TopicUsed(topic, name, _) if state.entry(name) is None:
+                self._orphans[topic_key(topic, name)] = name
+            case ConnectorStatusRemoved(name):
+                for number in self._tasks.get(name, {}):
+                    task = TaskId(name, number)
+                    self._orphans[task_key(task)] = task
+            case _:
+                pass
 
     def _say_again(self, event: StatusEvent) -> None:
-        """Somebody of an earlier generation speaks of what is this worker's by now. Left as it is,
-        compaction would keep that word alone."""
+        """Somebody of an earlier generation speaks of what is this worker's by now, or removes what
+        was said of it while it was not configured. Left as it is, compaction would keep that word
+        alone."""
+        state = self._ctx.state
         match event:
             case ConnectorStatusReported(name, status):
-                key, encode = connector_key(name), partial(encode_connector_status, name)
-                known = self._connectors.get(name)
+                self._say_connector(name, status)
             case TaskStatusReported(task, status):
-                key, encode = task_key(task), partial(encode_task_status, task)
-                known = self._tasks.get(task.connector, {}).get(task.task)
+                self._say_task(task, status)
+            case ConnectorStatusRemoved(name) if state.entry(name) is not None:
+                self._say_connector(name, None)
+                for number in sorted(self._tasks.get(name, {})):
+                    self._say_task(TaskId(name, number), None)
+            case TaskStatusRemoved(task) if _task_configured(state, task):
+                self._say_task(task, None)
             case _:
-                return
+                pass
+
+    def _say_connector(self, name: str, over: Status | None) -> None:
+        own = self._hidden(connector_key(name), self._connectors.get(name), over)
+        if own is not None:
+            self._ctx.emit(WriteStatus(*encode_connector_status(name, own)))
+
+    def _say_task(self, task: TaskId, over: Status | None) -> None:
+        known = self._tasks.get(task.connector, {}).get(task.task)
+        own = self._hidden(task_key(task), known, over)
+        if own is not None:
+            self._ctx.emit(WriteStatus(*encode_task_status(task, own)))
+
+    def _hidden(self, key: str, known: Status | None, over: Status | None) -> Status | None:
+        """What this worker said last, if that is hidden by `over`, a late word or None for a
+        removal. `known` is what has been read before that."""
         own = self._own.get(key)
         if own is None or known is None or known.worker_id != own.worker_id:
-            return  # what this worker said is still to come
-        if status.worker_id != own.worker_id and status.generation < own.generation:
-            self._ctx.emit(WriteStatus(*encode(own)))
+            return None  # what this worker said is still to come
+        if over is not None:
+            late = over.worker_id != own.worker_id and over.generation < own.generation
+            return own if late else None
+        if key in self._said_again:
+            return None
+        self._said_again.add(key)
+        return own
 
     def _fold(self, event: StatusEvent) -> None:
         match event:
@@ -190,7 +249,6 @@ class Statuses:
                 self._tasks.get(task.connector, {}).pop(task.task, None)
             case TopicUsed(topic, name, activity):
                 self._topics.setdefault(name, {})[topic] = activity
-                self._topics_written.discard(topic_key(topic, name))
             case TopicReset(topic, name):
                 self._topics.get(name, {}).pop(topic, None)
             case StatusRejected():
@@ -213,6 +271,7 @@ class Statuses:
         for name in sorted(self._changed):
             self._clean_up_connector(name)
         self._changed.clear()
+        self._remove_orphans()
 
     def _clean_up_connector(self, name: str) -> None:
         """Its topics and its tasks first, then itself."""
@@ -225,17 +284,17 @@ class Statuses:
         if name in self._connectors and state.entry(name) is None:
             self._remove(connector_key(name))
 
-    def _remove_if_orphan(self, event: StatusEvent) -> None:
+    def _remove_orphans(self) -> None:
         state = self._ctx.state
-        match event:
-            case ConnectorStatusReported(name, _) if state.entry(name) is None:
-                self._remove(connector_key(name))
-            case TaskStatusReported(task, _) if not _task_configured(state, task):
-                self._remove(task_key(task))
-            case TopicUsed(topic, name, _) if state.entry(name) is None:
-                self._remove(topic_key(topic, name))
-            case _:
-                pass
+        for key, subject in list(self._orphans.items()):
+            configured = (
+                _task_configured(state, subject)
+                if isinstance(subject, TaskId)
+                else state.entry(subject) is not None
+            )
+            if not configured:
+                del self._orphans[key]
+                self._remove(key)
 
     def _remove(self, key: str) -> None:
         if key not in self._tombstones:

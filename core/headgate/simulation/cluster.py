@@ -9,7 +9,7 @@ same seed and options give the same run, step by step.
 from dataclasses import dataclass
 
 from headgate.herder.settings import HerderSettings
-from headgate.ids import State, TargetState
+from headgate.ids import State, TargetState, TaskId
 from headgate.membership.consumer import ConsumerSettings
 from headgate.simulation.checks import Checks
 from headgate.simulation.faults import Faults
@@ -21,6 +21,7 @@ from headgate.simulation.source_body import PARTITIONS, RECORDS
 from headgate.simulation.user import NAMES, SINKS, SOURCES, User
 from headgate.simulation.worker import SimulatedWorker
 from headgate.sink_names import sink_group
+from headgate.status import StatusView, decode_status, fold_statuses
 
 GROUP = "simulated"
 TOPIC_PARTITIONS = 2
@@ -190,7 +191,7 @@ class Cluster:
                 if task.state is not State.RUNNING:
                     return f"{task.task} is {task.state} on {worker.name}: {task.detail}"
                 owners.setdefault(str(task.task), []).append(worker.name)
-        return self._unowned(owners) or self._unfinished()
+        return self._unowned(owners) or self._unfinished() or self._misreported(owners)
 
     def _unowned(self, owners: dict[str, list[str]]) -> str:
         state = self.checks.read_log()
@@ -203,6 +204,23 @@ class Cluster:
         for work, names in owners.items():
             if len(names) > 1:
                 return f"{work} on {names}"
+        return ""
+
+    def _misreported(self, owners: dict[str, list[str]]) -> str:
+        """The status topic says of all that is configured who has it, that it runs, and no more."""
+        records, _ = self.transport.status_log.read(0)
+        events = [decode_status(r.key or b"", r.value) for r in records]
+        view = fold_statuses(StatusView(), events)
+        said = dict(view.connectors)
+        for name, tasks in view.tasks.items():
+            said |= {str(TaskId(name, number)): status for number, status in tasks.items()}
+        if set(said) != set(owners):
+            return f"statuses of {sorted(said)}, owned: {sorted(owners)}"
+        for work, status in said.items():
+            owner = self.workers[owners[work][0]]
+            if (status.state, status.worker_id) != (State.RUNNING, owner.worker_id):
+                said_of = f"{status.state} on {status.worker_id}"
+                return f"{work} is said to be {said_of}, it runs on {owner.worker_id}"
         return ""
 
     def _unfinished(self) -> str:

@@ -72,6 +72,7 @@ class SimulatedWorker:
     def __init__(self, cluster: "Cluster", name: str, settings: HerderSettings) -> None:
         self.name = name
         self.url = settings.url
+        self.worker_id = settings.worker_id
         self.dead = False
         self.frozen = False
         self._cluster = cluster

@@ -6,7 +6,14 @@ import pytest
 from support.herder_setups import created, one_worker
 from support.herder_world import HerderWorld
 
-from headgate.herder.messages import DeleteConnector, SetTargetState
+from headgate.herder.messages import (
+    ClaimLeadership,
+    DeleteConnector,
+    ReadConfigToEnd,
+    SetTargetState,
+    Success,
+    WriteStatus,
+)
 from headgate.ids import TargetState
 
 
@@ -81,3 +88,82 @@ def test_statuses_of_long_ago_that_are_read_late_are_not_answered() -> None:
     world.run()
     assert worker.statuses_read == len(world.statuses)
     assert not [line for line in world.trace if " status " in line]
+
+
+def test_what_was_removed_too_late_is_said_again_once() -> None:
+    """The removal was decided while a namesake was gone. Who removes it twice knows better."""
+    world = running()
+    world.statuses.append(("status-connector-c", None))
+    world.run()
+    assert world.trace == ["a: status connector-c RUNNING", "a: status task-c-0 RUNNING"]
+    world.statuses.append(("status-task-c-0", None))
+    world.run()
+    assert world.trace[2:] == []
+
+
+def test_a_removal_that_compaction_swallowed_is_made_again() -> None:
+    """A reader of a compacted log need not see a removal that somebody's late word came after."""
+    world = running()
+    world.holds.append(lambda _, e: isinstance(e, WriteStatus) and e.value is None)
+    world.call("a", DeleteConnector("c"))
+    world.run()
+    world.release()
+    swallowed = world.statuses.index(("status-task-c-0", None))
+    world.statuses[swallowed] = ("status-of-nothing", None)
+    world.trace.clear()
+    assert hear(world, "status-task-c-0", "RUNNING", "b", 2) == ["a: status -task-c-0"]
+
+
+def test_what_is_said_of_the_gone_while_the_log_is_claimed_is_removed_after_that() -> None:
+    world = running()
+    world.call("a", DeleteConnector("c"))
+    world.until_settled()
+    world.holds.append(lambda _, e: isinstance(e, ClaimLeadership))
+    world.add("b")
+    world.advance(10_000)
+    assert world.held
+    world.trace.clear()
+    assert hear(world, "status-task-c-0", "RUNNING", "b", 2) == []
+    world.release()
+    world.run()
+    assert "a: status -task-c-0" in world.trace
+
+
+def test_tasks_that_the_removal_of_their_connector_hides_are_removed_too() -> None:
+    """Readers of the log from its beginning would see them again once that is compacted away."""
+    world = HerderWorld()
+    old = {"state": "RUNNING", "trace": None, "worker_id": "b", "generation": 1}
+    for key in ("status-connector-c", "status-task-c-0"):
+        world.statuses.append((key, json.dumps(old).encode()))
+    world.statuses.append(("status-connector-c", None))
+    world.add("a")
+    world.until_settled()
+    assert world.trace.count("a: status -task-c-0") == 1
+
+
+def test_an_overtaken_leader_does_not_say_that_all_is_as_asked() -> None:
+    """Nothing to write means no refused write either: it looks at the log's end before it says
+    so."""
+    world = running()
+    world.call("a", SetTargetState("c", TargetState.STOPPED))
+    world.until_settled()
+    world.holds.append(lambda _, e: isinstance(e, ReadConfigToEnd))
+    call_id = world.call("a", SetTargetState("c", TargetState.STOPPED))
+    world.run()
+    world.claimed_by = "a later leader"
+    world.log.append(("target-state-c", b'{"state":"STARTED","state.v2":"STARTED"}'))
+    world.release()
+    world.until_settled()
+    assert world.answers[call_id] == [Success()]
+    last = [value for key, value in world.log if key == "target-state-c"][-1]
+    assert last is not None
+    assert b"STOPPED" in last
+
+
+def test_tasks_of_a_removed_connector_stop_without_a_rebalance() -> None:
+    """Connect's own policy forgets what was removed if a round in between went wrong."""
+    world = running()
+    world.holds.append(lambda _, e: type(e).__name__ == "SendGroup")
+    world.call("a", DeleteConnector("c"))
+    world.run()
+    assert world.running() == {"a": []}

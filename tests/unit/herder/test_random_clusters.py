@@ -27,10 +27,17 @@ from headgate.herder.messages import (
     Shutdown,
 )
 from headgate.ids import TargetState, TaskId
+from headgate.state import ConfigState
+from headgate.status import StatusView, decode_status, fold_statuses
 from headgate.task.messages import TaskEnded, TaskOutcome
 
 NAMES = ("a", "b", "c")
 CONNECTORS = ("x", "y")
+SHOWN = {
+    TargetState.STARTED: "RUNNING",
+    TargetState.PAUSED: "PAUSED",
+    TargetState.STOPPED: "STOPPED",
+}
 QUIET_MS = 120_000
 """Longer than any call may take, and than session, delay and backoff together."""
 
@@ -154,7 +161,11 @@ class Story:
         self.world.until_settled()
 
 
-@pytest.mark.parametrize("seed", range(25))
+FOUND = (67, 75, 142, 351, 757)
+"""Seeds that have found something."""
+
+
+@pytest.mark.parametrize("seed", [*range(25), *FOUND])
 def test_every_call_is_answered_once_and_all_comes_to_rest(seed: int) -> None:
     story = Story(seed)
     for _ in range(70):
@@ -178,3 +189,21 @@ def test_every_call_is_answered_once_and_all_comes_to_rest(seed: int) -> None:
         if target is not TargetState.PAUSED:
             assert bool(tasks) is (target is TargetState.STARTED)
             assert not (tasks and entry.fencing_pending)
+    check_statuses(story.world, herder.state)
+
+
+def check_statuses(world: HerderWorld, state: ConfigState) -> None:
+    """What readers are told at rest: of all that is configured who has it and how it is, no more.
+    The same for a reader who is given what a compaction would leave."""
+    compacted = {key: (key, value) for key, value in world.statuses}
+    for records in (world.statuses, list(compacted.values())):
+        view = fold_statuses(StatusView(), (decode_status(*record) for record in records))
+        assert set(view.connectors) == set(state.connector_names())
+        for name, status in view.connectors.items():
+            assert set(view.tasks.get(name, {})) == {task.task for task in state.tasks(name)}
+            for said in (status, *view.tasks.get(name, {}).values()):
+                assert said.state.value == SHOWN[state.target_state(name)]
+        for owner, tasks in world.running().items():
+            for task in tasks:
+                name, _, number = task.rpartition("-")
+                assert view.tasks[name][int(number)].worker_id == owner
