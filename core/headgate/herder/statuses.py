@@ -4,12 +4,12 @@ Source: Connect's AbstractHerder (onStartup, onFailure, ...), DistributedHerder.
 KIP-558 (topics that a connector has used).
 
 Differs: the leader also removes a status as soon as it reads one of something that is not
-configured (Java: at the next rebalance only), and writes each tombstone once, unless somebody speaks
-of it after that. A used topic is written once as well, not for every record until the first write is read back; the leader, not every
-former owner, forgets those of a deleted connector. What a former owner says late, because it was
-frozen or cut off, is not the last word: the present owner says again how it is, and so it does after
-a removal that was meant for a namesake. The removal of a connector's status hides those of its tasks
-from readers; the leader removes these too.
+configured (Java: at the next rebalance only), and writes each tombstone once, unless somebody
+speaks of it after that. A used topic is written once as well, not for every record until the first
+write is read back; the leader, not every former owner, forgets those of a deleted connector. What a
+former owner says late, because it was frozen or cut off, is not the last word: the present owner
+says again how it is, and so it does after a removal that was meant for a namesake. The removal of a
+connector's status hides those of its tasks from readers; the leader removes these too.
 """
 
 from collections.abc import Iterable
