@@ -280,6 +280,9 @@ class Consumer(Protocol):
     ) -> None:
         """Called from within `poll` and `close`; offsets may be committed inside `revoked`.
 
+        Where partitions go one by one (cooperative rebalancing) `assigned` is called with none
+        after `revoked`: what went is another's. Else all is revoked, and what stays given anew.
+
         `commit` raises `RebalancedError` there when the partitions are not given back but lost: the
         session had ended.
         """

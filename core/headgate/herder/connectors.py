@@ -140,6 +140,15 @@ class Connectors:
         if entry.inconsistent or (entry.task_count is None and not under_way):
             self._generate(instance)  # repair: Java leaves it so for ever
 
+    def on_removed(self, name: str) -> None:
+        """Though a namesake may have been made since: what failed is to be tried, and what rests is
+        to be said again, for its status goes with the connector."""
+        instance = self._held.get(name)
+        if instance is not None:
+            instance.failed = False
+            if instance.phase is Phase.ABSENT:
+                instance.shown = None
+
     def restart(self, ticket: int, name: str) -> None:
         """Stop and start; the ticket is resolved when task configs were published, or at once
         where the target state keeps it from running. Source: restartConnector."""

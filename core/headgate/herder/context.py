@@ -181,6 +181,9 @@ class AtStart:
 class ForMember:
     """The assignment was made at a later config offset."""
 
+    number: int
+    """Of the read: an earlier one says nothing about a later assignment."""
+
 
 @dataclass(frozen=True, slots=True)
 class ForClaim:

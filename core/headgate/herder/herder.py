@@ -16,6 +16,7 @@ from typing import assert_never
 from headgate import wire
 from headgate.events import (
     ConfigEvent,
+    ConnectorRemoved,
     LoggerLevelChanged,
     RecordRejected,
     RestartRequested,
@@ -118,13 +119,16 @@ class Herder:
         if not self._begun:
             self._begun = True
             ctx.read_to_end(c.AtStart())
+        # Whether it is still in its group comes first: after a freeze nothing else is as it was.
+        self._work.tick()
+        self._settle()
         while (timer := ctx.due()) is not None:
             self._on_timer(timer)
             self._settle()
-        self._work.tick()
         self._dispatch(command)
         self._settle()
         self._tasks.start_some()
+        self._settle()
         effects, ctx.effects = ctx.effects, []
         return effects
 
@@ -279,19 +283,20 @@ class Herder:
             for event in events
             if isinstance(event, TargetStateChanged) and event.target_state is TargetState.STOPPED
         }
+        removed = {event.connector for event in events if isinstance(event, ConnectorRemoved)}
         for name, committed in touched.items():
-            gone = ctx.state.entry(name) is None
-            if committed or gone:
+            if committed or name in removed:
                 self._rounds.on_commit(name)
                 self._tasks.on_commit(name)
+                self._statuses.connector_changed(name)
             elif ctx.state.target_state(name) is not before.target_state(name):
                 self._tasks.on_target_state(name)
+            if name in removed:
+                self._connectors.on_removed(name)
             self._connectors.on_config(name)
             self._offset_changes.on_config(name)
-            if committed and name in stopped:
+            if name in stopped:
                 self._connectors.on_tasks_gone(name)
-            if committed or gone:
-                self._statuses.connector_changed(name)
         if ctx.state.assignment_offset != before.assignment_offset:
             self._work.rejoin("connectors or their tasks have changed")
         self._restarts.carry_out()
@@ -306,8 +311,8 @@ class Herder:
                 elif not self._ctx.stopping:
                     self._ctx.ready = True
                     self._work.join()
-            case c.ForMember():
-                self._work.caught_up(error)
+            case c.ForMember(number):
+                self._work.caught_up(number, error)
             case c.ForClaim(generation):
                 if self._leadership.on_all_read(generation, error):
                     self._statuses.clean_up(everything=not self._led_before)

@@ -207,7 +207,7 @@ class Leadership:
             elif isinstance(decision, Outdated):
                 assert isinstance(job, CallJob)
                 self._ctx.note(LookAgain(job.ticket))
-            elif isinstance(decision, Success) and isinstance(job, CallJob) and not lane.looked:
+            elif isinstance(job, CallJob) and not lane.looked and _is_of_the_log(decision):
                 lane.current, lane.looking = job, True
                 self._ctx.read_to_end(ForUnchanged(lane.subject))
             else:
@@ -330,6 +330,14 @@ class Leadership:
         if self._claim in (Claim.NONE, Claim.READY):
             return [f"writing {name}" for name in self._lanes]
         return [f"leadership: {self._claim.value}"]
+
+
+def _is_of_the_log(decision: Result) -> bool:
+    """Whether an answer without a write says how things are: as asked, absent, there already."""
+    return isinstance(decision, Success) or decision.kind in (
+        ErrorKind.NOT_FOUND,
+        ErrorKind.ALREADY_EXISTS,
+    )
 
 
 def _subject(job: Job) -> str:

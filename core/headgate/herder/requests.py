@@ -121,6 +121,17 @@ class Stage(StrEnum):
     CHANGING_OFFSETS = "modifying offsets of the connector"
 
 
+_CHANGES = (
+    CreateConnector,
+    PutConnectorConfig,
+    PatchConnectorConfig,
+    DeleteConnector,
+    SetTargetState,
+    PutTaskConfigs,
+    AlterOffsets,
+    ResetOffsets,
+)
+"""Calls that only a leader does, and that done later would undo others."""
 _BEGUN = frozenset({Stage.ELSEWHERE, Stage.WRITING, Stage.RESTARTING, Stage.CHANGING_OFFSETS})
 
 
@@ -224,6 +235,7 @@ class Requests:
 
     def _route(self, found: OpenCall) -> None:
         call = found.call
+        self._by_token.pop(found.token, None)  # who was asked before has nothing to say any more
         match call:
             case DescribeWorker():
                 raise AssertionError("answered by the herder itself")
@@ -282,7 +294,14 @@ class Requests:
             self._pass_to_leader(found)
 
     def _pass_to_leader(self, found: OpenCall) -> None:
+        """A change that came from another worker goes back: that one asks the next leader itself,
+        and may have done so, and be answered, long before this one comes to it. Carried out after
+        that it would undo what was acknowledged since."""
         standing = self._ctx.standing
+        led_by_other = standing.leader_url != self._ctx.settings.url
+        if found.hops > 0 and led_by_other and isinstance(found.call, _CHANGES):
+            self.resolve(found.ticket, Failure(ErrorKind.CONFLICT, CONFLICTING))
+            return
         self._pass(found, standing.leader_url)
         found.asked_leader = standing.leader
 
@@ -440,7 +459,7 @@ class Requests:
         if not self._leadership.ready:
             self._pass_to_leader(found)
         elif entry is None or entry.config is None:
-            self.resolve(found.ticket, not_found(call.name))
+            self._unless_read(found, not_found(call.name).message)
         elif found.validated and found.merged is not None:
             self._submit(found, MergedPatch(call.name, call.changes, found.merged))
         elif self._name_fits(found, call.name, call.changes.get("name")):

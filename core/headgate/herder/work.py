@@ -61,6 +61,8 @@ class GroupWork:
         self.changed = False
         """Where the worker stands has changed since the parts were told."""
         self._start_allowed = False
+        self._catch_up = 0
+        """Number of the last read of the log that the member asked for."""
         self._awaiting_release = False
         self._releasing_connectors: dict[str, None] = {}
         self._releasing_tasks: dict[TaskId, None] = {}
@@ -94,8 +96,9 @@ class GroupWork:
         self._start_allowed = False  # what is assigned is about to change
         self._give(RejoinRequested(reason))
 
-    def caught_up(self, error: str | None) -> None:
-        self._give(CaughtUp(error))
+    def caught_up(self, number: int, error: str | None) -> None:
+        if number == self._catch_up:
+            self._give(CaughtUp(error))
 
     def leave(self) -> None:
         self._give(Leave())
@@ -141,7 +144,8 @@ class GroupWork:
                 self._ctx.standing.stable = self._ctx.standing.alive = False
                 self._revoke(tuple(self._connectors.held), tuple(self._tasks.held))
             case CatchUp():
-                self._ctx.read_to_end(ForMember())
+                self._catch_up += 1
+                self._ctx.read_to_end(ForMember(self._catch_up))
             case StartAllowed():
                 self._start_allowed = True
                 self._ctx.standing.stable = True

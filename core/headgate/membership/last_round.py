@@ -14,6 +14,8 @@ _LASTING: Final = frozenset({"connect"})
 """Policies that go by what they remember although others have led since, or the membership was
 given up: Apache's assignor lives as long as its worker, and sees by the generation whether it knows
 the last round. (So it goes on with its backoff, say.)"""
+LEFTOVER_MS: Final = 1_000
+"""After a round that left over what is not configured: a moment for what else is going on."""
 
 
 class LastRound:
@@ -31,6 +33,8 @@ class LastRound:
         self.tasks: tuple[TaskId, ...] = ()
         self.planned_ms: int | None = None
         """When to join again because the delay is over."""
+        self._again_ms: int | None = None
+        """When to join again because of what this member's round has left over."""
         self._led: Led | None = None
         """The round this member computed last; not to be used before its sync succeeded."""
         self._memories: dict[str, object | None] = {}
@@ -52,6 +56,8 @@ class LastRound:
             self.connectors, self.tasks = changed(*reported, change)
         delay_ms = assignment.delay_ms
         self.planned_ms = now_ms + delay_ms if delay_ms > 0 else None
+        leftover = self._led is not None and self._counts(self._led) and self._led.leftover
+        self._again_ms = now_ms + LEFTOVER_MS if leftover else None
 
     def led(self, policy: str, led: Led) -> None:
         """This member computed a round. Should its sync fail, its generation tells the policy."""
@@ -74,11 +80,22 @@ class LastRound:
 
     def give_up(self) -> None:
         self.generation = -1
-        self.assignment = self.planned_ms = None
+        self.assignment = self.planned_ms = self._again_ms = None
         self.connectors, self.tasks = (), ()
         self.another_leads()
 
     # -- what it says --
+
+    @property
+    def next_join_ms(self) -> int | None:
+        """When to join again of its own accord."""
+        planned = (self.planned_ms, self._again_ms)
+        return min((ms for ms in planned if ms is not None), default=None)
+
+    def why_again(self, now_ms: int) -> str:
+        if self.planned_ms is not None and now_ms >= self.planned_ms:
+            return "the scheduled rebalance delay is over"
+        return "members keep what is not configured any more"
 
     @property
     def eager(self) -> bool:

@@ -76,6 +76,27 @@ class Led:
             ]
         )
 
+    @property
+    def leftover(self) -> bool:
+        """Whether members keep something that is not configured. Connect's policy forgets to revoke
+        it, if its memory is not of the round before; it does so in the next one.
+
+        Cost: O(T).
+        """
+        counts = self.configured
+        if counts is None:
+            return False
+        for member_id, (connectors, tasks) in self.held.items():
+            change = self.changes.get(member_id, _NO_CHANGE)
+            gone: set[Work] = {*change.revoked_connectors, *change.revoked_tasks}
+            for name in connectors:
+                if name not in counts and name not in gone:
+                    return True
+            for task in tasks:
+                if task.task >= counts.get(task.connector, 0) and task not in gone:
+                    return True
+        return False
+
     @cached_property
     def _owners(self) -> Mapping[Work, str]:
         owners: dict[Work, str] = {}

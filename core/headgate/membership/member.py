@@ -164,8 +164,8 @@ class Member:
                 deadlines.append(self._sent_ms + self._settings.heartbeat_interval_ms)
             case MemberState.RELEASING | MemberState.STOPPING | MemberState.PAUSING:
                 deadlines.append(self._until_ms)
-            case MemberState.STEADY if self._last.planned_ms is not None:
-                deadlines.append(self._last.planned_ms)
+            case MemberState.STEADY if self._last.next_join_ms is not None:
+                deadlines.append(self._last.next_join_ms)
             case _:
                 pass
         return min(deadlines, default=None)
@@ -517,8 +517,8 @@ class Member:
             case MemberState.PAUSING if now_ms >= self._until_ms:
                 return self._join(now_ms, view, self._reason)
             case MemberState.STEADY:
-                if self._last.planned_ms is not None and now_ms >= self._last.planned_ms:
-                    return self._join(now_ms, view, "the scheduled rebalance delay is over")
+                if self._last.next_join_ms is not None and now_ms >= self._last.next_join_ms:
+                    return self._join(now_ms, view, self._last.why_again(now_ms))
             case _:
                 pass
         return []

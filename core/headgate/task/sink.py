@@ -166,7 +166,8 @@ class SinkMachine(TaskMachine):
         self._assigned |= set(given.partitions)
         # With a rebalance that takes all and gives most of it back, what stays with the task stays
         # paused. Source: WorkerSinkTask.HandleRebalance.onPartitionsAssigned.
-        return [*self._hold(self._held & self._assigned), OpenPartitions(given.partitions)]
+        hold = self._hold(self._held & self._assigned)
+        return [*hold, OpenPartitions(given.partitions)] if given.partitions else hold
 
     def _on_partitions_revoked(self, _now_ms: int, given: PartitionsRevoked) -> list[BodyEffect]:
         self._assigned -= set(given.partitions)

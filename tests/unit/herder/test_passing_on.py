@@ -5,7 +5,9 @@ from support.herder_setups import SOURCE, created, failure, one_worker, two_work
 from support.herder_world import Worker
 
 from headgate.herder.messages import (
+    AlterOffsets,
     AppendConfig,
+    Call,
     Called,
     CallPeer,
     CreateConnector,
@@ -17,12 +19,15 @@ from headgate.herder.messages import (
     PeerAnswered,
     PutConnectorConfig,
     PutTaskConfigs,
+    ResetOffsets,
+    SetTargetState,
     Shutdown,
     Success,
     ValidateConfig,
 )
 from headgate.herder.privileged import STALE_CONFIG
 from headgate.herder.requests import CONFLICTING
+from headgate.ids import TargetState
 
 
 def test_fencing_is_asked_of_the_next_leader_when_the_first_dies() -> None:
@@ -87,6 +92,71 @@ def test_a_call_is_passed_on_twice_at_most() -> None:
     assert answer.kind is ErrorKind.CONFLICT
 
 
+CHANGES = (
+    PutConnectorConfig("c", {**SOURCE, "v": "1"}),
+    DeleteConnector("c"),
+    SetTargetState("c", TargetState.STOPPED),
+    ResetOffsets("c"),
+    AlterOffsets("c", (({"n": 1}, {"m": 1}),)),
+)
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: type(change).__name__)
+def test_a_former_leader_does_not_pass_on_a_change_that_it_was_asked_for(change: Call) -> None:
+    """Whoever asked it asks the next leader as well, and may have asked for more since then."""
+    world = two_workers()
+    created(world)
+    world.answers["far"] = []
+    before = list(world.log)
+    world.workers["b"].inbox.append(Called("far", change, hops=1))
+    world.run()
+    assert world.answers["far"] == [Failure(ErrorKind.CONFLICT, CONFLICTING)]
+    assert world.log == before
+
+
+def test_a_change_is_not_carried_out_again_over_later_ones() -> None:
+    """The leader freezes with it in its hands; the next one does it, and then another."""
+    world = two_workers()
+    world.add("c")
+    world.advance(10_000)
+    world.until_settled()
+    created(world)
+    former = world.workers["a"]
+    assert former.herder.leads
+    former.frozen = True
+    first = world.call("b", PutConnectorConfig("c", {**SOURCE, "v": "1"}))
+    world.advance(30_000)
+    assert isinstance(world.answers[first][0], Success)
+    second = world.call("b", PutConnectorConfig("c", {**SOURCE, "v": "2"}))
+    world.advance(1_000)
+    assert isinstance(world.answers[second][0], Success)
+    former.frozen = False
+    world.advance(30_000)
+    entry = former.herder.state.entry("c")
+    assert entry is not None and entry.config is not None
+    assert entry.config["v"] == "2"
+
+
+def test_what_a_former_leader_says_late_answers_nothing() -> None:
+    """By then this worker leads and does it itself."""
+    world = two_workers()
+    created(world)
+    world.holds.append(lambda _, e: isinstance(e, CallPeer))
+    call_id = world.call("b", PutConnectorConfig("c", {**SOURCE, "v": "1"}))
+    world.run()
+    ((worker, call),) = world.held
+    assert isinstance(call, CallPeer)
+    world.kill("a")
+    world.holds.append(lambda _, e: isinstance(e, AppendConfig))
+    world.advance(30_000)
+    world.give(worker.name, PeerAnswered(call.token, Failure(ErrorKind.INTERNAL, "late")))
+    world.run()
+    assert world.answers[call_id] == []
+    world.release()
+    world.run()
+    assert isinstance(world.answers[call_id][0], Success)
+
+
 @pytest.mark.parametrize("hops", [0, 1])
 @pytest.mark.parametrize(
     ("told", "again"),
@@ -106,7 +176,9 @@ def test_what_passes_is_looked_after_again_where_the_call_came_in(
     created(world)
     world.holds.append(lambda _, e: isinstance(e, CallPeer))
     world.answers["far"] = []
-    world.workers["b"].inbox.append(Called("far", DeleteConnector("c"), hops=hops))
+    # Changes are not passed on by who did not get them first.
+    asked = FenceConnector("c") if hops else DeleteConnector("c")
+    world.workers["b"].inbox.append(Called("far", asked, hops=hops))
     world.run()
     ((worker, call),) = world.held
     assert isinstance(call, CallPeer)

@@ -25,6 +25,7 @@ from headgate.herder.messages import (
     RestartTask,
     SetTargetState,
     Shutdown,
+    Success,
 )
 from headgate.ids import TargetState, TaskId
 from headgate.state import ConfigState
@@ -161,7 +162,7 @@ class Story:
         self.world.until_settled()
 
 
-FOUND = (67, 75, 142, 351, 757)
+FOUND = (67, 71, 75, 142, 263, 351, 757, 1876)
 """Seeds that have found something."""
 
 
@@ -190,6 +191,28 @@ def test_every_call_is_answered_once_and_all_comes_to_rest(seed: int) -> None:
             assert bool(tasks) is (target is TargetState.STARTED)
             assert not (tasks and entry.fencing_pending)
     check_statuses(story.world, herder.state)
+    check_nothing_is_kept(story)
+    check_offsets_may_be_changed(story)
+
+
+def check_nothing_is_kept(story: Story) -> None:
+    """Of what is not configured. Connect's own policy can forget to revoke it."""
+    for name in story.workers.values():
+        herder = story.world.workers[name].herder
+        assert set(herder.view().connectors) <= set(herder.state.connector_names())
+        for task in herder.view().tasks:
+            assert herder.state.task_config(task.task) is not None, task
+
+
+def check_offsets_may_be_changed(story: Story) -> None:
+    """Whichever worker is asked, of what is stopped."""
+    for name in story.workers.values():
+        state = story.world.workers[name].herder.state
+        for connector in state.connector_names():
+            if state.target_state(connector) is TargetState.STOPPED:
+                call_id = story.world.call(name, ResetOffsets(connector))
+                story.world.advance(QUIET_MS)
+                assert isinstance(story.world.answers[call_id][0], Success)
 
 
 def check_statuses(world: HerderWorld, state: ConfigState) -> None:
