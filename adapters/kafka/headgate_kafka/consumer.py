@@ -99,10 +99,10 @@ class KafkaConsumer:
         self._begun: dict[TopicPartition, int] = {}
         """Ends that partitions without a committed offset begin at, not committed yet."""
         self._kept: list[Message] = []
-        """Fetched by a poll that wanted none."""
+        """Fetched and not given: of paused partitions, or by a poll that wanted fewer. Callbacks of
+        rebalances and seeks take out what is not to be given any more, so a message is nowhere else
+        while the client is called."""
         self._paused: set[TopicPartition] = set()
-        self._gone: set[TopicPartition] = set()
-        """Revoked since somebody looked."""
         self._failed: BaseException | None = None
         self._client = Consumer(self._contact.settings)
         self._pattern = topics if isinstance(topics, TopicPattern) else None
@@ -227,22 +227,22 @@ class KafkaConsumer:
     def _take(self, limit: int, wait_s: float) -> list[ConsumerRecord]:
         if self._pattern is not None and time.monotonic() >= self._look_at:
             self._look(self._pattern)
-        ready = limit > 0 and any(_place(m) not in self._paused for m in self._kept)
+        ready = limit > 0 and any(not self._is_held_back(m) for m in self._kept)
         first = self._client.poll(0 if ready else wait_s)
         self._raise_failed()
         if first is None and self._contact.refusal:
             raise self._contact.task_error(f"group {self._group} cannot be joined or read")
-        kept, self._kept = self._kept, []  # a rebalance may have changed it
-        messages = [m for m in kept if _place(m) not in self._paused]
-        held = [m for m in kept if _place(m) in self._paused]
         if first is not None:
-            messages.append(first)
-            if len(messages) < limit:
-                self._gone.clear()
-                more = self._client.consume(limit - len(messages), 0)
+            self._kept.append(first)
+            room = limit - sum(not self._is_held_back(m) for m in self._kept)
+            if room > 0:
+                more = self._client.consume(room, 0)
+                self._kept += more  # which is another list by now, if partitions were revoked
                 self._raise_failed()
-                # Revoked while it looked for more: what it had is another's to read again.
-                messages = [m for m in messages if _place(m) not in self._gone] + more
+        messages, held = self._kept, list[Message]()
+        if self._paused:
+            held = [m for m in messages if self._is_held_back(m)]
+            messages = [m for m in messages if not self._is_held_back(m)]
         self._kept = messages[limit:] + held
         records: list[ConsumerRecord] = []
         for message in messages[:limit]:
@@ -252,6 +252,9 @@ class KafkaConsumer:
             else:
                 self._heard(error)
         return records
+
+    def _is_held_back(self, message: Message) -> bool:
+        return message.error() is None and _place(message) in self._paused
 
     def _heard(self, error: KafkaError) -> None:
         code = error.code()
@@ -323,7 +326,9 @@ class KafkaConsumer:
         if not self._cooperative:
             gone |= self._held
         self._kept = [m for m in self._kept if _place(m) not in gone]
-        self._gone |= gone
+        # librdkafka would take them up paused if they came back.
+        if paused := [Place(*each) for each in sorted(gone & self._paused)]:
+            self._call(client.resume, paused)
         self._paused -= gone
         try:
             if self._held:
@@ -333,6 +338,8 @@ class KafkaConsumer:
             self._begun = {place: end for place, end in self._begun.items() if place not in gone}
             if self._cooperative:
                 self._call(client.incremental_unassign, list(places))
+                # Gone for good, unlike what is taken to be shared anew.
+                self._call(self._assigned, ())
             else:
                 client.unassign()
 

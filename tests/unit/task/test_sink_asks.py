@@ -11,6 +11,16 @@ from support.sink_records import fill as fill_with
 
 from headgate.connector.api import RetriableError, SinkRecord, SinkTask
 from headgate.task.messages import PauseTask, ResumeTask, TaskKind, TaskOutcome, TaskPaused
+from headgate.task.sink import SinkMachine, SinkSettings
+from headgate.task.steps import (
+    Begin,
+    HoldPartitions,
+    OpenPartitions,
+    PartitionsAssigned,
+    PartitionsRevoked,
+    SinkAsked,
+    Started,
+)
 
 CONFIG = {"topics": "t"}
 NEVER = {"offset.flush.interval.ms": "3600000"}
@@ -121,6 +131,22 @@ def test_a_paused_partition_that_stays_through_a_rebalance_stays_paused(tmp_path
     time.sleep(0.3)
     assert sum(Keeping.made[0].taken) == 1
     first.stop()
+
+
+def test_a_pause_ends_with_a_partition_that_goes_alone() -> None:
+    """Partition by partition, as cooperative consumers do: it comes back as another's."""
+    a, b = ("t", 0), ("t", 1)
+    machine = SinkMachine(SinkSettings())
+    for given in (
+        Begin(),
+        Started(),
+        PartitionsAssigned((a, b)),
+        SinkAsked((a, b), (), None, False),
+    ):
+        machine.handle(0, given)
+    machine.handle(0, PartitionsRevoked((a,)))
+    assert machine.handle(0, PartitionsAssigned(())) == [HoldPartitions((b,))]
+    assert machine.handle(0, PartitionsAssigned((a,))) == [OpenPartitions((a,))]
 
 
 def test_only_assigned_partitions_can_be_paused(tmp_path: Path) -> None:

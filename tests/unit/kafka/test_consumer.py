@@ -1,0 +1,161 @@
+"""Pauses over rebalances: what a client keeps of them, and what was fetched before.
+
+The client here does what librdkafka does: a pause is a flag of the partition that no assignment
+clears, and callbacks run inside `poll` and `consume`. Real brokers are in tests/e2e.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from headgate_kafka import consumer
+from headgate_kafka.consumer import KafkaConsumer
+
+A, B = ("t", 0), ("t", 1)
+
+
+class Message:
+    def __init__(self, partition: tuple[str, int], offset: int) -> None:
+        self._place, self._offset = partition, offset
+
+    def topic(self) -> str:
+        return self._place[0]
+
+    def partition(self) -> int:
+        return self._place[1]
+
+    def offset(self) -> int:
+        return self._offset
+
+    def error(self) -> None:
+        return None
+
+    def key(self) -> None:
+        return None
+
+    def value(self) -> bytes:
+        return b"v"
+
+    def headers(self) -> None:
+        return None
+
+    def timestamp(self) -> tuple[int, int]:
+        return (1, 0)
+
+
+class Client:
+    """`polls` and `batches`: what the next calls give, or do."""
+
+    def __init__(self, _settings: object) -> None:
+        self.paused: set[tuple[str, int]] = set()
+        self.polls: list[Any] = []
+        self.batches: list[Any] = []
+
+    def subscribe(self, _topics: object, on_assign: Any, on_revoke: Any) -> None:
+        self._on_assign, self._on_revoke = on_assign, on_revoke
+
+    def assigns(self, *partitions: tuple[str, int]) -> Callable[[], None]:
+        return lambda: self._on_assign(self, [consumer.Place(*each) for each in partitions])
+
+    def revokes(self, *partitions: tuple[str, int]) -> Callable[[], None]:
+        return lambda: self._on_revoke(self, [consumer.Place(*each) for each in partitions])
+
+    def pause(self, places: Sequence[Any]) -> None:
+        self.paused |= {(place.topic, place.partition) for place in places}
+
+    def resume(self, places: Sequence[Any]) -> None:
+        self.paused -= {(place.topic, place.partition) for place in places}
+
+    def _nothing(self, *_given: object) -> None: ...
+
+    incremental_assign = incremental_unassign = assign = unassign = _nothing
+
+    def poll(self, _timeout: float) -> Any:
+        found = self.polls.pop(0) if self.polls else None
+        return found() if callable(found) else found
+
+    def consume(self, _count: int, _timeout: float) -> Any:
+        found = self.batches.pop(0) if self.batches else None
+        return (found() if callable(found) else found) or []
+
+
+@pytest.fixture(params=["cooperative", "eager"])
+def made(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> tuple[KafkaConsumer, Client]:
+    monkeypatch.setattr(consumer, "Consumer", Client)
+    more = {"group.protocol": "consumer"} if request.param == "cooperative" else {}
+    opened = KafkaConsumer({"bootstrap.servers": "b", "group.id": "g", **more}, ["t"], print)
+    client: Any = opened._client
+    return opened, client
+
+
+Made = tuple[KafkaConsumer, Client]
+
+
+def given(made: Made, *polls: Any) -> list[tuple[int, int]]:
+    """Partition and offset of what the next poll gives."""
+    made[1].polls.extend(polls)
+    return [(record.partition, record.offset) for record in made[0].poll(10, 0)]
+
+
+def test_a_partition_that_was_paused_when_it_went_is_read_when_it_is_back(made: Made) -> None:
+    opened, client = made
+    given(made, client.assigns(A))
+    opened.pause([A])
+    given(made, client.revokes(A))
+    given(made, client.assigns(A))
+    assert client.paused == set()
+    assert given(made, Message(A, 0)) == [(0, 0)]
+
+
+def test_what_a_callback_pauses_is_not_given(made: Made) -> None:
+    """A record was fetched when the rebalance came: the task pauses all, as a sink that waits for
+    its own system does."""
+    opened, client = made
+    given(made, client.assigns(A))
+    opened.on_rebalance(lambda _new: opened.pause(sorted(opened.assignment())), lambda _gone: None)
+    client.batches.append(client.assigns(B))
+    assert given(made, Message(A, 0)) == []
+    assert client.paused == {A, B}
+    opened.resume([A, B])
+    assert given(made, Message(A, 1)) == [(0, 0), (0, 1)]
+
+
+def test_what_was_kept_of_a_revoked_partition_is_not_given(made: Made) -> None:
+    """Its next owner reads it: it would be there twice, and offsets would go back."""
+    opened, client = made
+    given(made, client.assigns(A, B))
+    client.polls.append(Message(A, 5))
+    assert opened.poll(0, 0) == []
+    opened.pause([A])
+    client.batches.append(client.revokes(A))
+    assert given(made, Message(B, 0)) in ([(1, 0)], [])
+    assert given(made) == []
+    assert A not in opened.assignment()
+
+
+def test_what_was_sought_within_a_callback_is_not_given_as_well(made: Made) -> None:
+    opened, client = made
+    given(made, client.assigns(A))
+    client.seek = lambda _place: None  # type: ignore[attr-defined]
+    opened.on_rebalance(lambda _new: opened.seek(A, 7), lambda _gone: None)
+    client.batches.append(client.assigns(B))
+    assert given(made, Message(A, 0)) == []
+
+
+def test_a_task_is_told_when_partitions_are_gone_for_good(made: Made) -> None:
+    """What is taken to be shared anew comes back at once: a task's own pauses outlast that."""
+    opened, client = made
+    given(made, client.assigns(A, B))
+    heard: list[tuple[str, tuple[tuple[str, int], ...]]] = []
+    opened.on_rebalance(
+        lambda new: heard.append(("given", tuple(new))),
+        lambda gone: heard.append(("revoked", tuple(gone))),
+    )
+    given(made, client.revokes(A))
+    if opened._cooperative:
+        assert heard == [("revoked", (A,)), ("given", ())]
+    else:
+        assert heard == [("revoked", (A, B))]
