@@ -153,7 +153,8 @@ def _cluster(doctor: Any, look: Look, transformer: WorkerConfigTransformer) -> I
         kind = kind_of(config)
         ask = partial(doctor.connector_rights, name, config, kind, tasks)
         yield from _permissions(f"permissions of connector {name}", ask)
-    for stale in doctor.stale_own_topics(configs):
+    sources = {name: config for name, config in configs.items() if kind_of(config) == "source"}
+    for stale in doctor.stale_own_topics(sources):
         yield Check(Outcome.BAD, "offsets", stale)
 
 

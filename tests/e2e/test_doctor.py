@@ -14,7 +14,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     ResourceType,
 )
-from kafka.admin import KafkaAdminClient
+from support.kafka_cluster import producer_epoch
 from support.kafka_rights import PASSWORD, RIGHTS, USER, allow, make_topics, properties, with_login
 
 from headgate.records import encode_commit, encode_connector
@@ -105,14 +105,8 @@ def test_each_right_that_is_missing_is_named(
     assert epoch(broker) > before, "tried, where nobody is at work"
 
 
-def epoch(broker: Broker) -> int:
-    """Of the leader's transactional id, as its coordinator has it."""
-    client = KafkaAdminClient(bootstrap_servers=broker.address)
-    try:
-        found = client.describe_transactions(["connect-cluster-workers"])
-        return int(found["connect-cluster-workers"].producer_epoch)
-    finally:
-        client.close()
+def epoch(broker: Broker) -> tuple[int, int]:
+    return producer_epoch(broker.address, "connect-cluster-workers")
 
 
 def write_connector(broker: Broker) -> None:
@@ -157,3 +151,39 @@ def test_topics_that_workers_would_refuse_are_named(
     broken = doctor({**plain, "headgate.task.runer": "x"})
     assert broken.returncode == 2
     assert "headgate.task.runner" in broken.stderr
+
+
+def test_own_offsets_topics_that_are_older_than_the_global_one_are_named(
+    own_broker: Callable[..., Broker],
+    doctor: Callable[[dict[str, str]], "subprocess.CompletedProcess[str]"],
+) -> None:
+    """Named by the connector, or implied by the other cluster that it writes to."""
+    broker, elsewhere = own_broker(), own_broker()
+    make_topics(AdminClient({"bootstrap.servers": broker.address}))
+    make_topics(AdminClient({"bootstrap.servers": elsewhere.address}))
+    configs = {
+        "named": {"offsets.storage.topic": "own"},
+        "implied": {"producer.override.bootstrap.servers": elsewhere.address},
+        "fresh": {"offsets.storage.topic": "own"},
+        "absent": {"offsets.storage.topic": "not-made-yet"},
+    }
+    here, there = (Producer({"bootstrap.servers": each.address}) for each in (broker, elsewhere))
+    for name, config in configs.items():
+        for key, value in (
+            encode_connector(name, {**CONFIG, "name": name, **config}),
+            encode_commit(name, 0),
+        ):
+            here.produce("configs", key=key, value=value)
+        key = f'["{name}",{{"file":"x"}}]'
+        here.produce("offsets", key=key, value='{"n":2}', timestamp=2_000_000)
+        if name != "absent":
+            producer, own = (there, "offsets") if name == "implied" else (here, "own")
+            old_ms = 1_990_000 if name == "fresh" else 1_000_000
+            producer.produce(own, key=key, value='{"n":1}', timestamp=old_ms)
+    assert here.flush(15) == there.flush(15) == 0
+    asked = doctor(properties(broker.address))
+    assert asked.returncode == 1
+    text = lines_of(asked)
+    assert "named: offsets in its own topic own are 1000 s older than those in offsets" in text
+    assert "implied: offsets in its own topic offsets are 1000 s older" in text
+    assert text.count("s older than those") == 2

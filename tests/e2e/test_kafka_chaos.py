@@ -23,6 +23,7 @@ from support.kafka_cluster import (
     await_true,
     create_topic,
     kill,
+    producer_epoch,
     quick_properties,
     read_committed,
     states_ever,
@@ -69,6 +70,8 @@ class Chaos:
         self.landed: Counter[str] = Counter()
         self.ends: Counter[str] = Counter()
         """How zombies ended."""
+        self.fenced = 0
+        """Zombies whose producer the brokers had shut out before they woke up."""
 
     def flowing(self) -> None:
         """Records arrive now, and the end is not near."""
@@ -190,10 +193,10 @@ class Chaos:
         worker = kept.worker()
         self.blow("SIGSTOP of worker and task")
         assert worker is not None
-        frozen = [worker, task]
+        frozen, epoch = [worker, task], self.epoch()
         for process in frozen:
             signal_if_alive(process.pid, signal.SIGSTOP)
-        self.replaced(task)
+        self.replaced(task, epoch)
         for process in reversed(frozen):
             signal_if_alive(process.pid, signal.SIGCONT)
         return self.ended(kept, task, start)
@@ -206,9 +209,10 @@ class Chaos:
         self.flowing()
         kept, task = self.settled_owner()
         self.blow("SIGSTOP of the task, whose worker is killed")
+        epoch = self.epoch()
         signal_if_alive(task.pid, signal.SIGSTOP)
         kill(kept.worker())
-        self.replaced(task)
+        self.replaced(task, epoch)
         return signal_if_alive(task.pid, signal.SIGCONT) and self.ended(kept, task, None)
 
     def freeze_the_task(self) -> None:
@@ -216,8 +220,9 @@ class Chaos:
         self.flowing()
         kept, task = self.settled_owner()
         self.blow("SIGSTOP of the task")
+        epoch = self.epoch()
         signal_if_alive(task.pid, signal.SIGSTOP)
-        self.replaced(task)
+        self.replaced(task, epoch)
         assert not task.alive(), self.why()
         self.ends["killed by its worker"] += 1
         assert kept.worker() is not None
@@ -230,8 +235,9 @@ class Chaos:
         worker = kept.worker()
         assert worker is not None
         self.blow("SIGSTOP of the worker")
+        epoch = self.epoch()
         signal_if_alive(worker.pid, signal.SIGSTOP)
-        self.replaced(task)
+        self.replaced(task, epoch)
         signal_if_alive(worker.pid, signal.SIGCONT)
         self.ended(kept, task, start)
 
@@ -239,8 +245,13 @@ class Chaos:
         while not freeze():
             self.say("   it was being stopped when it was frozen: no zombie, so once more")
 
-    def replaced(self, zombie: Process) -> None:
-        """Another process delivers."""
+    def epoch(self) -> tuple[int, int]:
+        """That the brokers take the task's producer by."""
+        return producer_epoch(self.broker.address, f"g-{TASK}")
+
+    def replaced(self, zombie: Process, epoch: tuple[int, int]) -> None:
+        """Another process delivers, under an epoch of its own: the zombie's, at most `epoch` or one
+        that it was given since, is shut out."""
 
         def other() -> bool:
             tasks = [t for kept in self.cluster.workers for t in kept.tasks(TASK)]
@@ -249,6 +260,8 @@ class Chaos:
         await_true("replacement", other, FLOW_S, self.why)
         before = self.watcher.count
         await_true("progress", lambda: self.watcher.count > before, FLOW_S, self.why)
+        assert self.epoch() > epoch, f"nobody fenced the zombie's {epoch}"
+        self.fenced += 1
 
     def ended(self, kept: KeptWorker, zombie: Process, start: int | None) -> bool:
         """The zombie ends by itself; where somebody was left to hear it, it says why.
@@ -290,7 +303,8 @@ class Chaos:
         self.broker.start()
 
     def plan(self) -> list[Callable[[], None]]:
-        """20 SIGKILLs, 10 zombies, 2 kills of the broker, in an order of the seed's."""
+        """20 SIGKILLs, 10 zombies that wake up, 2 whose worker or whose task ends them, 2 kills of
+        the broker, in an order of the seed's."""
         kills = [
             *[self.kill_the_task] * 3,
             *[self.kill_what_tasks_are_forked_from] * 1,
@@ -301,10 +315,10 @@ class Chaos:
             *[self.kill_a_worker_that_starts] * 1,
         ]
         zombies = [
-            *[self.freeze_worker_and_task] * 5,
-            *[self.freeze_the_task_and_kill_its_worker] * 2,
+            *[self.freeze_worker_and_task] * 7,
+            *[self.freeze_the_task_and_kill_its_worker] * 3,
             *[self.freeze_the_task] * 1,
-            *[self.freeze_the_worker] * 2,
+            *[self.freeze_the_worker] * 1,
         ]
         blows = [*kills, *zombies, *[self.kill_the_broker] * 2]
         self.chance.shuffle(blows)
@@ -357,7 +371,7 @@ def test_a_million_lines_survive_everything_once_and_in_order(
             await_true(f"{name} RUNNING", lambda n=name: cluster.running(n, 1), 60, chaos.why)
     finally:
         watcher.close()
-    say(f"{chaos.landed.total()} blows, zombies ended {dict(chaos.ends)}")
+    say(f"{chaos.landed.total()} blows, {chaos.fenced} fenced, zombies ended {dict(chaos.ends)}")
     found = [value for _, value in read_committed(broker.address, "lines")]
     assert found == [b"line %d" % n for n in range(RECORDS)], summary(found)
     states = states_ever(broker.address, "g-status", 2)

@@ -16,6 +16,7 @@ from headgate_kafka.transport import KafkaTaskTransport, open_task_transport
 from headgate_kafka.writing import PlainWriter
 from headgate_runtime.connector_offsets import ConnectorOffsets
 from headgate_runtime.settings import WorkerSettings
+from local_kafka.broker import Broker
 
 A = b'["c",{"file":"a"}]'
 B = b'["c",{"file":"b"}]'
@@ -175,6 +176,21 @@ def test_other_servers_mean_another_topic_under_exactly_once_alone(
     plain = {"offsets.storage.topic": world.properties["offset.storage.topic"]}
     assert "KafkaKeyedLog" in type(task(plain).offset_log).__name__
     assert "KafkaKeyedLog" in type(task({}).offset_log).__name__
+
+
+@pytest.mark.slow
+def test_on_another_cluster_offsets_are_read_where_they_are_written(
+    world: KafkaWorld, task: Opened, own_broker: Callable[..., Broker]
+) -> None:
+    """Also if only the producer's servers were overridden: Connect reads its own cluster then."""
+    config = {"producer.override.bootstrap.servers": own_broker().address}
+    world.connect().offset_log.append([(A, b'{"n":1}'), (B, b'{"n":1}')])
+    own = task(config)
+    assert seen(own.offset_log) == {A: b'{"n":1}', B: b'{"n":1}'}
+    commit(own, world, (A, b'{"n":2}'))
+    own._shared_writer.close()  # the copy is written
+    world.connect().offset_log.append([(A, b'{"n":7}')])
+    assert seen(task(config).offset_log) == {A: b'{"n":2}', B: b'{"n":1}'}
 
 
 def test_offsets_are_where_java_looks_for_them(world: KafkaWorld, task: Opened) -> None:

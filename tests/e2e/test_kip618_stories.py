@@ -226,9 +226,16 @@ def test_a_leader_that_was_shut_out_writes_nothing_and_claims_again(story: Story
     with story.worker("l") as leader:
         story.put(leader, story.config(1))
         story.await_running(leader, 1)
+        other_config = story.config(1, path=str(story.folder / "nothing"))
         for request in (
             lambda: leader.rest.put("/connectors/c/config", story.config(2)),
+            lambda: leader.rest.post(
+                "/connectors/c/restart?includeTasks=true"
+            ),  # Java: never again
+            lambda: leader.rest.patch("/connectors/c/config", {"batch.size": "7"}),
+            lambda: leader.rest.create("d", other_config),
             lambda: leader.rest.put("/connectors/c/stop"),
+            lambda: leader.rest.delete("/connectors/d"),
             lambda: leader.rest.delete("/connectors/c"),
         ):
             other = open_transport(leader.worker.config.transport)

@@ -15,7 +15,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 from support.kafka_rights import PASSWORD, TOPICS, USER, allow, make_topics, with_login
 
-from headgate.ports import RefusedError
+from headgate.ports import ProducerRecord, RefusedError
 from headgate.sink_names import SinkTopics, TopicPattern
 from headgate_kafka.client_settings import consumer_settings
 from headgate_kafka.reading import TopicReader
@@ -93,12 +93,13 @@ def test_a_reader_needs_no_right_on_the_group_that_it_does_not_use(guarded: Guar
 
 
 def test_a_sink_without_a_right_on_its_group_is_refused(guarded: Guarded) -> None:
-    with pytest.raises(RefusedError, match=r"group g-no cannot read.*lacks a permission"):
+    with pytest.raises(RefusedError, match="User:connect lacks Read on Group:g-no"):
         guarded.polled("g-no", ["lines"])
 
 
 def test_a_sink_without_a_right_on_its_topic_is_refused(guarded: Guarded) -> None:
-    with pytest.raises(RefusedError, match=r"cannot read.*lines-secret.*lacks a permission"):
+    lacks = "cannot read.*lines-secret.*User:connect lacks Read on that topic"
+    with pytest.raises(RefusedError, match=lacks):
         guarded.polled("g", ["lines-secret"])
     assert [record.value for record in guarded.polled("g", ["lines"])] == [b"a"]
 
@@ -110,7 +111,21 @@ def test_topics_that_match_and_may_not_be_described_are_not_seen(guarded: Guarde
 
 def test_who_may_not_create_a_topic_is_refused(guarded: Guarded) -> None:
     guarded.log.create_topic("lines", 1)  # is there
-    with pytest.raises(RefusedError, match=r"'unseen'.*lacks a permission"):
+    with pytest.raises(RefusedError, match=r"User:connect lacks .*Topic:unseen"):
         guarded.log.create_topic("unseen", 1)
-    with pytest.raises(RefusedError, match=r"'denied' could not be created.*lacks a permission"):
+    lacks = "'denied' could not be created.*User:connect lacks Create on Topic:denied"
+    with pytest.raises(RefusedError, match=lacks):
         guarded.log.create_topic("denied", 1)
+
+
+def test_who_may_not_write_to_a_topic_is_told_so(guarded: Guarded) -> None:
+    producer = guarded.log.producer("c", None, None)
+    try:
+        producer.send([ProducerRecord("lines", 0, None, b"x")])
+        until = time.monotonic() + SECONDS
+        acks: list[Any] = []
+        while not acks and time.monotonic() < until:
+            acks = list(producer.acks())
+        assert "User:connect lacks Write on Topic:lines" in str(acks[0].error)
+    finally:
+        producer.close()

@@ -1,8 +1,13 @@
 """`headgate observe` on a cluster of real Java workers."""
 
+import itertools
 import json
+import queue
+import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -82,9 +87,47 @@ def test_a_java_cluster_is_seen_without_joining_it(
     assert seen(*at, *topics)["group"] == view["group"]
     assert seen(*at, *topics)["config"] == view["config"]
 
+    check_follow(worker, *at, *topics)
+
     worker.kill()
     other = seen("--bootstrap-servers", kafka_broker.address, "--group", "no-such", *topics)
     assert (other["group"]["state"], other["group"]["members"]) == ("Dead", [])
+
+
+def check_follow(worker: JavaWorker, *options: str) -> None:
+    """One view at once, one more when something has changed, none in between, the end by Ctrl-C."""
+    command = [sys.executable, "-m", "headgate_runtime.cli", "observe", *options]
+    with subprocess.Popen(
+        [*command, "--follow", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        views: queue.Queue[Any] = queue.Queue()
+
+        def read() -> None:
+            assert process.stdout is not None
+            for line in process.stdout:
+                views.put(json.loads(line))
+
+        reading = threading.Thread(target=read)
+        reading.start()
+        try:
+            first = views.get(timeout=60)
+            assert first["connectors"]["snk"]["target_state"] == "PAUSED"
+            assert worker.rest.put("/connectors/snk/resume").status == 202
+            deadline = time.monotonic() + 60
+            following = []
+            while (
+                not following
+                or following[-1]["connectors"]["snk"]["tasks"][0]["state"] != "RUNNING"
+            ):
+                following.append(views.get(timeout=max(deadline - time.monotonic(), 0)))
+            assert following[-1]["connectors"]["snk"]["target_state"] == "STARTED"
+            assert all(a != b for a, b in itertools.pairwise([first, *following]))
+        finally:
+            process.send_signal(signal.SIGINT)
+            assert process.wait(30) in (0, 130)
+            reading.join(30)
+        assert process.stderr is not None
+        assert "Traceback" not in process.stderr.read()
 
 
 def test_what_cannot_be_observed_is_said(kafka_broker: Found) -> None:

@@ -14,6 +14,7 @@ import httpx
 import pytest
 from confluent_kafka import Consumer, IsolationLevel, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from kafka.admin import KafkaAdminClient
 from support.headgate_worker import HeadgateWorker
 from support.processes import Process, descendants
 
@@ -203,6 +204,16 @@ def has_open_transaction(address: str, topic: str, partitions: int = 1) -> bool:
         end_offset(address, topic, n, stable=True) < end_offset(address, topic, n)
         for n in range(partitions)
     )
+
+
+def producer_epoch(address: str, transactional_id: str) -> tuple[int, int]:
+    """Producer id and epoch that the brokers accept: every earlier one is fenced."""
+    client = KafkaAdminClient(bootstrap_servers=address)
+    try:
+        found = client.describe_transactions([transactional_id])[transactional_id]
+        return int(found.producer_id), int(found.producer_epoch)
+    finally:
+        client.close()
 
 
 def create_topic(address: str, topic: str, partitions: int = 1) -> None:

@@ -268,7 +268,9 @@ class LeaderWriter:
         if error is not None and error.txn_requires_abort():
             with suppress(KafkaException, SystemError):
                 client.abort_transaction(APPEND_MS / 1000)
-            return self._contact.error(what, refusals[0] if refusals else error)
+            return self._contact.error(
+                what, refusals[0] if refusals else error, right=f"Write on Topic:{self._topic}"
+            )
         return self._contact.error(f"{what}, it may be in the topic or not", error)
 
     def _drop(self, why: str) -> None:

@@ -103,6 +103,7 @@ class KafkaConsumer:
         rebalances and seeks take out what is not to be given any more, so a message is nowhere else
         while the client is called."""
         self._paused: set[TopicPartition] = set()
+        self._closing = False
         self._failed: BaseException | None = None
         self._client = Consumer(self._contact.settings)
         self._pattern = topics if isinstance(topics, TopicPattern) else None
@@ -184,6 +185,7 @@ class KafkaConsumer:
 
     def close(self) -> None:
         """Leave the group. Offsets may still be committed inside `revoked`."""
+        self._closing = True
         try:
             self._client.close()
         except KafkaException as failed:
@@ -339,7 +341,8 @@ class KafkaConsumer:
             if self._cooperative:
                 self._call(client.incremental_unassign, list(places))
                 # Gone for good, unlike what is taken to be shared anew.
-                self._call(self._assigned, ())
+                if not self._closing:
+                    self._call(self._assigned, ())
             else:
                 client.unassign()
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
@@ -18,8 +19,9 @@ from headgate_kafka.failures import kafka_error
 from headgate_kafka.fencer import RawAdmin
 from headgate_kafka.group import GroupRefusedError
 from headgate_kafka.group_describe import DescribedGroup, GroupDescriber
+from headgate_kafka.keyed_log import KafkaKeyedLog
 from headgate_kafka.observer import KafkaObserver
-from headgate_kafka.offset_stores import stale_own_topic
+from headgate_kafka.offset_stores import own_topic, stale_own_topic
 from headgate_kafka.permissions import (
     Rights,
     Tried,
@@ -28,9 +30,18 @@ from headgate_kafka.permissions import (
     worker_permissions,
 )
 from headgate_kafka.reading import REQUEST_S, Topics
+from headgate_kafka.records import ClientsSettings
 from headgate_kafka.topics import COMPACT, InternalTopic, internal_topics
-from headgate_kafka.transport import WorkerClients
+from headgate_kafka.transport import (
+    DISABLED,
+    WorkerClients,
+    connector_admin_properties,
+    connector_clients,
+    own_offsets_reader,
+)
+from headgate_kafka.writing import PlainWriter
 
+SUPPORT: Final = "exactly.once.source.support"
 Said = Callable[[str], None]
 
 
@@ -138,26 +149,53 @@ class KafkaDoctor:
         )
 
     def stale_own_topics(self, configs: Mapping[str, Config]) -> Iterator[str]:
-        """Connectors whose own offsets topic is older than the global one: the own topic wins, so
-        a task would go back to where it was before exactly-once was switched off (KIP-618)."""
+        """Connectors whose own offsets topic, named or implied by where they write, is older than
+        the global one: the own topic wins, so a task would go back to where it was before
+        exactly-once was switched off (KIP-618). `configs`: of source connectors."""
+        shared = self._worker["offset.storage.topic"]
         observer: KafkaObserver | None = None
         for name, config in configs.items():
-            own = config.get("offsets.storage.topic")
-            if not own or own == self._worker["offset.storage.topic"]:
+            given = {key: value for key, value in config.items() if value is not None}
+            settings = connector_clients(self._worker, given, self._said)
+            own = own_topic(
+                self._worker,
+                given,
+                str(settings.producer("", None)["bootstrap.servers"]),
+                exactly_once=self._worker.get(SUPPORT, DISABLED) != DISABLED,
+            )
+            if own is None:
                 continue
             observer = observer or KafkaObserver(self._worker, self._said)
             try:
                 shared_ms = _newest_ms(observer.offset_log(None), name)
-                own_ms = _newest_ms(observer.offset_log(own), name)
+                own_ms = self._own_newest_ms(own, name, given, settings)
             except TransportError as error:
                 yield f"{name}: its offsets could not be compared: {error}"
                 continue
-            shared = self._worker["offset.storage.topic"]
             stale = stale_own_topic(name, own, shared, own_ms, shared_ms)
             if stale is not None:
                 yield stale
         if observer is not None:
             observer.close()
+
+    def _own_newest_ms(
+        self, own: str, name: str, config: Mapping[str, str], settings: ClientsSettings
+    ) -> int:
+        """Read as the connector's own clients would, where they would."""
+        admin = connector_admin_properties(self._worker, config, name, "source", self._said)
+        topics = Topics(librdkafka(admin, "admin"), self._said)
+        try:
+            topics.partitions(own)
+        except UnknownTopicError:
+            return 0  # its first task makes it
+        writer = PlainWriter(settings.producer(f"headgate-doctor-{name}", None), self._said)
+        reader = own_offsets_reader(self._worker, config, name, settings)
+        log = KafkaKeyedLog(own, topics, reader, writer, self._said)
+        try:
+            return _newest_ms(log, name)
+        finally:
+            log.close()
+            writer.close()
 
     def close(self) -> None:
         self._describer.close()

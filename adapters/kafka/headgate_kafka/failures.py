@@ -82,18 +82,27 @@ class Contact:
             "logger": client_logger(self._heard),
         }
 
-    def error(self, what: str, error: KafkaError | None = None) -> TransportError:
+    def error(
+        self, what: str, error: KafkaError | None = None, *, right: str = ""
+    ) -> TransportError:
         """`what`, the brokers' address, librdkafka's reason and what came before it. What was
-        refused for good is a RefusedError."""
+        refused for good is a RefusedError.
+
+        `right`: what is needed for it, as operation and resource (``Read on Topic:t``), to be said
+        if that is what lacks."""
         if self.refusal:
             return RefusedError(f"{what} at {self.servers}: {self.refusal}")
         parts = [] if error is None else [f"{error.str()} ({error.name()})"]
         if self.complaint:
             parts.append(self.complaint)
         if error is not None and error.code() in NO_RIGHT:
-            parts.append("the principal of this client lacks a permission")
+            parts.append(self.lacking(error, right))
         reason = "; ".join(dict.fromkeys(parts)) or "no answer in time"
         return TransportError(f"{what} at {self.servers}: {reason}")
+
+    def lacking(self, error: KafkaError, right: str = "") -> str:
+        """Who lacks which right, after an error of `NO_RIGHT`."""
+        return f"{_principal(self._given)} lacks {right or _right(self._given, error)}"
 
     def task_error(self, what: str, error: KafkaError | None = None) -> TransportError:
         """As `error`, for a task: a missing right fails it, as with Connect. A worker waits for
@@ -116,6 +125,29 @@ class Contact:
 
     def _note(self, text: str) -> None:
         self._last, self._last_at = text, time.monotonic()
+
+
+def _principal(settings: Mapping[str, Any]) -> str:
+    """Whom brokers take a client with these settings of librdkafka for."""
+    if settings.get("sasl.username"):
+        return f"User:{settings['sasl.username']}"
+    if "SASL" in str(settings.get("security.protocol", "")).upper():
+        return f"the principal that logs in by {settings.get('sasl.mechanism', 'SASL')}"
+    if any(key.startswith(("ssl.certificate", "ssl.keystore")) for key in settings):
+        return "the principal of the client's certificate"
+    return "User:ANONYMOUS"
+
+
+def _right(settings: Mapping[str, Any], error: KafkaError) -> str:
+    """What a client with these settings needs for the resource of the error's kind."""
+    code = error.code()
+    if code == KafkaError.GROUP_AUTHORIZATION_FAILED:
+        return f"Read on Group:{settings.get('group.id', '')}"
+    if code == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+        return f"Write on TransactionalId:{settings.get('transactional.id', '')}"
+    if code == KafkaError.CLUSTER_AUTHORIZATION_FAILED:
+        return "a right on the Cluster"
+    return "Read on that topic" if "group.id" in settings else "a right on that topic"
 
 
 def kafka_error(error: BaseException) -> KafkaError | None:

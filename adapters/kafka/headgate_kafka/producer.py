@@ -400,6 +400,7 @@ class TransactionalProducer(_Base):
                 f"{what} was aborted: a record was refused, for instance as larger than the "
                 "topic's max.message.bytes or for want of the right to write",
                 error,
+                right=self._right(error),
             )
             self._over = TransactionOverError(str(told))
         elif error is None or error.retriable() or error.code() == KafkaError._TIMED_OUT:
@@ -408,6 +409,12 @@ class TransactionalProducer(_Base):
             self._refused = str(self._contact.error(what, error))
             return TransactionOverError(f"{self._refused}; abort it")
         return self._over
+
+    def _right(self, error: KafkaError) -> str:
+        """To say if it lacks. Nobody tells a transactional producer which record was refused."""
+        if error.code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            return ""
+        return f"Write on Topic:{' or Topic:'.join(sorted(self._counts))}"
 
     def _expired(self) -> TransactionOverError | None:
         """The broker aborts a transaction that takes too long and shuts its producer out. For the
@@ -542,7 +549,11 @@ class PlainProducer(_Base):
 
     def _report(self, number: int, error: KafkaError | None, message: Message | None) -> None:
         if error is not None:
-            self._failures[number] = f"{error.str()} ({error.name()})"
+            lacks = ""
+            if error.code() in NO_RIGHT:
+                right = "" if message is None else f"Write on Topic:{message.topic()}"
+                lacks = f"; {self._contact.lacking(error, right)}"
+            self._failures[number] = f"{error.str()} ({error.name()}){lacks}"
         elif message is not None:
             self._note_place(number, message)
 

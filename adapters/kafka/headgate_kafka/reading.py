@@ -120,7 +120,9 @@ class Topics:
                 raise UnknownTopicError(
                     f"topic {topic!r} cannot exist at {self.contact.servers}: {error.str()}"
                 ) from None
-            told = self.contact.error(f"topic {topic!r} could not be described", error)
+            told = self.contact.error(
+                f"topic {topic!r} could not be described", error, right=f"Describe on Topic:{topic}"
+            )
             if error is not None and error.code() in NO_RIGHT:
                 raise NoRightError(str(told)) from None
             raise told from None
@@ -232,7 +234,9 @@ class Topics:
             except KafkaException as failed:
                 error = self._heard(failed)
                 told = self.contact.error(
-                    f"offsets of {place.topic}-{place.partition} could not be read", error
+                    f"offsets of {place.topic}-{place.partition} could not be read",
+                    error,
+                    right=f"Describe on Topic:{place.topic}",
                 )
                 if error is not None and error.code() in _MOVED:
                     raise _LeaderMovedError(told) from None
@@ -349,4 +353,4 @@ class TopicReader:
             what = f"{what}: {RESET}"
         elif error.code() in UNKNOWN_TOPIC:
             what = f"{what}: it does not exist"
-        return self.contact.error(what, error)
+        return self.contact.error(what, error, right=f"Read on Topic:{self.topic}")

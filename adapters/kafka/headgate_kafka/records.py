@@ -102,7 +102,8 @@ class KafkaRecordLog:
         except KafkaException as failed:
             error = kafka_error(failed)
             if error is None or error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                lost = self._error(f"topic {topic!r} could not be created", failed)
+                what, right = f"topic {topic!r} could not be created", f"Create on Topic:{topic}"
+                lost = self._error(what, failed, right)
                 never = error is not None and error.code() in _NEVER | NO_RIGHT
                 raise (RefusedError(str(lost)) if never else lost) from None
         self._topics.await_topic(topic)
@@ -261,6 +262,6 @@ class KafkaRecordLog:
                 reader.close()
             self._readers.clear()
 
-    def _error(self, what: str, failed: KafkaException) -> TransportError:
+    def _error(self, what: str, failed: KafkaException, right: str = "") -> TransportError:
         self._topics.client.poll(0)
-        return self._topics.contact.error(what, kafka_error(failed))
+        return self._topics.contact.error(what, kafka_error(failed), right=right)

@@ -107,7 +107,7 @@ class KafkaTransport:
         self.record_log = KafkaRecordLog(
             topics,
             self._raw,
-            _clients(worker, None, said),
+            connector_clients(worker, None, said),
             OnlyTopic(worker["offset.storage.topic"]),
             said,
         )
@@ -149,7 +149,7 @@ class KafkaTaskTransport:
         said: Said,
     ) -> None:
         clients = WorkerClients(worker, said)
-        admin = _admin_properties(worker, connector_config, connector, kind, said)
+        admin = connector_admin_properties(worker, connector_config, connector, kind, said)
         topics = Topics(librdkafka(admin, "admin"), said)
         self._raw = RawAdmin(kafka_python(admin))
         self.fencer = KafkaFencer(self._raw)
@@ -164,7 +164,7 @@ class KafkaTaskTransport:
             said,
             keep=lambda key: key.startswith(prefix),
         )
-        settings = _clients(worker, connector_config, said)
+        settings = connector_clients(worker, connector_config, said)
         name = None
         if kind == "source":
             servers = str(settings.producer("", None)["bootstrap.servers"])
@@ -185,7 +185,7 @@ class KafkaTaskTransport:
             own = KafkaKeyedLog(
                 name,
                 topics,
-                settings.consumer(f"connector-offsets-{connector}", f"connect-{connector}"),
+                own_offsets_reader(worker, connector_config, connector, settings),
                 self._own_writer,
                 said,
                 keep=lambda key: key.startswith(prefix),
@@ -247,7 +247,7 @@ def open_task_transport(
     return KafkaTaskTransport(transport, connector_config, connector, kind, exactly_once, said)
 
 
-def _clients(
+def connector_clients(
     worker: Mapping[str, str], connector_config: Properties | None, said: Said
 ) -> ClientsSettings:
     return ClientsSettings(
@@ -265,7 +265,27 @@ def _clients(
     )
 
 
-def _admin_properties(
+def own_offsets_reader(
+    worker: Mapping[str, str],
+    connector_config: Mapping[str, str],
+    connector: str,
+    settings: ClientsSettings,
+) -> Mapping[str, Any]:
+    """Settings of a consumer that reads a source connector's own offsets topic.
+
+    Differs from Connect: they are read where they are written, also when only the servers of the
+    producer were overridden."""
+    reader = settings.consumer(f"connector-offsets-{connector}", f"connect-{connector}")
+    named = (
+        worker.get("consumer.bootstrap.servers"),
+        connector_config.get("consumer.override.bootstrap.servers"),
+    )
+    if any(named):
+        return reader
+    return {**reader, "bootstrap.servers": settings.producer("", None)["bootstrap.servers"]}
+
+
+def connector_admin_properties(
     worker: Mapping[str, str],
     connector_config: Mapping[str, str],
     connector: str,

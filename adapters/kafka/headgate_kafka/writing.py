@@ -120,7 +120,8 @@ class PlainWriter:
     def _failed(self, topic: str, error: KafkaError | None) -> Exception:
         if error is not None and (error.fatal() or error.code() == KafkaError._FATAL):
             self._client = None  # it does nothing any more; the next append has another
-        return self._contact.error(f"topic {topic!r} could not be written to", error)
+        what = f"topic {topic!r} could not be written to"
+        return self._contact.error(what, error, right=f"Write on Topic:{topic}")
 
 
 def _produce(
