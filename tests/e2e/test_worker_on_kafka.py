@@ -15,6 +15,7 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from support.headgate_worker import HeadgateWorker, headgate_worker  # noqa: F401
 from support.kafka_broker import Found
+from support.kafka_cluster import read_committed
 
 from local_kafka.broker import Broker
 from local_kafka.java_connect import defaults
@@ -161,6 +162,20 @@ def test_a_pipeline_from_its_making_to_its_end(story: Story) -> None:
         path = f"/connectors/{connector}/topics"
         for worker in story.workers:
             until("its topic", lambda worker=worker: worker.rest.get(path).body == shown)  # noqa: B023
+
+    # Who used a topic is said once, not for every record.
+    status = first.properties["status.storage.topic"]
+    kept = read_committed(story.servers, status, int(first.properties["status.storage.partitions"]))
+    used = [key for key, _ in kept if key.startswith(b"status-topic-")]
+    assert sorted(used) == sorted(
+        f"status-topic-{story.name}:connector-{connector}".encode()
+        for connector in (story.source, story.sink)
+    )
+
+    # A level that is set for the cluster is the other worker's, too.
+    logger = "/admin/loggers/headgate_runtime.tasks"
+    assert first.rest.put(f"{logger}?scope=cluster", {"level": "WARN"}).status == 204
+    until("its level", lambda: second.rest.get(logger).body.get("level") == "WARN")
 
     # Paused it reads nothing, resumed it goes on.
     assert second.rest.put(f"/connectors/{story.source}/pause").status == 202
