@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from support.headgate_worker import HeadgateWorker
 from support.kafka_broker import Found
+from support.kafka_cluster import read_committed
 
 from local_kafka.java_connect import JavaWorker, Reply, Rest
 
@@ -92,3 +93,58 @@ def test_either_worker_is_asked(
     }
     for n in range(2):
         life_of_a_connector(follower.rest, leader.rest, f"c{n}", config)
+
+
+def written(rest: Rest, name: str) -> str | None:
+    """What the task config says, which the connector's owner sent to the leader."""
+    body: Any = rest.get(f"/connectors/{name}/tasks").body
+    return body[0]["config"].get("batch.size") if body else None
+
+
+@pytest.mark.parametrize("java_leads", [True, False])
+def test_the_session_key_is_changed_while_both_use_it(
+    java_leads: bool,
+    kafka_broker: Found,
+    kafka_name: str,
+    java_worker: Callable[..., JavaWorker],
+    headgate_worker: Callable[..., HeadgateWorker],
+    tmp_path: Path,
+) -> None:
+    """Whoever leads makes a new one every few seconds; what the other signs with it is taken."""
+    settings = {**SETTINGS, "inter.worker.key.ttl.ms": "4000"}
+    makes: list[Callable[..., Any]] = [java_worker, headgate_worker]
+    leader, follower = (
+        make(kafka_broker.address, kafka_name, settings)
+        for make in (makes if java_leads else reversed(makes))
+    )
+    (tmp_path / "in.txt").write_text("")
+    config = {
+        "connector.class": "org.apache.kafka.connect.file.FileStreamSourceConnector",
+        "file": str(tmp_path / "in.txt"),
+        "topic": f"{kafka_name}-data",
+        "tasks.max": "1",
+    }
+    # Each has some: the follower's task configs go to the leader, signed.
+    names = [f"c{n}" for n in range(4)]
+    for name in names:
+        assert asked(leader.rest, "POST", "/connectors", {"name": name, "config": config})
+        follower.rest.await_tasks(name, ["RUNNING"])
+    keys: set[str] = set()
+    until = time.monotonic() + 120
+    turn = 0
+    while len(keys) < 3:
+        assert time.monotonic() < until, f"{len(keys)} session keys"
+        turn += 1
+        for name in names:
+            put = asked(
+                follower.rest,
+                "PUT",
+                f"/connectors/{name}/config",
+                {**config, "batch.size": str(turn)},
+            )
+            assert put.status == 200
+            while written(follower.rest, name) != str(turn):
+                assert time.monotonic() < until, f"{name} has the task configs of before"
+                time.sleep(0.05)
+        records = read_committed(kafka_broker.address, f"{kafka_name}-configs")
+        keys |= {str(value) for key, value in records if key == b"session-key"}
