@@ -10,6 +10,7 @@ from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[a
 from headgate.events import Config
 from headgate.ports import KeyedLog, TransportError, UnknownTopicError
 from headgate_kafka.client_settings import (
+    ClientSettingsError,
     admin_properties,
     kafka_python,
     librdkafka,
@@ -153,23 +154,24 @@ class KafkaDoctor:
         the global one: the own topic wins, so a task would go back to where it was before
         exactly-once was switched off (KIP-618). `configs`: of source connectors."""
         shared = self._worker["offset.storage.topic"]
+        exactly_once = self._worker.get(SUPPORT, DISABLED).strip().lower() != DISABLED
         observer: KafkaObserver | None = None
         for name, config in configs.items():
             given = {key: value for key, value in config.items() if value is not None}
-            settings = connector_clients(self._worker, given, self._said)
-            own = own_topic(
-                self._worker,
-                given,
-                str(settings.producer("", None)["bootstrap.servers"]),
-                exactly_once=self._worker.get(SUPPORT, DISABLED) != DISABLED,
-            )
-            if own is None:
-                continue
-            observer = observer or KafkaObserver(self._worker, self._said)
             try:
+                settings = connector_clients(self._worker, given, self._said)
+                own = own_topic(
+                    self._worker,
+                    given,
+                    str(settings.producer("", None)["bootstrap.servers"]),
+                    exactly_once=exactly_once,
+                )
+                if own is None:
+                    continue
+                observer = observer or KafkaObserver(self._worker, self._said)
                 shared_ms = _newest_ms(observer.offset_log(None), name)
                 own_ms = self._own_newest_ms(own, name, given, settings)
-            except TransportError as error:
+            except (TransportError, ClientSettingsError) as error:
                 yield f"{name}: its offsets could not be compared: {error}"
                 continue
             stale = stale_own_topic(name, own, shared, own_ms, shared_ms)

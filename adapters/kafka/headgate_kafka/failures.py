@@ -101,8 +101,10 @@ class Contact:
         return TransportError(f"{what} at {self.servers}: {reason}")
 
     def lacking(self, error: KafkaError, right: str = "") -> str:
-        """Who lacks which right, after an error of `NO_RIGHT`."""
-        return f"{_principal(self._given)} lacks {right or _right(self._given, error)}"
+        """Who lacks which right, after an error of `NO_RIGHT`. `right`: if it is one to a topic."""
+        if error.code() != KafkaError.TOPIC_AUTHORIZATION_FAILED or not right:
+            right = _right(self._given, error)
+        return f"{_principal(self._given)} lacks {right}"
 
     def task_error(self, what: str, error: KafkaError | None = None) -> TransportError:
         """As `error`, for a task: a missing right fails it, as with Connect. A worker waits for

@@ -400,7 +400,7 @@ class TransactionalProducer(_Base):
                 f"{what} was aborted: a record was refused, for instance as larger than the "
                 "topic's max.message.bytes or for want of the right to write",
                 error,
-                right=self._right(error),
+                right=f"Write on Topic:{' or Topic:'.join(sorted(self._counts))}",
             )
             self._over = TransactionOverError(str(told))
         elif error is None or error.retriable() or error.code() == KafkaError._TIMED_OUT:
@@ -409,12 +409,6 @@ class TransactionalProducer(_Base):
             self._refused = str(self._contact.error(what, error))
             return TransactionOverError(f"{self._refused}; abort it")
         return self._over
-
-    def _right(self, error: KafkaError) -> str:
-        """To say if it lacks. Nobody tells a transactional producer which record was refused."""
-        if error.code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
-            return ""
-        return f"Write on Topic:{' or Topic:'.join(sorted(self._counts))}"
 
     def _expired(self) -> TransactionOverError | None:
         """The broker aborts a transaction that takes too long and shuts its producer out. For the

@@ -38,6 +38,8 @@ from headgate_kafka.writing import PlainWriter
 
 Said = Callable[[str], None]
 DISABLED: Final = "disabled"
+_SECURITY: Final = ("security.", "sasl.", "ssl.", "enable.ssl.")
+_CONSUMER_SECURITY: Final = tuple(f"consumer.override.{prefix}" for prefix in _SECURITY)
 _SYNC_KEY: Final = "worker.sync.timeout.ms"
 
 
@@ -274,15 +276,21 @@ def own_offsets_reader(
     """Settings of a consumer that reads a source connector's own offsets topic.
 
     Differs from Connect: they are read where they are written, also when only the servers of the
-    producer were overridden."""
+    producer were overridden, and then with the producer's login."""
     reader = settings.consumer(f"connector-offsets-{connector}", f"connect-{connector}")
     named = (
         worker.get("consumer.bootstrap.servers"),
         connector_config.get("consumer.override.bootstrap.servers"),
     )
-    if any(named):
+    producer = settings.producer("", None)
+    there = {"bootstrap.servers": producer["bootstrap.servers"]}
+    if any(named) or there["bootstrap.servers"] == reader["bootstrap.servers"]:
         return reader
-    return {**reader, "bootstrap.servers": settings.producer("", None)["bootstrap.servers"]}
+    if not any(key.startswith(_CONSUMER_SECURITY) for key in connector_config):
+        # Other servers, or another listener of these: whoever may write there is let in.
+        reader = {key: value for key, value in reader.items() if not key.startswith(_SECURITY)}
+        there |= {key: value for key, value in producer.items() if key.startswith(_SECURITY)}
+    return {**reader, **there}
 
 
 def connector_admin_properties(

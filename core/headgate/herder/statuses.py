@@ -172,7 +172,7 @@ class Statuses:
             self._look_for_orphans(event)
             self._fold(event)
         if leading:
-            self._remove_orphans()
+            self._remove_orphans([key for key, _ in records])
 
     def _look_for_orphans(self, event: StatusEvent) -> None:
         state = self._ctx.state
@@ -271,7 +271,7 @@ class Statuses:
         for name in sorted(self._changed):
             self._clean_up_connector(name)
         self._changed.clear()
-        self._remove_orphans()
+        self._remove_orphans(list(self._orphans))
 
     def _clean_up_connector(self, name: str) -> None:
         """Its topics and its tasks first, then itself."""
@@ -284,17 +284,23 @@ class Statuses:
         if name in self._connectors and state.entry(name) is None:
             self._remove(connector_key(name))
 
-    def _remove_orphans(self) -> None:
+    def _remove_orphans(self, keys: Iterable[str]) -> None:
+        """Of these keys: what has no connector or task. Those that have one by now, and are shown,
+        are no orphans any more."""
         state = self._ctx.state
-        for key, subject in list(self._orphans.items()):
-            configured = (
-                _task_configured(state, subject)
-                if isinstance(subject, TaskId)
-                else state.entry(subject) is not None
-            )
+        for key in keys:
+            match self._orphans.get(key):
+                case None:
+                    continue
+                case TaskId() as task:
+                    configured = _task_configured(state, task)
+                    shown = configured and task.task in self._tasks.get(task.connector, {})
+                case name:
+                    configured = shown = state.entry(name) is not None
             if not configured:
-                del self._orphans[key]
                 self._remove(key)
+            if shown or not configured:
+                del self._orphans[key]
 
     def _remove(self, key: str) -> None:
         if key not in self._tombstones:

@@ -167,3 +167,25 @@ def test_tasks_of_a_removed_connector_stop_without_a_rebalance() -> None:
     world.call("a", DeleteConnector("c"))
     world.run()
     assert world.running() == {"a": []}
+
+
+def test_a_status_that_was_read_before_its_config_is_no_orphan() -> None:
+    """A worker that starts reads both topics in turn. What it then keeps is looked at by each
+    leader once, not with every status."""
+    world = running()
+    statuses = world.workers["a"].herder._statuses
+    late = HerderWorld()
+    late.statuses = list(world.statuses)
+    late.add("z")
+    late.workers["z"].cut_off = True  # it reads no configs yet
+    key, value = next((k, v) for k, v in world.statuses if k == "status-task-c-0")
+    read = late.workers["z"].herder._statuses
+    read.on_read(((key, value),), leading=False)
+    assert set(read._orphans) == {"status-task-c-0"}
+    late.workers["z"].cut_off = False
+    late.log = list(world.log)
+    late.until_settled()
+    assert late.workers["z"].herder.leads
+    assert read._orphans == {}
+    assert statuses._orphans == {}
+    assert not any(value is None for key, value in late.statuses if key == "status-task-c-0")
