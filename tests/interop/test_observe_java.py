@@ -94,11 +94,20 @@ def test_a_java_cluster_is_seen_without_joining_it(
     assert (other["group"]["state"], other["group"]["members"]) == ("Dead", [])
 
 
+def heed_interrupts() -> None:
+    """In a child: shells start what they put into the background with Ctrl-C ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def check_follow(worker: JavaWorker, *options: str) -> None:
     """One view at once, one more when something has changed, none in between, the end by Ctrl-C."""
     command = [sys.executable, "-m", "headgate_runtime.cli", "observe", *options]
     with subprocess.Popen(
-        [*command, "--follow", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*command, "--follow", "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=heed_interrupts,
     ) as process:
         views: queue.Queue[Any] = queue.Queue()
 
@@ -124,7 +133,10 @@ def check_follow(worker: JavaWorker, *options: str) -> None:
             assert all(a != b for a, b in itertools.pairwise([first, *following]))
         finally:
             process.send_signal(signal.SIGINT)
-            assert process.wait(30) in (0, 130)
+            try:
+                assert process.wait(30) in (0, 130)
+            finally:
+                process.kill()
             reading.join(30)
         assert process.stderr is not None
         assert "Traceback" not in process.stderr.read()
