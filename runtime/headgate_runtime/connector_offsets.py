@@ -306,7 +306,9 @@ def _refusals(connector: str) -> Iterator[None]:
     """A connector's own code is at work: what it raises is for the user."""
     try:
         yield
-    except NotImplementedError:  # how a connector says what Java's says by not supporting it
+    except NotImplementedError:
+        # Nothing unfinished here: a connector's `alter_offsets` refuses so whatever it is asked, as
+        # Java's does by an UnsupportedOperationException (KIP-875). The user is told so.
         raise _RefusedError(
             f"Failed to modify offsets for connector {connector} because it doesn't support "
             "external modification of offsets"

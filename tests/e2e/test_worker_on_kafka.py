@@ -163,19 +163,8 @@ def test_a_pipeline_from_its_making_to_its_end(story: Story) -> None:
         for worker in story.workers:
             until("its topic", lambda worker=worker: worker.rest.get(path).body == shown)  # noqa: B023
 
-    # Who used a topic is said once, not for every record.
-    status = first.properties["status.storage.topic"]
-    kept = read_committed(story.servers, status, int(first.properties["status.storage.partitions"]))
-    used = [key for key, _ in kept if key.startswith(b"status-topic-")]
-    assert sorted(used) == sorted(
-        f"status-topic-{story.name}:connector-{connector}".encode()
-        for connector in (story.source, story.sink)
-    )
-
-    # A level that is set for the cluster is the other worker's, too.
-    logger = "/admin/loggers/headgate_runtime.tasks"
-    assert first.rest.put(f"{logger}?scope=cluster", {"level": "WARN"}).status == 204
-    until("its level", lambda: second.rest.get(logger).body.get("level") == "WARN")
+    check_used_topics(story)
+    check_logger_levels(story)
 
     # Paused it reads nothing, resumed it goes on.
     assert second.rest.put(f"/connectors/{story.source}/pause").status == 202
@@ -196,7 +185,37 @@ def test_a_pipeline_from_its_making_to_its_end(story: Story) -> None:
     story.write(10)
     until("all lines", lambda: lines_of(story.output) == story.expected)
 
-    # Offsets: only of what is stopped; altered to the last line, it is read once more.
+    check_offsets(story)
+
+    for connector in (story.source, story.sink):
+        assert second.rest.delete(f"/connectors/{connector}").status == 204
+        until("gone", lambda connector=connector: first.rest.status(connector).status == 404)
+    assert first.rest.get("/connectors").body == []
+
+
+def check_used_topics(story: Story) -> None:
+    """Who used a topic is said once, not for every record."""
+    properties = story.workers[0].properties
+    status, partitions = (properties[f"status.storage.{key}"] for key in ("topic", "partitions"))
+    kept = read_committed(story.servers, status, int(partitions))
+    used = [key for key, _ in kept if key.startswith(b"status-topic-")]
+    assert sorted(used) == sorted(
+        f"status-topic-{story.name}:connector-{connector}".encode()
+        for connector in (story.source, story.sink)
+    )
+
+
+def check_logger_levels(story: Story) -> None:
+    """A level that is set for the cluster is the other worker's, too."""
+    first, second = story.workers
+    logger = "/admin/loggers/headgate_runtime.tasks"
+    assert first.rest.put(f"{logger}?scope=cluster", {"level": "WARN"}).status == 204
+    until("its level", lambda: second.rest.get(logger).body.get("level") == "WARN")
+
+
+def check_offsets(story: Story) -> None:
+    """Only of what is stopped; altered to the last line, it is read once more."""
+    first, second = story.workers
     end = story.input.stat().st_size
     assert story.offset(second) == [{"position": end}]
     place = {"filename": str(story.input)}
@@ -213,11 +232,6 @@ def test_a_pipeline_from_its_making_to_its_end(story: Story) -> None:
     assert first.rest.put(f"/connectors/{story.source}/stop").status == 204
     assert second.rest.delete(path).status == 200
     assert story.offset(first) == []
-
-    for connector in (story.source, story.sink):
-        assert second.rest.delete(f"/connectors/{connector}").status == 204
-        until("gone", lambda connector=connector: first.rest.status(connector).status == 404)
-    assert first.rest.get("/connectors").body == []
 
 
 def test_a_killed_workers_work_goes_on_elsewhere(story: Story) -> None:

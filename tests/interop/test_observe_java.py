@@ -41,19 +41,7 @@ def test_a_java_cluster_is_seen_without_joining_it(
     source.write_text("".join(f"{n}\n" for n in range(100)))
     settings = {"exactly.once.source.support": "enabled"}
     worker = java_worker(kafka_broker.address, kafka_name, settings)
-    files = {"topic": f"{kafka_name}-data", "topics": f"{kafka_name}-data", "tasks.max": "1"}
-    for name, plugin, file in (
-        ("src", SOURCE, str(source)),
-        ("snk", SINK, str(tmp_path / "out.txt")),
-        ("bad", SINK, str(tmp_path / "no-folder" / "out.txt")),
-    ):
-        config = {"connector.class": plugin, "file": file, **files}
-        config.pop("topic" if plugin == SINK else "topics")
-        assert worker.rest.create(name, config).status == 201
-    for name, states in (("src", ["RUNNING"]), ("snk", ["RUNNING"]), ("bad", ["FAILED"])):
-        worker.rest.await_tasks(name, states)
-    assert worker.rest.put("/connectors/snk/pause").status == 202
-    worker.rest.await_tasks("snk", ["PAUSED"])
+    make_connectors(worker, f"{kafka_name}-data", source)
 
     at = ("--bootstrap-servers", kafka_broker.address, "--group", kafka_name)
     topics = [f"--{kind}-topic={kafka_name}-{kind}s" for kind in ("config", "offset")]
@@ -92,6 +80,23 @@ def test_a_java_cluster_is_seen_without_joining_it(
     worker.kill()
     other = seen("--bootstrap-servers", kafka_broker.address, "--group", "no-such", *topics)
     assert (other["group"]["state"], other["group"]["members"]) == ("Dead", [])
+
+
+def make_connectors(worker: JavaWorker, topic: str, source: Path) -> None:
+    """A source that runs, a sink that is paused, and one that has failed."""
+    files = {"topic": topic, "topics": topic, "tasks.max": "1"}
+    for name, plugin, file in (
+        ("src", SOURCE, source),
+        ("snk", SINK, source.parent / "out.txt"),
+        ("bad", SINK, source.parent / "no-folder" / "out.txt"),
+    ):
+        config = {"connector.class": plugin, "file": str(file), **files}
+        config.pop("topic" if plugin == SINK else "topics")
+        assert worker.rest.create(name, config).status == 201
+    for name, states in (("src", ["RUNNING"]), ("snk", ["RUNNING"]), ("bad", ["FAILED"])):
+        worker.rest.await_tasks(name, states)
+    assert worker.rest.put("/connectors/snk/pause").status == 202
+    worker.rest.await_tasks("snk", ["PAUSED"])
 
 
 def heed_interrupts() -> None:

@@ -182,7 +182,7 @@ def test_a_worker_that_left_its_group_shuts_nobody_out(
     ("refusal", "said"),
     [
         (
-            NotImplementedError(),  # as a connector says that it cannot
+            NotImplementedError(),  # an input: what a connector raises that cannot (KIP-875)
             "Failed to modify offsets for connector c because it doesn't support external "
             "modification of offsets",
         ),
