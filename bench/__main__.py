@@ -24,6 +24,7 @@ PARTS = {
     "kafka_control": "on Kafka: control operations of two workers, beside Java's",
     "kafka_source": "on Kafka: a file source with exactly-once, beside Java's",
     "kafka_start": "on Kafka: a worker's start on a long config topic, beside Java's",
+    "kafka_config_writes": "on Kafka: the leader's writes to the config topic, by their size",
     "kafka_memory": "on Kafka: a worker's memory, beside Java's",
 }
 

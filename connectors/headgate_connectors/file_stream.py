@@ -12,6 +12,7 @@ that a crash has cut is ended before the next one.
 import os
 import stat
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from io import FileIO
 from pathlib import Path
@@ -94,7 +95,11 @@ class FileStreamSourceTask(SourceTask):
         self._file: BinaryIO | None = None
         self._missed = False
         """That the file is not there has been told."""
-        self._data = b""  # read, not yet records; starts at the position
+        self._lines: deque[bytes] = deque()
+        """Whole, with their ends; not yet records. They start at the position."""
+        self._tail: list[bytes] = []
+        """Pieces of the line after those. None is looked at again until the line is whole: it may
+        be as long as the file."""
         self._position = 0
 
     def poll(self) -> list[SourceRecord] | None:
@@ -104,11 +109,11 @@ class FileStreamSourceTask(SourceTask):
         assert self._file is not None
         records: list[SourceRecord] = []
         self._take(records)
-        while len(records) < self._batch:
+        while len(records) < self._batch and not self.context.stopping:
             chunk = self._file.read(CHUNK_BYTES)
             if not chunk:
                 break
-            self._data += chunk
+            self._split(chunk)
             self._take(records)
         if records:
             return records
@@ -151,27 +156,40 @@ class FileStreamSourceTask(SourceTask):
             )
         return position
 
-    def _take(self, records: list[SourceRecord]) -> None:
+    def _split(self, chunk: bytes) -> None:
         """Lines end with LF, CRLF or CR, as in Java. A CR that ends the data may be half a CRLF."""
-        lines = self._data.splitlines(keepends=True)
-        end = self._position
+        if self._tail and self._tail[-1].endswith(b"\r") and not chunk.startswith(b"\n"):
+            self._end_line()
+        *whole, last = chunk.splitlines(keepends=True)
+        if whole:
+            self._tail.append(whole[0])
+            self._end_line()
+            self._lines.extend(whole[1:])
+        self._tail.append(last)
+        if last.endswith(b"\n"):
+            self._end_line()
+
+    def _end_line(self) -> None:
+        self._lines.append(b"".join(self._tail))
+        self._tail.clear()
+
+    def _take(self, records: list[SourceRecord]) -> None:
         now = time.time_ns() // 1_000_000
-        room = self._batch - len(records)
-        for taken, line in enumerate(lines):
-            if taken == room or not line.endswith((b"\n", b"\r")):
-                break
-            if line[-1:] == b"\r" and end + len(line) == self._position + len(self._data):
-                break
-            end += len(line)
+        lines, partition, topic, position = (
+            self._lines,
+            self._partition,
+            self._topic,
+            self._position,
+        )
+        for _ in range(min(len(lines), self._batch - len(records))):
+            line = lines.popleft()
+            position += len(line)
             # Malformed bytes become U+FFFD, as in Java.
             text = line.rstrip(b"\r\n").decode("utf-8", "replace")
             records.append(
-                SourceRecord(
-                    self._partition, {"position": end}, self._topic, text, timestamp_ms=now
-                )
+                SourceRecord(partition, {"position": position}, topic, text, None, (), None, now)
             )
-        self._data = self._data[end - self._position :]
-        self._position = end
+        self._position = position
 
 
 class FileStreamSource(SourceConnector):

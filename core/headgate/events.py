@@ -132,6 +132,11 @@ class RecordRejected:
     reason: str
     advances: bool = True
 
+    @property
+    def partition(self) -> int:
+        """The config topic has but one."""
+        return 0
+
 
 ConfigEvent: TypeAlias = (
     ConnectorConfigured

@@ -14,6 +14,7 @@ import json
 import re
 from collections.abc import Callable
 from functools import lru_cache
+from json.encoder import encode_basestring
 from typing import Any, Final, TypeAlias
 
 from headgate._java_json_reader import (
@@ -142,7 +143,7 @@ def dumps(value: object, other: Callable[[object], object] | None = None) -> byt
     Raises:
         ValueError: a float is not finite.
     """
-    text = _encoder(other).encode(value)
+    text = encode_basestring(value) if type(value) is str else _encoder(other).encode(value)
     if "\\u00" in text or not text.isascii():
         text = _UNLIKE_JAVA.sub(_as_jackson, text)
     return text.encode()

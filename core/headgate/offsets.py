@@ -4,6 +4,11 @@ A key is ``["<connector>",{partition}]``, a value the offset map; a tombstone fo
 keys as bytes, so one partition whose map was written in two orders has two keys. We compare
 structurally: the newest record of a partition counts, whatever the order of its key.
 
+Two keys usually lie in two partitions of the topic, and which is read first says nothing: of them
+the later timestamp decides, of equal ones the key in our own order (`encode_key`). Of one key it is
+the log's order. A tombstone forgets what stands under its own key alone: when compaction has taken
+it nobody could tell that it was meant for more.
+
 A connector may have a topic of its own beside the global one of the workers. Its own comes first;
 what is only in the global one is still seen. Source: KIP-618; `ConnectorOffsetBackingStore`,
 `OffsetUtils`.
@@ -12,14 +17,16 @@ what is only in the global one is still seen. Source: KIP-618; `ConnectorOffsetB
 import base64
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias, cast
 
 from headgate.errors import CoreError
 from headgate.java_double import java_double
 from headgate.java_json import NotJsonError, dumps, parse
-from headgate.ports import KeyedLog, TransportError
+from headgate.ports import KeyedLog, LogRecord, Place, TransportError
+from headgate.records import java_text
+from headgate.rejected import kept, seen
 
 Partition: TypeAlias = Mapping[str, Any]
 """Source partition: what names one input of a connector. Values are primitives."""
@@ -28,6 +35,7 @@ Offset: TypeAlias = Mapping[str, Any]
 
 _LONG_MIN: Final = -(2**63)
 _LONG_MAX: Final = 2**63 - 1
+_KEY_EXPECTED: Final = 'expected ["<connector>",{partition}]'
 
 
 class OffsetFormatError(CoreError, ValueError):
@@ -80,20 +88,28 @@ def decode_key(key: bytes | None) -> OffsetKey | None:
     So are the sentinels that an early text of KIP-618 has for a finished migration
     (``["<connector>"]``); like Java we take no notice of them.
     """
+    found = _key_or_reason(key)
+    return found if isinstance(found, OffsetKey) else None
+
+
+def _key_or_reason(key: bytes | None) -> OffsetKey | str:
     if key is None:
-        return None
+        return "a record without a key"
     try:
         parts = parse(key)
-    except NotJsonError:
-        return None
+    except NotJsonError as error:
+        return f"the key is {error}; {_KEY_EXPECTED}"
     if not isinstance(parts, list):
-        return None
-    items = cast(Sequence[object], parts)
-    if len(items) != 2 or not isinstance(items[0], str):
-        return None
-    if items[1] is not None and not isinstance(items[1], dict):
-        return None
-    return OffsetKey(items[0], cast(Partition | None, items[1]))
+        return f"the key is {seen(parts)}, {_KEY_EXPECTED}"
+    items = cast(list[object], parts)
+    if len(items) != 2:
+        return f"the key is an array of {len(items)}, {_KEY_EXPECTED}"
+    connector, partition = items
+    if not isinstance(connector, str):
+        return f"the key's connector is {seen(connector)}, {_KEY_EXPECTED}"
+    if partition is not None and not isinstance(partition, dict):
+        return f"the key's partition is {seen(partition)}, {_KEY_EXPECTED}"
+    return OffsetKey(connector, cast(Partition | None, partition))
 
 
 def decode_value(value: bytes | None) -> Offset | None:
@@ -111,7 +127,7 @@ def decode_value(value: bytes | None) -> Offset | None:
     if content is None:
         return None
     if not isinstance(content, dict):
-        raise OffsetFormatError("the source offset is no JSON object")
+        raise OffsetFormatError(f"the source offset is {seen(content)}, expected an object")
     table = cast(dict[str, Any], content)
     for name, item in table.items():
         if isinstance(item, (dict, list)):
@@ -201,17 +217,40 @@ def _as_stored(value: object) -> object:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredValue:
+    """What stands under one key."""
+
+    value: bytes
+    timestamp_ms: int
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
 class StoredOffset:
     """What one offsets topic holds of one source partition."""
 
     partition: Partition | None
-    values: Mapping[bytes, bytes]
-    """Key bytes as they stand in the topic, and the value under each; the newest last. More than
-    one where the partition's map was written in several orders."""
+    values: Mapping[bytes, StoredValue]
+    """By key, in the bytes that stand in the topic; the one that counts last. More than one where
+    the partition's map was written in several orders."""
 
     @property
-    def newest(self) -> bytes:
-        return next(reversed(list(self.values.values())))
+    def newest(self) -> StoredValue:
+        return self.values[self.newest_key]
+
+    @property
+    def newest_key(self) -> bytes:
+        return next(reversed(list(self.values)))
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRejected:
+    """A record whose key names no source partition, or whose value is no source offset."""
+
+    key: str
+    reason: str
+    partition: int
+    offset: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,23 +261,55 @@ class OffsetTable:
         default_factory=dict[str, Mapping[str, StoredOffset]]
     )
     """By connector, then by `partition_identity`."""
-    ignored_count: int = 0
-    """Records whose key names no source partition."""
+    rejected: tuple[OffsetRejected, ...] = ()
+    """The last `REJECTED_KEPT` records that could not be used. A value that cannot be read stands
+    all the same: that is not the same as none."""
+    rejected_count: int = 0
+
+
+def rejection(record: LogRecord) -> OffsetRejected | None:
+    """What an offsets topic has in `record` that nobody can use; None: it is in order."""
+    key = _key_or_reason(record.key)
+    if isinstance(key, str):
+        return _rejected(record, key)
+    return _rejected_value(record)
+
+
+def _rejected_value(record: LogRecord) -> OffsetRejected | None:
+    try:
+        decode_value(record.value)
+    except OffsetFormatError as error:
+        return _rejected(record, str(error))
+    return None
+
+
+def _rejected(record: LogRecord, reason: str) -> OffsetRejected:
+    text = "" if record.key is None else java_text(record.key)
+    return OffsetRejected(text, reason, *record.found_at)
 
 
 def fold_offsets(
-    table: OffsetTable, records: Iterable[tuple[bytes | None, bytes | None]]
+    table: OffsetTable, records: Iterable[LogRecord], only: str | None = None
 ) -> OffsetTable:
-    """`table` after `records` (key, value; None is a tombstone), in the order of their topic.
-    `table` stays as it was."""
+    """`table` after `records`. Those of one key must be in the order of their topic; how they are
+    mixed with others does not matter. `table` stays as it was.
+
+    `only`: the one connector whose offsets are kept.
+    """
     connectors = dict(table.connectors)
     touched: dict[str, dict[str, StoredOffset]] = {}
-    ignored = table.ignored_count
-    for key_bytes, value in records:
-        key = decode_key(key_bytes)
-        if key is None or key_bytes is None:
-            ignored += 1
+    rejected: list[OffsetRejected] = []
+    for record in records:
+        key_bytes, value = record.key, record.value
+        key = _key_or_reason(key_bytes)
+        if isinstance(key, str) or key_bytes is None:
+            rejected.append(_rejected(record, str(key)))
             continue
+        if only is not None and key.connector != only:
+            continue
+        unreadable = _rejected_value(record)
+        if unreadable is not None:
+            rejected.append(unreadable)
         stored = touched.get(key.connector)
         if stored is None:
             stored = dict(connectors.get(key.connector, {}))
@@ -248,15 +319,39 @@ def fold_offsets(
         values = dict(old.values) if old is not None else {}
         values.pop(key_bytes, None)
         if value is not None:
-            values[key_bytes] = value
+            values[key_bytes] = StoredValue(value, record.timestamp_ms, record.found_at)
         if values:
-            stored[identity] = StoredOffset(key.partition, values)
+            stored[identity] = StoredOffset(key.partition, _newest_last(key, values))
         else:
             stored.pop(identity, None)
     for name, stored in touched.items():
         if not stored:
             del connectors[name]
-    return OffsetTable(connectors, ignored)
+    return OffsetTable(
+        connectors, kept(table.rejected, rejected), table.rejected_count + len(rejected)
+    )
+
+
+def _newest_last(
+    key: OffsetKey, values: Mapping[bytes, StoredValue]
+) -> Mapping[bytes, StoredValue]:
+    if len(values) < 2:
+        return values
+    own = _own_key(key.connector, key.partition)
+
+    def rank(item: tuple[bytes, StoredValue]) -> tuple[int, bool, bytes]:
+        key_bytes, stored = item
+        return stored.timestamp_ms, key_bytes == own, key_bytes
+
+    return dict(sorted(values.items(), key=rank))
+
+
+def _own_key(connector: str, partition: Partition | None) -> bytes:
+    """As `encode_key`; empty for a partition of values that no task of ours can have written."""
+    try:
+        return encode_key(connector, partition)
+    except OffsetFormatError:
+        return b""
 
 
 def read_offsets(log: KeyedLog) -> OffsetTable:
@@ -271,7 +366,7 @@ def read_offsets(log: KeyedLog) -> OffsetTable:
         records, position = log.read(before)
         if position == before:
             raise TransportError(f"the offsets topic ends at {end}, nothing is read at {position}")
-        table = fold_offsets(table, ((record.key, record.value) for record in records))
+        table = fold_offsets(table, records)
     return table
 
 
@@ -310,7 +405,7 @@ class OffsetView:
             source from its beginning again.)
         """
         stored = self._stored(connector, partition_identity(partition))
-        return None if stored is None else decode_value(stored.newest)
+        return None if stored is None else decode_value(stored.newest.value)
 
     def partitions(self, connector: str) -> tuple[PartitionOffset, ...]:
         """All partitions with an offset, sorted by `partition_identity`; the null partition is
@@ -326,7 +421,7 @@ class OffsetView:
             if stored is None or stored.partition is None:
                 continue
             try:
-                lines.append(PartitionOffset(stored.partition, decode_value(stored.newest)))
+                lines.append(PartitionOffset(stored.partition, decode_value(stored.newest.value)))
             except OffsetFormatError as error:
                 lines.append(PartitionOffset(stored.partition, None, str(error)))
         return tuple(lines)
@@ -371,9 +466,11 @@ def plan_alteration(
     shared_tombstones: list[tuple[bytes, None]] = []
     shared_copies: list[tuple[bytes, bytes]] = []
     for identity, (partition, offset) in sorted(wanted.items()):
-        key, value = encode_key(connector, partition), encode_value(offset)
+        value = encode_value(offset)
+        encoded = _own_key if value is None else encode_key  # whatever is there may be forgotten
+        key = encoded(connector, partition)
         table = view.shared if view.own is None else view.own
-        stale = [] if value is not None else [key]
+        stale = [key] if value is None and key else []
         primary.extend((old, None) for old in _old_keys(table, connector, identity, key, stale))
         if value is not None:
             primary.append((key, value))

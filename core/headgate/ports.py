@@ -50,6 +50,9 @@ class RebalancedError(Exception):
 
 # -- internal topics --
 
+Place: TypeAlias = tuple[int, int]
+"""Partition, and offset in it."""
+
 
 @dataclass(frozen=True, slots=True)
 class LogRecord:
@@ -58,6 +61,12 @@ class LogRecord:
     value: bytes | None
     """None is a tombstone."""
     timestamp_ms: int = 0
+    place: Place | None = None
+    """Where it is in its topic, where `offset` is something else."""
+
+    @property
+    def found_at(self) -> Place:
+        return self.place or (0, self.offset)
 
 
 class ConfigLog(Protocol):
@@ -117,6 +126,9 @@ class KeyedLog(Protocol):
         Only the latest value of a key need be delivered; tombstones are delivered to who was there
         before. Records of one key come in order of change; their `offset` rises, and positions are
         for this log, as this object shows it, only. Never waits, as with `ConfigLog`.
+
+        Where others can write records without a key they are delivered like any, for who tells of
+        them; of a flood the last need be.
         """
         ...
 
@@ -208,6 +220,11 @@ class RecordMetadata:
 
 class Producer(Protocol):
     """One task's way into the log; used by one thread."""
+
+    def connect(self) -> bool:
+        """Get in touch with the log, so that `init` takes less time; whether it was reached. Shuts
+        out nobody."""
+        ...
 
     def init(self) -> None:
         """Transactional: shut out every earlier holder of the id and abort what it left open.

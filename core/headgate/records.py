@@ -37,6 +37,7 @@ from headgate.java_json import (
     parse,
     trusted,
 )
+from headgate.rejected import seen
 
 Record: TypeAlias = tuple[str, bytes | None]
 """Key and value of a record to be appended; None is a tombstone."""
@@ -203,23 +204,12 @@ def _unknown(offset: int, key: str) -> RecordRejected:
     return RecordRejected(offset, key, "a key of no known kind")
 
 
-def _shape(offset: int, key: str, seen: object, expected: str) -> RecordRejected:
-    return RecordRejected(offset, key, f"the value is {_name(seen)}, expected {expected}")
+def _shape(offset: int, key: str, value: object, expected: str) -> RecordRejected:
+    return RecordRejected(offset, key, f"the value is {seen(value)}, expected {expected}")
 
 
-def _field(offset: int, key: str, name: str, seen: object, expected: str) -> RecordRejected:
-    return RecordRejected(offset, key, f"'{name}' is {_name(seen)}, expected {expected}")
-
-
-def _name(seen: object) -> str:
-    if seen is None:
-        return "null"
-    if isinstance(seen, dict):
-        return "an object"
-    if isinstance(seen, list):
-        return "an array"
-    text = json.dumps(seen)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+def _field(offset: int, key: str, name: str, value: object, expected: str) -> RecordRejected:
+    return RecordRejected(offset, key, f"'{name}' is {seen(value)}, expected {expected}")
 
 
 def _connector(offset: int, key: str, name: str, value: Any) -> ConfigEvent:

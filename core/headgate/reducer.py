@@ -30,7 +30,8 @@ from headgate.events import (
     TaskCountRecorded,
     TasksCommitted,
 )
-from headgate.state import EMPTY, REJECTED_KEPT, ConfigState, ConnectorEntry
+from headgate.rejected import REJECTED_KEPT
+from headgate.state import EMPTY, ConfigState, ConnectorEntry
 
 REPLAY_BATCH: Final = 1_000
 """How many records of a long log to decode and fold at a time: what is decoded is folded while the

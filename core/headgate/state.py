@@ -10,7 +10,6 @@ from headgate.events import Config, RecordRejected, SessionKeyChanged
 from headgate.ids import TargetState, TaskId
 
 EMPTY: Final[Mapping[int, Config]] = MappingProxyType({})
-REJECTED_KEPT: Final = 100
 
 
 @dataclass(frozen=True, slots=True)

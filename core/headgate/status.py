@@ -6,12 +6,14 @@ worker with a higher generation); tombstones of one clean-up are written once.
 """
 
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias, cast
 
 from headgate.ids import State, TaskId
 from headgate.java_json import NotJsonError, Parse, dumps, java_int
+from headgate.ports import Place
 from headgate.records import Record, java_text, read_value, task_of_key
+from headgate.rejected import kept, seen
 from headgate.state import ConfigState
 
 CONNECTOR_PREFIX: Final = "status-connector-"
@@ -98,10 +100,12 @@ class TopicReset:
 
 @dataclass(frozen=True, slots=True)
 class StatusRejected:
-    """A record that says nothing a reader can use."""
+    """A record that says nothing a reader can use; it costs itself alone."""
 
     key: str
     reason: str
+    partition: int = 0
+    offset: int = -1
 
 
 StatusEvent: TypeAlias = (
@@ -160,10 +164,27 @@ def _encode(status: Status) -> bytes:
     )
 
 
-def decode_status(key: bytes | str, value: bytes | None, parse: Parse | None = None) -> StatusEvent:
+def decode_status(
+    key: bytes | str | None,
+    value: bytes | None,
+    parse: Parse | None = None,
+    place: Place = (0, -1),
+) -> StatusEvent:
     """What one record says. Only an absent value is a tombstone here; an empty one is refused.
 
-    `parse` as in `headgate.records.decode`."""
+    Args:
+        parse: as in `headgate.records.decode`.
+        place: of the record, for who is told that it was refused.
+    """
+    event = _decode(key, value, parse)
+    if isinstance(event, StatusRejected):
+        return replace(event, partition=place[0], offset=place[1])
+    return event
+
+
+def _decode(key: bytes | str | None, value: bytes | None, parse: Parse | None) -> StatusEvent:
+    if key is None:
+        return StatusRejected("", "a record without a key")
     text = key if isinstance(key, str) else java_text(key)
     if text.startswith(CONNECTOR_PREFIX):
         return _connector(text, text[len(CONNECTOR_PREFIX) :], value, parse)
@@ -213,7 +234,7 @@ def _topic(key: str, rest: str, value: bytes | None, parse: Parse | None) -> Sta
         return StatusRejected(key, table)
     inner = table.get("topic")
     if not isinstance(inner, dict):
-        return StatusRejected(key, "'topic' is no object")
+        return StatusRejected(key, f"'topic' is {seen(inner)}, expected an object")
     fields = cast(dict[str, Any], inner)
     name, owner = fields.get("name"), fields.get("connector")
     task, discovered_ms = fields.get("task"), fields.get("discoverTimestamp")
@@ -230,7 +251,9 @@ def _object(value: bytes, parse: Parse | None) -> dict[str, Any] | str:
         content = read_value(value, parse)
     except NotJsonError as error:
         return str(error)
-    return cast(dict[str, Any], content) if type(content) is dict else "the value is no object"
+    if type(content) is not dict:
+        return f"the value is {seen(content)}, expected an object"
+    return cast(dict[str, Any], content)
 
 
 def _status(value: bytes, parse: Parse | None) -> Status | str:
@@ -238,12 +261,13 @@ def _status(value: bytes, parse: Parse | None) -> Status | str:
     table = _object(value, parse)
     if isinstance(table, str):
         return table
-    state = _STATES.get(cast(str, table.get("state")))
+    named = table.get("state")
+    state = _STATES.get(named) if isinstance(named, str) else None
     if state is None:
-        return f"'state' is {table.get('state')!r}, expected one of {', '.join(_STATES)}"
+        return f"'state' is {seen(named)}, expected one of {', '.join(_STATES)}"
     generation = table.get("generation")
     if type(generation) is not int:
-        return "'generation' is no integer"
+        return f"'generation' is {seen(generation)}, expected an integer"
     trace, worker_id, version = table.get("trace"), table.get("worker_id"), table.get("version")
     for item in (trace, worker_id, version):
         if item is not None and type(item) is not str:
@@ -270,6 +294,8 @@ class StatusView:
         default_factory=dict[str, Mapping[str, TopicActivity]]
     )
     """By connector and topic."""
+    rejected: tuple[StatusRejected, ...] = ()
+    """The last `REJECTED_KEPT` records that could not be used."""
     rejected_count: int = 0
 
     def task(self, task: TaskId) -> Status | None:
@@ -341,14 +367,14 @@ def fold_statuses(view: StatusView, events: Iterable[StatusEvent]) -> StatusView
             case TopicReset(topic, name):
                 draft.topics_of(name).pop(topic, None)
             case StatusRejected():
-                draft.rejected_count += 1
+                draft.rejected.append(event)
     return draft.freeze()
 
 
 class _Draft:
     """The view that one fold is writing; it copies a connector's map when it first writes to it."""
 
-    __slots__ = ("connectors", "own_tasks", "own_topics", "rejected_count", "tasks", "topics")
+    __slots__ = ("connectors", "own_tasks", "own_topics", "rejected", "tasks", "topics", "view")
 
     def __init__(self, view: StatusView) -> None:
         self.connectors = dict(view.connectors)
@@ -356,7 +382,8 @@ class _Draft:
         self.topics: dict[str, Mapping[str, TopicActivity]] = dict(view.topics)
         self.own_tasks: dict[str, dict[int, Status]] = {}
         self.own_topics: dict[str, dict[str, TopicActivity]] = {}
-        self.rejected_count = view.rejected_count
+        self.rejected: list[StatusRejected] = []
+        self.view = view
 
     def tasks_of(self, connector: str) -> dict[int, Status]:
         own = self.own_tasks.get(connector)
@@ -379,7 +406,13 @@ class _Draft:
         for name, topics in self.own_topics.items():
             if not topics:
                 del self.topics[name]
-        return StatusView(self.connectors, self.tasks, self.topics, self.rejected_count)
+        return StatusView(
+            self.connectors,
+            self.tasks,
+            self.topics,
+            kept(self.view.rejected, self.rejected),
+            self.view.rejected_count + len(self.rejected),
+        )
 
 
 def is_late(known: Status | None, status: Status) -> bool:

@@ -6,9 +6,10 @@ would take is an error of the config, answered 400 (Java: 500).
 
 from headgate.connector.api import Connector, SinkConnector
 from headgate.events import Config
-from headgate_runtime.settings import WorkerSettings
+from headgate_runtime.settings import WorkerSettings, brokers
 
 _DEAD_LETTERS = "errors.deadletterqueue.topic.name"
+SERVERS = "bootstrap.servers"
 _OWN_TOPIC = "offsets.storage.topic"
 
 
@@ -17,7 +18,7 @@ def client_override_errors(
 ) -> dict[str, str]:
     """Key -> what is wrong with it; of the clients that the connector will use. None where there
     is no Kafka."""
-    if not settings["bootstrap.servers"]:
+    if not settings[SERVERS]:
         return {}
     from headgate_kafka.client_settings import ROLES, ClientSettingsError, librdkafka, secures
     from headgate_kafka.override_policy import override_errors
@@ -37,9 +38,14 @@ def client_override_errors(
             if role not in used or name == key or secures(name):
                 continue
             try:
+                if name == SERVERS and value is not None:
+                    brokers(value)
                 librdkafka({name: value}, role)
             except ClientSettingsError as error:
                 errors.setdefault(key, f"Invalid value {value} for configuration {error}")
+            except ValueError as error:
+                text = f"Invalid value {value} for configuration {name}: {error}"
+                errors.setdefault(key, text)
     return errors
 
 

@@ -113,7 +113,13 @@ class ConnectorHost:
             target=self._serve, args=(instance,), name=f"connector-{effect.connector}", daemon=True
         )
         instance.calls.put(lambda: self._start(instance))
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError as error:  # there are too many threads: the instance did not begin
+            with self._lock:
+                del self._instances[effect.connector, effect.run]
+            log.warning("connector %s cannot start: %s", effect.connector, error)
+            self._post(_failed(instance, error))
 
     def generate(self, effect: GenerateTaskConfigs) -> None:
         instance = self._instances.get((effect.connector, effect.run))
@@ -157,7 +163,7 @@ class ConnectorHost:
             connector.context = _Context(instance, self._post, offsets)
             connector.start(config)
             instance.connector = connector
-        except Exception as error:
+        except BaseException as error:  # connector code may raise anything, SystemExit too
             failed = _failed(instance, error)
             log.warning("connector %s failed to start: %s", instance.name, failed.reason)
             self._say(instance, failed)
@@ -176,7 +182,7 @@ class ConnectorHost:
             resolved = self._resolved_now(instance)
             limit = effect.tasks_max if resolved is None else resolved.tasks_max
             configs = _task_configs(connector, limit)
-        except Exception as error:
+        except BaseException as error:  # as at its start
             text = instance.resolved.hide(_line(error))
             log.warning("connector %s gave no task configs: %s", instance.name, text)
             self._say(instance, TaskConfigsGenerated(effect.token, instance.name, error=text))
@@ -201,7 +207,7 @@ class ConnectorHost:
         if instance.connector is not None:
             try:
                 instance.connector.stop()
-            except Exception as raised:
+            except BaseException as raised:  # as at its start
                 error = instance.resolved.hide(_line(raised))
                 log.warning("connector %s failed to stop: %s", instance.name, error)
         if instance.finish():

@@ -7,11 +7,13 @@ transaction keeps whoever reads waiting.
 
 import contextlib
 import logging
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeVar, cast
 
 from headgate.connector.api import OffsetReader, SinkConnector, SourceConnector
+from headgate.connector.config import ConfigError
 from headgate.connector.config_providers import ConfigProviderError
 from headgate.events import Config
 from headgate.herder.messages import (
@@ -55,6 +57,10 @@ OVERTAKEN: Final = (
     "Offsets of connector {} were left as they are: while they were to be written another worker "
     "became leader, or the connector was given tasks. Look at its offsets, and try again"
 )
+GIVEN_UP: Final = (
+    "Offsets of connector {} were left as they are: its class came back from alter_offsets only "
+    "when the request's time was over"
+)
 
 
 class ConnectorOffsets:
@@ -79,6 +85,9 @@ class ConnectorOffsets:
         self._transport = transport
         self._settings = settings
         self._exactly_once = settings["exactly.once.source.support"] == "enabled"
+        self._lock = threading.Lock()
+        self._asked: set[int] = set()
+        """Tokens of alterations whose writing has not begun."""
 
     def reader(self, connector: str, config: Mapping[str, str], shared: KeyedLog) -> OffsetReader:
         """What a connector's instance reads its source offsets with: they may be in a topic of its
@@ -122,8 +131,28 @@ class ConnectorOffsets:
             effect.token, tuple((line.partition, line.offset) for line in lines)
         )
 
+    def expect(self, token: int) -> None:
+        """`alter` will be called for it; until it writes, it can be given up."""
+        with self._lock:
+            self._asked.add(token)
+
+    def give_up(self, token: int) -> bool:
+        """Whether nothing of this alteration is written, now and later."""
+        return self._no_longer_asked(token)
+
+    def _no_longer_asked(self, token: int) -> bool:
+        """Whether it was until now: the first to say so has it, its writer or who gives it up."""
+        with self._lock:
+            asked = token in self._asked
+            self._asked.discard(token)
+        return asked
+
     def alter(self, effect: AlterConnectorOffsets) -> ConnectorOffsetsAltered:
-        return self._with_values(effect, self._alter, ConnectorOffsetsAltered, "change offsets")
+        """Of what is expected, once."""
+        try:
+            return self._with_values(effect, self._alter, ConnectorOffsetsAltered, "change offsets")
+        finally:
+            self._no_longer_asked(effect.token)
 
     def _with_values(
         self, effect: _Asked, perform: Callable[[_Asked], _Done], done: type[_Done], what: str
@@ -192,7 +221,7 @@ class ConnectorOffsets:
         # The transport sees to the order of the topics, and to the copies.
         records = (*writes.shared_tombstones, *writes.primary)
         if effect.transactional_id is None:
-            self._check_ours(effect)
+            self._begin_writing(effect)
             transport.offset_log.append(records)
             return handled
         membership = (self._settings["group.id"], effect.member_id, effect.generation)
@@ -203,11 +232,19 @@ class ConnectorOffsets:
             producer.init()
             # As a task rechecks: this thread may have been frozen while others took over, and Kafka
             # takes the producer of whoever comes last. Who comes after this shuts it out.
-            self._check_ours(effect)
+            self._begin_writing(effect)
             producer.commit(records)
         finally:
             producer.close()
         return handled
+
+    def _begin_writing(self, effect: AlterConnectorOffsets) -> None:
+        """What is still ours and still waited for is from here on written to its end."""
+        self._check_ours(effect)
+        if not self._no_longer_asked(effect.token):
+            text = GIVEN_UP.format(effect.connector)
+            log.warning("%s", text)
+            raise _OvertakenError(text)
 
     def _check_ours(self, effect: AlterConnectorOffsets) -> None:
         if not self._still_ours(effect.connector, effect.commit_offset):
@@ -260,6 +297,7 @@ class ConnectorOffsets:
         self._check_ours(effect)
         with _refusals(effect.connector):
             handled = bool(connector.alter_offsets(_texts(effect.config), changes))
+        self._begin_writing(effect)
         if effect.offsets is None:
             # What only the class knows of the group has nothing to delete.
             changes = dict.fromkeys(self._sink_offsets(transport, effect.connector, effect.config))
@@ -306,13 +344,16 @@ def _refusals(connector: str) -> Iterator[None]:
     """A connector's own code is at work: what it raises is for the user."""
     try:
         yield
-    except NotImplementedError:
-        # Nothing unfinished here: a connector's `alter_offsets` refuses so whatever it is asked, as
-        # Java's does by an UnsupportedOperationException (KIP-875). The user is told so.
+    except NotImplementedError:  # how a connector refuses: KIP-875; the user is told
         raise _RefusedError(
             f"Failed to modify offsets for connector {connector} because it doesn't support "
             "external modification of offsets"
         ) from None
+    except ConfigError as error:
+        # A refusal and no fault of the connector's: who asked reads all of it in the answer.
+        text = " ".join(str(error).split())
+        log.warning("alter_offsets of connector %s refused: %s", connector, text)
+        raise _RefusedError(str(error)) from error
     except Exception as error:
         log.exception("alter_offsets of connector %s", connector)
         raise _RefusedError(str(error) or type(error).__name__) from error

@@ -1,23 +1,36 @@
 """Threads for work that may hang."""
 
+import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
+from typing import Final
+
+log = logging.getLogger(__name__)
+
+OVERDUE_S: Final = 15.0
+"""Who has been at one work for so long holds up nothing that comes after it."""
 
 
 class DaemonThreads:
     """Does what it is given, in that order, a few at once.
 
+    Work that hangs does not use up the threads: what is overdue is not counted among the few. (It
+    keeps its thread; nothing can be done about that in Python.)
+
     Not a `ThreadPoolExecutor`: the interpreter waits at its end for the threads of those, so that
     one call of users' code that hangs would keep a worker from ending.
     """
 
-    def __init__(self, count: int, name: str) -> None:
+    def __init__(self, count: int, name: str, overdue_s: float = OVERDUE_S) -> None:
         self._count = count
         self._name = name
+        self._overdue_s = overdue_s
         self._lock = threading.Lock()
         self._waiting: deque[Callable[[], None]] = deque()
-        self._threads = 0
+        self._busy_since: dict[threading.Thread, float] = {}
+        self._watched = False
         self._closed = False
 
     def submit(self, work: Callable[[], None]) -> None:
@@ -26,9 +39,7 @@ class DaemonThreads:
             if self._closed:
                 return
             self._waiting.append(work)
-            if self._threads < self._count:
-                threading.Thread(target=self._serve, name=self._name, daemon=True).start()
-                self._threads += 1
+            self._staff()
 
     def close(self) -> None:
         """What has begun is left to itself."""
@@ -36,11 +47,47 @@ class DaemonThreads:
             self._closed = True
             self._waiting.clear()
 
-    def _serve(self) -> None:
+    def _staff(self) -> None:
+        """As many threads as may be at work; a look later, where something still waits."""
+        while self._waiting and self._in_time() < self._count:
+            work = self._waiting.popleft()
+            thread = threading.Thread(
+                target=self._serve, args=(work,), name=self._name, daemon=True
+            )
+            if not _started(thread):
+                self._waiting.appendleft(work)  # for who is at work, or comes later
+                return
+            self._busy_since[thread] = time.monotonic()
+        if self._waiting and not self._watched:
+            watch = threading.Timer(self._overdue_s, self._look_again)
+            watch.daemon = True
+            self._watched = _started(watch)
+
+    def _in_time(self) -> int:
+        overdue = time.monotonic() - self._overdue_s
+        return sum(since > overdue for since in self._busy_since.values())
+
+    def _look_again(self) -> None:
+        with self._lock:
+            self._watched = False
+            self._staff()
+
+    def _serve(self, work: Callable[[], None]) -> None:
+        me = threading.current_thread()
         while True:
+            work()
             with self._lock:
-                if not self._waiting:
-                    self._threads -= 1
+                del self._busy_since[me]
+                if not self._waiting or self._in_time() >= self._count:
                     return
                 work = self._waiting.popleft()
-            work()
+                self._busy_since[me] = time.monotonic()
+
+
+def _started(thread: threading.Thread) -> bool:
+    try:
+        thread.start()
+    except RuntimeError as error:  # there are too many
+        log.warning("%s: %s", thread.name, error)
+        return False
+    return True

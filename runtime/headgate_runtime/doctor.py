@@ -4,8 +4,9 @@ Each check says what was seen; one that fails says what to do. Nothing is writte
 group has no members, the epochs of transactional ids.
 """
 
+import errno
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -23,6 +24,7 @@ from headgate_runtime.observe.reader import ClusterReader
 from headgate_runtime.observe.view import Look, describe
 from headgate_runtime.up.observe import kind_of
 from headgate_runtime.worker_config_transformer import WorkerConfigTransformer
+from headgate_runtime.worker_file import WorkerFile, read_worker_file
 
 
 class Outcome(StrEnum):
@@ -69,27 +71,36 @@ def run(path: str, out: TextIO = sys.stdout) -> int:
 
 
 def checks(path: str) -> Iterator[Check]:
-    """Every check, as it is made; later ones are left out where brokers do not answer."""
-    from headgate_kafka.client_settings import ClientSettingsError
-    from headgate_kafka.doctor import open_doctor
-    from headgate_runtime.worker_file import read_worker_file
-
+    """Every check, as it is made; those of the cluster end where brokers do not answer."""
     file = read_worker_file(path)
     for warning in file.warnings:
         yield Check(Outcome.NOTE, "file", warning)
     yield from _runner(file.settings["headgate.task.runner"])
+    look = yield from _kafka(file)
+    yield from _rest(file.properties, look)
+
+
+def _kafka(file: WorkerFile) -> Generator[Check, None, Look | None]:
+    """Returns what was seen of the cluster."""
+    from headgate_kafka.client_settings import ClientSettingsError
+    from headgate_kafka.doctor import open_doctor
+
+    look = None
     try:
         doctor = open_doctor(file.properties, said=lambda _line: None)
     except ClientSettingsError as error:
         yield Check(Outcome.BAD, "file", str(error))
-        return
+        return None
     try:
-        yield from _on_kafka(doctor, file.properties, file.transformer)
+        look = yield from _on_kafka(doctor, file.properties)
+        if look is not None:
+            yield from _cluster(doctor, look, file.transformer)
     except TransportError as error:
         yield Check(Outcome.BAD, "brokers", str(error))
     finally:
         doctor.close()
         file.transformer.close()
+    return look
 
 
 def _runner(name: str) -> Iterator[Check]:
@@ -106,9 +117,47 @@ def _runner(name: str) -> Iterator[Check]:
     yield Check(Outcome.GOOD, "runner", f"tasks run on Spark, with {java or 'the java of PATH'}")
 
 
-def _on_kafka(
-    doctor: Any, worker: Mapping[str, str], transformer: WorkerConfigTransformer
-) -> Iterator[Check]:
+def _rest(worker: Mapping[str, str], look: Look | None) -> Iterator[Check]:
+    """Whether it could serve, here and now. A worker that runs already has the port."""
+    from headgate_rest import ListenError, RestSettings, try_to_listen, url_of
+
+    try:
+        settings = RestSettings.of(worker)
+    except ValueError as error:
+        yield Check(Outcome.BAD, "REST", str(error))
+        return
+    url = url_of(settings)
+    try:
+        try_to_listen(settings)
+    except ListenError as error:
+        why = f"{error.key}: {error.strerror}"
+        # Were it this worker that has those of admin.listeners, it would have the others before.
+        if error.errno != errno.EADDRINUSE or error.key != "listeners":
+            yield Check(Outcome.BAD, "REST", why)
+            return
+        urls = _urls(look)
+        if url in urls:
+            text = f"{url} is a member of the group: this worker runs, and has the port"
+            yield Check(Outcome.NOTE, "REST", text)
+        elif None in urls:
+            text = f"{why}. Whether by this worker, {url}, could not be seen"
+            yield Check(Outcome.NOTE, "REST", text)
+        else:
+            text = f"{why}. No member of the group is {url}: another process has the port"
+            yield Check(Outcome.BAD, "REST", text)
+        return
+    yield Check(Outcome.GOOD, "REST", f"it can listen as {url}")
+
+
+def _urls(look: Look | None) -> list[str | None]:
+    """Of the group's members; None for those that were not seen."""
+    if look is None:
+        return [None]
+    return [member["url"] for member in describe(look)["group"]["members"]]
+
+
+def _on_kafka(doctor: Any, worker: Mapping[str, str]) -> Generator[Check, None, Look | None]:
+    """Returns what was seen of the cluster, if it could be looked at."""
     brokers = doctor.brokers()
     yield Check(
         Outcome.GOOD, "brokers", f"{', '.join(brokers.addresses)}, cluster {brokers.cluster_id}"
@@ -121,13 +170,12 @@ def _on_kafka(
     principal = f"permissions of {worker.get('client.id') or 'the worker'}"
     yield from _permissions(principal, doctor.worker_rights)
     if not ready:
-        return
+        return None
     try:
-        look = _look(worker)
+        return _look(worker)
     except TransportError as error:
         yield Check(Outcome.NOTE, "cluster", f"it could not be looked at: {error}")
-        return
-    yield from _cluster(doctor, look, transformer)
+        return None
 
 
 def _cluster(doctor: Any, look: Look, transformer: WorkerConfigTransformer) -> Iterator[Check]:

@@ -13,12 +13,12 @@ a read-back waits for the answer to its append.
 import logging
 import queue
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, Protocol, TypeAlias, assert_never
 
 import orjson
 
-from headgate.events import ConfigEvent, RecordRejected
+from headgate.events import RecordRejected
 from headgate.herder.messages import (
     AppendConfig,
     ClaimLeadership,
@@ -34,6 +34,8 @@ from headgate.herder.messages import (
 from headgate.ports import ConfigLog, FencedError, KeyedLog, TransportError
 from headgate.records import decode_all, java_text
 from headgate.reducer import REPLAY_BATCH
+from headgate.status import StatusRejected, decode_status
+from headgate_runtime.rejected_log import RejectedLog
 
 log = logging.getLogger(__name__)
 
@@ -79,10 +81,13 @@ class Logs(Protocol):
 class _Reader:
     """Where this worker stands in both logs."""
 
-    def __init__(self, ports: LogPorts) -> None:
+    def __init__(self, ports: LogPorts, topics: Mapping[str, str]) -> None:
         self._ports = ports
         self._config_position = 0
         self._status_position = 0
+        self._rejected = {
+            what: RejectedLog(what, topics.get(what, "")) for what in ("config", "status")
+        }
 
     def config(self) -> Iterator[Command]:
         """Events of the records that nobody was given yet, `BATCH` at the most."""
@@ -91,14 +96,20 @@ class _Reader:
             some = records[start : start + REPLAY_BATCH]
             events = decode_all(((r.offset, r.key, r.value) for r in some), orjson.loads)
             for event in events:
-                _tell_if_rejected(event)
+                if isinstance(event, RecordRejected):
+                    self._rejected["config"].tell(event)
             yield ConfigRead(tuple(events))
 
     def statuses(self) -> Sequence[Command]:
         records, self._status_position = self._ports.status_log.read(self._status_position)
         if not records:
             return ()
-        return [StatusRead(tuple((java_text(r.key or b""), r.value) for r in records))]
+        events = [decode_status(r.key, r.value, orjson.loads, r.found_at) for r in records]
+        for event in events:
+            if isinstance(event, StatusRejected):
+                self._rejected["status"].tell(event)
+        keys = [java_text(r.key or b"") for r in records]
+        return [StatusRead(tuple(zip(keys, events, strict=True)))]
 
     def has_read(self, config_end: int, status_end: int) -> bool:
         return self._config_position >= config_end and self._status_position >= status_end
@@ -116,11 +127,6 @@ class _Reader:
         except TransportError as error:
             return [*known, ConfigEndRead(token, str(error))]
         return [*known, ConfigEndRead(token)]
-
-
-def _tell_if_rejected(event: ConfigEvent) -> None:
-    if isinstance(event, RecordRejected):
-        log.warning("config topic, offset %s, key %r: %s", event.offset, event.key, event.reason)
 
 
 def _write(config_log: ConfigLog, effect: AppendConfig | ClaimLeadership) -> Command:
@@ -142,9 +148,13 @@ def _write(config_log: ConfigLog, effect: AppendConfig | ClaimLeadership) -> Com
 
 
 class InlineLogs:
-    def __init__(self, ports: LogPorts) -> None:
+    def __init__(self, ports: LogPorts, topics: Mapping[str, str]) -> None:
+        """
+        Args:
+            topics: ``config``, ``status``: their names, where they have names.
+        """
         self._ports = ports
-        self._reader = _Reader(ports)
+        self._reader = _Reader(ports, topics)
         self._waiting: list[tuple[bytes, bytes | None]] = []
 
     def perform(self, effect: ConfigEffect) -> Sequence[Command]:
@@ -182,17 +192,22 @@ class ThreadedLogs:
     """Three threads: one writes the config topic, one the status topic, one asks for ends."""
 
     def __init__(
-        self, ports: LogPorts, post: Callable[[Command], None], wake: Callable[[], None]
+        self,
+        ports: LogPorts,
+        topics: Mapping[str, str],
+        post: Callable[[Command], None],
+        wake: Callable[[], None],
     ) -> None:
         """
         Args:
+            topics: as with `InlineLogs`.
             post: takes a command for the herder, from any thread.
             wake: has the loop look again soon, from any thread.
         """
         self._ports = ports
         self._post = post
         self._wake = wake
-        self._reader = _Reader(ports)
+        self._reader = _Reader(ports, topics)
         self._writes: queue.SimpleQueue[AppendConfig | ClaimLeadership | None] = queue.SimpleQueue()
         self._ends: queue.SimpleQueue[int | None] = queue.SimpleQueue()
         """Tokens that await an end."""

@@ -7,8 +7,9 @@ Source: FileOffsetBackingStore.
 
 import contextlib
 import os
+import stat
 import struct
-import tempfile
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -34,7 +35,8 @@ Offsets = dict[bytes, bytes | None]
 
 
 class OffsetFileError(Exception):
-    """The file is not what a standalone worker writes. The message says where it differs."""
+    """The file is not what a standalone worker writes, and the message says where it differs; or it
+    cannot be read or written."""
 
 
 # -- the format --
@@ -161,27 +163,58 @@ class OffsetFile:
         except FileNotFoundError:
             return {}
         except OSError as error:
-            raise OffsetFileError(f"{self.path}: {error.strerror}") from None
+            raise OffsetFileError(f"{self.path} cannot be read: {reason(error)}") from None
         try:
             return loads(data) if data else {}
         except OffsetFileError as error:
             raise OffsetFileError(f"{self.path} is not a file of source offsets: {error}") from None
 
+    def check_writable(self) -> None:
+        """
+        Raises:
+            OffsetFileError: nothing can be written where the file is, or should be.
+        """
+        try:
+            name = self._beside()
+            name.open("xb").close()
+            name.unlink()
+        except OSError as error:
+            raise OffsetFileError(f"{self.path} cannot be written: {reason(error)}") from None
+
     def save(self, offsets: Mapping[bytes, bytes | None]) -> None:
         """Whole or not at all: a worker that is killed leaves the old file. (Java writes over it.)
+        A new file is for whom the umask lets it be, as Java's; an old one keeps its mode.
 
         Raises:
             OSError: it cannot be written.
         """
-        folder = self.path.absolute().parent
-        descriptor, name = tempfile.mkstemp(dir=folder, prefix=f".{self.path.name}.")
+        name = self._beside()
         try:
-            with os.fdopen(descriptor, "wb") as file:
+            with name.open("xb") as file:
+                self._like_the_old(file.fileno())
                 file.write(dumps(offsets))
                 file.flush()
                 os.fsync(file.fileno())
-            Path(name).replace(self.path)
+            name.replace(self.path)
         except BaseException:
             with contextlib.suppress(OSError):
-                Path(name).unlink()
+                name.unlink()
             raise
+
+    def _beside(self) -> Path:
+        """Of the same folder, for only within one is a file replaced in one step."""
+        return self.path.absolute().parent / f".{self.path.name}.{uuid.uuid4().hex}"
+
+    def _like_the_old(self, descriptor: int) -> None:
+        try:
+            mode = stat.S_IMODE(self.path.stat().st_mode)
+        except FileNotFoundError:
+            return
+        # Only where they differ: there are file systems without modes, which refuse it.
+        if mode != stat.S_IMODE(os.fstat(descriptor).st_mode):
+            os.fchmod(descriptor, mode)
+
+
+def reason(error: OSError) -> str:
+    """Without the name of a passing file."""
+    return error.strerror or str(error)

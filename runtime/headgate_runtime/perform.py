@@ -9,7 +9,6 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TypeAlias, assert_never
 
@@ -33,6 +32,7 @@ from headgate.herder.messages import (
     Failure,
     FenceProducers,
     GenerateTaskConfigs,
+    GiveUpAlteration,
     MakeSessionKey,
     PeerAnswered,
     ProducersFenced,
@@ -57,6 +57,7 @@ from headgate_runtime.connector_offsets import ConnectorOffsets
 from headgate_runtime.daemon_threads import DaemonThreads
 from headgate_runtime.loggers import Loggers
 from headgate_runtime.logs import Logs
+from headgate_runtime.offsets_look import OffsetsLook
 from headgate_runtime.settings import WorkerSettings
 from headgate_runtime.spark import spark_launcher
 from headgate_runtime.tasks.resolving_runner import ResolvingRunner
@@ -96,9 +97,11 @@ class Performer:
         config_of: Callable[[str], Config],
         still_ours: Callable[[str, int | None], bool],
         transformer: WorkerConfigTransformer,
+        offsets_look: OffsetsLook | None,
     ) -> None:
         """
         Args:
+            offsets_look: asked whenever source offsets were read or altered; closed with this.
             config_of: of a connector, the newest that was read; empty for one that is not there.
             still_ours: as `ConnectorOffsets` asks.
             transformer: closed with this.
@@ -108,13 +111,14 @@ class Performer:
         self._post = post
         self._settings = settings
         self._transformer = transformer
+        self._offsets_look = offsets_look
         # Apart: a validation is users' code, which may hang for ever. Nothing else may wait for it.
         self._validations = DaemonThreads(VALIDATION_THREADS, "validation")
         self._fencings = DaemonThreads(FENCING_THREADS, "fencing")
         self._calls = DaemonThreads(CALL_THREADS, "calls")
         # Apart: they wait for open transactions, and fencing, which ends those, must not wait for
         # them.
-        self._offset_threads = ThreadPoolExecutor(OFFSET_THREADS, thread_name_prefix="offsets")
+        self._offset_threads = DaemonThreads(OFFSET_THREADS, "offsets")
         self._transport_settings = transport_settings(config, settings)
         self._config_of = config_of
         self._offsets = ConnectorOffsets(
@@ -129,10 +133,11 @@ class Performer:
         return self._offsets.reader(connector, config, self._transport.offset_log)
 
     def close(self) -> None:
+        if self._offsets_look is not None:
+            self._offsets_look.close()
         self._runner.close()
-        for threads in (self._validations, self._fencings, self._calls):
+        for threads in (self._validations, self._fencings, self._calls, self._offset_threads):
             threads.close()
-        self._offset_threads.shutdown(wait=False, cancel_futures=True)
         self._logs.close()
         self._transformer.close()
 
@@ -184,8 +189,16 @@ class Performer:
             case MakeSessionKey(token, _, key_size):
                 secret = secrets.token_bytes(key_size // 8)
                 return [SessionKeyMade(token, secret, time.time_ns() // 1_000_000)]
-            case ReadConnectorOffsets() | AlterConnectorOffsets():
-                self._offset_threads.submit(self._in_thread, effect)
+            case ReadConnectorOffsets():
+                self._offset_threads.submit(partial(self._in_thread, effect))
+            case AlterConnectorOffsets(token):
+                self._offsets.expect(token)
+                self._offset_threads.submit(partial(self._in_thread, effect))
+            case GiveUpAlteration(token):
+                if self._offsets.give_up(token):
+                    log.warning("the change of offsets %d is given up: its time is over", token)
+                    failure = Failure(ErrorKind.TIMEOUT, "given up: its time is over")
+                    return [ConnectorOffsetsAltered(token, failure=failure)]
             case ApplyLoggerLevel(logger, level):
                 self._loggers.set_level(logger, level)
             case Answer(call_id, result):
@@ -215,6 +228,13 @@ class Performer:
             log.exception("%s", type(effect).__name__)
             command = _failure_of(effect, f"{type(error).__name__}: {error}")
         self._post(command)
+        if isinstance(effect, (ReadConnectorOffsets, AlterConnectorOffsets)):
+            self.look_at_offsets()
+
+    def look_at_offsets(self) -> None:
+        """What the offsets topic has that nobody can use is told soon."""
+        if self._offsets_look is not None:
+            self._offsets_look.soon()
 
     def _answer_of(self, effect: ThreadEffect) -> Command:
         match effect:

@@ -19,6 +19,7 @@ RUNNERS = ("spark", "process", "thread")
 POLICIES = ("kip415", "connect")
 CONNECT_PROTOCOLS = ("eager", "compatible", "sessioned")
 OVERRIDE_POLICIES = ("All", "None", "Principal", "Allowlist")
+BROKER_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MACS = ("HmacSHA1", "HmacSHA224", "HmacSHA256", "HmacSHA384", "HmacSHA512")
 """Of Java's algorithms, those that there are here."""
 
@@ -111,11 +112,22 @@ def _names(value: str) -> tuple[str, ...]:
     return found
 
 
-def _brokers(value: str) -> tuple[str, ...]:
-    """Refused as by Java's clients; librdkafka would take a missing port for 9092."""
+def brokers(value: str) -> tuple[str, ...]:
+    """Refused as by Java's clients; librdkafka would take a missing port for 9092. Differs: Java
+    passes over whatever stands before ``://``, and would speak Kafka's protocol to a web server.
+
+    Raises:
+        ValueError: says what is wrong with which address.
+    """
     found = _names(value)
     for address in found:
-        host, _, port = address.rpartition("://")[2].rpartition(":")
+        protocol, separator, rest = address.rpartition("://")
+        if separator and protocol.upper() not in BROKER_PROTOCOLS:
+            raise ValueError(
+                f"{address!r} begins with none of Kafka's protocols, {', '.join(BROKER_PROTOCOLS)};"
+                " host:port will do, such as localhost:9092"
+            )
+        host, _, port = rest.rpartition(":")
         if not host or not port.isdecimal():
             raise ValueError(f"{address!r} is no host:port, such as localhost:9092")
     return found
@@ -170,10 +182,11 @@ class Key:
 STRING_CONVERTER = "org.apache.kafka.connect.storage.StringConverter"
 HEADER_CONVERTER = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
 _DISTRIBUTED = frozenset({DISTRIBUTED})
+_TOPIC_KEYS = ("config.storage.topic", "offset.storage.topic", "status.storage.topic")
 
 KEYS: dict[str, Key] = {
     "bootstrap.servers": Key(
-        _brokers, "", "Brokers to begin with, host:port and commas.", ON_KAFKA, ON_KAFKA
+        brokers, "", "Brokers to begin with, host:port and commas.", ON_KAFKA, ON_KAFKA
     ),
     "group.id": Key(_name, "headgate", "Name of the group of workers.", IN_GROUP, _DISTRIBUTED),
     "client.id": Key(
@@ -392,4 +405,16 @@ def _together(values: Mapping[str, Any]) -> dict[str, str]:
         problems["inter.worker.verification.algorithms"] = (
             f"must contain inter.worker.signature.algorithm, {signed}"
         )
+    return problems | _shared_topics(values)
+
+
+def _shared_topics(values: Mapping[str, Any]) -> dict[str, str]:
+    """Each of the internal topics is read by one, and is made with partitions of its own."""
+    problems = {}
+    keys: dict[str, str] = {}
+    for key in _TOPIC_KEYS:
+        name = (values[key] or "").strip()
+        first = keys.setdefault(name, key)
+        if name and first != key:
+            problems[key] = f"{name!r} is {first} too; each needs a topic of its own"
     return problems

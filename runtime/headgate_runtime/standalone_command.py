@@ -11,7 +11,7 @@ import logging
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from headgate import wire
@@ -59,6 +59,10 @@ def run(path: str, connector_paths: Sequence[str]) -> None:
     set_up_logging()
     file = checked_file(path, STANDALONE)
     connectors = _connectors(file, connector_paths)
+    offset_file = OffsetFile(file.settings["offset.storage.file.filename"])
+    with _told_of_offsets(file):
+        offset_file.check_writable()
+        offset_file.load()
     with contextlib.ExitStack() as stack:
         stop = Stop()
         stack.enter_context(stop.on_signals())
@@ -68,16 +72,27 @@ def run(path: str, connector_paths: Sequence[str]) -> None:
         folder = stack.enter_context(
             tempfile.TemporaryDirectory(prefix="headgate-", ignore_cleanup_errors=True)
         )
-        worker, keeper = _made_worker(file, rest, spark, folder)
+        worker, keeper = _made_worker(file, rest, spark, folder, offset_file)
         rest.serve(worker)
         stop.serve(worker)
         banner(file, worker, spark)
         maker = _Maker(worker, rest, connectors)
         threading.Thread(target=maker.run, name="connector-files", daemon=True).start()
         ends = (worker.transport.config_log.end(), worker.transport.status_log.end())
-        serve(worker, rest.service, ends, before_close=keeper.close)
+        with _told_of_offsets(file):
+            serve(worker, rest.service, ends, before_close=keeper.close)
     if maker.failure is not None:
         raise CommandError(maker.failure, EXIT_CONNECTOR)
+
+
+@contextlib.contextmanager
+def _told_of_offsets(file: WorkerFile) -> Iterator[None]:
+    try:
+        yield
+    except OffsetFileError as error:
+        raise CommandError(
+            f"{file.path}: offset.storage.file.filename: {error}", EXIT_FAILED
+        ) from None
 
 
 def _connectors(file: WorkerFile, paths: Sequence[str]) -> list[CreateConnector]:
@@ -99,7 +114,7 @@ def _connectors(file: WorkerFile, paths: Sequence[str]) -> list[CreateConnector]
 
 
 def _made_worker(
-    file: WorkerFile, rest: Rest, spark: dict[str, str], folder: str
+    file: WorkerFile, rest: Rest, spark: dict[str, str], folder: str, offset_file: OffsetFile
 ) -> tuple[Worker, OffsetKeeper]:
     from headgate_embedded import transport_settings
 
@@ -112,15 +127,9 @@ def _made_worker(
         spark=spark,
     )
     inner = open_transport(transport, config.url)
-    keeper = OffsetKeeper(
-        OffsetFile(file.settings["offset.storage.file.filename"]), inner.offset_log
-    )
-    try:
+    keeper = OffsetKeeper(offset_file, inner.offset_log)
+    with _told_of_offsets(file):
         keeper.load()
-    except OffsetFileError as error:
-        raise CommandError(
-            f"{file.path}: offset.storage.file.filename: {error}", EXIT_FAILED
-        ) from None
     transport_with_peers = WithPeers(inner, rest.service)
     worker = Worker(config, file.settings, transport_with_peers, rest.loggers, file.transformer)
     return worker, keeper

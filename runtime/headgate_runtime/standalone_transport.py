@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from headgate.ports import KeyedLog
-from headgate_runtime.offset_file import OffsetFile
+from headgate_runtime.offset_file import OffsetFile, OffsetFileError, reason
 
 log = logging.getLogger(__name__)
 
@@ -103,6 +103,8 @@ class OffsetKeeper:
         self._position = 0
         self._offsets: dict[bytes, bytes | None] = {}
         self._unsaved = False
+        self._trouble: str | None = None
+        """What was last warned of; None: it was written since."""
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._keep, name="offset-file", daemon=True)
 
@@ -121,24 +123,38 @@ class OffsetKeeper:
     def close(self) -> None:
         """
         Raises:
-            OSError: what is new could not be written.
+            OffsetFileError: what is new could not be written.
         """
         self._ended.set()
         if self._thread.is_alive():
             self._thread.join()
         self._read()
-        self._save()
+        try:
+            self._save()
+        except OSError as error:
+            raise OffsetFileError(
+                f"{self._file.path} cannot be written: {reason(error)}; the last source offsets "
+                "were not written, and source connectors will begin where the file says, if there "
+                "is one"
+            ) from None
 
     def _keep(self) -> None:
         while not self._ended.wait(SAVE_S):
             try:
                 self._read()
                 self._save()
+                self._trouble = None
             except OSError as error:
-                log.warning("%s cannot be written, trying again: %s", self._file.path, error)
+                self._warn(reason(error))
             except Exception:  # a bug, or a log that cannot be read just now: a thread that ended
                 # would lose every offset from here on, and nothing is forgotten by looking again
                 log.exception("offsets are not written to %s, trying again", self._file.path)
+
+    def _warn(self, trouble: str) -> None:
+        """Once for each: it is tried every second."""
+        if trouble != self._trouble:
+            log.warning("%s cannot be written, trying again: %s", self._file.path, trouble)
+            self._trouble = trouble
 
     def _read(self) -> None:
         while True:

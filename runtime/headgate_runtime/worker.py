@@ -40,6 +40,7 @@ from headgate.task.messages import TaskReport
 from headgate_runtime import collector
 from headgate_runtime.loggers import Loggers
 from headgate_runtime.logs import InlineLogs, Logs, ThreadedLogs
+from headgate_runtime.offsets_look import OffsetsLook
 from headgate_runtime.perform import Performer
 from headgate_runtime.round_log import RoundLog
 from headgate_runtime.settings import WorkerSettings
@@ -73,12 +74,14 @@ class Worker:
         transport: Transport | None = None,
         loggers: Loggers | None = None,
         transformer: WorkerConfigTransformer = NO_PROVIDERS,
+        offsets_look: OffsetsLook | None = None,
     ) -> None:
         """
         Args:
             settings: those of `config`, where they are checked already.
             transport: the one that `config` names, where it is open already.
             transformer: of what configs of connectors refer to, closed with the worker.
+            offsets_look: where others can write to the offsets topic; closed with the worker.
         """
         self.config = config
         self.settings = settings or WorkerSettings.parse(config.settings)
@@ -95,11 +98,7 @@ class Worker:
         )
         self._rounds = RoundLog(self.herder)
         self._served_ms = self._clock.now_ms()
-        self._logs: Logs = (
-            ThreadedLogs(self.transport, self.post, self.wake)
-            if may_keep_waiting(config.transport)
-            else InlineLogs(self.transport)
-        )
+        self._logs = self._made_logs()
         self._performer = Performer(
             self.transport,
             self._logs,
@@ -112,6 +111,7 @@ class Worker:
             self._config_of,
             self.still_ours,
             transformer,
+            offsets_look,
         )
         self._quick_until_ms = 0
         self._unfinished = True
@@ -124,6 +124,12 @@ class Worker:
         self._stopping = False
         self.gave_up = ""
         """Why it stops although nobody asked it to; empty: it does not."""
+
+    def _made_logs(self) -> Logs:
+        topics = {what: self.settings[f"{what}.storage.topic"] for what in ("config", "status")}
+        if may_keep_waiting(self.config.transport):
+            return ThreadedLogs(self.transport, topics, self.post, self.wake)
+        return InlineLogs(self.transport, topics)
 
     def post(self, command: Command) -> None:
         """Hand a command to the herder; from any thread."""
@@ -193,8 +199,10 @@ class Worker:
             self._drain()
             self._read_world()
         self._performer.close()
-        before_close()
-        self.transport.close()
+        try:
+            before_close()
+        finally:
+            self.transport.close()
 
     def _next_command(self) -> Command | None:
         """What was posted, or `Tick` once it is due; None when it is time to look at the world."""
@@ -261,6 +269,7 @@ class Worker:
             _, ready = self._await_ends
             self._await_ends = None
             ready()
+            self._performer.look_at_offsets()
         if self._awaiting:
             self._handle(Tick())  # has the session ended?
             for waiting in [each for each in self._awaiting if self._logs.has_read(each[0], 0)]:

@@ -16,12 +16,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from headgate.membership.protocols import RULES
 from headgate.ports import RefusedError, TransportError
 from headgate_runtime import collector
 from headgate_runtime.loggers import Loggers
+from headgate_runtime.offsets_look import OffsetsLook
 from headgate_runtime.pipeline import SparkSettings
 from headgate_runtime.properties import PropertiesError
 from headgate_runtime.rest_plugins import RestPlugins
@@ -35,6 +36,7 @@ from headgate_runtime.worker_config import WorkerConfig, transport_settings
 from headgate_runtime.worker_file import WorkerFile, WorkerFileError, read_worker_file
 
 if TYPE_CHECKING:
+    from headgate_kafka.transport import KafkaTransport
     from headgate_rest import RestService
 
 log = logging.getLogger(__name__)
@@ -165,7 +167,7 @@ class Rest:
     """The REST server, which is there before the worker whose calls it takes."""
 
     def __init__(self, file: WorkerFile) -> None:
-        from headgate_rest import RestService, RestSettings
+        from headgate_rest import ListenError, RestService, RestSettings
 
         self.root: dict[str, Any] = {
             "version": importlib.metadata.version("headgate"),
@@ -189,8 +191,8 @@ class Rest:
                 trouble=self._trouble,
                 arrived=self._on_call,
             )
-        except OSError as error:
-            raise CommandError(f"{file.path}: listeners: {error.strerror}", EXIT_FAILED) from None
+        except ListenError as error:
+            raise CommandError(f"{file.path}: {error.key}: {error.strerror}", EXIT_FAILED) from None
 
     def serve(self, worker: Worker) -> None:
         """From now on calls are this worker's."""
@@ -293,7 +295,9 @@ def made_worker(file: WorkerFile, rest: Rest, spark: Mapping[str, str]) -> Worke
     )
     inner = open_transport(transport_settings(config, file.settings), config.url)
     transport = WithPeers(inner, rest.service)
-    return Worker(config, file.settings, transport, rest.loggers, file.transformer)
+    check = cast("KafkaTransport", inner).offsets_check
+    look = OffsetsLook(check.look, file.settings["offset.storage.topic"])
+    return Worker(config, file.settings, transport, rest.loggers, file.transformer, look)
 
 
 def read_ends(worker: Worker, stop: Stop) -> tuple[int, int]:

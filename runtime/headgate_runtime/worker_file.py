@@ -20,6 +20,7 @@ from headgate_runtime.settings import (
     STANDALONE,
     SettingsError,
     WorkerSettings,
+    brokers,
     keys_of,
 )
 from headgate_runtime.worker_config_transformer import WorkerConfigTransformer
@@ -29,6 +30,10 @@ CLIENT_PREFIXES = ("producer.", "consumer.", "admin.")
 CONVERTER_PREFIXES = ("key.converter.", "value.converter.", "header.converter.")
 TOPIC_PREFIXES = ("config.storage.", "offset.storage.", "status.storage.")
 LISTENER_PREFIXES = ("listeners.https.", "admin.listeners.https.")
+SERVERS = "bootstrap.servers"
+NEAR = 0.85
+"""So alike is what is misspelt. Keys of Connect that are not used here are less so:
+``offset.flush.timeout.ms`` is not meant for ``offset.flush.interval.ms``."""
 EXACTLY_ONCE_KEY = "exactly.once.source.support"
 EXACTLY_ONCE_ALIAS = "exactly.once.source.enabled"
 """What KIP-618 called it at first: true or false."""
@@ -69,7 +74,7 @@ def read_worker_file(path: str, kind: str = DISTRIBUTED) -> WorkerFile:
 
 def check_worker_file(file: Properties, kind: str) -> WorkerFile:
     """As `read_worker_file`, of a file that was read."""
-    from headgate_kafka.client_settings import java_only, understood
+    from headgate_kafka.client_settings import java_only, understood, understood_keys
     from headgate_kafka.topics import ignored_keys
 
     problems: dict[str, str] = {}
@@ -80,13 +85,21 @@ def check_worker_file(file: Properties, kind: str) -> WorkerFile:
     settings: dict[str, str] = {}
     unused = [key for key in java_only(given) if key not in known]
     unused += [*ignored_keys(given), *unused_keys(values)]
+    unknown: list[str] = []
     for key, value in given.items():
         if key in known:
             settings[key] = value
         elif key.startswith(OWN_PREFIX):
             problems[key] = _unknown_own(key, known, kind)
+        elif key.startswith(CLIENT_PREFIXES) and key.endswith("." + SERVERS):
+            _check_servers(key, value, problems)
         elif not (_passed_on(key) or understood(key) or key in unused):
-            unused.append(key)
+            unknown.append(key)
+    misspelt = _misspelt(unknown, {*known, *understood_keys()})
+    if misspelt:
+        meant = ", ".join(f"{key} (did you mean {near}?)" for key, near in misspelt.items())
+        warnings.append(f"{file.file}: unknown, and not used: {meant}")
+    unused += [key for key in unknown if key not in misspelt]
     if unused:
         warnings.append(f"{file.file}: these keys are not used here: {', '.join(sorted(unused))}")
     if file.repeated:
@@ -95,7 +108,7 @@ def check_worker_file(file: Properties, kind: str) -> WorkerFile:
         )
     parsed = _parsed(settings, kind, problems)
     for key in problems.keys() - given.keys():
-        if near := difflib.get_close_matches(key, unused, n=1, cutoff=0.8):
+        if near := difflib.get_close_matches(key, (*unused, *misspelt), n=1, cutoff=0.8):
             problems[key] += f" Is {near[0]} meant for it?"
     if problems or parsed is None:
         transformer.close()
@@ -161,9 +174,32 @@ def _unknown_own(key: str, known: Iterable[str], kind: str) -> str:
     if key in KEYS:
         other = STANDALONE if kind == DISTRIBUTED else DISTRIBUTED
         return f"is not for {kind} workers, only for {other} ones or pipeline files"
-    own = [name for name in known if name.startswith(OWN_PREFIX)]
-    near = difflib.get_close_matches(key, own, n=1, cutoff=0.0)
-    return f"unknown key; did you mean {near[0]}?"
+    # Without what all of them begin with, which would make any two of them alike.
+    own = [name.removeprefix(OWN_PREFIX) for name in known if name.startswith(OWN_PREFIX)]
+    near = difflib.get_close_matches(key.removeprefix(OWN_PREFIX), own, n=1, cutoff=0.6)
+    if near:
+        return f"unknown key; did you mean {OWN_PREFIX}{near[0]}?"
+    return f"unknown key; there are {', '.join(OWN_PREFIX + name for name in sorted(own))}"
+
+
+def _misspelt(unknown: Iterable[str], known: Iterable[str]) -> dict[str, str]:
+    """Those that are near one that is known -> that one. Keys for workers of the other kind are
+    spelt right."""
+    candidates = sorted(known)
+    near = {
+        key: difflib.get_close_matches(key, candidates, n=1, cutoff=NEAR)
+        for key in sorted(unknown)
+        if key not in KEYS
+    }
+    return {key: found[0] for key, found in near.items() if found}
+
+
+def _check_servers(key: str, value: str, problems: dict[str, str]) -> None:
+    try:
+        if value.strip():
+            brokers(value)
+    except ValueError as error:
+        problems[key] = str(error)
 
 
 def _passed_on(key: str) -> bool:

@@ -287,6 +287,22 @@ def test_zombie_is_refused_with_data_and_offsets_together(world: World, keeps: b
     check_values(world, transport.record_log, [b"heir"])
 
 
+def test_who_only_connects_shuts_out_nobody(world: World) -> None:
+    transport = world.connect()
+    producer = ready(world, transport.record_log)
+    producer.send([record(world, b"1")])
+    heir = world.connect().record_log.producer("heir", world.name("g-c-0"), None)
+    heir.connect()
+    producer.commit([(b"source", b"1")])
+    check_values(world, transport.record_log, [b"1"])
+    heir.init()
+    with pytest.raises(FencedError):
+        producer.commit([(b"source", b"2")])
+    heir.send([record(world, b"2")])
+    heir.commit([])
+    check_values(world, transport.record_log, [b"1", b"2"])
+
+
 def test_offsets_alone_are_fenced_too(world: World) -> None:
     transport = world.connect()
     zombie = ready(world, transport.record_log)

@@ -98,6 +98,12 @@ def test_a_trace_has_the_reference(
         assert SECRET not in text
 
 
+def test_no_thread_is_left_to_resolve_on(
+    bench: RunnerBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner_contract.check_no_thread_is_left(bench, monkeypatch, {"a": "${vault:password}"})
+
+
 # -- around one that only notes --
 
 
@@ -208,6 +214,22 @@ def test_a_provider_that_gives_no_texts_fails_the_task(notes: Notes, gives: Any)
     assert ended.outcome is TaskOutcome.FAILED
     assert ended.reason.startswith("what config provider vault gave cannot be used (TypeError)")
     notes.bench.wait_for(run, TaskReleased)
+    assert notes.inner.done == []
+
+
+def test_a_runner_that_cannot_start_it_fails_the_task(
+    notes: Notes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none_left(_spec: TaskSpec) -> None:
+        raise RuntimeError(f"can't start new thread for {SECRET}")
+
+    monkeypatch.setattr(notes.inner, "start", none_left)
+    notes.vault.gate.clear()
+    run = notes.bench.start("X", {"a": "${vault:password}"})
+    notes.bench.runner.send(run, PauseTask())
+    notes.vault.gate.set()
+    said = "it could not be launched: can't start new thread for ${vault:password}"
+    assert notes.bench.wait_for_end(run) == TaskEnded(TaskOutcome.FAILED, said)
     assert notes.inner.done == []
 
 

@@ -40,6 +40,10 @@ def test_contract(check: Callable[[RunnerBench], None], bench: RunnerBench) -> N
     check(bench)
 
 
+def test_no_thread_is_left(bench: RunnerBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    runner_contract.check_no_thread_is_left(bench, monkeypatch)
+
+
 def test_a_sink_of_planned_batches(bench: RunnerBench) -> None:
     source = bench.start("CountingSource", {"limit": "100"})
     bench.wait_for_records(source, 100)
@@ -63,6 +67,27 @@ def test_what_a_task_prints_is_in_the_log_with_its_name(
     assert [c for c in commands if c.endswith("headgate_runtime.tasks.main c-0 ")], commands
     assert "c-0: stopped" in caplog.text
     assert "rror" not in caplog.text, "the process did not end cleanly"
+
+
+def test_what_a_task_logs_is_in_the_log_at_its_level_under_its_logger(
+    bench: RunnerBench, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        run = bench.start("CountingSource", {"limit": "10", "logs": "fox"})
+        bench.wait_for_records(run, 10)
+        bench.runner.stop(run, 10_000)
+        bench.wait_for_end(run)
+    found = [record for record in caplog.records if "fox" in record.getMessage()]
+    texts = [(r.levelname, r.name, r.getMessage()) for r in found]
+    level, name, raised = texts.pop(0)
+    assert (level, name) == ("ERROR", "acme.files")
+    assert raised.startswith("c-0: fox\nTraceback (most recent call last):\n")
+    assert raised.endswith("ValueError: no fox\nin two lines")
+    assert texts == [
+        ("WARNING", "acme.files", "c-0: fox of a name that is no text: \\udcff"),
+        ("INFO", "headgate.task", "c-0: fox"),
+        ("INFO", "headgate.task", "c-0: fox printed"),
+    ]
 
 
 WORKER = """

@@ -27,6 +27,10 @@ def test_contract(check: Callable[[RunnerBench], None], bench: RunnerBench) -> N
     check(bench)
 
 
+def test_no_thread_is_left(bench: RunnerBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    runner_contract.check_no_thread_is_left(bench, monkeypatch)
+
+
 def test_a_thread_that_does_not_stop_is_abandoned(bench: RunnerBench) -> None:
     run = bench.start("HangingSource")
     bench.wait_for_records(run, 10)

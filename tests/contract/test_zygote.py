@@ -185,6 +185,32 @@ def test_a_module_that_cannot_be_loaded_keeps_no_task_from_running(
     assert "no_such_module cannot be loaded ahead of the tasks" in capfd.readouterr().err
 
 
+def test_packages_are_searched_for_connectors_once_and_not_by_each_body(
+    make_bench: Callable[..., RunnerBench], tmp_path: Path
+) -> None:
+    code = """
+import os
+from pathlib import Path
+from headgate_runtime import plugins
+
+search, searches = plugins.entry_points, Path(__file__).with_name("searches")
+
+def noted(**group):
+    with searches.open("a") as file:
+        print(os.getpid(), file=file)
+    return search(**group)
+
+plugins.entry_points = noted
+"""
+    (tmp_path / "notes_searches.py").write_text(code)
+    bench = make_bench(["notes_searches"])
+    for _ in range(2):
+        run, _ = _started(bench)
+        bench.runner.stop(run, 10_000)
+        assert bench.wait_for_end(run).outcome is TaskOutcome.STOPPED
+    assert (tmp_path / "searches").read_text().split() == [str(_zygote().pid)]
+
+
 def test_a_process_that_cannot_be_had_costs_its_own_task_alone(
     make_bench: Callable[..., RunnerBench], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

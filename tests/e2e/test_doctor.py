@@ -90,18 +90,25 @@ def test_each_right_that_is_missing_is_named(
     assert "12 of 12 are granted" in all_of_it.stdout
     assert "5 of 5 are granted" in all_of_it.stdout
 
-    # While somebody is in the group nobody is fenced for the sake of a check.
+    unserved = doctor({**worker, "listeners": "foo"})
+    assert unserved.returncode == 1
+    assert "REST: Invalid value foo for configuration listeners" in lines_of(unserved)
+    assert "1 to mend" in unserved.stdout
+    check_that_no_member_is_fenced(broker, lambda: lines_of(doctor(worker)))
+
+
+def check_that_no_member_is_fenced(broker: Broker, look: Callable[[], str]) -> None:
+    """While somebody is in the group nobody is fenced for the sake of a check."""
     member = Consumer({"bootstrap.servers": broker.address, "group.id": "workers"})
     member.subscribe(["lines"])
     deadline = time.monotonic() + 20
     while not member.assignment() and time.monotonic() < deadline:
         member.poll(0.1)
     before = epoch(broker)
-    text = lines_of(doctor(worker))
-    assert "not tried: Write on TransactionalId:connect-cluster-workers" in text
+    assert "not tried: Write on TransactionalId:connect-cluster-workers" in look()
     assert epoch(broker) == before
     member.close()
-    lines_of(doctor(worker))
+    look()
     assert epoch(broker) > before, "tried, where nobody is at work"
 
 

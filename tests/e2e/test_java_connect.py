@@ -8,9 +8,11 @@ from subprocess import Popen
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from kafka.partitioner.default import murmur2
+from support import java_connect as support
+from support.java_connect import FoundWorker
 from support.kafka_broker import Found
 
-from local_kafka.java_connect import SINK, SOURCE, JavaWorker, Reply
+from local_kafka.java_connect import SINK, SOURCE, JavaWorker, Reply, Rest
 from local_kafka.jvm import JvmError, compile_java
 
 pytestmark = pytest.mark.slow
@@ -89,6 +91,37 @@ def test_a_frozen_worker_goes_on_when_it_is_thawed(
     worker.freeze()
     worker.stop()  # in spite of that
     assert "Kafka Connect stopped" in worker.jvm.log_file.read_text()
+
+
+def test_the_worker_in_the_environment_comes_first(
+    java_connect: FoundWorker, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(support.ADDRESS, f"{java_connect.url}/")
+    with support.find_worker(tmp_path, lambda: pytest.fail("a broker was asked for")) as found:
+        assert (found.url, found.origin) == (java_connect.url, "environment")
+        assert found.rest.get("/connectors").body == []
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_worker_that_nothing_can_be_compared_with_is_refused(
+    java_connect: FoundWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rest, url = java_connect.rest, java_connect.url
+    with (
+        Rest("http://127.0.0.1:1") as nobody,
+        pytest.raises(RuntimeError, match=r"no Connect worker answers at http://127\.0\.0\.1:1 "),
+    ):
+        support.await_worker(nobody, "http://127.0.0.1:1", timeout_s=0.5)
+    body = {"name": "mine", "config": {"connector.class": SOURCE, "topic": "t", "file": "/x"}}
+    assert rest.post("/connectors", {**body, "initial_state": "STOPPED"}).status == 201
+    with pytest.raises(RuntimeError, match=r"has connectors: mine"):
+        support.await_worker(rest, url)
+    assert rest.delete("/connectors/mine").status == 204
+    rest.await_reply(lambda: rest.get("/connectors"), lambda reply: reply.body == [], STATE_S)
+    # A worker of another version, or none of Java's: it would be itself that it is compared with.
+    monkeypatch.setattr(support, "version", lambda: "0.0")
+    with pytest.raises(RuntimeError, match=r"is Connect \d.*; tests compare with Java's 0\.0"):
+        support.await_worker(rest, url)
 
 
 def test_a_worker_that_ends_shows_its_log(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from support.kafka_cluster import (
     Watcher,
     await_true,
     create_topic,
+    described_transaction,
     kill,
     producer_epoch,
     quick_properties,
@@ -72,6 +73,8 @@ class Chaos:
         """How zombies ended."""
         self.fenced = 0
         """Zombies whose producer the brokers had shut out before they woke up."""
+        self.left: Counter[str] = Counter()
+        """In what states the brokers had the transactions of tasks that were killed, after that."""
 
     def flowing(self) -> None:
         """Records arrive now, and the end is not near."""
@@ -119,7 +122,28 @@ class Chaos:
         self.flowing()
         _, task = self.owner()
         self.blow("SIGKILL of the task")
+        self.kill_with_look(task)
+
+    def kill_the_task_in_its_transaction(self) -> None:
+        """Frozen, it can end it no more; else it goes on."""
+        before = self.left["Ongoing"]
+        while self.left["Ongoing"] == before:
+            self.flowing()
+            _, task = self.settled_owner()
+            epoch = self.epoch()
+            signal_if_alive(task.pid, signal.SIGSTOP)
+            if self.transaction() == ("Ongoing", epoch):
+                self.blow("SIGKILL of the task in its transaction")
+                self.kill_with_look(task)
+            signal_if_alive(task.pid, signal.SIGCONT)
+
+    def kill_with_look(self, task: Process, worker: Process | None = None) -> None:
+        """Its transaction is as it left it until another has its id, and so a newer epoch."""
+        epoch = self.epoch()
+        kill(worker)
         kill(task)
+        state, now = self.transaction()
+        self.left[state if now == epoch else "unknown"] += 1
 
     def kill_its_worker(self) -> None:
         self.flowing()
@@ -137,8 +161,7 @@ class Chaos:
         self.flowing()
         kept, task = self.owner()
         self.blow("SIGKILL of worker and task")
-        kill(kept.worker())
-        kill(task)
+        self.kill_with_look(task, kept.worker())
 
     def kill_what_tasks_are_forked_from(self) -> None:
         self.flowing()
@@ -249,6 +272,11 @@ class Chaos:
         """That the brokers take the task's producer by."""
         return producer_epoch(self.broker.address, f"g-{TASK}")
 
+    def transaction(self) -> tuple[str, tuple[int, int]]:
+        """Its state at the coordinator, and whose it is, as `epoch`."""
+        found = described_transaction(self.broker.address, f"g-{TASK}")
+        return str(found.state.value), (int(found.producer_id), int(found.producer_epoch))
+
     def replaced(self, zombie: Process, epoch: tuple[int, int]) -> None:
         """Another process delivers, under an epoch of its own: the zombie's, at most `epoch` or one
         that it was given since, is shut out."""
@@ -306,7 +334,8 @@ class Chaos:
         """20 SIGKILLs, 10 zombies that wake up, 2 whose worker or whose task ends them, 2 kills of
         the broker, in an order of the seed's."""
         kills = [
-            *[self.kill_the_task] * 3,
+            *[self.kill_the_task] * 2,
+            *[self.kill_the_task_in_its_transaction] * 1,
             *[self.kill_what_tasks_are_forked_from] * 1,
             *[self.kill_its_worker] * 4,
             *[self.kill_worker_and_task] * 1,
@@ -372,6 +401,8 @@ def test_a_million_lines_survive_everything_once_and_in_order(
     finally:
         watcher.close()
     say(f"{chaos.landed.total()} blows, {chaos.fenced} fenced, zombies ended {dict(chaos.ends)}")
+    say(f"transactions of tasks that were killed: {dict(chaos.left)}")
+    assert chaos.left["Ongoing"] > 0, chaos.left
     found = [value for _, value in read_committed(broker.address, "lines")]
     assert found == [b"line %d" % n for n in range(RECORDS)], summary(found)
     states = states_ever(broker.address, "g-status", 2)

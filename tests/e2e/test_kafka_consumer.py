@@ -217,7 +217,7 @@ def test_offsets_of_a_group_with_members_are_not_set(world: KafkaWorld, log: Any
     consumer = opened(world, log)
     drain(consumer, 20)
     place = (world.name("t"), 0)
-    with pytest.raises(TransportError, match=r"UNKNOWN_MEMBER|not aware of this member|Unknown"):
+    with pytest.raises(TransportError, match="a group with members can only be changed by these"):
         log.commit_unguarded(world.name("g"), {place: 4})
     with pytest.raises(TransportError, match=r"could not be deleted"):
         log.commit_unguarded(world.name("g"), {place: None})
@@ -226,8 +226,9 @@ def test_offsets_of_a_group_with_members_are_not_set(world: KafkaWorld, log: Any
 
 def test_topics_that_do_not_exist_are_said(world: KafkaWorld, log: Any) -> None:
     group = world.name("g")
-    with pytest.raises(TransportError, match="offsets of group"):
+    with pytest.raises(TransportError, match="offsets of group") as refused:
         log.commit_unguarded(group, {(world.name("none"), 0): 1})
+    assert "members" not in str(refused.value)
     assert log.end_offsets([world.name("none")]) == {}
 
 

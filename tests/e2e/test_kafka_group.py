@@ -55,7 +55,8 @@ def test_without_its_coordinator_a_worker_stops_and_goes_on_when_it_is_back(
     getattr(broker, end)()
     until(lambda: not worker.running, [worker])
     # A heartbeat, its time-out (a third of the session), and an interval without the coordinator.
-    assert time.monotonic() - began < worker.session_timeout_ms / 1000
+    seen_late_s = 0.5
+    assert time.monotonic() - began < worker.session_timeout_ms / 1000 + seen_late_s
     assert worker.stops == ["a"]
     until(lambda: worker.said, [worker])  # on a busy machine its own clock may be first
     assert f"group {GROUP!r}" in worker.said[0] and broker.address in worker.said[0]

@@ -9,6 +9,8 @@ from confluent_kafka import Producer
 from support.kafka_world import KafkaWorld
 from support.worlds import read_on
 
+from headgate.java_json import dumps
+from headgate.offsets import encode_key, plan_reset
 from headgate.partitioner import murmur2
 from headgate.ports import FencedError, TransportError
 from headgate_kafka.topics import TopicRefusedError
@@ -16,6 +18,7 @@ from headgate_kafka.transport import KafkaTaskTransport, open_task_transport
 from headgate_kafka.writing import PlainWriter
 from headgate_runtime.connector_offsets import ConnectorOffsets
 from headgate_runtime.settings import WorkerSettings
+from headgate_runtime.tasks.offsets import SourceOffsets
 from local_kafka.broker import Broker
 
 A = b'["c",{"file":"a"}]'
@@ -163,6 +166,38 @@ def test_a_partition_in_two_orders_of_its_names_is_one(world: KafkaWorld, task: 
     found = {key: value for key, value in seen(own.offset_log).items() if value is not None}
     assert found == {TURNED[1]: b'{"n":2}'}
     assert list(shown(own).values()) == [{"n": 2}]
+
+
+@pytest.mark.parametrize("topic", ["own", "offsets"])
+def test_of_two_orders_the_later_counts_whichever_is_read_first(
+    world: KafkaWorld, task: Opened, topic: str
+) -> None:
+    """As it is after Java's task and ours: the two keys lie in several partitions of the topic,
+    each of them the newer one for half of the source partitions. A reset leaves neither."""
+    config = {"offsets.storage.topic": world.name(topic)}
+    task(config)  # the topic is there
+    written = Producer({"bootstrap.servers": world.servers, "partitioner": "murmur2_random"})
+    partitions = [{"table": f"t{n}", "db": "x"} for n in range(24)]
+    for number, partition in enumerate(partitions):
+        turned = {name: partition[name] for name in reversed(partition)}
+        keys = [dumps(["c", each]) for each in (partition, turned)]
+        assert encode_key("c", partition) in keys
+        for key, n in zip(keys, (100, 200) if number % 2 else (200, 100), strict=True):
+            value = b'{"n":%d}' % n
+            written.produce(world.name(topic), key=key, value=value, timestamp=1_000_000 + n)
+    assert written.flush(15) == 0
+    opened = task(config)
+    offsets = SourceOffsets(opened.offset_log, "c")
+    assert offsets.offsets(partitions) == [{"n": 200}] * 24
+    assert list(shown(opened).values()) == [{"n": 200}] * 24
+    writes = plan_reset(opened.offset_view(), "c")
+    opened.offset_log.append((*writes.shared_tombstones, *writes.primary))
+    assert offsets.offsets(partitions) == [None] * 24
+    again = task(config)
+    assert SourceOffsets(again.offset_log, "c").offsets(partitions) == [None] * 24
+    log = world.connect().keyed_log(world.name(topic))
+    assert list(seen(log).values()) == [None] * 48
+    log.close()
 
 
 def test_other_servers_mean_another_topic_under_exactly_once_alone(

@@ -221,6 +221,7 @@ def test_observe_and_doctor_go_the_same_way(
         advice = headgate("doctor", str(file))
         assert advice.returncode == 0, advice.stdout + advice.stderr
         assert "Nothing is to be mended." in advice.stdout
+        assert f"{worker.url}/ is a member of the group" in " ".join(advice.stdout.split())
         worker.stop()
 
 

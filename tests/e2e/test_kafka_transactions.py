@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AclOperation,
     AdminClient,
@@ -20,17 +20,19 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 from support.kafka_broker import Found
-from support.kafka_cluster import await_true
+from support.kafka_cluster import await_true, create_topic
 from support.kafka_rights import PASSWORD, RIGHTS, USER, allow, make_topics, with_login
 from support.kafka_world import KafkaWorld
 from support.worlds import read_on
 
 from headgate.ports import (
+    Ack,
     FencedError,
     ProducerRecord,
     RefusedError,
     TransactionOverError,
     TransportError,
+    UnknownTopicError,
 )
 from headgate_kafka.transport import open_transport
 from local_kafka.broker import Broker
@@ -98,11 +100,11 @@ def test_a_topic_of_aborted_records_alone_has_an_end(world: KafkaWorld) -> None:
         producer.produce(world.properties["config.storage.topic"], b"v", b"k", 0)
         producer.flush()
         producer.abort_transaction(10)
-    found, position = read_on(log)
-    assert found == []
-    assert position == 6 == log.end()
+    # What ends a transaction in the log may come after its writer was told that it is over.
+    await_true("end of three transactions", lambda: log.end() == 6, 10)
+    assert read_on(log) == ([], 6)
     assert log.append([("k", b"v")], privileged=False) == 7
-    assert [r.offset for r in read_on(log, position)[0]] == [6]
+    assert [r.offset for r in read_on(log, 6)[0]] == [6]
 
 
 def test_the_end_behind_a_marker_is_known_at_once(world: KafkaWorld) -> None:
@@ -218,6 +220,21 @@ def test_a_zombie_that_wakes_up_is_refused(world: KafkaWorld) -> None:
     assert [r.value for r in read_on(transport.offset_log)[0]] == [b'{"n":2}']
 
 
+def test_what_was_just_sent_can_be_aborted(world: KafkaWorld) -> None:
+    """At every moment between the client's hearing of a record and the coordinator's."""
+    log = world.connect().record_log
+    log.create_topic(world.name("t"), 1)
+    producer = log.producer("c", world.name("g-c-0"), None)
+    producer.init()
+    for n in range(40):
+        producer.send([ProducerRecord(world.name("t"), 0, None, b"aborted")])
+        time.sleep(n / 20_000)
+        producer.abort()
+        producer.send([ProducerRecord(world.name("t"), 0, None, b"%d" % n)])
+        producer.commit([(b"k", b"v")])
+    assert values(world, log, 40) == [b"%d" % n for n in range(40)]
+
+
 def test_who_was_fenced_is_told_so_although_the_next_one_aborted(world: KafkaWorld) -> None:
     """The coordinator shows the same as after a transaction that took too long."""
     log = world.connect().record_log
@@ -227,7 +244,6 @@ def test_who_was_fenced_is_told_so_although_the_next_one_aborted(world: KafkaWor
     zombie.send([ProducerRecord(world.name("t"), 0, None, b"zombie")])
     heir.init()
     heir.send([ProducerRecord(world.name("t"), 0, None, b"heir")])
-    heir._client.flush(10)  # or the coordinator never hears of it
     heir.abort()
     with pytest.raises(FencedError, match="shut out"):
         zombie.commit([])
@@ -264,6 +280,15 @@ def test_a_transaction_that_takes_too_long_is_told_apart_from_a_fence(
     slow.send([ProducerRecord(world.name("t"), 0, None, b"again")])
     slow.commit([])
     assert values(world, log, 1) == [b"again"]
+    world.close()
+
+
+def test_a_transaction_longer_than_brokers_allow_is_refused_for_good(kafka_broker: Found) -> None:
+    world = KafkaWorld(kafka_broker.address, {"producer.transaction.timeout.ms": "3600000"})
+    producer = world.connect().record_log.producer("c", world.name("g-c-0"), None)
+    for _ in range(2):
+        with pytest.raises(RefusedError, match=r"of 3600000 .* transaction\.max\.timeout\.ms\."):
+            producer.init()
     world.close()
 
 
@@ -343,6 +368,47 @@ def test_a_partition_that_was_added_meanwhile(world: KafkaWorld, tid: str | None
         assert [ack.error for ack in producer.acks()] == [None]
     after = world.connect().record_log
     await_true("record", lambda: after.read(world.name("t"), 2, 0, END, 10), 5)
+
+
+@pytest.mark.parametrize("tid", [None, "g-c-0"])
+def test_a_topic_that_was_made_anew_with_fewer_partitions(
+    kafka_broker: Found, tid: str | None
+) -> None:
+    """Without transactions the client may find out by the brokers' refusal. In one it would try
+    for as long as that lasts, unless it is told before."""
+    age_ms = "1" if tid else "300000"
+    world = KafkaWorld(kafka_broker.address, {"producer.metadata.max.age.ms": age_ms})
+    log, topic = world.connect().record_log, world.name("t")
+    log.create_topic(topic, 3)
+    producer = log.producer("c", tid and world.name(tid), None)
+    if tid:
+        producer.init()
+
+    def send(number: int) -> None:
+        producer.send([ProducerRecord(topic, None, None, b"%d" % number)])
+        if tid:
+            producer.commit([(b"k", b"%d" % number)])
+        else:
+            assert producer.acks() == [Ack(number, number)]
+
+    for number in range(3):
+        send(number)
+    admin = AdminClient({"bootstrap.servers": world.servers})
+    admin.delete_topics([topic])[topic].result(10)
+    after = world.connect().record_log
+
+    def made_anew() -> bool:
+        with contextlib.suppress(KafkaException):  # the old one is there, or brokers were faster
+            create_topic(world.servers, topic)
+        with contextlib.suppress(UnknownTopicError):
+            return bool(after.partitions(topic, age_s_max=0) == 1)
+        return False
+
+    await_true("made anew", made_anew, 10)
+    for number in range(3, 9):
+        send(number)
+    assert values(world, after, 6) == [b"%d" % n for n in range(3, 9)]
+    world.close()
 
 
 def test_without_transactions_a_refused_record_is_told_by_its_number(world: KafkaWorld) -> None:

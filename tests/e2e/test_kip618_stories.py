@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.held_port import HeldPort
 from support.kafka_broker import Found
 from support.kafka_cluster import (
     KafkaCluster,
@@ -271,7 +272,7 @@ def test_a_leader_that_was_frozen_writes_nothing_over_the_next_one(
     }
     cluster.create("c", config)
     await_true("RUNNING", lambda: cluster.running("c", 1), 60, cluster.tail)
-    [old] = [worker for worker in cluster.workers if leads(worker)]
+    [old] = [worker for worker in cluster.workers if worker.leads]
     [new] = [worker for worker in cluster.workers if worker is not old]
     process = old.worker()
     assert process is not None
@@ -284,7 +285,7 @@ def test_a_leader_that_was_frozen_writes_nothing_over_the_next_one(
     asking = threading.Thread(target=ask)
     try:
         asking.start()  # the kernel takes it for the frozen process
-        await_true("next leader", lambda: leads(new), 30, cluster.tail)
+        await_true("next leader", lambda: new.leads, 30, cluster.tail)
         cluster.workers.remove(old)
         cluster.create("c", {**config, "batch.size": "8"})
     finally:
@@ -298,13 +299,48 @@ def test_a_leader_that_was_frozen_writes_nothing_over_the_next_one(
     sizes = [each["properties"].get("batch.size") for each in written]
     sizes = [size for n, size in enumerate(sizes) if n == 0 or size != sizes[n - 1]]
     assert sizes == ([None, "8", "7"] if reply.status == 200 else [None, "8"]), reply
-    assert leads(new)
-    assert not leads(old)
+    assert new.leads
+    assert not old.leads
 
 
-def leads(worker: KeptWorker) -> bool:
-    view: Any = worker.rest.get("/headgate/worker").body
-    return bool(view["leader"]) and view["leader"] == view["member_id"]
+def test_a_round_of_a_leader_that_is_killed_in_it_is_run_again(
+    story: Story, kafka_cluster: Callable[..., KafkaCluster]
+) -> None:
+    """The connector's admin client goes to the broker by a way that is shut: the leader stands in
+    the round, tasks of the other worker wait for it. The next leader begins it anew."""
+    with contextlib.closing(HeldPort(story.address)) as port:
+        more = {"session.timeout.ms": "6000", "headgate.task.runner": "thread"}
+        properties = quick_properties(**more)
+        cluster = kafka_cluster(story.address, story.group, 2, properties)
+        config = story.config(FILES, **{"admin.override.bootstrap.servers": port.address})
+        cluster.create("c", config)
+        await_true("RUNNING", lambda: cluster.running("c", FILES), 60, cluster.tail)
+        story.delivered()
+        [old] = [worker for worker in cluster.workers if worker.leads]
+        [new] = [worker for worker in cluster.workers if worker is not old]
+        port.shut()
+        cluster.create("c", {**config, "batch.size": "7"})
+        story.write(FILES)  # while nobody reads
+        await_true("round of fencing", lambda: fencings(old) and port.held, 30, cluster.tail)
+        await_true("waiting tasks", lambda: "awaiting fencing" in pending(new), 30, cluster.tail)
+        old.kill()
+        assert fencings(new) == 0
+        assert story.after_last_commit() == [], "the round was over: no proof"
+        port.open()
+        await_true("next round", lambda: fencings(new) == 1, 60, cluster.tail)
+        await_true("RUNNING", lambda: cluster.running("c", FILES), 60, cluster.tail)
+        assert new.leads
+        assert story.after_last_commit() == [{"task-count": FILES}]
+        story.delivered()
+
+
+def fencings(worker: KeptWorker) -> int:
+    """How often it has begun to shut out the producers of all tasks of `c`."""
+    return worker.log.read_text().count(f"fencing {FILES} producers of c")
+
+
+def pending(worker: KeptWorker) -> str:
+    return str(worker.view()["pending"])
 
 
 def test_an_open_transaction_of_a_dead_task_keeps_nobody_for_long(story: Story) -> None:

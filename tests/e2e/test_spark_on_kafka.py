@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import time
 from collections import Counter
@@ -277,7 +278,6 @@ def test_lines_through_a_task_whose_process_is_killed(
     worker = headgate_worker(kafka_broker.address, kafka_name, SETTINGS)
     file, source = tmp_path / "in.txt", f"{kafka_name}-lines"
     lines = [f"line {n}" for n in range(40_000)]
-    file.write_text("".join(f"{line}\n" for line in lines[:20_000]))
     config = {
         "connector.class": "FileStreamSource",
         "file": str(file),
@@ -285,6 +285,11 @@ def test_lines_through_a_task_whose_process_is_killed(
         "batch.size": "100",
     }
     assert worker.rest.create(source, config).status == 201
+    told = f"WARNING headgate.task: {source}-0: couldn't find file"
+    until("what the task logs", lambda: told in worker.log.read_text(), worker)
+    (spark_log,) = re.findall(r"what tasks there print: (\S+)", worker.log.read_text())
+    assert Path(spark_log).exists()
+    file.write_text("".join(f"{line}\n" for line in lines[:20_000]))
     until("records", lambda: end_of(kafka_broker.address, kafka_name), worker)
     (victim,) = resident_bodies(worker)
     os.kill(victim, signal.SIGKILL)

@@ -21,6 +21,7 @@ from local_kafka.jvm import free_ports
 pytestmark = pytest.mark.slow
 
 SECONDS = 60
+OFFSETS = "offset.storage.file.filename"
 STRING = "org.apache.kafka.connect.storage.StringConverter"
 
 
@@ -34,7 +35,7 @@ class Standalone:
             "bootstrap.servers": servers,
             "key.converter": STRING,
             "value.converter": STRING,
-            "offset.storage.file.filename": str(self.offsets.path),
+            OFFSETS: str(self.offsets.path),
             "offset.flush.interval.ms": "300",
             "listeners": self.url,
             # Known outside, behind a balancer say, and not to the worker itself.
@@ -134,6 +135,25 @@ def test_from_files_over_a_restart_to_the_end(standalone: Standalone) -> None:
     assert len(standalone.lines()) == 501
 
 
+def test_offsets_that_cannot_be_written_at_the_end(standalone: Standalone) -> None:
+    folder = standalone.folder / "moved"
+    folder.mkdir()
+    standalone.properties[OFFSETS] = str(folder / "connect.offsets")
+    standalone.input.write_text("a line\n")
+    standalone.start()
+    until("offsets", lambda: OffsetFile(folder / "connect.offsets").load())
+    folder.rename(standalone.folder / "elsewhere")
+    with standalone.input.open("a") as file:
+        file.write("one more\n")
+    until("one more line", lambda: len(standalone.lines()) == 2)
+    code, said = standalone.stop()
+    assert code == 1
+    assert "Traceback" not in said
+    (last,) = said.splitlines()[-1:]
+    assert f"{OFFSETS}: {folder}/connect.offsets cannot be written: No such file" in last
+    assert "the last source offsets were not written" in last
+
+
 @pytest.mark.parametrize(
     ("change", "code", "said"),
     [
@@ -147,12 +167,17 @@ def test_from_files_over_a_restart_to_the_end(standalone: Standalone) -> None:
         (lambda s: s.sink.update(name=s.source["name"]), 2, "is in an earlier file too"),
         (lambda s: s.offsets.path.write_text("?"), 1, "is not a file of source offsets"),
         (
+            lambda s: s.properties.update({OFFSETS: "none/offsets"}),
+            1,
+            f"worker.properties: {OFFSETS}: none/offsets cannot be written: No such file",
+        ),
+        (
             lambda s: s.properties.update({"group.id": "g", "headgate.task.runner": "x"}),
             2,
             "'x' is none of spark, process, thread",
         ),
     ],
-    ids=["config", "exactly once", "name", "twice", "offsets", "worker"],
+    ids=["config", "exactly once", "name", "twice", "offsets", "folder", "worker"],
 )
 def test_refused(standalone: Standalone, change: Any, code: int, said: str) -> None:
     change(standalone)

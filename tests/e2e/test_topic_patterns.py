@@ -15,6 +15,7 @@ from support.headgate_worker import HeadgateWorker, headgate_worker  # noqa: F40
 from support.kafka_broker import Found
 from support.kafka_cluster import await_true
 from support.log_topics import LogTopics
+from support.observing import observed
 from support.pipelines import HEADGATE
 
 from local_kafka.java_connect import Rest
@@ -85,16 +86,8 @@ def test_topics_that_are_there_and_topics_that_come(
 
 
 def assert_no_lag(worker: HeadgateWorker, logs: LogTopics) -> None:
-    command = [sys.executable, "-m", "headgate_runtime.cli", "observe", "--json", "--properties"]
-    done = subprocess.run(
-        [*command, str(worker.folder / "worker.properties")],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    progress = json.loads(done.stdout)["connectors"][logs.connector]["progress"]
+    view = observed("--properties", str(worker.folder / "worker.properties"))
+    progress = view["connectors"][logs.connector]["progress"]
     found = {
         (one["topic"], one["partition"]): (one["committed"], one["end"])
         for one in progress["partitions"]

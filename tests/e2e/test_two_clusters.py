@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from support.headgate_worker import HeadgateWorker, headgate_worker  # noqa: F401
 from support.kafka_broker import Found
+from support.observing import observed
 
 pytestmark = pytest.mark.slow
 
@@ -49,3 +50,15 @@ def test_two_clusters_with_one_group_id_are_told_of_each_other(
     assert "Compare config.storage.topic and bootstrap.servers" in told
     assert f"{second.url}/ never read as far as this leader" in said(first, "never read as far")
     assert first.rest.get(f"/connectors/{kafka_name}/status").status == 200
+    for file in (first.file, second.file):
+        assert_seen_from_outside(file)
+
+
+def assert_seen_from_outside(file: Path) -> None:
+    """Soon: a look may fall on a moment in which one of the two is alone in the group."""
+    until = time.monotonic() + SECONDS
+    while True:
+        findings = observed("--properties", str(file))["findings"]
+        if any("config.storage.topic" in each or "other topics" in each for each in findings):
+            return
+        assert time.monotonic() < until, findings

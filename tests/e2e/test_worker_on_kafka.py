@@ -321,6 +321,57 @@ def test_a_worker_whose_brokers_are_away_stops_when_it_is_told_to(
         broker.thaw()
 
 
+def test_a_transaction_that_outlives_its_timeout_fails_its_task_alone(
+    headgate_worker: MakeWorker,  # noqa: F811
+    own_broker: Callable[..., Broker],
+    tmp_path: Path,
+) -> None:
+    """The client cannot tell it from a fence, after which the task would be started anew for
+    ever."""
+    often = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
+    broker = own_broker(settings=often)
+    (tmp_path / "other").mkdir()
+    slow = Story(headgate_worker, broker.address, "slow", tmp_path, count=1)
+    (worker,) = slow.workers
+    other = Story(headgate_worker, broker.address, "other", tmp_path / "other", count=0)
+    limits = {
+        "transaction.boundary": "interval",
+        "transaction.boundary.interval.ms": "2500",
+        "producer.override.transaction.timeout.ms": "1000",
+    }
+    slow.write(100)
+    other.write(100)
+    worker.rest.create(other.source, other.source_config())
+    worker.rest.create(slow.source, {**slow.source_config(), **limits})
+    until("it fails", lambda: states(worker, slow.source) == ("RUNNING", ["FAILED"]))
+    failed_at = time.monotonic()
+    body: Any = worker.rest.status(slow.source).body
+    (task,) = body["tasks"]
+    for part in (
+        "longer than its transaction.timeout.ms of 1000, and the broker aborted it",
+        "raise producer.override.transaction.timeout.ms",
+    ):
+        assert part in task["trace"]
+
+    # It is left as it is, for longer than a fenced task would be; others go on.
+    while time.monotonic() < failed_at + 2:
+        other.write(1)
+        until("the other goes on", lambda: committed(other.servers, "other") == other.expected)
+    assert states(worker, slow.source) == ("RUNNING", ["FAILED"])
+    for story in (slow, other):
+        assert worker.log.read_text().count(f"task {story.source}-0 starts as run") == 1
+    assert committed(slow.servers, "slow") == []
+
+    limits["producer.override.transaction.timeout.ms"] = "30000"
+    changed = {**slow.source_config(), **limits}
+    assert worker.rest.put(f"/connectors/{slow.source}/config", changed).status == 200
+    until("it is made good", lambda: committed(slow.servers, "slow") == slow.expected)
+    assert states(worker, slow.source) == ("RUNNING", ["RUNNING"])
+    slow.write(100)
+    until("it goes on", lambda: committed(slow.servers, "slow") == slow.expected)
+    assert committed(other.servers, "other") == other.expected
+
+
 # -- what a user does wrong --
 
 
@@ -359,11 +410,6 @@ def properties(kafka_broker: Found, kafka_name: str) -> dict[str, str]:
             "Gave up after 1.5 s at 127.0.0.1:1: 127.0.0.1:1/bootstrap: Connect to "
             "ipv4#127.0.0.1:1 failed: Connection refused",
         ),
-        (
-            {"status.storage.replication.factor": "3", "default.api.timeout.ms": "1500"},
-            1,
-            "(status.storage.topic). Gave up after 1.5 s",
-        ),
         ({"config.storage.retention.ms": "soon"}, 1, "begin with config.storage."),
     ],
     ids=lambda value: ",".join(value) if isinstance(value, dict) else "",
@@ -374,6 +420,23 @@ def test_refused_in_words(
     found, error = refused(tmp_path, {**properties, **change})
     assert found == code, error
     assert said in error
+
+
+def test_too_few_brokers_for_the_replication_factor(
+    tmp_path: Path, properties: dict[str, str]
+) -> None:
+    """The key is named at once and at the end; what was made before is no cause for a warning."""
+    change = {"status.storage.replication.factor": "3", "default.api.timeout.ms": "1500"}
+    code, error = refused(tmp_path, {**properties, **change})
+    assert code == 1
+    key = "set status.storage.replication.factor (3 by default) to no more than there are brokers"
+    (warning,) = [line for line in error.splitlines() if " WARNING " in line]
+    assert f"; {key}; trying for" in warning
+    (last,) = error.splitlines()[-1:]
+    assert "(status.storage.topic). Gave up after 1.5 s" in last
+    assert f"; {key} (" in last
+    made = f"created topic '{properties['offset.storage.topic']}' (offset.storage.topic)"
+    assert f" INFO    headgate_kafka.topics: {made}\n" in error
 
 
 @pytest.mark.parametrize(
@@ -404,7 +467,16 @@ def test_an_address_in_use(tmp_path: Path, properties: dict[str, str], story: St
     properties["listeners"] = story.workers[0].url
     code, error = refused(tmp_path, properties)
     assert code == 1
-    assert f"cannot listen on {story.workers[0].url}" in error
+    assert f"properties: listeners: cannot listen on {story.workers[0].url}" in error
+
+
+def test_one_address_for_listeners_and_admin_listeners(
+    tmp_path: Path, properties: dict[str, str]
+) -> None:
+    properties["admin.listeners"] = properties["listeners"]
+    code, error = refused(tmp_path, properties)
+    assert code == 1
+    assert f"properties: admin.listeners: cannot listen on {properties['listeners']}: " in error
 
 
 def test_a_topic_that_can_never_be_made_fails_the_task(

@@ -57,6 +57,7 @@ def test_a_worker_that_loses_its_rights_stops_its_work_and_ends(
     allow(admin, *RIGHTS)
     quick = {"session.timeout.ms": "6000", "heartbeat.interval.ms": "500"}
     given = {**with_login(broker), **quick, "headgate.task.runner": "thread"}
+    del given["listeners"]  # it has its own, where it is asked
     worker = headgate_worker(broker.sasl_address, "workers", given)
     (tmp_path / "in.txt").write_text("a\n")
     config = {

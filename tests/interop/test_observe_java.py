@@ -14,21 +14,11 @@ from typing import Any
 
 import pytest
 from support.kafka_broker import Found
+from support.observing import observe, observed
 
 from local_kafka.java_connect import SINK, SOURCE, JavaWorker
 
 pytestmark = pytest.mark.slow
-
-
-def observe(*options: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "headgate_runtime.cli", "observe", *options]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-
-
-def seen(*options: str) -> Any:
-    done = observe(*options, "--json")
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
 
 
 def test_a_java_cluster_is_seen_without_joining_it(
@@ -46,7 +36,7 @@ def test_a_java_cluster_is_seen_without_joining_it(
     at = ("--bootstrap-servers", kafka_broker.address, "--group", kafka_name)
     topics = [f"--{kind}-topic={kafka_name}-{kind}s" for kind in ("config", "offset")]
     topics.append(f"--status-topic={kafka_name}-status")
-    view = seen(*at, *topics)
+    view = observed(*at, *topics)
 
     address = worker.url.removeprefix("http://")
     assert (view["group"]["state"], view["group"]["protocol"]) == ("Stable", "sessioned")
@@ -72,13 +62,13 @@ def test_a_java_cluster_is_seen_without_joining_it(
     assert "bad-0 FAILED" in shown.stdout
 
     # Nobody joined, nothing was written.
-    assert seen(*at, *topics)["group"] == view["group"]
-    assert seen(*at, *topics)["config"] == view["config"]
+    assert observed(*at, *topics)["group"] == view["group"]
+    assert observed(*at, *topics)["config"] == view["config"]
 
     check_follow(worker, *at, *topics)
 
     worker.kill()
-    other = seen("--bootstrap-servers", kafka_broker.address, "--group", "no-such", *topics)
+    other = observed("--bootstrap-servers", kafka_broker.address, "--group", "no-such", *topics)
     assert (other["group"]["state"], other["group"]["members"]) == ("Dead", [])
 
 

@@ -1,14 +1,13 @@
 """What is wrong with a config, and which keys there are: the bodies of Java's worker, and ours."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-from support.kafka_broker import Found
+from support.java_connect import FoundWorker
 
 from headgate_runtime.rest_plugins import RestPlugins
 from headgate_runtime.settings import WorkerSettings
-from local_kafka.java_connect import SINK, SOURCE, JavaWorker
+from local_kafka.java_connect import SINK, SOURCE
 
 pytestmark = pytest.mark.slow
 
@@ -60,18 +59,15 @@ def comparable(infos: dict[str, Any]) -> dict[str, Any]:
     return {**infos, "configs": configs}
 
 
-def test_configs_are_validated_as_by_java(
-    kafka_broker: Found, kafka_name: str, java_worker: Callable[..., JavaWorker]
-) -> None:
-    java = java_worker(kafka_broker.address, kafka_name)
+def test_configs_are_validated_as_by_java(java_connect: FoundWorker) -> None:
     texts = {"headgate.task.runner": "process", "key.converter": JSON, "value.converter": JSON}
-    ours = RestPlugins(WorkerSettings.parse({**texts, "group.id": kafka_name}))
+    ours = RestPlugins(WorkerSettings.parse({**texts, "group.id": "g"}))
     for what, config in CONFIGS.items():
         plugin = config["connector.class"].rsplit(".", 1)[1]
-        reply = java.rest.put(f"/connector-plugins/{plugin}/config/validate", config)
+        reply = java_connect.rest.put(f"/connector-plugins/{plugin}/config/validate", config)
         assert reply.status == 200, reply
         assert comparable(dict(ours.validate(plugin, config))) == comparable(reply.body), what
     for plugin in (SOURCE, SINK):
-        listed = java.rest.get(f"/connector-plugins/{plugin}/config").body
+        listed = java_connect.rest.get(f"/connector-plugins/{plugin}/config").body
         names = [key["name"] for key in ours.config(plugin)]
         assert names == [key["name"] for key in listed]

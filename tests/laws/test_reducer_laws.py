@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from headgate import records, reducer
 from headgate.events import ConfigEvent, RecordRejected
 from headgate.ids import TargetState, TaskId
-from headgate.state import REJECTED_KEPT, ConfigState
+from headgate.rejected import REJECTED_KEPT
+from headgate.state import ConfigState
 
 Log = Sequence[tuple[int, bytes, bytes | None]]
 

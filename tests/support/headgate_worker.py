@@ -51,10 +51,10 @@ class HeadgateWorker:
 
     def _write_properties(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._file.write_text(javaproperties.dumps(self.properties, timestamp=False))
+        self.file.write_text(javaproperties.dumps(self.properties, timestamp=False))
 
     def command(self) -> list[str]:
-        return [sys.executable, "-m", "headgate_runtime.cli", "worker", str(self._file)]
+        return [sys.executable, "-m", "headgate_runtime.cli", "worker", str(self.file)]
 
     def await_ready(self) -> None:
         assert self._process is not None
@@ -65,7 +65,7 @@ class HeadgateWorker:
             time.sleep(0.05)
 
     @property
-    def _file(self) -> Path:
+    def file(self) -> Path:
         return self.folder / "worker.properties"
 
     @property

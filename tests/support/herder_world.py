@@ -46,6 +46,7 @@ from headgate.herder.messages import (
     Failure,
     FenceProducers,
     GenerateTaskConfigs,
+    GiveUpAlteration,
     GroupAnswered,
     LeadershipClaimed,
     MakeSessionKey,
@@ -75,6 +76,7 @@ from headgate.herder.settings import HerderSettings, Plugin
 from headgate.ids import TargetState, TaskId
 from headgate.membership.coordinator import Coordinator
 from headgate.records import decode
+from headgate.status import decode_status
 from headgate.task.messages import (
     FencingAnswered,
     FencingRequested,
@@ -135,6 +137,8 @@ class HerderWorld:
         self.log: list[tuple[str, bytes | None]] = []
         self.offsets: dict[str, list[OffsetChange]] = {}
         """By connector, as they were set last."""
+        self.writing = False
+        """Whether the changes of offsets that are held have come to their writing."""
         self.statuses: list[tuple[str, bytes | None]] = []
         self.claimed_by: str | None = None
         self.claimed_generation = -1
@@ -262,7 +266,8 @@ class HerderWorld:
         if worker.read < len(self.log):
             worker.inbox.append(self._read(worker))
         elif worker.statuses_read < len(self.statuses):
-            records = tuple(self.statuses[worker.statuses_read :])
+            news = self.statuses[worker.statuses_read :]
+            records = tuple((key, decode_status(key, value)) for key, value in news)
             worker.statuses_read = len(self.statuses)
             worker.inbox.append(StatusRead(records))
 
@@ -343,6 +348,17 @@ class HerderWorld:
             return ConnectorOffsetsAltered(effect.token, failure=failure)
         self.offsets[effect.connector] = list(effect.offsets or ())
         return ConnectorOffsetsAltered(effect.token, handled="managed" in effect.config)
+
+    def _on_GiveUpAlteration(  # noqa: N802
+        self, _worker: Worker, effect: GiveUpAlteration
+    ) -> Command | None:
+        """One that is held is at its connector's class, unless it is `writing`."""
+        for held in list(self.held):
+            if getattr(held[1], "token", None) == effect.token and not self.writing:
+                self.held.remove(held)
+                failure = Failure(ErrorKind.TIMEOUT, "given up")
+                return ConnectorOffsetsAltered(effect.token, failure=failure)
+        return None
 
     def _on_MakeSessionKey(  # noqa: N802
         self, _worker: Worker, effect: MakeSessionKey
@@ -539,6 +555,8 @@ def shown(effect: Effect) -> str:
             how = f" as {tid}" if tid else ""
             what = "all" if offsets is None else json.dumps(offsets)
             return f"alter offsets of {connector}{how}: {what}"
+        case GiveUpAlteration():
+            return "give up altering offsets"
         case MakeSessionKey(_, algorithm, key_size):
             return f"make a session key: {algorithm}, {key_size} bits"
         case ApplyLoggerLevel(logger, level):

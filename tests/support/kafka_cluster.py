@@ -13,7 +13,15 @@ from typing import Any
 import httpx
 import pytest
 from confluent_kafka import Consumer, IsolationLevel, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
 from kafka.admin import KafkaAdminClient
 from support.headgate_worker import HeadgateWorker
 from support.processes import Process, descendants
@@ -60,6 +68,15 @@ class KeptWorker(HeadgateWorker):
         os.kill(before.pid, signal.SIGTERM)
         await_true("clean stop", lambda: not before.alive(), 30, self.tail)
         self.await_ready()
+
+    def view(self) -> Any:
+        """Its own, of the group and of what it runs."""
+        return self.rest.get("/headgate/worker").body
+
+    @property
+    def leads(self) -> bool:
+        view = self.view()
+        return bool(view["leader"]) and view["leader"] == view["member_id"]
 
     @property
     def worker_id(self) -> str:
@@ -208,10 +225,15 @@ def has_open_transaction(address: str, topic: str, partitions: int = 1) -> bool:
 
 def producer_epoch(address: str, transactional_id: str) -> tuple[int, int]:
     """Producer id and epoch that the brokers accept: every earlier one is fenced."""
+    found = described_transaction(address, transactional_id)
+    return int(found.producer_id), int(found.producer_epoch)
+
+
+def described_transaction(address: str, transactional_id: str) -> Any:
+    """What the coordinator knows of a transactional id, as kafka-python has it."""
     client = KafkaAdminClient(bootstrap_servers=address)
     try:
-        found = client.describe_transactions([transactional_id])[transactional_id]
-        return int(found.producer_id), int(found.producer_epoch)
+        return client.describe_transactions([transactional_id])[transactional_id]
     finally:
         client.close()
 
@@ -220,6 +242,16 @@ def create_topic(address: str, topic: str, partitions: int = 1) -> None:
     client = AdminClient({"bootstrap.servers": address, "log_level": 0})
     for future in client.create_topics([NewTopic(topic, partitions, 1)]).values():
         future.result(20)
+
+
+def alter_topic(address: str, topic: str, settings: Mapping[str, str]) -> None:
+    entries = [
+        ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+        for key, value in settings.items()
+    ]
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+    client = AdminClient({"bootstrap.servers": address, "log_level": 0})
+    client.incremental_alter_configs([resource])[resource].result(10)
 
 
 def states_ever(address: str, status_topic: str, partitions: int) -> dict[str, set[str]]:

@@ -67,6 +67,7 @@ def properties(address: str, **changes: str) -> dict[str, str]:
         **{f"{kind}.storage.topic": name for kind, name in TOPICS.items()},
         "exactly.once.source.support": "enabled",
         "headgate.task.runner": "process",
+        "listeners": "http://127.0.0.1:0",
         **changes,
     }
 

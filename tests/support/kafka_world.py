@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from support.kafka_broker import Found
+from support.kafka_cluster import alter_topic
 from support.serving import serving_meanwhile
 
 from headgate_kafka.topics import prepare_internal_topics
@@ -71,21 +72,7 @@ class KafkaWorld:
         time.sleep(ms / 1000)
 
     def alter_topic(self, topic: str, settings: Mapping[str, str]) -> None:
-        from confluent_kafka.admin import (
-            AdminClient,
-            AlterConfigOpType,
-            ConfigEntry,
-            ConfigResource,
-            ResourceType,
-        )
-
-        entries = [
-            ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
-            for key, value in settings.items()
-        ]
-        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
-        client = AdminClient({"bootstrap.servers": self.servers})
-        client.incremental_alter_configs([resource])[resource].result(10)
+        alter_topic(self.servers, topic, settings)
 
     def await_answers(self) -> None:
         time.sleep(0.3)

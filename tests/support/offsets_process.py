@@ -34,6 +34,7 @@ def main(data: str, config: str, offsets: str) -> None:
     effect = AlterConnectorOffsets(1, CONNECTOR, plain, TaskKind.SINK, changes, None, "m", 1, 1)
     print("ready", flush=True)
     sys.stdin.readline()
+    worker.expect(effect.token)
     failure = worker.alter(effect).failure
     print("altered" if failure is None else failure.message, flush=True)
 

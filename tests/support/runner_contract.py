@@ -8,11 +8,14 @@ import contextlib
 import os
 import queue
 import signal
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from headgate.ids import TargetState, TaskId
 from headgate.membership.messages import JoinedGroup, JoinGroup, SyncGroup
@@ -384,6 +387,23 @@ def is_alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
         return False
+
+
+def check_no_thread_is_left(
+    bench: RunnerBench, monkeypatch: pytest.MonkeyPatch, config: Mapping[str, str] = {}
+) -> None:
+    """The task alone has failed; whoever asked for it goes on, and starts it anew some time."""
+
+    def none_left(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", none_left)
+        run = bench.start("CountingSource", config)
+    ended = bench.wait_for_end(run)
+    assert ended.outcome in (TaskOutcome.FAILED, TaskOutcome.LOST)
+    assert ended.reason == "it could not be launched: can't start new thread"
+    bench.wait_for_records(bench.start("CountingSource", config), 1)
 
 
 COMMON: tuple[Callable[[RunnerBench], None], ...] = (

@@ -8,6 +8,7 @@ that no text shows are given in hexadecimal: ``hex:00ff``, for key or value.
 import json
 from collections.abc import Iterator
 
+from support.log_records import log_records
 from support.scenario import Block, World
 
 from headgate import fencing, offsets, records, reducer, status
@@ -129,14 +130,18 @@ class OffsetsWorld(World):
     def do_global(self, block: Block) -> str:
         """Records of the workers' offsets topic, as ``<key> <value>`` parted by a space after the
         key's ``]``."""
-        self.shared = offsets.fold_offsets(self.shared, map(_offset_record, block.input))
-        return f"{_partition_count(self.shared)} partitions, {self.shared.ignored_count} ignored"
+        self.shared = _folded(self.shared, block)
+        return _table_shown(self.shared)
 
     def do_own(self, block: Block) -> str:
         """Records of the connector's own offsets topic."""
         table = self.own or offsets.OffsetTable()
-        self.own = offsets.fold_offsets(table, map(_offset_record, block.input))
-        return f"{_partition_count(self.own)} partitions, {self.own.ignored_count} ignored"
+        self.own = _folded(table, block)
+        return _table_shown(self.own)
+
+    def do_rejected(self, block: Block) -> list[str]:
+        """Of the workers' offsets topic: what could not be used, and why."""
+        return [f"{one.key}: {one.reason}" for one in self.shared.rejected] or ["nothing"]
 
     @property
     def view(self) -> offsets.OffsetView:
@@ -180,8 +185,13 @@ def _offset_record(line: str) -> tuple[bytes, bytes | None]:
     return (key + "]").encode(), value.encode()
 
 
-def _partition_count(table: offsets.OffsetTable) -> int:
-    return sum(len(partitions) for partitions in table.connectors.values())
+def _folded(table: offsets.OffsetTable, block: Block) -> offsets.OffsetTable:
+    return offsets.fold_offsets(table, log_records(map(_offset_record, block.input)))
+
+
+def _table_shown(table: offsets.OffsetTable) -> str:
+    count = sum(len(partitions) for partitions in table.connectors.values())
+    return f"{count} partitions, {table.rejected_count} rejected"
 
 
 def _writes(writes: offsets.OffsetWrites) -> list[str]:

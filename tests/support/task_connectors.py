@@ -1,11 +1,13 @@
 """Connectors that tests run on every task runner; named ``support.task_connectors:<Class>``."""
 
+import logging
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from headgate.connector.api import (
+    ExactlyOnceSupport,
     PlannedSinkTask,
     RecordMetadata,
     SinkConnector,
@@ -24,6 +26,8 @@ class CountingTask(SourceTask):
     def start(self, config: Mapping[str, str]) -> None:
         if "start.fails" in config:
             raise ValueError("this task does not start")
+        if "logs" in config:
+            _log_all_sorts(config["logs"])
         if "login.fails" in config:
             raise ValueError(f"no login {config['login.fails']}")
         self._config = config
@@ -50,6 +54,18 @@ class CountingTask(SourceTask):
             SourceRecord(self._partition, {"next": n + 1}, topic, f"{n}", key=f"{n % 7}")
             for n in numbers
         ]
+
+
+def _log_all_sorts(word: str) -> None:
+    logger = logging.getLogger("acme.files")
+    try:
+        raise ValueError(f"no {word}\nin two lines")
+    except ValueError:
+        logger.exception("c-0: %s", word)
+    logger.debug("%s that nobody asked for", word)
+    logger.warning("%s of a name that is no text: \udcff", word)
+    logging.getLogger("headgate.task").info("c-0: %s", word)
+    print(f"{word} printed", flush=True)
 
 
 class HangingTask(CountingTask):
@@ -100,6 +116,39 @@ class AckedTask(CountingTask):
 
 class AckedSource(SourceConnector):
     TASK = AckedTask
+
+
+class BoundaryTask(CountingTask):
+    """Stamps its records with the time of their poll. Where it may, it ends a transaction after
+    every ``size`` numbers, wherever in a batch that is: each ``abort.every``-th by aborting it."""
+
+    def poll(self) -> "Iterable[SourceRecord | SkippedRecord] | None":
+        records = [each for each in super().poll() or () if isinstance(each, SourceRecord)]
+        for record in records:
+            record.timestamp_ms = time.time_ns() // 1_000_000
+            ended, inside = divmod(record.source_offset["next"], int(self._config.get("size", "1")))
+            transaction = self.context.transaction
+            if transaction is None or inside:
+                continue
+            if ended % int(self._config["abort.every"]):
+                transaction.commit_transaction(record)
+            else:
+                transaction.abort_transaction(record)
+        return records
+
+
+class BoundarySource(CountingSource):
+    TASK = BoundaryTask
+
+    def start(self, config: Mapping[str, str]) -> None:
+        self._config = config
+
+    def task_configs(self, tasks_max: int) -> Sequence[Mapping[str, str]]:
+        return [{**self._config, **each} for each in super().task_configs(tasks_max)]
+
+    @classmethod
+    def can_define_transaction_boundaries(cls, config: Mapping[str, str]) -> ExactlyOnceSupport:
+        return ExactlyOnceSupport.SUPPORTED
 
 
 class CollectingTask(SinkTask):

@@ -15,7 +15,8 @@ class MonotonicClock:
 
 
 def wall_ms() -> int:
-    """Wall time for people and for the timestamps of records; no decision rests on it."""
+    """Wall time for people and for the timestamps of records; no decision of the log
+    rests on it."""
     return time.time_ns() // 1_000_000
 
 

@@ -64,6 +64,9 @@ class EmbeddedProducer:
         """Of the records that are buffered, if places are kept."""
         self._places: list[tuple[int, RecordMetadata]] = []
 
+    def connect(self) -> bool:
+        return True
+
     def init(self) -> None:
         if self._transactional_id is None:
             raise ValueError(f"producer {self._client_id} has no transactional id to initialise")

@@ -37,9 +37,12 @@ TRANSACTION_TIMEOUT_MS = 60_000
 MESSAGE_BYTES = 1_000_000
 POLL_INTERVAL_MS = 300_000
 SESSION_MS = 45_000
-RECONNECT_MS = 100
-RECONNECT_MS_MAX = 10_000
 """Librdkafka's defaults, which it holds other settings against."""
+RECONNECT_MS = 20
+"""Java's default is 50. Librdkafka, whose is 100, connects to no second broker within half of it:
+each new client, of which a task has three, would wait 50 ms before it is of use."""
+RECONNECT_MS_MAX = 1_000
+"""Java's default."""
 SESSION_MS_MIN = 6_000
 """The brokers' default of ``group.min.session.timeout.ms``."""
 ASSIGNORS = {
@@ -173,8 +176,7 @@ def number(properties: Properties, key: str, default: int) -> int:
 
 def java_only(worker: Properties) -> list[str]:
     """The worker's keys, with their prefixes, that its clients here do nothing with; sorted."""
-    known = {key for role in ROLES for key in (*RENAMED[role], *TRANSLATED[role], *SECURITY)}
-    dropped = {key for role in ROLES for key in JAVA_ONLY[role]} - known
+    dropped = {key for role in ROLES for key in JAVA_ONLY[role]} - understood_keys()
     found = [key for key in worker if key in dropped]
     for role in ROLES:
         found += [
@@ -185,6 +187,11 @@ def java_only(worker: Properties) -> list[str]:
             and not _understood(key.removeprefix(f"{role}."), role)
         ]
     return sorted(found)
+
+
+def understood_keys() -> set[str]:
+    """Java's keys, without prefixes, that mean something to one of the clients here."""
+    return {key for role in ROLES for key in (*RENAMED[role], *TRANSLATED[role], *SECURITY)}
 
 
 def secures(key: str) -> bool:
@@ -299,14 +306,15 @@ def _membership(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def _reconnecting(settings: Mapping[str, str]) -> dict[str, str]:
-    """No first pause may be longer than the longest; of two given ones Java takes the smaller."""
+    """Of two given ones Java takes the smaller for the first pause; where only that is given, it
+    does not grow. Source: CommonClientConfigs.postProcessReconnectBackoffConfigs."""
     first = int(settings.get("reconnect.backoff.ms", RECONNECT_MS))
-    longest = int(settings.get("reconnect.backoff.max.ms", RECONNECT_MS_MAX))
-    if first <= longest:
-        return {}
-    if "reconnect.backoff.max.ms" in settings:
-        return {"reconnect.backoff.ms": str(longest)}
-    return {"reconnect.backoff.max.ms": str(first)}
+    only = first if "reconnect.backoff.ms" in settings else RECONNECT_MS_MAX
+    longest = int(settings.get("reconnect.backoff.max.ms", only))
+    return {
+        "reconnect.backoff.ms": str(min(first, longest)),
+        "reconnect.backoff.max.ms": str(longest),
+    }
 
 
 def _understood(key: str, role: Role) -> bool:

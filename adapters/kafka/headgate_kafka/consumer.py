@@ -57,6 +57,11 @@ BROKERS_PROTOCOL: Final = "consumer"
 LATEST: Final = frozenset({"latest", "largest", "end"})
 """Values of ``auto.offset.reset`` that are one in librdkafka."""
 REQUEST_S: Final = 15.0
+LEAVE_S: Final = 2.0
+"""Until a rebalance that others hold up is left in its middle, by who holds partitions."""
+LEAVE_EMPTY_S: Final = 0.3
+"""The same, by who holds none: time enough to be served what has come already."""
+_LEAVE_WAIT_S: Final = 0.01
 
 Callback = Callable[[Sequence[TopicPartition]], None]
 
@@ -90,6 +95,10 @@ class KafkaConsumer:
         strategy = settings.get("partition.assignment.strategy")
         protocol = str(settings.get("group.protocol", "")).lower()
         self._cooperative = strategy == COOPERATIVE or protocol == BROKERS_PROTOCOL
+        self._forgets_member_id = protocol != BROKERS_PROTOCOL
+        """When it has left its group, and so tells that it has."""
+        self._static = bool(self._contact.settings.get("group.instance.id"))
+        """It stays a member while it is away, for its session's time (KIP-345)."""
         self._coming: frozenset[TopicPartition] = frozenset()
         """That are being taken up: the client does not know them yet."""
         self._starts: dict[TopicPartition, int] = {}
@@ -104,6 +113,8 @@ class KafkaConsumer:
         while the client is called."""
         self._paused: set[TopicPartition] = set()
         self._closing = False
+        self._left = False
+        """It has been tried."""
         self._failed: BaseException | None = None
         self._client = Consumer(self._contact.settings)
         self._pattern = topics if isinstance(topics, TopicPattern) else None
@@ -186,12 +197,34 @@ class KafkaConsumer:
     def close(self) -> None:
         """Leave the group. Offsets may still be committed inside `revoked`."""
         self._closing = True
-        try:
-            self._client.close()
-        except KafkaException as failed:
-            # Who cannot say goodbye is removed when its session ends.
-            self._said(str(self._contact.error(f"group {self._group}", kafka_error(failed))))
+        for step in (self._leave, self._client.close):
+            try:
+                step()
+            except KafkaException as failed:
+                # Who cannot say goodbye is removed when its session ends.
+                self._said(str(self._contact.error(f"group {self._group}", kafka_error(failed))))
         self._raise_failed()
+
+    def _leave(self) -> None:
+        """librdkafka's own `close`, while something that a rebalance gives or takes waits to be
+        served, leaves the group before offsets can be committed, or never returns and stops all
+        threads of this process (seen with 2.16.0). This serves it first. What is read meanwhile is
+        nobody's any more.
+
+        Static members are left to `close`: who unsubscribes leaves, they as well."""
+        if self._static or self._left:
+            return
+        self._left = True
+        self._client.unsubscribe()
+        began, holds = time.monotonic(), True
+        while time.monotonic() - began < (LEAVE_S if holds else LEAVE_EMPTY_S):
+            self._client.poll(_LEAVE_WAIT_S)
+            holds = bool(self._held or self._client.assignment())
+            if not holds and not self._is_member():
+                return
+
+    def _is_member(self) -> bool:
+        return self._forgets_member_id and bool(self._client.memberid())
 
     # -- topics that match --
 
@@ -278,6 +311,9 @@ class KafkaConsumer:
         # has looked, minutes later. Java's look before they join again; within this callback
         # confluent-kafka's client cannot.
         self._look_at = 0.0
+        if self._closing:
+            self._take_up(client, places)
+            return
         self._coming = frozenset(given)
         self._held |= self._coming
         try:
@@ -295,12 +331,14 @@ class KafkaConsumer:
                 Place(*each, starts[each] or OFFSET_BEGINNING) if each in starts else Place(*each)
                 for each in given
             ]
-            take = client.incremental_assign if self._cooperative else client.assign
-            self._call(take, taken)
+            self._take_up(client, taken)
             # Only now does the client know them: before, it would forget that they are paused.
             if paused := [Place(*each) for each in given if each in self._paused]:
                 self._call(client.pause, paused)
             self._call(self._commit_begun, sorted(begun.items()))
+
+    def _take_up(self, client: Consumer, places: Sequence[Place]) -> None:
+        self._call(client.incremental_assign if self._cooperative else client.assign, places)
 
     def _ends(
         self, client: Consumer, partitions: Sequence[TopicPartition]
@@ -333,8 +371,8 @@ class KafkaConsumer:
             self._call(client.resume, paused)
         self._paused -= gone
         try:
-            if self._held:
-                self._call(self._revoked, sorted(gone))
+            if given_back := sorted(gone & self._held):
+                self._call(self._revoked, given_back)
         finally:
             self._held -= gone
             self._begun = {place: end for place, end in self._begun.items() if place not in gone}

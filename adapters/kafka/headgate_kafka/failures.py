@@ -47,6 +47,24 @@ NO_RIGHT: Final = frozenset(
         KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     }
 )
+UNDELIVERED: Final = frozenset(
+    {
+        *(KafkaError._TIMED_OUT, KafkaError._MSG_TIMED_OUT, KafkaError._TIMED_OUT_QUEUE),
+        *(KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._ISR_INSUFF),
+        *(KafkaError.REQUEST_TIMED_OUT, KafkaError.NETWORK_EXCEPTION),
+        *(KafkaError.NOT_ENOUGH_REPLICAS, KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND),
+        *(KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION),
+        *(KafkaError.BROKER_NOT_AVAILABLE, KafkaError.REPLICA_NOT_AVAILABLE),
+        *(KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS),
+        *(KafkaError.NOT_COORDINATOR, KafkaError.KAFKA_STORAGE_ERROR),
+        # What a commit says of records that never left: too old, or of an unknown partition.
+        KafkaError._INCONSISTENT,
+        # The coordinator has forgotten an id that was idle too long, a partition its producer.
+        *(KafkaError.INVALID_PRODUCER_ID_MAPPING, KafkaError.UNKNOWN_PRODUCER_ID),
+        KafkaError.TRANSACTION_ABORTABLE,
+    }
+)
+"""Why a transaction cannot be committed although none of its records was refused."""
 _HEARD_MS: Final = 60_000
 """For so long what a client last complained about is taken as the reason of a failure."""
 

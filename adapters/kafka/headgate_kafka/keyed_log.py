@@ -11,19 +11,22 @@ from typing import Any, Final
 
 from confluent_kafka import Message
 
-from headgate.ports import LogRecord, UnknownTopicError
-from headgate_kafka.reading import BATCH, TopicReader, Topics
+from headgate.ports import LogRecord, Place, UnknownTopicError
+from headgate_kafka.reading import BATCH, TopicReader, Topics, place_of
 from headgate_kafka.writing import PlainWriter
 
 END_MS: Final = 60_000
 _KEPT_MIN: Final = 1_000
 
-Change = tuple[int, bytes, bytes | None, int]
-"""Number, key, value, timestamp."""
+_KEYLESS_KEPT: Final = 100
+
+Change = tuple[int, bytes | None, bytes | None, int, Place | None]
+"""Number, key, value, timestamp, where it is."""
 
 
 class Changes:
-    """The latest value of each key, in the order of the changes; tombstones too."""
+    """The latest value of each key, in the order of the changes; tombstones too. Records without a
+    key, which are nobody's, are all there, up to a bound."""
 
     def __init__(self) -> None:
         self.last = 0
@@ -31,21 +34,34 @@ class Changes:
         self._changes: list[Change] = []
         """By number; some are superseded."""
 
-    def add(self, key: bytes, value: bytes | None, timestamp_ms: int) -> None:
+    def add(
+        self, key: bytes | None, value: bytes | None, timestamp_ms: int, place: Place | None = None
+    ) -> None:
         self.last += 1
-        self._latest[key] = self.last
-        self._changes.append((self.last, key, value, timestamp_ms))
+        if key is not None:
+            self._latest[key] = self.last
+        self._changes.append((self.last, key, value, timestamp_ms, place))
         if len(self._changes) > 2 * len(self._latest) + _KEPT_MIN:
-            latest = self._latest
-            self._changes = [change for change in self._changes if latest[change[1]] == change[0]]
+            keyless = [change[0] for change in self._changes if change[1] is None]
+            first = keyless[-_KEYLESS_KEPT] if len(keyless) > _KEYLESS_KEPT else 0
+            self._changes = [
+                change
+                for change in self._changes
+                if self._stands(change) and (change[1] is not None or change[0] >= first)
+            ]
+
+    def _stands(self, change: Change) -> bool:
+        """Nothing came after it that takes its place."""
+        key = change[1]
+        return key is None or self._latest[key] == change[0]
 
     def after(self, position: int, limit: int) -> tuple[Sequence[LogRecord], int]:
         found: list[LogRecord] = []
-        for number, key, value, timestamp_ms in self._from(position):
-            if self._latest[key] == number:
-                found.append(LogRecord(number, key, value, timestamp_ms))
+        for change in self._from(position):
+            if self._stands(change):
+                found.append(LogRecord(*change))
                 if len(found) == limit:
-                    return found, number
+                    return found, change[0]
         return found, max(position, self.last)
 
     def value(self, key: bytes) -> bytes | None:
@@ -64,7 +80,7 @@ class KafkaKeyedLog:
     """Safe from several threads.
 
     Args:
-        keep: whether a key matters to this reader; others are not remembered.
+        keep: whether a key matters to this reader; others are not remembered. None: all do.
         end_ms: `end` gives up when nothing came for so long.
     """
 
@@ -142,8 +158,8 @@ class KafkaKeyedLog:
         keep, add = self._keep, self._changes.add
         for message in records:
             key = message.key()
-            if key is not None and (keep is None or keep(key)):
-                add(key, message.value(), message.timestamp()[1])
+            if keep is None or (key is not None and keep(key)):
+                add(key, message.value(), message.timestamp()[1], place_of(message))
 
     def _opened(self) -> TopicReader:
         if self._reader is None:

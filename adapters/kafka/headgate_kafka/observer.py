@@ -56,6 +56,7 @@ def open_observer(properties: Mapping[str, str], *, said: Said) -> KafkaObserver
     Args:
         properties: a worker's; ``bootstrap.servers`` and ``group.id`` at least. Internal topics
             that are not named are told by what is in them.
+        said: about topics that could not be told. What clients complain about is in the errors.
 
     Raises:
         ClientSettingsError: clients cannot be made from these properties.
@@ -64,10 +65,14 @@ def open_observer(properties: Mapping[str, str], *, said: Said) -> KafkaObserver
     """
     named = {key: properties[key] for key in _TOPIC_KEYS.values() if properties.get(key)}
     if len(named) < len(_TOPIC_KEYS):
-        clients = WorkerClients(properties, said)
+        clients = WorkerClients(properties, _unsaid)
         found = find_topics(clients.topics(), clients.reader("observer"), said)
         for kind, key in _TOPIC_KEYS.items():
             if key not in named:
                 at = properties["bootstrap.servers"]
                 named[key] = the_one(found, kind, f"--{kind}-topic", at)
-    return KafkaObserver({**properties, **named}, said)
+    return KafkaObserver({**properties, **named}, _unsaid)
+
+
+def _unsaid(_line: str) -> None:
+    pass

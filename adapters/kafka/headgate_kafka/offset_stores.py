@@ -13,7 +13,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from headgate.offsets import OffsetTable, OffsetView, decode_key, fold_offsets, partition_identity
+from headgate.offsets import (
+    OffsetTable,
+    OffsetView,
+    StoredOffset,
+    decode_key,
+    fold_offsets,
+    partition_identity,
+)
 from headgate.ports import LogRecord, TransportError
 from headgate_kafka.keyed_log import Changes, KafkaKeyedLog
 from headgate_kafka.writing import PlainWriter
@@ -163,30 +170,32 @@ class CombinedOffsetLog:
             log.close()
 
     def _merge(self, ends: Sequence[int] = (0, 0)) -> None:
-        touched: dict[str, int] = {}
-        for which, log in enumerate(self._logs):
-            while True:
-                before = self._positions[which]
-                records, self._positions[which] = log.read(before)
-                for record in records:
-                    key = decode_key(record.key)
-                    if key is not None and key.connector == self._connector:
-                        touched[partition_identity(key.partition)] = record.timestamp_ms
-                        if record.value is not None:
-                            newest = self._newest_ms[which]
-                            self._newest_ms[which] = max(newest, record.timestamp_ms)
-                self._tables[which] = fold_offsets(
-                    self._tables[which], [(record.key, record.value) for record in records]
-                )
-                if records:
-                    continue
-                if self._positions[which] >= ends[which]:
-                    break
-                raise TransportError(
-                    f"topic {log.topic!r} ends at {ends[which]}, nothing is read at {before}"
-                )
-        for identity, timestamp_ms in touched.items():
-            self._show(identity, timestamp_ms)
+        touched: dict[str, None] = {}
+        try:
+            for which, log in enumerate(self._logs):
+                self._read_on(which, log, ends[which], touched)
+        finally:
+            # Also where the other topic could not be read: none of this is read again.
+            for identity in touched:
+                self._show(identity)
+
+    def _read_on(self, which: int, log: KafkaKeyedLog, end: int, touched: dict[str, None]) -> None:
+        while True:
+            before = self._positions[which]
+            records, self._positions[which] = log.read(before)
+            for record in records:
+                key = decode_key(record.key)
+                if key is not None and key.connector == self._connector:
+                    touched[partition_identity(key.partition)] = None
+                    if record.value is not None:
+                        newest = self._newest_ms[which]
+                        self._newest_ms[which] = max(newest, record.timestamp_ms)
+            self._tables[which] = fold_offsets(self._tables[which], records)
+            if records:
+                continue
+            if self._positions[which] >= end:
+                return
+            raise TransportError(f"topic {log.topic!r} ends at {end}, nothing is read at {before}")
 
     def _say_if_stale(self) -> None:
         said, self._said = self._said, None
@@ -196,22 +205,22 @@ class CombinedOffsetLog:
             if text is not None:
                 said(text)
 
-    def _show(self, identity: str, timestamp_ms: int) -> None:
+    def _show(self, identity: str) -> None:
         now = self._deciding(identity)
         before = self._shown.get(identity)
-        if now == before:
-            return
-        if before is not None and (now is None or now[0] != before[0]):
-            self._changes.add(before[0], None, timestamp_ms)
+        if before is not None and (now is None or now.newest_key != before[0]):
+            self._changes.add(before[0], None, 0)
         if now is None:
-            del self._shown[identity]
-        else:
-            self._shown[identity] = now
-            self._changes.add(*now, timestamp_ms)
+            self._shown.pop(identity, None)
+            return
+        key, stored = now.newest_key, now.newest
+        if before != (key, stored.value):
+            self._shown[identity] = key, stored.value
+            self._changes.add(key, stored.value, stored.timestamp_ms, stored.place)
 
-    def _deciding(self, identity: str) -> tuple[bytes, bytes] | None:
+    def _deciding(self, identity: str) -> StoredOffset | None:
         for table in self._tables:
             stored = table.connectors.get(self._connector, {}).get(identity)
             if stored is not None:
-                return list(stored.values.items())[-1]
+                return stored
         return None

@@ -1,4 +1,4 @@
-"""A source task's producer, transactional or plain.
+"""A source task's transactional producer, and what it shares with a plain one.
 
 Transactional ones have no delivery callbacks, unless places are kept: one that runs while a fatal
 error is pending hides it. Whether a transaction stands is told by its commit alone.
@@ -18,46 +18,44 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from headgate.ports import (
     Ack,
     FencedError,
+    Headers,
     ProducerRecord,
     RecordMetadata,
     RefusedError,
     TransactionOverError,
     TransportError,
-    UnknownTopicError,
 )
 from headgate_kafka.connecting import connect
+from headgate_kafka.consumer import metadata_age_s
 from headgate_kafka.failures import (
     NO_RIGHT,
+    UNDELIVERED,
     UNKNOWN_TOPIC,
     Contact,
     is_fenced,
     kafka_error,
     real_error,
 )
+from headgate_kafka.partition_choice import BY_KEY, PartitionChoice
 
 INIT_MS: Final = 30_000
 COMMIT_MS: Final = 30_000
 """Of brokers that do not answer, or take no record."""
-FLUSH_S: Final = 1.0
-"""Between two looks whether records go out."""
 CLOSE_MS: Final = 5_000
 QUEUE_MS: Final = 60_000
 """A full queue that does not move for so long: the brokers are away."""
-ASK_S: Final = 15.0
-MADE_MS: Final = 5_000
-"""So long a topic is awaited that brokers may be making."""
+AGAIN_MAX: Final = 3
+"""So often a partition is chosen again that the client refuses."""
 DEFAULTS: Final = {"linger.ms": 20, "queue.buffering.max.messages": 1_000_000}
 """Unless the user has set them; measured best for transactions of a few thousand records."""
 TRANSACTION_TIMEOUT_MS: Final = 60_000
 _ABORTED: Final = frozenset({"PrepareEpochFence", "PrepareAbort", "CompleteAbort"})
 """Of a transaction that took too long; who initialises a producer leaves its id ``Empty``."""
-_MAYBE_SOON: Final = UNKNOWN_TOPIC | {KafkaError.LEADER_NOT_AVAILABLE}
-_ASK_WAIT_S: Final = 0.1
+_NOT_TRIED: Final = frozenset({KafkaError.OPERATION_NOT_ATTEMPTED})
+"""Of a partition when the coordinator refused another: it is gone, or may not be written."""
 _QUEUE_WAIT_S: Final = 0.01
 _NOW: Final = 0
 """The timestamp for which librdkafka takes the time of sending."""
-_ANY: Final = -1
-"""The partition that the partitioner decides."""
 
 Offsets = Sequence[tuple[bytes, bytes | None]]
 
@@ -77,7 +75,7 @@ class OffsetTopics(Protocol):
         ...
 
 
-class _Base(ABC):
+class BaseProducer(ABC):
     """What both kinds share: partitions checked before anything is sent, patience."""
 
     def __init__(
@@ -86,10 +84,9 @@ class _Base(ABC):
         partitions: Callable[[str], int],
         said: Callable[[str], None],
     ) -> None:
-        self._partitions = partitions
         self._contact = Contact({**DEFAULTS, **settings}, said)
-        self._counts: dict[str, int] = {}
-        self._turns: dict[str, int] = {}
+        age_s = metadata_age_s(settings)
+        self._choice = PartitionChoice(partitions, self._contact, self._asking, age_s)
         self._sent = 0
         """Records, in all."""
         self._keeps_places = False
@@ -114,62 +111,6 @@ class _Base(ABC):
         )
         self._reported.append((number, place))
 
-    def _check(self, records: Sequence[ProducerRecord]) -> dict[str, int]:
-        """The partition of records without key and partition, by topic.
-
-        Raises:
-            UnknownTopicError, ValueError: as `Producer.send`.
-        """
-        counts = self._counts
-        turns: dict[str, int] = {}
-        for record in records:
-            topic, wanted = record.topic, record.partition
-            count = counts.get(topic)
-            if count is None:
-                count = counts[topic] = self._count(topic)
-            if wanted is None:
-                if record.key is None and topic not in turns:
-                    turns[topic] = (self._turns.get(topic, _ANY) + 1) % count
-            elif wanted >= count:
-                # The topic may have grown; and the client has to hear of it, too.
-                count = counts[topic] = max(count, self._ask(topic)[0])
-            if wanted is not None and not 0 <= wanted < count:
-                raise ValueError(f"partition {wanted} of {topic}, expected 0 to {count - 1}")
-        self._turns.update(turns)
-        return turns
-
-    def _count(self, topic: str) -> int:
-        """How many partitions; of a topic that is not there once the brokers have made it, as they
-        do for Java's producer, which asks for metadata (``auto.create.topics.enable``)."""
-        try:
-            return self._partitions(topic)
-        except UnknownTopicError:
-            until = time.monotonic() + MADE_MS / 1000
-            while True:
-                count, error = self._ask(topic)
-                if count:
-                    return count
-                if error not in _MAYBE_SOON or time.monotonic() > until:
-                    raise
-                time.sleep(_ASK_WAIT_S)
-
-    def _ask(self, topic: str) -> tuple[int, int | None]:
-        """How many partitions the client is told now, and the code of an error; 0 and None: there
-        is no client yet.
-
-        Raises:
-            TransportError: nobody answered.
-        """
-        client = self._asking()
-        if client is None:
-            return 0, None
-        try:
-            told = client.list_topics(topic, ASK_S).topics[topic]
-        except (KafkaException, SystemError) as failed:
-            error = kafka_error(failed)
-            raise self._contact.error(f"topic {topic!r} could not be asked for", error) from None
-        return len(told.partitions), None if told.error is None else told.error.code()
-
     @abstractmethod
     def _asking(self) -> Producer | None: ...
 
@@ -182,7 +123,7 @@ class _Base(ABC):
             )
 
 
-class TransactionalProducer(_Base):
+class TransactionalProducer(BaseProducer):
     """Used by one thread.
 
     Kafka does not know the group membership it is initialised for, so `init` never raises
@@ -210,6 +151,8 @@ class TransactionalProducer(_Base):
         self._timeout_ms = int(settings.get("transaction.timeout.ms", TRANSACTION_TIMEOUT_MS))
         self._client: Producer | None = None
         self._ready = False
+        self._in_touch = False
+        """A broker has answered this client."""
         self._began_at: float | None = None
         """When the open transaction began."""
         self._ending: Offsets | None = None
@@ -219,27 +162,49 @@ class TransactionalProducer(_Base):
         self._refused = ""
         """Why the open transaction must not be committed."""
 
+    def connect(self) -> bool:
+        self._client = self._client or Producer(self._contact.settings)
+        self._in_touch = connect(self._client, self._offset_topics.topic)
+        return self._in_touch
+
     def init(self) -> None:
         """
         Raises:
-            RefusedError: besides what the port says; the right to the transactional id is missing.
+            FencedError: another took the id at the same time.
+            RefusedError: besides what the port says; the right to the transactional id is missing,
+                or the brokers do not take a setting.
         """
         if self._ready or self._over is not None:
             self._drop()
-        if self._client is None:
-            self._client = Producer(self._contact.settings)
-            if not connect(self._client, self._offset_topics.topic):
-                self._raise_refusal(self._client)
+        if not self._in_touch and not self.connect():
+            assert self._client is not None
+            self._raise_refusal(self._client)
+        assert self._client is not None
         try:
             self._client.init_transactions(INIT_MS / 1000)
         except (KafkaException, SystemError) as failed:
-            error = kafka_error(failed)
-            if error is None or not error.retriable():
-                self._drop()
-            told = self._contact.error(f"{self._id} could not be initialised", error)
-            never = error is not None and error.code() in NO_RIGHT
-            raise (RefusedError(str(told)) if never else told) from None
+            raise self._uninitialised(real_error(self._client, kafka_error(failed))) from None
         self._ready = True
+
+    def _uninitialised(self, error: KafkaError | None) -> Exception:
+        """What librdkafka cannot wait for is fatal; time that was too short is retriable, with what
+        it waited for as the code, such as CONCURRENT_TRANSACTIONS."""
+        if error is None or not error.retriable():
+            self._drop()
+        what = f"{self._id} could not be initialised"
+        if error is None:
+            return self._contact.error(what)
+        if is_fenced(error):
+            return FencedError(f"{what}: another took the id at the same time ({error.str()})")
+        if error.code() == KafkaError.INVALID_TRANSACTION_TIMEOUT:
+            what = (
+                f"{what}: its transaction.timeout.ms of {self._timeout_ms} is above the brokers' "
+                "transaction.max.timeout.ms. Lower producer.override.transaction.timeout.ms "
+                "(in the worker's properties producer.transaction.timeout.ms), or raise theirs"
+            )
+        told = self._contact.error(what, error)
+        never = error.fatal() or error.code() in NO_RIGHT
+        return RefusedError(str(told)) if never else told
 
     def _raise_refusal(self, client: Producer) -> None:
         """If the brokers let this client not in: what is asked of it next would wait in vain."""
@@ -255,20 +220,32 @@ class TransactionalProducer(_Base):
             FencedError, TransactionOverError, TransportError: besides what the port says; some
             records may be in the transaction: it can only be aborted.
         """
-        turns = self._check(records)
+        turns = self._choice.choose(records)
         client = self._begun()
         produce = client.produce
-        since = 0.0
+        since, again = 0.0, 0
         keeps, first = self._keeps_places, self._sent
+        report = None
+        same_headers: Headers = ()
+        as_list: list[Any] = []
         for index, record in enumerate(records):
-            key, wanted = record.key, record.partition
+            key, wanted, headers = record.key, record.partition, record.headers
             if wanted is None:
-                wanted = _ANY if key is not None else turns[record.topic]
+                wanted = BY_KEY if key is not None else turns[record.topic]
+            if headers is not same_headers:
+                same_headers, as_list = headers, list(headers)
+            stamp = record.timestamp_ms or _NOW
+            if keeps:
+                report = partial(self._report, first + index)
             while True:
                 try:
-                    if keeps or record.headers or record.timestamp_ms is not None:
-                        report = partial(self._report, first + index) if keeps else None
-                        _produce_whole(client, record, wanted, report)
+                    # By place, as in `produce_whole`; records often share their headers.
+                    if headers:
+                        produce(
+                            record.topic, record.value, key, wanted, report, report, stamp, as_list
+                        )
+                    elif keeps or stamp:
+                        produce(record.topic, record.value, key, wanted, report, report, stamp)
                     else:
                         produce(record.topic, record.value, key, wanted)
                     break
@@ -276,10 +253,22 @@ class TransactionalProducer(_Base):
                     since = since or time.monotonic()
                     self._wait_for_room(client, since)
                 except (KafkaException, SystemError) as failed:
-                    raise self._failed(failed, f"a record for {record.topic}") from None
-            since = 0.0
+                    if again == AGAIN_MAX or not _moved(failed, record):
+                        raise self._unsent(failed, f"a record for {record.topic}") from None
+                    again += 1
+                    turns[record.topic] = self._choose_again(record.topic)
+                    wanted = BY_KEY if key is not None else turns[record.topic]
+            since, again = 0.0, 0
         self._sent += len(records)
         self._try(lambda: client.poll(0))
+
+    def _choose_again(self, topic: str) -> int:
+        """For a record that the client refused: it is not in the transaction, which goes on."""
+        try:
+            return self._choice.choose_again(topic)
+        except TransportError as error:
+            self._refused = f"{error}; some records of a batch are not in the transaction"
+            raise
 
     def acks(self) -> Sequence[Ack]:
         raise ValueError(f"{self._id} is transactional: its records are committed")
@@ -303,6 +292,7 @@ class TransactionalProducer(_Base):
         self._finish(client)
         offsets, self._ending, self._began_at = self._ending, None, None
         self._settle_places()
+        self._choice.settle()
         self._offset_topics.after(offsets)
 
     def _finish(self, client: Producer) -> None:
@@ -317,7 +307,12 @@ class TransactionalProducer(_Base):
                 return
             except (KafkaException, SystemError) as failed:
                 error = kafka_error(failed)
-                late = error is not None and error.code() == KafkaError._TIMED_OUT
+                late = (
+                    error is not None
+                    and error.code() == KafkaError._TIMED_OUT
+                    # Records that were given up for their age have the same code.
+                    and not error.txn_requires_abort()
+                )
                 if not late or time.monotonic() >= until:
                     raise self._failed(failed, "the transaction") from None
 
@@ -327,7 +322,7 @@ class TransactionalProducer(_Base):
             self._ended()
             return
         try:
-            client.abort_transaction(COMMIT_MS / 1000)
+            _abort(client, COMMIT_MS / 1000)
         except (KafkaException, SystemError) as failed:
             problem = self._failed(failed, "the abort")
             if isinstance(problem, TransportError):
@@ -339,7 +334,7 @@ class TransactionalProducer(_Base):
         if client is not None and self._began_at is not None and self._over is None:
             # Else it stays open until it is fenced or times out.
             with suppress(KafkaException, SystemError):
-                client.abort_transaction(CLOSE_MS / 1000)
+                _abort(client, CLOSE_MS / 1000)
         self._drop()
 
     def _asking(self) -> Producer | None:
@@ -363,10 +358,12 @@ class TransactionalProducer(_Base):
         since = time.monotonic()
         while True:
             try:
-                self._try(produce)
+                produce()
                 return
             except BufferError:
                 self._wait_for_room(client, since)
+            except (KafkaException, SystemError) as failed:
+                raise self._unsent(failed, "the transaction") from None
 
     def _wait_for_room(self, client: Producer, since: float) -> None:
         try:
@@ -393,22 +390,47 @@ class TransactionalProducer(_Base):
         elif error is not None and (error.fatal() or error.code() == KafkaError._FATAL):
             self._over = TransactionOverError(str(self._contact.error(what, error)))
         elif error is not None and error.txn_requires_abort():
-            # After the abort librdkafka would refuse the next one too.
-            with suppress(KafkaException, SystemError):
-                self._client.abort_transaction(CLOSE_MS / 1000)
-            told = self._contact.error(
-                f"{what} was aborted: a record was refused, for instance as larger than the "
-                "topic's max.message.bytes or for want of the right to write",
-                error,
-                right=f"Write on Topic:{' or Topic:'.join(sorted(self._counts))}",
-            )
-            self._over = TransactionOverError(str(told))
+            self._over = self._aborted(self._client, what, error)
         elif error is None or error.retriable() or error.code() == KafkaError._TIMED_OUT:
             return self._contact.error(what, error)
         else:
-            self._refused = str(self._contact.error(what, error))
+            told = self._contact.error(what, error)
+            self._refused = str(told)
+            if error.code() in UNKNOWN_TOPIC:
+                return told  # the next start asks for the topic anew, and says what is wrong
             return TransactionOverError(f"{self._refused}; abort it")
         return self._over
+
+    def _aborted(self, client: Producer, what: str, error: KafkaError) -> Exception:
+        """Where no record was refused the task is to start anew: it may well succeed."""
+        # After the abort librdkafka would refuse the next one too.
+        with suppress(KafkaException, SystemError):
+            client.abort_transaction(CLOSE_MS / 1000)
+        maybe_moved = error.code() in UNDELIVERED | UNKNOWN_TOPIC | _NOT_TRIED
+        moved = self._choice.changed() if maybe_moved else ""
+        if moved or error.code() in UNDELIVERED | UNKNOWN_TOPIC:
+            why = moved or "its records could not be delivered"
+            return self._contact.error(
+                f"{what} was aborted: {why}; nothing of it is visible", error
+            )
+        told = self._contact.error(
+            f"{what} was aborted: a record was refused, for instance as larger than the "
+            "topic's max.message.bytes or for want of the right to write",
+            error,
+            right=f"Write on Topic:{' or Topic:'.join(self._choice.topics)}",
+        )
+        return TransactionOverError(str(told))
+
+    def _unsent(self, failed: BaseException, what: str) -> Exception:
+        """As `_failed`, of a record that the client did not take. Where the transaction cannot be
+        committed any more only its state says so; asked to commit it, the client says why."""
+        error = kafka_error(failed)
+        if self._client is not None and error is not None and error.code() == KafkaError._STATE:
+            try:
+                self._client.commit_transaction(0)
+            except (KafkaException, SystemError) as told:
+                failed = told
+        return self._failed(failed, what)
 
     def _expired(self) -> TransactionOverError | None:
         """The broker aborts a transaction that takes too long and shuts its producer out. For the
@@ -430,6 +452,7 @@ class TransactionalProducer(_Base):
         )
 
     def _ended(self) -> None:
+        self._choice.settle()
         self._began_at, self._ending, self._refused = None, None, ""
         self._reported.clear()
 
@@ -440,119 +463,26 @@ class TransactionalProducer(_Base):
     def _drop(self) -> None:
         # Closing it would try to abort what is not its own any more.
         self._client, self._ready, self._over = None, False, None
+        self._in_touch = False
         self._ended()
 
 
-class PlainProducer(_Base):
-    """Used by one thread."""
-
-    def __init__(
-        self,
-        settings: Mapping[str, Any],
-        partitions: Callable[[str], int],
-        said: Callable[[str], None],
-    ) -> None:
-        super().__init__(settings, partitions, said)
-        self._client_id = str(settings.get("client.id", ""))
-        self._client: Producer | None = None
-        self._acked = 0
-        self._failures: dict[int, str] = {}
-
-    def init(self) -> None:
-        raise ValueError(f"producer {self._client_id} has no transactional id to initialise")
-
-    def commit(self, offsets: Offsets) -> None:
-        raise ValueError(f"producer {self._client_id} has no transactional id to commit under")
-
-    def send(self, records: Sequence[ProducerRecord]) -> None:
-        """
-        Raises:
-            TransportError: besides what the port says; the queue stayed full. What of `records`
-            was taken is not known to the caller: the task cannot go on.
-        """
-        turns = self._check(records)
-        client = self._made()
-        for record in records:
-            wanted = record.partition
-            if wanted is None:
-                wanted = _ANY if record.key is not None else turns[record.topic]
-            since = time.monotonic()
-            report = partial(self._report, self._sent)
-            while True:
-                try:
-                    _produce_whole(client, record, wanted, report)
-                    break
-                except BufferError:
-                    self._make_room(client, since)
-                except KafkaException as failed:
-                    self._report(self._sent, kafka_error(failed), None)
-                    break
-            self._sent += 1
-
-    def acks(self) -> Sequence[Ack]:
-        if self._acked == self._sent:
-            return []
-        try:
-            self._flush(self._made())
-        except (KafkaException, SystemError) as failed:
-            raise self._contact.error("records", kafka_error(failed)) from None
-        found: list[Ack] = []
-        for index in sorted(self._failures):
-            if index > self._acked:
-                found.append(Ack(self._acked, index - 1))
-            found.append(Ack(index, index, self._failures[index]))
-            self._acked = index + 1
-        if self._acked < self._sent:
-            found.append(Ack(self._acked, self._sent - 1))
-        self._acked = self._sent
-        self._failures.clear()
-        self._settle_places()
-        return found
-
-    def _flush(self, client: Producer) -> None:
-        """Wait as long as records go out, however slowly: what is too old (delivery.timeout.ms)
-        librdkafka gives up itself. A batch that is given up here is sent once more in whole."""
-        fewest, moved_at = self._sent + 1, time.monotonic()
-        while left := client.flush(FLUSH_S):
-            now = time.monotonic()
-            if left < fewest:
-                fewest, moved_at = left, now
-            elif now - moved_at > COMMIT_MS / 1000:
-                raise self._contact.error(
-                    f"{left} records are not acknowledged, and none was for {COMMIT_MS} ms; they "
-                    "are kept"
-                )
-
-    def abort(self) -> None:
-        """What was sent cannot be taken back."""
-
-    def close(self) -> None:
-        if self._client is not None:
-            with suppress(KafkaException, SystemError):
-                self._client.flush(CLOSE_MS / 1000)
-            self._client = None
-
-    def _asking(self) -> Producer:
-        return self._made()
-
-    def _made(self) -> Producer:
-        if self._client is None:
-            told = {"delivery.report.only.error": not self._keeps_places}
-            self._client = Producer({**self._contact.settings, **told})
-        return self._client
-
-    def _report(self, number: int, error: KafkaError | None, message: Message | None) -> None:
-        if error is not None:
-            lacks = ""
-            if error.code() in NO_RIGHT:
-                right = "" if message is None else f"Write on Topic:{message.topic()}"
-                lacks = f"; {self._contact.lacking(error, right)}"
-            self._failures[number] = f"{error.str()} ({error.name()}){lacks}"
-        elif message is not None:
-            self._note_place(number, message)
+def _abort(client: Producer, timeout_s: float) -> None:
+    """librdkafka asks for the end as soon as it has begun to add a partition. If the coordinator
+    knows of none yet, it refuses (INVALID_TXN_STATE), which ends the producer; and what it adds
+    after that stays open. Once a record is acknowledged it knows: librdkafka issue 4849."""
+    client.flush(timeout_s / 2)
+    client.abort_transaction(timeout_s / 2)
 
 
-def _produce_whole(
+def _moved(failed: BaseException, record: ProducerRecord) -> bool:
+    """The client knows a partition no longer that was chosen here."""
+    error = kafka_error(failed)
+    unknown = error is not None and error.code() in UNKNOWN_TOPIC
+    return unknown and record.partition is None
+
+
+def produce_whole(
     client: Producer, record: ProducerRecord, partition: int, report: Any = None
 ) -> None:
     """With everything that a record may have; slower."""

@@ -21,7 +21,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
-from headgate.ports import TransportError, UnknownTopicError
+from headgate.ports import Place, TransportError, UnknownTopicError
 from headgate_kafka.consumer import metadata_age_s
 from headgate_kafka.failures import NO_RIGHT, UNKNOWN_TOPIC, Contact, kafka_error
 
@@ -40,6 +40,7 @@ _MOVED: Final = frozenset(
         KafkaError.NOT_LEADER_FOR_PARTITION,
         KafkaError.LEADER_NOT_AVAILABLE,
         KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError._NOENT,  # librdkafka's own: of none of the partitions it knows a leader
     }
 )
 READER: Final = {
@@ -209,12 +210,22 @@ class Topics:
             try:
                 return self._offsets_once(places, spec, level)
             except _LeaderMovedError as moved:
-                if not left:
+                if not left or not self._are_there(places):
                     raise moved.told from None
-                # The next answer of the brokers tells who leads now.
-                self.client.list_topics(timeout=REQUEST_S)
                 time.sleep(MOVED_S)
         raise AssertionError("the last try returns or raises")
+
+    def _are_there(self, places: Sequence[tuple[str, int]]) -> bool:
+        """Whether the brokers know of these partitions. What they answer tells the client, too, who
+        leads now."""
+        try:
+            topics = self.client.list_topics(timeout=REQUEST_S).topics
+        except KafkaException as failed:
+            self._heard(failed)
+            return False
+        return all(
+            topic in topics and partition in topics[topic].partitions for topic, partition in places
+        )
 
     def _offsets_once(
         self,
@@ -250,6 +261,10 @@ class Topics:
     def _heard(self, failed: KafkaException) -> KafkaError | None:
         self.client.poll(0)  # or what the client complains about is never heard
         return kafka_error(failed)
+
+
+def place_of(message: Message) -> Place:
+    return cast(int, message.partition()), cast(int, message.offset())
 
 
 class TopicReader:

@@ -21,7 +21,8 @@ from headgate.sink_names import SinkTopics
 from headgate_kafka.consumer import KafkaConsumer, metadata_age_s, record_of
 from headgate_kafka.failures import NO_RIGHT, kafka_error
 from headgate_kafka.fencer import RawAdmin
-from headgate_kafka.producer import OffsetTopics, PlainProducer, TransactionalProducer
+from headgate_kafka.plain_producer import PlainProducer
+from headgate_kafka.producer import OffsetTopics, TransactionalProducer
 from headgate_kafka.reading import (
     MOVED_S,
     MOVED_TRIES,
@@ -37,6 +38,15 @@ READ_MS: Final = 30_000
 BROKERS_CHOICE: Final = -1
 _NEVER: Final = frozenset({KafkaError.TOPIC_EXCEPTION, KafkaError.INVALID_PARTITIONS})
 """A topic that cannot be made until its name or its settings are other ones."""
+_HAS_MEMBERS: Final = frozenset(
+    {
+        KafkaError.UNKNOWN_MEMBER_ID,
+        KafkaError.ILLEGAL_GENERATION,
+        KafkaError.REBALANCE_IN_PROGRESS,
+        KafkaError.NON_EMPTY_GROUP,
+    }
+)
+"""What brokers say to who sets a group's offsets and is none of its members."""
 
 
 class ClientsSettings:
@@ -225,9 +235,11 @@ class KafkaRecordLog:
                 raise self._error(f"offsets of group {group!r} were not set", failed) from None
             errors = {f"{p.topic}-{p.partition}": p.error.str() for p in done if p.error}
             if errors:
+                hint = "; a group with members can only be changed by these"
+                has_members = any(p.error and p.error.code() in _HAS_MEMBERS for p in done)
                 raise TransportError(
                     f"offsets of group {group!r} were not set at {self._topics.contact.servers}: "
-                    f"{errors}; a group with members can only be changed by these"
+                    f"{errors}{hint if has_members else ''}"
                 )
         gone = [place for place, offset in offsets.items() if offset is None]
         if gone:

@@ -6,6 +6,7 @@ Differs: the config topic's partitions are checked before anything is read from 
 clean-up policy that may not be looked at is said, not only logged at level debug.
 """
 
+import logging
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -29,6 +30,8 @@ from headgate_kafka.client_settings import (
 )
 from headgate_kafka.failures import Contact
 
+_log = logging.getLogger(__name__)
+
 Said: TypeAlias = Callable[[str], None]
 
 API_TIMEOUT_MS = 60_000
@@ -37,6 +40,8 @@ BACKOFF_S_MIN, BACKOFF_S_MAX = 0.05, 5.0
 REQUEST_S = 5.0
 LOOK_S = 0.02
 COMPACT = "compact"
+OWN_OFFSETS_KEY = "offsets.storage.topic"
+"""Of a connector; how it is made the worker's keys for its own one say."""
 _NOT_SETTINGS = frozenset({"topic", "replication.factor", "partitions", "cleanup.policy"})
 _FORBIDDEN = frozenset(
     {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
@@ -70,7 +75,9 @@ class InternalTopic:
 
     @property
     def prefix(self) -> str:
-        return self.key.removesuffix("topic")
+        """Of the worker's keys that say how it is made."""
+        key = "offset.storage.topic" if self.key == OWN_OFFSETS_KEY else self.key
+        return key.removesuffix("topic")
 
 
 def config_topic(worker: Properties) -> InternalTopic:
@@ -84,7 +91,7 @@ def offset_topic(worker: Properties, name: str | None = None) -> InternalTopic:
         return found
     return InternalTopic(
         name,
-        "offsets.storage.topic",
+        OWN_OFFSETS_KEY,
         found.purpose,
         found.partitions,
         found.replication_factor,
@@ -169,9 +176,20 @@ class Admin:
         )
         return str(found.cluster_id)
 
-    def patiently(self, what: str, ask: Callable[[float], Any], *, quiet: bool = False) -> Any:
-        """What `ask`, told how many seconds it may take, returns. `what`: begins the message of
-        failure.
+    def patiently(
+        self,
+        what: str,
+        ask: Callable[[float], Any],
+        *,
+        quiet: bool = False,
+        too_few_brokers: str = "",
+    ) -> Any:
+        """What `ask`, told how many seconds it may take, returns.
+
+        Args:
+            what: begins the message of failure.
+            too_few_brokers: what to do where they are too few for a replication factor, and stay
+                so.
 
         Raises:
             RefusedError: the brokers do not let this client in: waiting does not mend it.
@@ -193,7 +211,8 @@ class Admin:
                     raise self._contact.error(what) from None
                 reason = self._contact.complaint or kafka_error.str()
                 if kafka_error.code() == KafkaError.INVALID_REPLICATION_FACTOR:
-                    reason = kafka_error.str()  # brokers may still be joining
+                    # Brokers may still be joining.
+                    reason = kafka_error.str().rstrip(".") + too_few_brokers
             left_s = deadline - time.monotonic()
             if left_s <= 0:
                 raise TransportError(
@@ -277,14 +296,14 @@ def ensure_topics(admin: Admin, topics: Sequence[InternalTopic], *, said: Said) 
         TransportError: the brokers did not answer in time.
     """
     for topic in topics:
-        created = _create(admin, topic, said)
+        created = _create(admin, topic)
         if not created:
             _check_policy(admin, topic, said)
         if topic.key == "config.storage.topic":
             _check_single_partition(admin, topic)
 
 
-def _create(admin: Admin, topic: InternalTopic, said: Said) -> bool:
+def _create(admin: Admin, topic: InternalTopic) -> bool:
     """Whether it was made just now."""
     # Whether it is there is asked first: brokers that forbid the creation, or are too few for the
     # replication factor, refuse also what need not be created.
@@ -298,7 +317,12 @@ def _create(admin: Admin, topic: InternalTopic, said: Said) -> bool:
     )
     what = f"could not create topic '{topic.name}' ({topic.key})"
     try:
-        admin.patiently(what, lambda limit_s: _created(admin.client, new, limit_s))
+        admin.patiently(
+            what,
+            lambda limit_s: _created(admin.client, new, limit_s),
+            too_few_brokers=f"; set {topic.prefix}replication.factor (3 by default) to no more "
+            "than there are brokers",
+        )
     except KafkaException as error:
         code, text = error.args[0].code(), error.args[0].str()
         if code == KafkaError.TOPIC_ALREADY_EXISTS:  # another worker was faster, perhaps just now
@@ -310,7 +334,7 @@ def _create(admin: Admin, topic: InternalTopic, said: Said) -> bool:
         elif code in (KafkaError.INVALID_CONFIG, KafkaError.INVALID_PARTITIONS):
             hint = f". Check the worker's keys that begin with {topic.prefix}"
         raise TopicRefusedError(f"{what} at {admin.servers}: {text.rstrip('.')}{hint}") from None
-    said(f"created topic '{topic.name}' ({topic.key})")
+    _log.info("created topic '%s' (%s)", topic.name, topic.key)
     _await_leaders(admin, topic)
     return True
 

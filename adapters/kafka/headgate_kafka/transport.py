@@ -31,6 +31,7 @@ from headgate_kafka.offset_stores import (
     OwnTopic,
     own_topic,
 )
+from headgate_kafka.offsets_check import OffsetsCheck
 from headgate_kafka.reading import Topics
 from headgate_kafka.records import ClientsSettings, KafkaRecordLog
 from headgate_kafka.topics import Admin, ensure_topics, offset_topic
@@ -105,6 +106,9 @@ class KafkaTransport:
         )
         self._clients, self._topics = clients, topics
         self.offset_log = self.keyed_log(worker["offset.storage.topic"])
+        self.offsets_check = OffsetsCheck(
+            worker["offset.storage.topic"], topics, clients.reader("offsets-check"), said
+        )
         self.status_log = self.keyed_log(worker["status.storage.topic"])
         self.record_log = KafkaRecordLog(
             topics,
@@ -301,13 +305,32 @@ def connector_admin_properties(
     said: Said,
 ) -> dict[str, str]:
     """Differs from Connect: whose data is on another cluster is administered there, also when only
-    the servers of its producer or consumer were overridden."""
+    the servers of its producer or consumer were overridden, and then with their login."""
     found = admin_properties(
         worker, connector_config, f"connector-worker-adminclient-{connector}", said
     )
     role = "producer" if kind == "source" else "consumer"
+    elsewhere = False
     for properties, prefix in ((worker, role), (connector_config, f"{role}.override")):
         servers = properties.get(f"{prefix}.bootstrap.servers")
         if servers and not properties.get(f"admin{prefix.removeprefix(role)}.bootstrap.servers"):
             found["bootstrap.servers"] = servers
+            elsewhere = True
+    login = _login(worker, connector_config, role)
+    if elsewhere and login and not _login(worker, connector_config, "admin"):
+        found = {key: value for key, value in found.items() if not key.startswith(_SECURITY)}
+        found |= login
+    return found
+
+
+def _login(
+    worker: Mapping[str, str], connector_config: Mapping[str, str], role: str
+) -> dict[str, str]:
+    """What is said of security for the clients of `role` alone."""
+    found: dict[str, str] = {}
+    for properties, prefix in ((worker, f"{role}."), (connector_config, f"{role}.override.")):
+        for key, value in properties.items():
+            name = key.removeprefix(prefix)
+            if name != key and name.startswith(_SECURITY) and value is not None:
+                found[name] = value
     return found

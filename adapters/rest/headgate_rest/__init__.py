@@ -1,7 +1,16 @@
 """Kafka Connect's REST API over HTTP: what a worker serves, and how it calls another worker."""
 
 from headgate_rest.asides import Loggers, Plugins
-from headgate_rest.service import RestService
+from headgate_rest.server import ListenError
+from headgate_rest.service import RestService, try_to_listen, url_of
 from headgate_rest.settings import RestSettings
 
-__all__ = ["Loggers", "Plugins", "RestService", "RestSettings"]
+__all__ = [
+    "ListenError",
+    "Loggers",
+    "Plugins",
+    "RestService",
+    "RestSettings",
+    "try_to_listen",
+    "url_of",
+]

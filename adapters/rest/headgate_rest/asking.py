@@ -220,9 +220,9 @@ def _kind(answer: HttpResponse, message: str) -> ErrorKind:
     named = answer.headers.get(KIND_HEADER.lower())
     if named in set(ErrorKind):
         return ErrorKind(named)
+    if answer.status in (409, 500) and message.startswith(MOMENTARY):
+        return ErrorKind.NOT_READY
     if answer.status == 409:
-        if message.startswith(MOMENTARY):
-            return ErrorKind.NOT_READY
         exists = message.startswith("Connector ") and message.endswith(" already exists")
         return ErrorKind.ALREADY_EXISTS if exists else ErrorKind.CONFLICT
     if (answer.status, message) in ((403, INVALID), (400, MISSING)):

@@ -41,27 +41,45 @@ class Door:
     listeners: tuple[Listener, ...]
     handler: Handler
     tls: TlsSettings
+    key: str = "listeners"
+    """The worker's property that names them."""
+
+
+class ListenError(OSError):
+    """A door cannot be opened: an address is taken or not here, or its certificate is no use."""
+
+    def __init__(self, key: str, error: OSError) -> None:
+        super().__init__(error.errno, error.strerror)
+        self.key = key
+        """The worker's property, see `Door`."""
 
 
 class HttpServer:
     """Listens from its construction on; answers from `start` on."""
 
     def __init__(self, settings: RestSettings, doors: Sequence[Door]) -> None:
+        """
+        Raises:
+            ListenError: one of the doors cannot be opened; then none of them is.
+        """
         self._settings = settings
         self._bound: list[tuple[Door, Listener, socket.socket]] = []
         self._servers: list[uvicorn.Server] = []
         self._thread = threading.Thread(target=self._run, name="rest", daemon=True)
         self._failure: BaseException | None = None
-        self._contexts = {
-            id(door): _server_context(door.tls) for door in doors if door.tls.certificate
-        }
-        try:
-            for door in doors:
-                for listener in door.listeners:
-                    self._bound.append((door, listener, _bind(listener)))
-        except OSError:
-            self._close_sockets()
-            raise
+        self._contexts: dict[int, ssl.SSLContext] = {}
+        for door in doors:
+            try:
+                self._open(door)
+            except OSError as error:
+                self._close_sockets()
+                raise ListenError(door.key, error) from error
+
+    def _open(self, door: Door) -> None:
+        if door.tls.certificate:
+            self._contexts[id(door)] = _server_context(door.tls)
+        for listener in door.listeners:
+            self._bound.append((door, listener, _bind(listener)))
 
     @property
     def ports(self) -> dict[Listener, int]:

@@ -53,6 +53,29 @@ _ALWAYS: Final = (ShowMethods, ListLoggers, ShowLogger, SetWorkerLogger)
 """Needs no herder that has started."""
 CLOSED: Final = Failure(ErrorKind.NOT_READY, "The worker is shutting down; ask another one")
 CLOSED_ANSWER: Final = wire.dumps(CLOSED)
+ADMIN_KEY: Final = "admin.listeners"
+
+
+def try_to_listen(settings: RestSettings) -> None:
+    """Open the doors that `RestService` would, and shut them again.
+
+    Raises:
+        ListenError: as `RestService` does, with its words.
+    """
+    doors = [Door(settings.listeners, _nobody, settings.tls)]
+    if settings.admin_listeners:
+        doors.append(Door(settings.admin_listeners, _nobody, settings.admin_tls, ADMIN_KEY))
+    HttpServer(settings, doors).close()
+
+
+def url_of(settings: RestSettings) -> str:
+    """Under which a worker with these settings is called, if its ports are not left to chance."""
+    ports = {listener: listener.port for listener in settings.listeners}
+    return advertised_url(settings, ports, own_address())
+
+
+async def _nobody(request: HttpRequest, base_url: str, gone: asyncio.Future[None]) -> HttpResponse:
+    raise RuntimeError("nothing is served")
 
 
 class RestService:
@@ -93,7 +116,7 @@ class RestService:
         first = self._everything if everything else self._public
         doors = [Door(settings.listeners, first, settings.tls)]
         if settings.admin_listeners:
-            doors.append(Door(settings.admin_listeners, self._admin, settings.admin_tls))
+            doors.append(Door(settings.admin_listeners, self._admin, settings.admin_tls, ADMIN_KEY))
         self._server = HttpServer(settings, doors)
         self._client = PeerClient(settings, session_key, sessioned)
         self.url = advertised_url(settings, self._server.ports, own_address())

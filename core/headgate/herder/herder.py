@@ -356,6 +356,8 @@ class Herder:
                 self._keys.look()
             case c.StartMore():
                 pass  # `handle` starts what is due
+            case c.StatusUnheard(key):
+                self._statuses.on_unheard(key)
             case _:
                 assert_never(timer)
 
@@ -410,6 +412,7 @@ class Herder:
 
     def _on_standing_changed(self) -> None:
         self._work.changed = False
+        self._statuses.standing_changed()
         self._leadership.standing_changed()
         if not self._ctx.standing.is_leader:
             self._rounds.give_up()

@@ -121,6 +121,8 @@ class Leadership:
         self._failures = 0
         self.claim_count = 0
         """Tells whether the claim is still the same, unbroken."""
+        self.terms = 0
+        """How often this worker has ceased to lead."""
         self._lanes: dict[str, Lane] = {}
         self._appends: dict[int, Lane] = {}
         self._read_back: list[tuple[int, int, Lane]] = []
@@ -135,6 +137,7 @@ class Leadership:
     def standing_changed(self) -> None:
         standing = self._ctx.standing
         if not standing.is_leader:
+            self.terms += self._claim is not Claim.NONE
             self._claim = Claim.NONE
             self._generation = -1
             self._give_up_waiting()

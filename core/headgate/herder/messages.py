@@ -40,6 +40,7 @@ from headgate.herder.calls import SetTargetState as SetTargetState
 from headgate.herder.calls import Success as Success
 from headgate.ids import State, TaskId
 from headgate.membership.messages import GroupRequest, GroupResponse
+from headgate.status import StatusEvent
 from headgate.task.messages import TaskCommand, TaskKind, TaskReport, TaskSpec
 
 # -- commands --
@@ -91,9 +92,9 @@ class LeadershipClaimed:
 
 @dataclass(frozen=True, slots=True)
 class StatusRead:
-    """Records of the status topic, in order; value None is a tombstone."""
+    """Records of the status topic, in order: the key of each, and what it says."""
 
-    records: tuple[tuple[str, bytes | None], ...]
+    records: tuple[tuple[str, StatusEvent], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -429,6 +430,16 @@ class AlterConnectorOffsets:
 
 
 @dataclass(frozen=True, slots=True)
+class GiveUpAlteration:
+    """Nobody waits for the `AlterConnectorOffsets` of this token any more. Unless its writing has
+    begun, it is answered at once (with a failure that nobody is told), and nothing is written when
+    the connector's class comes back from `alter_offsets` after all. What is being written is
+    written to its end, and answered then."""
+
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
 class MakeSessionKey:
     """A random key for signatures between workers. Source: KIP-507."""
 
@@ -484,6 +495,7 @@ Effect: TypeAlias = (
     | FenceProducers
     | ReadConnectorOffsets
     | AlterConnectorOffsets
+    | GiveUpAlteration
     | MakeSessionKey
     | ApplyLoggerLevel
     | CallPeer

@@ -8,8 +8,10 @@ The connector must be STOPPED and have no tasks, at the end of the config topic.
 be gone from every worker, which a round tells in which nobody reports them; where source tasks are
 exactly-once, older producers are shut out first. From QUEUED on the connector's lane of the log is
 held: what would give it tasks (or delete it) waits until the offsets are written, so that tasks
-find either none of the change or all of it. After a change of leaders nothing is held any more: a
-change is called done only if the log shows that no task configs came in between.
+find either none of the change or all of it. It is let go when the call's time is over and the
+connector's class has still not come back from its `alter_offsets`. After a change of leaders
+nothing is held any more: a change is called done only if the log shows that no task configs came in
+between.
 
 Differs: Java refuses during a rebalance (409), and does not keep the connector from being resumed
 while it writes; a connector that never had tasks can be reset as often as one likes. Input that
@@ -30,6 +32,7 @@ from headgate.herder.messages import (
     ErrorKind,
     Failure,
     FenceConnector,
+    GiveUpAlteration,
     OffsetChange,
     ResetOffsets,
     Result,
@@ -100,9 +103,14 @@ class OffsetChanges:
         self._read(change, Step.READING)
 
     def closed(self, ticket: int) -> None:
-        """Nobody waits for it any more. What is being written is written to its end."""
+        """Nobody waits for it any more. What is being written is written to its end; a class that
+        does not come back from its `alter_offsets` keeps nobody waiting."""
         change = self._open.get(ticket)
-        if change is not None and change.step is not Step.ALTERING:
+        if change is None:
+            return
+        if change.step is Step.ALTERING:
+            self._ctx.emit(GiveUpAlteration(change.token))
+        else:
             self._drop(change)
 
     def give_up(self) -> None:

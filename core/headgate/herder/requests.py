@@ -9,8 +9,7 @@ Differs: Java answers 409 and 500 during rebalances. Pause, resume and restart o
 this worker does not know read the log first (Java answers 404 for one just created elsewhere).
 """
 
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import replace
 from typing import Final, assert_never
 
 from headgate.assignment.model import Work
@@ -67,6 +66,7 @@ from headgate.herder.messages import (
 )
 from headgate.herder.offset_changes import OffsetChanges
 from headgate.herder.offset_input import NOTHING_GIVEN
+from headgate.herder.open_call import BEGUN, OpenCall, Stage
 from headgate.herder.privileged import (
     STALE_CONFIG,
     MergedPatch,
@@ -104,54 +104,6 @@ SHUTTING_DOWN = "The worker is shutting down; ask another one"
 SHUT_DOWN_WHILE = (
     "The worker was shut down while it was {}: look whether it was done before you ask another one"
 )
-
-
-class Stage(StrEnum):
-    """What a call waits for; shown to who asked when its time is over."""
-
-    NEW = "looking at the request"
-    VALIDATING = "validating the connector's config"
-    READING = "reading to the end of the config topic"
-    WAITING = "waiting for a leader or an owner"
-    ELSEWHERE = "waiting for another worker's answer"
-    WRITING = "writing to the config topic"
-    FENCING = "performing a round of zombie fencing"
-    RESTARTING = "restarting"
-    READING_OFFSETS = "reading offsets of the connector"
-    CHANGING_OFFSETS = "modifying offsets of the connector"
-
-
-_CHANGES = (
-    CreateConnector,
-    PutConnectorConfig,
-    PatchConnectorConfig,
-    DeleteConnector,
-    SetTargetState,
-    PutTaskConfigs,
-    AlterOffsets,
-    ResetOffsets,
-)
-"""Calls that only a leader does, and that done later would undo others."""
-_BEGUN = frozenset({Stage.ELSEWHERE, Stage.WRITING, Stage.RESTARTING, Stage.CHANGING_OFFSETS})
-
-
-@dataclass(slots=True)
-class OpenCall:
-    ticket: int
-    origin: Origin
-    call: Call
-    hops: int
-    deadline_ms: int
-    stage: Stage = Stage.NEW
-    validated: bool = False
-    merged: Config | None = None
-    """Of a patch: the whole config that was given to be validated."""
-    log_read: bool = False
-    token: int = 0
-    """Of the question that is open for it."""
-    asked_leader: str = ""
-    """Member id of the leader that it was passed to."""
-    failures: int = 0
 
 
 class Requests:
@@ -193,7 +145,8 @@ class Requests:
 
     def _take(self, origin: Origin, call: Call, hops: int, deadline_ms: int) -> None:
         ticket = self._ctx.token()
-        self._open[ticket] = OpenCall(ticket, origin, call, hops, deadline_ms)
+        terms = self._leadership.terms
+        self._open[ticket] = OpenCall(ticket, origin, call, hops, deadline_ms, terms=terms)
         self._ctx.after(max(deadline_ms - self._ctx.now_ms, 0), CallDue(ticket))
         self._route(self._open[ticket])
 
@@ -227,7 +180,7 @@ class Requests:
         that it exists already, or is gone."""
         for ticket, found in list(self._open.items()):
             failure = Failure(ErrorKind.NOT_READY, SHUTTING_DOWN)
-            if found.stage in _BEGUN:
+            if found.stage in BEGUN:
                 failure = Failure(ErrorKind.TIMEOUT, SHUT_DOWN_WHILE.format(found.stage.value))
             self.resolve(ticket, failure)
 
@@ -236,6 +189,8 @@ class Requests:
     def _route(self, found: OpenCall) -> None:
         call = found.call
         self._by_token.pop(found.token, None)  # who was asked before has nothing to say any more
+        if self._gone_elsewhere(found):
+            return
         match call:
             case DescribeWorker():
                 raise AssertionError("answered by the herder itself")
@@ -293,15 +248,21 @@ class Requests:
         else:
             self._pass_to_leader(found)
 
+    def _gone_elsewhere(self, found: OpenCall) -> bool:
+        """A change that came from another worker goes back where this one does not lead, or has
+        not led all the time since: that one asks the next leader itself, and may have done so, and
+        be answered, long before this one comes to it. Carried out after that it would undo what was
+        acknowledged since."""
+        if found.hops == 0 or not found.changes_as_leader:
+            return False
+        leads = self._ctx.standing.leader_url == self._ctx.settings.url
+        if leads and found.terms == self._leadership.terms:
+            return False
+        self.resolve(found.ticket, Failure(ErrorKind.CONFLICT, CONFLICTING))
+        return True
+
     def _pass_to_leader(self, found: OpenCall) -> None:
-        """A change that came from another worker goes back: that one asks the next leader itself,
-        and may have done so, and be answered, long before this one comes to it. Carried out after
-        that it would undo what was acknowledged since."""
         standing = self._ctx.standing
-        led_by_other = standing.leader_url != self._ctx.settings.url
-        if found.hops > 0 and led_by_other and isinstance(found.call, _CHANGES):
-            self.resolve(found.ticket, Failure(ErrorKind.CONFLICT, CONFLICTING))
-            return
         self._pass(found, standing.leader_url)
         found.asked_leader = standing.leader
 

@@ -15,10 +15,9 @@ connector's status hides those of its tasks from readers; the leader removes the
 from collections.abc import Iterable
 from typing import Final
 
-from headgate.herder.context import NO_CONFIG, Context
+from headgate.herder.context import NO_CONFIG, Context, StatusUnheard
 from headgate.herder.messages import WriteStatus
 from headgate.ids import State, TaskId
-from headgate.records import Record
 from headgate.state import ConfigState
 from headgate.status import (
     ConnectorStatusRemoved,
@@ -33,7 +32,6 @@ from headgate.status import (
     TopicReset,
     TopicUsed,
     connector_key,
-    decode_status,
     encode_connector_status,
     encode_task_status,
     encode_topic_activity,
@@ -47,6 +45,10 @@ _SAFE = (State.UNASSIGNED, State.FAILED)
 """Written only where they cannot hide what a later owner said. Source: Connect's
 KafkaStatusBackingStore.putSafe."""
 
+
+UNHEARD_MS: Final = 5_000
+"""Within which what a worker wrote of its work is read back by it, unless it was compacted away.
+Else it is written once more, which costs a record."""
 
 TRACE_CHARS_MAX: Final = 50_000
 """Of a trace in a status. Java writes it whole; but one that a broker refuses, for it makes a
@@ -73,8 +75,13 @@ class Statuses:
         """By connector and topic."""
         self._topics_written: set[str] = set()
         """Keys of used topics that were written and not read since."""
-        self._own: dict[str, Status] = {}
-        """By key, what this worker said last of what it has."""
+        self._generation = 0
+        """The last one that this worker was a member of: it still speaks of its work when it has
+        left, or was left out of, the group."""
+        self._own: dict[str, tuple[Status, bytes]] = {}
+        """By key, what this worker said last of what it has, and its bytes."""
+        self._unheard: dict[str, str | TaskId] = {}
+        """By key, what it said something of, where something else was read that may hide it."""
         self._said_again: set[str] = set()
         """Keys of what was said again after a removal. Once is enough: who removes it twice knows
         better, and this worker has yet to read why."""
@@ -92,6 +99,10 @@ class Statuses:
         """What is known now. Shares what it shows: look, do not keep."""
         return StatusView(self._connectors, self._tasks, self._topics)
 
+    def standing_changed(self) -> None:
+        if self._ctx.standing.generation >= 0:
+            self._generation = self._ctx.standing.generation
+
     # -- writing --
 
     def write_connector(self, name: str, state: State, trace: str | None = None) -> None:
@@ -106,12 +117,12 @@ class Statuses:
         if may_write(known, status, safe=state in _SAFE, assigned_to_me=True):
             self._write(encode_task_status(task, status), status)
 
-    def _write(self, record: Record, status: Status) -> None:
-        key, _ = record
+    def _write(self, record: tuple[str, bytes], status: Status) -> None:
+        key, value = record
         self._tombstones.discard(key)
-        self._said_again.discard(key)
-        self._own[key] = status
-        self._ctx.emit(WriteStatus(*record))
+        self._forget(key)
+        self._own[key] = status, value
+        self._ctx.emit(WriteStatus(key, value))
 
     def connector_gone(self, name: str) -> None:
         """This worker does not have it any more, and has said all it had to say of it."""
@@ -123,15 +134,16 @@ class Statuses:
     def _forget(self, key: str) -> None:
         self._own.pop(key, None)
         self._said_again.discard(key)
+        self._unheard.pop(key, None)
 
     def _status(self, connector: str, state: State, trace: str | None) -> Status:
         ctx = self._ctx
+        self.standing_changed()  # or is just changing
         entry = ctx.state.entry(connector)
         config = entry.config if entry is not None else None
         version = ctx.settings.version(config if config is not None else NO_CONFIG)
-        generation = max(ctx.standing.generation, 0)
         shown = None if trace is None else shortened(trace)
-        return Status(state, ctx.settings.worker_id, generation, shown, version)
+        return Status(state, ctx.settings.worker_id, self._generation, shown, version)
 
     # -- topics --
 
@@ -158,16 +170,15 @@ class Statuses:
 
     # -- reading --
 
-    def on_read(self, records: tuple[tuple[str, bytes | None], ...], *, leading: bool) -> None:
+    def on_read(self, records: tuple[tuple[str, StatusEvent], ...], *, leading: bool) -> None:
         """`leading`: this worker is the log's only writer and has read it all, so that what it does
         not know does not exist. A leader that does not know this yet looks when it does."""
-        for key, value in records:
+        for key, event in records:
             # Whatever it says: a compacted log may keep of a removal, or of a topic's use, only
             # what came after it.
             self._tombstones.discard(key)
             self._topics_written.discard(key)
             self._orphans.pop(key, None)
-            event = decode_status(key, value)
             self._say_again(event)
             self._look_for_orphans(event)
             self._fold(event)
@@ -210,29 +221,58 @@ class Statuses:
                 pass
 
     def _say_connector(self, name: str, over: Status | None) -> None:
-        own = self._hidden(connector_key(name), self._connectors.get(name), over)
-        if own is not None:
-            self._ctx.emit(WriteStatus(*encode_connector_status(name, own)))
+        self._answer(connector_key(name), name, over)
 
     def _say_task(self, task: TaskId, over: Status | None) -> None:
-        known = self._tasks.get(task.connector, {}).get(task.task)
-        own = self._hidden(task_key(task), known, over)
-        if own is not None:
-            self._ctx.emit(WriteStatus(*encode_task_status(task, own)))
+        self._answer(task_key(task), task, over)
 
-    def _hidden(self, key: str, known: Status | None, over: Status | None) -> Status | None:
-        """What this worker said last, if that is hidden by `over`, a late word or None for a
-        removal. `known` is what has been read before that."""
-        own = self._own.get(key)
-        if own is None or known is None or known.worker_id != own.worker_id:
-            return None  # what this worker said is still to come
-        if over is not None:
-            late = over.worker_id != own.worker_id and over.generation < own.generation
-            return own if late else None
-        if key in self._said_again:
-            return None
-        self._said_again.add(key)
-        return own
+    def _answer(self, key: str, item: str | TaskId, over: Status | None) -> None:
+        """Say again what this worker said last of `item`, if that is hidden by `over`: a late word,
+        or None for a removal. Where what was read before that is not yet this worker's word, a
+        while is given to it: it may be still to come, or gone, for a compacted log shows the last
+        word of a key alone."""
+        if key not in self._own:
+            return
+        own, _ = self._own[key]
+        known = self._known(item)
+        if over == own:
+            self._unheard.pop(key, None)
+        elif _is_later(known, own) or (over is not None and not _is_later(own, over)):
+            pass
+        elif known is None or known.worker_id != own.worker_id:
+            if key not in self._unheard:
+                self._unheard[key] = item
+                self._ctx.after(UNHEARD_MS, StatusUnheard(key))
+        elif over is not None:
+            self._repeat(key)
+        elif key not in self._said_again:
+            self._said_again.add(key)
+            self._repeat(key)
+
+    def on_unheard(self, key: str) -> None:
+        """A while ago something was read of `key` that this worker's own word came after, or was
+        hidden by. It may be another's by now, or nobody's."""
+        item = self._unheard.pop(key, None)
+        if item is None or not self._ctx.standing.alive:
+            return
+        own, _ = self._own[key]
+        if self._configured(item) and not _is_later(self._known(item), own):
+            self._repeat(key)
+
+    def _known(self, item: str | TaskId) -> Status | None:
+        if isinstance(item, TaskId):
+            return self._tasks.get(item.connector, {}).get(item.task)
+        return self._connectors.get(item)
+
+    def _configured(self, item: str | TaskId) -> bool:
+        state = self._ctx.state
+        if isinstance(item, TaskId):
+            return _task_configured(state, item)
+        return state.entry(item) is not None
+
+    def _repeat(self, key: str) -> None:
+        _, value = self._own[key]
+        self._ctx.emit(WriteStatus(key, value))
 
     def _fold(self, event: StatusEvent) -> None:
         match event:
@@ -306,6 +346,15 @@ class Statuses:
         if key not in self._tombstones:
             self._tombstones.add(key)
             self._ctx.emit(WriteStatus(key, None))
+
+
+def _is_later(status: Status | None, than: Status) -> bool:
+    """Whether `status` is another worker's, of a later generation."""
+    return (
+        status is not None
+        and status.worker_id != than.worker_id
+        and status.generation > than.generation
+    )
 
 
 def _task_configured(state: ConfigState, task: TaskId) -> bool:

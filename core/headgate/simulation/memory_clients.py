@@ -56,6 +56,9 @@ class MemoryProducer:
         self._keeps_places = False
         self._places: list[tuple[int, RecordMetadata]] = []
 
+    def connect(self) -> bool:
+        return True
+
     def init(self) -> None:
         if self._transactional_id is None:
             raise ValueError(f"producer {self._client_id} has no transactional id to initialise")

@@ -23,6 +23,7 @@ from headgate.task.steps import (
     Closed,
     Committed,
     CommitTransaction,
+    Connect,
     InitProducer,
     OffsetsRead,
     Poll,
@@ -59,6 +60,8 @@ class SourceBody(Body):
 
     def _act(self, effect: BodyEffect) -> BodyInput | None:
         match effect:
+            case Connect():
+                return None
             case InitProducer():
                 return self._init()
             case ReadOffsets():

@@ -25,8 +25,11 @@ from headgate.herder.messages import (
     ConnectorStarted,
     ConnectorStopped,
     Effect,
+    ErrorKind,
+    Failure,
     FenceProducers,
     GenerateTaskConfigs,
+    GiveUpAlteration,
     GroupAnswered,
     LeadershipClaimed,
     MakeSessionKey,
@@ -51,6 +54,7 @@ from headgate.ports import FencedError
 from headgate.records import decode
 from headgate.simulation.runner import SimulatedRunner
 from headgate.simulation.source_body import PARTITIONS
+from headgate.status import decode_status
 
 if TYPE_CHECKING:
     from headgate.simulation.cluster import Cluster
@@ -62,6 +66,8 @@ LAG_PROBABILITY = 0.01
 LAG_MS = (100, 1_500)
 CONNECTOR_STOP_MS = 200
 """The most that `stop()` of a connector takes."""
+CLASS_MS = 1_500
+"""The most that a connector's class takes to look at a change of its offsets."""
 OFFSETS_MS = 1_500
 """The most that writing a connector's offsets takes."""
 
@@ -88,6 +94,8 @@ class SimulatedWorker:
         self._lagging_until = 0
         self._waiting: deque[Callable[[], None]] = deque()
         self._connectors: dict[tuple[str, int], dict[str, str | None]] = {}
+        self._asking: set[int] = set()
+        """Changes of offsets that are at their connector's class."""
         self._schedule.soon(self._look)
 
     # -- what happens to it --
@@ -141,7 +149,8 @@ class SimulatedWorker:
             self._inbox.append(ConfigRead(events))
         records, self._status_position = self._transport.status_log.read(self._status_position)
         if records:
-            read = tuple(((r.key or b"").decode(), r.value) for r in records)
+            keyed = [((r.key or b"").decode(), r.value) for r in records]
+            read = tuple((key, decode_status(key, value)) for key, value in keyed)
             self._inbox.append(StatusRead(read))
         for response in self._transport.group.receive():
             if not self._cluster.message_lost():
@@ -227,6 +236,12 @@ class SimulatedWorker:
                 return SessionKeyMade(token, bytes(key_size // 8), self._schedule.now_ms)
             case AlterConnectorOffsets():
                 self._alter_offsets(effect)
+            case GiveUpAlteration(token) if token in self._asking:
+                self._asking.remove(token)
+                failure = Failure(ErrorKind.TIMEOUT, "given up")
+                return ConnectorOffsetsAltered(token, failure=failure)
+            case GiveUpAlteration():
+                pass  # it is being written, or was
             case CallPeer(token, url, call, hops, timeout_ms):
                 self._cluster.network.call(self, token, url, call, hops, timeout_ms)
             case Answer(call_id, result):
@@ -257,13 +272,29 @@ class SimulatedWorker:
         """Takes its time, on a thread of its own: whatever the herder does meanwhile, no task may
         come near. (The offsets stay as they are: what tasks deliver is checked record by record.)
         """
-        self._cluster.checks.offsets_written(self, effect.connector)
+        self._asking.add(effect.token)
+
+        def asked() -> None:
+            if effect.token not in self._asking:
+                return  # given up
+            self._asking.remove(effect.token)
+            entry = self._cluster.checks.read_log().entry(effect.connector)
+            if (
+                not self.herder.leads
+                or entry is None
+                or entry.commit_offset != effect.commit_offset
+            ):
+                overtaken = Failure(ErrorKind.CONFLICT, "overtaken")
+                self.post(ConnectorOffsetsAltered(effect.token, failure=overtaken))
+                return
+            self._cluster.checks.offsets_written(self, effect.connector)
+            self._schedule.soon(lambda: self.when_awake(done), OFFSETS_MS)
 
         def done() -> None:
             self._cluster.checks.offsets_written(self, effect.connector)
             self.post(ConnectorOffsetsAltered(effect.token))
 
-        self._schedule.soon(lambda: self.when_awake(done), OFFSETS_MS)
+        self._schedule.soon(lambda: self.when_awake(asked), CLASS_MS)
 
     def _perform_on_connector(self, effect: Effect) -> Command | None:
         match effect:

@@ -46,6 +46,7 @@ from headgate.task.steps import (
     CommitFailed,
     Committed,
     CommitTransaction,
+    Connect,
     Failed,
     FlushOffsets,
     InitProducer,
@@ -62,6 +63,8 @@ from headgate.task.steps import (
 )
 
 DRY_FLUSH_INTERVAL_MS = 500
+COMMIT_AND_ABORT = "Connector requested both commit and abort of same transaction"
+"""Worded so by Connect's WorkerTransactionContext."""
 MEND_OR_TOLERATE = "; mend it, or let errors.tolerance = all pass over it"
 
 
@@ -143,6 +146,10 @@ class SourceMachine(TaskMachine):
         self._commit_ms = 0
         self._dry = False
         """The last poll found nothing."""
+        self._delay_ms = 0
+        """Before the next poll."""
+        self._retriable = ""
+        """Why the last poll could not be made."""
 
     # -- start-up --
 
@@ -155,7 +162,7 @@ class SourceMachine(TaskMachine):
             self.state = SourceState.READING
             return [ReadOffsets()]
         self.state = SourceState.FENCING
-        return [Report(FencingRequested())]
+        return [Report(FencingRequested()), Connect()]
 
     def _on_fencing_answered(self, now_ms: int, given: FencingAnswered) -> list[BodyEffect]:
         if self.state is not SourceState.FENCING:
@@ -207,19 +214,19 @@ class SourceMachine(TaskMachine):
                 return self._fail(now_ms, given.detail + MEND_OR_TOLERATE)
             self._count_skipped(given.skipped, given.detail)
             self._passed_open = True
-        self._trouble = given.retriable
-        if conflict := _conflict(given):
-            return self._fail(now_ms, conflict)
+        self._retriable = self._trouble = given.retriable
+        if given.conflict:
+            return self._fail(now_ms, COMMIT_AND_ABORT)
         found = bool(given.records or given.dropped or given.skipped)
         was_dry, self._dry = self._dry, not found and not given.retriable
         self._plan = deque(self._steps(now_ms, given))
         # Idle: this poll was begun after the last commit, found nothing, and nothing is open.
         is_open = self._open or self._passed_open or self._ending
         self._idle = self._dry and not given.awaited and not is_open
-        delay_ms = RETRY_DELAY_MS if given.retriable else 0
+        self._delay_ms = RETRY_DELAY_MS if given.retriable else 0
         if self._dry and was_dry:
-            delay_ms = IDLE_POLL_DELAY_MS
-        return self._proceed(now_ms, delay_ms)
+            self._delay_ms = IDLE_POLL_DELAY_MS
+        return self._proceed(now_ms)
 
     def _steps(self, now_ms: int, given: Polled) -> list[BodyEffect]:
         """Sends, commits and aborts for one batch, in order."""
@@ -262,7 +269,7 @@ class SourceMachine(TaskMachine):
         dry = not settings.exactly_once and self._dry and bool(self._open or self._passed_open)
         return dry and not records and since_ms >= DRY_FLUSH_INTERVAL_MS
 
-    def _proceed(self, now_ms: int, delay_ms: int = 0) -> list[BodyEffect]:
+    def _proceed(self, now_ms: int) -> list[BodyEffect]:
         """The next steps of the plan, up to one that has an outcome; then the next poll."""
         effects: list[BodyEffect] = []
         while self._plan:
@@ -278,7 +285,7 @@ class SourceMachine(TaskMachine):
         if self._pause_wanted:
             return effects + self._paused(SourceState.PAUSED)
         self.state = SourceState.POLLING
-        return [*effects, *self._progress(now_ms), Poll(delay_ms)]
+        return [*effects, *self._progress(now_ms), Poll(self._delay_ms)]
 
     def _on_send_failed(self, now_ms: int, given: SendFailed) -> list[BodyEffect]:
         if self._ending is not None and self.state is SourceState.CLOSING:
@@ -291,7 +298,7 @@ class SourceMachine(TaskMachine):
         return []
 
     def _on_committed(self, now_ms: int, given: Committed) -> list[BodyEffect]:
-        self._trouble = ""
+        self._trouble = self._retriable
         self._records += self._open - given.open_records
         self._open = given.open_records
         self._passed_open = False
@@ -337,15 +344,6 @@ class SourceMachine(TaskMachine):
             self.state = SourceState.COMMITTING
             return [FlushOffsets()]
         return self._close(now_ms, self._ending)
-
-
-def _conflict(given: Polled) -> str | None:
-    """Source: Connect's WorkerTransactionContext, which words it so."""
-    ends: dict[int, Ask] = {}
-    for boundary in given.boundaries:
-        if ends.setdefault(boundary.end, boundary.ask) is not boundary.ask:
-            return "Connector requested both commit and abort of same transaction"
-    return None
 
 
 def _table() -> Table:

@@ -79,7 +79,8 @@ class Boundary:
 class Polled:
     """`poll()` returned, and its records went through transforms and converters. Nothing was sent.
 
-    `boundaries` rise by `end`; the one at the end of the batch comes last.
+    `boundaries` rise by `end`, and several may have the same one, where what lies between them was
+    dropped; the one at the end of the batch comes last.
     """
 
     records: int = 0
@@ -93,6 +94,8 @@ class Polled:
     retriable: str = ""
     """`poll` raised `RetriableError` with this text."""
     boundaries: Sequence[Boundary] = ()
+    conflict: bool = False
+    """The connector asked for both, after the same record or for the whole batch."""
     awaited: bool = False
     """The task has said that something is there that cannot be read yet: it is not idle."""
 
@@ -214,6 +217,12 @@ class Report:
     """Up the lifeline."""
 
     report: BodyReport
+
+
+@dataclass(frozen=True, slots=True)
+class Connect:
+    """While the worker answers: get in touch with the log, as far as that shuts out nobody and
+    decides nothing. No outcome."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,6 +371,7 @@ BodyInput: TypeAlias = (
 
 BodyEffect: TypeAlias = (
     Report
+    | Connect
     | InitProducer
     | ReadOffsets
     | CallStart

@@ -16,10 +16,9 @@ from headgate.reducer import fold
 from headgate.sink_names import sink_group, sink_topics, topic_pattern, topics_now
 from headgate.state import ConfigState
 from headgate.status import StatusView, decode_status, fold_statuses
-from headgate_runtime.observe.view import GroupLook, Look, SinkProgress, SourceOffset
+from headgate_runtime.observe.view import REBALANCING, GroupLook, Look, SinkProgress, SourceOffset
 from headgate_runtime.up.observe import kind_of
 
-_REBALANCING = ("PreparingRebalance", "CompletingRebalance")
 _AGAIN_S = 0.1
 BATCH = 5_000
 
@@ -72,7 +71,7 @@ class _Offsets:
             records, self._position = self._log.read(before)
             if self._position == before:
                 raise TransportError(f"offsets end at {end}, nothing is read at {before}")
-            self.table = fold_offsets(self.table, [(r.key, r.value) for r in records])
+            self.table = fold_offsets(self.table, records)
 
 
 class ClusterReader:
@@ -99,7 +98,9 @@ class ClusterReader:
         """
         self._problems = []
         until = time.monotonic() + patience_s
-        while (group := self._source.describe_group()).state in _REBALANCING:
+        seen: dict[str, str] = {}
+        while (group := self._source.describe_group()).state in REBALANCING:
+            seen.update(_members(group))
             if time.monotonic() >= until:
                 break
             time.sleep(_AGAIN_S)
@@ -110,13 +111,25 @@ class ClusterReader:
         }
         sinks = [name for name, config in configs.items() if kind_of(config) == "sink"]
         sources = [name for name in configs if name not in sinks]
+        self._table(None)  # what nobody can use is shown, whoever's it is
+        source_offsets = {name: self._source_offsets(name, configs[name]) for name in sources}
+        sink_progress = {name: self._progress(name, configs[name]) for name in sinks}
+        # Of two clusters in one group each takes its turns alone: only the change tells of both.
+        now = _members(group)
+        after = _members(self._source.describe_group()) if patience_s else now
+        passing = (seen | after).items() - now.items() | now.items() - after.items()
         return Look(
             group=group,
             topics=self._source.topics,
             state=self._state,
             statuses=self._statuses,
-            source_offsets={name: self._source_offsets(name, configs[name]) for name in sources},
-            sink_progress={name: self._progress(name, configs[name]) for name in sinks},
+            source_offsets=source_offsets,
+            offset_tables={
+                topic or self._source.topics["offset"]: offsets.table
+                for topic, offsets in self._offsets.items()
+            },
+            sink_progress=sink_progress,
+            passing=tuple(sorted({client_id for _, client_id in passing})),
             problems=tuple(dict.fromkeys(self._problems)),
         )
 
@@ -146,7 +159,7 @@ class ClusterReader:
         self._state = fold(self._state, events)
 
     def _on_statuses(self, records: list[LogRecord]) -> None:
-        events = [decode_status(r.key or b"", r.value, self._parse) for r in records]
+        events = [decode_status(r.key, r.value, self._parse, r.found_at) for r in records]
         self._statuses = fold_statuses(self._statuses, events)
 
     def _tried(self, read: Callable[[], None]) -> None:
@@ -175,11 +188,6 @@ class ClusterReader:
         if offsets is None:
             offsets = self._offsets[topic] = _Offsets(self._source.offset_log(topic))
         self._tried(offsets.read)
-        if offsets.table.ignored_count:
-            self._problems.append(
-                f"{offsets.table.ignored_count} records of {topic or self._source.topics['offset']}"
-                " name no source partition and are passed over"
-            )
         return offsets.table
 
     def _progress(self, name: str, config: Config) -> SinkProgress:
@@ -199,3 +207,8 @@ class ClusterReader:
     def _topics_of(self, config: Config) -> list[str]:
         pattern = topic_pattern(config, self._source.worker)
         return topics_now(pattern or sink_topics(config), self._source.topic_names)
+
+
+def _members(group: GroupLook) -> dict[str, str]:
+    """Client ids, by member id."""
+    return {member.member_id: member.client_id for member in group.members}

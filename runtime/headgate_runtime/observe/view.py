@@ -12,15 +12,22 @@ from headgate.assignment.model import Work
 from headgate.ids import State, TargetState, TaskId
 from headgate.membership.codec import CODECS, Assignment, Metadata
 from headgate.membership.leading import changed
+from headgate.offsets import OffsetTable
 from headgate.ports import TopicPartition
 from headgate.state import ConfigState, ConnectorEntry
 from headgate.status import Status, StatusView
 from headgate.wire import WireError
+from headgate_runtime.rejected_log import Rejected, shown_key, words
 from headgate_runtime.up.observe import first_words
 
 EAGER: Final = "default"
 """Protocol whose assignments are whole; those of the others are changes."""
 STABLE: Final = "Stable"
+REBALANCING: Final = ("PreparingRebalance", "CompletingRebalance")
+"""In which brokers do not tell what members say."""
+COMPARED: Final = "config.storage.topic and bootstrap.servers"
+REJECTED_SHOWN: Final = 10
+"""Of each topic, in words."""
 
 _STATE_OF_TARGET: Final = {
     TargetState.STARTED: State.RUNNING,
@@ -95,7 +102,11 @@ class Look:
     source_offsets: Mapping[str, Sequence[SourceOffset]] = field(
         default_factory=dict[str, Sequence[SourceOffset]]
     )
+    offset_tables: Mapping[str, OffsetTable] = field(default_factory=dict[str, OffsetTable])
+    """By topic: the workers' offsets topic, and topics of connectors' own."""
     sink_progress: Mapping[str, SinkProgress] = field(default_factory=dict[str, SinkProgress])
+    passing: tuple[str, ...] = ()
+    """Client ids of members that came or left while it was looked at."""
     problems: tuple[str, ...] = ()
     """What could not be read, and why."""
 
@@ -138,15 +149,25 @@ def describe(look: Look) -> dict[str, Any]:
     - ``group``: id, state, protocol, leader (name of a worker, null while there is none),
       generation (the latest that a status was written in), members.
     - ``config``: topic, offset, what was rejected, session_key.
+    - ``status``, ``offset``: topic, what was rejected; ``own_offsets``: the same of each topic of
+      connectors' own that has such records.
     - ``connectors``: by name: type, target_state, state, owner, tasks, inconsistent, fencing, and
       ``offsets`` (source) or ``progress`` (sink).
     """
     workers = [_read(member, look.group.protocol) for member in look.group.members]
     owners = _owners(workers)
     names = sorted(look.state.connector_names())
+    shared = look.topics.get("offset")
     return {
         "group": _group(look, workers),
         "config": _config(look),
+        "status": _topic(look.topics.get("status"), look.statuses),
+        "offset": _topic(shared, look.offset_tables.get(shared or "", OffsetTable())),
+        "own_offsets": [
+            _topic(topic, table)
+            for topic, table in sorted(look.offset_tables.items())
+            if topic != shared and table.rejected_count
+        ],
         "connectors": {name: _connector(look, name, owners) for name in names},
         "findings": [*_findings(look, workers, owners)],
     }
@@ -207,16 +228,36 @@ def _member(worker: _Worker) -> dict[str, Any]:
 def _config(look: Look) -> dict[str, Any]:
     key = look.state.session_key
     return {
-        "topic": look.topics.get("config"),
+        **_topic(look.topics.get("config"), look.state),
         "offset": look.state.offset,
-        "rejected_count": look.state.rejected_count,
-        "rejected": [
-            {"offset": one.offset, "key": one.key, "reason": one.reason}
-            for one in look.state.rejected
-        ],
         "session_key": None
         if key is None
         else {"algorithm": key.algorithm, "creation_timestamp_ms": key.creation_timestamp_ms},
+    }
+
+
+class _Read(Protocol):
+    """What was made of a topic."""
+
+    @property
+    def rejected_count(self) -> int: ...
+    @property
+    def rejected(self) -> Sequence[Rejected]: ...
+
+
+def _topic(topic: str | None, read: _Read) -> dict[str, Any]:
+    return {
+        "topic": topic,
+        "rejected_count": read.rejected_count,
+        "rejected": [
+            {
+                "partition": one.partition,
+                "offset": one.offset,
+                "key": shown_key(one.key),
+                "reason": one.reason,
+            }
+            for one in read.rejected
+        ],
     }
 
 
@@ -301,25 +342,37 @@ def _findings(
                 yield f"{work} is owned by nobody, though the group is stable and no delay runs"
             yield from _about_status(look, work, held)
     yield from _about_leftovers(look)
-    if look.statuses.rejected_count:
-        yield (
-            f"{look.statuses.rejected_count} records of {look.topics.get('status')} cannot be used "
-            "and are passed over"
-        )
-    if look.state.rejected_count:
-        last = look.state.rejected[-1]
-        yield (
-            f"{look.state.rejected_count} records of the config topic cannot be used; the last: "
-            f"offset {last.offset}, key {last.key!r}: {last.reason}"
-        )
+    yield from _about_rejected("config", look.topics.get("config"), look.state)
+    yield from _about_rejected("status", look.topics.get("status"), look.statuses)
+    for topic, table in sorted(look.offset_tables.items()):
+        yield from _about_rejected("offsets", topic, table)
+
+
+def _about_rejected(what: str, topic: str | None, read: _Read) -> Iterator[str]:
+    count, shown = read.rejected_count, read.rejected[:REJECTED_SHOWN]
+    if count:
+        yield f"{count} records of {what} topic {topic} cannot be used and are passed over"
+        yield from (f"{what} topic {topic}, {words(one)}" for one in shown)
+    if count > len(shown):
+        yield f"{what} topic {topic}: and {count - len(shown)} more, see rejected in --json"
 
 
 def _about_members(look: Look, workers: Sequence[_Worker]) -> Iterator[str]:
-    group = look.group
+    group, names = look.group, [*look.state.connector_names()]
     if group.state == "Dead":
         yield f"the brokers know no group {group.group}: is group.id the one that workers have?"
-    elif group.state == "Empty" and any(look.state.connector_names()):
+    elif group.state == "Empty" and names:
         yield f"group {group.group} has no members: no worker with this group.id runs"
+    elif group.state in REBALANCING:
+        yield (
+            f"group {group.group} is {group.state}: its members did not tell what they have read. "
+            f"If it stays so, compare their {COMPARED}: two clusters may have one group.id"
+        )
+    if look.passing:
+        yield (
+            f"{', '.join(look.passing)} came into group {group.group} or left it while it was "
+            f"looked at. Who does so again and again may have other topics: compare its {COMPARED}"
+        )
     for worker in workers:
         if worker.problem is not None:
             yield f"member {worker.name}: {worker.problem}"
@@ -329,6 +382,12 @@ def _about_members(look: Look, workers: Sequence[_Worker]) -> Iterator[str]:
                 f"{worker.metadata.config_offset}, but {look.topics.get('config')} ends at "
                 f"{max(look.state.offset, 0)}: does another cluster with other topics use "
                 f"group.id {look.group.group}?"
+            )
+        elif worker.metadata is not None and worker.metadata.config_offset < 0 and names:
+            yield (
+                f"member {worker.name} has read nothing of its config topic, but "
+                f"{look.topics.get('config')} has {len(names)} connectors: does it have other "
+                f"topics? Compare its {COMPARED}"
             )
 
 

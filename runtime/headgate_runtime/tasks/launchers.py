@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from headgate_runtime.tasks import zygote
+from headgate_runtime.tasks.log_lines import relog_line
 
 _log = logging.getLogger("headgate.task")
 
@@ -21,8 +22,9 @@ _GONE = "the process that tasks are forked from has ended"
 
 
 class ProcessLauncher:
-    """A process per task, forked from one that has loaded what tasks need. What it prints goes to
-    the worker's log; its command line ends with the task's name, for who looks at processes.
+    """A process per task, forked from one that has loaded what tasks need. What it logs and
+    prints goes to the worker's log; its command line ends with the task's name, for who looks at
+    processes.
 
     A body ends when the process it was forked from does, as it does when the worker ends. That is
     reported, and the next body is forked from a new one.
@@ -108,7 +110,7 @@ class _Body:
     def _relay(self) -> None:
         with os.fdopen(self._output, "rb") as output:
             for line in output:
-                _log.info("%s: %s", self.name, line.decode(errors="replace").rstrip())
+                relog_line(self.name, line.decode(errors="replace").rstrip())
 
 
 class _Zygote:

@@ -14,6 +14,7 @@ from headgate.task.messages import TaskEnded
 from headgate_runtime import collector
 from headgate_runtime.tasks.body import run_body
 from headgate_runtime.tasks.lifeline import LifelineGone
+from headgate_runtime.tasks.log_lines import LineFormatter, logging_to
 from headgate_runtime.tasks.protocol import Invitation
 from headgate_runtime.tasks.signals import leave_signals_to_the_worker
 from headgate_runtime.tasks.socket_lifeline import SocketLifeline
@@ -31,12 +32,15 @@ def run(argument: str) -> str:
         lifeline = SocketLifeline(_invitation(argument))
     except (LifelineGone, wire.WireError) as error:
         return f"not run: {error}"
-    return _line(run_body(lifeline))
+    with logging_to(lifeline.outbox):
+        return _line(run_body(lifeline))
 
 
 def main() -> int:
     leave_signals_to_the_worker()
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    lines = logging.StreamHandler()
+    lines.setFormatter(LineFormatter())
+    logging.basicConfig(level=logging.INFO, handlers=[lines])
     collector.settle()
     argument = _first_line().decode()
     try:

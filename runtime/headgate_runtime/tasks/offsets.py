@@ -5,7 +5,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from headgate.connector.api import Partition
-from headgate.offsets import decode_key, decode_value, key_prefix, partition_identity
+from headgate.offsets import (
+    OffsetFormatError,
+    OffsetTable,
+    StoredOffset,
+    decode_value,
+    fold_offsets,
+    key_prefix,
+    partition_identity,
+)
 from headgate.ports import KeyedLog, TransportError
 
 
@@ -22,12 +30,11 @@ class SourceOffsets:
         self._position = 0
         self._reading = threading.RLock()
         self._prefix = key_prefix(connector)
-        self._found: dict[str, Mapping[str, Any] | None] = {}
+        self._table = OffsetTable()
 
     def read_to_end(self) -> None:
         """
         Raises:
-            OffsetFormatError: an offset of this connector is stored but unreadable.
             TransportError: the end could not be read.
         """
         with self._reading:
@@ -38,7 +45,7 @@ class SourceOffsets:
         with self._reading:
             self._log.rest()
             self._position = 0
-            self._found.clear()
+            self._table = OffsetTable()
 
     def _read_on(self, end: int) -> None:
         while (position := self._position) < end:
@@ -47,19 +54,33 @@ class SourceOffsets:
                 raise TransportError(
                     f"the offsets topic ends at {end}, nothing is read at {position}"
                 )
-            for record in records:
-                if record.key is not None and record.key.startswith(self._prefix):
-                    self._apply(record.key, record.value)
+            ours = [r for r in records if r.key is not None and r.key.startswith(self._prefix)]
+            self._table = fold_offsets(self._table, ours, self._connector)
 
     def offset(self, partition: Partition) -> Mapping[str, Any] | None:
         return self.offsets([partition])[0]
 
     def offsets(self, partitions: Iterable[Partition]) -> list[Mapping[str, Any] | None]:
+        """
+        Raises:
+            OffsetFormatError: one of these is stored but unreadable; that is not the same as none.
+            TransportError: the end could not be read.
+        """
         with self._reading:
             self.read_to_end()
-            return [self._found.get(partition_identity(partition)) for partition in partitions]
+            found = self._table.connectors.get(self._connector, {})
+        return [self._offset(found, partition_identity(partition)) for partition in partitions]
 
-    def _apply(self, key_bytes: bytes, value: bytes | None) -> None:
-        key = decode_key(key_bytes)
-        if key is not None and key.connector == self._connector:
-            self._found[partition_identity(key.partition)] = decode_value(value)
+    def _offset(self, found: Mapping[str, StoredOffset], identity: str) -> Mapping[str, Any] | None:
+        if identity not in found:
+            return None
+        newest = found[identity].newest
+        try:
+            return decode_value(newest.value)
+        except OffsetFormatError as error:
+            partition, offset = newest.place
+            raise OffsetFormatError(
+                f"{error} (offsets topic, partition {partition}, offset {offset}: connector "
+                f"{self._connector}, {identity}). Nobody can tell where its source was read to: "
+                "stop the connector, and alter or reset its offsets"
+            ) from error

@@ -1,6 +1,6 @@
 """What travels over the lifeline's connection: JSON, a line each (`headgate.wire`).
 
-body -> worker   Hello, then Beat and reports
+body -> worker   Hello, then Beat, reports and Logged
 worker -> body   Welcome, then Beat and commands; an uninvited body is hung up on
 """
 
@@ -30,11 +30,24 @@ class Welcome:
     spec: TaskSpec
     limit_ms: int
     """Silence after which the body stops by itself."""
+    logs: bool = False
+    """Whether the worker takes `Logged`: one of an older version would hang up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Beat:
     pass
+
+
+@dataclass(frozen=True, slots=True)
+class Logged:
+    """A log record of the body's process, for the worker's log."""
+
+    level: int
+    """A number of `logging`'s."""
+    logger: str
+    text: str
+    """With its traceback."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +61,7 @@ class Invitation:
     token: str
 
 
-FromBody: TypeAlias = Hello | Beat | BodyReport
+FromBody: TypeAlias = Hello | Beat | Logged | BodyReport
 FromWorker: TypeAlias = Welcome | Beat | TaskCommand
 
 

@@ -8,7 +8,7 @@ import logging
 import threading
 from dataclasses import replace
 
-from headgate.connector.config_providers import ConfigProviderError, references
+from headgate.connector.config_providers import ConfigProviderError, HiddenValues, references
 from headgate.events import Config
 from headgate.ports import Reporter, Runner
 from headgate.task.messages import TaskCommand, TaskEnded, TaskOutcome, TaskReleased, TaskSpec
@@ -41,9 +41,16 @@ class ResolvingRunner:
             if spec.run in self._waiting:
                 raise ValueError(f"run {spec.run} was started before")
             self._waiting[spec.run] = []
-        threading.Thread(
+        thread = threading.Thread(
             target=self._resolve, args=(spec,), name=f"resolve-{spec.task}", daemon=True
-        ).start()
+        )
+        try:
+            thread.start()
+        except RuntimeError as error:  # there are too many
+            with self._lock:
+                if self._waiting.pop(spec.run, None) is None:
+                    return  # stopped meanwhile
+            self._end(spec.run, _not_launched(spec, error))
 
     def send(self, run: str, command: TaskCommand) -> None:
         with self._lock:
@@ -87,11 +94,20 @@ class ResolvingRunner:
             if early is None:
                 return  # stopped meanwhile
             if failure is None:
-                self._runner.start(spec)
+                failure = self._handed_on(spec)
+            if failure is None:
                 for command in early:
                     self._runner.send(spec.run, command)
                 return
         self._end(spec.run, failure)
+
+    def _handed_on(self, spec: TaskSpec) -> TaskEnded | None:
+        """How it ended already; None: the runner has it."""
+        try:
+            self._runner.start(spec)
+        except BaseException as error:  # on this thread nobody else would hear of it
+            return _not_launched(spec, error)
+        return None
 
     def _resolved(self, spec: TaskSpec) -> TaskSpec:
         of = f"task {spec.task}"
@@ -123,6 +139,12 @@ class ResolvingRunner:
     def _end(self, run: str, ended: TaskEnded) -> None:
         self._report(run, ended)
         self._report(run, TaskReleased())
+
+
+def _not_launched(spec: TaskSpec, error: BaseException) -> TaskEnded:
+    reason = HiddenValues(spec.hidden.items()).hide(f"it could not be launched: {error}")
+    _log.warning("task %s cannot start: %s", spec.task, reason)
+    return TaskEnded(TaskOutcome.FAILED, reason)
 
 
 def _texts(config: Config) -> dict[str, str]:

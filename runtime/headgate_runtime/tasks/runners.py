@@ -17,10 +17,12 @@ from headgate.ports import Launcher, Reporter
 from headgate.task import run as life
 from headgate.task.messages import StopTask, TaskCommand, TaskSpec
 from headgate_runtime.tasks.lifeline import monotonic_ms
+from headgate_runtime.tasks.log_lines import relog
 from headgate_runtime.tasks.protocol import (
     Beat,
     Hello,
     Invitation,
+    Logged,
     Welcome,
     is_alive,
     is_here,
@@ -86,9 +88,13 @@ class LaunchedRunner:
         argument = wire.dumps(
             Invitation(spec.run, str(spec.task), self._server.host, self._server.port, run.token)
         ).decode()
-        threading.Thread(
+        thread = threading.Thread(
             target=self._launch, args=(spec.run, argument), name=f"launch-{spec.task}", daemon=True
-        ).start()
+        )
+        try:
+            thread.start()
+        except RuntimeError as error:  # there are too many: the run did not begin
+            self._give(spec.run, life.LaunchOver(f"it could not be launched: {error}"))
 
     def send(self, run: str, command: TaskCommand) -> None:
         with self._lock:
@@ -142,14 +148,19 @@ class LaunchedRunner:
             if life.Welcome() not in outputs:
                 return False
             found.hello, found.connection = hello, connection
-            connection.say(Welcome(found.spec, self._limit_ms))
+            connection.say(Welcome(found.spec, self._limit_ms, logs=True))
             for command in found.early:
                 connection.say(command)
             return True
 
     def said(self, run: str, message: Any) -> None:
-        heard = isinstance(message, Beat | Hello)
+        heard = isinstance(message, Beat | Hello | Logged)
         self._give(run, life.Heard() if heard else life.BodySaid(message))
+        if isinstance(message, Logged):
+            with self._lock:
+                found = self._runs.get(run)
+            if found is not None:
+                relog(str(found.spec.task), message)
 
     def left(self, run: str) -> None:
         self._give(run, life.ConnectionClosed())

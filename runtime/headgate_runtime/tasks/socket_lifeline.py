@@ -9,8 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 from headgate import wire
-from headgate.task.messages import BodyReport, TaskSpec
+from headgate.task.messages import BodyReport, TaskEnded, TaskSpec
 from headgate_runtime.tasks.lifeline import BodyLifeline, LifelineGone, monotonic_ms
+from headgate_runtime.tasks.log_lines import Outbox
 from headgate_runtime.tasks.protocol import (
     Beat,
     FromWorker,
@@ -23,6 +24,9 @@ from headgate_runtime.tasks.protocol import (
 _log = logging.getLogger("headgate.task")
 
 CONNECT_TIMEOUT_S = 10.0
+LOG_ROOM = 131_072
+"""Characters of log records that are sent until the worker is heard again. The system's buffers
+hold them: the task's own words and the beats need not wait behind them for a worker that hangs."""
 EXIT_STATUS = 70
 """Of a process whose lifeline was lost and whose task did not end by itself (EX_SOFTWARE)."""
 
@@ -54,6 +58,10 @@ class SocketLifeline(BodyLifeline):
         greeting: Welcome = wire.loads(Welcome, welcome)
         super().__init__(greeting.limit_ms)
         self._spec = greeting.spec
+        self.outbox = Outbox() if greeting.logs else None
+        """For log records that are to be in the worker's log; None: it does not take them."""
+        self._telling = threading.Lock()
+        self._room = LOG_ROOM
         # A peer that stops reading must not hold the body longer than its own limit.
         self._socket.settimeout(greeting.limit_ms / 1000)
         self._parent = os.getppid()
@@ -66,6 +74,8 @@ class SocketLifeline(BodyLifeline):
         return self._spec
 
     def report(self, report: BodyReport) -> None:
+        if isinstance(report, TaskEnded):
+            self._tell_logs()  # after the last word nobody listens
         self._say(report)
 
     def close(self) -> None:
@@ -81,6 +91,17 @@ class SocketLifeline(BodyLifeline):
         except OSError as error:
             if not self.closed:
                 self.lose(f"the connection to the worker broke: {error}")
+
+    def _tell_logs(self) -> None:
+        """Some of what has been logged, by what the worker has been heard to be there for."""
+        if self.outbox is None:
+            return
+        with self._telling:
+            while self._room > 0 and not self.closed and self._lost is None:
+                if (logged := self.outbox.next()) is None:
+                    return
+                self._room -= len(logged.text)
+                self._say(logged)
 
     def _write(self, message: object) -> None:
         with self._sending:
@@ -101,6 +122,7 @@ class SocketLifeline(BodyLifeline):
                 break
             message: Any = wire.loads(FromWorker, line)
             self.heard()
+            self._room = LOG_ROOM
             if not isinstance(message, Beat | Welcome):
                 self.deliver(message)
         if not self.closed:
@@ -115,6 +137,7 @@ class SocketLifeline(BodyLifeline):
                 self.lose("the parent process is gone")
             if self.lost is None:
                 self._say(Beat())
+                self._tell_logs()
                 continue
             if lost_ms is None:
                 lost_ms = monotonic_ms()

@@ -4,11 +4,13 @@ The loop over a batch is the data plane's hot path; what can be decided per batc
 """
 
 import logging
+import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from headgate.connector.api import (
     DataError,
@@ -22,7 +24,7 @@ from headgate.connector.api import (
 )
 from headgate.connector.converters import sending_timestamp
 from headgate.offsets import encode_key, encode_value
-from headgate.ports import Producer, ProducerRecord, TransportError
+from headgate.ports import Producer, ProducerRecord, RefusedError, TransportError
 from headgate.task.acks import AckTracker
 from headgate.task.source import SourceMachine, SourceSettings, TransactionBoundary
 from headgate.task.steps import (
@@ -36,6 +38,7 @@ from headgate.task.steps import (
     CommitFailed,
     Committed,
     CommitTransaction,
+    Connect,
     FlushOffsets,
     InitProducer,
     OffsetsRead,
@@ -159,6 +162,8 @@ class SourcePerformer:
                 return self._flush()
             case AbortTransaction():
                 return (self._abort(),)
+            case Connect():
+                return self._connect()
             case InitProducer():
                 return (self._init_producer(),)
             case ReadOffsets():
@@ -182,18 +187,30 @@ class SourcePerformer:
             producer.keep_places()
         return producer
 
+    def _connect(self) -> Sequence[BodyInput]:
+        # What is wrong here is wrong when it counts, too, and said then.
+        with suppress(Exception):
+            producer = self._producer = self._make_producer()
+            if producer.connect() and not self._lifeline.stopping:
+                # What is there already is fetched meanwhile. What counts is read after the fence.
+                self._transport.offset_log.read(0, 1)
+        return ()
+
     def _init_producer(self) -> BodyInput:
-        producer = self._producer = self._make_producer()
+        producer = self._producer = self._producer or self._make_producer()
         deadline_ms = monotonic_ms() + INIT_RETRY_MS
         while True:
             self._lifeline.check()
             try:
                 producer.init()
                 return ProducerReady()
+            except RefusedError:
+                raise  # trying again does not help
             except TransportError:
                 if self._lifeline.stopping or monotonic_ms() > deadline_ms:
                     raise
-                self._lifeline.wait(RETRY_WAIT_S)
+                # Not the lifeline's wait, which ends at once where a pause is wanted.
+                time.sleep(RETRY_WAIT_S)
 
     def _read_offsets(self) -> BodyInput:
         if self._producer is None:
@@ -241,6 +258,7 @@ class SourcePerformer:
         batch, sources = self._batch, self._sources
         add, add_source = batch.append, sources.append
         boundaries = _Boundaries(self._transaction)
+        by_record = bool(boundaries.by_record)
         dropped = skipped = 0
         detail = ""
         same_headers: Headers = ()
@@ -263,7 +281,7 @@ class SourcePerformer:
                     dropped += 1
                     self._lost(record)
                 else:
-                    topic, key, headers = out.topic, out.key, out.headers
+                    topic, key, headers, at = out.topic, out.key, out.headers, out.timestamp_ms
                     if headers is not same_headers or topic != same_topic:
                         # A transform may have given all records the very same ones.
                         same_sent = headers_of(topic, headers) if headers else ()
@@ -277,7 +295,7 @@ class SourcePerformer:
                             None if key is None else key_of(topic, key),
                             value_of(topic, out.value),
                             same_sent,
-                            None if (at := out.timestamp_ms) is None else sending_timestamp(at),
+                            at if at is None or at >= 0 else sending_timestamp(at),
                         )
                     )
                     add_source(record)  # type: ignore[arg-type]
@@ -288,9 +306,9 @@ class SourcePerformer:
                 detail = detail or reason
                 self._passed.append((len(batch), record.source_partition, record.source_offset))
                 self._lost(record)
-            if boundaries.by_record:
+            if by_record:
                 boundaries.reached(record, len(batch))
-        return Polled(len(batch), dropped, skipped, detail, boundaries=boundaries.all(len(batch)))
+        return boundaries.told(Polled(len(batch), dropped, skipped, detail))
 
     def _lost(self, record: "SourceRecord | SkippedRecord") -> None:
         """Nothing of it will be in the log; told with what is settled next."""
@@ -372,7 +390,8 @@ class SourcePerformer:
                 reason = reason or ack.error
                 self._topics.refused(ack.first, ack.last)
                 if self._unsettled is not None:
-                    self._unsettled.refused(ack.first, ack.last)
+                    # Else the task ends, and is to read them again.
+                    self._unsettled.refused(ack.first, ack.last, lost=self._settings.tolerate)
             else:
                 self._topics.acknowledged(ack.first, ack.last)
         self._tell_settled()
@@ -455,6 +474,9 @@ class _Boundaries:
     """What the connector asked while it polled, as positions among the sendable records."""
 
     def __init__(self, transaction: _TransactionContext | None) -> None:
+        self._conflict = False
+        """Both were asked for in one place. (At one position they may meet by the records between
+        two places being dropped: then the second ends nothing.)"""
         self.by_record: dict[int, list[Ask]] = {}
         self._at_end: list[Ask] = []
         self._found: list[Boundary] = []
@@ -465,22 +487,24 @@ class _Boundaries:
                 self.by_record.setdefault(record, []).append(ask)
 
     def reached(self, record: object, sendable: int) -> None:
-        for ask in self.by_record.get(id(record), ()):
-            self._add(Boundary(sendable, ask))
+        self._add(sendable, self.by_record.get(id(record), ()))
 
-    def all(self, sendable: int) -> Sequence[Boundary]:
-        for ask in self._at_end:
-            self._add(Boundary(sendable, ask))
-        return self._found
+    def told(self, polled: Polled) -> Polled:
+        self._add(polled.records, self._at_end)
+        return replace(polled, boundaries=self._found, conflict=self._conflict)
 
-    def _add(self, boundary: Boundary) -> None:
-        if boundary not in self._found:
-            self._found.append(boundary)
+    def _add(self, sendable: int, asked: Sequence[Ask]) -> None:
+        self._conflict |= len(set(asked)) > 1
+        for ask in asked:
+            boundary = Boundary(sendable, ask)
+            if not self._found or self._found[-1] != boundary:
+                self._found.append(boundary)
 
 
 def _position(record: SourceRecord | SkippedRecord, error: DataError) -> str:
     """Names the record that could not be converted, by what it was read from."""
-    place, offset = dict(record.source_partition), dict(record.source_offset)
+    given: Sequence[Mapping[str, Any] | None] = (record.source_partition, record.source_offset)
+    place, offset = (None if one is None else dict(one) for one in given)
     return f"{error} (source partition {place}, offset {offset})"
 
 
@@ -497,8 +521,10 @@ class UnsettledRecords:
         self._sent.update(enumerate(records, self._next))
         self._next += len(records)
 
-    def refused(self, first: int, last: int) -> None:
-        self.lost += [self._sent.pop(number) for number in range(first, last + 1)]
+    def refused(self, first: int, last: int, *, lost: bool) -> None:
+        refused = [self._sent.pop(number) for number in range(first, last + 1)]
+        if lost:
+            self.lost += refused
 
     def aborted(self) -> None:
         self.lost += self._sent.values()

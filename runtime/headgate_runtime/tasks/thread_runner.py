@@ -72,7 +72,12 @@ class ThreadRunner:
             if spec.run in self._runs:
                 raise ValueError(f"run {spec.run} was started before")
             self._runs[spec.run] = _ThreadRun(lifeline, thread)
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError as error:  # there are too many: the run did not begin
+            reason = f"it could not be launched: {error}"
+            self._said(spec.run, TaskEnded(TaskOutcome.FAILED, reason))
+            self._release(spec.run, abandoned=False)
 
     def send(self, run: str, command: TaskCommand) -> None:
         with self._lock:

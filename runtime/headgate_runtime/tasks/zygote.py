@@ -1,9 +1,10 @@
 """A process that has loaded what task bodies need and becomes one whenever it is asked to.
 
 Run as ``python -m headgate_runtime.tasks.zygote FD MODULE... -- PADDING``. FD is a stream socket to
-the worker's launcher; the modules are imported first, and what cannot be is left to the bodies. A
-body that is forked from here starts in milliseconds where a new interpreter needs most of a second
-of CPU, and shares the memory of what was loaded.
+the worker's launcher; the modules are imported first, and the installed packages searched for
+connectors, once, as the worker does; what cannot be is left to the bodies. A body that is forked
+from here starts in milliseconds where a new interpreter needs most of a second of CPU, and shares
+the memory of what was loaded.
 
 launcher -> zygote   ``{"fork": id, "name": text}`` with the body's stdin and stdout, or
                      ``{"kill": id}``
@@ -27,7 +28,9 @@ import signal
 import socket
 import sys
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -181,12 +184,24 @@ def _exec(name: str) -> None:
 
 
 def _load(modules: list[str]) -> None:
-    for module in modules:
+    """And which connectors there are: looking through the installed packages takes milliseconds
+    where they are few."""
+    loads: dict[str, Callable[[], object]] = {
+        module: partial(importlib.import_module, module) for module in modules
+    }
+    loads["the list of connectors"] = _list_connectors
+    for what, load in loads.items():
         try:
-            importlib.import_module(module)
+            load()
         except Exception:  # whoever needs it will be told
-            print(f"{module} cannot be loaded ahead of the tasks:", file=sys.stderr)
+            print(f"{what} cannot be loaded ahead of the tasks:", file=sys.stderr)
             traceback.print_exc()
+
+
+def _list_connectors() -> None:
+    from headgate_runtime.plugins import available
+
+    available()
 
 
 def main(arguments: list[str]) -> int:

@@ -89,7 +89,7 @@ class Observer:
             )
             if not records:
                 return
-            events = [decode_status(record.key or b"", record.value) for record in records]
+            events = [decode_status(record.key, record.value) for record in records]
             self._statuses = fold_statuses(self._statuses, events)
 
     def _connector(self, name: str) -> ConnectorSnapshot:

@@ -167,7 +167,10 @@ class SparkService:
             raise UpError(f"{self._where}: {error}") from None
         except ServerError as error:
             raise UpError(str(error)) from None
-        self._said(f"starting Spark ({self._server.plan.master}), which takes some seconds")
+        self._said(
+            f"starting Spark ({self._server.plan.master}), which takes some seconds; its log, with "
+            f"what tasks there print: {self._server.log_file}"
+        )
         begun = time.monotonic()
         try:
             self._server.launch()

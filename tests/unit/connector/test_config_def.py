@@ -165,6 +165,18 @@ def test_the_answer_as_rest_gives_it() -> None:
     }  # fmt: skip
 
 
+def test_errors_name_the_key_and_what_could_be_there() -> None:
+    told = error_message(infos(Own, value_converter="io.confluent.AvroConverter"))
+    assert "Class io.confluent.AvroConverter could not be found. There are org.apache" in told
+    assert "org.apache.kafka.connect.json.JsonConverter" in told
+    config = {"name": "n", "connector.class": "C", "secret": "x", "more": None}
+    found = validate_connector(
+        Own, config, worker_settings={}, exactly_once_enabled=False, runner="process"
+    )
+    null = "Null value can not be supplied as the configuration value. Key: more"
+    assert null in found.errors
+
+
 def test_preflight_answers() -> None:
     found = infos(Own, exactly_once_support="REQUIRED", transaction_boundary="Connector")
     assert found.error_count == 2

@@ -178,10 +178,12 @@ def test_a_number_out_of_range() -> None:
 def test_names_of_classes() -> None:
     for name in CONVERTERS:
         make_converter(name, {}, is_key=True)
-    with pytest.raises(ConfigError, match="Class nope could not be found"):
+    with pytest.raises(ConfigError, match="Class nope could not be found") as refused:
         make_converter("nope", {}, is_key=True)
-    with pytest.raises(ConfigError, match=r"header\.converter: Class nope"):
+    assert "There are org.apache.kafka.connect.converters.BooleanConv" in str(refused.value)
+    with pytest.raises(ConfigError, match=r"header\.converter: Class nope") as refused:
         make_header_converter("nope", {})
+    assert "org.apache.kafka.connect.storage.SimpleHeaderConverter" in str(refused.value)
 
 
 @pytest.mark.parametrize(

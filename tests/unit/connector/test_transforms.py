@@ -1,6 +1,6 @@
 """The chain of transforms, its predicates, and the transforms that ship."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import pytest
 
@@ -46,6 +46,15 @@ def test_transforms_act_in_order_and_leave_the_record_as_it_was() -> None:
     assert sunk.topic == "x"  # the whole name must match
 
 
+def test_what_a_transform_does_not_change_stays_field_by_field() -> None:
+    given = SourceRecord(*(f"its {field.name}" for field in fields(SourceRecord)))  # type: ignore[arg-type]
+    config = {"r__type": "RegexRouter", "r__regex": ".*", "r__replacement": "other"}
+    [router] = make_transforms(chain(transforms="r", **config))
+    assert router.apply_source(given) == replace(given, topic="other")
+    sunk = SinkRecord(*(f"its {field.name}" for field in fields(SinkRecord)))  # type: ignore[arg-type]
+    assert router.apply_sink(sunk) == replace(sunk, topic="other")
+
+
 @pytest.mark.parametrize(
     ("predicate", "more", "dropped"),
     [
@@ -75,7 +84,10 @@ def test_predicates(predicate: str, more: dict[str, str], dropped: bool, negate:
     ("config", "message"),
     [
         ({"transforms": "a"}, 'Missing required configuration "transforms.a.type"'),
-        ({"transforms": "a", "transforms.a.type": "Nope"}, "Class Nope could not be found"),
+        (
+            {"transforms": "a", "transforms.a.type": "Nope"},
+            "Class Nope could not be found. There are org.apache.kafka.connect.transforms.Drop",
+        ),
         ({"transforms": "a", "transforms.a.type": "RegexRouter"}, '"regex"'),
         (
             {"transforms": "a", "transforms.a.type": "Filter", "transforms.a.predicate": "p"},

@@ -1,6 +1,8 @@
 """FileStreamSource and FileStreamSink, against what Java's do."""
 
 import os
+from collections.abc import Callable
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +45,105 @@ def test_it_waits_for_the_file_and_for_the_newline(tmp_path: Path) -> None:
         file.write("\nthree\n")
     assert values(subject.rest()) == ["two", "three"]
     assert subject.context.waited.count(1.0) == 5
+
+
+class Reads:
+    """A file; tells how many bytes were looked at for ends of lines, and when it is read."""
+
+    def __init__(self, data: bytes, step: int = 1 << 20) -> None:
+        self.looked_at = 0
+        self.count = 0
+        self.at_read: Callable[[int], None] = lambda _number: None
+        self._file = BytesIO(data)
+        self._step = step
+
+    def read(self, size: int) -> bytes:
+        self.count += 1
+        self.at_read(self.count)
+        return Looked(self._file.read(min(size, self._step)), self)
+
+    def seek(self, position: int, whence: int = 0) -> int:
+        return self._file.seek(position, whence)
+
+    def close(self) -> None:
+        self._file.close()
+
+    def under(self, monkeypatch: pytest.MonkeyPatch) -> "Reads":
+        monkeypatch.setattr(Path, "open", lambda *_: self)
+        return self
+
+
+class Looked(bytes):
+    """What it is part of is counted too."""
+
+    reads: Reads
+
+    def __new__(cls, data: bytes, reads: Reads) -> "Looked":
+        made = super().__new__(cls, data)
+        made.reads = reads
+        return made
+
+    def splitlines(self, keepends: bool = False) -> list[bytes]:
+        self.reads.looked_at += len(self)
+        return [Looked(line, self.reads) for line in super().splitlines(keepends)]
+
+    def __add__(self, other: Any) -> "Looked":
+        return Looked(bytes(self) + bytes(other), self.reads)
+
+    def __radd__(self, other: Any) -> "Looked":
+        return Looked(bytes(other) + bytes(self), self.reads)
+
+    def __getitem__(self, at: Any) -> Any:
+        found = super().__getitem__(at)
+        return Looked(found, self.reads) if isinstance(found, bytes) else found
+
+
+@pytest.mark.parametrize("data", [b"x" * 200_000 + b"\n", b"ab\n" * 40_000, b"\r\r\n" * 30_000])
+def test_no_byte_is_looked_at_twice_however_long_its_line_and_small_the_batch(
+    data: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads = Reads(data, step=1_000).under(monkeypatch)
+    records = run(Path("f"), batch_size="7").rest(polls=20_000)
+    monkeypatch.undo()
+    assert values(records) == [text.decode() for text in data.splitlines()]
+    assert reads.looked_at == len(data)
+
+
+def test_a_stop_does_not_wait_for_the_end_of_a_long_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads = Reads(b"one\n" + b"x" * 100_000, step=1_000).under(monkeypatch)
+    subject = run(Path("f"))
+
+    def stop(number: int) -> None:
+        subject.context.stopping = number >= 5
+
+    reads.at_read = stop
+    assert values(subject.poll() or []) == ["one"]
+    assert reads.count == 5
+
+
+def test_a_poll_gives_no_more_than_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where what is left of one read is less, and what comes with the next one more."""
+    Reads(b"a\n" * 20, step=10).under(monkeypatch)
+    subject = run(Path("f"), batch_size="3")
+    sizes = [len(list(subject.poll() or ())) for _ in range(8)]
+    assert sizes == [3, 3, 3, 3, 3, 3, 2, 0]
+
+
+@given(data=st.binary(max_size=40), steps=st.integers(1, 5), batch=st.integers(1, 3))
+@settings(deadline=None)
+def test_lines_end_alike_wherever_the_data_is_cut(data: bytes, steps: int, batch: int) -> None:
+    data = data.translate(bytes(b"\r\n\n\rab"[code % 6] for code in range(256)))
+    whole: list[tuple[Any, ...]] = []
+    cut: list[tuple[Any, ...]] = []
+    for found, step in ((whole, 1 << 20), (cut, steps)):
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            Reads(data, step).under(monkeypatch)
+            records = run(Path("f"), batch_size=str(batch)).rest()
+            found += [(record.source_offset["position"], *values([record])) for record in records]
+    assert cut == whole
+    ended = data.removesuffix(b"\r").splitlines(keepends=True)
+    lines = [line for line in ended if line.endswith((b"\r", b"\n"))]
+    assert [text for _, text in cut] == [line.rstrip(b"\r\n").decode() for line in lines]
 
 
 def test_malformed_bytes_become_replacement_characters(tmp_path: Path) -> None:

@@ -11,10 +11,13 @@ from headgate.herder.messages import (
     DeleteConnector,
     ReadConfigToEnd,
     SetTargetState,
+    Shutdown,
     Success,
     WriteStatus,
 )
+from headgate.herder.statuses import UNHEARD_MS
 from headgate.ids import TargetState
+from headgate.status import decode_status
 
 
 def running() -> HerderWorld:
@@ -48,6 +51,15 @@ def test_the_present_owner_says_again_how_it_is(
 ) -> None:
     shown = f"a: status {key.removeprefix('status-')} RUNNING"
     assert hear(running(), key, state, worker, generation) == ([shown] if again else [])
+
+
+@pytest.mark.parametrize("key", ["status-connector-c", "status-task-c-0"])
+def test_who_knows_of_a_later_owner_leaves_the_answer_to_it(key: str) -> None:
+    world = running()
+    assert hear(world, key, "RUNNING", "b", 99) == []
+    assert hear(world, key, "UNASSIGNED", "late", 1) == []
+    world.advance(60_000)
+    assert world.trace == []
 
 
 @pytest.mark.parametrize("key", ["status-connector-c", "status-task-c-0"])
@@ -87,7 +99,76 @@ def test_statuses_of_long_ago_that_are_read_late_are_not_answered() -> None:
     world.release()
     world.run()
     assert worker.statuses_read == len(world.statuses)
+    world.advance(60_000)
     assert not [line for line in world.trace if " status " in line]
+
+
+LATE = json.dumps(
+    {"state": "UNASSIGNED", "trace": None, "worker_id": "b", "generation": 0}
+).encode()
+
+
+def hidden_word(key: str, over: bytes | None = LATE) -> HerderWorld:
+    """What the worker said is hidden by a late word, or a removal, and it waits for its own."""
+    world = one_worker()
+    world.holds.append(lambda _, e: isinstance(e, WriteStatus) and e.key == key)
+    created(world)
+    world.release()
+    world.holds.clear()
+    world.statuses[[k for k, _ in world.statuses].index(key)] = (key, over)
+    world.trace.clear()
+    world.run()
+    return world
+
+
+@pytest.mark.parametrize("over", [LATE, None], ids=["a late word", "a removal"])
+@pytest.mark.parametrize("key", ["status-connector-c", "status-task-c-0"])
+def test_a_word_that_compaction_swallowed_is_said_again_after_a_while(
+    key: str, over: bytes | None
+) -> None:
+    """Its own reader has not seen it when it is hidden, and never will."""
+    world = hidden_word(key, over)
+    shown = f"a: status {key.removeprefix('status-')} RUNNING"
+    world.advance(UNHEARD_MS - 1)
+    assert shown not in world.trace
+    world.advance(60_000)
+    assert world.trace.count(shown) == 1
+
+
+def test_a_word_that_compaction_swallowed_is_not_said_of_what_is_gone() -> None:
+    world = hidden_word("status-task-c-0")
+    world.call("a", DeleteConnector("c"))
+    world.until_settled()
+    world.trace.clear()
+    world.advance(60_000)
+    assert world.trace == []
+
+
+@pytest.mark.parametrize("key", ["status-connector-c", "status-task-c-0"])
+def test_what_another_said_meanwhile_is_not_said_over(key: str) -> None:
+    world = hidden_word(key)
+    assert hear(world, key, "RUNNING", "b", 99) == []
+    world.advance(60_000)
+    assert world.trace == []
+
+
+@pytest.mark.parametrize("key", ["status-connector-c", "status-task-c-0"])
+def test_who_is_out_of_its_group_does_not_say_again_what_it_had(key: str) -> None:
+    """It stops what it has, which takes its time: another may have said how it is."""
+    herder = hidden_word(key).workers["a"].herder
+    herder._ctx.standing.alive = False
+    herder._statuses.on_unheard(key)
+    assert herder._ctx.effects == []
+
+
+@pytest.mark.parametrize("key", ["status-connector-c", "status-task-c-0"])
+def test_what_was_removed_meanwhile_is_not_said_again(key: str) -> None:
+    """Although it is still stopping."""
+    world = hidden_word(key)
+    world.holds.append(lambda _, e: type(e).__name__ in ("StopTaskBy", "StopConnector", "SendTask"))
+    world.call("a", DeleteConnector("c"))
+    world.advance(UNHEARD_MS + 1_000)
+    assert not [line for line in world.trace if "RUNNING" in line]
 
 
 def test_what_was_removed_too_late_is_said_again_once() -> None:
@@ -180,7 +261,7 @@ def test_a_status_that_was_read_before_its_config_is_no_orphan() -> None:
     late.workers["z"].cut_off = True  # it reads no configs yet
     key, value = next((k, v) for k, v in world.statuses if k == "status-task-c-0")
     read = late.workers["z"].herder._statuses
-    read.on_read(((key, value),), leading=False)
+    read.on_read(((key, decode_status(key, value)),), leading=False)
     assert set(read._orphans) == {"status-task-c-0"}
     late.workers["z"].cut_off = False
     late.log = list(world.log)
@@ -189,3 +270,21 @@ def test_a_status_that_was_read_before_its_config_is_no_orphan() -> None:
     assert read._orphans == {}
     assert statuses._orphans == {}
     assert not any(value is None for key, value in late.statuses if key == "status-task-c-0")
+
+
+@pytest.mark.parametrize("leaves", [True, False])
+def test_who_is_no_member_any_more_speaks_of_its_last_generation(leaves: bool) -> None:
+    """Of generation 0 a reader that knows what was said before takes it for a late word."""
+    world = one_worker()
+    created(world)
+    generation = world.workers["a"].herder.view().generation
+    assert generation > 0
+    world.statuses.clear()
+    if leaves:
+        world.give("a", Shutdown())
+    else:
+        world.workers["a"].cut_off = True
+    world.advance(30_000)
+    said = [json.loads(value) for _, value in world.statuses if value is not None]
+    assert [status["state"] for status in said] == ["UNASSIGNED", "UNASSIGNED"]
+    assert {status["generation"] for status in said} == {generation}

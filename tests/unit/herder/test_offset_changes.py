@@ -165,9 +165,32 @@ def test_what_nobody_waits_for_any_more_is_not_begun() -> None:
     assert not is_altered(world)
 
 
+def test_a_class_that_hangs_keeps_nobody_waiting_when_its_time_is_over() -> None:
+    world = stopped()
+    hold_altering(world)
+    hung = world.call("a", ResetOffsets("c"), deadline_ms=1_000)
+    world.run()
+    world.call("a", SetTargetState("c", TargetState.STARTED))
+    world.advance(500)
+    assert world.running() == {"a": []}
+    world.advance(1_000)
+    world.until_settled()
+    assert kind(answer(world, hung)) is ErrorKind.TIMEOUT
+    assert world.trace.count("a: give up altering offsets") == 1
+    assert world.running() == {"a": ["c-0", "c-1"]}
+    world.holds.clear()
+    world.call("a", SetTargetState("c", TargetState.STOPPED))
+    world.until_settled()
+    again = world.call("a", ResetOffsets("c"))
+    world.until_settled()
+    assert isinstance(answer(world, again), Success)
+    assert len(world.answers[hung]) == 1
+
+
 def test_what_is_being_written_keeps_its_lane_when_nobody_waits_for_it_any_more() -> None:
     world = stopped()
     hold_altering(world)
+    world.writing = True
     call_id = world.call("a", ResetOffsets("c"), deadline_ms=1_000)
     world.run()
     world.call("a", SetTargetState("c", TargetState.STARTED))

@@ -137,6 +137,32 @@ def test_a_change_is_not_carried_out_again_over_later_ones() -> None:
     assert entry.config["v"] == "2"
 
 
+def test_a_change_is_not_carried_out_over_later_ones_by_who_leads_again() -> None:
+    """It was being validated when the leader froze; since then another one led."""
+    world = two_workers()
+    created(world)
+    world.holds.append(lambda worker, e: isinstance(e, ValidateConfig) and worker.name == "a")
+    first = world.call("b", PutConnectorConfig("c", {**SOURCE, "v": "1"}))
+    world.run()
+    former = world.workers["a"]
+    assert former.herder.leads
+    former.frozen = True
+    world.advance(30_000)
+    assert isinstance(world.answers[first][0], Success)
+    world.call("b", PutConnectorConfig("c", {**SOURCE, "v": "2"}))
+    world.advance(1_000)
+    former.frozen = False
+    world.advance(10_000)
+    world.kill("b")
+    world.advance(30_000)
+    assert former.herder.leads
+    world.release()
+    world.advance(10_000)
+    entry = former.herder.state.entry("c")
+    assert entry is not None and entry.config is not None
+    assert entry.config["v"] == "2"
+
+
 def test_what_a_former_leader_says_late_answers_nothing() -> None:
     """By then this worker leads and does it itself."""
     world = two_workers()

@@ -26,6 +26,9 @@ from headgate_kafka.client_settings import (
 )
 from headgate_kafka.config_log import LeaderWriter
 
+QUICK = {"reconnect.backoff.ms": "20", "reconnect.backoff.max.ms": "1000"}
+"""Where the user says nothing of it."""
+
 WORKER = {
     "bootstrap.servers": "kafka:9092",
     "group.id": "connect",
@@ -99,7 +102,7 @@ def test_java_to_librdkafka(role: Role, given: dict[str, str], wanted: dict[str,
     made = librdkafka(given, role)
     accepted(role, made)
     made.setdefault("security.protocol", "plaintext")
-    expected = {"security.protocol": "plaintext", **wanted}
+    expected = {"security.protocol": "plaintext", **QUICK, **wanted}
     if expected["security.protocol"] == "ssl":
         expected.setdefault("ssl.endpoint.identification.algorithm", "https")
     assert made == expected
@@ -182,8 +185,26 @@ def _alone(role: Role, java: str, value: str) -> dict[str, str]:
         ),
         ("consumer", {"fetch.max.bytes": "524288"}, {"message.max.bytes": "524288"}),
         ("consumer", {"fetch.max.bytes": "0"}, {"fetch.max.bytes": "1000"}),
-        ("admin", {"reconnect.backoff.ms": "20000"}, {"reconnect.backoff.max.ms": "20000"}),
-        ("admin", {"reconnect.backoff.max.ms": "50"}, {"reconnect.backoff.ms": "50"}),
+        (
+            "admin",
+            {"reconnect.backoff.ms": "20000"},
+            {"reconnect.backoff.ms": "20000", "reconnect.backoff.max.ms": "20000"},
+        ),
+        (
+            "admin",
+            {"reconnect.backoff.ms": "500"},
+            {"reconnect.backoff.ms": "500", "reconnect.backoff.max.ms": "500"},
+        ),
+        (
+            "admin",
+            {"reconnect.backoff.max.ms": "5"},
+            {"reconnect.backoff.ms": "5", "reconnect.backoff.max.ms": "5"},
+        ),
+        (
+            "admin",
+            {"reconnect.backoff.ms": "70", "reconnect.backoff.max.ms": "50"},
+            {"reconnect.backoff.ms": "50", "reconnect.backoff.max.ms": "50"},
+        ),
     ],
 )
 def test_two_settings_that_java_takes_together(
@@ -220,6 +241,7 @@ def test_who_is_given_what() -> None:
         "sasl.mechanism": "PLAIN",
         "sasl.username": "w",
         "sasl.password": "worker secret",
+        **QUICK,
     }
     # Neither the worker's login nor its timeouts: as in Connect these need the prefix `producer.`.
     assert producer_settings(WORKER, connector, client_id="p") == {
@@ -232,6 +254,7 @@ def test_who_is_given_what() -> None:
         "batch.size": "1000",
         "security.protocol": "plaintext",
         "partitioner": "murmur2_random",
+        **QUICK,
     }
     consumer = consumer_settings(WORKER, connector, client_id="k", group_id="connect-x")
     assert consumer["group.id"] == "mine"

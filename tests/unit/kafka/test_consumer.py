@@ -1,4 +1,4 @@
-"""Pauses over rebalances: what a client keeps of them, and what was fetched before.
+"""Pauses over rebalances: what a client keeps of them, and what was fetched before. And leaving.
 
 The client here does what librdkafka does: a pause is a flag of the partition that no assignment
 clears, and callbacks run inside `poll` and `consume`. Real brokers are in tests/e2e.
@@ -8,9 +8,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from headgate_kafka import consumer
-from headgate_kafka.consumer import KafkaConsumer
+from headgate_kafka.consumer import LEAVE_EMPTY_S, LEAVE_S, KafkaConsumer
 
 A, B = ("t", 0), ("t", 1)
 
@@ -51,6 +52,24 @@ class Client:
         self.paused: set[tuple[str, int]] = set()
         self.polls: list[Any] = []
         self.batches: list[Any] = []
+        self.member_id = ""
+        self.places: list[Any] = []
+        self.calls: list[str] = []
+        self.fatal: KafkaException | None = None
+
+    def unsubscribe(self) -> None:
+        self.calls.append("unsubscribe")
+        if self.fatal is not None:
+            raise self.fatal
+
+    def close(self) -> None:
+        self.calls.append("close")
+
+    def assignment(self) -> list[Any]:
+        return self.places
+
+    def memberid(self) -> str:
+        return self.member_id
 
     def subscribe(self, _topics: object, on_assign: Any, on_revoke: Any) -> None:
         self._on_assign, self._on_revoke = on_assign, on_revoke
@@ -159,3 +178,52 @@ def test_a_task_is_told_when_partitions_are_gone_for_good(made: Made) -> None:
         assert heard == [("revoked", (A,)), ("given", ())]
     else:
         assert heard == [("revoked", (A, B))]
+
+
+def test_a_client_that_cannot_unsubscribe_is_closed(
+    made: Made, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """After a fatal error it can do nothing else, and its threads and connections would stay."""
+    opened, client = made
+    client.fatal = KafkaException(KafkaError(KafkaError._FATAL))
+    opened.close()
+    assert client.calls == ["unsubscribe", "close"]
+    assert "group g" in capsys.readouterr().out
+
+
+def test_closing_twice_leaves_once(made: Made) -> None:
+    opened, client = made
+    opened.close()
+    opened.close()
+    assert client.calls == ["unsubscribe", "close", "close"]
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+
+@pytest.mark.parametrize(
+    ("places", "member_id", "seconds"),
+    [([A], "me", LEAVE_S), ([A], "", LEAVE_S), ([], "me", LEAVE_EMPTY_S)],
+)
+def test_others_hold_up_who_leaves_for_a_while_only(
+    monkeypatch: pytest.MonkeyPatch, places: list[Any], member_id: str, seconds: float
+) -> None:
+    clock = Clock()
+
+    class WaitingClient(Client):
+        def poll(self, timeout: float) -> Any:
+            clock.now_s += timeout
+
+    monkeypatch.setattr(consumer, "Consumer", WaitingClient)
+    monkeypatch.setattr(consumer, "time", clock)
+    opened = KafkaConsumer({"bootstrap.servers": "b", "group.id": "g"}, ["t"], print)
+    client: Any = opened._client
+    client.member_id, client.places = member_id, places
+    opened.close()
+    assert clock.now_s == pytest.approx(seconds, abs=0.05)
+    assert client.calls == ["unsubscribe", "close"]

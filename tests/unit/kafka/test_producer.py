@@ -2,15 +2,29 @@
 
 import time
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from headgate.ports import Ack, ProducerRecord, TransportError, UnknownTopicError
+from headgate.ports import (
+    Ack,
+    FencedError,
+    ProducerRecord,
+    RefusedError,
+    TransactionOverError,
+    TransportError,
+    UnknownTopicError,
+)
+from headgate_kafka import partition_choice, plain_producer
 from headgate_kafka import producer as producers
-from headgate_kafka.producer import PlainProducer, TransactionalProducer
+from headgate_kafka.connecting import LOOKS
+from headgate_kafka.failures import Contact
+from headgate_kafka.partition_choice import PartitionChoice
+from headgate_kafka.plain_producer import PlainProducer
+from headgate_kafka.producer import AGAIN_MAX, TransactionalProducer
 
 RECORDS = [ProducerRecord("t", 0, None, b"v")] * 10
 LATE = KafkaException(KafkaError(KafkaError._TIMED_OUT, "Commit timed out", retriable=True))
@@ -61,6 +75,51 @@ class SlowClient:
         time.sleep(timeout_s)
 
 
+class ShrunkClient(SlowClient):
+    """Of a topic that was made anew with one partition, which it hears of when it is asked, or
+    when the brokers have refused `unseen` records."""
+
+    def __init__(self, unseen: int = 0) -> None:
+        super().__init__(0)
+        self.taken: list[bytes | None] = []
+        self._unseen = unseen
+        self._reports: list[Callable[[], None]] = []
+
+    def produce(
+        self, _topic: str, value: bytes | None, _key: object, partition: int, *given: Any
+    ) -> None:
+        if partition == 0:
+            self.taken.append(value)
+            return
+        unknown = KafkaError(KafkaError._UNKNOWN_PARTITION)
+        if not self._unseen:
+            raise KafkaException(unknown)
+        self._unseen -= 1
+        self._reports.append(partial(given[0], unknown, None))
+
+    def flush(self, _timeout_s: float) -> int:
+        reports, self._reports = self._reports, []
+        for report in reports:
+            report()
+        return 0
+
+
+class FickleClient(SlowClient):
+    """Of a topic whose partitions are others whenever a record is sent."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+        self.tries = 0
+
+    def produce(self, *_given: object) -> None:
+        self.tries += 1
+        assert self.tries < 20, "tried without end"
+        raise KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION))
+
+    def flush(self, _timeout_s: float) -> int:
+        return 0
+
+
 class NoOffsets:
     topic = "offsets"
 
@@ -73,27 +132,32 @@ class NoOffsets:
 @pytest.fixture(autouse=True)
 def short_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(producers, "COMMIT_MS", LIMIT_MS)
-    monkeypatch.setattr(producers, "FLUSH_S", LIMIT_MS / 4_000)
+    monkeypatch.setattr(plain_producer, "COMMIT_MS", LIMIT_MS)
+    monkeypatch.setattr(plain_producer, "FLUSH_S", LIMIT_MS / 4_000)
 
 
-def plain(client: Any) -> PlainProducer:
-    made = PlainProducer({"bootstrap.servers": "b:9092"}, lambda _topic: 1, lambda _line: None)
+def plain(client: Any, count: int = 1) -> PlainProducer:
+    made = PlainProducer({"bootstrap.servers": "b:9092"}, lambda _topic: count, lambda _line: None)
     made._client = client
-    made.send(RECORDS)
+    if count == 1:
+        made.send(RECORDS)
     return made
 
 
-def transactional(client: Any, timeout_ms: int) -> TransactionalProducer:
+def transactional(
+    client: Any, timeout_ms: int = 60_000, *, ready: bool = True, count: int = 1
+) -> TransactionalProducer:
     made = TransactionalProducer(
         {"bootstrap.servers": "b:9092", "transaction.timeout.ms": timeout_ms},
         "g-c-0",
         NoOffsets(),
-        lambda _topic: 1,
+        lambda _topic: count,
         lambda _id: None,
         lambda _line: None,
     )
-    made._client, made._ready = client, True
-    made.send(RECORDS)
+    made._client, made._ready, made._in_touch = client, ready, client is not None
+    if ready and count == 1:
+        made.send(RECORDS)
     return made
 
 
@@ -133,6 +197,78 @@ def test_a_commit_is_given_up_with_its_transaction() -> None:
     producer.commit([])
 
 
+class TakingClient(SlowClient):
+    """`taken`: what it was given of each record, by place."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+        self.taken: list[tuple[Any, ...]] = []
+
+    def produce(self, *given: Any) -> None:
+        self.taken.append(given)
+
+
+@pytest.mark.parametrize("ahead", [True, False])
+def test_a_producer_is_connected_once_before_it_is_initialised(
+    ahead: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client: Any = TakingClient()
+    initialised: list[float] = []
+    client.init_transactions = initialised.append
+    monkeypatch.setattr(producers, "Producer", lambda _settings: client)
+    producer = transactional(None, ready=False)
+    if ahead:
+        producer.connect()
+        assert (client.waits, initialised) == (LOOKS, [])
+    producer.init()
+    assert (client.waits, len(initialised)) == (LOOKS, 1)
+
+
+def test_a_producer_that_nobody_answered_is_connected_again_when_it_is_initialised(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What it was refused for then may be mended."""
+    client: Any = TakingClient()
+    client.init_transactions = lambda _timeout_s: None
+    found = client.list_topics
+
+    def away(_topic: str, _timeout_s: float) -> Any:
+        client.list_topics = found
+        raise LATE
+
+    client.list_topics = away
+    monkeypatch.setattr(producers, "Producer", lambda _settings: client)
+    producer = transactional(None, ready=False)
+    assert not producer.connect()
+    monkeypatch.setattr(Contact, "refusal", "no such user")
+    producer.init()
+    assert client.waits == LOOKS
+
+
+def test_each_record_has_its_own_headers_and_time() -> None:
+    client = TakingClient()
+    producer = transactional(client, count=2)
+    one, other = (("h", b"1"),), (("h", b"2"), ("i", b""))
+    wanted = [(one, 7), (one, None), ((), None), (other, 0), ((), 8), (one, 9), ((), None)]
+    producer.send([ProducerRecord("t", 0, None, b"v", *each) for each in wanted])
+    taken = [
+        (tuple(each[7]) if len(each) > 7 else (), (each + (None,) * 7)[6]) for each in client.taken
+    ]
+    assert taken == [(headers, time or (0 if headers else None)) for headers, time in wanted]
+
+
+def test_partitions_are_looked_at_after_a_record_without_one_too() -> None:
+    client = TakingClient()
+    producer = transactional(client, count=2)
+    wanted = [(None, None), (1, None), (None, b"k"), (None, None), (2, None)]
+    records = [ProducerRecord("t", partition, key, b"v") for partition, key in wanted]
+    producer.send(records[:4])
+    assert [given[3] for given in client.taken] == [0, 1, -1, 0]
+    with pytest.raises(ValueError, match="partition 2 of t, expected 0 to 0"):
+        producer.send(records)
+    assert len(client.taken) == 4
+
+
 @pytest.mark.parametrize(
     ("code", "patient"),
     [(KafkaError.UNKNOWN_TOPIC_OR_PART, True), (KafkaError.TOPIC_EXCEPTION, False)],
@@ -143,7 +279,7 @@ def test_a_topic_that_nobody_makes_is_unknown(
     def unknown(topic: str) -> int:
         raise UnknownTopicError(f"topic {topic} does not exist")
 
-    monkeypatch.setattr(producers, "MADE_MS", LIMIT_MS)
+    monkeypatch.setattr(partition_choice, "MADE_MS", LIMIT_MS)
     client: Any = SlowClient(0)
     client.told = KafkaError(code)
     producer = PlainProducer({}, unknown, lambda _line: None)
@@ -151,3 +287,212 @@ def test_a_topic_that_nobody_makes_is_unknown(
     with pytest.raises(UnknownTopicError, match="topic t does not exist"):
         producer.send(RECORDS)
     assert (client.waits > 1) is patient
+
+
+@pytest.mark.parametrize(
+    ("error", "raised", "told"),
+    [
+        (
+            KafkaError(KafkaError.INVALID_TRANSACTION_TIMEOUT, "too long", fatal=True),
+            RefusedError,
+            r"timeout\.ms of 7000 is above .*max\.timeout\.ms.*producer\.override\.tr.*too long",
+        ),
+        (KafkaError(KafkaError._UNSUPPORTED_FEATURE, "old", fatal=True), RefusedError, "old"),
+        (
+            KafkaError(KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "no", fatal=True),
+            RefusedError,
+            "lacks Write on TransactionalId",
+        ),
+        (KafkaError(KafkaError._FENCED, "fenced", fatal=True), FencedError, "another took the id"),
+        *(
+            (KafkaError(code, "waits", retriable=True), TransportError, "waits")
+            for code in (
+                *(KafkaError._TIMED_OUT, KafkaError.CONCURRENT_TRANSACTIONS),
+                *(KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.NOT_COORDINATOR),
+                *(KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError._TRANSPORT),
+            )
+        ),
+        (KafkaError(KafkaError._ALL_BROKERS_DOWN, "away"), TransportError, "away"),
+    ],
+)
+def test_what_initialising_cannot_wait_for_is_told_from_what_it_can(
+    error: KafkaError, raised: type[Exception], told: str
+) -> None:
+    def init_transactions(_timeout_s: float) -> None:
+        raise KafkaException(error)
+
+    client = SimpleNamespace(init_transactions=init_transactions)
+    producer = transactional(client, 7_000, ready=False)
+    with pytest.raises(raised, match=told) as found:
+        producer.init()
+    assert type(found.value) is raised
+    # What can be waited for is gone on with, by the same client.
+    assert (producer._client is client) is error.retriable()
+
+
+def batches(count: int) -> list[list[ProducerRecord]]:
+    """Of three records each, without keys."""
+    return [
+        [ProducerRecord("t", None, None, b"%d.%d" % (n, m)) for m in range(3)] for n in range(count)
+    ]
+
+
+@pytest.mark.parametrize("unseen", [0, 2, 6])
+def test_what_no_partition_is_left_for_goes_to_another(unseen: int) -> None:
+    client = ShrunkClient(unseen)
+    producer = plain(client, count=3)
+    for batch in batches(3):
+        producer.send(batch)
+    assert producer.acks() == [Ack(0, 8)]
+    assert sorted(map(bytes, filter(None, client.taken))) == [
+        b"%d.%d" % divmod(n, 3) for n in range(9)
+    ]
+    # What was refused comes later, and in its order.
+    late = [value for value in client.taken if value is not None and not value.startswith(b"0")]
+    assert late == sorted(late)
+    for batch in batches(2):
+        producer.send(batch)
+    asked = client.waits
+    assert producer.acks() == [Ack(9, 14)]
+    assert client.waits == asked == 1
+
+
+def test_what_names_a_partition_that_is_gone_is_refused_by_its_number() -> None:
+    client = ShrunkClient()
+    producer = plain(client, count=3)
+    record = ProducerRecord("t", 2, None, b"named")
+    producer.send([ProducerRecord("t", 0, None, b"0"), record, ProducerRecord("t", 0, None, b"2")])
+    first, refused, last = producer.acks()
+    assert (first, last) == (Ack(0, 0), Ack(2, 2))
+    assert (refused.first, refused.last) == (1, 1)
+    assert "_UNKNOWN_PARTITION" in str(refused.error)
+
+
+def test_records_of_a_topic_that_is_gone_are_kept_and_not_passed_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(partition_choice, "MADE_MS", LIMIT_MS)
+    client = ShrunkClient(unseen=1)
+    producer = plain(client, count=3)
+    producer.send(batches(1)[0])
+    producer.send(batches(1)[0])
+    client.told = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
+    for _ in range(2):
+        with pytest.raises(TransportError, match="topic 't', which was there, is not any more"):
+            producer.acks()
+    client.told = None
+    assert producer.acks() == [Ack(0, 5)]
+    assert len(client.taken) == 6
+
+
+def test_a_partition_is_chosen_again_before_anything_is_in_the_transaction() -> None:
+    client = ShrunkClient()
+    producer = transactional(client, count=3)
+    for batch in batches(3):
+        producer.send(batch)
+    producer.commit([])
+    assert client.taken == [b"%d.%d" % divmod(n, 3) for n in range(9)]
+    assert client.waits == 2  # once for the topic, once for the commit
+
+
+def test_partitions_that_come_and_go_are_not_waited_for_without_end() -> None:
+    """The task starts anew; nothing is passed over meanwhile."""
+    client = FickleClient()
+    producer = plain(client, count=3)
+    producer.send(batches(1)[0][:1])
+    for _ in range(2):
+        with pytest.raises(TransportError, match="partitions of t come and go"):
+            producer.acks()
+    client = FickleClient()
+    with pytest.raises(TransportError, match="_UNKNOWN_PARTITION"):
+        transactional(client, count=3).send(batches(1)[0])
+    assert client.tries == 1 + AGAIN_MAX
+
+
+def test_counts_are_asked_again_when_they_are_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partition_choice, "MADE_MS", LIMIT_MS)
+    client: Any = SlowClient(0)
+    contact = Contact({"bootstrap.servers": "b:9092"}, lambda _line: None)
+    choice = PartitionChoice(lambda _topic: 3, contact, lambda: client, 0.0)
+    record = [ProducerRecord("t", None, None, b"v")]
+    # The first time nothing is old; then there is one partition, as the client says.
+    assert [choice.choose(record)["t"] for _ in range(3)] == [0, 0, 0]
+    list_topics = client.list_topics
+
+    def away(_topic: str, _timeout_s: float) -> Any:
+        raise LATE
+
+    client.list_topics = away
+    assert choice.choose(record) == {"t": 0}
+    client.list_topics = list_topics
+    client.told = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
+    with pytest.raises(TransportError, match="which was there, is not any more"):
+        choice.choose(record)
+    client.told = None
+    young = PartitionChoice(lambda _topic: 3, contact, lambda: client, 60.0)
+    assert [young.choose(record)["t"] for _ in range(4)] == [0, 1, 2, 0]
+
+
+class AbortableClient(SlowClient):
+    """Its transaction cannot be committed, for a reason that a commit alone is told."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(0)
+        self.error = KafkaError(code, "the reason", txn_requires_abort=True)
+        self.stuck = False
+        self.commits = 0
+
+    def produce(self, *given: object) -> None:
+        if self.stuck:
+            raise KafkaException(KafkaError(KafkaError._STATE, "Erroneous state"))
+        super().produce(*given)
+
+    def commit_transaction(self, _timeout_s: float) -> None:
+        self.commits += 1
+        raise KafkaException(self.error)
+
+    def abort_transaction(self, _timeout_s: float) -> None:
+        pass
+
+
+REFUSED = (TransactionOverError, r"a record was refused, for instance .* the reason")
+LATER = (TransportError, r"records could not be delivered; .* the reason")
+GONE = (TransportError, r"topic 't' is gone; .* the reason")
+CHANGED = (TransportError, r"'t' has other partitions now than the 3 it had; .* the reason")
+
+
+@pytest.mark.parametrize("stuck", [False, True])
+@pytest.mark.parametrize(
+    ("code", "as_before", "gone", "changed"),
+    [
+        (KafkaError._TIMED_OUT, LATER, GONE, CHANGED),
+        (KafkaError._INCONSISTENT, LATER, GONE, CHANGED),
+        (KafkaError.INVALID_PRODUCER_ID_MAPPING, LATER, GONE, CHANGED),
+        (KafkaError._UNKNOWN_PARTITION, LATER, GONE, CHANGED),
+        (KafkaError.OPERATION_NOT_ATTEMPTED, REFUSED, GONE, CHANGED),
+        *((code, REFUSED, REFUSED, REFUSED) for code in (10, 29, 87)),
+    ],
+)
+def test_an_abort_for_want_of_delivery_is_told_from_one_for_a_refused_record(
+    code: int,
+    as_before: tuple[type[Exception], str],
+    gone: tuple[type[Exception], str],
+    changed: tuple[type[Exception], str],
+    stuck: bool,
+) -> None:
+    for count, told, (raised, text) in (
+        (1, None, as_before),
+        (1, KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART), gone),
+        (3, None, changed),
+    ):
+        client = AbortableClient(code)
+        producer = transactional(client, count=count)
+        producer.send(batches(1)[0])
+        client.told, client.stuck = told, stuck
+        for ask in (lambda it: it.commit([(b"k", b"v")]), lambda it: it.send(RECORDS)):
+            with pytest.raises(raised, match=text) as found:
+                ask(producer)
+            assert type(found.value) is raised
+        with pytest.raises(raised, match=text):
+            producer.commit([])
+        assert client.commits == 1  # and it is not waited for, whatever the reason

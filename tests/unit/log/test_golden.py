@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.log_records import log_records
 
 from headgate import events, fencing, offsets, records, reducer, status
 from headgate.ids import State, TargetState, TaskId
+from headgate.ports import LogRecord
 from headgate.state import ConfigState
 
 GOLDEN = Path(__file__).parents[2] / "data" / "golden"
@@ -168,8 +170,9 @@ def test_offset_answers() -> None:
     assert seen == 3
 
 
-def records_until(name: str, time_ms: int) -> list[tuple[bytes, bytes | None]]:
-    return [(x["key"].encode(), value_of(x)) for x in lines(name) if x["timestamp"] <= time_ms]
+def records_until(name: str, time_ms: int) -> list[LogRecord]:
+    found = [x for x in lines(name) if x["timestamp"] <= time_ms]
+    return log_records((x["key"].encode(), value_of(x)) for x in found)
 
 
 def test_own_topic_comes_first_and_javas_reset_is_undone_by_it() -> None:

@@ -10,6 +10,8 @@ from rich.console import Console
 from headgate.assignment.model import MemberAssignment
 from headgate.ids import State, TargetState, TaskId
 from headgate.membership.codec import CODECS, Assignment, AssignmentError, Metadata
+from headgate.offsets import OffsetTable, fold_offsets
+from headgate.ports import LogRecord
 from headgate.records import (
     decode,
     encode_commit,
@@ -19,7 +21,7 @@ from headgate.records import (
 )
 from headgate.reducer import fold
 from headgate.state import ConfigState
-from headgate.status import Status, StatusView
+from headgate.status import Status, StatusRejected, StatusView, fold_statuses
 from headgate_kafka.group_describe import DescribedGroup, DescribedMember
 from headgate_runtime.observe.show import render
 from headgate_runtime.observe.view import (
@@ -94,6 +96,10 @@ def look(*members: DescribedMember, **changes: Any) -> Look:
     return replace(Look(group, TOPICS, configured(), running()), **changes)
 
 
+def garbage(count: int) -> list[StatusRejected]:
+    return [StatusRejected(f"k{n}", "a key of no known kind", 3, n) for n in range(count)]
+
+
 HEALTHY = look(member(1, ALL))
 
 
@@ -123,6 +129,18 @@ WRONG = {
     "another cluster under the same group id": (
         look(member(1, ALL, offset=4_000)),
         "member w1:8083 has read its config topic to offset 4000, but connect-configs ends at 4",
+    ),
+    "another cluster whose config topic is empty": (
+        look(member(1, ALL), member(2, offset=-1)),
+        "member w2:8083 has read nothing of its config topic, but connect-configs has 1 connectors",
+    ),
+    "rounds that do not end": (
+        look(member(1), group_state="PreparingRebalance"),
+        "group g is PreparingRebalance: its members did not tell what they have read. If it stays",
+    ),
+    "members that have not been given their work": (
+        look(member(1), group_state="CompletingRebalance"),
+        "group g is CompletingRebalance: its members did not tell what they have read",
     ),
     "nobody owns a task": (
         look(member(1, (("s",), (TaskId("s", 0),)))),
@@ -170,11 +188,26 @@ WRONG = {
             member(1, ALL, offset=9),
             state=read(configured(), ("commit-s", b"{}")),
         ),
-        "1 records of the config topic cannot be used; the last: offset 4, key 'commit-s'",
+        "config topic connect-configs, partition 0, offset 4, key 'commit-s': 'tasks' is null",
     ),
     "garbage in the status topic": (
-        look(member(1, ALL), statuses=replace(running(), rejected_count=2)),
-        "2 records of connect-status cannot be used and are passed over",
+        look(member(1, ALL), statuses=fold_statuses(running(), garbage(12))),
+        "12 records of status topic connect-status cannot be used and are passed over",
+    ),
+    "what is wrong with them": (
+        look(member(1, ALL), statuses=fold_statuses(running(), garbage(12))),
+        "status topic connect-status, partition 3, offset 9, key 'k9': a key of no known kind",
+    ),
+    "more than are named": (
+        look(member(1, ALL), statuses=fold_statuses(running(), garbage(12))),
+        "status topic connect-status: and 2 more, see rejected in --json",
+    ),
+    "garbage in an offsets topic": (
+        look(
+            member(1, ALL),
+            offset_tables={"o": fold_offsets(OffsetTable(), [LogRecord(8, b"x", b"", 0, (2, 7))])},
+        ),
+        "offsets topic o, partition 2, offset 7, key 'x': the key is not JSON at byte 0",
     ),
     "bytes of a member that nobody can read": (
         look(DescribedMember("m1", "c1", "/h", b"\xff\xff", b"")),
@@ -194,10 +227,42 @@ def test_what_does_not_fit_together_is_said(case: str) -> None:
     assert any(finding.startswith(expected) for finding in findings), findings
 
 
+def test_what_cannot_be_used_is_shown_with_its_place() -> None:
+    table = fold_offsets(OffsetTable(), [LogRecord(8, b'["s",{}]', b"7", 0, (2, 7))])
+    view = describe(
+        look(
+            member(1, ALL),
+            state=read(configured(), ("commit-s" * 100, b"{}")),
+            statuses=fold_statuses(running(), garbage(101)),
+            offset_tables={"connect-offsets": table, "own": table, "empty": OffsetTable()},
+        )
+    )
+    rejected = {
+        "partition": 2,
+        "offset": 7,
+        "key": '["s",{}]',
+        "reason": "the source offset is 7, expected an object",
+    }
+    shown = {"rejected_count": 1, "rejected": [rejected]}
+    assert view["offset"] == {"topic": "connect-offsets", **shown}
+    assert view["own_offsets"] == [{"topic": "own", **shown}]
+    assert view["status"]["rejected_count"] == 101
+    assert len(view["status"]["rejected"]) == 100
+    (config,) = view["config"]["rejected"]
+    assert (config["partition"], config["offset"], len(config["key"])) == (0, 4, 120)
+
+
 def test_lost_work_that_waits_for_its_worker_is_no_finding() -> None:
     waiting = look(member(1, (("s",), (TaskId("s", 0),)), delay_ms=60_000))
     assert describe(waiting)["findings"] == []
-    assert describe(look(member(1), group_state="PreparingRebalance"))["findings"] == []
+    (finding,) = describe(look(member(1), group_state="PreparingRebalance"))["findings"]
+    assert "compare their config.storage.topic" in finding
+    assert "owned by nobody" not in finding
+
+
+def test_a_member_of_a_new_cluster_has_read_nothing_and_need_not() -> None:
+    new = look(member(1, offset=-1), state=ConfigState(), statuses=StatusView())
+    assert describe(new)["findings"] == []
 
 
 def test_a_sink_shows_its_lag() -> None:

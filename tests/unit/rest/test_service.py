@@ -31,7 +31,7 @@ from headgate.herder.messages import (
     Success,
 )
 from headgate.ports import IncomingCall, TransportError
-from headgate_rest import RestService
+from headgate_rest import ListenError, RestService
 from headgate_rest.open_calls import OPEN_MAX
 from headgate_rest.service import PLUGIN_THREADS
 
@@ -484,6 +484,22 @@ def test_a_port_that_is_taken_is_named(new: RestService) -> None:
     port = new.worker_id.split(":")[1]
     with pytest.raises(OSError, match=rf"cannot listen on http://127\.0\.0\.1:{port}: "):
         service({"listeners": f"http://127.0.0.1:{port}"})
+
+
+@pytest.mark.parametrize("key", ["listeners", "admin.listeners"])
+def test_the_key_of_a_door_that_cannot_be_opened_is_told(
+    new: RestService, tmp_path: Path, key: str
+) -> None:
+    free = {"listeners": "http://127.0.0.1:0", "admin.listeners": "http://127.0.0.1:0"}
+    none = {
+        f"{key}.https.ssl.keystore.type": "PEM",
+        f"{key}.https.ssl.keystore.location": str(tmp_path / "none.pem"),
+    }
+    taken = f"http://127.0.0.1:{new.worker_id.split(':')[1]}"
+    for bad in ({key: taken}, {key: "https://127.0.0.1:0", **none}):
+        with pytest.raises(ListenError) as caught:
+            service({**free, **bad})
+        assert caught.value.key == key
 
 
 def test_all_addresses_are_served_and_one_is_advertised() -> None:

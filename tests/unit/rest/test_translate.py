@@ -364,6 +364,7 @@ def test_the_config_alone_is_a_part_of_the_connector() -> None:
 
 
 NOT_NOW = "Cannot complete request because of a conflicting operation (e.g. worker rebalance)"
+AWAITED = "Request cannot be completed because a rebalance is expected"
 FAILED: list[tuple[ErrorKind, str, int]] = [
     (ErrorKind.BAD_REQUEST, "bad", 400),
     (ErrorKind.FORBIDDEN, "Topic tracking is disabled.", 403),
@@ -371,6 +372,7 @@ FAILED: list[tuple[ErrorKind, str, int]] = [
     (ErrorKind.ALREADY_EXISTS, "Connector a already exists", 409),
     (ErrorKind.CONFLICT, "Fencing failed because new task configurations were generated", 409),
     (ErrorKind.NOT_READY, NOT_NOW, 409),
+    (ErrorKind.NOT_READY, AWAITED, 409),
     (ErrorKind.NOT_READY, "The worker is shutting down; ask another one", 503),
     (ErrorKind.INTERNAL, "Failed to start task: x", 500),
     (ErrorKind.TIMEOUT, "Request timed out. The worker is currently restarting.", 500),
@@ -403,6 +405,12 @@ def test_every_kind_of_failure_is_in_the_table() -> None:
 JAVA_SAYS: list[tuple[int, bytes, Result]] = [
     (202, b"", Success()),
     (204, b"", Success()),
+    # Where Java only reads: GET of a connector, its config, its tasks.
+    (
+        500,
+        json.dumps({"error_code": 500, "message": AWAITED}).encode(),
+        Failure(ErrorKind.NOT_READY, AWAITED),
+    ),
     # Jetty before Connect has started.
     (
         404,

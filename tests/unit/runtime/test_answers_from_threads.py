@@ -7,21 +7,26 @@ import pytest
 
 from headgate import wire
 from headgate.herder.messages import (
+    AlterConnectorOffsets,
     CallPeer,
     Command,
     ConfigValidated,
+    ConnectorOffsetsAltered,
     DeleteConnector,
     Effect,
     ErrorKind,
     Failure,
     FenceProducers,
+    GiveUpAlteration,
     PeerAnswered,
     ProducersFenced,
     Success,
     ValidateConfig,
 )
+from headgate.task.messages import TaskKind
 from headgate_embedded import transport_settings
 from headgate_runtime import perform
+from headgate_runtime.connector_offsets import ConnectorOffsets
 from headgate_runtime.perform import VALIDATION_THREADS, Performer
 from headgate_runtime.worker import Worker, WorkerConfig
 
@@ -69,6 +74,35 @@ def test_a_plugin_that_exits_is_an_answer(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(perform, "config_error", exits)
     worker._performer.perform([ValidateConfig(7, "c", {})])
     assert worker._inbox.get(timeout=5) == ConfigValidated(7, ("SystemExit: no licence",))
+    worker._performer.close()
+    worker.transport.close()
+
+
+def test_a_change_of_offsets_that_hangs_is_answered_when_it_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once: what the thread says when it comes back after all is a stale answer to the herder."""
+    worker = made(tmp_path)
+    gate, begun = threading.Event(), threading.Event()
+
+    def hangs(offsets: ConnectorOffsets, effect: AlterConnectorOffsets) -> ConnectorOffsetsAltered:
+        begun.set()
+        gate.wait(60)
+        return ConnectorOffsetsAltered(effect.token)
+
+    monkeypatch.setattr(ConnectorOffsets, "_alter", hangs)
+    alter = AlterConnectorOffsets(7, "c", {}, TaskKind.SOURCE, None, None, "m", 1)
+    try:
+        worker._performer.perform([alter])
+        assert begun.wait(5)
+        assert [t.daemon for t in threading.enumerate() if t.name == "offsets"] == [True]
+        (known,) = worker._performer.perform([GiveUpAlteration(7)])
+        assert isinstance(known, ConnectorOffsetsAltered)
+        assert known.token == 7 and known.failure is not None
+        assert worker._performer.perform([GiveUpAlteration(7)]) == []
+    finally:
+        gate.set()
+    assert worker._inbox.get(timeout=5) == ConnectorOffsetsAltered(7)
     worker._performer.close()
     worker.transport.close()
 

@@ -38,6 +38,13 @@ def settings(more: str = "") -> WorkerSettings:
             {"producer.override.linger.ms": "not a whole number"},
         ),
         (FileStreamSource, "", {"consumer.override.fetch.min.bytes": "abc"}, {}),
+        (FileStreamSource, "", {"producer.override.bootstrap.servers": "SSL://a:1"}, {}),
+        (
+            FileStreamSource,
+            "",
+            {"producer.override.bootstrap.servers": "http://a:1"},
+            {"producer.override.bootstrap.servers": "begins with none of Kafka's protocols"},
+        ),
         (
             FileStreamSource,
             EXACTLY_ONCE,

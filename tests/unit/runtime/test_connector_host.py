@@ -1,6 +1,7 @@
 """What connectors get of their worker: the source offsets of their tasks, on a real log."""
 
 import queue
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
@@ -12,8 +13,10 @@ from headgate.herder.messages import (
     Command,
     ConnectorFailed,
     ConnectorStarted,
+    ConnectorStopped,
     GenerateTaskConfigs,
     StartConnector,
+    StopConnector,
     TaskConfigsGenerated,
 )
 from headgate.offsets import encode_key, encode_value
@@ -101,3 +104,54 @@ def test_a_sink_connector_has_none(bench: Bench, monkeypatch: pytest.MonkeyPatch
     failed = bench.start()
     assert isinstance(failed, ConnectorFailed)
     assert failed.reason == "AttributeError: c is a sink connector, which has no source offsets"
+
+
+class Exiting(SourceConnector):
+    """Raises what ends an interpreter, in the step that a test names."""
+
+    TASK = SourceTask
+    step: ClassVar[str]
+
+    def start(self, config: Mapping[str, str]) -> None:
+        self._exit("start")
+
+    def task_configs(self, tasks_max: int) -> Sequence[Mapping[str, str]]:
+        self._exit("task_configs")
+        return []
+
+    def stop(self) -> None:
+        self._exit("stop")
+
+    def _exit(self, step: str) -> None:
+        if step == self.step:
+            raise SystemExit("no licence")
+
+
+def test_a_connector_that_exits_is_heard_of(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On its thread that would end the thread, and nobody would be told."""
+    monkeypatch.setattr(connector_host, "find_connector", lambda _name: Exiting)
+    Exiting.step = "start"
+    failed = bench.start()
+    assert isinstance(failed, ConnectorFailed)
+    assert failed.reason == "SystemExit: no licence"
+    Exiting.step = "task_configs"
+    assert bench.start() == ConnectorStarted("c", 1)
+    assert bench.generate() == TaskConfigsGenerated(7, "c", error="SystemExit: no licence")
+    Exiting.step = "stop"
+    bench.host.stop(StopConnector("c", 1, 10_000))
+    assert bench.said.get(timeout=5) == ConnectorStopped("c", 1, "SystemExit: no licence")
+
+
+def test_a_connector_that_there_is_no_thread_for_has_failed(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none_left(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", none_left)
+        failed = bench.start()
+    assert isinstance(failed, ConnectorFailed)
+    assert "can't start new thread" in failed.reason
+    bench.host.stop(StopConnector("c", 1, 10_000))
+    assert bench.said.get(timeout=5) == ConnectorStopped("c", 1)

@@ -8,12 +8,15 @@ from typing import Any, ClassVar
 import pytest
 
 from headgate.connector.api import SinkConnector, SinkTask, SourceConnector, SourceTask
+from headgate.connector.config import ConfigError
 from headgate.herder.messages import AlterConnectorOffsets, ErrorKind, ReadConnectorOffsets
 from headgate.membership.messages import JoinGroup
 from headgate.offsets import encode_key, encode_value
 from headgate.ports import TransportError
 from headgate.task.messages import TaskKind
 from headgate_embedded import open_transport, transport_settings
+from headgate_embedded.logs import EmbeddedKeyedLog
+from headgate_embedded.producer import EmbeddedProducer
 from headgate_runtime import connector_offsets
 from headgate_runtime.connector_offsets import ConnectorOffsets
 from headgate_runtime.settings import WorkerSettings
@@ -112,6 +115,7 @@ def alter(
 ) -> Any:
     given = None if changes is None else tuple(changes)
     config: Any = {"connector.class": "So" if kind is TaskKind.SOURCE else "Si", "none": None}
+    offsets.expect(7)
     return offsets.alter(
         AlterConnectorOffsets(7, "c", config, kind, given, transactional_id, *MEMBER, 5)
     )
@@ -201,6 +205,25 @@ def test_a_connector_refuses(
     assert read(offsets) == [(A, {"n": 2})]
 
 
+@pytest.mark.parametrize(
+    ("refusal", "level", "traceback"),
+    [(ConfigError("position 3\nis no line"), "WARNING", False), (KeyError("n"), "ERROR", True)],
+)
+def test_a_traceback_is_logged_of_faults_and_not_of_refusals(
+    offsets: ConnectorOffsets,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    refusal: Exception,
+    level: str,
+    traceback: bool,
+) -> None:
+    monkeypatch.setattr(Source, "refusal", refusal)
+    assert alter(offsets, [(A, {"n": 3})]).failure.message == str(refusal)
+    (record,) = [each for each in caplog.records if "alter_offsets" in each.getMessage()]
+    assert (record.levelname, record.exc_info is not None) == (level, traceback)
+    assert "\n" not in record.getMessage()
+
+
 def test_values_that_no_offset_can_have_are_the_users_fault(offsets: ConnectorOffsets) -> None:
     failure = alter(offsets, [(A, {"n": [1]})]).failure
     assert failure.kind is ErrorKind.BAD_REQUEST
@@ -252,6 +275,58 @@ def test_a_sink_is_not_asked_when_others_took_over_meanwhile(
     failure = alter(offsets, None, kind=TaskKind.SINK).failure
     assert failure.kind is ErrorKind.CONFLICT
     assert (Sink.asked, OURS["asked"]) == ([], ("c", 5))
+
+
+@pytest.mark.parametrize("transactional_id", [None, "g-c-0"])
+@pytest.mark.parametrize("kind", TaskKind)
+def test_nothing_is_written_when_the_class_comes_back_after_it_was_given_up(
+    offsets: ConnectorOffsets,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: TaskKind,
+    transactional_id: str | None,
+) -> None:
+    transport = open_transport(transport_settings(tmp_path))
+    transport.record_log.create_topic("t", 1)
+    transport.record_log.commit_unguarded("connect-c", {("t", 0): 5})
+    alter(offsets, [(A, {"n": 1})], transactional_id)
+    connector = Source if kind is TaskKind.SOURCE else Sink
+    given_up: list[bool] = []
+
+    def takes_long(_config: object, _offsets: object) -> bool:
+        given_up.append(offsets.give_up(7))
+        return True
+
+    monkeypatch.setattr(connector, "alter_offsets", takes_long)
+    place, at = {"kafka_topic": "t", "kafka_partition": 0}, {"kafka_offset": 1}
+    change = (A, {"n": 2}) if kind is TaskKind.SOURCE else (place, at)
+    failure = alter(offsets, [change], transactional_id, kind).failure
+    assert given_up == [True]
+    assert "time was over" in failure.message
+    assert read(offsets) == [(A, {"n": 1})]
+    assert transport.record_log.committed("connect-c") == {("t", 0): 5}
+    transport.close()
+
+
+@pytest.mark.parametrize("transactional_id", [None, "g-c-0"])
+def test_what_is_being_written_is_not_given_up(
+    offsets: ConnectorOffsets, monkeypatch: pytest.MonkeyPatch, transactional_id: str | None
+) -> None:
+    given_up: list[bool] = []
+    port, name = (
+        (EmbeddedKeyedLog, "append") if transactional_id is None else (EmbeddedProducer, "commit")
+    )
+    write = getattr(port, name)
+
+    def writes(*args: Any) -> Any:
+        given_up.append(offsets.give_up(7))
+        return write(*args)
+
+    monkeypatch.setattr(port, name, writes)
+    assert alter(offsets, [(A, {"n": 1})], transactional_id).failure is None
+    assert given_up == [False]
+    assert read(offsets) == [(A, {"n": 1})]
+    assert not offsets.give_up(7)  # nor what was written
 
 
 @pytest.mark.parametrize("what", ["read", "alter"])

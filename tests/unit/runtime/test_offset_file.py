@@ -1,6 +1,8 @@
 """The file of a standalone worker's source offsets: read from Java, and read by Java."""
 
 import base64
+import os
+import stat
 import subprocess
 from pathlib import Path
 
@@ -107,3 +109,31 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(
         file.save({b"a": b"2"})
     assert file.load() == {b"a": b"1"}
     assert [path.name for path in tmp_path.iterdir()] == ["connect.offsets"]
+
+
+def test_where_nothing_can_be_written_is_told_before_anything_runs(tmp_path: Path) -> None:
+    OffsetFile(tmp_path / "connect.offsets").check_writable()
+    assert list(tmp_path.iterdir()) == []
+    for folder, why in (("none", "No such file or directory"), ("a file", "Not a directory")):
+        (tmp_path / "a file").touch()
+        path = tmp_path / folder / "connect.offsets"
+        with pytest.raises(OffsetFileError) as caught:
+            OffsetFile(path).check_writable()
+        assert str(caught.value) == f"{path} cannot be written: {why}"
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o027, 0o077])
+def test_a_new_file_follows_the_umask_and_an_old_one_keeps_its_mode(
+    tmp_path: Path, umask: int
+) -> None:
+    file = OffsetFile(tmp_path / "connect.offsets")
+    before = os.umask(umask)
+    try:
+        file.save({b"a": b"1"})
+        assert stat.S_IMODE(file.path.stat().st_mode) == 0o666 & ~umask
+        for mode in (0o600, 0o664):
+            file.path.chmod(mode)
+            file.save({b"a": b"2"})
+            assert stat.S_IMODE(file.path.stat().st_mode) == mode
+    finally:
+        os.umask(before)

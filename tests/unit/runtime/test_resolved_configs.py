@@ -204,6 +204,7 @@ def offsets(tmp_path: Path, vault: Vault) -> ConnectorOffsets:
 def altered(offsets: ConnectorOffsets, config: Mapping[str, str]) -> Any:
     change = (({"file": "a"}, {"n": 1}),)
     effect = AlterConnectorOffsets(1, "c", config, TaskKind.SOURCE, change, None, "m", 1, 5)
+    offsets.expect(effect.token)
     return offsets.alter(effect)
 
 

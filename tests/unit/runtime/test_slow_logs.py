@@ -263,7 +263,7 @@ def posted() -> list[Command]:
 
 @pytest.fixture
 def logs(ports: Ports, posted: list[Command]) -> Iterator[ThreadedLogs]:
-    made = ThreadedLogs(ports, posted.append, lambda: None)
+    made = ThreadedLogs(ports, {}, posted.append, lambda: None)
     yield made
     made.close()
 
@@ -349,7 +349,7 @@ def test_statuses_wait_for_their_log_the_latest_of_each_key(
 
 
 def test_the_last_statuses_are_written_before_the_end(ports: Ports) -> None:
-    logs = ThreadedLogs(ports, lambda _: None, lambda: None)
+    logs = ThreadedLogs(ports, {}, lambda _: None, lambda: None)
     logs.write_statuses([(b"a", b"UNASSIGNED")])
     logs.close()
     assert ports.status_log.written == [[(b"a", b"UNASSIGNED")]]

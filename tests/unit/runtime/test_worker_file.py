@@ -65,6 +65,21 @@ def test_what_is_not_used_is_named_once() -> None:
     assert found.properties["producer.linger.ms"] == "5"
 
 
+def test_what_is_misspelt_is_told_apart_from_what_is_not_used() -> None:
+    found = check(
+        "ofset.flush.interval.ms=1\nsession.timeout=1\nsecurty.protocol=SSL\n"
+        "offset.flush.timeout.ms=1\nrest.port=1\nbogus=1\nmetadata.max.idle.ms=1\n"
+    )
+    assert found.warnings == (
+        "w.properties: unknown, and not used: "
+        "ofset.flush.interval.ms (did you mean offset.flush.interval.ms?), "
+        "securty.protocol (did you mean security.protocol?), "
+        "session.timeout (did you mean session.timeout.ms?)",
+        "w.properties: these keys are not used here: bogus, metadata.max.idle.ms, "
+        "offset.flush.timeout.ms, rest.port",
+    )
+
+
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
@@ -73,7 +88,8 @@ def test_what_is_not_used_is_named_once() -> None:
             "headgate.task.runer: unknown key; did you mean headgate.task.runner?",
         ),
         ("ssl.client.auth=yes", "'yes' is none of none, requested, required"),
-        ("headgate.x=1", "headgate.x: unknown key; did you mean headgate."),
+        ("headgate.dta=1", "headgate.dta: unknown key; did you mean headgate.data?"),
+        ("headgate.foo=1", "headgate.foo: unknown key; there are headgate.assignment.policy, head"),
         (
             "headgate.task.runner=sprak",
             "'sprak' is none of spark, process, thread; did you mean spark?",
@@ -84,6 +100,23 @@ def test_what_is_not_used_is_named_once() -> None:
         ("offset.storage.partitions=0", "expected a positive number, or -1"),
         ("bootstrap.servers=localhost", "'localhost' is no host:port, such as localhost:9092"),
         ("bootstrap.servers=a:9092,:9093", "':9093' is no host:port"),
+        ("bootstrap.servers=PLAINTEXT://:9093", "'PLAINTEXT://:9093' is no host:port"),
+        (
+            "bootstrap.servers=a:9092,http://b:9092",
+            "bootstrap.servers: 'http://b:9092' begins with none of Kafka's protocols, PLAINTEXT, ",
+        ),
+        (
+            "producer.bootstrap.servers=http://b:9092",
+            "producer.bootstrap.servers: 'http://b:9092' begins with none of Kafka's protocols",
+        ),
+        (
+            "status.storage.topic=connect-offsets",
+            "status.storage.topic: 'connect-offsets' is offset.storage.topic too; each needs",
+        ),
+        (
+            "offset.storage.topic=connect-configs",
+            "offset.storage.topic: 'connect-configs' is config.storage.topic too; each needs",
+        ),
         (
             "value.converter=org.apache.kafka.connect.storage.StrngConverter",
             "StrngConverter could not be found. Did you mean "
@@ -157,6 +190,11 @@ def test_older_words(line: str, key: str, value: str) -> None:
             "None",
         ),
         ("inter.worker.key.size=", "inter.worker.key.size", None),
+        (
+            "bootstrap.servers=SASL_SSL://a:1,plaintext://b:2,SSL://[::1]:3,SASL_PLAINTEXT://c:4",
+            "bootstrap.servers",
+            ("SASL_SSL://a:1", "plaintext://b:2", "SSL://[::1]:3", "SASL_PLAINTEXT://c:4"),
+        ),
         ("topic.tracking.enable=False", "topic.tracking.enable", False),
         ("listeners=http://a:1,https://b:2", "listeners", ("http://a:1", "https://b:2")),
     ],

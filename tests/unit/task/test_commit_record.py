@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 from support.body_bench import BodyBench
@@ -15,6 +15,7 @@ from headgate.connector.api import (
     SourceRecord,
     SourceTask,
 )
+from headgate.ports import Ack
 from headgate.task.messages import TaskOutcome
 from headgate_embedded.producer import EmbeddedProducer
 from headgate_runtime.tasks.source_body import UnsettledRecords
@@ -173,7 +174,7 @@ def test_a_task_that_does_not_listen_costs_nothing(
 def test_what_the_log_refused_is_told_as_lost() -> None:
     unsettled = UnsettledRecords()
     unsettled.sent(Telling.batch)
-    unsettled.refused(1, 2)
+    unsettled.refused(1, 2, lost=True)
     assert unsettled.settled([(0, place(0)), (3, place(1))]) == [
         (record(0), place(0)),
         (record(3), place(1)),
@@ -181,3 +182,39 @@ def test_what_the_log_refused_is_told_as_lost() -> None:
         (record(2), None),
     ]
     assert unsettled.settled([]) == []
+
+
+@pytest.mark.parametrize("tolerance", ["all", "none"])
+def test_a_refused_record_is_told_as_lost_only_if_that_is_tolerated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tolerance: str
+) -> None:
+    """Else the task fails and reads it again: its source must not be told that it is settled."""
+
+    class Hearing(Telling):
+        pass
+
+    acks: list[Ack] = []
+    places: list[tuple[int, RecordMetadata]] = []
+
+    def send(_self: object, _records: object) -> None:
+        acks[:] = [Ack(0, 0), Ack(1, 1, "too large"), Ack(2, 3)]
+        places[:] = [(n, place(n)) for n in (0, 2, 3)]
+
+    def taken(found: list[Any]) -> list[Any]:
+        copy = list(found)
+        found.clear()
+        return copy
+
+    monkeypatch.setattr(EmbeddedProducer, "send", send)
+    monkeypatch.setattr(EmbeddedProducer, "acks", lambda _self: taken(acks))
+    monkeypatch.setattr(EmbeddedProducer, "places", lambda _self: taken(places))
+    config = {"errors.tolerance": tolerance}
+    bench = BodyBench(tmp_path, Hearing, config, exactly_once=False).start()
+    if tolerance == "all":
+        bench.until(lambda: "commit" in Hearing.told)
+        bench.stop()
+    else:
+        assert bench.wait().outcome is TaskOutcome.FAILED
+    told = [item for item in Hearing.told if item != "commit"]
+    lost = [("1", None)] if tolerance == "all" else []
+    assert told == [*((str(n), place(n)) for n in (0, 2, 3)), *lost]

@@ -4,9 +4,12 @@ The bodies are threads of this process that hold their end by hand.
 """
 
 import errno
+import json
+import logging
 import os
 import queue
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -31,7 +34,15 @@ from headgate_runtime.tasks import protocol
 from headgate_runtime.tasks import runners as runners_module
 from headgate_runtime.tasks import server as server_module
 from headgate_runtime.tasks.lifeline import LifelineGone
-from headgate_runtime.tasks.protocol import Hello, Invitation, is_alive, process_started
+from headgate_runtime.tasks.log_lines import KEPT_MAX, TEXT_MAX
+from headgate_runtime.tasks.protocol import (
+    Hello,
+    Invitation,
+    Welcome,
+    encode,
+    is_alive,
+    process_started,
+)
 from headgate_runtime.tasks.runners import LaunchedRunner
 from headgate_runtime.tasks.server import LifelineServer
 from headgate_runtime.tasks.socket_lifeline import EXIT_STATUS, SocketLifeline
@@ -144,6 +155,69 @@ def test_commands_down_and_reports_up(bench: Bench) -> None:
     assert bench.reports.empty(), "what was launched is not over yet"
     bench.launcher.ended["w/1"](None)
     assert bench.next() == TaskReleased()
+
+
+def log_over(lifeline: SocketLifeline, level: int, text: str) -> None:
+    assert lifeline.outbox is not None
+    lifeline.outbox.handle(logging.LogRecord("acme", level, "", 1, text, None, None))
+
+
+def test_what_is_logged_is_in_the_workers_log(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "acme")
+    lifeline = body(bench.invite())
+    log_over(lifeline, logging.WARNING, "c-0: no file")
+    deadline = time.monotonic() + 10
+    while not caplog.records:  # with the next beat
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    for n in range(100):
+        log_over(lifeline, logging.INFO, f"{n}\n\udcff")
+    lifeline.report(TaskEnded(TaskOutcome.STOPPED))
+    assert bench.next() == TaskEnded(TaskOutcome.STOPPED)
+    assert caplog.record_tuples == [
+        ("acme", logging.WARNING, "c-0: no file"),
+        *[("acme", logging.INFO, f"c-0: {n}\n\\udcff") for n in range(100)],
+    ]
+    lifeline.close()
+
+
+def greeted_by_hand(greeting: bytes) -> tuple[SocketLifeline, socket.socket]:
+    """A body, and its worker's end: it has been welcomed with `greeting`, and nothing is read."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        host, port = listener.getsockname()
+        welcoming = threading.Thread(
+            target=lambda: accepted.append(listener.accept()[0]) or accepted[0].sendall(greeting)
+        )
+        accepted: list[socket.socket] = []
+        welcoming.start()
+        lifeline = body(Invitation("w/1", "c-0", host, port, ""))
+        welcoming.join()
+    return lifeline, accepted[0]
+
+
+def test_a_worker_that_does_not_read_holds_nobody_up_who_logs() -> None:
+    lifeline, worker = greeted_by_hand(encode(Welcome(SPEC, 10_000, logs=True)))
+    with worker:
+        began = time.monotonic()
+        for _ in range(20):  # more than the system's buffers hold
+            for _ in range(KEPT_MAX):
+                log_over(lifeline, logging.INFO, "x" * TEXT_MAX)
+            lifeline.report(TaskEnded(TaskOutcome.STOPPED))
+            assert lifeline.lost is None
+            assert time.monotonic() - began < 8
+        lifeline.close()
+
+
+def test_a_worker_of_an_older_version_is_sent_no_log() -> None:
+    older = json.loads(encode(Welcome(SPEC, 30_000)))
+    del older["logs"]
+    lifeline, worker = greeted_by_hand(json.dumps(older).encode() + b"\n")
+    with worker:
+        assert lifeline.outbox is None
+        lifeline.report(TaskEnded(TaskOutcome.STOPPED))
+        lifeline.close()
 
 
 def test_who_is_not_invited_is_hung_up_on(bench: Bench) -> None:

@@ -1,4 +1,4 @@
-"""What a source task's body does with records: tolerance, boundaries, offsets, a frozen body."""
+"""What a source task's body does with records: tolerance, boundaries, offsets, headers."""
 
 import time
 from collections.abc import Iterable, Mapping
@@ -7,71 +7,23 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from confluent_kafka import Producer
 from support.body_bench import BodyBench, source_offsets, visible
+from support.scripted_source import KEY, Batch, Scripted, record, run_dry, scripted
 
 from headgate.connector.api import (
     DataError,
     Headers,
-    RetriableError,
     SinkRecord,
     SkippedRecord,
     SourceRecord,
-    SourceTask,
 )
 from headgate.connector.converters import SimpleHeaderConverter
-from headgate.ports import Ack, MembershipEndedError
+from headgate.ports import Ack
 from headgate.task.messages import (
-    PauseTask,
-    ResumeTask,
-    StopTask,
     TaskOutcome,
-    TaskPaused,
-    TaskRunning,
 )
 from headgate_embedded import open_transport, transport_settings
-from headgate_embedded import producer as embedded_producer
-from headgate_embedded.logs import EmbeddedKeyedLog
 from headgate_embedded.producer import EmbeddedProducer
-from headgate_runtime.tasks.lifeline import Silence
-
-KEY = b'["c",{"file":"a"}]'
-Batch = list[SourceRecord | SkippedRecord]
-
-
-def record(n: int, value: Any = None) -> SourceRecord:
-    return SourceRecord({"file": "a"}, {"n": n}, "t", f"{n}" if value is None else value)
-
-
-class Scripted(SourceTask):
-    """Gives the batches of the class, from the committed offset on."""
-
-    batches: list[Batch]
-    began_after: int
-    commits: int
-
-    def start(self, config: Mapping[str, str]) -> None:
-        found = self.context.offsets.offset({"file": "a"})
-        type(self).began_after = 0 if found is None else found["n"]
-        type(self).commits = 0
-        self._left = list(self.batches)
-
-    def poll(self) -> "Iterable[SourceRecord | SkippedRecord] | None":
-        if self._left:
-            return self._left.pop(0)
-        self.context.wait(0.02)
-        return None
-
-    def commit(self) -> None:
-        type(self).commits += 1
-
-
-def scripted(*batches: Batch) -> type[Scripted]:
-    return type("Given", (Scripted,), {"batches": list(batches)})
-
-
-def run_dry(bench: BodyBench) -> None:
-    bench.start().until(lambda: bench.progress.idle or bench.ended)
 
 
 def test_what_cannot_be_read_or_converted_is_passed_over_when_tolerated(tmp_path: Path) -> None:
@@ -157,6 +109,76 @@ def test_the_connector_draws_the_boundaries(tmp_path: Path) -> None:
     assert bench.progress.records == 7
 
 
+class WithoutThree:
+    """Drops record 3, cannot take record 4."""
+
+    def configure(self, config: Mapping[str, str]) -> None:
+        raise AssertionError("the bench hands it in as it is")
+
+    def apply_source(self, record: SourceRecord) -> SourceRecord | None:
+        if record.value == "4":
+            raise DataError("cannot be used")
+        return None if record.value == "3" else record
+
+    def apply_sink(self, record: SinkRecord) -> None:
+        raise AssertionError("of a source")
+
+
+@pytest.mark.parametrize(
+    ("ask", "outcome", "seen"),
+    [
+        ("abort 2, commit", TaskOutcome.STOPPED, []),
+        ("commit 2, abort", TaskOutcome.STOPPED, ["1", "2"]),
+        ("commit 2, abort 3", TaskOutcome.STOPPED, ["1", "2"]),
+        ("commit 2, abort 2", TaskOutcome.FAILED, []),
+        ("commit, abort", TaskOutcome.FAILED, []),
+    ],
+)
+def test_both_asked_for_one_place_is_a_conflict_and_places_that_meet_are_none(
+    tmp_path: Path, ask: str, outcome: TaskOutcome, seen: list[str]
+) -> None:
+    """Record 3 is dropped by a transform, so places before and after it meet."""
+
+    class Asking(Scripted):
+        batches: list[Batch] = [[record(n) for n in (1, 2, 3)]]  # noqa: RUF012
+
+        def poll(self) -> "Iterable[SourceRecord | SkippedRecord] | None":
+            batch = list(super().poll() or [])
+            transaction = self.context.transaction
+            assert transaction is not None
+            for what, _, number in (each.partition(" ") for each in ask.split(", ")):
+                place: Any = batch[int(number) - 1] if number and batch else None
+                if batch:
+                    getattr(transaction, f"{what}_transaction")(place)
+            return batch or None
+
+    config = {"transaction.boundary": "connector"}
+    bench = BodyBench(tmp_path, Asking, config, chain=[WithoutThree()])
+    run_dry(bench)
+    if bench.ended is None:
+        bench.stop()
+    assert bench.wait().outcome is outcome
+    assert visible(tmp_path, "t") == seen
+    if outcome is TaskOutcome.FAILED:
+        assert "requested both commit and abort" in bench.wait().reason
+
+
+@pytest.mark.parametrize("tolerance", ["none", "all"])
+def test_a_record_without_source_offset_that_cannot_be_converted_is_named(
+    tmp_path: Path, tolerance: str
+) -> None:
+    task = scripted([replace(record(4), source_offset=None)])  # type: ignore[arg-type]
+    config = {"errors.tolerance": tolerance}
+    bench = BodyBench(tmp_path, task, config, chain=[WithoutThree()])
+    if tolerance == "all":
+        run_dry(bench)
+        bench.stop()
+        said = bench.progress.detail
+    else:
+        said = bench.start().wait().reason
+    assert "(source partition {'file': 'a'}, offset None)" in said
+
+
 def test_offsets_of_what_was_aborted_are_kept(tmp_path: Path) -> None:
     class Aborting(Scripted):
         batches: list[Batch] = [[record(1), record(2)]]  # noqa: RUF012
@@ -185,87 +207,6 @@ def test_at_least_once_flushes_what_is_acknowledged(tmp_path: Path) -> None:
     assert task.commits >= 1
 
 
-def test_a_stop_flushes_at_once(tmp_path: Path) -> None:
-    settings = {"offset.flush.interval.ms": "600000"}
-    task = scripted([record(1), record(2)], [])
-    bench = BodyBench(tmp_path, task, exactly_once=False, settings=settings)
-    bench.start().until(lambda: visible(tmp_path, "t"))
-    bench.stop()
-    assert source_offsets(tmp_path) == {KEY: b'{"n":2}'}
-
-
-def test_a_stop_that_comes_before_the_body_has_begun_is_no_failure(tmp_path: Path) -> None:
-    bench = BodyBench(tmp_path, scripted())
-    bench.lifeline.deliver(StopTask())
-    assert bench.start().wait().outcome is TaskOutcome.STOPPED
-
-
-def test_a_body_that_was_frozen_commits_nothing_when_it_wakes(tmp_path: Path) -> None:
-    """The words that waited to be read prove nothing about the time between."""
-
-    class Frozen(Scripted):
-        batches: list[Batch] = [[record(1)], [record(2)]]  # noqa: RUF012
-        bench: "BodyBench"
-
-        def poll(self) -> "Iterable[SourceRecord | SkippedRecord] | None":
-            batch = super().poll()
-            self.bench.lifeline.heard()
-            if len(self._left) == 0:
-                time.sleep(0.6)  # stands for a SIGSTOP: nobody beats meanwhile
-                self.bench.lifeline.heard()
-            return batch
-
-    bench = Frozen.bench = BodyBench(tmp_path, Frozen, limit_ms=400)
-    ended = bench.start().wait()
-    assert ended.outcome is TaskOutcome.LOST
-    assert "nothing heard" in ended.reason
-    assert visible(tmp_path, "t") == ["1"]
-
-
-def test_a_body_that_was_frozen_just_before_its_commit_does_not_commit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bench = BodyBench(tmp_path, scripted([record(1)], [record(2)]), limit_ms=400)
-    plain = embedded_producer.EmbeddedProducer.send
-    sends: list[int] = []
-
-    def send(self: Any, records: Any) -> None:
-        plain(self, records)
-        sends.append(len(records))
-        if len(sends) == 2:
-            time.sleep(0.6)
-        bench.lifeline.heard()
-
-    monkeypatch.setattr(embedded_producer.EmbeddedProducer, "send", send)
-    ended = bench.start().wait()
-    assert ended.outcome is TaskOutcome.LOST
-    assert visible(tmp_path, "t") == ["1"]
-
-
-def test_silence_latches() -> None:
-    silence = Silence(100, 0)
-    silence.heard(99)
-    assert silence.broken(150) is None
-    silence.heard(250)
-    silence.heard(251)
-    assert silence.broken(252) == "nothing heard for 151 ms, the limit is 100 ms"
-
-
-def test_a_membership_that_has_ended_is_no_failure_of_the_task(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls: list[int] = []
-
-    def init(self: Any) -> None:
-        calls.append(1)
-        raise MembershipEndedError("m is no longer a member of g")
-
-    monkeypatch.setattr(embedded_producer.EmbeddedProducer, "init", init)
-    ended = BodyBench(tmp_path, scripted()).start().wait()
-    assert ended.outcome is TaskOutcome.FENCED
-    assert calls == [1]
-
-
 class DropsEven:
     def configure(self, config: Mapping[str, str]) -> None: ...
 
@@ -281,98 +222,6 @@ def test_a_transform_may_drop_records(tmp_path: Path) -> None:
     run_dry(bench)
     bench.stop()
     assert visible(tmp_path, "t") == ["1", "3", "5"]
-
-
-def test_the_own_offsets_topic_is_refused(tmp_path: Path) -> None:
-    bench = BodyBench(tmp_path, scripted([record(1)]), settings={"offset.storage.topic": "t"})
-    ended = bench.start().wait()
-    assert ended.outcome is TaskOutcome.FAILED
-    assert "may not produce to their own offsets topics" in ended.reason
-
-
-def test_a_retriable_poll_is_no_failure(tmp_path: Path) -> None:
-    class Flaky(Scripted):
-        batches: list[Batch] = [[record(1)]]  # noqa: RUF012
-        polls = 0
-
-        def poll(self) -> "Iterable[SourceRecord | SkippedRecord] | None":
-            type(self).polls += 1
-            if self.polls < 3:
-                raise RetriableError("the other side is away")
-            return super().poll()
-
-    bench = BodyBench(tmp_path, Flaky)
-    run_dry(bench)
-    assert bench.stop().outcome is TaskOutcome.STOPPED
-    assert visible(tmp_path, "t") == ["1"]
-
-
-def test_a_long_wait_ends_with_pause_and_stop(tmp_path: Path) -> None:
-    class Waiting(Scripted):
-        batches: list[Batch] = []  # noqa: RUF012
-
-        def poll(self) -> None:
-            self.context.wait(600)
-
-    bench = BodyBench(tmp_path, Waiting)
-    bench.start().until(lambda: TaskRunning() in bench.reports)
-    bench.lifeline.deliver(PauseTask())
-    bench.until(lambda: TaskPaused() in bench.reports)
-    bench.lifeline.deliver(ResumeTask())
-    bench.until(lambda: bench.reports.count(TaskRunning()) == 2)
-    assert bench.stop().outcome is TaskOutcome.STOPPED
-
-
-def test_an_interrupt_of_the_interpreter_ends_the_task_too(tmp_path: Path) -> None:
-    class Exits(Scripted):
-        batches: list[Batch] = []  # noqa: RUF012
-
-        def poll(self) -> None:
-            raise SystemExit(3)
-
-    ended = BodyBench(tmp_path, Exits).start().wait()
-    assert (ended.outcome, ended.reason) == (TaskOutcome.FAILED, "SystemExit: 3")
-
-
-def test_a_task_that_awaits_input_is_not_idle(tmp_path: Path) -> None:
-    """Something is there that cannot be read yet, so `--until-idle` has to wait."""
-    polls: list[int] = []
-
-    class Awaiting(Scripted):
-        batches: ClassVar[list[Batch]] = []
-
-        def poll(self) -> Batch | None:
-            polls.append(1)
-            if len(polls) < 20:
-                self.context.await_input()
-            return []
-
-    bench = BodyBench(tmp_path, Awaiting)
-    bench.start().until(lambda: bench.progress.idle or bench.ended)
-    assert len(polls) >= 20
-    bench.stop()
-
-
-def test_the_offsets_log_rests_once_the_task_has_polled(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Most tasks read their offsets at the start alone; who asks again is answered all the same."""
-    rests: list[int] = []
-    found: list[Any] = []
-
-    class Asking(Scripted):
-        batches: ClassVar[list[Batch]] = [[record(1)], [record(2)], [record(3)]]
-
-        def poll(self) -> "Iterable[SourceRecord | SkippedRecord] | None":
-            found.append((len(rests), self.context.offsets.offset({"file": "a"})))
-            return super().poll()
-
-    monkeypatch.setattr(EmbeddedKeyedLog, "rest", lambda _self: rests.append(1))
-    bench = BodyBench(tmp_path, Asking)
-    bench.start().until(lambda: len(found) > 5)
-    bench.stop()
-    assert found[:4] == [(0, None), (1, {"n": 1}), (1, {"n": 2}), (1, {"n": 3})]
-    assert len(rests) == 1
 
 
 @pytest.mark.parametrize("tolerance", ["none", "all"])
@@ -433,21 +282,3 @@ def test_headers_that_records_share_are_converted_for_each_topic_and_never_taken
     sent = (("h", b"t x"),)
     assert sorted(found) == [(b"1", sent), (b"3", sent), (b"5", (("h", b"u x"),)), (b"6", ())]
     transport.close()
-
-
-def test_what_no_clause_with_a_name_catches_ends_a_task_as_lost(tmp_path: Path) -> None:
-    """confluent-kafka lets out its bare error, which is no exception, when its own code fails
-    within a callback."""
-
-    class Escaping(Scripted):
-        batches: ClassVar[list[Batch]] = []
-
-        def poll(self) -> "Iterable[SourceRecord | SkippedRecord] | None":
-            client = Producer({"bootstrap.servers": "", "message.timeout.ms": 1, "log_level": 0})
-            client.produce("t", b"v", on_delivery=lambda *_: client.init_transactions())
-            client.flush(10)
-            return None
-
-    ended = BodyBench(tmp_path, Escaping).start().wait()
-    assert ended.outcome is TaskOutcome.LOST
-    assert "transactional.id" in ended.reason

@@ -1,0 +1,71 @@
+"""What a write to the config topic costs the leader, by how many records are written together.
+
+Its own producer on a broker of one node, in turns: one record; a hundred in one transaction, as
+task configs and their commit are written where the group is ours; a hundred and their commit in
+two, as beside Java workers; a hundred in a transaction each; and one record without.
+"""
+
+import statistics
+import time
+from collections.abc import Callable, Iterator
+
+from bench.kafka_workers import workers
+from headgate.ids import TaskId
+from headgate.records import encode_commit, encode_task
+from headgate_kafka.config_log import KafkaConfigLog
+from headgate_kafka.topics import prepare_internal_topics
+from headgate_kafka.transport import open_transport
+from local_kafka.java_connect import defaults
+
+REPEATS = 31
+HUNDRED = 100
+GROUP = "writes"
+CONFIG = {"task.class": "FileStreamSourceTask", "file": "/data/in.txt", "topic": "lines"}
+"""A task's, of the usual size."""
+
+
+def _steps(log: KafkaConfigLog) -> dict[str, Callable[[], object]]:
+    tasks = [encode_task(TaskId("c", n), CONFIG) for n in range(HUNDRED)]
+    commit = encode_commit("c", HUNDRED)
+
+    def write(*records: tuple[str, bytes | None]) -> None:
+        log.append(records, privileged=True)
+
+    return {
+        "1 record": lambda: write(tasks[0]),
+        "100 records": lambda: write(*tasks[1:], commit),
+        "100 records and a commit, in two": lambda: (write(*tasks), write(commit)),
+        "100 records, each in its own": lambda: [write(task) for task in tasks],
+        "1 record, no transaction": lambda: log.append(tasks[:1], privileged=False),
+    }
+
+
+def run() -> Iterator[str]:
+    """Report lines: milliseconds by what is written, and the ratio to one record."""
+    with workers() as made:
+        properties = {
+            **defaults(GROUP, ""),
+            "kind": "kafka",
+            "bootstrap.servers": made.broker.address,
+            "group.id": GROUP,
+            "exactly.once.source.support": "enabled",
+        }
+        prepare_internal_topics(properties, said=lambda _line: None)
+        transport = open_transport(properties)
+        log = transport.config_log
+        log.claim(1)
+        steps = _steps(log)
+        for write in steps.values():
+            write()
+        took: dict[str, list[float]] = {name: [] for name in steps}
+        for _ in range(REPEATS):
+            for name, write in steps.items():
+                began = time.perf_counter()
+                write()
+                took[name].append((time.perf_counter() - began) * 1_000)
+        transport.close()
+    yield f"medians of {REPEATS} writes in turns, ms (smallest-largest), and to one record's"
+    one = statistics.median(took["1 record"])
+    for name, times in took.items():
+        told = f"{statistics.median(times):.2f} ({min(times):.2f}-{max(times):.2f})"
+        yield f"{name:36}{told:>26}{statistics.median(times) / one:>9.2f}"

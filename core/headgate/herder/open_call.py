@@ -1,0 +1,77 @@
+"""A call from its arrival to its answer, as `headgate.herder.requests` keeps it."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from headgate.events import Config
+from headgate.herder.context import Origin
+from headgate.herder.messages import (
+    AlterOffsets,
+    Call,
+    CreateConnector,
+    DeleteConnector,
+    PatchConnectorConfig,
+    PutConnectorConfig,
+    PutTaskConfigs,
+    ResetOffsets,
+    SetTargetState,
+)
+from headgate.ids import TargetState
+
+
+class Stage(StrEnum):
+    """What a call waits for; shown to who asked when its time is over."""
+
+    NEW = "looking at the request"
+    VALIDATING = "validating the connector's config"
+    READING = "reading to the end of the config topic"
+    WAITING = "waiting for a leader or an owner"
+    ELSEWHERE = "waiting for another worker's answer"
+    WRITING = "writing to the config topic"
+    FENCING = "performing a round of zombie fencing"
+    RESTARTING = "restarting"
+    READING_OFFSETS = "reading offsets of the connector"
+    CHANGING_OFFSETS = "modifying offsets of the connector"
+
+
+_CHANGES = (
+    CreateConnector,
+    PutConnectorConfig,
+    PatchConnectorConfig,
+    DeleteConnector,
+    PutTaskConfigs,
+    AlterOffsets,
+    ResetOffsets,
+)
+BEGUN: Final = frozenset({Stage.ELSEWHERE, Stage.WRITING, Stage.RESTARTING, Stage.CHANGING_OFFSETS})
+"""What may come to be done even if nobody waits for it any more."""
+
+
+@dataclass(slots=True)
+class OpenCall:
+    ticket: int
+    origin: Origin
+    call: Call
+    hops: int
+    deadline_ms: int
+    stage: Stage = Stage.NEW
+    validated: bool = False
+    merged: Config | None = None
+    """Of a patch: the whole config that was given to be validated."""
+    log_read: bool = False
+    token: int = 0
+    """Of the question that is open for it."""
+    asked_leader: str = ""
+    """Member id of the leader that it was passed to."""
+    terms: int = 0
+    """How often this worker had ceased to lead when it came."""
+    failures: int = 0
+
+    @property
+    def changes_as_leader(self) -> bool:
+        """Only a leader does it, and done late it would undo what was done since."""
+        call = self.call
+        if isinstance(call, SetTargetState):
+            return call.target_state is TargetState.STOPPED
+        return isinstance(call, _CHANGES)

@@ -1,0 +1,69 @@
+"""Tells the log of records of an internal topic that nobody can use."""
+
+import logging
+from typing import Final, Protocol
+
+log = logging.getLogger(__name__)
+
+NAMED: Final = 50
+"""Records of a topic that are named each; of more it is said how many there are, when they have
+become twice as many as were told last. So a topic full of them takes some seventy lines."""
+_KEY_SHOWN: Final = 100
+
+
+class Rejected(Protocol):
+    """A record that says nothing a reader can use."""
+
+    @property
+    def partition(self) -> int: ...
+    @property
+    def offset(self) -> int: ...
+    @property
+    def key(self) -> str: ...
+    @property
+    def reason(self) -> str: ...
+
+
+class RejectedLog:
+    """Of one topic; each record is to be given to it once. For one thread at a time."""
+
+    def __init__(self, what: str, topic: str) -> None:
+        """
+        Args:
+            what: ``config``, ``status`` or ``offsets``.
+            topic: its name; empty where it has none.
+        """
+        self._topic = f"{what} topic {topic}".rstrip()
+        self._count = 0
+        self._next = 2 * NAMED
+
+    def tell(self, record: Rejected) -> None:
+        self._count += 1
+        if self._count <= NAMED:
+            log.warning("%s, %s; passed over", self._topic, words(record))
+            return
+        if self._count == NAMED + 1:
+            log.warning(
+                "%s has more records that cannot be used: from here on they are counted. "
+                "`headgate observe` shows the last hundred",
+                self._topic,
+            )
+        if self._count == self._next:
+            self._next *= 2
+            log.warning(
+                "%s: %d records cannot be used so far; the last: %s",
+                self._topic,
+                self._count,
+                words(record),
+            )
+
+
+def words(record: Rejected) -> str:
+    """Where it is and what is wrong with it."""
+    place = f"partition {record.partition}, offset {record.offset}"
+    return f"{place}, key {shown_key(record.key)!r}: {record.reason}"
+
+
+def shown_key(key: str) -> str:
+    """Whoever wrote it may have written a lot."""
+    return key if len(key) <= _KEY_SHOWN else f"{key[:_KEY_SHOWN]}... ({len(key)} characters)"

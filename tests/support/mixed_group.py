@@ -1,0 +1,106 @@
+"""A group of Java workers and ours, on Kafka: who leads it, who runs what, what its topics tell."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import Message, TopicPartition
+from support.headgate_worker import HeadgateWorker
+from support.kafka_cluster import committed_reader, end_offset
+
+from headgate.membership.codec import CODECS
+from headgate_kafka.group_describe import DescribedGroup, GroupDescriber
+from local_kafka.java_connect import JavaWorker
+
+AnyWorker = JavaWorker | HeadgateWorker
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A record of the status topic of a task."""
+
+    at_ms: int
+    worker: str
+    state: str
+
+
+class MixedGroup:
+    """Internal topics are named as `local_kafka.java_connect.defaults` does."""
+
+    STATUS_PARTITIONS = 2
+
+    def __init__(self, address: str, group: str) -> None:
+        self.address, self.group = address, group
+        self.describer = GroupDescriber({"bootstrap_servers": [address]})
+
+    def described(self) -> DescribedGroup | None:
+        """None unless it is stable."""
+        group = self.describer.describe(self.group)
+        return group if group.state == "Stable" else None
+
+    def leader(self) -> str | None:
+        """URL of the worker that leads, once the group is stable."""
+        group = self.described()
+        if group is None:
+            return None
+        codec = CODECS[group.protocol]
+        names = {m.member_id: codec.decode_metadata(m.metadata).url for m in group.members}
+        leaders = {codec.decode_assignment(m.assignment).leader for m in group.members}
+        return names.get(next(iter(leaders)), "").rstrip("/") if len(leaders) == 1 else None
+
+    def members(self) -> int:
+        group = self.described()
+        return 0 if group is None else len(group.members)
+
+    def protocol(self) -> str:
+        """Of the newest round; empty while one is under way."""
+        group = self.described()
+        return "" if group is None else group.protocol
+
+    def owners(self, worker: AnyWorker, *connectors: str) -> set[str]:
+        """URLs of the workers that run tasks of these connectors."""
+        bodies: list[Any] = [worker.rest.status(name).body for name in connectors]
+        return {
+            f"http://{task['worker_id']}"
+            for body in bodies
+            for task in body.get("tasks", [])
+            if task["state"] == "RUNNING"
+        }
+
+    def messages(self, topic: str, partition: int = 0) -> list[Message]:
+        """All that a committed reader sees now."""
+        # Of a partition that never rests the client reports no end.
+        end = end_offset(self.address, topic, partition, stable=True)
+        quickly = {"enable.partition.eof": True, "fetch.wait.max.ms": 10}
+        reader = committed_reader(self.address, **quickly)
+        reader.assign([TopicPartition(topic, partition, 0)])
+        found: list[Message] = []
+        while (message := reader.poll(10)) is not None and (message.offset() or 0) < end:
+            assert message.error() is None, message.error()
+            found.append(message)
+        reader.close()
+        return found
+
+    def config_records(self, key: str) -> list[Message]:
+        """All of a key that are in the config topic now."""
+        written = self.messages(f"{self.group}-configs")
+        return [message for message in written if message.key() == key.encode()]
+
+    def commits(self, name: str) -> int:
+        """How often task configs of a connector were written."""
+        return len(self.config_records(f"commit-{name}"))
+
+    def told_of_tasks(self) -> dict[str, list[Told]]:
+        """All that the status topic was told of each task, in order, by key."""
+        found: dict[str, list[Told]] = {}
+        for partition in range(self.STATUS_PARTITIONS):
+            for message in self.messages(f"{self.group}-status", partition):
+                key = (message.key() or b"").decode()
+                if key.startswith("status-task-") and message.value():
+                    value = json.loads(message.value() or b"")
+                    said = Told(message.timestamp()[1], value["worker_id"], value["state"])
+                    found.setdefault(key, []).append(said)
+        return found
+
+    def close(self) -> None:
+        self.describer.close()

@@ -1,0 +1,103 @@
+"""What `headgate doctor` says of a worker's REST settings, and of its ports on this machine."""
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from headgate.assignment.model import MemberAssignment
+from headgate.membership.codec import CODECS, Assignment, AssignmentError, Metadata
+from headgate.state import ConfigState
+from headgate.status import StatusView
+from headgate_kafka.group_describe import DescribedGroup, DescribedMember
+from headgate_runtime.doctor import Check, Outcome, _rest
+from headgate_runtime.observe.view import Look
+
+TOPICS = {"config": "configs", "status": "statuses", "offset": "offsets"}
+
+
+@pytest.fixture
+def taken() -> Iterator[str]:
+    """A listener whose port another process has."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
+def look(*members: DescribedMember) -> Look:
+    group = DescribedGroup("g", "Stable", "connect", "sessioned", members, "h:9092")
+    return Look(group, TOPICS, ConfigState(), StatusView())
+
+
+def member(url: str) -> DescribedMember:
+    codec = CODECS["sessioned"]
+    metadata = codec.encode_metadata(Metadata(url, 4, (), ()))
+    none = MemberAssignment()
+    given = Assignment(AssignmentError.NONE, "m", url, 4, none, 0)
+    return DescribedMember("m", "connect", "/h", metadata, codec.encode_assignment(given))
+
+
+def only(worker: dict[str, str], seen: Look | None) -> Check:
+    (check,) = _rest(worker, seen)
+    return check
+
+
+@pytest.mark.parametrize(
+    ("worker", "text"),
+    [
+        ({"listeners": "foo"}, "Invalid value foo for configuration listeners: Listener doesn't"),
+        ({"listeners": "https://:0"}, "listeners has https, but ssl.keystore.location is not set"),
+        ({"rest.advertised.listener": "ftp"}, "Invalid value ftp for configuration rest.adv"),
+        ({"admin.listeners": "foo"}, "Invalid value foo for configuration admin.listeners"),
+        ({"response.http.headers.config": "x"}, "configuration response.http.headers.config"),
+        (
+            {
+                "listeners": "https://127.0.0.1:0",
+                "ssl.keystore.type": "PEM",
+                "ssl.keystore.location": "not-there.pem",
+            },
+            "listeners: cannot use not-there.pem (ssl.keystore.location",
+        ),
+        ({"listeners": "http://203.0.113.7:0"}, "cannot listen on http://203.0.113.7:0"),
+    ],
+)
+def test_what_a_worker_would_refuse_is_to_be_mended(worker: dict[str, str], text: str) -> None:
+    check = only({"listeners": "http://127.0.0.1:0", **worker}, look())
+    assert check.outcome is Outcome.BAD
+    assert text in check.text
+
+
+def test_ports_that_are_free_are_left_free(taken: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    free = {"listeners": f"http://127.0.0.1:{port}", "admin.listeners": "http://127.0.0.1:0"}
+    for _ in range(2):
+        check = only(free, look())
+        assert (check.outcome, check.text) == (
+            Outcome.GOOD,
+            f"it can listen as http://127.0.0.1:{port}/",
+        )
+    running = look(member(f"http://127.0.0.1:{port}/"))
+    check = only({**free, "admin.listeners": taken}, running)
+    assert check.outcome is Outcome.BAD
+    assert check.text.startswith(f"admin.listeners: cannot listen on {taken}")
+
+
+def test_a_port_that_this_worker_has_itself_is_no_fault(taken: str) -> None:
+    check = only({"listeners": taken}, look(member("http://other:8083/"), member(f"{taken}/")))
+    assert check.outcome is Outcome.NOTE
+    assert f"{taken}/ is a member of the group" in check.text
+
+
+def test_a_port_that_another_process_has_is_to_be_mended(taken: str) -> None:
+    check = only({"listeners": taken}, look(member("http://other:8083/")))
+    assert check.outcome is Outcome.BAD
+    assert f"cannot listen on {taken}" in check.text
+    assert f"No member of the group is {taken}/" in check.text
+
+
+def test_who_has_a_port_is_not_guessed_where_the_members_were_not_seen(taken: str) -> None:
+    silent = DescribedMember("m", "connect", "/h", b"", b"")
+    for seen in (None, look(silent)):
+        check = only({"listeners": taken}, seen)
+        assert check.outcome is Outcome.NOTE
+        assert "could not be seen" in check.text
