@@ -267,8 +267,7 @@ class TransactionalProducer(BaseProducer):
         try:
             return self._choice.choose_again(topic)
         except TransportError as error:
-            self._refused = f"{error}; some records of a batch are not in the transaction"
-            raise
+            raise self._incomplete(error) from None
 
     def acks(self) -> Sequence[Ack]:
         raise ValueError(f"{self._id} is transactional: its records are committed")
@@ -369,8 +368,7 @@ class TransactionalProducer(BaseProducer):
         try:
             self._try(partial(self._make_room, client, since))
         except TransportError as error:
-            self._refused = f"{error}; some records of a batch are not in the transaction"
-            raise
+            raise self._incomplete(error) from None
 
     def _try(self, call: Callable[[], object]) -> None:
         try:
@@ -423,14 +421,21 @@ class TransactionalProducer(BaseProducer):
 
     def _unsent(self, failed: BaseException, what: str) -> Exception:
         """As `_failed`, of a record that the client did not take. Where the transaction cannot be
-        committed any more only its state says so; asked to commit it, the client says why."""
+        committed any more only its state says so; asked to commit it, the client says why, unless
+        its own thread is kept waiting for longer than it is asked."""
         error = kafka_error(failed)
         if self._client is not None and error is not None and error.code() == KafkaError._STATE:
             try:
-                self._client.commit_transaction(0)
+                self._client.commit_transaction(CLOSE_MS / 1000)
             except (KafkaException, SystemError) as told:
                 failed = told
-        return self._failed(failed, what)
+        return self._incomplete(self._failed(failed, what))
+
+    def _incomplete(self, problem: Exception) -> Exception:
+        """A batch broke off: whatever else can be waited for, its transaction cannot go on."""
+        if self._over is None and not self._refused:
+            self._refused = f"{problem}; some records of a batch are not in the transaction"
+        return problem
 
     def _expired(self) -> TransactionOverError | None:
         """The broker aborts a transaction that takes too long and shuts its producer out. For the

@@ -440,6 +440,7 @@ class AbortableClient(SlowClient):
         super().__init__(0)
         self.error = KafkaError(code, "the reason", txn_requires_abort=True)
         self.stuck = False
+        self.answers_in_s = 0.0
         self.commits = 0
 
     def produce(self, *given: object) -> None:
@@ -447,9 +448,9 @@ class AbortableClient(SlowClient):
             raise KafkaException(KafkaError(KafkaError._STATE, "Erroneous state"))
         super().produce(*given)
 
-    def commit_transaction(self, _timeout_s: float) -> None:
+    def commit_transaction(self, timeout_s: float) -> None:
         self.commits += 1
-        raise KafkaException(self.error)
+        raise LATE if timeout_s < self.answers_in_s else KafkaException(self.error)
 
     def abort_transaction(self, _timeout_s: float) -> None:
         pass
@@ -496,3 +497,21 @@ def test_an_abort_for_want_of_delivery_is_told_from_one_for_a_refused_record(
         with pytest.raises(raised, match=text):
             producer.commit([])
         assert client.commits == 1  # and it is not waited for, whatever the reason
+
+
+@pytest.mark.parametrize("answers_in_s", [1.0, 1e9])
+def test_the_reason_is_waited_for_where_the_client_is_kept_waiting(answers_in_s: float) -> None:
+    client = AbortableClient(KafkaError._TIMED_OUT)
+    producer = transactional(client)
+    client.stuck, client.answers_in_s = True, answers_in_s
+    heard = answers_in_s < 1e9
+    with pytest.raises(TransportError, match="the reason" if heard else "Commit timed out"):
+        producer.send(RECORDS)
+    # Some of them are not in it: also where nobody knows yet that it cannot be committed.
+    lost = (TransportError, "the reason")
+    if not heard:
+        lost = (TransactionOverError, "some records of a batch are not in the transaction; abort")
+    for _ in range(2):
+        with pytest.raises(lost[0], match=lost[1]):
+            producer.commit([(b"k", b"v")])
+    assert client.commits == 1
