@@ -1,16 +1,25 @@
 """Consumers that leave their group while it shares its partitions out anew."""
 
+import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
+from support.body_bench import BodyBench
 from support.kafka_broker import Found
 from support.kafka_cluster import await_true
 from support.kafka_world import KafkaWorld
 
+from headgate.connector.api import SinkRecord, SinkTask
 from headgate.ports import ProducerRecord, TopicPartition
+from headgate.task.messages import TaskKind, TaskOutcome
+from headgate_runtime.tasks.sink_body import SinkPerformer
 
 pytestmark = pytest.mark.slow
 
@@ -119,3 +128,91 @@ def test_who_leaves_when_it_is_to_be_given_partitions_is_given_none(world: Kafka
     assert not any(told)
     await_true("all partitions again", lambda: one.holds(PARTITIONS), 30)
     one.consumer.close()
+
+
+class Collecting(SinkTask):
+    """`values`: what all tasks of a test were given."""
+
+    values: Counter[str]
+
+    def start(self, config: Mapping[str, str]) -> None:
+        pass
+
+    def put(self, records: Sequence[SinkRecord]) -> None:
+        self.values.update(str(record.value) for record in records)
+
+
+class Churn:
+    """Sink tasks of one group that are stopped and started anew, one at a time, while records
+    come."""
+
+    def __init__(self, world: KafkaWorld, folder: Path, members: int) -> None:
+        self.values = Counter[str]()
+        self.sent = 0
+        self.stops = 0
+        self._world = world
+        self._folder = folder
+        self._task = type("Collecting", (Collecting,), {"values": self.values})
+        self._benches = [self._started() for _ in range(members)]
+        self._over = threading.Event()
+        self._writer = threading.Thread(target=self._write)
+        self._writer.start()
+
+    def _started(self) -> BodyBench:
+        return BodyBench(
+            self._folder,
+            self._task,
+            {"topics": self._world.name("t")},
+            kind=TaskKind.SINK,
+            settings={"offset.flush.interval.ms": "3600000"},
+            open_transport=lambda _spec: self._world.connect(),
+        ).start()
+
+    def _write(self) -> None:
+        producer = Producer({"bootstrap.servers": self._world.servers})
+        while not self._over.wait(0.02):
+            for _ in range(10):
+                producer.produce(self._world.name("t"), b"value %d" % self.sent)
+                self.sent += 1
+            producer.poll(0)
+        producer.flush()
+
+    def go_on(self, random: Random) -> None:
+        at = random.randrange(len(self._benches))
+        assert self._benches[at].stop().outcome is TaskOutcome.STOPPED
+        self.stops += 1
+        self._benches[at] = self._started()
+        time.sleep(random.random() / 4)
+
+    def end(self) -> None:
+        self._over.set()
+        self._writer.join()
+        await_true("all records", lambda: len(self.values) >= self.sent + PARTITIONS * RECORDS, 60)
+        for bench in self._benches:
+            bench.stop()
+
+
+def test_tasks_that_are_stopped_while_partitions_are_shared_out_double_nothing(
+    world: KafkaWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the default assignor all is given back, and committed, before it is shared out; with the
+    cooperative one a commit in the middle of that is refused, and tried again."""
+    tried_again: list[int] = []
+    serve = SinkPerformer._serve_group
+
+    def seen(performer: SinkPerformer, timeout_ms: int) -> Any:
+        tried_again.append(timeout_ms)
+        return serve(performer, timeout_ms)
+
+    monkeypatch.setattr(SinkPerformer, "_serve_group", seen)
+    wanted = 3 if COOPERATIVE in world.properties.values() else 0
+    churn = Churn(world, tmp_path, 4)
+    random = Random(5)
+    until = time.monotonic() + 90
+    try:
+        while churn.stops < 20 or len(tried_again) < wanted:
+            churn.go_on(random)
+            assert time.monotonic() < until, f"{len(tried_again)} of {churn.stops} were refused"
+    finally:
+        churn.end()
+    assert {value: count for value, count in churn.values.items() if count > 1} == {}

@@ -28,14 +28,16 @@ from headgate_runtime.tasks.lifeline import MemoryLifeline
 from headgate_runtime.tasks.tools import TaskClass
 
 
+def _embedded(spec: TaskSpec) -> EmbeddedTransport:
+    return open_transport(spec.transport)
+
+
 @dataclass
 class Tools:
     task: TaskClass
     folder: Path
     chain: Sequence[Transform] = ()
-
-    def open_transport(self, spec: TaskSpec) -> EmbeddedTransport:
-        return open_transport(spec.transport)
+    open_transport: Callable[[TaskSpec], Any] = _embedded
 
     def task_class(self, spec: TaskSpec) -> TaskClass:
         return self.task
@@ -56,6 +58,7 @@ class BodyBench:
     exactly_once: bool = True
     limit_ms: int = 60_000
     chain: Sequence[Transform] = ()
+    open_transport: Callable[[TaskSpec], Any] = _embedded
     number: int = 0
     settings: Mapping[str, str] = field(default_factory=dict)
     reports: list[BodyReport] = field(default_factory=list)
@@ -91,7 +94,7 @@ class BodyBench:
             self.lifeline.deliver(RecheckAnswered())
 
     def _run(self) -> None:
-        tools: Any = Tools(self.task, self.folder, self.chain)
+        tools: Any = Tools(self.task, self.folder, self.chain, self.open_transport)
         self.ended = run_body(self.lifeline, tools)
 
     def start(self) -> "BodyBench":

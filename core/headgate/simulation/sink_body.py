@@ -25,6 +25,7 @@ from headgate.task.steps import (
     Consume,
     Consumed,
     Delivered,
+    GroupServed,
     OffsetsCommitted,
     OffsetsNotCommitted,
     OpenPartitions,
@@ -32,6 +33,7 @@ from headgate.task.steps import (
     PartitionsRevoked,
     Put,
     PutRetriable,
+    ServeGroup,
     Started,
 )
 
@@ -56,7 +58,7 @@ class SinkBody(Body):
 
     def _delay_ms(self, effect: BodyEffect) -> int:
         match effect:
-            case Consume(timeout_ms):
+            case Consume(timeout_ms) | ServeGroup(timeout_ms):
                 return timeout_ms
             case Put(delay_ms):
                 return delay_ms
@@ -71,6 +73,9 @@ class SinkBody(Body):
                 return self._consume(paused)
             case Put(delay_ms):
                 return self._put(delay_ms)
+            case ServeGroup():
+                self._member.poll(0, 0)
+                return GroupServed()
             case CommitOffsets():
                 return self._commit(set(self._delivered))
             case OpenPartitions():
@@ -138,7 +143,7 @@ class SinkBody(Body):
         try:
             self._member.commit(due)
         except RebalancedError as error:
-            return OffsetsNotCommitted(str(error))
+            return OffsetsNotCommitted(str(error), again=True)
         self._cluster.checks.sink_committed(self.spec, self._member.membership, due)
         covered = sum(self._delivered[place][1] for place in due)
         self._delivered.update((place, (end, 0)) for place, end in due.items())

@@ -8,9 +8,14 @@ returns, or when the task asks for it. A paused task goes on polling its consume
 nothing, to stay a member. Partitions that the task itself holds back stay so through redelivery,
 pauses and rebalances, until it resumes them or loses them.
 
+A task that is to stop commits what it delivered. While its group shares partitions out anew that
+may be refused although the partition stays with it, as it does with a cooperative assignor: then it
+serves the rebalance and commits again (settling), for `LAST_COMMIT_MS` at most.
+
 Source: Connect's WorkerSinkTask, WorkerSinkTaskContext. Differs: a topic that has run dry is
 committed without waiting for the interval; `put` is called without records when a timeout that the
-task asked for, or the interval, has passed, and not after every poll.
+task asked for, or the interval, has passed, and not after every poll; Connect's task is closed
+after one try to commit, and its records come twice.
 """
 
 from collections.abc import Mapping
@@ -48,6 +53,7 @@ from headgate.task.steps import (
     Consumed,
     Delivered,
     Failed,
+    GroupServed,
     HoldPartitions,
     LifelineLost,
     OffsetsCommitted,
@@ -59,12 +65,17 @@ from headgate.task.steps import (
     Put,
     PutRetriable,
     Report,
+    ServeGroup,
     SinkAsked,
     Started,
 )
 
 CONSUME_TIMEOUT_MS = 100
 DRY_COMMIT_INTERVAL_MS = 500
+SETTLE_MS = 50
+LAST_COMMIT_MS = 2_000
+"""For so long a task that is to stop tries to commit: less than half of Connect's default
+``task.shutdown.graceful.timeout.ms``, as it has to leave its group, too."""
 
 
 class SinkState(StrEnum):
@@ -74,6 +85,7 @@ class SinkState(StrEnum):
     POLLING = "polling"
     DELIVERING = "delivering"
     COMMITTING = "committing"
+    SETTLING = "settling"
     PAUSED = "paused"
     CLOSING = "closing"
     ENDED = "ended"
@@ -125,6 +137,8 @@ class SinkMachine(TaskMachine):
         self._timeout_ms: int | None = None
         """How long it wants to wait at most."""
         self._commit_asked = False
+        self._settle_until_ms: int | None = None
+        """So long a last commit that was refused is tried again."""
 
     def _on_begin(self, _now_ms: int, _given: Begin) -> list[BodyEffect]:
         return self._paused(SinkState.WAITING) if self._pause_wanted else self._start_up()
@@ -297,7 +311,16 @@ class SinkMachine(TaskMachine):
         self, now_ms: int, given: OffsetsNotCommitted
     ) -> list[BodyEffect]:
         self._trouble = f"Failed to commit consumer offsets: {given.reason}"
+        if given.again and self._ending is not None and not self._must_drop:
+            if self._settle_until_ms is None:
+                self._settle_until_ms = now_ms + LAST_COMMIT_MS
+            if now_ms < self._settle_until_ms:
+                self.state = SinkState.SETTLING
+                return [ServeGroup(SETTLE_MS)]
         return self._after_commit(now_ms)
+
+    def _on_group_served(self, now_ms: int, _given: GroupServed) -> list[BodyEffect]:
+        return self._end(now_ms) if self._must_drop else self._commit_or_end(now_ms)
 
     def _after_commit(self, now_ms: int) -> list[BodyEffect]:
         self._commit_ms = now_ms
@@ -316,15 +339,16 @@ def _table() -> Table:
         (s.DELIVERING, Delivered): (*go_on, s.COMMITTING),
         (s.DELIVERING, PutRetriable): (s.DELIVERING, s.COMMITTING, s.CLOSING),
         (s.COMMITTING, OffsetsCommitted): (*go_on, s.DELIVERING),
-        (s.COMMITTING, OffsetsNotCommitted): (*go_on, s.DELIVERING),
+        (s.COMMITTING, OffsetsNotCommitted): (*go_on, s.DELIVERING, s.SETTLING),
+        (s.SETTLING, GroupServed): (s.COMMITTING, s.CLOSING),
         # A partition that was assigned within a paused poll may bring records with it.
         (s.PAUSED, Consumed): (*go_on, s.DELIVERING, s.COMMITTING),
         (s.CLOSING, Closed): (s.ENDED,),
     }
-    for state in (s.POLLING, s.DELIVERING, s.PAUSED):
+    for state in (s.POLLING, s.DELIVERING, s.PAUSED, s.SETTLING):
         out[state, PartitionsAssigned] = (state,)
         out[state, PartitionsRevoked] = (state,)
-    for state in (s.STARTING, s.POLLING, s.DELIVERING, s.COMMITTING, s.PAUSED):
+    for state in (s.STARTING, s.POLLING, s.DELIVERING, s.COMMITTING, s.PAUSED, s.SETTLING):
         out[state, SinkAsked] = (state,)
     for state in s:
         at_rest = state in SinkMachine.AT_REST

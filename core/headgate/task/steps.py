@@ -187,6 +187,13 @@ class OffsetsNotCommitted:
     """The generation had ended, or the log did not answer: what was not covered comes again."""
 
     reason: str
+    again: bool = False
+    """It may succeed in a moment: the group shares its partitions out anew, or the task said so."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupServed:
+    """`ServeGroup` is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,6 +293,14 @@ class Consume:
 
 
 @dataclass(frozen=True, slots=True)
+class ServeGroup:
+    """Poll the consumer without records, though the task is to stop: `GroupServed`. What a
+    rebalance takes is committed and closed meanwhile."""
+
+    timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class HoldPartitions:
     """No records of these partitions, and of no others, until it is said anew. At once: a poll of
     the consumer may be under way."""
@@ -364,6 +379,7 @@ BodyInput: TypeAlias = (
     | PutRetriable
     | OffsetsCommitted
     | OffsetsNotCommitted
+    | GroupServed
     | BatchRun
     | BatchRetriable
     | RecordsSkipped
@@ -386,6 +402,7 @@ BodyEffect: TypeAlias = (
     | ClosePartitions
     | CommitPartitions
     | Put
+    | ServeGroup
     | CommitOffsets
     | RunBatch
     | Close

@@ -26,6 +26,7 @@ from headgate.task.steps import (
     Consume,
     Consumed,
     Delivered,
+    GroupServed,
     HoldPartitions,
     OffsetsCommitted,
     OffsetsNotCommitted,
@@ -34,6 +35,7 @@ from headgate.task.steps import (
     PartitionsRevoked,
     Put,
     PutRetriable,
+    ServeGroup,
     SinkAsked,
     Started,
 )
@@ -156,6 +158,8 @@ class SinkPerformer:
                 return self._with_asked(self._consume(timeout_ms, paused))
             case Put(delay_ms):
                 return self._with_asked(self._put(delay_ms))
+            case ServeGroup(timeout_ms):
+                return self._with_asked(self._serve_group(timeout_ms))
             case CommitOffsets():
                 return self._with_asked(self._commit())
             case OpenPartitions(partitions):
@@ -301,8 +305,12 @@ class SinkPerformer:
         """Poll without taking records, so that the membership stays; partitions may go."""
         until_ms = monotonic_ms() + delay_ms
         while not self._lifeline.stopping and (left_ms := until_ms - monotonic_ms()) > 0:
-            self._rest(True)
-            self._checked_consumer.poll(0, min(100, left_ms))
+            self._serve_group(min(100, left_ms))
+
+    def _serve_group(self, timeout_ms: int) -> BodyInput:
+        self._rest(True)
+        self._checked_consumer.poll(0, timeout_ms)
+        return GroupServed()
 
     def _note_delivered(self) -> None:
         for partition, (end, count) in self._ends.items():
@@ -318,9 +326,10 @@ class SinkPerformer:
             self._covered_before = 0
             return OffsetsCommitted(covered, self._is_pending())
         except RetriableError as error:
-            return OffsetsNotCommitted(str(error))
+            return OffsetsNotCommitted(str(error), again=True)
         except (RebalancedError, TransportError) as error:
-            return OffsetsNotCommitted(f"{type(error).__name__}: {error}")
+            again = isinstance(error, RebalancedError)
+            return OffsetsNotCommitted(f"{type(error).__name__}: {error}", again=again)
 
     def _commit_revoked(self, partitions: set[TopicPartition]) -> None:
         try:

@@ -8,10 +8,12 @@ from support.body_bench import BodyBench
 from support.sink_records import committed, fill
 
 from headgate.connector.api import PlannedSinkTask, RetriableError, SinkRecord, SinkTask
+from headgate.ports import ConsumerRecord, RebalancedError
 from headgate.sink_names import sink_group
-from headgate.task.messages import TaskClosing, TaskKind, TaskOutcome
+from headgate.task.messages import StopTask, TaskClosing, TaskKind, TaskOutcome
 from headgate.task.sink import SinkMachine
 from headgate_embedded import open_reader
+from headgate_embedded.consumer import EmbeddedConsumer
 
 CONFIG = {"topics": "t"}
 JSON = {
@@ -82,6 +84,37 @@ def test_only_what_pre_commit_returns_is_committed(tmp_path: Path) -> None:
     bench.start().until(lambda: committed(tmp_path))
     bench.stop()
     assert committed(tmp_path) == {("t", 0): 2}
+
+
+def test_a_last_commit_that_is_refused_for_a_moment_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(tmp_path, [b"1", b"2", b"3"])
+    calls: list[str] = []
+    poll, commit = EmbeddedConsumer.poll, EmbeddedConsumer.commit
+
+    class Stopped(Taking):
+        def put(self, records: Sequence[SinkRecord]) -> None:
+            if records:
+                bench.lifeline.deliver(StopTask())
+                calls.clear()
+
+    def polled(consumer: EmbeddedConsumer, limit: int, timeout_ms: int) -> Sequence[ConsumerRecord]:
+        calls.append(f"poll {limit}")
+        return poll(consumer, limit, timeout_ms)
+
+    def refused(consumer: EmbeddedConsumer, offsets: Mapping[tuple[str, int], int]) -> None:
+        calls.append("commit")
+        if calls.count("commit") <= 2:
+            raise RebalancedError("partitions are shared out")
+        commit(consumer, offsets)
+
+    monkeypatch.setattr(EmbeddedConsumer, "poll", polled)
+    monkeypatch.setattr(EmbeddedConsumer, "commit", refused)
+    bench = sink(tmp_path, Stopped)
+    assert bench.start().wait().outcome is TaskOutcome.STOPPED
+    assert calls == ["commit", "poll 0", "commit", "poll 0", "commit"]
+    assert committed(tmp_path) == {("t", 0): 3}
 
 
 def test_a_failed_put_commits_nothing(tmp_path: Path) -> None:

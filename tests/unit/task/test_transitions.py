@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Iterator
+from enum import StrEnum
 from typing import Any, get_args
 
 import pytest
@@ -41,6 +42,7 @@ from headgate.task.steps import (
     Consumed,
     Delivered,
     Failed,
+    GroupServed,
     LifelineLost,
     OffsetsCommitted,
     OffsetsNotCommitted,
@@ -86,7 +88,9 @@ INPUTS: tuple[Any, ...] = (
     SinkAsked(paused=(("t", 0),)),
     SinkAsked(timeout_ms=500, commit=True),
     OffsetsCommitted(3),
-    OffsetsNotCommitted("rebalance"),
+    GroupServed(),
+    OffsetsNotCommitted("brokers away"),
+    OffsetsNotCommitted("rebalance", again=True),
     BatchRun(0),
     BatchRun(3),
     BatchRetriable("later"),
@@ -128,11 +132,12 @@ KINDS = [
 
 
 def explore(make: Callable[[], TaskMachine], depth: int) -> Iterator[tuple[TaskMachine, Any]]:
-    """Every input at every machine that is reached, by state and flags, within `depth` inputs."""
+    """Every input at every machine that is reached, by state and flags, within `depth` inputs; of
+    many that are as deep a few of each state."""
     seen: set[str] = set()
     paths: list[tuple[Any, ...]] = [()]
     for _ in range(depth):
-        following: list[tuple[Any, ...]] = []
+        following: dict[StrEnum, list[tuple[Any, ...]]] = {}
         for path in paths:
             for given in INPUTS:
                 machine = make()
@@ -147,8 +152,9 @@ def explore(make: Callable[[], TaskMachine], depth: int) -> Iterator[tuple[TaskM
                 key = f"{flags}"
                 if key not in seen:
                     seen.add(key)
-                    following.append((*path, given))
-        paths = following[:25]
+                    following.setdefault(machine.state, []).append((*path, given))
+        by_turns = itertools.chain(*itertools.zip_longest(*following.values()))
+        paths = [path for path in by_turns if path is not None][:25]
 
 
 @pytest.mark.parametrize(("table", "makers"), KINDS, ids=["source", "sink", "planned"])
