@@ -14,8 +14,8 @@ serves the rebalance and commits again (settling), for `LAST_COMMIT_MS` at most.
 
 Source: Connect's WorkerSinkTask, WorkerSinkTaskContext. Differs: a topic that has run dry is
 committed without waiting for the interval; `put` is called without records when a timeout that the
-task asked for, or the interval, has passed, and not after every poll; Connect's task is closed
-after one try to commit, and its records come twice.
+task asked for, or the interval, has passed, and not after every poll; Connect's task tries its last
+commit once.
 """
 
 from collections.abc import Mapping
