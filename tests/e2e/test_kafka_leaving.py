@@ -26,17 +26,31 @@ pytestmark = pytest.mark.slow
 PARTITIONS = 4
 RECORDS = 10
 """Of each partition."""
-RANGE = "org.apache.kafka.clients.consumer.RangeAssignor"
-COOPERATIVE = "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
+STRATEGY = "consumer.partition.assignment.strategy"
+WAYS: Mapping[str, Mapping[str, Any]] = {
+    "range": {STRATEGY: "org.apache.kafka.clients.consumer.RangeAssignor"},
+    "cooperative": {STRATEGY: "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"},
+    "brokers": {
+        "consumer.group.protocol": "consumer",
+        # These are the brokers' to say then, and refused.
+        "consumer.session.timeout.ms": None,
+        "consumer.heartbeat.interval.ms": None,
+    },
+}
+"""How partitions are shared out."""
 LATE_S = 2.0
 """Enough for who heartbeats every half second to hear of a rebalance."""
 
 
-@pytest.fixture(params=[RANGE, COOPERATIVE])
-def world(kafka_broker: Found, request: pytest.FixtureRequest) -> Iterator[KafkaWorld]:
+@pytest.fixture(params=WAYS)
+def way(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def world(kafka_broker: Found, way: str) -> Iterator[KafkaWorld]:
     """With topic `t`."""
-    strategy = {"consumer.partition.assignment.strategy": request.param}
-    made = KafkaWorld(kafka_broker.address, strategy)
+    made = KafkaWorld(kafka_broker.address, WAYS[way])
     log = made.connect().record_log
     log.create_topic(made.name("t"), PARTITIONS)
     producer = log.producer("c", None, None)
@@ -193,7 +207,7 @@ class Churn:
 
 
 def test_tasks_that_are_stopped_while_partitions_are_shared_out_double_nothing(
-    world: KafkaWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    way: str, world: KafkaWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the default assignor all is given back, and committed, before it is shared out; with the
     cooperative one a commit in the middle of that is refused, and tried again."""
@@ -205,7 +219,7 @@ def test_tasks_that_are_stopped_while_partitions_are_shared_out_double_nothing(
         return serve(performer, timeout_ms)
 
     monkeypatch.setattr(SinkPerformer, "_serve_group", seen)
-    wanted = 3 if COOPERATIVE in world.properties.values() else 0
+    wanted = 3 if way == "cooperative" else 0
     churn = Churn(world, tmp_path, 4)
     random = Random(5)
     until = time.monotonic() + 90
