@@ -65,6 +65,8 @@ UNDELIVERED: Final = frozenset(
     }
 )
 """Why a transaction cannot be committed although none of its records was refused."""
+ASK_S: Final = 5.0
+"""Of a client that has only to say what it knows: on a busy machine its own thread is late."""
 _HEARD_MS: Final = 60_000
 """For so long what a client last complained about is taken as the reason of a failure."""
 
@@ -194,9 +196,13 @@ def real_error(client: Producer, error: KafkaError | None) -> KafkaError | None:
     the event of the error has not been seen yet, and `poll` raises it."""
     if error is None or error.code() != KafkaError._FATAL:
         return error
-    for ask in (client.commit_transaction, client.poll, client.commit_transaction):
+    for ask, wait_s in (
+        (client.commit_transaction, ASK_S),
+        (client.poll, 0.0),
+        (client.commit_transaction, ASK_S),
+    ):
         try:
-            ask(0)
+            ask(wait_s)
         except (KafkaException, SystemError) as failed:
             found = kafka_error(failed)
             if found is not None and found.fatal():

@@ -28,6 +28,7 @@ from headgate.ports import (
 from headgate_kafka.connecting import connect
 from headgate_kafka.consumer import metadata_age_s
 from headgate_kafka.failures import (
+    ASK_S,
     NO_RIGHT,
     UNDELIVERED,
     UNKNOWN_TOPIC,
@@ -421,12 +422,13 @@ class TransactionalProducer(BaseProducer):
 
     def _unsent(self, failed: BaseException, what: str) -> Exception:
         """As `_failed`, of a record that the client did not take. Where the transaction cannot be
-        committed any more only its state says so; asked to commit it, the client says why, unless
-        its own thread is kept waiting for longer than it is asked."""
+        committed any more only its state says so; asked to commit it, the client says why. A commit
+        that is under way is not asked for, it would be gone on with."""
         error = kafka_error(failed)
-        if self._client is not None and error is not None and error.code() == KafkaError._STATE:
+        stuck = error is not None and error.code() == KafkaError._STATE
+        if self._client is not None and stuck and self._ending is None:
             try:
-                self._client.commit_transaction(CLOSE_MS / 1000)
+                self._client.commit_transaction(ASK_S)
             except (KafkaException, SystemError) as told:
                 failed = told
         return self._incomplete(self._failed(failed, what))

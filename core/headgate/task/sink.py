@@ -10,7 +10,8 @@ pauses and rebalances, until it resumes them or loses them.
 
 A task that is to stop commits what it delivered. While its group shares partitions out anew that
 may be refused although the partition stays with it, as it does with a cooperative assignor: then it
-serves the rebalance and commits again (settling), for `LAST_COMMIT_MS` at most.
+serves the rebalance and commits again (settling), for `LAST_COMMIT_MS` at most. What it is given
+meanwhile it does not open.
 
 Source: Connect's WorkerSinkTask, WorkerSinkTaskContext. Differs: a topic that has run dry is
 committed without waiting for the interval; `put` is called without records when a timeout that the
@@ -41,6 +42,7 @@ from headgate.task.messages import (
     TaskRunning,
     TaskSpec,
 )
+from headgate.task.run import graceful_ms
 from headgate.task.steps import (
     Begin,
     BodyEffect,
@@ -73,9 +75,10 @@ from headgate.task.steps import (
 CONSUME_TIMEOUT_MS = 100
 DRY_COMMIT_INTERVAL_MS = 500
 SETTLE_MS = 50
-LAST_COMMIT_MS = 2_000
-"""For so long a task that is to stop tries to commit: less than half of Connect's default
-``task.shutdown.graceful.timeout.ms``, as it has to leave its group, too."""
+LAST_COMMIT_MS = 1_000
+"""For so long a task that is to stop tries to commit, or for a fifth of
+``task.shutdown.graceful.timeout.ms`` if that is less: it has to leave its group within that, too,
+and who is killed for taking longer does not."""
 
 
 class SinkState(StrEnum):
@@ -96,6 +99,7 @@ class SinkSettings:
     flush_interval_ms: int = 60_000
     tolerate: bool = False
     target_state: TargetState = TargetState.STARTED
+    last_commit_ms: int = LAST_COMMIT_MS
 
     @classmethod
     def from_spec(cls, spec: TaskSpec) -> "SinkSettings":
@@ -108,6 +112,7 @@ class SinkSettings:
             flush_interval_ms=int(spec.worker_settings.get("offset.flush.interval.ms", "60000")),
             tolerate=tolerance.strip().lower() == "all",
             target_state=TargetState.PAUSED if start_paused(spec) else TargetState.STARTED,
+            last_commit_ms=min(LAST_COMMIT_MS, graceful_ms(spec) // 5),
         )
 
 
@@ -137,8 +142,8 @@ class SinkMachine(TaskMachine):
         self._timeout_ms: int | None = None
         """How long it wants to wait at most."""
         self._commit_asked = False
-        self._settle_until_ms: int | None = None
-        """So long a last commit that was refused is tried again."""
+        self._last_commit_ms: int | None = None
+        """When it was first asked for."""
 
     def _on_begin(self, _now_ms: int, _given: Begin) -> list[BodyEffect]:
         return self._paused(SinkState.WAITING) if self._pause_wanted else self._start_up()
@@ -181,7 +186,8 @@ class SinkMachine(TaskMachine):
         # With a rebalance that takes all and gives most of it back, what stays with the task stays
         # paused. Source: WorkerSinkTask.HandleRebalance.onPartitionsAssigned.
         hold = self._hold(self._held & self._assigned)
-        return [*hold, OpenPartitions(given.partitions)] if given.partitions else hold
+        opens = given.partitions and self.state is not SinkState.SETTLING
+        return [*hold, OpenPartitions(given.partitions)] if opens else hold
 
     def _on_partitions_revoked(self, _now_ms: int, given: PartitionsRevoked) -> list[BodyEffect]:
         self._assigned -= set(given.partitions)
@@ -282,7 +288,11 @@ class SinkMachine(TaskMachine):
         return [CommitOffsets()]
 
     def _commit_or_end(self, now_ms: int) -> list[BodyEffect]:
-        return self._commit() if self._uncommitted else self._end(now_ms)
+        if not self._uncommitted:
+            return self._end(now_ms)
+        if self._last_commit_ms is None:
+            self._last_commit_ms = now_ms
+        return self._commit()
 
     def _end(self, now_ms: int) -> list[BodyEffect]:
         assert self._ending is not None
@@ -310,14 +320,18 @@ class SinkMachine(TaskMachine):
     def _on_offsets_not_committed(
         self, now_ms: int, given: OffsetsNotCommitted
     ) -> list[BodyEffect]:
+        if given.again and self._may_settle(now_ms):
+            self.state = SinkState.SETTLING
+            return [ServeGroup(SETTLE_MS)]
         self._trouble = f"Failed to commit consumer offsets: {given.reason}"
-        if given.again and self._ending is not None and not self._must_drop:
-            if self._settle_until_ms is None:
-                self._settle_until_ms = now_ms + LAST_COMMIT_MS
-            if now_ms < self._settle_until_ms:
-                self.state = SinkState.SETTLING
-                return [ServeGroup(SETTLE_MS)]
         return self._after_commit(now_ms)
+
+    def _may_settle(self, now_ms: int) -> bool:
+        if self._ending is None or self._must_drop:
+            return False
+        if self._last_commit_ms is None:  # it was under way when the task was told to stop
+            self._last_commit_ms = now_ms
+        return now_ms < self._last_commit_ms + self._settings.last_commit_ms
 
     def _on_group_served(self, now_ms: int, _given: GroupServed) -> list[BodyEffect]:
         return self._end(now_ms) if self._must_drop else self._commit_or_end(now_ms)

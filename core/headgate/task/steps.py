@@ -188,7 +188,7 @@ class OffsetsNotCommitted:
 
     reason: str
     again: bool = False
-    """It may succeed in a moment: the group shares its partitions out anew, or the task said so."""
+    """It may succeed in a moment: the group shares its partitions out anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,7 +295,7 @@ class Consume:
 @dataclass(frozen=True, slots=True)
 class ServeGroup:
     """Poll the consumer without records, though the task is to stop: `GroupServed`. What a
-    rebalance takes is committed and closed meanwhile."""
+    rebalance takes is committed and closed meanwhile, what it gives is not opened."""
 
     timeout_ms: int
 

@@ -159,7 +159,8 @@ class SinkPerformer:
             case Put(delay_ms):
                 return self._with_asked(self._put(delay_ms))
             case ServeGroup(timeout_ms):
-                return self._with_asked(self._serve_group(timeout_ms))
+                self._serve_group(timeout_ms)
+                return self._with_asked(GroupServed())
             case CommitOffsets():
                 return self._with_asked(self._commit())
             case OpenPartitions(partitions):
@@ -307,10 +308,9 @@ class SinkPerformer:
         while not self._lifeline.stopping and (left_ms := until_ms - monotonic_ms()) > 0:
             self._serve_group(min(100, left_ms))
 
-    def _serve_group(self, timeout_ms: int) -> BodyInput:
+    def _serve_group(self, timeout_ms: int) -> None:
         self._rest(True)
         self._checked_consumer.poll(0, timeout_ms)
-        return GroupServed()
 
     def _note_delivered(self) -> None:
         for partition, (end, count) in self._ends.items():
@@ -326,7 +326,7 @@ class SinkPerformer:
             self._covered_before = 0
             return OffsetsCommitted(covered, self._is_pending())
         except RetriableError as error:
-            return OffsetsNotCommitted(str(error), again=True)
+            return OffsetsNotCommitted(str(error))
         except (RebalancedError, TransportError) as error:
             again = isinstance(error, RebalancedError)
             return OffsetsNotCommitted(f"{type(error).__name__}: {error}", again=again)
@@ -371,13 +371,15 @@ class SinkPerformer:
 
     def _close_partitions(self, partitions: Sequence[TopicPartition]) -> None:
         gone = set(partitions)
+        opened = sorted(gone & self._open)
         self._open -= gone
         self._paused -= gone
         for table in (self._delivered, self._committed, self._counts, self._ends):
             for partition in gone:
                 table.pop(partition, None)
         self._batch = [item for item in self._batch if (item.topic, item.partition) not in gone]
-        self._checked_task.close(partitions)
+        if opened:
+            self._checked_task.close(opened)
         for partition in gone:
             # Another owner may be far beyond it when the partition comes back.
             self._context.seeks.pop(partition, None)

@@ -51,3 +51,19 @@ def test_what_is_not_told_or_not_hidden_stays_as_it_is() -> None:
     other = KafkaError(KafkaError._TIMED_OUT)
     client = Client(FENCED)
     assert real_error(client, other) is other
+
+
+class LateClient(Client):
+    """Its own thread answers late."""
+
+    def commit_transaction(self, timeout_s: float) -> None:
+        raise FENCED if timeout_s >= 1 else KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+    def poll(self, _timeout_s: float) -> None:
+        pass
+
+
+def test_a_client_that_is_late_is_waited_for() -> None:
+    client: Any = LateClient()
+    found = real_error(client, HIDDEN)
+    assert found is not None and is_fenced(found)

@@ -515,3 +515,15 @@ def test_the_reason_is_waited_for_where_the_client_is_kept_waiting(answers_in_s:
         with pytest.raises(lost[0], match=lost[1]):
             producer.commit([(b"k", b"v")])
     assert client.commits == 1
+
+
+def test_a_commit_that_is_under_way_is_not_gone_on_with_by_who_sends() -> None:
+    client = AbortableClient(KafkaError._TIMED_OUT)
+    client.answers_in_s = 1e9
+    producer = transactional(client, 0)
+    with pytest.raises(TransportError, match="Commit timed out"):
+        producer.commit([(b"k", b"v")])
+    commits, client.stuck = client.commits, True
+    with pytest.raises(TransactionOverError, match="Erroneous state"):
+        producer.send(RECORDS)
+    assert client.commits == commits

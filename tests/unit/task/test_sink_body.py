@@ -86,9 +86,11 @@ def test_only_what_pre_commit_returns_is_committed(tmp_path: Path) -> None:
     assert committed(tmp_path) == {("t", 0): 2}
 
 
+@pytest.mark.parametrize(("grace_ms", "tries"), [(5_000, 3), (0, 1)])
 def test_a_last_commit_that_is_refused_for_a_moment_is_tried_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    grace_ms: int, tries: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """As long as its time to stop allows. What a rebalance gives meanwhile is not opened."""
     fill(tmp_path, [b"1", b"2", b"3"])
     calls: list[str] = []
     poll, commit = EmbeddedConsumer.poll, EmbeddedConsumer.commit
@@ -101,6 +103,9 @@ def test_a_last_commit_that_is_refused_for_a_moment_is_tried_again(
 
     def polled(consumer: EmbeddedConsumer, limit: int, timeout_ms: int) -> Sequence[ConsumerRecord]:
         calls.append(f"poll {limit}")
+        if limit == 0:
+            consumer._assigned([("t", 9)])
+            consumer._revoked([("t", 9)])
         return poll(consumer, limit, timeout_ms)
 
     def refused(consumer: EmbeddedConsumer, offsets: Mapping[tuple[str, int], int]) -> None:
@@ -111,10 +116,12 @@ def test_a_last_commit_that_is_refused_for_a_moment_is_tried_again(
 
     monkeypatch.setattr(EmbeddedConsumer, "poll", polled)
     monkeypatch.setattr(EmbeddedConsumer, "commit", refused)
-    bench = sink(tmp_path, Stopped)
+    settings = {"task.shutdown.graceful.timeout.ms": str(grace_ms)}
+    bench = BodyBench(tmp_path, Stopped, CONFIG, kind=TaskKind.SINK, settings=settings)
     assert bench.start().wait().outcome is TaskOutcome.STOPPED
-    assert calls == ["commit", "poll 0", "commit", "poll 0", "commit"]
-    assert committed(tmp_path) == {("t", 0): 3}
+    assert calls == ["commit", *["poll 0", "commit"] * (tries - 1)]
+    assert committed(tmp_path) == ({("t", 0): 3} if tries == 3 else {})
+    assert Stopped.made[0].calls == ["open 0", "close 0", "stop"]
 
 
 def test_a_failed_put_commits_nothing(tmp_path: Path) -> None:
