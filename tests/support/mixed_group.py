@@ -1,6 +1,7 @@
 """A group of Java workers and ours, on Kafka: who leads it, who runs what, what its topics tell."""
 
 import json
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,8 @@ from headgate_kafka.group_describe import DescribedGroup, GroupDescriber
 from local_kafka.java_connect import JavaWorker
 
 AnyWorker = JavaWorker | HeadgateWorker
+STABLE_S = 90.0
+"""Several rounds of workers that wait for each other's tasks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +56,13 @@ class MixedGroup:
         return 0 if group is None else len(group.members)
 
     def protocol(self) -> str:
-        """Of the newest round; empty while one is under way."""
-        group = self.described()
-        return "" if group is None else group.protocol
+        """Of the newest round. One that is under way is waited for: with two members another may
+        follow at once."""
+        until = time.monotonic() + STABLE_S
+        while (group := self.described()) is None:
+            assert time.monotonic() < until, f"no round was over within {STABLE_S:g} s"
+            time.sleep(0.05)
+        return group.protocol
 
     def owners(self, worker: AnyWorker, *connectors: str) -> set[str]:
         """URLs of the workers that run tasks of these connectors."""
