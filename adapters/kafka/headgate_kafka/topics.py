@@ -220,8 +220,7 @@ class Admin:
                 ) from None
             if not warned:
                 self._said(
-                    f"{what[0].lower() + what[1:]} at {self.servers} yet: {reason.rstrip('.')}; "
-                    f"trying for {left_s:.0f} s more"
+                    f"{what} ({self.servers}): {reason.rstrip('.')}; trying for {left_s:.0f} s more"
                 )
                 warned = True
             self._sleep(min(backoff_s, left_s))
