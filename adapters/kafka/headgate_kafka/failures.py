@@ -65,7 +65,7 @@ UNDELIVERED: Final = frozenset(
     }
 )
 """Why a transaction cannot be committed although none of its records was refused."""
-ASK_S: Final = 5.0
+REASON_S: Final = 5.0
 """Of a client that has only to say what it knows: on a busy machine its own thread is late."""
 _HEARD_MS: Final = 60_000
 """For so long what a client last complained about is taken as the reason of a failure."""
@@ -197,9 +197,9 @@ def real_error(client: Producer, error: KafkaError | None) -> KafkaError | None:
     if error is None or error.code() != KafkaError._FATAL:
         return error
     for ask, wait_s in (
-        (client.commit_transaction, ASK_S),
+        (client.commit_transaction, REASON_S),
         (client.poll, 0.0),
-        (client.commit_transaction, ASK_S),
+        (client.commit_transaction, REASON_S),
     ):
         try:
             ask(wait_s)

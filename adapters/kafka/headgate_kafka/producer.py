@@ -28,8 +28,8 @@ from headgate.ports import (
 from headgate_kafka.connecting import connect
 from headgate_kafka.consumer import metadata_age_s
 from headgate_kafka.failures import (
-    ASK_S,
     NO_RIGHT,
+    REASON_S,
     UNDELIVERED,
     UNKNOWN_TOPIC,
     Contact,
@@ -428,7 +428,7 @@ class TransactionalProducer(BaseProducer):
         stuck = error is not None and error.code() == KafkaError._STATE
         if self._client is not None and stuck and self._ending is None:
             try:
-                self._client.commit_transaction(ASK_S)
+                self._client.commit_transaction(REASON_S)
             except (KafkaException, SystemError) as told:
                 failed = told
         return self._incomplete(self._failed(failed, what))
