@@ -45,6 +45,13 @@ def transactional_id(group: str, connector: str, task: int) -> str:
     return f"{group}-{connector}-{task}"
 
 
+def is_fenced_by_starting(alive: int | None, count: int) -> bool:
+    """Whether nobody has to be shut out for `count` tasks to start, where `alive` producers were
+    recorded last (None: never any): there are none, or there is one, which the new one shuts out
+    itself."""
+    return alive is None or (alive == 1 and count == 1)
+
+
 def fencing_requirement(state: ConfigState, connector: str, group: str) -> FencingRequirement:
     """What is to be done before source tasks of `connector` may start, and why.
 
@@ -60,20 +67,13 @@ def fencing_requirement(state: ConfigState, connector: str, group: str) -> Fenci
         return NothingToFence(
             "a task count record follows the last commit: older producers are shut out"
         )
-    if alive is None:
-        return RecordTaskCount(
-            connector,
-            count,
-            generation,
-            "no producers were recorded: the first transactional start",
+    if alive is None or is_fenced_by_starting(alive, count):
+        reason = (
+            "no producers were recorded: the first transactional start"
+            if alive is None
+            else "one task after one task: the new producer shuts out the old one itself"
         )
-    if alive == 1 and count == 1:
-        return RecordTaskCount(
-            connector,
-            count,
-            generation,
-            "one task after one task: the new producer shuts out the old one itself",
-        )
+        return RecordTaskCount(connector, count, generation, reason)
     ids = tuple(transactional_id(group, connector, task) for task in range(alive))
     return FenceTasks(
         connector, ids, count, generation, f"{alive} producers were recorded, {count} tasks follow"

@@ -3,12 +3,14 @@
 Every decision is one append, all or none. Source: Connect's KafkaConfigBackingStore.
 
 Differs: stop is one append (two in Java); task configs are one append that carries the unchanged
-connector record again, so that compaction cannot part a commit from what it commits; what would
-change nothing is not written. Where Java workers are in the group they are written as Java does:
-the task configs first, their commit once these were read back, and no connector record, which would
-restart the connector there. Should the leader die in between, the owner publishes them again to the
-next one. A patch is merged with the config in force at its turn: concurrent ones all count (in Java
-the last of them wins, whole).
+connector record again, so that compaction cannot part a commit from what it commits; a task count
+record for which nobody has to be shut out goes with the commit, so that no task waits for it
+(Connect's leader writes it when the first task asks); what would change nothing is not written.
+Where Java workers are in the group they are written as Java does: the task configs first, their
+commit once these were read back, and no connector record, which would restart the connector there.
+Should the leader die in between, the owner publishes them again to the next one. A patch is merged
+with the config in force at its turn: concurrent ones all count (in Java the last of them wins,
+whole).
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias, assert_never
 
 from headgate.events import Config
+from headgate.fencing import is_fenced_by_starting
 from headgate.herder.calls import config_digest
 from headgate.herder.messages import (
     CreateConnector,
@@ -44,6 +47,7 @@ from headgate.records import (
     encode_task_count,
 )
 from headgate.state import ConfigState, ConnectorEntry
+from headgate.task.messages import TaskKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +157,7 @@ def decide(
         case SetTargetState():
             return _stop(state, call)
         case PutTaskConfigs():
-            return _put_task_configs(state, call, java=java)
+            return _put_task_configs(state, call, settings, java=java)
         case OrderRestart():
             return _restart(state, call)
         case RecordCount():
@@ -249,7 +253,9 @@ def _stop(state: ConfigState, call: SetTargetState) -> Decision:
     return Write(tuple(records), Success())
 
 
-def _put_task_configs(state: ConfigState, call: PutTaskConfigs, *, java: bool) -> Decision:
+def _put_task_configs(
+    state: ConfigState, call: PutTaskConfigs, settings: HerderSettings, *, java: bool
+) -> Decision:
     name = call.connector
     entry = state.entry(name)
     if entry is None or entry.config is None:
@@ -263,12 +269,23 @@ def _put_task_configs(state: ConfigState, call: PutTaskConfigs, *, java: bool) -
     if not renewed and not task_configs_changed(entry, call.configs):
         return Success()
     tasks = tuple(encode_task(TaskId(name, n), config) for n, config in enumerate(call.configs))
-    commit = encode_commit(name, len(call.configs))
+    commit = (encode_commit(name, len(tasks)), *_count_at_once(name, entry, len(tasks), settings))
     if java and tasks:
-        return Write(tasks, Success(), then=(commit,))
+        return Write(tasks, Success(), then=commit)
     if java:
-        return Write((commit,), Success())
-    return Write((encode_connector(name, entry.config), *tasks, commit), Success())
+        return Write(commit, Success())
+    return Write((encode_connector(name, entry.config), *tasks, *commit), Success())
+
+
+def _count_at_once(
+    name: str, entry: ConnectorEntry, count: int, settings: HerderSettings
+) -> tuple[Record, ...]:
+    """The task count record, where no producer has to be shut out before it."""
+    assert entry.config is not None
+    transactional = settings.exactly_once and settings.kind(entry.config) is TaskKind.SOURCE
+    if not count or not transactional or not is_fenced_by_starting(entry.fencing_count, count):
+        return ()
+    return (encode_task_count(name, count),)
 
 
 def _record_count(state: ConfigState, call: RecordCount) -> Decision:

@@ -4,9 +4,10 @@ The life of each is `headgate.herder.task_table`. A task that was assigned is *h
 revoked and nothing of its run is alive any more; only then is it said to be gone. Source: Connect's
 DistributedHerder (startWork, processTaskConfigUpdatesWithIncrementalCooperative), KIP-415, KIP-618.
 
-Differs: a failed request for fencing is tried again (in Java the task stays FAILED until it is
-restarted by hand); a run that was fenced or lost is started anew with backoff while the
-task is still ours.
+Differs: the leader is not asked for a fence that the log has already: a task count record behind
+the run's task configs is all that it would look for, and what is newer than both the recheck finds.
+A failed request for fencing is tried again (in Java the task stays FAILED until it is restarted by
+hand); a run that was fenced or lost is started anew with backoff while the task is still ours.
 """
 
 from collections import deque
@@ -255,7 +256,7 @@ class Tasks:
         match report:
             case FencingRequested():
                 self._move(held, TaskInput.FENCING_REQUESTED)
-                self._ask_fencing(held)
+                self._fencing_requested(held)
             case ProducerInitialised():
                 self._move(held, TaskInput.PRODUCER_INITIALISED)
                 if held.state is TaskState.RECHECKING:
@@ -341,11 +342,22 @@ class Tasks:
 
     # -- fencing before the start --
 
-    def _ask_fencing(self, held: HeldTask) -> None:
+    def _fencing_requested(self, held: HeldTask) -> None:
+        if held.state is not TaskState.AWAITING_FENCING:
+            return  # it crossed our stop
+        entry = self._ctx.state.entry(held.task.connector)
+        if entry is not None and not entry.fencing_pending:
+            # A newer commit would have stopped the run: the record is about its task configs.
+            self._answer_fencing(held, None)
+            return
         origin = FromTasks(held.task.connector, held.commit_offset)
-        if held.state is TaskState.AWAITING_FENCING and origin not in self._fencing:
+        if origin not in self._fencing:
             self._fencing[origin] = 0
             self._ctx.note(Ask(origin, FenceConnector(origin.connector)))
+
+    def _answer_fencing(self, held: HeldTask, error: str | None) -> None:
+        self._move(held, TaskInput.FENCING_ANSWERED)
+        self._ctx.emit(SendTask(held.run, FencingAnswered(error)))
 
     def on_fencing_result(self, origin: FromTasks, result: Result) -> None:
         """The leader's answer. A change of leader, newer task configs or a lost answer must not
@@ -364,8 +376,7 @@ class Tasks:
             error = f"Failed to perform zombie fencing: {result.message}"
         del self._fencing[origin]
         for held in awaiting:
-            self._move(held, TaskInput.FENCING_ANSWERED)
-            self._ctx.emit(SendTask(held.run, FencingAnswered(error)))
+            self._answer_fencing(held, error)
 
     def ask_fencing_again(self, origin: FromTasks) -> None:
         if self._awaiting_fencing(origin):

@@ -2,7 +2,7 @@
 where Java reads along."""
 
 import pytest
-from support.herder_setups import C0, SOURCE, created, failure, one_worker
+from support.herder_setups import C0, SOURCE, created, failure, one_worker, two_workers
 from support.herder_world import HerderWorld
 
 from headgate.events import RestartRequested
@@ -21,11 +21,13 @@ from headgate.herder.messages import (
     RestartConnector,
     RestartTask,
     SessionKeyMade,
+    StartTask,
     Success,
     TaskReported,
 )
 from headgate.herder.restarts import Restarts
 from headgate.herder.settings import HerderSettings
+from headgate.ids import TaskId
 from headgate.task.messages import TaskEnded, TaskOutcome, TaskReleased
 
 
@@ -294,6 +296,70 @@ def test_a_restart_that_waits_is_carried_out_once() -> None:
     world.until_settled()
     assert len([line for line in world.trace if "status task-c-0 RESTARTING" in line]) == 1
     assert not world.workers["a"].herder.view().pending
+
+
+# -- task counts --
+
+COUNT = "tasks-fencing-c"
+
+
+def count_written(world: HerderWorld, config: dict[str, str]) -> str:
+    """In which append, after new task configs of that config."""
+    world.holds.append(lambda _, e: isinstance(e, StartTask))  # no task asks for anything
+    world.trace.clear()
+    world.call("a", PutConnectorConfig("c", config))
+    world.advance(5_000)
+    return next((line for line in appends(world) if COUNT in line), "")
+
+
+@pytest.mark.parametrize("protocol", ["headgate", "sessioned"])
+@pytest.mark.parametrize("tasks", [1, 3])
+def test_the_count_of_the_first_tasks_goes_with_their_commit(protocol: str, tasks: int) -> None:
+    world = one_worker(exactly_once=True, protocols=(protocol,))
+    written = count_written(world, {**SOURCE, "tasks.max": str(tasks)})
+    assert written.endswith(f"commit-c, {COUNT}")
+    entry = world.workers["a"].herder.state.entry("c")
+    assert entry is not None
+    assert (entry.fencing_count, entry.fencing_pending) == (tasks, False)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "at_once"), [(1, 1, True), (1, 2, False), (2, 1, False), (2, 2, False)]
+)
+def test_a_count_waits_for_the_producers_that_have_to_be_shut_out(
+    before: int, after: int, at_once: bool
+) -> None:
+    world = one_worker(exactly_once=True)
+    created(world, {**SOURCE, "tasks.max": str(before)})
+    changed = {**SOURCE, "tasks.max": str(after), "file": "another"}
+    assert bool(count_written(world, changed)) is at_once
+
+
+@pytest.mark.parametrize(
+    ("settings", "config"),
+    [
+        ({"exactly_once": True}, {"connector.class": "Sink", "tasks.max": "1", "topics": "t"}),
+        ({"exactly_once": True}, {**SOURCE, "tasks": "0"}),
+        ({"exactly_once_support": "preparing"}, SOURCE),
+        ({}, SOURCE),
+    ],
+)
+def test_no_count_is_written_where_no_task_is_transactional(
+    settings: dict[str, object], config: dict[str, str]
+) -> None:
+    world = one_worker(**settings)
+    assert count_written(world, config) == ""
+    assert [line for line in appends(world) if "commit-c" in line]
+
+
+def test_what_the_log_has_of_a_fence_is_not_asked_of_the_leader() -> None:
+    world = two_workers(exactly_once=True)
+    world.trace.clear()
+    created(world, {**SOURCE, "tasks.max": "4"})
+    world.call("b", RestartTask(TaskId("c", 3)))
+    world.until_settled()
+    assert sum(map(len, world.running().values())) == 4
+    assert not [line for line in world.trace if "FenceConnector" in line]
 
 
 # -- where Java reads along --

@@ -29,14 +29,18 @@ from headgate.herder.privileged import STALE_CONFIG
 from headgate.herder.requests import CONFLICTING
 from headgate.ids import TargetState
 
+TWO_TASKS = {**SOURCE, "tasks.max": "2"}
+"""Changed, both producers have to be shut out first."""
+
 
 def test_fencing_is_asked_of_the_next_leader_when_the_first_dies() -> None:
     """In Java the task is FAILED until somebody restarts it by hand."""
     world = two_workers(exactly_once=True)
+    created(world, TWO_TASKS)
     world.holds.append(
         lambda worker, e: isinstance(e, CallPeer) and isinstance(e.call, FenceConnector)
     )
-    world.call("a", CreateConnector("c", {**SOURCE, "tasks.max": "2"}))
+    world.call("a", PutConnectorConfig("c", {**TWO_TASKS, "file": "another"}))
     world.run()
     assert any("FenceConnector" in line for line in world.trace)
     world.holds.clear()
@@ -236,6 +240,7 @@ def test_fencing_that_was_overtaken_is_asked_for_without_end(kind: ErrorKind) ->
 def fencing_asked_until_failed(told: Failure, limit_ms: int) -> tuple[int, bool]:
     """How often it was asked for when it is always answered so, and whether the task failed."""
     world = two_workers(exactly_once=True)
+    created(world, TWO_TASKS)
     asked: list[int] = []
 
     def refuse(worker: Worker, effect: Effect) -> bool:
@@ -246,7 +251,7 @@ def fencing_asked_until_failed(told: Failure, limit_ms: int) -> tuple[int, bool]
         return True
 
     world.holds.append(refuse)
-    world.call("a", CreateConnector("c", {**SOURCE, "tasks.max": "2"}))
+    world.call("a", PutConnectorConfig("c", {**TWO_TASKS, "file": "another"}))
     world.advance(limit_ms)
     (line,) = [line for line in world.trace if "FAILED" in line] or [""]
     return len(asked), told.message in line
