@@ -4,6 +4,7 @@ The loop over a batch is the data plane's hot path; what can be decided per batc
 """
 
 import logging
+import threading
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -135,6 +136,7 @@ class SourcePerformer:
         self._transaction = _TransactionContext() if by_connector else None
         self._context = SourceContext(lifeline, self._offsets, self._transaction)
         self._producer: Producer | None = None
+        self._fetching: threading.Thread | None = None
         self._task: SourceTask | None = None
         self._known_topics: set[str] = set()
         self._topics = SentTopics(lifeline)
@@ -192,9 +194,19 @@ class SourcePerformer:
         with suppress(Exception):
             producer = self._producer = self._make_producer()
             if producer.connect() and not self._lifeline.stopping:
-                # What is there already is fetched meanwhile. What counts is read after the fence.
-                self._transport.offset_log.read(0, 1)
+                self._fetching = threading.Thread(target=self._fetch_offsets, daemon=True)
+                self._fetching.start()
         return ()
+
+    def _fetch_offsets(self) -> None:
+        """What is there already, while the producer is initialised; what counts is read then."""
+        with suppress(Exception):  # it is tried again then, and said
+            self._transport.offset_log.read(0, 1)
+
+    def _fetched(self) -> None:
+        fetching, self._fetching = self._fetching, None
+        if fetching is not None:
+            fetching.join()
 
     def _init_producer(self) -> BodyInput:
         producer = self._producer = self._producer or self._make_producer()
@@ -215,6 +227,7 @@ class SourcePerformer:
     def _read_offsets(self) -> BodyInput:
         if self._producer is None:
             self._producer = self._make_producer()
+        self._fetched()
         self._offsets.read_to_end()
         return OffsetsRead()
 
@@ -467,6 +480,7 @@ class SourcePerformer:
             if self._spec.exactly_once and self._pending:
                 quietly(producer.abort, self._spec)
             quietly(producer.close, self._spec)
+        self._fetched()  # else it would open again what is closed here
         quietly(self._transport.close, self._spec)
 
 

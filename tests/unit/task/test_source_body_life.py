@@ -1,5 +1,6 @@
 """How a source task's body begins, waits and ends: fences, polls in vain, stops, a frozen body."""
 
+import threading
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -29,6 +30,7 @@ from headgate.task.messages import (
 from headgate_embedded import producer as embedded_producer
 from headgate_embedded.logs import EmbeddedKeyedLog
 from headgate_embedded.producer import EmbeddedProducer
+from headgate_embedded.transport import EmbeddedTransport
 from headgate_runtime.tasks.lifeline import Silence
 
 
@@ -177,6 +179,41 @@ def test_it_connects_while_older_tasks_are_shut_out(
     assert calls[: len(asked) + 1] == [*asked, "init"]
     assert bench.stop().outcome is TaskOutcome.STOPPED
     assert visible(tmp_path, "t") == ["1"]
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_the_producer_is_initialised_while_offsets_are_fetched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, stopped: bool
+) -> None:
+    """And nothing else is done with the log meanwhile: neither read to its end nor closed."""
+    done: list[str] = []
+    initialised, fetch = threading.Event(), threading.Event()
+    init, read, end = EmbeddedProducer.init, EmbeddedKeyedLog.read, EmbeddedKeyedLog.end
+    close = EmbeddedTransport.close
+
+    def slow(log: EmbeddedKeyedLog, *given: Any) -> Any:
+        if "fetched" not in done:
+            assert fetch.wait(10)
+            done.append("fetched")
+        return read(log, *given)
+
+    def first(producer: EmbeddedProducer) -> None:
+        if stopped:
+            bench.lifeline.deliver(StopTask())
+        init(producer)
+        initialised.set()
+
+    monkeypatch.setattr(EmbeddedProducer, "init", first)
+    monkeypatch.setattr(EmbeddedKeyedLog, "read", slow)
+    monkeypatch.setattr(EmbeddedKeyedLog, "end", lambda log: done.append("end") or end(log))
+    monkeypatch.setattr(EmbeddedTransport, "close", lambda log: done.append("close") or close(log))
+    bench = BodyBench(tmp_path, scripted([record(1)])).start()
+    assert initialised.wait(10)
+    time.sleep(0.2)
+    assert done == []
+    fetch.set()
+    assert bench.stop().outcome is TaskOutcome.STOPPED
+    assert done[:2] == ["fetched", "close" if stopped else "end"]
 
 
 @pytest.mark.parametrize("boundary", ["poll", "interval"])
