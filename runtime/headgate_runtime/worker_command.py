@@ -295,9 +295,11 @@ def made_worker(file: WorkerFile, rest: Rest, spark: Mapping[str, str]) -> Worke
     )
     inner = open_transport(transport_settings(config, file.settings), config.url)
     transport = WithPeers(inner, rest.service)
-    check = cast("KafkaTransport", inner).offsets_check
-    look = OffsetsLook(check.look, file.settings["offset.storage.topic"])
-    return Worker(config, file.settings, transport, rest.loggers, file.transformer, look)
+    kafka = cast("KafkaTransport", inner)
+    look = OffsetsLook(kafka.offsets_check.look, file.settings["offset.storage.topic"])
+    worker = Worker(config, file.settings, transport, rest.loggers, file.transformer, look)
+    kafka.group.tell(worker.wake)
+    return worker
 
 
 def read_ends(worker: Worker, stop: Stop) -> tuple[int, int]:

@@ -15,7 +15,7 @@ differently from a coordinator at hand:
 
 import threading
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from kafka.errors import AuthorizationError, KafkaError, NodeNotReadyError
@@ -153,6 +153,11 @@ class KafkaGroup:
         self._left = threading.Event()
         self._left.set()
         self._closed = False
+        self._told: Callable[[], None] = lambda: None
+
+    def tell(self, told: Callable[[], None]) -> None:
+        """Have `told` called, on a thread of this group's own, when an answer has arrived."""
+        self._told = told
 
     def send(self, request: GroupRequest) -> None:
         self._raise_bug()
@@ -276,6 +281,7 @@ class KafkaGroup:
                     self._round_over = over and isinstance(self._waiting.current, JoinGroup)
         if answer is not None:
             self._arrived.append(answer)
+            self._told()
 
     def _failed(self, request: GroupRequest, error: Exception) -> float:
         """Forget what may be wrong; seconds to wait."""
