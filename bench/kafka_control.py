@@ -30,6 +30,11 @@ LIMIT_S = 300.0
 LOOK_S = 0.005
 SETTLE_S = 0.5
 """Before each step: what the last one set off (a first poll, a commit, a round) is over."""
+ROUNDS = 40
+"""Of creating and deleting before anything else: until then the broker, which both share, and
+Java's workers spend as much on compiling themselves as on what they are asked."""
+ROUNDS_COUNTED = 15
+"""The last of them."""
 STEPS = ("create", "pause", "resume", "changed config", "restart", "stop", "delete")
 Took = dict[str, list[float]]
 
@@ -111,6 +116,19 @@ class Pair:
             return states == [wanted] * tasks
 
         _ask(lambda: rest.status(name), right)
+
+    def round(self, name: str) -> float:
+        """Seconds from create to RUNNING, of a connector that is deleted then, as the one before it
+        was `SETTLE_S` earlier."""
+        rest = self.workers[0].rest
+        time.sleep(SETTLE_S)
+        began = time.perf_counter()
+        _accepted(lambda: rest.create(name, self.config(name)))
+        self.until(name, "RUNNING")
+        took = time.perf_counter() - began
+        _accepted(lambda: self._delete(name))
+        _ask(lambda: rest.get(f"/connectors/{name}"), lambda reply: reply.status == 404)
+        return took
 
     def life(self, name: str) -> dict[str, float]:
         """Seconds of each of `STEPS`, of a connector that is there for it."""
@@ -249,6 +267,12 @@ def run(runner: str = "process") -> Iterator[str]:
             f"connector with one task, in seconds (smallest-largest)"
         )
         yield f"{'':24}{'ours':>26}{'Java':>26}{'of Java':>10}"
+        rounds: Took = {kind: [] for kind in KINDS}
+        for turn in range(ROUNDS):
+            for kind, pair in pairs.items():
+                rounds[kind].append(pair.round(f"round-{turn}"))
+        counted = {kind: took[-ROUNDS_COUNTED:] for kind, took in rounds.items()}
+        yield _line("create after a delete", counted)
         for pair in pairs.values():
             pair.life("warm-up")
         lives: dict[str, list[dict[str, float]]] = {kind: [] for kind in KINDS}
