@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from headgate import wire
 from headgate.events import Config
@@ -116,6 +117,8 @@ class Worker:
         self._quick_until_ms = 0
         self._unfinished = True
         """The last look found something, or failed: there may be more, changed or not."""
+        self._woken = False
+        """Somebody wants it to look."""
         self._coordinator_lost_since: int | None = None
         self._await_ends: tuple[tuple[int, int], Callable[[], None]] | None = None
         self._awaiting: list[tuple[int, threading.Event]] = []
@@ -136,8 +139,11 @@ class Worker:
         self._inbox.put(command)
 
     def wake(self) -> None:
-        """Have the loop look at the world at once; from any thread."""
-        self._inbox.put(None)
+        """Have the loop look at the world at once; from any thread. With an inbox that is full it
+        looks when it is through with it: nobody who only wakes it is kept waiting."""
+        self._woken = True
+        with suppress(queue.Full):
+            self._inbox.put_nowait(None)
 
     def stop(self) -> None:
         """Ask for a clean stop. Only sets a flag, so a signal handler may call it."""
@@ -211,11 +217,9 @@ class Worker:
         poll_ms = QUICK_POLL_MS if self._clock.now_ms() < self._quick_until_ms else POLL_MS
         wait_ms = poll_ms if left_ms is None else max(min(poll_ms, left_ms), 0)
         try:
-            command = self._inbox.get(timeout=wait_ms / 1000)
+            return self._inbox.get(timeout=wait_ms / 1000)
         except queue.Empty:
             return Tick() if left_ms is not None and left_ms <= wait_ms else None
-        self._unfinished |= command is None
-        return command
 
     def _drain(self) -> None:
         """What has piled up is handled before the world is looked at again, for a while: each
@@ -228,8 +232,6 @@ class Worker:
                 return
             if command is not None:
                 self._handle(command)
-            else:
-                self._unfinished = True
 
     def _handle(self, command: Command) -> None:
         pending = [command]
@@ -246,8 +248,10 @@ class Worker:
     # -- what others wrote --
 
     def _read_world(self) -> None:
+        if woken := self._woken:
+            self._woken = False  # whatever it was said for is there to be seen below
         try:
-            if self.transport.changed() or self._unfinished:
+            if self.transport.changed() or self._unfinished or woken:
                 self._unfinished = True
                 looks = (self._read_logs, self._read_calls, self._read_group)
                 found = [look() for look in looks]

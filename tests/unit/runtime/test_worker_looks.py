@@ -1,6 +1,7 @@
 """How a worker's loop looks at what others wrote: an idle one costs next to nothing, and misses
 nothing all the same."""
 
+import queue
 import threading
 import time
 from collections.abc import Iterator
@@ -72,6 +73,28 @@ def test_an_idle_look_begins_no_transaction(
     for log in (worker.transport.config_log, worker.transport.status_log, worker.transport.peers):
         monkeypatch.setattr(log, "_watch", None)  # nor does it ask each of them
     assert look(worker, 100) == []
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_who_wakes_it_is_not_kept_waiting_and_it_looks(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch, *, full: bool
+) -> None:
+    """The thread of the group's connections wakes it, and heartbeats go over that."""
+    looks: list[int] = []
+    monkeypatch.setattr(worker, "_inbox", queue.Queue(1))
+    monkeypatch.setattr(worker, "_read_group", lambda: looks.append(1))
+    worker._read_world()
+    assert looks == []
+    if full:
+        worker.post(Tick())
+    waking = threading.Thread(target=worker.wake, daemon=True)
+    waking.start()
+    waking.join(5)
+    assert not waking.is_alive()
+    assert isinstance(worker._next_command(), Tick) is full
+    worker._read_world()
+    worker._read_world()
+    assert looks == [1]
 
 
 def test_what_another_writes_is_seen_at_the_next_look(
