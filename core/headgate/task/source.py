@@ -1,10 +1,12 @@
 """Life of a source task: exactly-once start-up, transactions, offsets, pause and stop.
 
-    new -> fencing -> initialising -> rechecking -> reading -> starting -> polling <-> committing
+    new -> fencing -> initialising -> reading -> rechecking -> starting -> polling <-> committing
       \\-> waiting (paused from birth)                                        \\-> paused
 
-Without exactly-once the first three steps fall away. Every state leads to closing and ended.
-Source: KIP-618; Connect's AbstractWorkerSourceTask, ExactlyOnceWorkerSourceTask, WorkerSourceTask.
+Without exactly-once reading is the first of them, and starting the next. Every state leads to
+closing and ended. Source: KIP-618; Connect's AbstractWorkerSourceTask, ExactlyOnceWorkerSourceTask,
+WorkerSourceTask. Differs: offsets are read while the worker rechecks (Connect: after it). Older
+producers are shut out by then, and nothing has come of what was read until the task is started.
 """
 
 from collections import deque
@@ -137,6 +139,7 @@ class SourceMachine(TaskMachine):
     def __init__(self, settings: SourceSettings) -> None:
         super().__init__(SourceState.NEW, settings.target_state, tolerate=settings.tolerate)
         self._settings = settings
+        self._rechecked: RecheckAnswered | None = None
         self._plan: deque[BodyEffect] = deque()
         """What is still to be done about the batch that was polled last."""
         self._open = 0
@@ -175,20 +178,27 @@ class SourceMachine(TaskMachine):
     def _on_producer_ready(self, now_ms: int, _given: ProducerReady) -> list[BodyEffect]:
         if self._ending is not None:
             return self._close(now_ms, self._ending)
-        self.state = SourceState.RECHECKING
-        return [Report(ProducerInitialised())]
+        self.state = SourceState.READING
+        return [Report(ProducerInitialised()), ReadOffsets()]
 
     def _on_recheck_answered(self, now_ms: int, given: RecheckAnswered) -> list[BodyEffect]:
-        if self.state is not SourceState.RECHECKING:
-            return []
-        if given.abandon is not None:
-            return self._close(now_ms, TaskEnded(TaskOutcome.ABANDONED, given.abandon))
-        self.state = SourceState.READING
-        return [ReadOffsets()]
+        self._rechecked = given
+        return self._begin(now_ms) if self.state is SourceState.RECHECKING else []
 
     def _on_offsets_read(self, now_ms: int, _given: OffsetsRead) -> list[BodyEffect]:
         if self._ending is not None:
             return self._close(now_ms, self._ending)
+        self.state = SourceState.RECHECKING
+        return self._begin(now_ms)
+
+    def _begin(self, now_ms: int) -> list[BodyEffect]:
+        if self._settings.exactly_once:
+            if self._rechecked is None:
+                return []
+            if self._rechecked.abandon is not None:
+                return self._close(
+                    now_ms, TaskEnded(TaskOutcome.ABANDONED, self._rechecked.abandon)
+                )
         self.state = SourceState.STARTING
         return [CallStart()]
 
@@ -351,9 +361,10 @@ def _table() -> Table:
     out: dict[tuple[StrEnum, type], tuple[StrEnum, ...]] = {
         (s.NEW, Begin): (s.WAITING, s.FENCING, s.READING),
         (s.FENCING, FencingAnswered): (s.INITIALISING, s.CLOSING),
-        (s.INITIALISING, ProducerReady): (s.RECHECKING, s.CLOSING),
-        (s.RECHECKING, RecheckAnswered): (s.READING, s.CLOSING),
-        (s.READING, OffsetsRead): (s.STARTING, s.CLOSING),
+        (s.INITIALISING, ProducerReady): (s.READING, s.CLOSING),
+        (s.READING, RecheckAnswered): (s.READING,),
+        (s.READING, OffsetsRead): (s.RECHECKING, s.STARTING, s.CLOSING),
+        (s.RECHECKING, RecheckAnswered): (s.STARTING, s.CLOSING),
         (s.STARTING, Started): (s.POLLING, s.PAUSED, s.CLOSING),
         (s.POLLING, Polled): (s.POLLING, s.COMMITTING, s.PAUSED, s.CLOSING),
         (s.COMMITTING, Committed): (s.POLLING, s.COMMITTING, s.PAUSED, s.CLOSING),

@@ -181,9 +181,9 @@ def test_it_connects_while_older_tasks_are_shut_out(
     assert visible(tmp_path, "t") == ["1"]
 
 
-@pytest.mark.parametrize("stopped", [False, True])
+@pytest.mark.parametrize("ended", [False, True])
 def test_the_producer_is_initialised_while_offsets_are_fetched(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, stopped: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, ended: bool
 ) -> None:
     """And nothing else is done with the log meanwhile: neither read to its end nor closed."""
     done: list[str] = []
@@ -198,10 +198,10 @@ def test_the_producer_is_initialised_while_offsets_are_fetched(
         return read(log, *given)
 
     def first(producer: EmbeddedProducer) -> None:
-        if stopped:
-            bench.lifeline.deliver(StopTask())
         init(producer)
         initialised.set()
+        if ended:
+            raise MembershipEndedError("m is no longer a member of g")
 
     monkeypatch.setattr(EmbeddedProducer, "init", first)
     monkeypatch.setattr(EmbeddedKeyedLog, "read", slow)
@@ -212,8 +212,9 @@ def test_the_producer_is_initialised_while_offsets_are_fetched(
     time.sleep(0.2)
     assert done == []
     fetch.set()
-    assert bench.stop().outcome is TaskOutcome.STOPPED
-    assert done[:2] == ["fetched", "close" if stopped else "end"]
+    outcome = bench.stop().outcome
+    assert outcome is (TaskOutcome.FENCED if ended else TaskOutcome.STOPPED)
+    assert done[:2] == ["fetched", "close" if ended else "end"]
 
 
 @pytest.mark.parametrize("boundary", ["poll", "interval"])
