@@ -9,7 +9,8 @@ from headgate.state import ConfigState
 
 @dataclass(frozen=True, slots=True)
 class NothingToFence:
-    """Tasks may start at once: no commit was read since the last task count record."""
+    """Tasks may start at once: no commit was read since the last task count record. One task after
+    one shuts out the older one itself, when it initialises its producer."""
 
     reason: str
 
@@ -46,9 +47,9 @@ def transactional_id(group: str, connector: str, task: int) -> str:
 
 
 def is_fenced_by_starting(alive: int | None, count: int) -> bool:
-    """Whether nobody has to be shut out for `count` tasks to start, where `alive` producers were
-    recorded last (None: never any): there are none, or there is one, which the new one shuts out
-    itself."""
+    """Whether no round is needed for `count` tasks to start, where `alive` producers were recorded
+    last (None: never any): there are none, or there is one, which the new one shuts out itself.
+    After a count of 0 Connect has a round, which shuts out nobody."""
     return alive is None or (alive == 1 and count == 1)
 
 
@@ -67,14 +68,14 @@ def fencing_requirement(state: ConfigState, connector: str, group: str) -> Fenci
         return NothingToFence(
             "a task count record follows the last commit: older producers are shut out"
         )
-    if alive is None or is_fenced_by_starting(alive, count):
+    if is_fenced_by_starting(alive, count):
         reason = (
             "no producers were recorded: the first transactional start"
             if alive is None
             else "one task after one task: the new producer shuts out the old one itself"
         )
         return RecordTaskCount(connector, count, generation, reason)
-    ids = tuple(transactional_id(group, connector, task) for task in range(alive))
+    ids = tuple(transactional_id(group, connector, task) for task in range(alive or 0))
     return FenceTasks(
         connector, ids, count, generation, f"{alive} producers were recorded, {count} tasks follow"
     )
@@ -82,6 +83,6 @@ def fencing_requirement(state: ConfigState, connector: str, group: str) -> Fenci
 
 def may_start_source_tasks(state: ConfigState, connector: str) -> bool:
     """Whether `connector` has tasks, and a task count record follows the last commit: nobody older
-    can write."""
+    can write, once a task after one task has initialised its producer."""
     entry = state.entry(connector)
     return entry is not None and not entry.fencing_pending and bool(state.tasks(connector))

@@ -167,6 +167,7 @@ class KafkaKeyedLog:
                 starts = self._topics.topic_starts(self.topic)
             except UnknownTopicError as error:
                 raise self._topics.contact.error(str(error)) from None
-            self._reader = TopicReader(self._reader_settings, self.topic, self._said)
-            self._reader.start(starts)
+            reader = TopicReader(self._reader_settings, self.topic, self._said)
+            reader.start(starts)
+            self._reader = reader
         return self._reader

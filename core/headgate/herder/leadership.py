@@ -227,11 +227,20 @@ class Leadership:
             return
         job, lane.current, lane.looking = lane.current, None, False
         assert job is not None
-        if error is not None:
-            self._done(job, Failure(ErrorKind.INTERNAL, f"{READ_FAILED} ({error})"))
-        else:
-            lane.waiting.appendleft(job)
+        if error is None:
             lane.looked = True
+            self._decide_again(lane, job)
+            return
+        self._done(job, Failure(ErrorKind.INTERNAL, f"{READ_FAILED} ({error})"))
+        self._go_on(lane)
+
+    def _decide_again(self, lane: Lane, job: Job) -> None:
+        """Another may have led and written since it was decided: the log was read on, or is being
+        read for a claim of ours."""
+        lane.waiting.appendleft(job)
+        self._go_on(lane)
+
+    def _go_on(self, lane: Lane) -> None:
         if self._ctx.standing.is_leader:
             self._run(lane)
         else:
@@ -269,12 +278,15 @@ class Leadership:
         """Our reader has come further: what it has passed is done."""
         while self._read_back and self._read_back[0][0] <= self._ctx.state.offset:
             _, _, lane = heapq.heappop(self._read_back)
-            if lane.then:
-                records, lane.then = lane.then, ()
+            records, lane.then = lane.then, ()
+            if records and self.ready:
                 self._append(lane, records)
                 continue
             job, lane.current = lane.current, None
             assert job is not None
+            if records:
+                self._decide_again(lane, job)
+                continue
             self._done(job, lane.answer)
             self._run(lane)
 

@@ -345,15 +345,19 @@ class Tasks:
     def _fencing_requested(self, held: HeldTask) -> None:
         if held.state is not TaskState.AWAITING_FENCING:
             return  # it crossed our stop
-        entry = self._ctx.state.entry(held.task.connector)
-        if entry is not None and not entry.fencing_pending:
-            # A newer commit would have stopped the run: the record is about its task configs.
+        if self._is_fenced(held.task.connector):
             self._answer_fencing(held, None)
             return
         origin = FromTasks(held.task.connector, held.commit_offset)
         if origin not in self._fencing:
             self._fencing[origin] = 0
             self._ctx.note(Ask(origin, FenceConnector(origin.connector)))
+
+    def _is_fenced(self, connector: str) -> bool:
+        """Whether a task count record follows the task configs of whatever runs here: a newer
+        commit would have stopped it."""
+        entry = self._ctx.state.entry(connector)
+        return entry is not None and not entry.fencing_pending
 
     def _answer_fencing(self, held: HeldTask, error: str | None) -> None:
         self._move(held, TaskInput.FENCING_ANSWERED)
@@ -379,10 +383,13 @@ class Tasks:
             self._answer_fencing(held, error)
 
     def ask_fencing_again(self, origin: FromTasks) -> None:
-        if self._awaiting_fencing(origin):
+        awaiting = self._awaiting_fencing(origin)
+        if awaiting and not self._is_fenced(origin.connector):
             self._ctx.note(Ask(origin, FenceConnector(origin.connector)))
-        else:
-            self._fencing.pop(origin, None)
+            return
+        self._fencing.pop(origin, None)
+        for held in awaiting:
+            self._answer_fencing(held, None)
 
     def _awaiting_fencing(self, origin: FromTasks) -> list[HeldTask]:
         return [

@@ -8,13 +8,14 @@ start of one task.
 A source task that is exactly-once asks its worker twice while it starts (KIP-618):
 
     body                                worker
-    FencingRequested  ----------------> asks the leader for a round of fencing
+    FencingRequested  ----------------> asks the leader for a round of fencing, where the log has
+    none behind the task's commit
                       <---------------- FencingAnswered
     initialises its producer
     ProducerInitialised --------------> reads the config topic to its end, compares the task
-    generation
+    reads its source offsets            generation
                       <---------------- RecheckAnswered
-    reads its source offsets, calls start(), reports TaskRunning
+    calls start(), reports TaskRunning
 """
 
 from collections.abc import Mapping
@@ -69,7 +70,7 @@ class TaskSpec:
 
 @dataclass(frozen=True, slots=True)
 class FencingAnswered:
-    """The leader's answer; `error` is None when older producers are shut out."""
+    """The leader's answer, or the log's; `error` is None when older producers are shut out."""
 
     error: str | None = None
 

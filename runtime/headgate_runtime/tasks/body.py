@@ -1,7 +1,8 @@
 """The task body: serves a task machine. The same on a Spark executor, in a process, in a thread.
 
-One thread runs everything of the task: connector code, log and machine. The lifeline's reader only
-queues commands. The body never raises; what happened to the task is its last report.
+One thread runs everything of the task: connector code, log and machine (but for a first look at the
+offsets topic, which it awaits). The lifeline's reader only queues commands. The body never raises;
+what happened to the task is its last report.
 """
 
 import sys

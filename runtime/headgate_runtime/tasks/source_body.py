@@ -194,8 +194,9 @@ class SourcePerformer:
         with suppress(Exception):
             producer = self._producer = self._make_producer()
             if producer.connect() and not self._lifeline.stopping:
-                self._fetching = threading.Thread(target=self._fetch_offsets, daemon=True)
-                self._fetching.start()
+                fetching = threading.Thread(target=self._fetch_offsets, daemon=True)
+                fetching.start()
+                self._fetching = fetching
         return ()
 
     def _fetch_offsets(self) -> None:

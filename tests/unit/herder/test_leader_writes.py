@@ -1,5 +1,5 @@
-"""What the leader writes of its own or on order: session keys, patches, restarts, and task configs
-where Java reads along."""
+"""What the leader writes of its own or on order: session keys, patches, restarts, task counts, and
+task configs where Java reads along."""
 
 import pytest
 from support.herder_setups import C0, SOURCE, created, failure, one_worker, two_workers
@@ -10,6 +10,7 @@ from headgate.herder.context import Context
 from headgate.herder.messages import (
     AppendConfig,
     ConfigAppendFailed,
+    CoordinatorLost,
     CreateConnector,
     DescribeConnector,
     Effect,
@@ -28,6 +29,7 @@ from headgate.herder.messages import (
 from headgate.herder.restarts import Restarts
 from headgate.herder.settings import HerderSettings
 from headgate.ids import TaskId
+from headgate.records import encode_commit, encode_task, encode_task_count
 from headgate.task.messages import TaskEnded, TaskOutcome, TaskReleased
 
 
@@ -398,3 +400,30 @@ def test_the_commit_waits_until_the_task_configs_were_read_back() -> None:
     world.workers["a"].cut_off = False
     world.until_settled()
     assert "a: append commit-c" in world.trace
+
+
+def test_a_commit_is_decided_anew_where_another_may_have_led_since() -> None:
+    """Read past its task configs only after another leader's term, it would name them as the whole
+    of what that one has written, and count one task where three run."""
+    world = one_worker(exactly_once=True, protocols=("sessioned",))
+    world.call("a", CreateConnector("c", SOURCE))
+    world.holds.append(lambda _, e: isinstance(e, AppendConfig) and "task-c-0" in dict(e.records))
+    world.run()
+    world.workers["a"].cut_off = True  # appended, but not read yet
+    world.release()
+    world.run()
+    ours = world.log[-1]
+    assert ours[0] == "task-c-0"
+    tasks = [encode_task(TaskId("c", n), {"task": str(n)}) for n in range(3)]
+    world.log += [*tasks, encode_commit("c", 3), encode_task_count("c", 3)]
+    world.give("a", CoordinatorLost("away"))  # leads again, by a claim of its own
+    world.advance(1_000)
+    world.trace.clear()
+    world.workers["a"].cut_off = False
+    world.until_settled()
+    assert not [line for line in appends(world) if line.startswith("a: append commit-c")][:-1]
+    entry = world.workers["a"].herder.state.entry("c")
+    assert entry is not None
+    assert not entry.inconsistent
+    assert world.running() == {"a": ["c-0"]}
+    assert appends(world)[0] == "a: append task-c-0"

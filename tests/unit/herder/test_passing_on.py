@@ -16,6 +16,7 @@ from headgate.herder.messages import (
     ErrorKind,
     Failure,
     FenceConnector,
+    FenceProducers,
     PeerAnswered,
     PutConnectorConfig,
     PutTaskConfigs,
@@ -251,6 +252,7 @@ def fencing_asked_until_failed(told: Failure, limit_ms: int) -> tuple[int, bool]
         return True
 
     world.holds.append(refuse)
+    world.holds.append(lambda _, e: isinstance(e, FenceProducers))  # of the leader's own task
     world.call("a", PutConnectorConfig("c", {**TWO_TASKS, "file": "another"}))
     world.advance(limit_ms)
     (line,) = [line for line in world.trace if "FAILED" in line] or [""]
@@ -295,3 +297,23 @@ def test_task_configs_that_were_refused_as_stale_are_generated_anew() -> None:
         f"b: generate task configs of {name}, at most 1",
         "b: call http://a/ PutTaskConfigs hops=1",
     ]
+
+
+def test_a_fence_that_the_log_has_by_now_is_not_asked_for_again() -> None:
+    """The leader's answer was lost, or the count was recorded for another's task."""
+    world = two_workers(exactly_once=True)
+    created(world, TWO_TASKS)
+    asked: list[int] = []
+
+    def lose(worker: Worker, effect: Effect) -> bool:
+        if not (isinstance(effect, CallPeer) and isinstance(effect.call, FenceConnector)):
+            return False
+        asked.append(effect.token)
+        world.give(worker.name, PeerAnswered(effect.token, Failure(ErrorKind.TIMEOUT, "lost")))
+        return True
+
+    world.holds.append(lose)
+    world.call("a", PutConnectorConfig("c", {**TWO_TASKS, "file": "another"}))
+    world.until_settled()  # the leader has fenced for its own task
+    assert len(asked) == 1
+    assert sorted(map(len, world.running().values())) == [1, 1]

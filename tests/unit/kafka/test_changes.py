@@ -1,6 +1,13 @@
 """What a reader of a compacted topic remembers of it."""
 
-from headgate_kafka.keyed_log import Changes
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from headgate_kafka.keyed_log import Changes, KafkaKeyedLog
+from headgate_kafka.reading import TopicReader
 
 
 def test_records_without_a_key_are_all_given_and_supersede_nothing() -> None:
@@ -27,3 +34,21 @@ def test_a_flood_of_them_is_not_kept() -> None:
     assert records[0].key == b"k"
     assert 100 <= len(records) < 2_000
     assert records[-1].found_at == (0, 99_999)
+
+
+def test_a_reader_that_could_not_begin_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has no partitions: whoever asked for the end next would be told that nothing is there."""
+    starts: list[dict[int, int]] = []
+
+    def start(_reader: TopicReader, positions: dict[int, int]) -> None:
+        starts.append(positions)
+        raise KafkaException(KafkaError(KafkaError._FAIL))
+
+    monkeypatch.setattr(TopicReader, "start", start)
+    topics: Any = SimpleNamespace(topic_starts=lambda _topic: {0: 0})
+    settings = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "log_level": 0}
+    log = KafkaKeyedLog("t", topics, settings, cast(Any, None), lambda _line: None)
+    for _ in range(2):
+        with pytest.raises(KafkaException):
+            log.read(0)
+    assert starts == [{0: 0}, {0: 0}]
