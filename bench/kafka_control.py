@@ -30,10 +30,10 @@ LIMIT_S = 300.0
 LOOK_S = 0.005
 SETTLE_S = 0.5
 """Before each step: what the last one set off (a first poll, a commit, a round) is over."""
-ROUNDS = 20
+TURNS = 20
 """Of creating and deleting twice before anything else: until then the broker, which both share, and
 Java's workers spend as much on compiling themselves as on what they are asked."""
-ROUNDS_COUNTED = 10
+TURNS_COUNTED = 10
 """The last of them, and of each the second."""
 STEPS = ("create", "pause", "resume", "changed config", "restart", "stop", "delete")
 Took = dict[str, list[float]]
@@ -117,9 +117,9 @@ class Pair:
 
         _ask(lambda: rest.status(name), right)
 
-    def round(self, name: str) -> float:
+    def create_and_delete(self, name: str) -> float:
         """Seconds from create to RUNNING, of a connector that is deleted then. `SETTLE_S` is waited
-        first: after another round it is begun so long after its delete."""
+        first: after another of these it is begun so long after its delete."""
         rest = self.workers[0].rest
         time.sleep(SETTLE_S)
         began = time.perf_counter()
@@ -267,12 +267,12 @@ def run(runner: str = "process") -> Iterator[str]:
             f"connector with one task, in seconds (smallest-largest)"
         )
         yield f"{'':24}{'ours':>26}{'Java':>26}{'of Java':>10}"
-        rounds: Took = {kind: [] for kind in KINDS}
-        for turn in range(ROUNDS):
+        creates: Took = {kind: [] for kind in KINDS}
+        for turn in range(TURNS):
             for kind, pair in pairs.items():
-                pair.round(f"round-{turn}")
-                rounds[kind].append(pair.round(f"again-{turn}"))
-        counted = {kind: took[-ROUNDS_COUNTED:] for kind, took in rounds.items()}
+                pair.create_and_delete(f"first-{turn}")
+                creates[kind].append(pair.create_and_delete(f"again-{turn}"))
+        counted = {kind: took[-TURNS_COUNTED:] for kind, took in creates.items()}
         yield _line("create after a delete", counted)
         for pair in pairs.values():
             pair.life("warm-up")

@@ -248,10 +248,11 @@ class Worker:
     # -- what others wrote --
 
     def _read_world(self) -> None:
-        if woken := self._woken:
+        if self._woken:
             self._woken = False  # whatever it was said for is there to be seen below
+            self._unfinished = True
         try:
-            if self.transport.changed() or self._unfinished or woken:
+            if self.transport.changed() or self._unfinished:
                 self._unfinished = True
                 looks = (self._read_logs, self._read_calls, self._read_group)
                 found = [look() for look in looks]

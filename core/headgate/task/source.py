@@ -140,6 +140,7 @@ class SourceMachine(TaskMachine):
         super().__init__(SourceState.NEW, settings.target_state, tolerate=settings.tolerate)
         self._settings = settings
         self._rechecked: RecheckAnswered | None = None
+        """The worker's answer, which may come while offsets are read."""
         self._plan: deque[BodyEffect] = deque()
         """What is still to be done about the batch that was polled last."""
         self._open = 0
@@ -183,15 +184,15 @@ class SourceMachine(TaskMachine):
 
     def _on_recheck_answered(self, now_ms: int, given: RecheckAnswered) -> list[BodyEffect]:
         self._rechecked = given
-        return self._begin(now_ms) if self.state is SourceState.RECHECKING else []
+        return self._start_if_rechecked(now_ms) if self.state is SourceState.RECHECKING else []
 
     def _on_offsets_read(self, now_ms: int, _given: OffsetsRead) -> list[BodyEffect]:
         if self._ending is not None:
             return self._close(now_ms, self._ending)
         self.state = SourceState.RECHECKING
-        return self._begin(now_ms)
+        return self._start_if_rechecked(now_ms)
 
-    def _begin(self, now_ms: int) -> list[BodyEffect]:
+    def _start_if_rechecked(self, now_ms: int) -> list[BodyEffect]:
         if self._settings.exactly_once:
             if self._rechecked is None:
                 return []

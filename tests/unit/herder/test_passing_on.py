@@ -2,7 +2,7 @@
 
 import pytest
 from support.herder_setups import SOURCE, created, failure, one_worker, two_workers
-from support.herder_world import Worker
+from support.herder_world import HerderWorld, Worker
 
 from headgate.herder.messages import (
     AlterOffsets,
@@ -238,20 +238,26 @@ def test_fencing_that_was_overtaken_is_asked_for_without_end(kind: ErrorKind) ->
     assert not failed
 
 
-def fencing_asked_until_failed(told: Failure, limit_ms: int) -> tuple[int, bool]:
-    """How often it was asked for when it is always answered so, and whether the task failed."""
+def fencing_always_answered(told: Failure) -> tuple[HerderWorld, list[int]]:
+    """Two workers, a connector with two tasks, and the tokens of what the follower asks."""
     world = two_workers(exactly_once=True)
     created(world, TWO_TASKS)
     asked: list[int] = []
 
-    def refuse(worker: Worker, effect: Effect) -> bool:
+    def answer(worker: Worker, effect: Effect) -> bool:
         if not (isinstance(effect, CallPeer) and isinstance(effect.call, FenceConnector)):
             return False
         asked.append(effect.token)
         world.give(worker.name, PeerAnswered(effect.token, told))
         return True
 
-    world.holds.append(refuse)
+    world.holds.append(answer)
+    return world, asked
+
+
+def fencing_asked_until_failed(told: Failure, limit_ms: int) -> tuple[int, bool]:
+    """How often it was asked for when it is always answered so, and whether the task failed."""
+    world, asked = fencing_always_answered(told)
     world.holds.append(lambda _, e: isinstance(e, FenceProducers))  # of the leader's own task
     world.call("a", PutConnectorConfig("c", {**TWO_TASKS, "file": "another"}))
     world.advance(limit_ms)
@@ -301,18 +307,7 @@ def test_task_configs_that_were_refused_as_stale_are_generated_anew() -> None:
 
 def test_a_fence_that_the_log_has_by_now_is_not_asked_for_again() -> None:
     """The leader's answer was lost, or the count was recorded for another's task."""
-    world = two_workers(exactly_once=True)
-    created(world, TWO_TASKS)
-    asked: list[int] = []
-
-    def lose(worker: Worker, effect: Effect) -> bool:
-        if not (isinstance(effect, CallPeer) and isinstance(effect.call, FenceConnector)):
-            return False
-        asked.append(effect.token)
-        world.give(worker.name, PeerAnswered(effect.token, Failure(ErrorKind.TIMEOUT, "lost")))
-        return True
-
-    world.holds.append(lose)
+    world, asked = fencing_always_answered(Failure(ErrorKind.TIMEOUT, "lost"))
     world.call("a", PutConnectorConfig("c", {**TWO_TASKS, "file": "another"}))
     world.until_settled()  # the leader has fenced for its own task
     assert len(asked) == 1

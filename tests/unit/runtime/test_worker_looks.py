@@ -97,6 +97,26 @@ def test_who_wakes_it_is_not_kept_waiting_and_it_looks(
     assert looks == [1]
 
 
+def test_a_wake_outlasts_a_log_that_is_out_of_reach(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[int] = []
+    monkeypatch.setattr(worker, "_read_group", lambda: looks.append(1))
+    away = [TransportError("away")]
+
+    def changed() -> bool:
+        if away:
+            raise away.pop()
+        return False
+
+    monkeypatch.setattr(worker.transport, "changed", changed)
+    worker.wake()
+    worker._read_world()
+    assert looks == []
+    worker._read_world()
+    assert looks == [1]
+
+
 def test_what_another_writes_is_seen_at_the_next_look(
     worker: Worker, other: EmbeddedTransport
 ) -> None:
