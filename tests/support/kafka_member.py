@@ -95,16 +95,22 @@ class KafkaMember:
         )
         self.state = ConfigState()
         self._position = 0
+        self._completed = -1
+        """The last generation of which it was told an assignment, whatever it gave up since."""
         self._lost_since_ms: int | None = None
 
     # -- what tests do --
 
     def start(self) -> None:
-        self._read()
+        self._read(to_end=True)
         self._give(Start())
 
     def leave(self) -> None:
         self._give(Leave())
+
+    def lose(self, reason: str) -> None:
+        """It gives up what it has, and joins again."""
+        self._give(CoordinatorLost(reason))
 
     def close(self) -> None:
         """As if it were killed, unless it has left: nothing is said to anybody."""
@@ -147,7 +153,7 @@ class KafkaMember:
             self.said.append(reason)
         elif now_ms - self._lost_since_ms >= self.heartbeat_interval_ms:
             self._lost_since_ms = now_ms
-            self._give(CoordinatorLost(reason))
+            self.lose(reason)
 
     def _read(self, to_end: bool = False) -> None:
         log = self.transport.config_log
@@ -161,8 +167,7 @@ class KafkaMember:
                 return
 
     def _give(self, given: MemberInput) -> None:
-        now_ms, view = self._now_ms(), self._view()
-        completed = self.member.generation
+        now_ms, view, completed = self._now_ms(), self._view(), self._completed
         for output in self.member.handle(now_ms, given, view):
             if isinstance(output, SyncGroup) and isinstance(given, JoinedGroup) and given.members:
                 self.led.append(LedRound(now_ms, given, view, completed, dict(output.assignments)))
@@ -172,6 +177,7 @@ class KafkaMember:
         match output:
             case Assigned():
                 self.assigned.append(output)
+                self._completed = output.generation
             case Revoked():
                 self._stop({*output.connectors, *output.tasks})
             case StopEverything():

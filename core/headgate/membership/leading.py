@@ -128,7 +128,8 @@ def lead(now_ms: int, joined: JoinedGroup, leader: Leader, view: WorkView) -> Le
     """Compute the round of `joined`, the leader's answer, by the policy of its protocol.
 
     `view` is read once: the offset that is announced is that of the snapshot computed with. It may
-    be newer than what the leader reported when it joined. If it is still older than what another
+    be newer than what the leader reported when it joined. (Java announces the highest that was
+    reported, though it computes with its newest snapshot.) If it is still older than what another
     member has read, nobody is given or loses anything (`CONFIG_MISMATCH`), and the policy does not
     run; its memory stays, for a generation that is no longer the last.
 
