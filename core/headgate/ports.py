@@ -219,7 +219,7 @@ class RecordMetadata:
 
 
 class Producer(Protocol):
-    """One task's way into the log; used by one thread."""
+    """One task's way into the log; used by one thread at a time."""
 
     def connect(self) -> bool:
         """Get in touch with the log, so that `init` takes less time; whether it was reached. Shuts
@@ -262,6 +262,19 @@ class Producer(Protocol):
             FencedError: nothing of them is or will be visible.
             TransactionOverError: as above; where the log itself refuses records, or limits the
                 time a transaction may take.
+        """
+        ...
+
+    def begin_commit(
+        self, offsets: Sequence[tuple[bytes, bytes | None]]
+    ) -> Callable[[], None] | None:
+        """`commit` for a caller that has other things to do while the log is waited for.
+
+        What is returned is to be called once, waits, and raises what `commit` would have raised;
+        until it has returned nothing else of the producer may be called. None: it is committed.
+
+        Raises:
+            FencedError, TransactionOverError, TransportError: as `commit`, if it is known at once.
         """
         ...
 

@@ -1,5 +1,7 @@
 """What `RecordLog`, its producers and `Fencer` promise."""
 
+from collections.abc import Callable
+
 import pytest
 from support.group_member import GROUP, SESSION_MS, HandMember, join_all
 from support.worlds import World, read_on
@@ -253,6 +255,41 @@ def test_nothing_is_visible_before_commit(world: World) -> None:
     producer.commit([(b"source", b"1")])
     check_values(world, other.record_log, [b"1"])
     assert [r.value for r in read_on(other.offset_log)[0]] == [b"1"]
+
+
+def test_a_commit_that_was_begun_is_one_once_its_end_was_awaited(world: World) -> None:
+    transport = world.connect()
+    producer = ready(world, transport.record_log)
+    for n in range(3):
+        producer.send([record(world, b"%d" % n)])
+        await_end(producer.begin_commit([(b"source", b"%d" % n)]))
+    await_end(producer.begin_commit([]))
+    check_values(world, transport.record_log, [b"0", b"1", b"2"])
+    assert [r.value for r in read_on(transport.offset_log)[0]][-1] == b"2"
+    producer.send([record(world, b"aborted")])
+    producer.abort()
+    producer.send([record(world, b"3")])
+    producer.commit([])
+    check_values(world, transport.record_log, [b"0", b"1", b"2", b"3"])
+
+
+def test_a_commit_that_was_begun_by_a_zombie_is_refused(world: World) -> None:
+    transport = world.connect()
+    zombie = ready(world, transport.record_log, "zombie")
+    zombie.send([record(world, b"zombie")])
+    ready(world, world.connect().record_log, "heir")
+    with pytest.raises(FencedError, match="g-c-0"):
+        await_end(zombie.begin_commit([(b"source", b"zombie")]))
+    with pytest.raises(FencedError):
+        await_end(zombie.begin_commit([]))
+    assert values(world, transport.record_log) == []
+    assert read_on(transport.offset_log)[0] == []
+    zombie.close()
+
+
+def await_end(committed: Callable[[], None] | None) -> None:
+    if committed is not None:
+        committed()
 
 
 def test_abort_leaves_nothing(world: World) -> None:

@@ -1,5 +1,6 @@
 """The runner of threads keeps what every runner must; what it cannot do it says."""
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -52,6 +53,9 @@ def test_a_body_that_breaks_lets_nobody_wait(
     monkeypatch.setattr(thread_runner, "run_body", breaks)
     run = bench.start("CountingSource")
     assert bench.wait_for(run, TaskReleased) == TaskReleased(abandoned=False)
+    for thread in threading.enumerate():
+        if thread.name.startswith("task-"):
+            thread.join(10)  # else what it ends with is seen in the next test
 
 
 def test_an_exactly_once_sink_is_refused(bench: RunnerBench) -> None:

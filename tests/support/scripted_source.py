@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from confluent_kafka import Producer
 from support.body_bench import BodyBench
 
 from headgate.connector.api import (
@@ -48,3 +49,11 @@ def scripted(*batches: Batch) -> type[Scripted]:
 
 def run_dry(bench: BodyBench) -> None:
     bench.start().until(lambda: bench.progress.idle or bench.ended)
+
+
+def let_a_bare_error_out() -> None:
+    """As confluent-kafka does when its own code fails within a callback: it is no exception, so no
+    clause with a name catches it."""
+    client = Producer({"bootstrap.servers": "", "message.timeout.ms": 1, "log_level": 0})
+    client.produce("t", b"v", on_delivery=lambda *_: client.init_transactions())
+    client.flush(10)

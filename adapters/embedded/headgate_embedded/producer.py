@@ -114,6 +114,12 @@ class EmbeddedProducer:
         self._write(offsets)
         self._acked = self._sent
 
+    def begin_commit(
+        self, offsets: Sequence[tuple[bytes, bytes | None]]
+    ) -> Callable[[], None] | None:
+        self.commit(offsets)
+        return None
+
     def abort(self) -> None:
         self._open.clear()
         self._encoded.clear()

@@ -25,6 +25,7 @@ from headgate.ports import (
     TransactionOverError,
     TransportError,
 )
+from headgate_kafka.beside import Beside
 from headgate_kafka.connecting import connect
 from headgate_kafka.consumer import metadata_age_s
 from headgate_kafka.failures import (
@@ -101,6 +102,13 @@ class BaseProducer(ABC):
         found, self._places = self._places, []
         return found
 
+    @abstractmethod
+    def commit(self, offsets: Offsets) -> None: ...
+
+    def begin_commit(self, offsets: Offsets) -> Callable[[], None] | None:
+        self.commit(offsets)
+        return None
+
     def _settle_places(self) -> None:
         """What was reported has become durable."""
         self._places += self._reported
@@ -125,7 +133,7 @@ class BaseProducer(ABC):
 
 
 class TransactionalProducer(BaseProducer):
-    """Used by one thread.
+    """Used by one thread at a time.
 
     Kafka does not know the group membership it is initialised for, so `init` never raises
     `MembershipEndedError`: what guards a zombie that wakes up is the recheck after it, reading the
@@ -162,6 +170,7 @@ class TransactionalProducer(BaseProducer):
         """Why this producer can do nothing any more."""
         self._refused = ""
         """Why the open transaction must not be committed."""
+        self._beside = Beside()
 
     def connect(self) -> bool:
         self._client = self._client or Producer(self._contact.settings)
@@ -274,9 +283,33 @@ class TransactionalProducer(BaseProducer):
         raise ValueError(f"{self._id} is transactional: its records are committed")
 
     def commit(self, offsets: Offsets) -> None:
+        client = self._complete(offsets)
+        if client is not None:
+            self._finish(client)
+            self._committed()
+
+    def begin_commit(self, offsets: Offsets) -> Callable[[], None] | None:
+        client = self._complete(offsets)
+        if client is None:
+            return None
+        try:
+            finished = self._beside.begin(partial(self._finish, client))
+        except RuntimeError:  # no more threads: then nobody goes on meanwhile
+            self._finish(client)
+            self._committed()
+            return None
+
+        def end() -> None:
+            finished()
+            self._committed()
+
+        return end
+
+    def _complete(self, offsets: Offsets) -> Producer | None:
+        """All of it is with the client, which is to commit it; None: there is nothing to commit."""
         if not offsets and self._began_at is None:
             self._checked()
-            return
+            return None
         if self._refused:
             raise TransactionOverError(f"{self._refused}; abort it")
         client = self._checked()
@@ -289,11 +322,13 @@ class TransactionalProducer(BaseProducer):
             for key, value in offsets:
                 self._put(client, partial(client.produce, topic, value, key))
             self._ending = offsets
-        self._finish(client)
+        return client
+
+    def _committed(self) -> None:
         offsets, self._ending, self._began_at = self._ending, None, None
         self._settle_places()
         self._choice.settle()
-        self._offset_topics.after(offsets)
+        self._offset_topics.after(offsets or ())
 
     def _finish(self, client: Producer) -> None:
         """Commit what may still be on its way to slow brokers: the transaction's own limit counts,
@@ -336,6 +371,7 @@ class TransactionalProducer(BaseProducer):
             with suppress(KafkaException, SystemError):
                 _abort(client, CLOSE_MS / 1000)
         self._drop()
+        self._beside.close()
 
     def _asking(self) -> Producer | None:
         return self._client if self._ready else None

@@ -135,7 +135,9 @@ class SourceTask(ABC):
         (`context.wait`).
 
         A batch that is iterable is consumed once. Keep it to some thousands of records: with
-        `transaction.boundary` = poll each batch is one transaction.
+        `transaction.boundary` = poll each batch is one transaction. While that is committed the
+        next poll may be under way, unless the task overrides `commit` or `commit_record`: how the
+        commit went is known to the worker when both are over.
         """
 
     def commit_record(self, record: SourceRecord, metadata: RecordMetadata | None) -> None:

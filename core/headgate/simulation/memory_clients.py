@@ -104,6 +104,12 @@ class MemoryProducer:
         self._cluster.offsets.append(offsets, self._cluster.now_ms())
         self._acked = self._sent
 
+    def begin_commit(
+        self, offsets: Sequence[tuple[bytes, bytes | None]]
+    ) -> Callable[[], None] | None:
+        self.commit(offsets)
+        return None
+
     def _append(self) -> None:
         found = self._cluster.append(self._open)
         if self._keeps_places:

@@ -43,6 +43,8 @@ RECORDS = 320
 RECORD_INTERVAL_MS = 60
 """Record n is there to be polled from n times this on: so records flow while there are faults."""
 BATCH = 5
+POLLED_AHEAD = 0.5
+"""Of the commits: the source is polled before their outcome is known."""
 
 
 class SourceBody(Body):
@@ -54,6 +56,8 @@ class SourceBody(Body):
         self._next: dict[int, int] = {}
         self._batch: list[tuple[int, int]] = []
         self._open: list[tuple[int, int]] = []
+        self._ahead: Polled | None = None
+        """What was polled during the last commit."""
 
     def _delay_ms(self, effect: BodyEffect) -> int:
         return effect.delay_ms if isinstance(effect, Poll) else 0
@@ -106,7 +110,10 @@ class SourceBody(Body):
                 self._next[partition] = int(offset["n"]) + 1
         return OffsetsRead()
 
-    def _poll(self) -> BodyInput:
+    def _poll(self) -> Polled:
+        if self._ahead is not None:
+            ahead, self._ahead = self._ahead, None
+            return ahead
         self._batch = []
         for partition in sorted(self._next):
             first = self._next[partition]
@@ -132,6 +139,9 @@ class SourceBody(Body):
             assert self._producer is not None
             reached = dict(self._open)
             connector = self.spec.task.connector
+            if self._schedule.chance.random() < POLLED_AHEAD:
+                polled = self._poll()
+                self._ahead = polled if polled.records else None
             self._producer.commit(
                 [
                     (encode_key(connector, {"p": p}), encode_value({"n": n}))
@@ -140,4 +150,4 @@ class SourceBody(Body):
             )
             self._cluster.checks.data_committed(self.spec, self._open)
             self._open = []
-        return Committed()
+        return Committed(ahead=self._ahead is not None)

@@ -7,6 +7,8 @@ Without exactly-once reading is the first of them, and starting the next. Every 
 closing and ended. Source: KIP-618; Connect's AbstractWorkerSourceTask, ExactlyOnceWorkerSourceTask,
 WorkerSourceTask. Differs: offsets are read while the worker rechecks (Connect: after it). Older
 producers are shut out by then, and nothing has come of what was read until the task is started.
+And a task may be polled while what it gave before is being committed; what came of that is nowhere
+but in the body's memory until the commit has succeeded.
 """
 
 from collections import deque
@@ -152,6 +154,8 @@ class SourceMachine(TaskMachine):
         """The last poll found nothing."""
         self._delay_ms = 0
         """Before the next poll."""
+        self._ahead = False
+        """What the next poll gives was polled during the commit."""
         self._retriable = ""
         """Why the last poll could not be made."""
 
@@ -228,8 +232,7 @@ class SourceMachine(TaskMachine):
         self._retriable = self._trouble = given.retriable
         if given.conflict:
             return self._fail(now_ms, COMMIT_AND_ABORT)
-        found = bool(given.records or given.dropped or given.skipped)
-        was_dry, self._dry = self._dry, not found and not given.retriable
+        was_dry, self._dry = self._dry, not given.found and not given.retriable
         self._plan = deque(self._steps(now_ms, given))
         # Idle: this poll was begun after the last commit, found nothing, and nothing is open.
         is_open = self._open or self._passed_open or self._ending
@@ -291,6 +294,11 @@ class SourceMachine(TaskMachine):
                 continue
             self.state = SourceState.COMMITTING
             return effects
+        if self._ahead:
+            # Also before a pause or a stop: what a task has given is delivered.
+            self._ahead = False
+            self.state = SourceState.POLLING
+            return [*effects, *self._progress(now_ms), Poll()]
         if self._ending is not None:
             return effects + self._close(now_ms, self._ending)
         if self._pause_wanted:
@@ -314,6 +322,7 @@ class SourceMachine(TaskMachine):
         self._open = given.open_records
         self._passed_open = False
         self._commit_ms = now_ms
+        self._ahead = given.ahead
         return self._after_commit(now_ms)
 
     def _on_commit_failed(self, now_ms: int, given: CommitFailed) -> list[BodyEffect]:

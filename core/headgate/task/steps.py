@@ -99,6 +99,10 @@ class Polled:
     awaited: bool = False
     """The task has said that something is there that cannot be read yet: it is not idle."""
 
+    @property
+    def found(self) -> bool:
+        return bool(self.records or self.dropped or self.skipped)
+
 
 @dataclass(frozen=True, slots=True)
 class SendFailed:
@@ -110,10 +114,12 @@ class SendFailed:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """`CommitTransaction` or `FlushOffsets` is done. `open_records` are sent but not covered by
-    it."""
+    """`CommitTransaction` or `FlushOffsets` is done."""
 
     open_records: int = 0
+    """Sent but not covered by it."""
+    ahead: bool = False
+    """The task was polled meanwhile, and what came of it waits for the next `Poll`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +255,8 @@ class CallStart:
 
 @dataclass(frozen=True, slots=True)
 class Poll:
-    """Wait `delay_ms` at most, then `poll()`: `Polled`."""
+    """Wait `delay_ms` at most, then `poll()`: `Polled`. What was polled ahead is it, if there is
+    any."""
 
     delay_ms: int = 0
 
@@ -268,7 +275,8 @@ class CommitTransaction:
     """Commit what was sent with its source offsets, then call `commit_record()` for each record of
     it and `commit()`: `Committed`.
 
-    With nothing sent there is no transaction, and they are called all the same.
+    With nothing sent there is no transaction, and they are called all the same. While the log is
+    waited for, a task that has neither of them may be polled.
     """
 
 

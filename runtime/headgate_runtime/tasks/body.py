@@ -1,11 +1,11 @@
 """The task body: serves a task machine. The same on a Spark executor, in a process, in a thread.
 
-One thread runs everything of the task: connector code, log and machine (but for a first look at the
-offsets topic, which it awaits). The lifeline's reader only queues commands. The body never raises;
+One thread runs everything of the task: connector code, log and machine (but for what the log is
+waited for: a first look at the offsets topic, and the end of a transaction during which the task is
+polled; it awaits both). The lifeline's reader only queues commands. The body never raises;
 what happened to the task is its last report.
 """
 
-import sys
 import traceback
 from collections import deque
 from collections.abc import Sequence
@@ -15,6 +15,7 @@ from typing import Protocol
 from headgate.connector.api import PlannedSinkTask, SinkTask, SourceTask
 from headgate.connector.config_providers import HiddenValues
 from headgate.ports import FencedError, RefusedError, TransportError
+from headgate.raised import raised
 from headgate.task.machine import MachineInput, TaskMachine
 from headgate.task.messages import (
     BodyReport,
@@ -70,7 +71,7 @@ def run_body(lifeline: BodyLifeline, tools: BodyTools | None = None) -> TaskEnde
         performer = _performer(lifeline, tools or PluginTools())
         ended = _Body(lifeline, performer).run()
     except:  # noqa: E722  the outermost edge of a task
-        ended = _shown_end(_ended(_failed(_raised())), lifeline.spec)
+        ended = _shown_end(_ended(_failed(raised())), lifeline.spec)
         if performer is not None:
             lifeline.report(TaskClosing(ended))
             # After the last word the task may run elsewhere: nothing of this run may act then.
@@ -150,13 +151,6 @@ class _Body:
                 elif aside := self._machine.handle(monotonic_ms(), outcome):
                     self._perform(aside)
                     return
-
-
-def _raised() -> BaseException:
-    """What is being handled. A client's C code may let out an error that is no exception, so that
-    no clause with a name catches it: confluent-kafka does, from within callbacks."""
-    found: object = sys.exc_info()[1]
-    return found if isinstance(found, BaseException) else TransportError(str(found))
 
 
 def _failed(error: BaseException) -> Failed:

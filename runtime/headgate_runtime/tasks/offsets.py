@@ -15,6 +15,7 @@ from headgate.offsets import (
     partition_identity,
 )
 from headgate.ports import KeyedLog, TransportError
+from headgate_runtime.tasks.commit_under_way import CommitUnderWay
 
 
 class SourceOffsets:
@@ -31,6 +32,8 @@ class SourceOffsets:
         self._reading = threading.RLock()
         self._prefix = key_prefix(connector)
         self._table = OffsetTable()
+        self.commit: CommitUnderWay | None = None
+        """Under way: who asks is told what it commits, too."""
 
     def read_to_end(self) -> None:
         """
@@ -64,8 +67,10 @@ class SourceOffsets:
         """
         Raises:
             OffsetFormatError: one of these is stored but unreadable; that is not the same as none.
-            TransportError: the end could not be read.
+            TransportError: the end could not be read, or the commit that is under way failed.
         """
+        if (commit := self.commit) is not None:
+            commit.wait()
         with self._reading:
             self.read_to_end()
             found = self._table.connectors.get(self._connector, {})

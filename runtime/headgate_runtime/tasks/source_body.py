@@ -26,15 +26,14 @@ from headgate.connector.api import (
 from headgate.connector.converters import sending_timestamp
 from headgate.offsets import encode_key, encode_value
 from headgate.ports import Producer, ProducerRecord, RefusedError, TransportError
+from headgate.raised import raised
 from headgate.task.acks import AckTracker
 from headgate.task.source import SourceMachine, SourceSettings, TransactionBoundary
 from headgate.task.steps import (
     Aborted,
     AbortTransaction,
-    Ask,
     BodyEffect,
     BodyInput,
-    Boundary,
     CallStart,
     CommitFailed,
     Committed,
@@ -51,6 +50,8 @@ from headgate.task.steps import (
     SendRecords,
     Started,
 )
+from headgate_runtime.tasks.boundaries import Boundaries, TransactionContext
+from headgate_runtime.tasks.commit_under_way import CommitUnderWay
 from headgate_runtime.tasks.lifeline import BodyLifeline, monotonic_ms
 from headgate_runtime.tasks.offsets import SourceOffsets
 from headgate_runtime.tasks.tools import BodyTools
@@ -62,20 +63,7 @@ INIT_RETRY_MS = 30_000
 RETRY_WAIT_S = 0.2
 
 Batch: TypeAlias = list[ProducerRecord]
-
-
-class _TransactionContext:
-    """Collects what the connector asks while it polls. Source: WorkerTransactionContext."""
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[int | None, Ask]] = []
-        """id of a record, None for the end of the batch."""
-
-    def commit_transaction(self, record: SourceRecord | None = None) -> None:
-        self.asked.append((None if record is None else id(record), Ask.COMMIT))
-
-    def abort_transaction(self, record: SourceRecord | None = None) -> None:
-        self.asked.append((None if record is None else id(record), Ask.ABORT))
+Offsets: TypeAlias = Sequence[tuple[bytes, bytes | None]]
 
 
 class SourceContext:
@@ -85,7 +73,7 @@ class SourceContext:
         self,
         lifeline: BodyLifeline,
         offsets: SourceOffsets,
-        transaction: _TransactionContext | None,
+        transaction: TransactionContext | None,
     ) -> None:
         self._lifeline = lifeline
         self._offsets = offsets
@@ -98,7 +86,7 @@ class SourceContext:
         return self._offsets
 
     @property
-    def transaction(self) -> _TransactionContext | None:
+    def transaction(self) -> TransactionContext | None:
         return self._transaction
 
     @property
@@ -130,10 +118,12 @@ class SourcePerformer:
         self._transport = tools.open_transport(spec)
         self._offsets = SourceOffsets(self._transport.offset_log, spec.task.connector)
         self._polled = False
+        self._ahead: Polled | BaseException | None = None
+        """What came of a poll that was made during a commit, and no `Poll` has taken."""
         by_connector = spec.exactly_once and (
             self._settings.boundary is TransactionBoundary.CONNECTOR
         )
-        self._transaction = _TransactionContext() if by_connector else None
+        self._transaction = TransactionContext() if by_connector else None
         self._context = SourceContext(lifeline, self._offsets, self._transaction)
         self._producer: Producer | None = None
         self._fetching: threading.Thread | None = None
@@ -151,6 +141,10 @@ class SourcePerformer:
         self._tracker: AckTracker[bytes, Partition] = AckTracker()
         tells = task_class.commit_record is not SourceTask.commit_record
         self._unsettled = UnsettledRecords() if tells else None
+        self._polls_ahead = False
+        """The task may be polled during a commit."""
+        self._found = 0
+        """Polls in a row that found something."""
 
     def perform(self, effect: BodyEffect) -> Sequence[BodyInput]:
         match effect:
@@ -236,11 +230,16 @@ class SourcePerformer:
         task = self._task = self._class()
         task.context = self._context
         task.start(self._spec.task_config)
+        # A task that is told of commits may take what is committed for all that it has given.
+        told = not (_inherits(task, "commit") and _inherits(task, "commit_record"))
+        self._polls_ahead = self._settings.boundary is TransactionBoundary.POLL and not told
         return Started()
 
     # -- a batch --
 
     def _poll(self, delay_ms: int) -> Polled:
+        if self._ahead is not None:
+            return self._polled_ahead()
         self._batch, self._sources, self._sent = [], [], 0
         if delay_ms:
             self._lifeline.wait(delay_ms / 1000)
@@ -254,14 +253,26 @@ class SourcePerformer:
             polled = self._task.poll()
             records = list(polled) if polled is not None else []
         except RetriableError as error:
+            self._found = 0
             return Polled(retriable=str(error) or type(error).__name__)
         if not self._polled:
             self._polled = True
             self._offsets.rest()
         converted = self._convert(records)
+        self._found = self._found + 1 if converted.found else 0
         if not self._spec.exactly_once and (self._settings.tolerate or not converted.skipped):
             self._tell_settled()
         return replace(converted, awaited=True) if self._context.awaited else converted
+
+    def _polled_ahead(self) -> Polled:
+        ahead, self._ahead = self._ahead, None
+        if isinstance(ahead, BaseException):
+            try:
+                raise ahead
+            finally:
+                del ahead  # else it would hold itself, and all that it has seen
+        assert ahead is not None
+        return ahead
 
     def _convert(self, records: "list[SourceRecord | SkippedRecord]") -> Polled:
         converters = self._converters
@@ -271,7 +282,7 @@ class SourcePerformer:
         known = self._known_topics
         batch, sources = self._batch, self._sources
         add, add_source = batch.append, sources.append
-        boundaries = _Boundaries(self._transaction)
+        boundaries = Boundaries(self._transaction)
         by_record = bool(boundaries.by_record)
         dropped = skipped = 0
         detail = ""
@@ -418,7 +429,7 @@ class SourcePerformer:
         self._topics.committed()
         self._tell_settled()
         quietly(self._task.commit, self._spec, "in commit()")
-        return Committed()
+        return Committed(ahead=self._ahead is not None)
 
     def _tell_settled(self) -> None:
         """`commit_record` for what the log has taken, or never will."""
@@ -440,8 +451,29 @@ class SourcePerformer:
         offsets = [(key, encode_value(offset)) for key, offset in self._pending.items()]
         # Right before: a body that was frozen must find out now, not after it has committed.
         self._lifeline.check()
-        self._producer.commit(offsets)
+        # What runs dry may wait in the next poll, and nobody would hear of the commit meanwhile.
+        if self._polls_ahead and self._found > 1 and not self._lifeline.wait(0):
+            self._commit_and_poll(self._producer, offsets)
+        else:
+            self._producer.commit(offsets)
         self._pending.clear()
+
+    def _commit_and_poll(self, producer: Producer, offsets: Offsets) -> None:
+        """While the log is waited for, which is a third of the time of a batch of 2,000."""
+        end = producer.begin_commit(offsets)
+        if end is None:
+            return
+        commit = self._offsets.commit = CommitUnderWay(end)
+        try:
+            polled = self._poll(0)
+        except:  # noqa: E722  of the task; raised when what it gave before is committed
+            self._ahead = raised()
+        else:
+            # One that found nothing was begun too early to say that the task is idle.
+            if polled.found or polled.retriable:
+                self._ahead = polled
+        self._offsets.commit = None
+        commit.finish()
 
     def _abort(self) -> BodyInput:
         assert self._producer is not None
@@ -485,35 +517,9 @@ class SourcePerformer:
         quietly(self._transport.close, self._spec)
 
 
-class _Boundaries:
-    """What the connector asked while it polled, as positions among the sendable records."""
-
-    def __init__(self, transaction: _TransactionContext | None) -> None:
-        self._conflict = False
-        """Both were asked for in one place. (At one position they may meet by the records between
-        two places being dropped: then the second ends nothing.)"""
-        self.by_record: dict[int, list[Ask]] = {}
-        self._at_end: list[Ask] = []
-        self._found: list[Boundary] = []
-        for record, ask in transaction.asked if transaction is not None else ():
-            if record is None:
-                self._at_end.append(ask)
-            else:
-                self.by_record.setdefault(record, []).append(ask)
-
-    def reached(self, record: object, sendable: int) -> None:
-        self._add(sendable, self.by_record.get(id(record), ()))
-
-    def told(self, polled: Polled) -> Polled:
-        self._add(polled.records, self._at_end)
-        return replace(polled, boundaries=self._found, conflict=self._conflict)
-
-    def _add(self, sendable: int, asked: Sequence[Ask]) -> None:
-        self._conflict |= len(set(asked)) > 1
-        for ask in asked:
-            boundary = Boundary(sendable, ask)
-            if not self._found or self._found[-1] != boundary:
-                self._found.append(boundary)
+def _inherits(task: SourceTask, name: str) -> bool:
+    """Whether calls of `name` come to nothing."""
+    return getattr(getattr(task, name), "__func__", None) is getattr(SourceTask, name)
 
 
 def _position(record: SourceRecord | SkippedRecord, error: DataError) -> str:

@@ -7,9 +7,16 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from confluent_kafka import Producer
 from support.body_bench import BodyBench, source_offsets, visible
-from support.scripted_source import KEY, Batch, Scripted, record, run_dry, scripted
+from support.scripted_source import (
+    KEY,
+    Batch,
+    Scripted,
+    let_a_bare_error_out,
+    record,
+    run_dry,
+    scripted,
+)
 
 from headgate.connector.api import (
     RetriableError,
@@ -333,16 +340,11 @@ def test_the_offsets_log_rests_once_the_task_has_polled(
 
 
 def test_what_no_clause_with_a_name_catches_ends_a_task_as_lost(tmp_path: Path) -> None:
-    """confluent-kafka lets out its bare error, which is no exception, when its own code fails
-    within a callback."""
-
     class Escaping(Scripted):
         batches: ClassVar[list[Batch]] = []
 
         def poll(self) -> "Iterable[SourceRecord | SkippedRecord] | None":
-            client = Producer({"bootstrap.servers": "", "message.timeout.ms": 1, "log_level": 0})
-            client.produce("t", b"v", on_delivery=lambda *_: client.init_transactions())
-            client.flush(10)
+            let_a_bare_error_out()
             return None
 
     ended = BodyBench(tmp_path, Escaping).start().wait()

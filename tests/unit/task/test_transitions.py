@@ -75,6 +75,7 @@ INPUTS: tuple[Any, ...] = (
     SendFailed(1, "refused"),
     Committed(),
     Committed(open_records=1),
+    Committed(ahead=True),
     CommitFailed("timeout"),
     Aborted(),
     PartitionsAssigned((("t", 0),)),

@@ -1,0 +1,114 @@
+"""A call that is made beside who goes on meanwhile."""
+
+import contextlib
+import gc
+import threading
+import weakref
+
+import pytest
+from support.scripted_source import let_a_bare_error_out
+
+from headgate.ports import TransportError
+from headgate_kafka.beside import Beside
+
+LIMIT_S = 10.0
+
+
+def test_its_end_is_awaited_when_it_is_asked_for() -> None:
+    go, done = threading.Event(), list[str]()
+
+    def call() -> None:
+        assert go.wait(LIMIT_S)
+        done.append("done")
+
+    beside = Beside()
+    end = beside.begin(call)
+    assert done == []
+    go.set()
+    end()
+    assert done == ["done"]
+    beside.close()
+
+
+def test_what_it_raises_is_raised_at_its_end_and_the_next_is_made() -> None:
+    def breaks() -> None:
+        raise SystemExit("it broke")
+
+    beside, threads = Beside(), list[int]()
+    end = beside.begin(breaks)
+    with pytest.raises(SystemExit, match="it broke"):
+        end()
+    for _ in range(2):
+        beside.begin(lambda: threads.append(threading.get_ident()))()
+    assert len(set(threads)) == 1
+    assert threads[0] != threading.get_ident()
+    beside.close()
+
+
+def test_it_has_come_to_where_it_waits_although_others_compute() -> None:
+    """Who begins it computes on, and would keep the interpreter for milliseconds. (A busy machine
+    may take it from the call now and then.)"""
+    beside, go, waits = Beside(), threading.Event(), list[int]()
+    waiting = 0
+
+    def call() -> None:
+        waits.append(1)
+        assert go.wait(LIMIT_S)
+
+    for n in range(50):
+        go.clear()
+        end = beside.begin(call)
+        waiting += len(waits) > n
+        go.set()
+        end()
+    assert waiting > 40
+    beside.close()
+
+
+def test_what_is_no_exception_is_told_at_its_end_too() -> None:
+    """Else whoever waits would wait for ever."""
+    beside = Beside()
+    end = beside.begin(let_a_bare_error_out)
+    with pytest.raises(TransportError, match=r"transactional\.id"):
+        end()
+    beside.close()
+
+
+def test_what_failed_is_not_kept() -> None:
+    """Its traceback holds all that it has seen, such as a client with its threads."""
+
+    class Client:
+        pass
+
+    def breaks() -> None:
+        client = Client()
+        seen.append(weakref.ref(client))
+        raise ValueError("it broke")
+
+    seen: list[weakref.ref[Client]] = []
+    beside = Beside()
+    gc.disable()
+    try:
+        end = beside.begin(breaks)
+        with contextlib.suppress(ValueError):
+            end()
+        assert seen[0]() is None
+    finally:
+        gc.enable()
+    beside.close()
+
+
+def test_its_thread_ends_with_it_and_keeps_nobody() -> None:
+    def named() -> list[threading.Thread]:
+        return [thread for thread in threading.enumerate() if thread.name == "beside"]
+
+    before = named()
+    beside = Beside()
+    beside.begin(lambda: None)()
+    [thread] = [thread for thread in named() if thread not in before]
+    assert thread.daemon
+    beside.close()
+    thread.join(LIMIT_S)
+    assert not thread.is_alive()
+    beside.begin(lambda: None)()
+    beside.close()
