@@ -270,8 +270,8 @@ class Producer(Protocol):
     ) -> Callable[[], None] | None:
         """`commit` for a caller that has other things to do while the log is waited for.
 
-        What is returned is to be called once, waits, and raises what `commit` would have raised;
-        until it has returned nothing else of the producer may be called. None: it is committed.
+        What is returned is to be called once, by any thread, waits, and raises what `commit` would
+        have raised; until then nothing else of the producer may be called. None: it is committed.
 
         Raises:
             FencedError, TransactionOverError, TransportError: as `commit`, if it is known at once.

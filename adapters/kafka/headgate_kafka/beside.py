@@ -4,11 +4,12 @@ import threading
 from collections.abc import Callable
 from queue import SimpleQueue
 
-from headgate.raised import raised
+from headgate.held_error import HeldError
 
 
 class Beside:
-    """One call at a time, on a thread that stays for the next. Used by one thread.
+    """One call at a time, on a thread that stays for the next, which is begun when the end of the
+    one before was awaited, by whichever thread.
 
     The thread keeps nobody from ending: whatever it waits for is given up with its process.
     """
@@ -49,27 +50,19 @@ class _Call:
         self.begun = threading.Event()
         self._what: Callable[[], None] | None = what
         self._over = threading.Event()
-        self._error: BaseException | None = None
+        self._held = HeldError()
 
     def make(self) -> None:
         what, self._what = self._what, None
         assert what is not None
         self.begun.set()
-        try:
+        with self._held:
             what()
-        except:  # noqa: E722  a client may let out what is no exception; raised by `end`
-            self._error = raised()
         self._over.set()
 
     def end(self) -> None:
         self._over.wait()
-        # Not kept: its traceback holds all that the call has seen, such as a client.
-        error, self._error = self._error, None
-        try:
-            if error is not None:
-                raise error
-        finally:
-            del error
+        self._held.let_go()
 
 
 def _serve(calls: "SimpleQueue[_Call | None]") -> None:

@@ -7,8 +7,8 @@ Without exactly-once reading is the first of them, and starting the next. Every 
 closing and ended. Source: KIP-618; Connect's AbstractWorkerSourceTask, ExactlyOnceWorkerSourceTask,
 WorkerSourceTask. Differs: offsets are read while the worker rechecks (Connect: after it). Older
 producers are shut out by then, and nothing has come of what was read until the task is started.
-And a task may be polled while what it gave before is being committed; what came of that is nowhere
-but in the body's memory until the commit has succeeded.
+And a task may be polled while what it gave before is being committed; nothing of what it gives then
+is sent until the commit has succeeded.
 """
 
 from collections import deque

@@ -2,10 +2,12 @@
 
 One thread runs everything of the task: connector code, log and machine (but for what the log is
 waited for: a first look at the offsets topic, and the end of a transaction during which the task is
-polled; it awaits both). The lifeline's reader only queues commands. The body never raises;
-what happened to the task is its last report.
+polled; it awaits both, or a thread of the connector that asks for source offsets does). The
+lifeline's reader only queues commands. The body never raises; what happened to the task is its last
+report.
 """
 
+import sys
 import traceback
 from collections import deque
 from collections.abc import Sequence
@@ -15,7 +17,6 @@ from typing import Protocol
 from headgate.connector.api import PlannedSinkTask, SinkTask, SourceTask
 from headgate.connector.config_providers import HiddenValues
 from headgate.ports import FencedError, RefusedError, TransportError
-from headgate.raised import raised
 from headgate.task.machine import MachineInput, TaskMachine
 from headgate.task.messages import (
     BodyReport,
@@ -71,7 +72,7 @@ def run_body(lifeline: BodyLifeline, tools: BodyTools | None = None) -> TaskEnde
         performer = _performer(lifeline, tools or PluginTools())
         ended = _Body(lifeline, performer).run()
     except:  # noqa: E722  the outermost edge of a task
-        ended = _shown_end(_ended(_failed(raised())), lifeline.spec)
+        ended = _shown_end(_ended(_failed(_raised())), lifeline.spec)
         if performer is not None:
             lifeline.report(TaskClosing(ended))
             # After the last word the task may run elsewhere: nothing of this run may act then.
@@ -151,6 +152,12 @@ class _Body:
                 elif aside := self._machine.handle(monotonic_ms(), outcome):
                     self._perform(aside)
                     return
+
+
+def _raised() -> BaseException:
+    """What is being handled, also if it is no exception: see `HeldError`."""
+    found: object = sys.exc_info()[1]
+    return found if isinstance(found, BaseException) else TransportError(str(found))
 
 
 def _failed(error: BaseException) -> Failed:

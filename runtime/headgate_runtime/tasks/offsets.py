@@ -33,7 +33,7 @@ class SourceOffsets:
         self._prefix = key_prefix(connector)
         self._table = OffsetTable()
         self.commit: CommitUnderWay | None = None
-        """Under way: who asks is told what it commits, too."""
+        """The last that was begun: who asks is told what it commits, too."""
 
     def read_to_end(self) -> None:
         """

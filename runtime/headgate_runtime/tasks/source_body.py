@@ -24,9 +24,9 @@ from headgate.connector.api import (
     SourceTask,
 )
 from headgate.connector.converters import sending_timestamp
+from headgate.held_error import HeldError
 from headgate.offsets import encode_key, encode_value
 from headgate.ports import Producer, ProducerRecord, RefusedError, TransportError
-from headgate.raised import raised
 from headgate.task.acks import AckTracker
 from headgate.task.source import SourceMachine, SourceSettings, TransactionBoundary
 from headgate.task.steps import (
@@ -61,6 +61,9 @@ _log = logging.getLogger("headgate.task")
 
 INIT_RETRY_MS = 30_000
 RETRY_WAIT_S = 0.2
+QUICK_S = 0.05
+"""A poll that takes longer may have waited, as one may that follows on it, or on one that found
+nothing: nobody would hear of a commit meanwhile."""
 
 Batch: TypeAlias = list[ProducerRecord]
 Offsets: TypeAlias = Sequence[tuple[bytes, bytes | None]]
@@ -118,7 +121,7 @@ class SourcePerformer:
         self._transport = tools.open_transport(spec)
         self._offsets = SourceOffsets(self._transport.offset_log, spec.task.connector)
         self._polled = False
-        self._ahead: Polled | BaseException | None = None
+        self._ahead: Polled | HeldError | None = None
         """What came of a poll that was made during a commit, and no `Poll` has taken."""
         by_connector = spec.exactly_once and (
             self._settings.boundary is TransactionBoundary.CONNECTOR
@@ -143,8 +146,8 @@ class SourcePerformer:
         self._unsettled = UnsettledRecords() if tells else None
         self._polls_ahead = False
         """The task may be polled during a commit."""
-        self._found = 0
-        """Polls in a row that found something."""
+        self._in_a_row = 0
+        """Polls that found something at once."""
 
     def perform(self, effect: BodyEffect) -> Sequence[BodyInput]:
         match effect:
@@ -238,8 +241,11 @@ class SourcePerformer:
     # -- a batch --
 
     def _poll(self, delay_ms: int) -> Polled:
-        if self._ahead is not None:
-            return self._polled_ahead()
+        ahead, self._ahead = self._ahead, None
+        if isinstance(ahead, HeldError):
+            ahead.let_go()
+        elif ahead is not None:
+            return ahead
         self._batch, self._sources, self._sent = [], [], 0
         if delay_ms:
             self._lifeline.wait(delay_ms / 1000)
@@ -249,30 +255,22 @@ class SourcePerformer:
         self._context.awaited = False
         if self._transaction is not None:
             self._transaction.asked = []
+        began = time.monotonic()
         try:
             polled = self._task.poll()
             records = list(polled) if polled is not None else []
         except RetriableError as error:
-            self._found = 0
+            self._in_a_row = 0
             return Polled(retriable=str(error) or type(error).__name__)
         if not self._polled:
             self._polled = True
             self._offsets.rest()
+        quick = time.monotonic() - began < QUICK_S
         converted = self._convert(records)
-        self._found = self._found + 1 if converted.found else 0
+        self._in_a_row = self._in_a_row + 1 if quick and converted.found else 0
         if not self._spec.exactly_once and (self._settings.tolerate or not converted.skipped):
             self._tell_settled()
         return replace(converted, awaited=True) if self._context.awaited else converted
-
-    def _polled_ahead(self) -> Polled:
-        ahead, self._ahead = self._ahead, None
-        if isinstance(ahead, BaseException):
-            try:
-                raise ahead
-            finally:
-                del ahead  # else it would hold itself, and all that it has seen
-        assert ahead is not None
-        return ahead
 
     def _convert(self, records: "list[SourceRecord | SkippedRecord]") -> Polled:
         converters = self._converters
@@ -451,8 +449,7 @@ class SourcePerformer:
         offsets = [(key, encode_value(offset)) for key, offset in self._pending.items()]
         # Right before: a body that was frozen must find out now, not after it has committed.
         self._lifeline.check()
-        # What runs dry may wait in the next poll, and nobody would hear of the commit meanwhile.
-        if self._polls_ahead and self._found > 1 and not self._lifeline.wait(0):
+        if self._polls_ahead and self._in_a_row > 1 and not self._lifeline.wait(0):
             self._commit_and_poll(self._producer, offsets)
         else:
             self._producer.commit(offsets)
@@ -464,15 +461,13 @@ class SourcePerformer:
         if end is None:
             return
         commit = self._offsets.commit = CommitUnderWay(end)
-        try:
+        held = HeldError()  # of the task; raised when what it gave before is committed
+        with held:
             polled = self._poll(0)
-        except:  # noqa: E722  of the task; raised when what it gave before is committed
-            self._ahead = raised()
-        else:
             # One that found nothing was begun too early to say that the task is idle.
-            if polled.found or polled.retriable:
-                self._ahead = polled
-        self._offsets.commit = None
+            self._ahead = polled if polled.found or polled.retriable else None
+        if held.text:
+            self._ahead = held
         commit.finish()
 
     def _abort(self) -> BodyInput:
@@ -507,6 +502,8 @@ class SourcePerformer:
     # -- the end --
 
     def close(self) -> None:
+        if isinstance(self._ahead, HeldError):
+            self._ahead.drop()
         quietly(self._task.stop if self._task is not None else None, self._spec)
         producer = self._producer
         if producer is not None:

@@ -24,6 +24,7 @@ from headgate.ports import FencedError, TransportError
 from headgate.task.machine import RETRY_DELAY_MS
 from headgate.task.messages import PauseTask, ResumeTask, StopTask, TaskOutcome, TaskPaused
 from headgate_embedded.producer import EmbeddedProducer
+from headgate_runtime.tasks import source_body
 from headgate_runtime.tasks.commit_under_way import CommitUnderWay
 
 LIMIT_S = 10.0
@@ -63,6 +64,7 @@ class SlowLog:
 @pytest.fixture
 def log(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowLog]:
     made = SlowLog()
+    monkeypatch.setattr(source_body, "QUICK_S", LIMIT_S)  # the machine may be busy
     monkeypatch.setattr(
         EmbeddedProducer,
         "begin_commit",
@@ -162,6 +164,22 @@ def test_a_source_that_gives_something_now_and_then_is_polled_after_its_commit(
     assert log.begun == 0
 
 
+def test_so_is_one_that_paces_itself(
+    log: SlowLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source_body, "QUICK_S", 0.02)
+
+    class Paced(task_on(log, tmp_path, *([record(n)] for n in range(1, 5)))):  # type: ignore[misc]
+        def poll(self) -> "Iterable[SourceRecord | SkippedRecord] | None":
+            self.context.wait(0.03)
+            return super().poll()
+
+    run_dry(bench := BodyBench(tmp_path, Paced))
+    bench.stop()
+    assert bench.progress.records == 5
+    assert log.begun == 0
+
+
 def test_who_asks_for_source_offsets_meanwhile_is_told_those_of_the_commit(
     log: SlowLog, tmp_path: Path
 ) -> None:
@@ -170,7 +188,7 @@ def test_who_asks_for_source_offsets_meanwhile_is_told_those_of_the_commit(
     class Asking(SourceTask):
         def poll(self) -> "Iterable[SourceRecord | SkippedRecord] | None":
             if log.begun:
-                threading.Timer(0.05, log.answer.set).start()
+                threading.Timer(0.01, log.answer.set).start()
             found = self.context.offsets.offset({"file": "a"})
             n = 0 if found is None else found["n"] + 1
             return [record(n)] if n < 5 else None
@@ -330,6 +348,17 @@ def test_a_commit_may_be_awaited_by_many_and_ends_once() -> None:
     assert ends == [1]
 
 
+def test_a_commit_that_failed_has_failed_for_whoever_comes_later() -> None:
+    def breaks() -> None:
+        raise ValueError("it broke")
+
+    commit = CommitUnderWay(breaks)
+    with pytest.raises(ValueError, match="it broke"):
+        commit.finish()
+    with pytest.raises(TransportError, match="was not committed: it broke"):
+        commit.wait()
+
+
 class Client:
     """Stands for one with threads and buffers. Who fails keeps none, not until a garbage collection
     either, which a worker makes rare."""
@@ -350,7 +379,12 @@ def test_a_failed_commit_keeps_nothing_of_what_it_has_seen() -> None:
         assert seen[0]() is None
 
 
-def test_nor_does_a_poll_that_failed_meanwhile(log: SlowLog, tmp_path: Path) -> None:
+@pytest.mark.parametrize("fails_with", [None, FencedError("another has it")])
+def test_nor_does_a_poll_that_failed_meanwhile(
+    log: SlowLog, tmp_path: Path, fails_with: Exception | None
+) -> None:
+    """Also where it is not said, because the commit failed as well."""
+    log.fails_with = fails_with
     seen: list[weakref.ref[Client]] = []
 
     class Breaking(task_on(log, tmp_path, [record(1)])):  # type: ignore[misc]
@@ -362,7 +396,8 @@ def test_nor_does_a_poll_that_failed_meanwhile(log: SlowLog, tmp_path: Path) -> 
             return batch
 
     with no_collections():
-        assert BodyBench(tmp_path, Breaking).start().wait().outcome is TaskOutcome.FAILED
+        ended = BodyBench(tmp_path, Breaking).start().wait()
+        assert ended.outcome is (TaskOutcome.FENCED if fails_with else TaskOutcome.FAILED)
         assert len(seen) == 3
         assert seen[2]() is None
 

@@ -1,0 +1,44 @@
+"""What a call has raised, held for whoever else is to raise it."""
+
+from types import TracebackType
+
+from headgate.ports import TransportError
+
+
+class HeldError:
+    """``with held:`` goes on behind its block whatever is raised in it, and `let_go` raises that.
+
+    Also what is no exception, so that no clause with a name catches it: a client's C code may let
+    out such an error, and confluent-kafka does, from within callbacks. It becomes a TransportError.
+    An error is held no longer than until it was let go: its traceback holds all that was there
+    where it was raised, such as a client with its threads.
+    """
+
+    def __init__(self) -> None:
+        self._error: BaseException | None = None
+        self.text = ""
+        """Of what was raised; stays. Empty: nothing was."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: object, trace: TracebackType | None
+    ) -> bool:
+        if kind is not None:
+            self._error = error if isinstance(error, BaseException) else TransportError(str(error))
+            self.text = str(error) or kind.__name__
+        return True
+
+    def let_go(self) -> None:
+        """Raises what was raised, if anything was and was not let go before."""
+        error, self._error = self._error, None
+        try:
+            if error is not None:
+                raise error
+        finally:
+            del error  # else it would hold itself
+
+    def drop(self) -> None:
+        """Nobody will ask."""
+        self._error = None
