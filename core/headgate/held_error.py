@@ -5,13 +5,18 @@ from types import TracebackType
 from headgate.ports import TransportError
 
 
+def as_exception(caught: object) -> BaseException:
+    """What a clause without a name has caught. A client's C code may let out an error that is no
+    exception: confluent-kafka does, from within callbacks. That becomes a TransportError."""
+    return caught if isinstance(caught, BaseException) else TransportError(str(caught))
+
+
 class HeldError:
     """``with held:`` goes on behind its block whatever is raised in it, and `let_go` raises that.
 
-    Also what is no exception, so that no clause with a name catches it: a client's C code may let
-    out such an error, and confluent-kafka does, from within callbacks. It becomes a TransportError.
-    An error is held no longer than until it was let go: its traceback holds all that was there
-    where it was raised, such as a client with its threads.
+    Also what no clause with a name catches (`as_exception`). An error is held no longer than until
+    it was let go: its traceback holds all that was there where it was raised, such as a client with
+    its threads.
     """
 
     def __init__(self) -> None:
@@ -26,7 +31,7 @@ class HeldError:
         self, kind: type[BaseException] | None, error: object, trace: TracebackType | None
     ) -> bool:
         if kind is not None:
-            self._error = error if isinstance(error, BaseException) else TransportError(str(error))
+            self._error = as_exception(error)
             self.text = str(error) or kind.__name__
         return True
 

@@ -16,6 +16,7 @@ from typing import Protocol
 
 from headgate.connector.api import PlannedSinkTask, SinkTask, SourceTask
 from headgate.connector.config_providers import HiddenValues
+from headgate.held_error import as_exception
 from headgate.ports import FencedError, RefusedError, TransportError
 from headgate.task.machine import MachineInput, TaskMachine
 from headgate.task.messages import (
@@ -72,7 +73,7 @@ def run_body(lifeline: BodyLifeline, tools: BodyTools | None = None) -> TaskEnde
         performer = _performer(lifeline, tools or PluginTools())
         ended = _Body(lifeline, performer).run()
     except:  # noqa: E722  the outermost edge of a task
-        ended = _shown_end(_ended(_failed(_raised())), lifeline.spec)
+        ended = _shown_end(_ended(_failed(as_exception(sys.exc_info()[1]))), lifeline.spec)
         if performer is not None:
             lifeline.report(TaskClosing(ended))
             # After the last word the task may run elsewhere: nothing of this run may act then.
@@ -152,12 +153,6 @@ class _Body:
                 elif aside := self._machine.handle(monotonic_ms(), outcome):
                     self._perform(aside)
                     return
-
-
-def _raised() -> BaseException:
-    """What is being handled, also if it is no exception: see `HeldError`."""
-    found: object = sys.exc_info()[1]
-    return found if isinstance(found, BaseException) else TransportError(str(found))
 
 
 def _failed(error: BaseException) -> Failed:

@@ -1,5 +1,6 @@
 """What a task's producer makes of brokers that are slow, on a client that plays them."""
 
+import threading
 import time
 from collections.abc import Callable
 from functools import partial
@@ -195,6 +196,33 @@ def test_a_commit_is_given_up_with_its_transaction() -> None:
     # It may be tried again, for as long as any commit.
     client._needed = 0
     producer.commit([])
+
+
+def test_a_commit_that_was_begun_is_given_up_with_its_transaction_and_may_be_tried_again() -> None:
+    client = SlowClient(1_000)
+    producer = transactional(client, 3 * LIMIT_MS)
+    for _ in range(2):
+        end = producer.begin_commit([(b"k", b"v")])
+        assert end is not None
+        with pytest.raises(TransportError, match=r"Commit timed out.*_TIMED_OUT"):
+            end()
+    client._needed = 0
+    producer.commit([(b"k", b"v")])
+    # Its ten records, and the offset once.
+    assert client._left == 11
+    producer.close()
+
+
+def test_a_commit_that_is_begun_where_no_thread_can_be_is_made_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    client = SlowClient(2)
+    assert transactional(client).begin_commit([(b"k", b"v")]) is None
+    assert client.waits == 2
 
 
 class TakingClient(SlowClient):

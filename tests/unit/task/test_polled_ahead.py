@@ -236,13 +236,19 @@ def test_what_no_clause_with_a_name_catches_is_raised_after_the_commit(
     assert source_offsets(tmp_path) == {KEY: b'{"n":1}'}
 
 
+def polled_in_a_commit(log: SlowLog, folder: Path, *steps: Batch) -> BodyBench:
+    """The second step was given while the first is committed, which waits for `log.answer`."""
+    log.answers_polls = False
+    tolerant = {"errors.tolerance": "all"}
+    bench = BodyBench(folder, task_on(log, folder, *steps), tolerant).start()
+    bench.until(lambda: len(log.visible_at_polls) == 3)
+    return bench
+
+
 def test_a_stop_during_the_commit_delivers_what_was_polled_meanwhile(
     log: SlowLog, tmp_path: Path
 ) -> None:
-    log.answers_polls = False
-    task = task_on(log, tmp_path, [record(1)], [record(2)], [record(3)])
-    bench = BodyBench(tmp_path, task).start()
-    bench.until(lambda: len(log.visible_at_polls) == 3)
+    bench = polled_in_a_commit(log, tmp_path, [record(1)], [record(2)], [record(3)])
     bench.lifeline.deliver(StopTask())
     log.answer.set()
     assert bench.wait().outcome is TaskOutcome.STOPPED
@@ -252,10 +258,7 @@ def test_a_stop_during_the_commit_delivers_what_was_polled_meanwhile(
 
 
 def test_a_pause_during_the_commit_delivers_it_too_and_rests(log: SlowLog, tmp_path: Path) -> None:
-    log.answers_polls = False
-    task = task_on(log, tmp_path, [record(1)], [record(2)], [record(3)])
-    bench = BodyBench(tmp_path, task).start()
-    bench.until(lambda: len(log.visible_at_polls) == 3)
+    bench = polled_in_a_commit(log, tmp_path, [record(1)], [record(2)], [record(3)])
     bench.lifeline.deliver(PauseTask())
     log.answer.set()
     bench.until(lambda: TaskPaused() in bench.reports)
@@ -281,10 +284,7 @@ def test_a_commit_that_is_refused_takes_what_was_polled_meanwhile_with_it(
 def test_a_worker_that_falls_silent_meanwhile_has_nothing_more_committed(
     log: SlowLog, tmp_path: Path
 ) -> None:
-    log.answers_polls = False
-    task = task_on(log, tmp_path, [record(1)], [record(2)])
-    bench = BodyBench(tmp_path, task).start()
-    bench.until(lambda: len(log.visible_at_polls) == 3)
+    bench = polled_in_a_commit(log, tmp_path, [record(1)], [record(2)])
     bench.lifeline.lose("silent")
     log.answer.set()
     assert bench.wait().outcome is TaskOutcome.LOST
@@ -317,11 +317,8 @@ def test_what_is_passed_over_meanwhile_is_not_committed_before_it(
     log: SlowLog, tmp_path: Path
 ) -> None:
     """Skipped records have source offsets as well."""
-    log.answers_polls = False
     unusable = SkippedRecord("unreadable", {"file": "a"}, {"n": 2})
-    task = task_on(log, tmp_path, [record(1)], [unusable])
-    bench = BodyBench(tmp_path, task, {"errors.tolerance": "all"}).start()
-    bench.until(lambda: len(log.visible_at_polls) == 3)
+    bench = polled_in_a_commit(log, tmp_path, [record(1)], [unusable])
     bench.lifeline.lose("silent")
     log.answer.set()
     bench.wait()
