@@ -36,6 +36,7 @@ LEADERSHIP_MOVES = 5
 LEADERS_KILLED = 3
 MORE_SOURCES = ("one", "two", "three")
 """With two tasks that are no sources there are three for each of two workers: each has a source."""
+SOURCES = ("src", *MORE_SOURCES)
 OLDER = {"compatible": "compatible", "eager": "default"}
 """Of `connect.protocol`: what the group speaks."""
 GOINGS = {
@@ -53,7 +54,14 @@ GOINGS = {
     ),
 }
 """Who leads; which of the two goes, to come back as the follower; how. Each of the eight once."""
+JAVAS_OWN = "org.apache.kafka.common.errors.InvalidTxnStateException"
+"""A Java task that has just begun may fail with it on a busy machine: the broker knows of nothing
+that its producer could commit (clients and broker 4.3.1). Connect leaves it to be restarted."""
+RESTART_S = 5
+"""From one restart of a task to the next."""
 SECONDS = 90
+REST_S = 1.5
+"""Longer than a round waits for the one after it, and than `scheduled.rebalance.max.delay.ms`."""
 Kill = tuple[str, float]
 """URL of a worker; when, in seconds since the epoch."""
 MakeJava = Callable[..., JavaWorker]
@@ -100,6 +108,7 @@ class Cluster(MixedGroup):
         self.file = file
         self.out = file.with_name("out.txt")
         self.watcher: Watcher | None = None
+        self._restarted: dict[str, float] = {}
 
     def create(self, worker: AnyWorker) -> None:
         """A source, its sink, and two connectors that a user has paused and stopped."""
@@ -121,8 +130,7 @@ class Cluster(MixedGroup):
         self.watcher = Watcher(self.address, self.topic)
 
     def make_topic(self, topic: str) -> None:
-        """Ahead of its source: the first transaction of a Java task into a topic that its broker
-        makes on demand has failed on a busy machine (InvalidTxnStateException)."""
+        """Ahead of its source: what is made on demand makes JAVAS_OWN likelier."""
         create_topic(self.address, topic)
 
     def seen(self) -> list[str]:
@@ -132,22 +140,45 @@ class Cluster(MixedGroup):
     def grows(self, worker: AnyWorker, what: str) -> None:
         """New lines come out while `worker` is asked about it."""
         before = len(self.seen())
-        await_true(
+        self.await_true(
+            worker,
             f"progress {what}",
             lambda: len(self.seen()) > before + 500,
-            SECONDS,
             lambda: str(worker.rest.status("src")),
         )
+
+    def await_true(
+        self,
+        worker: AnyWorker,
+        what: str,
+        true: Callable[[], bool],
+        why: Callable[[], str] = str,
+    ) -> None:
+        """With somebody who restarts the tasks that Java has let fail."""
+        await_true(what, lambda: true() or self.restart_failed(worker), SECONDS, why)
+
+    def restart_failed(self, worker: AnyWorker) -> bool:
+        """Never true: there is something to wait for now."""
+        for name in SOURCES:
+            body: Any = worker.rest.status(name).body
+            now = time.monotonic()
+            for task in body.get("tasks", []):
+                if JAVAS_OWN in task.get("trace", "") and now > self._restarted.get(name, 0):
+                    self._restarted[name] = now + RESTART_S
+                    worker.rest.post(f"/connectors/{name}/tasks/{task['id']}/restart")
+        return False
 
     def states(self, worker: AnyWorker) -> dict[str, tuple[str, list[str]]]:
         found = {}
         for name in ("src", "snk", "paused", "stopped"):
             body: Any = worker.rest.status(name).body
-            found[name] = (
-                body.get("connector", {}).get("state", ""),
-                [task["state"] for task in body.get("tasks", [])],
-            )
+            state = body.get("connector", {}).get("state", "")
+            found[name] = (state, self.task_states(worker, name))
         return found
+
+    def task_states(self, worker: AnyWorker, name: str) -> list[str]:
+        body: Any = worker.rest.status(name).body
+        return [task["state"] for task in body.get("tasks", [])]
 
     def settled(self, worker: AnyWorker) -> None:
         wanted = {
@@ -156,10 +187,10 @@ class Cluster(MixedGroup):
             "paused": ("PAUSED", ["PAUSED"]),
             "stopped": ("STOPPED", []),
         }
-        await_true(
+        self.await_true(
+            worker,
             "settled cluster",
             lambda: self.states(worker) == wanted,
-            SECONDS,
             lambda: str(self.states(worker)),
         )
 
@@ -190,23 +221,42 @@ class Cluster(MixedGroup):
         }
         assert worker.rest.put(f"/connectors/{name}/config", config).status == 200
         await_true("commit", lambda: self.commits(name) > commits, SECONDS)
-        worker.rest.await_tasks(name, ["RUNNING"], SECONDS)
+        self.await_true(
+            worker, f"running {name}", lambda: self.task_states(worker, name) == ["RUNNING"]
+        )
 
-    def check(self, lines: list[str]) -> None:
+    def check(self, worker: AnyWorker, lines: list[str]) -> None:
         """All that was written is in the topic once, in order, and reaches the sink's file."""
-        await_true(
+        self.await_true(
+            worker,
             "last line",
             lambda: len(self.seen()) >= len(lines),
-            SECONDS,
             lambda: f"{len(self.seen())} of {len(lines)} lines",
         )
         time.sleep(1)  # what is there twice may come late
         assert self.seen() == lines
         await_true("sink", lambda: set(self.sunk()) == set(lines), SECONDS)
 
-    def spread(self, worker: AnyWorker, sources: tuple[str, ...]) -> bool:
-        """Both workers run a source."""
-        return len(self.owners(worker, *sources)) == 2
+    def await_spread(self, worker: AnyWorker) -> None:
+        """Until both workers run a source and nothing has moved for a while.
+
+        Who asks for a fence while the leader goes would disturb a test of leaders that go: Java
+        does not ask again, its task has failed (DistributedHerder.fenceZombieSourceTasks).
+        """
+        seen: object = None
+        since = 0.0
+
+        def rests() -> bool:
+            nonlocal seen, since
+            bodies: list[Any] = [worker.rest.status(name).body for name in SOURCES]
+            states = {task["state"] for body in bodies for task in body.get("tasks", [])}
+            runs = states == {"RUNNING"} and len(self.owners(worker, *SOURCES)) == 2
+            now = (self.described(), bodies)
+            if now != seen:
+                seen, since = now, time.monotonic()
+            return runs and now[0] is not None and time.monotonic() - since > REST_S
+
+        self.await_true(worker, "rest after a spread", rests, lambda: str(seen))
 
     def more(self, worker: AnyWorker) -> None:
         """MORE_SOURCES, which read the same file, each into a topic of its own."""
@@ -216,11 +266,15 @@ class Cluster(MixedGroup):
             self.make_topic(topic)
             assert worker.rest.create(name, {**config, "topic": topic}).status == 201
 
-    def check_more(self, lines: list[str]) -> None:
+    def check_more(self, worker: AnyWorker, lines: list[str]) -> None:
         """As `check`, of MORE_SOURCES."""
+
+        def come(topic: str) -> bool:
+            return len(self.read(topic)) >= len(lines)
+
         for name in MORE_SOURCES:
             topic = f"{self.topic}-{name}"
-            await_true(name, lambda topic=topic: len(self.read(topic)) >= len(lines), SECONDS)
+            self.await_true(worker, f"all lines of {name}", partial(come, topic))
             assert self.read(topic) == lines
 
     def read(self, topic: str) -> list[str]:
@@ -268,7 +322,7 @@ def test_a_cluster_is_taken_over_from_java_and_handed_back(
     cluster.settled(java)
     cluster.grows(java, "handed back")
     assert java.rest.get("/connectors?expand=info").body == configs
-    cluster.check(growing.stop())
+    cluster.check(java, growing.stop())
     assert cluster.sunk() == growing.lines
     assert cluster.commits("src") == 1, "either's task configs are the other's"
 
@@ -285,7 +339,6 @@ def test_leadership_moves_between_java_and_ours_while_records_flow(
     cluster.settled(ours)
     workers: dict[str, AnyWorker] = {java.url: java, ours.url: ours}
     cluster.more(ours)
-    sources = ("src", *MORE_SOURCES)
     moves = 0
     led_and_ran: set[tuple[str, str]] = set()
     while moves < LEADERSHIP_MOVES:
@@ -295,9 +348,9 @@ def test_leadership_moves_between_java_and_ours_while_records_flow(
         assert leader is not None
         leading = workers[leader]
         (following,) = (worker for url, worker in workers.items() if url != leader)
-        await_true("spread", partial(cluster.spread, following, sources), SECONDS)
         cluster.grows(following, f"under leader {leader}")
-        led_and_ran |= {(leader, owner) for owner in cluster.owners(following, *sources)}
+        cluster.await_spread(following)
+        led_and_ran |= {(leader, owner) for owner in cluster.owners(following, *SOURCES)}
         leading.stop()
         await_true("other leader", lambda other=following: cluster.leader() == other.url, SECONDS)
         moves += 1
@@ -310,8 +363,8 @@ def test_leadership_moves_between_java_and_ours_while_records_flow(
     cluster.settled(java)
     assert cluster.states(java) == cluster.states(ours)
     lines = growing.stop()
-    cluster.check(lines)
-    cluster.check_more(lines)
+    cluster.check(java, lines)
+    cluster.check_more(java, lines)
     # Exactly-once tasks of each were started under the fence of the other, too.
     assert {(ours.url, java.url), (java.url, ours.url)} <= led_and_ran
 
@@ -341,8 +394,10 @@ def check_nobody_ran_twice(cluster: Cluster, killed: Sequence[Kill]) -> None:
     assert not twice
     # Who is killed does not let go: what is looked for would be found.
     assert any(overlaps(told, ()) for told in histories.values())
-    states = {told.state for history in histories.values() for told in history}
-    assert states == {"RUNNING", "PAUSED", "UNASSIGNED"}
+    all_told = [(key, told) for key, history in histories.items() for told in history]
+    failed = [told for told in all_told if told[1].state == "FAILED"]
+    assert all(JAVAS_OWN in told.trace for _, told in failed), failed
+    assert {told.state for _, told in all_told} - {"FAILED"} == {"RUNNING", "PAUSED", "UNASSIGNED"}
 
 
 def test_leaders_are_killed_while_records_flow(
@@ -358,16 +413,15 @@ def test_leaders_are_killed_while_records_flow(
     java = java_worker(cluster.address, cluster.group, SETTINGS)
     cluster.create(ours)
     cluster.more(java)
-    sources = ("src", *MORE_SOURCES)
     leading: AnyWorker = ours
     following: AnyWorker = java
     killed: list[Kill] = []
     while len(killed) < LEADERS_KILLED:
         await_true("two members", lambda: cluster.members() == 2, SECONDS)
         await_true("leader", lambda url=leading.url: cluster.leader() == url, SECONDS)
-        # A source of the follower was fenced for by the leader, which heard so from the other kind.
-        await_true("spread", partial(cluster.spread, following, sources), SECONDS)
         cluster.grows(following, f"under leader {leading.url}")
+        # A source of the follower was fenced for by the leader, which heard so from the other kind.
+        cluster.await_spread(following)
         leading.kill()
         killed.append((leading.url, time.time()))
         await_true("other leader", lambda other=following: cluster.leader() == other.url, SECONDS)
@@ -382,13 +436,13 @@ def test_leaders_are_killed_while_records_flow(
             new = headgate_worker(cluster.address, cluster.group, SETTINGS)
             leading, following = following, new
     await_true("two members", lambda: cluster.members() == 2, SECONDS)
-    await_true("spread", partial(cluster.spread, following, sources), SECONDS)
+    cluster.await_spread(following)
     cluster.settled(leading)
     assert cluster.states(leading) == cluster.states(following)
     check_nobody_ran_twice(cluster, killed)
     lines = growing.stop()
-    cluster.check(lines)
-    cluster.check_more(lines)
+    cluster.check(leading, lines)
+    cluster.check_more(leading, lines)
 
 
 @pytest.mark.parametrize("protocol", OLDER)
@@ -411,7 +465,6 @@ def test_each_comes_and_goes_in_connects_older_protocols(
     }
     cluster.create(workers["ours"])
     cluster.more(workers["java"])
-    sources = ("src", *MORE_SOURCES)
     killed: list[Kill] = []
     for number, (leads, goes, how) in enumerate(GOINGS[protocol], 1):
         [stays] = set(workers) - {goes}
@@ -419,8 +472,8 @@ def test_each_comes_and_goes_in_connects_older_protocols(
         await_true("two members", lambda: cluster.members() == 2, SECONDS)
         await_true("leader", lambda url=workers[leads].url: cluster.leader() == url, SECONDS)
         assert cluster.protocol() == OLDER[protocol]
-        await_true("spread", partial(cluster.spread, staying, sources), SECONDS)
         cluster.grows(staying, f"under leader {leads}")
+        cluster.await_spread(staying)
         if how == "stop":
             going.stop()
         else:
@@ -439,5 +492,5 @@ def test_each_comes_and_goes_in_connects_older_protocols(
     if protocol != "eager":
         check_nobody_ran_twice(cluster, killed)
     lines = growing.stop()
-    cluster.check(lines)
-    cluster.check_more(lines)
+    cluster.check(staying, lines)
+    cluster.check_more(staying, lines)

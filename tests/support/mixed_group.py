@@ -25,6 +25,8 @@ class Told:
     at_ms: int
     worker: str
     state: str
+    trace: str = ""
+    """Of one that FAILED."""
 
 
 class MixedGroup:
@@ -105,8 +107,14 @@ class MixedGroup:
                 key = (message.key() or b"").decode()
                 if key.startswith("status-task-") and message.value():
                     value = json.loads(message.value() or b"")
-                    said = Told(message.timestamp()[1], value["worker_id"], value["state"])
-                    found.setdefault(key, []).append(said)
+                    found.setdefault(key, []).append(
+                        Told(
+                            message.timestamp()[1],
+                            value["worker_id"],
+                            value["state"],
+                            value.get("trace") or "",
+                        )
+                    )
         return found
 
     def close(self) -> None:
