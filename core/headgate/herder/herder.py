@@ -215,7 +215,8 @@ class Herder:
                 if not self._leadership.on_append_failed(command):
                     self._requests.on_append_failed(command.token, command.reason)
             case LeadershipClaimed():
-                self._leadership.on_claimed(command)
+                if self._leadership.on_claimed(command):
+                    self._leads_now()
             case StatusRead(records):
                 self._statuses.on_read(records, leading=self._leadership.ready)
             case GroupAnswered(response):
@@ -315,10 +316,7 @@ class Herder:
                 self._work.caught_up(number, error)
             case c.ForClaim(generation):
                 if self._leadership.on_all_read(generation, error):
-                    self._statuses.clean_up(everything=not self._led_before)
-                    self._led_before = True
-                    self._keys.look()
-                    self._requests.standing_changed()
+                    self._leads_now()
             case c.ForUnchanged(subject):
                 self._leadership.on_unchanged_read(subject, error)
             case c.ForRecheck(run):
@@ -333,6 +331,12 @@ class Herder:
                 self._offset_changes.on_read(purpose, error)
             case _:
                 assert_never(purpose)
+
+    def _leads_now(self) -> None:
+        self._statuses.clean_up(everything=not self._led_before)
+        self._led_before = True
+        self._keys.look()
+        self._requests.standing_changed()
 
     # -- timers and notes --
 

@@ -2,6 +2,7 @@
 
 A worker that finds itself leader of a generation claims the log, reads it to its end, and only then
 decides: from there on nobody else writes privileged records, so what it has read is all there is.
+Who led the generation just before, and lost no write, need not read again: nobody led in between.
 For each connector one write is under way at a time (a *lane*), and the next is decided once the
 reader has passed the one before; a lane can also be held, so that nothing is written meanwhile.
 Source: KIP-618 (leader access to the config topic), `KafkaConfigBackingStore`.
@@ -119,6 +120,8 @@ class Leadership:
         self._claim = Claim.NONE
         self._generation = -1
         self._failures = 0
+        self._unbroken = False
+        """The claim under way follows on one that was ready: nobody wrote in between."""
         self.claim_count = 0
         """Tells whether the claim is still the same, unbroken."""
         self.terms = 0
@@ -142,6 +145,7 @@ class Leadership:
             self._generation = -1
             self._give_up_waiting()
         elif standing.generation != self._generation:
+            self._unbroken = self.ready and standing.generation == self._generation + 1
             self._generation = standing.generation
             self._failures = 0
             self._begin()
@@ -150,16 +154,22 @@ class Leadership:
         self._claim = Claim.CLAIMING
         self._ctx.emit(ClaimLeadership(self._generation))
 
-    def on_claimed(self, answer: LeadershipClaimed) -> None:
+    def on_claimed(self, answer: LeadershipClaimed) -> bool:
+        """Whether this worker leads from now on."""
         if answer.generation != self._generation or self._claim is not Claim.CLAIMING:
-            return
+            return False
         if answer.error is not None:
             self._claim_later()
-            return
+            return False
+        if self._unbroken:
+            self._lead()
+            return True
         self._read_all()
+        return False
 
     def _claim_later(self) -> None:
         self._failures += 1
+        self._unbroken = False
         self._claim = Claim.WAITING
         self._ctx.after(retry_delay_ms(self._failures), ClaimAgain(self._generation))
 
@@ -178,12 +188,15 @@ class Leadership:
         if error is not None:
             self._ctx.after(retry_delay_ms(1), ReadAgain(ForClaim(generation)))
             return False
+        self._lead()
+        return True
+
+    def _lead(self) -> None:
         self._claim = Claim.READY
         self.claim_count += 1
         self._failures = 0
         for lane in list(self._lanes.values()):
             self._run(lane)
-        return True
 
     # -- lanes --
 
@@ -295,6 +308,7 @@ class Leadership:
         lane = self._appends.pop(answer.token, None)
         if lane is None:
             return False
+        self._unbroken = False
         job, lane.current = lane.current, None
         assert job is not None
         if answer.fenced:
