@@ -106,20 +106,25 @@ class KafkaKeyedLog:
         self._reader: TopicReader | None = None
         self._changes = Changes()
         self._told = -1
+        self._closed = False
 
     def append(self, records: Sequence[tuple[bytes, bytes | None]]) -> None:
         """Durable when it returns. Not all or none: each record stands for itself."""
         self.writer.append(self.topic, records)
 
     def read(self, position: int, limit: int = 5_000) -> tuple[Sequence[LogRecord], int]:
+        self._open()
         with self._mutex:
             self._drain()
             return self._changes.after(position, limit)
 
     def end(self) -> int:
-        with self._mutex:
-            reader = self._opened()
-            places = [(self.topic, partition) for partition in reader.positions]
+        reader = None
+        while reader is None:
+            self._open()
+            with self._mutex:
+                reader = self._reader  # unless it was let go just now
+        places = [(self.topic, partition) for partition in reader.positions]
         ends = {place[1]: end for place, end in self._topics.ends(places).items()}
         with self._mutex:
             reader.wait_past(ends, self._end_ms, self._note)
@@ -127,6 +132,7 @@ class KafkaKeyedLog:
 
     def changed(self) -> bool:
         """Whether something came since the last call. Cheap."""
+        self._open()
         with self._mutex:
             self._drain()
             before, self._told = self._told, self._changes.last
@@ -142,6 +148,7 @@ class KafkaKeyedLog:
 
     def close(self) -> None:
         with self._mutex:
+            self._closed = True
             self._let_go()
 
     def _let_go(self) -> None:
@@ -150,8 +157,7 @@ class KafkaKeyedLog:
             self._reader = None
 
     def _drain(self) -> None:
-        reader = self._opened()
-        while records := reader.take(BATCH):
+        while self._reader is not None and (records := self._reader.take(BATCH)):
             self._note(records)
 
     def _note(self, records: Sequence[Message]) -> None:
@@ -161,13 +167,22 @@ class KafkaKeyedLog:
             if keep is None or (key is not None and keep(key)):
                 add(key, message.value(), message.timestamp()[1], place_of(message))
 
-    def _opened(self) -> TopicReader:
-        if self._reader is None:
-            try:
-                starts = self._topics.topic_starts(self.topic)
-            except UnknownTopicError as error:
-                raise self._topics.contact.error(str(error)) from None
-            reader = TopicReader(self._reader_settings, self.topic, self._said)
-            reader.start(starts)
-            self._reader = reader
-        return self._reader
+    def _open(self) -> None:
+        """Not under the mutex while brokers are asked: who closes does not wait for them.
+
+        Raises:
+            TransportError: the topic is not there, nobody could say, or this log was closed.
+        """
+        if self._reader is not None:
+            return
+        try:
+            starts = self._topics.topic_starts(self.topic)
+        except UnknownTopicError as error:
+            raise self._topics.contact.error(str(error)) from None
+        with self._mutex:
+            if self._closed:
+                raise self._topics.contact.error(f"the log of topic {self.topic!r} was closed")
+            if self._reader is None:
+                reader = TopicReader(self._reader_settings, self.topic, self._said)
+                reader.start(starts)
+                self._reader = reader

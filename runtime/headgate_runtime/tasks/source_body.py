@@ -61,6 +61,9 @@ _log = logging.getLogger("headgate.task")
 
 INIT_RETRY_MS = 30_000
 RETRY_WAIT_S = 0.2
+FETCH_LEAVE_S = 1.0
+"""How long a first look at the offsets may take when the task ends: no broker may answer it. What
+it looks with does not open again once it is closed."""
 QUICK_S = 0.05
 """A poll that takes longer may have waited, as one may that follows on it, or on one that found
 nothing: nobody would hear of a commit meanwhile."""
@@ -189,11 +192,12 @@ class SourcePerformer:
     def _connect(self) -> Sequence[BodyInput]:
         # What is wrong here is wrong when it counts, too, and said then.
         with suppress(Exception):
-            producer = self._producer = self._make_producer()
-            if producer.connect() and not self._lifeline.stopping:
-                fetching = threading.Thread(target=self._fetch_offsets, daemon=True)
-                fetching.start()
-                self._fetching = fetching
+            fetching = threading.Thread(target=self._fetch_offsets, daemon=True)
+            fetching.start()
+            self._fetching = fetching
+        with suppress(Exception):
+            self._producer = self._make_producer()
+            self._producer.connect()
         return ()
 
     def _fetch_offsets(self) -> None:
@@ -201,10 +205,10 @@ class SourcePerformer:
         with suppress(Exception):  # it is tried again then, and said
             self._transport.offset_log.read(0, 1)
 
-    def _fetched(self) -> None:
+    def _fetched(self, within_s: float | None = None) -> None:
         fetching, self._fetching = self._fetching, None
         if fetching is not None:
-            fetching.join()
+            fetching.join(within_s)
 
     def _init_producer(self) -> BodyInput:
         producer = self._producer = self._producer or self._make_producer()
@@ -510,7 +514,7 @@ class SourcePerformer:
             if self._spec.exactly_once and self._pending:
                 quietly(producer.abort, self._spec)
             quietly(producer.close, self._spec)
-        self._fetched()  # else it would open again what is closed here
+        self._fetched(FETCH_LEAVE_S)  # else it might use what is closed here
         quietly(self._transport.close, self._spec)
 
 

@@ -1,11 +1,13 @@
 """What a reader of a compacted topic remembers of it."""
 
+import threading
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from headgate.ports import TransportError
 from headgate_kafka.keyed_log import Changes, KafkaKeyedLog
 from headgate_kafka.reading import TopicReader
 
@@ -52,3 +54,36 @@ def test_a_reader_that_could_not_begin_is_not_kept(monkeypatch: pytest.MonkeyPat
         with pytest.raises(KafkaException):
             log.read(0)
     assert starts == [{0: 0}, {0: 0}]
+
+
+def test_who_closes_a_log_does_not_wait_for_brokers_that_are_asked() -> None:
+    asked, answered = threading.Event(), threading.Event()
+
+    def starts(_topic: str) -> dict[int, int]:
+        asked.set()
+        assert answered.wait(30)
+        return {0: 0}
+
+    topics: Any = SimpleNamespace(
+        topic_starts=starts, contact=SimpleNamespace(error=lambda text: TransportError(text))
+    )
+    settings = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "log_level": 0}
+    log = KafkaKeyedLog("t", topics, settings, cast(Any, None), lambda _line: None)
+    failed: list[TransportError] = []
+
+    def read() -> None:
+        try:
+            log.read(0)
+        except TransportError as error:
+            failed.append(error)
+
+    reading = threading.Thread(target=read, daemon=True)
+    reading.start()
+    assert asked.wait(30)
+    closing = threading.Thread(target=log.close, daemon=True)
+    closing.start()
+    closing.join(10)
+    assert not closing.is_alive()
+    answered.set()
+    reading.join(30)
+    assert [str(error) for error in failed] == ["the log of topic 't' was closed"]
