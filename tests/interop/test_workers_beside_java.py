@@ -37,6 +37,8 @@ LEADERS_KILLED = 3
 MORE_SOURCES = ("one", "two", "three")
 """With two tasks that are no sources there are three for each of two workers: each has a source."""
 SOURCES = ("src", *MORE_SOURCES)
+AT_REST = ("paused", "stopped")
+"""Sources, too."""
 OLDER = {"compatible": "compatible", "eager": "default"}
 """Of `connect.protocol`: what the group speaks."""
 GOINGS = {
@@ -59,6 +61,8 @@ JAVAS_OWN = "org.apache.kafka.common.errors.InvalidTxnStateException"
 that its producer could commit (clients and broker 4.3.1). Connect leaves it to be restarted."""
 RESTART_S = 5
 """From one restart of a task to the next."""
+RESTARTS_MAX = 3
+"""Of a test: more is no accident."""
 SECONDS = 90
 REST_S = 1.5
 """Longer than a round waits for the one after it, and than `scheduled.rebalance.max.delay.ms`."""
@@ -109,6 +113,7 @@ class Cluster(MixedGroup):
         self.out = file.with_name("out.txt")
         self.watcher: Watcher | None = None
         self._restarted: dict[str, float] = {}
+        self._restarts = 0
 
     def create(self, worker: AnyWorker) -> None:
         """A source, its sink, and two connectors that a user has paused and stopped."""
@@ -123,8 +128,8 @@ class Cluster(MixedGroup):
             if name != "snk":
                 self.make_topic(config["topic"])
             assert worker.rest.create(name, {**config, "tasks.max": "1"}).status == 201
-        for name in ("paused", "stopped"):
-            worker.rest.await_tasks(name, ["RUNNING"], SECONDS)
+        for name in AT_REST:
+            self.await_running(worker, name)
         assert worker.rest.put("/connectors/paused/pause").status == 202
         assert worker.rest.put("/connectors/stopped/stop").status == 204
         self.watcher = Watcher(self.address, self.topic)
@@ -159,12 +164,15 @@ class Cluster(MixedGroup):
 
     def restart_failed(self, worker: AnyWorker) -> bool:
         """Never true: there is something to wait for now."""
-        for name in SOURCES:
+        for name in (*SOURCES, *AT_REST):
             body: Any = worker.rest.status(name).body
             now = time.monotonic()
             for task in body.get("tasks", []):
                 if JAVAS_OWN in task.get("trace", "") and now > self._restarted.get(name, 0):
                     self._restarted[name] = now + RESTART_S
+                    self._restarts += 1
+                    print(f"restarting {name}, which Java has let fail", flush=True)
+                    assert self._restarts <= RESTARTS_MAX, task
                     worker.rest.post(f"/connectors/{name}/tasks/{task['id']}/restart")
         return False
 
@@ -221,6 +229,9 @@ class Cluster(MixedGroup):
         }
         assert worker.rest.put(f"/connectors/{name}/config", config).status == 200
         await_true("commit", lambda: self.commits(name) > commits, SECONDS)
+        self.await_running(worker, name)
+
+    def await_running(self, worker: AnyWorker, name: str) -> None:
         self.await_true(
             worker, f"running {name}", lambda: self.task_states(worker, name) == ["RUNNING"]
         )
@@ -249,8 +260,9 @@ class Cluster(MixedGroup):
         def rests() -> bool:
             nonlocal seen, since
             bodies: list[Any] = [worker.rest.status(name).body for name in SOURCES]
-            states = {task["state"] for body in bodies for task in body.get("tasks", [])}
-            runs = states == {"RUNNING"} and len(self.owners(worker, *SOURCES)) == 2
+            states = [task["state"] for body in bodies for task in body.get("tasks", [])]
+            all_run = states == ["RUNNING"] * len(SOURCES)
+            runs = all_run and len(self.owners(worker, *SOURCES)) == 2
             now = (self.described(), bodies)
             if now != seen:
                 seen, since = now, time.monotonic()

@@ -119,16 +119,17 @@ class KafkaKeyedLog:
             return self._changes.after(position, limit)
 
     def end(self) -> int:
-        reader = None
-        while reader is None:
+        while True:
             self._open()
             with self._mutex:
-                reader = self._reader  # unless it was let go just now
-        places = [(self.topic, partition) for partition in reader.positions]
-        ends = {place[1]: end for place, end in self._topics.ends(places).items()}
-        with self._mutex:
-            reader.wait_past(ends, self._end_ms, self._note)
-            return self._changes.last
+                if (reader := self._reader) is None:
+                    continue  # it was let go just now
+                places = [(self.topic, partition) for partition in reader.positions]
+            ends = {place[1]: end for place, end in self._topics.ends(places).items()}
+            with self._mutex:
+                if self._reader is reader:
+                    reader.wait_past(ends, self._end_ms, self._note_while_open)
+                    return self._changes.last
 
     def changed(self) -> bool:
         """Whether something came since the last call. Cheap."""
@@ -147,8 +148,8 @@ class KafkaKeyedLog:
             self._told = -1
 
     def close(self) -> None:
+        self._closed = True  # who holds the mutex, to read or to wait, leaves off
         with self._mutex:
-            self._closed = True
             self._let_go()
 
     def _let_go(self) -> None:
@@ -157,8 +158,17 @@ class KafkaKeyedLog:
             self._reader = None
 
     def _drain(self) -> None:
-        while self._reader is not None and (records := self._reader.take(BATCH)):
+        reader = self._reader
+        while reader is not None and not self._closed and (records := reader.take(BATCH)):
             self._note(records)
+
+    def _note_while_open(self, records: Sequence[Message]) -> None:
+        self._check_open()
+        self._note(records)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise self._topics.contact.error(f"the log of topic {self.topic!r} was closed")
 
     def _note(self, records: Sequence[Message]) -> None:
         keep, add = self._keep, self._changes.add
@@ -175,13 +185,13 @@ class KafkaKeyedLog:
         """
         if self._reader is not None:
             return
+        self._check_open()
         try:
             starts = self._topics.topic_starts(self.topic)
         except UnknownTopicError as error:
             raise self._topics.contact.error(str(error)) from None
         with self._mutex:
-            if self._closed:
-                raise self._topics.contact.error(f"the log of topic {self.topic!r} was closed")
+            self._check_open()
             if self._reader is None:
                 reader = TopicReader(self._reader_settings, self.topic, self._said)
                 reader.start(starts)

@@ -120,8 +120,8 @@ class Leadership:
         self._claim = Claim.NONE
         self._generation = -1
         self._failures = 0
-        self._unbroken = False
-        """The claim under way follows on one that was ready: nobody wrote in between."""
+        self._follows = False
+        """The claim under way follows on one that was ready: nobody else wrote in between."""
         self.claim_count = 0
         """Tells whether the claim is still the same, unbroken."""
         self.terms = 0
@@ -145,7 +145,7 @@ class Leadership:
             self._generation = -1
             self._give_up_waiting()
         elif standing.generation != self._generation:
-            self._unbroken = self.ready and standing.generation == self._generation + 1
+            self._follows = self.ready and standing.generation == self._generation + 1
             self._generation = standing.generation
             self._failures = 0
             self._begin()
@@ -161,7 +161,7 @@ class Leadership:
         if answer.error is not None:
             self._claim_later()
             return False
-        if self._unbroken:
+        if self._follows:
             self._lead()
             return True
         self._read_all()
@@ -169,7 +169,7 @@ class Leadership:
 
     def _claim_later(self) -> None:
         self._failures += 1
-        self._unbroken = False
+        self._follows = False
         self._claim = Claim.WAITING
         self._ctx.after(retry_delay_ms(self._failures), ClaimAgain(self._generation))
 
@@ -308,7 +308,7 @@ class Leadership:
         lane = self._appends.pop(answer.token, None)
         if lane is None:
             return False
-        self._unbroken = False
+        self._follows = False
         job, lane.current = lane.current, None
         assert job is not None
         if answer.fenced:

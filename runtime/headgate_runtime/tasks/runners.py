@@ -34,7 +34,7 @@ _log = logging.getLogger("headgate.task")
 START_LIMIT_MS = 60_000
 TICK_S = 0.02
 IDLE_TICK_S = 0.1
-"""While no task runs: a fraction of any limit."""
+"""While no task runs: by so much the first look at the first that starts may be late."""
 CLOSE_LIMIT_MS = 3_000
 """How long `close` waits for what it killed to be gone."""
 

@@ -61,9 +61,9 @@ _log = logging.getLogger("headgate.task")
 
 INIT_RETRY_MS = 30_000
 RETRY_WAIT_S = 0.2
-FETCH_LEAVE_S = 1.0
-"""How long a first look at the offsets may take when the task ends: no broker may answer it. What
-it looks with does not open again once it is closed."""
+FETCH_LEAVE_S = 0.2
+"""How long a task that ends waits for its first look at the offsets: perhaps no broker answers.
+What it looks with opens nothing any more once it is closed."""
 QUICK_S = 0.05
 """A poll that takes longer may have waited, as one may that follows on it, or on one that found
 nothing: nobody would hear of a commit meanwhile."""

@@ -1,6 +1,8 @@
 """What a reader of a compacted topic remembers of it."""
 
 import threading
+import time
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -56,34 +58,97 @@ def test_a_reader_that_could_not_begin_is_not_kept(monkeypatch: pytest.MonkeyPat
     assert starts == [{0: 0}, {0: 0}]
 
 
-def test_who_closes_a_log_does_not_wait_for_brokers_that_are_asked() -> None:
-    asked, answered = threading.Event(), threading.Event()
+class SlowTopics:
+    """Brokers that answer `slow` when they are let, and of which a reader gets nothing."""
 
-    def starts(_topic: str) -> dict[int, int]:
-        asked.set()
-        assert answered.wait(30)
+    def __init__(self, slow: str) -> None:
+        self.asked: list[str] = []
+        self.contact = SimpleNamespace(error=TransportError)
+        self.awaited, self.let = threading.Event(), threading.Event()
+        self._slow = slow
+
+    def topic_starts(self, _topic: str) -> dict[int, int]:
+        self._answer("starts")
         return {0: 0}
 
-    topics: Any = SimpleNamespace(
-        topic_starts=starts, contact=SimpleNamespace(error=lambda text: TransportError(text))
-    )
+    def ends(self, places: list[tuple[str, int]]) -> dict[tuple[str, int], int]:
+        self._answer("ends")
+        return dict.fromkeys(places, 5)
+
+    def _answer(self, what: str) -> None:
+        self.asked.append(what)
+        if what == self._slow:
+            self.awaited.set()
+            assert self.let.wait(30)
+
+
+def keyed_log(topics: object) -> KafkaKeyedLog:
     settings = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "log_level": 0}
-    log = KafkaKeyedLog("t", topics, settings, cast(Any, None), lambda _line: None)
-    failed: list[TransportError] = []
+    return KafkaKeyedLog("t", cast(Any, topics), settings, cast(Any, None), lambda _line: None)
 
-    def read() -> None:
+
+def in_thread(call: Callable[[], object]) -> tuple[threading.Thread, list[str]]:
+    """It, and what it raised."""
+    raised: list[str] = []
+
+    def run() -> None:
         try:
-            log.read(0)
-        except TransportError as error:
-            failed.append(error)
+            call()
+        except Exception as error:
+            raised.append(f"{type(error).__name__}: {error}")
 
-    reading = threading.Thread(target=read, daemon=True)
-    reading.start()
-    assert asked.wait(30)
-    closing = threading.Thread(target=log.close, daemon=True)
-    closing.start()
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    return thread, raised
+
+
+CLOSED = ["TransportError: the log of topic 't' was closed"]
+
+
+@pytest.mark.parametrize("slow", ["starts", "ends"])
+def test_who_closes_a_log_does_not_wait_for_brokers_that_are_asked(slow: str) -> None:
+    topics = SlowTopics(slow)
+    log = keyed_log(topics)
+    asking, raised = in_thread(log.end)
+    assert topics.awaited.wait(30)
+    closing, _ = in_thread(log.close)
     closing.join(10)
     assert not closing.is_alive()
-    answered.set()
-    reading.join(30)
-    assert [str(error) for error in failed] == ["the log of topic 't' was closed"]
+    topics.let.set()
+    asking.join(30)
+    assert raised == CLOSED
+    asked = len(topics.asked)
+    for call in (log.end, log.changed, lambda: log.read(0)):
+        with pytest.raises(TransportError, match="was closed"):
+            call()
+    assert len(topics.asked) == asked
+
+
+def test_who_closes_a_log_does_not_wait_for_who_awaits_its_end() -> None:
+    topics = SlowTopics("")
+    log = keyed_log(topics)
+    waiting, raised = in_thread(log.end)
+    while topics.asked != ["starts", "ends"]:
+        time.sleep(0.01)
+    time.sleep(0.1)  # it holds the mutex by now
+    closing, _ = in_thread(log.close)
+    closing.join(10)
+    assert not closing.is_alive()
+    waiting.join(30)
+    assert raised == CLOSED
+
+
+def test_what_is_let_go_while_its_end_is_asked_for_is_opened_again() -> None:
+    topics = SlowTopics("ends")
+    log = keyed_log(topics)
+    waiting, raised = in_thread(log.end)
+    assert topics.awaited.wait(30)
+    log.rest()
+    topics.let.set()
+    until = time.monotonic() + 30
+    while topics.asked != ["starts", "ends", "starts", "ends"]:
+        assert time.monotonic() < until, (topics.asked, raised)
+        time.sleep(0.01)
+    log.close()
+    waiting.join(30)
+    assert raised == CLOSED
