@@ -221,9 +221,9 @@ class RecordMetadata:
 class Producer(Protocol):
     """One task's way into the log; used by one thread at a time."""
 
-    def connect(self) -> bool:
-        """Get in touch with the log, so that `init` takes less time; whether it was reached. Shuts
-        out nobody."""
+    def connect(self) -> None:
+        """Get in touch with the log, so that `init` takes less time. Shuts out nobody, and says
+        nothing of a log that is out of reach: `init` does."""
         ...
 
     def init(self) -> None:

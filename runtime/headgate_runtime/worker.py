@@ -51,8 +51,8 @@ from headgate_runtime.worker_config_transformer import NO_PROVIDERS, WorkerConfi
 
 log = logging.getLogger(__name__)
 
-POLL_MS = 5
-"""How often an idle loop looks at the logs; a look and the wait for it cost some 40 us, most of
+POLL_MS = 10
+"""How often an idle loop looks at the logs; a look and the wait for it cost some 100 us, most of
 it the waking up."""
 QUICK_POLL_MS = 2
 QUICK_MS = 100

@@ -105,6 +105,11 @@ def growing(tmp_path: Path) -> Iterator[GrowingFile]:
     file.stop()
 
 
+def task_states(status: Any) -> list[str]:
+    """Of a connector's status as a worker answers it."""
+    return [task["state"] for task in status.get("tasks", [])]
+
+
 class Cluster(MixedGroup):
     def __init__(self, address: str, group: str, file: Path) -> None:
         super().__init__(address, group)
@@ -135,7 +140,8 @@ class Cluster(MixedGroup):
         self.watcher = Watcher(self.address, self.topic)
 
     def make_topic(self, topic: str) -> None:
-        """Ahead of its source: what is made on demand makes JAVAS_OWN likelier."""
+        """Ahead of its source, as operators do; JAVAS_OWN was first seen where a broker made it on
+        demand."""
         create_topic(self.address, topic)
 
     def seen(self) -> list[str]:
@@ -180,13 +186,8 @@ class Cluster(MixedGroup):
         found = {}
         for name in ("src", "snk", "paused", "stopped"):
             body: Any = worker.rest.status(name).body
-            state = body.get("connector", {}).get("state", "")
-            found[name] = (state, self.task_states(worker, name))
+            found[name] = (body.get("connector", {}).get("state", ""), task_states(body))
         return found
-
-    def task_states(self, worker: AnyWorker, name: str) -> list[str]:
-        body: Any = worker.rest.status(name).body
-        return [task["state"] for task in body.get("tasks", [])]
 
     def settled(self, worker: AnyWorker) -> None:
         wanted = {
@@ -233,7 +234,9 @@ class Cluster(MixedGroup):
 
     def await_running(self, worker: AnyWorker, name: str) -> None:
         self.await_true(
-            worker, f"running {name}", lambda: self.task_states(worker, name) == ["RUNNING"]
+            worker,
+            f"running {name}",
+            lambda: task_states(worker.rest.status(name).body) == ["RUNNING"],
         )
 
     def check(self, worker: AnyWorker, lines: list[str]) -> None:
@@ -260,7 +263,7 @@ class Cluster(MixedGroup):
         def rests() -> bool:
             nonlocal seen, since
             bodies: list[Any] = [worker.rest.status(name).body for name in SOURCES]
-            states = [task["state"] for body in bodies for task in body.get("tasks", [])]
+            states = [state for body in bodies for state in task_states(body)]
             all_run = states == ["RUNNING"] * len(SOURCES)
             runs = all_run and len(self.owners(worker, *SOURCES)) == 2
             now = (self.described(), bodies)

@@ -64,8 +64,8 @@ class EmbeddedProducer:
         """Of the records that are buffered, if places are kept."""
         self._places: list[tuple[int, RecordMetadata]] = []
 
-    def connect(self) -> bool:
-        return True
+    def connect(self) -> None:
+        """Nothing to wait for."""
 
     def init(self) -> None:
         if self._transactional_id is None:

@@ -173,7 +173,8 @@ class KafkaConfigLog:
 class LeaderWriter:
     """The leader's transactional producer. A claim makes a new one, and so shuts out all before it,
     its own predecessor too; but who led the generation just before goes on with the one it has:
-    nobody can have claimed in between, and making one may take half a second."""
+    nobody can have claimed in between, and making one may take half a second. (By the same rule
+    the core's `Leadership` does not read again.)"""
 
     def __init__(
         self,

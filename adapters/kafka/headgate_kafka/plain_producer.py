@@ -41,8 +41,8 @@ class PlainProducer(BaseProducer):
         self._misplaced: dict[int, tuple[ProducerRecord, KafkaError]] = {}
         """Records by number whose partition the client did not find; to be sent again."""
 
-    def connect(self) -> bool:
-        return False  # with the first record
+    def connect(self) -> None:
+        """Is done with the first record."""
 
     def init(self) -> None:
         raise ValueError(f"producer {self._client_id} has no transactional id to initialise")

@@ -172,10 +172,14 @@ class TransactionalProducer(BaseProducer):
         """Why the open transaction must not be committed."""
         self._beside = Beside()
 
-    def connect(self) -> bool:
-        self._client = self._client or Producer(self._contact.settings)
-        self._in_touch = connect(self._client, self._offset_topics.topic)
-        return self._in_touch
+    def connect(self) -> None:
+        self._get_in_touch()
+
+    def _get_in_touch(self) -> Producer:
+        client = self._client = self._client or Producer(self._contact.settings)
+        if not self._in_touch:
+            self._in_touch = connect(client, self._offset_topics.topic)
+        return client
 
     def init(self) -> None:
         """
@@ -186,14 +190,13 @@ class TransactionalProducer(BaseProducer):
         """
         if self._ready or self._over is not None:
             self._drop()
-        if not self._in_touch and not self.connect():
-            assert self._client is not None
-            self._raise_refusal(self._client)
-        assert self._client is not None
+        client = self._get_in_touch()
+        if not self._in_touch:
+            self._raise_refusal(client)
         try:
-            self._client.init_transactions(INIT_MS / 1000)
+            client.init_transactions(INIT_MS / 1000)
         except (KafkaException, SystemError) as failed:
-            raise self._uninitialised(real_error(self._client, kafka_error(failed))) from None
+            raise self._uninitialised(real_error(client, kafka_error(failed))) from None
         self._ready = True
 
     def _uninitialised(self, error: KafkaError | None) -> Exception:

@@ -121,7 +121,8 @@ class Leadership:
         self._generation = -1
         self._failures = 0
         self._follows = False
-        """The claim under way follows on one that was ready: nobody else wrote in between."""
+        """The claim under way follows on one that was ready: nobody else wrote in between. By the
+        same rule a log on Kafka keeps its leader's producer (`LeaderWriter.claim`)."""
         self.claim_count = 0
         """Tells whether the claim is still the same, unbroken."""
         self.terms = 0

@@ -56,8 +56,8 @@ class MemoryProducer:
         self._keeps_places = False
         self._places: list[tuple[int, RecordMetadata]] = []
 
-    def connect(self) -> bool:
-        return True
+    def connect(self) -> None:
+        """Nothing to wait for."""
 
     def init(self) -> None:
         if self._transactional_id is None:

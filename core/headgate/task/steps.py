@@ -234,8 +234,8 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Connect:
-    """While the worker answers: get in touch with the log, as far as that shuts out nobody and
-    decides nothing. No outcome."""
+    """While the worker answers: get in touch with the log, and have a first look at the source
+    offsets, as far as that shuts out nobody and decides nothing. No outcome."""
 
 
 @dataclass(frozen=True, slots=True)

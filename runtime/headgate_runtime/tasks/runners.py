@@ -33,8 +33,6 @@ _log = logging.getLogger("headgate.task")
 
 START_LIMIT_MS = 60_000
 TICK_S = 0.02
-IDLE_TICK_S = 0.1
-"""While no task runs: by so much the first look at the first that starts may be late."""
 CLOSE_LIMIT_MS = 3_000
 """How long `close` waits for what it killed to be gone."""
 
@@ -201,7 +199,7 @@ class LaunchedRunner:
             _log.exception("%s: the launcher could not end it", run)
 
     def _supervise(self) -> None:
-        while not self._closed.wait(TICK_S if self._runs else IDLE_TICK_S):
+        while not self._closed.wait(TICK_S):
             now_ms = monotonic_ms()
             beat = now_ms - self._beat_ms >= self._limit_ms // 10 and self._alive()
             if beat:

@@ -1,0 +1,128 @@
+"""A reader of a compacted topic that begins, is let go and is closed, whatever its brokers do."""
+
+import threading
+import time
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+from support.kafka_cluster import await_true
+
+from headgate.ports import TransportError
+from headgate_kafka.keyed_log import KafkaKeyedLog
+from headgate_kafka.reading import TopicReader
+
+CLOSED = ["TransportError: the log of topic 't' was closed"]
+
+
+class SlowTopics:
+    """Brokers that answer `slow` when they are let, and of which a reader gets nothing."""
+
+    def __init__(self, slow: str) -> None:
+        self.asked: list[str] = []
+        self.contact = SimpleNamespace(error=TransportError)
+        self.awaited, self.let = threading.Event(), threading.Event()
+        self._slow = slow
+
+    def topic_starts(self, _topic: str) -> dict[int, int]:
+        self._answer("starts")
+        return {0: 0}
+
+    def ends(self, places: list[tuple[str, int]]) -> dict[tuple[str, int], int]:
+        self._answer("ends")
+        return dict.fromkeys(places, 5)
+
+    def _answer(self, what: str) -> None:
+        self.asked.append(what)
+        if what == self._slow:
+            self.awaited.set()
+            assert self.let.wait(30)
+
+
+def keyed_log(topics: object) -> KafkaKeyedLog:
+    settings = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "log_level": 0}
+    return KafkaKeyedLog("t", cast(Any, topics), settings, cast(Any, None), lambda _line: None)
+
+
+def in_thread(call: Callable[[], object]) -> tuple[threading.Thread, list[str]]:
+    """It, and what it raised."""
+    raised: list[str] = []
+
+    def run() -> None:
+        try:
+            call()
+        except Exception as error:
+            raised.append(f"{type(error).__name__}: {error}")
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    return thread, raised
+
+
+def test_a_reader_that_could_not_begin_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has no partitions: whoever asked for the end next would be told that nothing is there."""
+    starts: list[dict[int, int]] = []
+
+    def start(_reader: TopicReader, positions: dict[int, int]) -> None:
+        starts.append(positions)
+        raise KafkaException(KafkaError(KafkaError._FAIL))
+
+    monkeypatch.setattr(TopicReader, "start", start)
+    topics = SimpleNamespace(topic_starts=lambda _topic: {0: 0})
+    log = keyed_log(topics)
+    for _ in range(2):
+        with pytest.raises(KafkaException):
+            log.read(0)
+    assert starts == [{0: 0}, {0: 0}]
+
+
+@pytest.mark.parametrize("slow", ["starts", "ends"])
+def test_who_closes_a_log_does_not_wait_for_brokers_that_are_asked(slow: str) -> None:
+    topics = SlowTopics(slow)
+    log = keyed_log(topics)
+    asking, raised = in_thread(log.end)
+    assert topics.awaited.wait(30)
+    closing, _ = in_thread(log.close)
+    closing.join(10)
+    assert not closing.is_alive()
+    topics.let.set()
+    asking.join(30)
+    assert raised == CLOSED
+    asked = len(topics.asked)
+    for call in (log.end, log.changed, lambda: log.read(0)):
+        with pytest.raises(TransportError, match="was closed"):
+            call()
+    assert len(topics.asked) == asked
+
+
+def test_who_closes_a_log_does_not_wait_for_who_awaits_its_end() -> None:
+    topics = SlowTopics("")
+    log = keyed_log(topics)
+    waiting, raised = in_thread(log.end)
+    await_true("asked", lambda: topics.asked == ["starts", "ends"], 30)
+    time.sleep(0.1)  # it holds the mutex by now
+    closing, _ = in_thread(log.close)
+    closing.join(10)
+    assert not closing.is_alive()
+    waiting.join(30)
+    assert raised == CLOSED
+
+
+def test_what_is_let_go_while_its_end_is_asked_for_is_opened_again() -> None:
+    topics = SlowTopics("ends")
+    log = keyed_log(topics)
+    waiting, raised = in_thread(log.end)
+    assert topics.awaited.wait(30)
+    log.rest()
+    topics.let.set()
+    await_true(
+        "opened again",
+        lambda: topics.asked == ["starts", "ends", "starts", "ends"],
+        30,
+        lambda: str((topics.asked, raised)),
+    )
+    log.close()
+    waiting.join(30)
+    assert raised == CLOSED
