@@ -36,6 +36,9 @@ class StandaloneTransport:
         self.clock = inner.clock
         self._inner = inner
 
+    def tell(self, told: Callable[[], None]) -> bool:
+        return self._inner.tell(told)
+
     def changed(self) -> bool:
         return self._inner.changed()
 

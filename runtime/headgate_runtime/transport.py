@@ -3,7 +3,7 @@
 import importlib
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol, cast
 
 from headgate.offsets import OffsetView
@@ -45,6 +45,12 @@ class Transport(Protocol):
     fencer: Fencer
     peers: Peers
     clock: Clock
+
+    def tell(self, told: Callable[[], None]) -> bool:
+        """Have `told` called, from any thread, when a log, the group or a call may have something
+        new. Before anything else is asked. False: this log cannot tell, `changed` is to be asked
+        often."""
+        ...
 
     def changed(self) -> bool:
         """Whether a log, the group or a call may have something new for who looks again, since

@@ -1,5 +1,6 @@
 """The transport of a worker on Kafka: brokers carry its logs and its group, HTTP its calls."""
 
+from collections.abc import Callable
 from typing import Any
 
 from headgate.ports import Clock, ConfigLog, Fencer, Group, KeyedLog, Peers, RecordLog
@@ -23,6 +24,9 @@ class WithPeers:
             setattr(self, port, getattr(inner, port))
         self.peers = peers
         self._inner = inner
+
+    def tell(self, told: Callable[[], None]) -> bool:
+        return bool(self._inner.tell(told))
 
     def changed(self) -> bool:
         """Not of calls: who brings one wakes the worker."""

@@ -57,6 +57,9 @@ it the waking up."""
 QUICK_POLL_MS = 2
 QUICK_MS = 100
 """After it has heard something it looks more often for so long: answers follow upon each other."""
+TOLD_POLL_MS = 50
+"""How often it looks where the transport tells of what comes, unless there was more than it has
+taken at once: then it goes on as quickly."""
 DRAIN_MS = 100
 """How long commands are handled without a look at the logs and the group."""
 INBOX_SIZE = 100_000
@@ -99,6 +102,7 @@ class Worker:
         )
         self._rounds = RoundLog(self.herder)
         self._served_ms = self._clock.now_ms()
+        self._is_told = self.transport.tell(self.wake)
         self._logs = self._made_logs()
         self._performer = Performer(
             self.transport,
@@ -214,12 +218,18 @@ class Worker:
         """What was posted, or `Tick` once it is due; None when it is time to look at the world."""
         deadline = self.herder.next_deadline_ms
         left_ms = None if deadline is None else deadline - self._clock.now_ms()
-        poll_ms = QUICK_POLL_MS if self._clock.now_ms() < self._quick_until_ms else POLL_MS
+        poll_ms = self._poll_ms()
         wait_ms = poll_ms if left_ms is None else max(min(poll_ms, left_ms), 0)
         try:
             return self._inbox.get(timeout=wait_ms / 1000)
         except queue.Empty:
             return Tick() if left_ms is not None and left_ms <= wait_ms else None
+
+    def _poll_ms(self) -> int:
+        if self._is_told:
+            more = self._unfinished and self._coordinator_lost_since is None
+            return QUICK_POLL_MS if more else TOLD_POLL_MS
+        return QUICK_POLL_MS if self._clock.now_ms() < self._quick_until_ms else POLL_MS
 
     def _drain(self) -> None:
         """What has piled up is handled before the world is looked at again, for a while: each

@@ -297,9 +297,7 @@ def made_worker(file: WorkerFile, rest: Rest, spark: Mapping[str, str]) -> Worke
     transport = WithPeers(inner, rest.service)
     kafka = cast("KafkaTransport", inner)
     look = OffsetsLook(kafka.offsets_check.look, file.settings["offset.storage.topic"])
-    worker = Worker(config, file.settings, transport, rest.loggers, file.transformer, look)
-    kafka.group.tell(worker.wake)
-    return worker
+    return Worker(config, file.settings, transport, rest.loggers, file.transformer, look)
 
 
 def read_ends(worker: Worker, stop: Stop) -> tuple[int, int]:

@@ -61,7 +61,9 @@ class KafkaWorld:
         return f"{self._name}-{text}"
 
     def connect(self, url: str = "") -> Any:
+        """As a worker does, which is told of what comes."""
         opened = open_transport(self.properties, url=url)
+        opened.tell(lambda: None)
         self._opened.append(opened)
         return opened
 

@@ -42,6 +42,10 @@ class EmbeddedTransport:
         self.peers = EmbeddedPeers(database, clock, url)
         self._watch = database.watch()
 
+    def tell(self, _told: Callable[[], None]) -> bool:
+        """Nobody is told of what another process writes to a file."""
+        return False
+
     def changed(self) -> bool:
         """Whether a log, the group or a call may have something new since this was asked last."""
         return self._watch.changed() or self.group.overdue()

@@ -62,6 +62,7 @@ class KafkaConfigLog:
         self._claimed = False
         self._mutex = threading.Lock()
         self._reader: TopicReader | None = None
+        self._arrived: Callable[[], None] | None = None
         self._ready: list[LogRecord] = []
         self._start = 0
         """The position before `_ready`."""
@@ -86,6 +87,11 @@ class KafkaConfigLog:
         return self._plain.append(self._topic, records, _PLACE)
 
     # -- reading --
+
+    def tell(self, told: Callable[[], None]) -> None:
+        """Have `told` called, from any thread, when there may be something to read. Before the
+        first read."""
+        self._arrived = told
 
     def read(self, position: int, limit: int = 5_000) -> tuple[Sequence[LogRecord], int]:
         with self._mutex:
@@ -138,7 +144,9 @@ class KafkaConfigLog:
 
     def _at(self, position: int) -> TopicReader:
         if self._reader is None:
-            self._reader = TopicReader(self._reader_settings, self._topic, self._said)
+            self._reader = TopicReader(
+                self._reader_settings, self._topic, self._said, self._arrived
+            )
             self._start = -1
         if position != self._start:
             self._ready.clear()

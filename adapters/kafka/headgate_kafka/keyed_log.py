@@ -104,9 +104,15 @@ class KafkaKeyedLog:
         self._end_ms = end_ms
         self._mutex = threading.Lock()
         self._reader: TopicReader | None = None
+        self._arrived: Callable[[], None] | None = None
         self._changes = Changes()
         self._told = -1
         self._closed = False
+
+    def tell(self, told: Callable[[], None]) -> None:
+        """Have `told` called, from any thread, when there may be something to read. Before the
+        first read."""
+        self._arrived = told
 
     def append(self, records: Sequence[tuple[bytes, bytes | None]]) -> None:
         """Durable when it returns. Not all or none: each record stands for itself."""
@@ -193,6 +199,6 @@ class KafkaKeyedLog:
         with self._mutex:
             self._check_open()
             if self._reader is None:
-                reader = TopicReader(self._reader_settings, self.topic, self._said)
+                reader = TopicReader(self._reader_settings, self.topic, self._said, self._arrived)
                 reader.start(starts)
                 self._reader = reader

@@ -24,6 +24,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 from headgate.ports import Place, TransportError, UnknownTopicError
 from headgate_kafka.consumer import metadata_age_s
 from headgate_kafka.failures import NO_RIGHT, UNKNOWN_TOPIC, Contact, kafka_error
+from headgate_kafka.read_ahead import ReadAhead
 
 BATCH: Final = 5_000
 REQUEST_S: Final = 15.0
@@ -272,14 +273,21 @@ class TopicReader:
 
     Args:
         settings: librdkafka's, of a consumer; `READER` is put over them.
+        arrived: called, on a thread of the reader's own, when there is something to take after
+            there was nothing; None: who reads looks now and then.
     """
 
     def __init__(
-        self, settings: Mapping[str, Any], topic: str, said: Callable[[str], None]
+        self,
+        settings: Mapping[str, Any],
+        topic: str,
+        said: Callable[[str], None],
+        arrived: Callable[[], None] | None = None,
     ) -> None:
         self.topic = topic
         self.contact = Contact({**settings, **READER}, said)
-        self._consumer = Consumer(self.contact.settings)
+        consumer = Consumer(self.contact.settings)
+        self._consumer = consumer if arrived is None else ReadAhead(consumer, arrived)
         self.positions: dict[int, int] = {}
         """By partition: up to where all was given out."""
         self._problem: KafkaError | None = None

@@ -120,6 +120,11 @@ class KafkaTransport:
         self.fencer = KafkaFencer(self._raw)
         self.group = KafkaGroup(worker_kafka_python(worker, client_id=""))
 
+    def tell(self, told: Callable[[], None]) -> bool:
+        for port in (self.config_log, self.status_log, self.group):
+            port.tell(told)
+        return True
+
     def changed(self) -> bool:
         """Whether the config log, the statuses or the group have something new."""
         config, statuses = self.config_log.changed(), self.status_log.changed()

@@ -95,6 +95,9 @@ class SlowTransport:
                 setattr(port, name, gate.wrap(getattr(port, name)))
         self._inner = inner
 
+    def tell(self, told: Callable[[], None]) -> bool:
+        return self._inner.tell(told)
+
     def changed(self) -> bool:
         return self._inner.changed() or self.group.away
 

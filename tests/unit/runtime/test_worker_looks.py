@@ -4,7 +4,7 @@ nothing all the same."""
 import queue
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +17,7 @@ from headgate.membership.messages import JoinGroup
 from headgate.ports import RefusedError, TransportError
 from headgate_embedded import EmbeddedTransport, open_transport, transport_settings
 from headgate_embedded.database import Database
-from headgate_runtime.worker import Worker, WorkerConfig
+from headgate_runtime.worker import QUICK_POLL_MS, TOLD_POLL_MS, Worker, WorkerConfig
 
 
 class ManualClock:
@@ -115,6 +115,54 @@ def test_a_wake_outlasts_a_log_that_is_out_of_reach(
     assert looks == []
     worker._read_world()
     assert looks == [1]
+
+
+class Waits:
+    """An inbox into which nothing comes, and how long it was waited for, in ms."""
+
+    def __init__(self) -> None:
+        self.ms: list[int] = []
+
+    def get(self, timeout: float) -> None:
+        self.ms.append(round(timeout * 1000))
+        raise queue.Empty
+
+
+def test_a_worker_that_is_told_of_what_comes_looks_seldom_unless_there_is_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    woken: list[Callable[[], None]] = []
+
+    def tell(_transport: EmbeddedTransport, told: Callable[[], None]) -> bool:
+        woken.append(told)
+        return True
+
+    monkeypatch.setattr(EmbeddedTransport, "tell", tell)
+    made = Worker(
+        WorkerConfig("w", "w", transport_settings(tmp_path), {"headgate.task.runner": "thread"})
+    )
+    told: list[Command] = []
+    waits = Waits()
+    monkeypatch.setattr(made, "_handle", told.append)
+    monkeypatch.setattr(made, "_inbox", waits)
+    try:
+        assert woken == [made.wake]
+        for _ in range(3):
+            made._read_world()
+        made._next_command()
+        made._unfinished = True
+        made._next_command()
+        monkeypatch.setattr(made.transport, "changed", out_of_reach)
+        made._read_world()
+        made._next_command()
+        assert waits.ms == [TOLD_POLL_MS, QUICK_POLL_MS, TOLD_POLL_MS]
+    finally:
+        made._performer.close()
+        made.transport.close()
+
+
+def out_of_reach() -> bool:
+    raise TransportError("out of reach")
 
 
 def test_what_another_writes_is_seen_at_the_next_look(
