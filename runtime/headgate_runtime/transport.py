@@ -47,9 +47,9 @@ class Transport(Protocol):
     clock: Clock
 
     def tell(self, told: Callable[[], None]) -> bool:
-        """Have `told` called, from any thread, when a log, the group or a call may have something
-        new. Before anything else is asked. False: this log cannot tell, `changed` is to be asked
-        often."""
+        """Have `told` called, from any thread, when a log or the group may have something new; of
+        calls whoever brings them tells. Before anything else is asked. False: this log cannot
+        tell, `changed` is to be asked often."""
         ...
 
     def changed(self) -> bool:

@@ -58,8 +58,8 @@ QUICK_POLL_MS = 2
 QUICK_MS = 100
 """After it has heard something it looks more often for so long: answers follow upon each other."""
 TOLD_POLL_MS = 50
-"""How often it looks where the transport tells of what comes, unless there was more than it has
-taken at once: then it goes on as quickly."""
+"""How often it looks where the transport tells of what comes, unless the look before has found
+something: there may be more, and it goes on quickly."""
 DRAIN_MS = 100
 """How long commands are handled without a look at the logs and the group."""
 INBOX_SIZE = 100_000
@@ -227,7 +227,8 @@ class Worker:
 
     def _poll_ms(self) -> int:
         if self._is_told:
-            more = self._unfinished and self._coordinator_lost_since is None
+            in_reach = self._coordinator_lost_since is None and not self.gave_up
+            more = self._unfinished and in_reach
             return QUICK_POLL_MS if more else TOLD_POLL_MS
         return QUICK_POLL_MS if self._clock.now_ms() < self._quick_until_ms else POLL_MS
 

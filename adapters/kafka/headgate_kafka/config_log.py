@@ -21,7 +21,7 @@ from headgate_kafka.writing import APPEND_MS, PlainWriter, durable
 
 CLAIM_MS: Final = 20_000
 SYNC_MS: Final = 3_000
-READ_AHEAD: Final = 20_000
+READY_MAX: Final = 20_000
 """Records kept for readers at the most while the end is awaited: a config topic may be long."""
 _PLACE: Final = 0
 """The one partition."""
@@ -62,7 +62,8 @@ class KafkaConfigLog:
         self._claimed = False
         self._mutex = threading.Lock()
         self._reader: TopicReader | None = None
-        self._arrived: Callable[[], None] | None = None
+        self._on_arrival: Callable[[], None] | None = None
+        self._closed = False
         self._ready: list[LogRecord] = []
         self._start = 0
         """The position before `_ready`."""
@@ -91,7 +92,7 @@ class KafkaConfigLog:
     def tell(self, told: Callable[[], None]) -> None:
         """Have `told` called, from any thread, when there may be something to read. Before the
         first read."""
-        self._arrived = told
+        self._on_arrival = told
 
     def read(self, position: int, limit: int = 5_000) -> tuple[Sequence[LogRecord], int]:
         with self._mutex:
@@ -112,7 +113,7 @@ class KafkaConfigLog:
         while reached < end:
             with self._mutex:
                 reader = self._at(self._start)
-                if len(self._ready) >= READ_AHEAD:
+                if len(self._ready) >= READY_MAX:
                     break
                 if reader.positions[_PLACE] < end:
                     self._take(reader, BATCH, WAIT_S)
@@ -134,6 +135,7 @@ class KafkaConfigLog:
             return bool(self._ready) or self._start < self._reader.positions[_PLACE]
 
     def close(self) -> None:
+        self._closed = True  # who waits for brokers now reads nothing any more
         with self._mutex:
             if self._reader is not None:
                 self._reader.close()
@@ -143,15 +145,18 @@ class KafkaConfigLog:
             self._leader.close()
 
     def _at(self, position: int) -> TopicReader:
-        if self._reader is None:
-            self._reader = TopicReader(
-                self._reader_settings, self._topic, self._said, self._arrived
+        """Raises TransportError where nobody says where the topic begins, or after `close`."""
+        if self._closed:
+            raise self._topics.contact.error(f"the log of topic {self._topic!r} was closed")
+        if self._reader is None or position != self._start:
+            first = position or self._first()
+            reader = self._reader or TopicReader(
+                self._reader_settings, self._topic, self._said, self._on_arrival
             )
-            self._start = -1
-        if position != self._start:
+            self._reader = None  # one that could not start has nothing to read
             self._ready.clear()
-            self._reader.start({_PLACE: position or self._first()})
-            self._start = position
+            reader.start({_PLACE: first})
+            self._reader, self._start = reader, position
         return self._reader
 
     def _first(self) -> int:

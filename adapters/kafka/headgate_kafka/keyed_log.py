@@ -104,7 +104,7 @@ class KafkaKeyedLog:
         self._end_ms = end_ms
         self._mutex = threading.Lock()
         self._reader: TopicReader | None = None
-        self._arrived: Callable[[], None] | None = None
+        self._on_arrival: Callable[[], None] | None = None
         self._changes = Changes()
         self._told = -1
         self._closed = False
@@ -112,7 +112,7 @@ class KafkaKeyedLog:
     def tell(self, told: Callable[[], None]) -> None:
         """Have `told` called, from any thread, when there may be something to read. Before the
         first read."""
-        self._arrived = told
+        self._on_arrival = told
 
     def append(self, records: Sequence[tuple[bytes, bytes | None]]) -> None:
         """Durable when it returns. Not all or none: each record stands for itself."""
@@ -199,6 +199,8 @@ class KafkaKeyedLog:
         with self._mutex:
             self._check_open()
             if self._reader is None:
-                reader = TopicReader(self._reader_settings, self.topic, self._said, self._arrived)
+                reader = TopicReader(
+                    self._reader_settings, self.topic, self._said, self._on_arrival
+                )
                 reader.start(starts)
                 self._reader = reader

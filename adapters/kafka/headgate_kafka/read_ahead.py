@@ -12,11 +12,11 @@ from typing import Final
 
 from confluent_kafka import Consumer, Message, TopicPartition
 
-WAIT_S: Final = 0.1
+PULL_S: Final = 0.1
 """How long the thread waits at a time: records end it at once. The marker of a transaction that
 comes without any is noticed, and a stop obeyed, so much later at the most."""
 KEPT: Final = 5_000
-"""With so many that nobody has taken the thread rests."""
+"""With so many that nobody has taken the thread rests. The last it fetched may be as many."""
 
 
 class ReadAhead:
@@ -41,15 +41,15 @@ class ReadAhead:
     def assign(self, places: Sequence[TopicPartition]) -> None:
         """Nothing that was fetched before comes after this."""
         self._halt()
-        self._kept, self._passed = [], ()
+        self._kept, self._passed, self._bug = [], (), None
         self._consumer.assign(list(places))
         over = threading.Event()
         plain = [TopicPartition(place.topic, place.partition) for place in places]
         thread = threading.Thread(
             target=self._pull, args=(plain, over), name="read-ahead", daemon=True
         )
-        self._pulling = thread, over
         thread.start()
+        self._pulling = thread, over
 
     def consume(self, limit: int, _timeout_s: float) -> list[Message]:
         """What is there; waits for nothing."""
@@ -72,7 +72,9 @@ class ReadAhead:
 
     def _take(self, limit: int) -> list[Message]:
         if self._bug is not None and not self._kept:
-            raise RuntimeError(f"the thread that reads ahead has failed: {self._bug!r}")
+            raise RuntimeError(
+                f"the thread that reads ahead has failed: {self._bug!r}"
+            ) from self._bug
         taken = self._kept[:limit]
         del self._kept[:limit]
         self._changed.notify_all()
@@ -103,7 +105,7 @@ class ReadAhead:
             self._arrived()
 
     def _pulled(self) -> list[Message]:
-        first = self._consumer.poll(WAIT_S)
+        first = self._consumer.poll(PULL_S)
         return [] if first is None else [first, *self._consumer.consume(KEPT, 0)]
 
     def _keep(self, found: list[Message], passed: Sequence[TopicPartition]) -> None:

@@ -30,7 +30,8 @@ BATCH: Final = 5_000
 REQUEST_S: Final = 15.0
 WAIT_S: Final = 0.002
 """Between two looks while something is awaited. Records end the waiting at once, markers of
-transactions do not."""
+transactions do not; where a thread reads ahead, those that come without records are noticed within
+its `PULL_S`."""
 MOVED_TRIES: Final = 30
 MOVED_S: Final = 0.1
 """A broker that starts again or hands its partitions over does not know at once who leads them."""

@@ -41,9 +41,12 @@ class SlowTopics:
             assert self.let.wait(30)
 
 
-def keyed_log(topics: object) -> KafkaKeyedLog:
+def keyed_log(topics: object, *, told: bool = False) -> KafkaKeyedLog:
     settings = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "log_level": 0}
-    return KafkaKeyedLog("t", cast(Any, topics), settings, cast(Any, None), lambda _line: None)
+    log = KafkaKeyedLog("t", cast(Any, topics), settings, cast(Any, None), lambda _line: None)
+    if told:
+        log.tell(lambda: None)
+    return log
 
 
 def in_thread(call: Callable[[], object]) -> tuple[threading.Thread, list[str]]:
@@ -78,10 +81,13 @@ def test_a_reader_that_could_not_begin_is_not_kept(monkeypatch: pytest.MonkeyPat
     assert starts == [{0: 0}, {0: 0}]
 
 
+@pytest.mark.parametrize("told", [False, True])
 @pytest.mark.parametrize("slow", ["starts", "ends"])
-def test_who_closes_a_log_does_not_wait_for_brokers_that_are_asked(slow: str) -> None:
+def test_who_closes_a_log_does_not_wait_for_brokers_that_are_asked(
+    slow: str, *, told: bool
+) -> None:
     topics = SlowTopics(slow)
-    log = keyed_log(topics)
+    log = keyed_log(topics, told=told)
     asking, raised = in_thread(log.end)
     assert topics.awaited.wait(30)
     closing, _ = in_thread(log.close)
@@ -97,9 +103,10 @@ def test_who_closes_a_log_does_not_wait_for_brokers_that_are_asked(slow: str) ->
     assert len(topics.asked) == asked
 
 
-def test_who_closes_a_log_does_not_wait_for_who_awaits_its_end() -> None:
+@pytest.mark.parametrize("told", [False, True])
+def test_who_closes_a_log_does_not_wait_for_who_awaits_its_end(*, told: bool) -> None:
     topics = SlowTopics("")
-    log = keyed_log(topics)
+    log = keyed_log(topics, told=told)
     waiting, raised = in_thread(log.end)
     await_true("asked", lambda: topics.asked == ["starts", "ends"], 30)
     time.sleep(0.1)  # it holds the mutex by now

@@ -114,6 +114,9 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     """Readers of a broker that begin at 0."""
     readers: list[TopicReader] = []
 
+    monkeypatch.setattr(read_ahead, "PULL_S", 0.01)
+    before = pulling()
+
     def make(
         broker: Broker, pause: Callable[[], None] = lambda: None
     ) -> tuple[TopicReader, threading.Event]:
@@ -127,29 +130,31 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     yield make
     for reader in readers:
         reader.close()
-    await_true("end of all threads", lambda: "read-ahead" not in names_of_threads(), 10)
+    await_true("end of all threads", lambda: pulling() <= before, 10)
 
 
-def names_of_threads() -> list[str]:
-    return [thread.name for thread in threading.enumerate()]
+def pulling() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name == "read-ahead"}
+
+
+def pauses(seed: int) -> Callable[[], None]:
+    """For one thread: the time a record is on its way out of librdkafka."""
+    dice = random.Random(seed + 2 * SEEDS)
+    return lambda: time.sleep(dice.choice((0, dice.random() / 2_000)))
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_who_looks_when_told_gets_all_in_order(seed: int, made: Make) -> None:
-    dice = random.Random(seed)
+    dice, writers = random.Random(seed), random.Random(seed + SEEDS)
     markers = frozenset(dice.sample(range(LENGTH), LENGTH // 4)) - {LENGTH - 1}
     broker = Broker(markers)
 
-    def pause() -> None:
-        if dice.random() < 0.3:
-            time.sleep(dice.random() / 2_000)
-
     def write() -> None:
         while broker.written < LENGTH:
-            broker.write(min(dice.randrange(1, 8), LENGTH - broker.written))
-            pause()
+            broker.write(min(writers.randrange(1, 8), LENGTH - broker.written))
+            time.sleep(writers.choice((0, 0, writers.random() / 2_000)))
 
-    following = Following(*made(broker, pause))
+    following = Following(*made(broker, pauses(seed)))
     writing = threading.Thread(target=write, daemon=True)
     writing.start()
     while len(following.seen) < LENGTH - len(markers):
@@ -165,11 +170,7 @@ def test_who_awaits_an_end_is_given_what_is_before_it(seed: int, made: Make) -> 
     """A position is asked for while records are on their way out of librdkafka."""
     dice = random.Random(seed)
     broker = Broker(frozenset({LENGTH - 1}))
-
-    def pause() -> None:
-        time.sleep(dice.random() / 2_000)
-
-    following = Following(made(broker, pause)[0], threading.Event())
+    following = Following(made(broker, pauses(seed))[0], threading.Event())
     while broker.written < LENGTH:
         broker.write(min(dice.randrange(1, 20), LENGTH - broker.written))
         following.reader.wait_past({0: broker.written}, 5_000, following.note)
@@ -179,8 +180,10 @@ def test_who_awaits_an_end_is_given_what_is_before_it(seed: int, made: Make) -> 
 def test_who_starts_elsewhere_is_given_nothing_of_before(made: Make) -> None:
     broker = Broker(written=1_000)
     reader, told = made(broker)
+    ahead: Any = reader._consumer
     for start in (500, 10, 990):
-        assert told.wait(10)
+        reader.start({0: 0})
+        await_true("records", lambda: ahead._kept, 10)
         reader.start({0: start})
         following = Following(reader, told)
         reader.wait_past({0: 1_000}, 5_000, following.note)
@@ -231,9 +234,9 @@ def test_no_position_is_told_while_there_is_something_to_take(made: Make) -> Non
 def test_who_waits_is_given_what_comes_at_once(made: Make) -> None:
     broker = Broker()
     reader, _ = made(broker)
+    began = time.monotonic()
     writing = threading.Timer(0.2, broker.write, (1,))
     writing.start()
-    began = time.monotonic()
     assert len(reader.take(10, 10)) == 1
     assert 0.1 < time.monotonic() - began < 5
 
