@@ -51,6 +51,8 @@ class FakeConsumer:
         self._at: int | None = None
         self._mutex = threading.Lock()
         self.closed = False
+        self.used_late = False
+        """After it was closed: librdkafka's would have ended the process."""
 
     def assign(self, places: list[TopicPartition]) -> None:
         with self._mutex:
@@ -80,6 +82,7 @@ class FakeConsumer:
 
     def _next(self) -> Any:
         with self._mutex:
+            self.used_late |= self.closed
             if self._broker.bug is not None:
                 raise self._broker.bug
             while self._at is not None and self._at < self._broker.written:
@@ -113,6 +116,7 @@ Make = Callable[..., tuple[TopicReader, threading.Event]]
 def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     """Readers of a broker that begin at 0."""
     readers: list[TopicReader] = []
+    consumers: list[FakeConsumer] = []
 
     monkeypatch.setattr(read_ahead, "PULL_S", 0.01)
     before = pulling()
@@ -121,7 +125,8 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
         broker: Broker, pause: Callable[[], None] = lambda: None
     ) -> tuple[TopicReader, threading.Event]:
         told = threading.Event()
-        monkeypatch.setattr(reading, "Consumer", lambda _settings: FakeConsumer(broker, pause))
+        consumers.append(FakeConsumer(broker, pause))
+        monkeypatch.setattr(reading, "Consumer", lambda _settings: consumers[-1])
         reader = TopicReader({}, "t", lambda _line: None, told.set)
         reader.start({0: 0})
         readers.append(reader)
@@ -131,6 +136,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     for reader in readers:
         reader.close()
     await_true("end of all threads", lambda: pulling() <= before, 10)
+    assert [(each.closed, each.used_late) for each in consumers] == [(True, False)] * len(readers)
 
 
 def pulling() -> set[threading.Thread]:

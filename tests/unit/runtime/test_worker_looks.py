@@ -156,6 +156,9 @@ def test_a_worker_that_is_told_of_what_comes_looks_seldom_unless_there_is_more(
         made._read_world()
         made._next_command()
         assert waits.ms == [TOLD_POLL_MS, QUICK_POLL_MS, TOLD_POLL_MS]
+        made._coordinator_lost_since, made.gave_up = None, "refused for good"
+        made._next_command()
+        assert waits.ms[3:] == [TOLD_POLL_MS]
     finally:
         made._performer.close()
         made.transport.close()
