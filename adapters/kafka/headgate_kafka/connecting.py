@@ -4,7 +4,8 @@ A client that has no broker yet when it looks for its coordinator looks again 50
 the two comes first is chance, for its first connection, to an address of `bootstrap.servers`, is
 given up as soon as the brokers are known by their ids. Seen with librdkafka 2.16.0: of every four
 `init_transactions` of new clients one took half a second. With a look first all take 5 ms, and the
-look takes what a second connection has to wait (`client_settings.RECONNECT_MS`).
+look takes what a second connection has to wait (`client_settings.RECONNECT_MS`), which is nothing
+where all brokers are connected to at once (`client_settings.FEW_BROKERS`).
 """
 
 from contextlib import suppress
