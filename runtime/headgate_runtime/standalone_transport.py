@@ -96,6 +96,14 @@ def open_task_transport(
     )
 
 
+def before_forks() -> None:
+    """Loads what `open_task_transport` needs."""
+    import headgate_embedded  # noqa: F401
+    import headgate_kafka
+
+    headgate_kafka.before_forks()
+
+
 class OffsetKeeper:
     """Between the folder's offset log and the user's file. `load` before any task runs; then a
     thread writes the file when offsets have changed, and `close` does so for the last time."""

@@ -185,6 +185,37 @@ def test_a_module_that_cannot_be_loaded_keeps_no_task_from_running(
     assert "no_such_module cannot be loaded ahead of the tasks" in capfd.readouterr().err
 
 
+def test_what_a_module_does_for_all_bodies_is_done_once_where_they_are_forked(
+    make_bench: Callable[..., RunnerBench], tmp_path: Path
+) -> None:
+    code = """
+import os
+from pathlib import Path
+
+def before_forks():
+    with Path(__file__).with_name("done").open("a") as file:
+        print(os.getpid(), file=file)
+"""
+    (tmp_path / "prepares.py").write_text(code)
+    bench = make_bench(["prepares"])
+    for _ in range(2):
+        run, _ = _started(bench)
+        bench.runner.stop(run, 10_000)
+        assert bench.wait_for_end(run).outcome is TaskOutcome.STOPPED
+    assert (tmp_path / "done").read_text().split() == [str(_zygote().pid)]
+
+
+def test_what_a_module_cannot_do_for_all_bodies_keeps_no_task_from_running(
+    make_bench: Callable[..., RunnerBench], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "cannot.py").write_text("def before_forks():\n    raise OSError('no room')\n")
+    bench = make_bench(["cannot"])
+    run, _ = _started(bench)
+    bench.runner.stop(run, 10_000)
+    assert bench.wait_for_end(run).outcome is TaskOutcome.STOPPED
+    assert "OSError: no room" in capfd.readouterr().err
+
+
 def test_packages_are_searched_for_connectors_once_and_not_by_each_body(
     make_bench: Callable[..., RunnerBench], tmp_path: Path
 ) -> None:

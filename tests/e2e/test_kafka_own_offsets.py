@@ -13,8 +13,8 @@ from headgate.java_json import dumps
 from headgate.offsets import encode_key, plan_reset
 from headgate.partitioner import murmur2
 from headgate.ports import FencedError, TransportError
+from headgate_kafka.task_transport import KafkaTaskTransport, open_task_transport
 from headgate_kafka.topics import TopicRefusedError
-from headgate_kafka.transport import KafkaTaskTransport, open_task_transport
 from headgate_kafka.writing import PlainWriter
 from headgate_runtime.connector_offsets import ConnectorOffsets
 from headgate_runtime.settings import WorkerSettings

@@ -15,8 +15,13 @@ from headgate_kafka.client_settings import (
     librdkafka,
     worker_kafka_python,
 )
+from headgate_kafka.clients import (
+    WorkerClients,
+    connector_admin_properties,
+    connector_clients,
+    own_offsets_reader,
+)
 from headgate_kafka.failures import kafka_error
-from headgate_kafka.fencer import RawAdmin
 from headgate_kafka.group import GroupRefusedError
 from headgate_kafka.group_describe import DescribedGroup, GroupDescriber
 from headgate_kafka.keyed_log import KafkaKeyedLog
@@ -29,16 +34,11 @@ from headgate_kafka.permissions import (
     source_permissions,
     worker_permissions,
 )
+from headgate_kafka.raw_admin import RawAdmin
 from headgate_kafka.reading import REQUEST_S, Topics
 from headgate_kafka.records import ClientsSettings
 from headgate_kafka.topics import COMPACT, Cluster, InternalTopic, internal_topics
-from headgate_kafka.transport import (
-    DISABLED,
-    WorkerClients,
-    connector_admin_properties,
-    connector_clients,
-    own_offsets_reader,
-)
+from headgate_kafka.transport import DISABLED
 from headgate_kafka.writing import PlainWriter
 
 SUPPORT: Final = "exactly.once.source.support"

@@ -4,10 +4,11 @@ from collections.abc import Callable, Mapping
 
 from headgate.events import Config
 from headgate_kafka.client_settings import worker_kafka_python
+from headgate_kafka.clients import WorkerClients
 from headgate_kafka.discovery import TopicKind, find_topics, the_one
 from headgate_kafka.group_describe import DescribedGroup, GroupDescriber
 from headgate_kafka.keyed_log import KafkaKeyedLog
-from headgate_kafka.transport import KafkaTransport, WorkerClients
+from headgate_kafka.transport import KafkaTransport
 
 Said = Callable[[str], None]
 _TOPIC_KEYS = {kind: f"{kind}.storage.topic" for kind in TopicKind}

@@ -20,9 +20,9 @@ from headgate.ports import (
 from headgate.sink_names import SinkTopics
 from headgate_kafka.consumer import KafkaConsumer, metadata_age_s, record_of
 from headgate_kafka.failures import NO_RIGHT, kafka_error
-from headgate_kafka.fencer import RawAdmin
 from headgate_kafka.plain_producer import PlainProducer
 from headgate_kafka.producer import OffsetTopics, TransactionalProducer
+from headgate_kafka.raw_admin import RawAdmin
 from headgate_kafka.reading import (
     MOVED_S,
     MOVED_TRIES,

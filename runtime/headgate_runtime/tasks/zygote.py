@@ -1,10 +1,10 @@
 """A process that has loaded what task bodies need and becomes one whenever it is asked to.
 
 Run as ``python -m headgate_runtime.tasks.zygote FD MODULE... -- PADDING``. FD is a stream socket to
-the worker's launcher; the modules are imported first, and the installed packages searched for
-connectors, once, as the worker does; what cannot be is left to the bodies. A body that is forked
-from here starts in milliseconds where a new interpreter needs most of a second of CPU, and shares
-the memory of what was loaded.
+the worker's launcher; the modules are imported first (and their `before_forks` called, where they
+have one), and the installed packages searched for connectors, once, as the worker does; what cannot
+be is left to the bodies. A body that is forked from here starts in milliseconds where a new
+interpreter needs most of a second of CPU, and shares the memory of what was loaded.
 
 launcher -> zygote   ``{"fork": id, "name": text}`` with the body's stdin and stdout, or
                      ``{"kill": id}``
@@ -187,7 +187,7 @@ def _load(modules: list[str]) -> None:
     """And which connectors there are: looking through the installed packages takes milliseconds
     where they are few."""
     loads: dict[str, Callable[[], object]] = {
-        module: partial(importlib.import_module, module) for module in modules
+        module: partial(_load_module, module) for module in modules
     }
     loads["the list of connectors"] = _list_connectors
     for what, load in loads.items():
@@ -196,6 +196,13 @@ def _load(modules: list[str]) -> None:
         except Exception:  # whoever needs it will be told
             print(f"{what} cannot be loaded ahead of the tasks:", file=sys.stderr)
             traceback.print_exc()
+
+
+def _load_module(name: str) -> None:
+    """An adapter may have more to do once for all bodies; it leaves no thread."""
+    prepare = getattr(importlib.import_module(name), "before_forks", None)
+    if prepare is not None:
+        prepare()
 
 
 def _list_connectors() -> None:

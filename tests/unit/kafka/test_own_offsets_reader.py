@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from headgate_kafka.transport import connector_clients, own_offsets_reader
+from headgate_kafka.clients import connector_clients, own_offsets_reader
 
 WORKER = {"bootstrap.servers": "here:9092", "consumer.security.protocol": "PLAINTEXT"}
 ELSEWHERE = {"producer.override.bootstrap.servers": "there:9094"}

@@ -1,0 +1,85 @@
+"""What no client of librdkafka can ask of brokers."""
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from headgate.ports import TopicPartition, TransportError
+
+if TYPE_CHECKING:
+    from headgate_kafka.raw_client import RawClient
+
+
+INIT_MS: Final = 90_000
+"""As Connect's leader waits for those that it shuts out."""
+_REASONS: Final = {
+    49: "the producer id is not that of the transactional id",
+    53: "the principal needs Write and Describe on the transactional id",
+    50: "the broker's transaction.max.timeout.ms is below 60 s",
+}
+
+
+class RawAdmin:
+    """A client of kafka-python, made when first needed. Safe from several threads.
+
+    Nor is the library loaded before: hardly a task ever needs it, and in a process of its own it
+    takes 10 MiB and a quarter of a second.
+    """
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._settings = dict(settings)
+        self.servers = str(settings.get("bootstrap_servers", ""))
+        self._mutex = threading.Lock()
+        self._client: RawClient | None = None
+
+    def fence(self, transactional_ids: Sequence[str], timeout_ms: int) -> dict[str, int]:
+        """Error code by id (0: shut out); an id that is not in it did not answer in time."""
+        deadline = time.monotonic() + timeout_ms / 1000
+        with self._mutex:
+            return self._made().fence(transactional_ids, deadline)
+
+    def refused_lookup(self, transactional_id: str) -> str | None:
+        """Why this principal may not even find the coordinator of the id; None: it may."""
+        with self._mutex:
+            return self._made().refused_lookup(transactional_id)
+
+    def refused_init(self, transactional_id: str) -> str | None:
+        """Why this principal may not initialise a producer with the id; None: it may, and whoever
+        held it is shut out."""
+        refused = self.refused_lookup(transactional_id)
+        if refused is not None:
+            return refused
+        code = self.fence([transactional_id], INIT_MS).get(transactional_id)
+        return None if code == 0 else f"error {code}{reason_of(code or 0)}"
+
+    def transaction_state(self, transactional_id: str) -> str | None:
+        """The coordinator's word for it, such as ``Ongoing``; None when it cannot be had."""
+        with self._mutex:
+            try:
+                return self._made().transaction_state(transactional_id)
+            except TransportError:
+                return None
+
+    def delete_offsets(self, group: str, partitions: Sequence[TopicPartition]) -> None:
+        with self._mutex:
+            self._made().delete_offsets(group, partitions)
+
+    def close(self) -> None:
+        with self._mutex:
+            if self._client is not None:
+                self._client.close()
+                self._client = None
+
+    def _made(self) -> "RawClient":
+        if self._client is None:
+            from headgate_kafka.raw_client import RawClient
+
+            self._client = RawClient(self._settings, self.servers)
+        return self._client
+
+
+def reason_of(code: int) -> str:
+    """To be put behind an error code; empty if nothing more is known of it."""
+    known = _REASONS.get(code)
+    return f" ({known})" if known else ""

@@ -1,0 +1,162 @@
+"""The requests of `RawAdmin`, over kafka-python.
+
+Neither Python client has `Admin.fenceProducers`. The request beneath it, InitProducerId alone, goes
+to each id's coordinator, many at a time: a thousand ids in well under a second. What kafka-python
+keeps to itself for that is used here and nowhere else; its version is pinned.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from kafka import TopicPartition as Place
+from kafka.admin import KafkaAdminClient
+from kafka.errors import AuthorizationError, KafkaError
+from kafka.protocol.metadata import CoordinatorType
+from kafka.protocol.producer.transaction import InitProducerIdRequest
+
+from headgate.ports import TopicPartition, TransportError
+from headgate_kafka.raw_admin import reason_of
+
+_WINDOW: Final = 256
+_IN_PROGRESS: Final = frozenset({14, 15, 16, 51})
+"""Coordinator loading, not available, moved; transaction being aborted. Asked again."""
+_RETRY_S: Final = 0.01
+_LOOKUP_RETRY_S: Final = 0.1
+LOOKUP_MS: Final = 15_000
+_TRANSACTION_MS: Final = 60_000
+
+
+class RawClient:
+    """Used by one thread at a time; its methods are those of `RawAdmin`."""
+
+    def __init__(self, settings: Mapping[str, Any], servers: str) -> None:
+        """
+        Raises:
+            TransportError: no broker answers, or none lets this client in.
+        """
+        self._servers = servers
+        try:
+            self._client = KafkaAdminClient(
+                **settings, max_in_flight_requests_per_connection=_WINDOW
+            )
+        except KafkaError as error:
+            raise self._failed("no connection for administration", error) from None
+
+    def fence(self, transactional_ids: Sequence[str], deadline: float) -> dict[str, int]:
+        """Those that answered in time.
+
+        Args:
+            deadline: by the monotonic clock, in seconds.
+        """
+        client = self._client
+        found: dict[str, int] = {}
+
+        async def fence() -> None:
+            todo = list(dict.fromkeys(transactional_ids))
+            while todo and time.monotonic() < deadline:
+                todo = await _round(client, todo, found, deadline)
+                if todo:
+                    await client._net.sleep(_RETRY_S)
+
+        try:
+            client._manager.run(fence)
+        except (KafkaError, OSError) as error:
+            what = f"{len(transactional_ids)} transactional ids were not fenced"
+            raise self._failed(what, error) from None
+        return found
+
+    def refused_lookup(self, transactional_id: str) -> str | None:
+        deadline = time.monotonic() + LOOKUP_MS / 1000
+
+        async def look() -> None:
+            await _coordinators(self._client, [transactional_id], deadline)
+
+        try:
+            self._client._manager.run(look)
+        except AuthorizationError as error:
+            return str(error)
+        except (KafkaError, OSError) as error:
+            what = f"the coordinator of transactional id {transactional_id!r} was not found"
+            raise self._failed(what, error) from None
+        return None
+
+    def transaction_state(self, transactional_id: str) -> str | None:
+        try:
+            found = self._client.describe_transactions([transactional_id])
+        except (KafkaError, OSError):
+            return None
+        return str(found[transactional_id].state.value)
+
+    def delete_offsets(self, group: str, partitions: Sequence[TopicPartition]) -> None:
+        what = f"offsets of group {group!r} could not be deleted"
+        places = [Place(*each) for each in partitions]
+        try:
+            found = self._client.delete_group_offsets(group, places)
+        except KafkaError as error:
+            raise self._failed(what, error) from None
+        errors = {f"{k.topic}-{k.partition}": e for k, e in found.items() if _is_error(e)}
+        if errors:
+            raise TransportError(f"{what} at {self._servers}: {errors}")
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _failed(self, what: str, error: Exception) -> TransportError:
+        code = getattr(error, "errno", None)
+        reason = reason_of(code) if isinstance(code, int) else ""
+        told = f"{type(error).__name__}: {error}{reason}"
+        return TransportError(f"{what} at {self._servers}: {told}")
+
+
+async def _coordinators(
+    client: KafkaAdminClient, ids: Sequence[str], deadline: float
+) -> Mapping[str, Any]:
+    """Node by transactional id. A broker that was never asked for any makes their topic first."""
+    while True:
+        try:
+            found: Mapping[str, Any] = await client._find_coordinator_ids(
+                ids, key_type=CoordinatorType.TRANSACTION
+            )
+        except KafkaError as error:
+            if error.errno not in _IN_PROGRESS or time.monotonic() > deadline:
+                raise
+            await client._net.sleep(_LOOKUP_RETRY_S)
+        else:
+            return found
+
+
+async def _round(
+    client: KafkaAdminClient, todo: Sequence[str], found: dict[str, int], deadline: float
+) -> list[str]:
+    """One request per id; those that are to be asked again."""
+    coordinators = await _coordinators(client, todo, deadline)
+    again: list[str] = []
+    for first in range(0, len(todo), _WINDOW):
+        sent = [
+            (
+                each,
+                client._manager.send(
+                    InitProducerIdRequest(
+                        transactional_id=each,
+                        transaction_timeout_ms=_TRANSACTION_MS,
+                        producer_id=-1,
+                        producer_epoch=-1,
+                        max_version=4,
+                    ),
+                    node_id=coordinators[each],
+                ),
+            )
+            for each in todo[first : first + _WINDOW]
+        ]
+        for each, answer in sent:
+            code = (await answer).error_code
+            if code in _IN_PROGRESS:
+                again.append(each)
+            else:
+                found[each] = code
+    return again
+
+
+def _is_error(result: Any) -> bool:
+    return getattr(result, "errno", 0) != 0

@@ -1,0 +1,124 @@
+"""The ports on Kafka, as the tasks of a connector open them."""
+
+import time
+from collections.abc import Mapping
+from typing import Literal
+
+from headgate.offsets import OffsetView, key_prefix, read_offsets
+from headgate_kafka.client_settings import kafka_python, librdkafka
+from headgate_kafka.clients import (
+    Said,
+    WorkerClients,
+    connector_admin_properties,
+    connector_clients,
+    own_offsets_reader,
+)
+from headgate_kafka.fencer import KafkaFencer
+from headgate_kafka.keyed_log import KafkaKeyedLog
+from headgate_kafka.offset_stores import CombinedOffsetLog, OnlyTopic, OwnTopic, own_topic
+from headgate_kafka.raw_admin import RawAdmin
+from headgate_kafka.reading import Topics
+from headgate_kafka.records import KafkaRecordLog
+from headgate_kafka.topics import Admin, ensure_topics, offset_topic
+from headgate_kafka.writing import PlainWriter
+
+
+class MonotonicClock:
+    def now_ms(self) -> int:
+        return time.monotonic_ns() // 1_000_000
+
+
+class KafkaTaskTransport:
+    """What the tasks of one connector, and who reads or alters its offsets, need of the log."""
+
+    offset_log: KafkaKeyedLog | CombinedOffsetLog
+
+    def __init__(
+        self,
+        worker: Mapping[str, str],
+        connector_config: Mapping[str, str],
+        connector: str,
+        kind: Literal["source", "sink"],
+        exactly_once: bool,
+        said: Said,
+    ) -> None:
+        clients = WorkerClients(worker, said)
+        admin = connector_admin_properties(worker, connector_config, connector, kind, said)
+        topics = Topics(librdkafka(admin, "admin"), said)
+        self._raw = RawAdmin(kafka_python(admin))
+        self.fencer = KafkaFencer(self._raw)
+        self._shared_writer = PlainWriter(clients.writer("offsets"), said)
+        self._own_writer: PlainWriter | None = None
+        prefix = key_prefix(connector)
+        shared = KafkaKeyedLog(
+            worker["offset.storage.topic"],
+            topics if clients.administered_as(admin) else clients.topics(),
+            clients.reader("offsets"),
+            self._shared_writer,
+            said,
+            keep=lambda key: key.startswith(prefix),
+        )
+        settings = connector_clients(worker, connector_config, said)
+        name = None
+        if kind == "source":
+            servers = str(settings.producer("", None)["bootstrap.servers"])
+            name = own_topic(worker, connector_config, servers, exactly_once=exactly_once)
+        targets: OnlyTopic | OwnTopic
+        if name is None:
+            self.offset_log = shared
+            targets = OnlyTopic(shared.topic)
+        else:
+            targets = OwnTopic(name, shared.topic, self._shared_writer)
+            ensure_topics(
+                Admin(librdkafka(admin, "admin"), said=said),
+                [offset_topic(worker, name)],
+                said=said,
+            )
+            own_settings = settings.producer(f"connector-offsets-{connector}", None)
+            self._own_writer = PlainWriter(own_settings, said)
+            own = KafkaKeyedLog(
+                name,
+                topics,
+                own_offsets_reader(worker, connector_config, connector, settings),
+                self._own_writer,
+                said,
+                keep=lambda key: key.startswith(prefix),
+            )
+            self.offset_log = CombinedOffsetLog(connector, own, shared, targets, said)
+        self.record_log = KafkaRecordLog(topics, self._raw, settings, targets, said)
+        self.clock = MonotonicClock()
+
+    def offset_view(self) -> OffsetView:
+        """All source offsets of the connector, by the topics they are in."""
+        if isinstance(self.offset_log, CombinedOffsetLog):
+            return self.offset_log.view()
+        return OffsetView(read_offsets(self.offset_log))
+
+    def close(self) -> None:
+        self.offset_log.close()
+        self.record_log.close()
+        for writer in (self._shared_writer, self._own_writer):
+            if writer is not None:
+                writer.close()
+        self._raw.close()
+
+
+def open_task_transport(
+    transport: Mapping[str, str],
+    connector_config: Mapping[str, str],
+    *,
+    connector: str,
+    kind: Literal["source", "sink"],
+    exactly_once: bool,
+    said: Said = lambda _line: None,
+) -> KafkaTaskTransport:
+    """The ports as one connector's tasks use them: with its overrides of client settings, and its
+    offsets where they are (`headgate_kafka.offset_stores`). An own offsets topic that does not
+    exist is created.
+
+    Raises:
+        ClientSettingsError: as `open_transport`.
+        TopicRefusedError: its own offsets topic is not compacted, or may not be created.
+        TransportError: nobody could say whether it exists.
+    """
+    return KafkaTaskTransport(transport, connector_config, connector, kind, exactly_once, said)

@@ -1,0 +1,55 @@
+"""What a process of tasks loads of the adapter, and what is made once for those that are forked."""
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+OPENED = """
+import json, sys
+from headgate_kafka import open_task_transport
+
+worker = {
+    "bootstrap.servers": "127.0.0.1:1",
+    "group.id": "g",
+    "offset.storage.topic": "offsets",
+}
+transport = open_task_transport(
+    worker, {}, connector="c", kind="source", exactly_once=True, said=lambda _line: None
+)
+producer = transport.record_log.producer("p", "g-c-0", None)
+print(json.dumps([name for name in sys.modules if name.partition(".")[0] == "kafka"]))
+"""
+FIRST_CLIENT = """
+import json, resource, sys
+import headgate_kafka
+from confluent_kafka.admin import AdminClient
+from headgate_runtime.tasks.zygote import threads
+
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+if "prepared" in sys.argv:
+    headgate_kafka.before_forks()
+alone, before = threads() == 1, faults()
+client = AdminClient({"log_level": 0})
+print(json.dumps({"alone": alone, "pages": faults() - before}))
+"""
+
+
+def told_by(code: str, *arguments: str) -> Any:
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True
+    )
+    return json.loads(done.stdout)
+
+
+def test_kafka_python_is_not_loaded_where_tasks_begin() -> None:
+    assert told_by(OPENED) == []
+
+
+def test_what_the_first_client_makes_is_made_before_the_forks() -> None:
+    first, prepared = told_by(FIRST_CLIENT), told_by(FIRST_CLIENT, "prepared")
+    assert prepared["alone"], "a thread was left: nothing can be forked"
+    # Memory that a forked process would have to itself, in pages.
+    assert prepared["pages"] < first["pages"] / 2
