@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Self
 
 import javaproperties
 import pytest
@@ -137,6 +138,79 @@ def test_the_image_understands_its_environment(
     assert made.items() >= SINGLE_NODE.items()
     assert made["advertised.listeners"] == "PLAIN://127.0.0.1:20000"
     assert (tmp_path / "data" / "meta.properties").exists()
+
+
+class LocalContainer:
+    """What testcontainers does with a container, in a folder of this machine in place of one of its
+    own. Where it can be reached is not known before it was started, nor does the image's script
+    end."""
+
+    def __init__(self, folder: Path) -> None:
+        self.run = folder / "run"
+        self.run.write_text(
+            'echo "$KAFKA_ADVERTISED_LISTENERS; Kafka Server started"; exec sleep 60'
+        )
+        self._folder = folder
+        self._environment: dict[str, str] = {}
+        self._command: list[str] = []
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __call__(self, _image: str) -> Self:
+        return self
+
+    def with_bind_ports(self, container: int, host: int) -> Self:
+        assert container == host
+        return self
+
+    def with_env(self, key: str, value: str) -> Self:
+        self._environment[key] = value
+        return self
+
+    def with_command(self, command: list[str]) -> Self:
+        self._command = [self._here(part) for part in command]
+        return self
+
+    def __enter__(self) -> Self:
+        with (self._folder / "log").open("wb") as log:
+            self._process = subprocess.Popen(
+                self._command, env={**os.environ, **self._environment}, stdout=log
+            )
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
+    def get_container_host_ip(self) -> str:
+        if self._process is None:
+            raise RuntimeError("Container is not started")
+        return "172.17.0.1"
+
+    def exec(self, command: list[str]) -> None:
+        subprocess.run([self._here(part) for part in command], check=True)
+
+    def get_logs(self) -> tuple[bytes, bytes]:
+        return (self._folder / "log").read_bytes(), b""
+
+    def _here(self, text: str) -> str:
+        here = text.replace(support.HOST_FILE, f"{self._folder}/host")
+        return here.replace("/etc/kafka/docker/run", f"bash {self.run}")
+
+
+def test_a_broker_in_docker_is_reached_where_its_container_says(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    container = LocalContainer(tmp_path)
+    monkeypatch.setattr("testcontainers.core.container.DockerContainer", container)
+    awaited: list[str] = []
+    monkeypatch.setattr(support, "await_broker", awaited.append)
+    with support.in_docker() as address:
+        assert awaited == [address]
+        host, _, port = address.partition(":")
+        assert host == "172.17.0.1"
+        told, _ = container.get_logs()
+        assert told.decode() == f"PLAIN://{host}:{port}; Kafka Server started\n"
 
 
 def test_a_broker_that_was_killed_goes_on_with_its_data(own_broker: Callable[..., Broker]) -> None:

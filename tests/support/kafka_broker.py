@@ -23,6 +23,14 @@ from local_kafka.jvm import free_ports
 ADDRESS = "HEADGATE_KAFKA"
 DOCKER_S = 120.0
 _CONTROLLER_PORT = 9093
+HOST_FILE = "/tmp/host"
+"""In the container."""
+_START_WHEN_TOLD = f"""
+until [ -f {HOST_FILE} ]; do sleep 0.1; done
+export KAFKA_ADVERTISED_LISTENERS="${{KAFKA_ADVERTISED_LISTENERS/\\$HOST/$(cat {HOST_FILE})}}"
+exec /etc/kafka/docker/run
+"""
+"""What the container does instead of running the image's script at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,14 +133,18 @@ def in_docker() -> Iterator[str]:
 
     port = free_ports(1)[0]
     container = DockerContainer(f"apache/kafka:{version()}").with_bind_ports(port, port)
-    host = container.get_container_host_ip()
-    for key, value in container_settings(host, port).items():
+    for key, value in container_settings("$HOST", port).items():
         container = container.with_env(key, value)
-    with container:
+    with container.with_command(["bash", "-c", _START_WHEN_TOLD]):
+        # Where it can be reached is known once it is there: the gateway's address, where these
+        # tests are in a container themselves, or its own.
+        host = container.get_container_host_ip()
+        container.exec(["bash", "-c", f"echo {host} > {HOST_FILE}.new"])
+        container.exec(["mv", f"{HOST_FILE}.new", HOST_FILE])
         deadline = time.monotonic() + DOCKER_S
-        while "Kafka Server started" not in b"".join(container.get_logs()).decode():
+        while "Kafka Server started" not in (told := b"".join(container.get_logs()).decode()):
             if time.monotonic() > deadline:
-                raise RuntimeError(f"the container is not ready after {DOCKER_S:g} s")
+                raise RuntimeError(f"not ready after {DOCKER_S:g} s; its last words: {told[-500:]}")
             time.sleep(0.2)
         await_broker(f"{host}:{port}")
         yield f"{host}:{port}"
