@@ -97,7 +97,7 @@ def open_task_transport(
 
 
 def before_forks() -> None:
-    """Loads what `open_task_transport` needs."""
+    """Loads what `open_task_transport` needs, and makes what clients of Kafka share."""
     import headgate_embedded  # noqa: F401
     import headgate_kafka
 

@@ -16,7 +16,8 @@ ADAPTERS = {
     "kafka": "headgate_kafka",
     "standalone": "headgate_runtime.standalone_transport",
 }
-"""Kind -> package that has `open_transport` and `open_task_transport`."""
+"""Kind -> package that has `open_transport` and `open_task_transport`, and may have `before_forks`
+(`headgate_runtime.tasks.zygote`)."""
 
 
 class TaskTransport(Protocol):

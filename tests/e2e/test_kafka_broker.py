@@ -29,6 +29,7 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
+from docker.models.containers import ExecResult
 from support import kafka_broker as support
 from support.kafka_broker import Found
 
@@ -187,8 +188,9 @@ class LocalContainer:
             raise RuntimeError("Container is not started")
         return "172.17.0.1"
 
-    def exec(self, command: list[str]) -> None:
-        subprocess.run([self._here(part) for part in command], check=True)
+    def exec(self, command: list[str]) -> ExecResult:
+        done = subprocess.run([self._here(part) for part in command], capture_output=True)
+        return ExecResult(done.returncode, done.stdout + done.stderr)
 
     def get_logs(self) -> tuple[bytes, bytes]:
         return (self._folder / "log").read_bytes(), b""

@@ -139,8 +139,9 @@ def in_docker() -> Iterator[str]:
         # Where it can be reached is known once it is there: the gateway's address, where these
         # tests are in a container themselves, or its own.
         host = container.get_container_host_ip()
-        container.exec(["bash", "-c", f"echo {host} > {HOST_FILE}.new"])
-        container.exec(["mv", f"{HOST_FILE}.new", HOST_FILE])
+        write = f"echo {host} > {HOST_FILE}.new && mv {HOST_FILE}.new {HOST_FILE}"
+        if (done := container.exec(["bash", "-c", write])).exit_code != 0:
+            raise RuntimeError(f"the container could not be told its address: {done.output!r}")
         deadline = time.monotonic() + DOCKER_S
         while "Kafka Server started" not in (told := b"".join(container.get_logs()).decode()):
             if time.monotonic() > deadline:

@@ -58,7 +58,7 @@ _WORKER_MEMBERSHIP = frozenset(
     {"group.id", "group.instance.id", "session.timeout.ms", "heartbeat.interval.ms"}
 )
 """Unprefixed these are about the worker's own group, not about a consumer's."""
-_SMALL_CLUSTER = "headgate.small.cluster"
+_SMALL_CLUSTER = "headgate.small.cluster.servers"
 """Of a running worker, never of its file: servers of which it knows that they have few brokers."""
 _ADMIN_LISTENERS = "admin.listeners"
 """Of the REST API, not of an admin client."""
@@ -67,10 +67,12 @@ _ADMIN_LISTENERS = "admin.listeners"
 # -- who gets what --
 
 
-def knowing_cluster(worker: Mapping[str, str], brokers: int) -> dict[str, str]:
-    """The worker's properties, once it has seen how many brokers its cluster has."""
-    few = {_SMALL_CLUSTER: worker["bootstrap.servers"]} if brokers <= FEW_BROKERS else {}
-    return {**worker, **few}
+def knowing_cluster(worker: Mapping[str, str], broker_count: int) -> dict[str, str]:
+    """The worker's properties, once it has seen how many brokers its cluster has. Nobody asks again
+    while it runs."""
+    if broker_count > FEW_BROKERS:
+        return dict(worker)
+    return {**worker, _SMALL_CLUSTER: worker["bootstrap.servers"]}
 
 
 def worker_client_settings(
@@ -223,14 +225,14 @@ def _worker_properties(worker: Properties, role: Role, client_id: str) -> dict[s
         for key, value in worker.items()
         if value is not None and _understood(key, role) and key not in _WORKER_MEMBERSHIP
     }
-    return found | _known(worker) | {"client.id": client_id}
+    return found | _small_cluster(worker) | {"client.id": client_id}
 
 
 def _connector_properties(
     worker: Properties, connector_config: Properties | None, role: Role, said: Said | None
 ) -> dict[str, str]:
     found = {"bootstrap.servers": worker.get("bootstrap.servers") or "localhost:9092"}
-    found |= _known(worker) | _with_prefix(worker, f"{role}.")
+    found |= _small_cluster(worker) | _with_prefix(worker, f"{role}.")
     overrides = _with_prefix(connector_config or {}, f"{role}.override.")
     unknown = sorted(key for key in overrides if not _understood(key, role))
     if unknown and said is not None:
@@ -239,7 +241,7 @@ def _connector_properties(
     return found | overrides
 
 
-def _known(worker: Properties) -> dict[str, str]:
+def _small_cluster(worker: Properties) -> dict[str, str]:
     servers = worker.get(_SMALL_CLUSTER)
     return {} if servers is None else {_SMALL_CLUSTER: servers}
 
@@ -248,7 +250,7 @@ def _with_prefix(properties: Properties, prefix: str) -> dict[str, str]:
     return {
         key.removeprefix(prefix): value
         for key, value in properties.items()
-        if key.startswith(prefix) and value is not None
+        if key.startswith(prefix) and value is not None and key != f"{prefix}{_SMALL_CLUSTER}"
     }
 
 

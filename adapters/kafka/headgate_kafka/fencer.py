@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 from headgate.ports import TransportError
-from headgate_kafka.raw_admin import INIT_MS, RawAdmin, reason_of
+from headgate_kafka.raw_admin import FENCE_MS, RawAdmin, reason_of
 
 
 class KafkaFencer:
-    def __init__(self, admin: RawAdmin, timeout_ms: int = INIT_MS) -> None:
+    def __init__(self, admin: RawAdmin, timeout_ms: int = FENCE_MS) -> None:
         self._admin = admin
         self._timeout_ms = timeout_ms
 

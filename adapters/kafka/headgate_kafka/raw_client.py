@@ -40,7 +40,7 @@ class RawClient:
             self._client = KafkaAdminClient(
                 **settings, max_in_flight_requests_per_connection=_WINDOW
             )
-        except KafkaError as error:
+        except (KafkaError, OSError) as error:
             raise self._failed("no connection for administration", error) from None
 
     def fence(self, transactional_ids: Sequence[str], deadline: float) -> dict[str, int]:

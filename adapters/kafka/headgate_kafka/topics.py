@@ -282,9 +282,9 @@ def prepare_internal_topics(
         TransportError: the brokers did not answer in time.
     """
     admin = _admin(worker, said, sleep)
-    found = admin.cluster()
+    admin.cluster()
     ensure_topics(admin, internal_topics(worker), said=said)
-    return found
+    return admin.cluster()  # by now, if they are just starting, with more brokers
 
 
 def find_cluster(

@@ -11,10 +11,11 @@ launcher -> zygote   ``{"fork": id, "name": text}`` with the body's stdin and st
 zygote -> launcher   ``{"ended": id, "status": n}``, the number of a signal negative;
                      `EXEC_FAILED` also where there could be no process
 
-JSON, a line each. The zygote has one thread and no clients, so a fork copies no lock that another
-thread holds; where an imported module has started threads, the body begins with a new interpreter.
-Only the zygote knows which of its children are not collected yet, so only it kills them: no pid can
-have become another process's. It ends when its launcher does; the bodies then find out themselves.
+JSON, a line each. When it forks the zygote has one thread and no clients, so a fork copies no lock
+that another thread holds; where an imported module has started threads, the body begins with a new
+interpreter. Only the zygote knows which of its children are not collected yet, so only it kills
+them: no pid can have become another process's. It ends when its launcher does; the bodies then find
+out themselves.
 """
 
 import contextlib

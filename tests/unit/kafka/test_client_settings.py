@@ -282,6 +282,7 @@ def settings_of_all(
 
 
 AT_ONCE = "enable.sparse.connections"
+SMALL = "headgate.small.cluster.servers"
 ALL = {"reader", "writer", "producer", "consumer", "admin"}
 ELSEWHERE = {"producer.override.bootstrap.servers": "other:9092"}
 
@@ -297,6 +298,8 @@ ELSEWHERE = {"producer.override.bootstrap.servers": "other:9092"}
         (1, {f"producer.{AT_ONCE}": "true"}, {}, ALL - {"producer"}),
         (1, {}, {f"consumer.override.{AT_ONCE}": "true"}, ALL - {"consumer"}),
         (9, {f"producer.{AT_ONCE}": "false"}, {}, {"producer"}),
+        (1, {}, {**ELSEWHERE, f"producer.override.{SMALL}": "other:9092"}, ALL - {"producer"}),
+        (9, {f"producer.{SMALL}": "kafka:9092"}, {}, set()),
     ],
 )
 def test_a_small_cluster_is_connected_to_at_once(

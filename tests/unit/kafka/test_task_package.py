@@ -21,19 +21,24 @@ producer = transport.record_log.producer("p", "g-c-0", None)
 print(json.dumps([name for name in sys.modules if name.partition(".")[0] == "kafka"]))
 """
 FIRST_CLIENT = """
-import json, resource, sys
+import json, os, re, sys
+from pathlib import Path
 import headgate_kafka
 from confluent_kafka.admin import AdminClient
 from headgate_runtime.tasks.zygote import threads
 
-def faults():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-
 if "prepared" in sys.argv:
     headgate_kafka.before_forks()
-alone, before = threads() == 1, faults()
-client = AdminClient({"log_level": 0})
-print(json.dumps({"alone": alone, "pages": faults() - before}))
+alone = threads() == 1
+if os.fork() == 0:
+    def own_kib():
+        rollup = Path("/proc/self/smaps_rollup").read_text()
+        return int(re.search("Private_Dirty: +([0-9]+)", rollup)[1])
+    before = own_kib()
+    client = AdminClient({"log_level": 0})
+    print(json.dumps({"alone": alone, "kib": own_kib() - before}), flush=True)
+    os._exit(0)
+os.wait()
 """
 
 
@@ -51,5 +56,5 @@ def test_kafka_python_is_not_loaded_where_tasks_begin() -> None:
 def test_what_the_first_client_makes_is_made_before_the_forks() -> None:
     first, prepared = told_by(FIRST_CLIENT), told_by(FIRST_CLIENT, "prepared")
     assert prepared["alone"], "a thread was left: nothing can be forked"
-    # Memory that a forked process would have to itself, in pages.
-    assert prepared["pages"] < first["pages"] / 2
+    # What a forked process has to itself of it.
+    assert prepared["kib"] < first["kib"] / 2

@@ -1,0 +1,41 @@
+"""What is asked of brokers over kafka-python where there is no way to ask."""
+
+import errno
+from typing import Any
+
+import pytest
+
+from headgate.ports import TransportError
+from headgate_kafka import raw_client
+from headgate_kafka.raw_admin import RawAdmin
+
+
+@pytest.fixture
+def admin(monkeypatch: pytest.MonkeyPatch) -> RawAdmin:
+    """Of a process without a file descriptor left."""
+
+    def refuse(**_settings: Any) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(raw_client, "KafkaAdminClient", refuse)
+    return RawAdmin({"bootstrap_servers": ["b:1"]})
+
+
+def test_a_state_that_cannot_be_asked_for_is_unknown(admin: RawAdmin) -> None:
+    assert admin.transaction_state("g-c-0") is None
+
+
+def test_a_library_that_cannot_be_loaded_leaves_a_state_unknown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def cannot_load() -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    admin = RawAdmin({"bootstrap_servers": ["b:1"]})
+    monkeypatch.setattr(admin, "_made", cannot_load)
+    assert admin.transaction_state("g-c-0") is None
+
+
+def test_a_fence_that_cannot_be_asked_for_may_be_tried_again(admin: RawAdmin) -> None:
+    with pytest.raises(TransportError, match=r"no connection for administration .* open files"):
+        admin.fence(["g-c-0"], 1_000)
