@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
@@ -35,6 +36,11 @@ TURNS = 20
 Java's workers spend as much on compiling themselves as on what they are asked."""
 TURNS_COUNTED = 10
 """The last of them, and of each the second."""
+CREATES = 40
+"""Of connectors that are stopped once they run. Seven lives cannot tell a third from a quarter
+where one create takes twice as long as another."""
+REST_S = 1.5
+"""Before each of them."""
 STEPS = ("create", "pause", "resume", "changed config", "restart", "stop", "delete")
 Took = dict[str, list[float]]
 
@@ -129,6 +135,26 @@ class Pair:
         _accepted(lambda: self._delete(name))
         _ask(lambda: rest.get(f"/connectors/{name}"), lambda reply: reply.status == 404)
         return took
+
+    def create_and_stop(self, name: str) -> float:
+        """Seconds from create to RUNNING, of a connector that is stopped then; `REST_S` is waited
+        first."""
+        rest = self.workers[0].rest
+        time.sleep(REST_S)
+        began = time.perf_counter()
+        _accepted(lambda: rest.create(name, self.config(name)))
+        self.until(name, "RUNNING")
+        took = time.perf_counter() - began
+        _accepted(lambda: rest.put(f"/connectors/{name}/stop"))
+        self.until(name, "STOPPED", 0)
+        return took
+
+    def delete_all(self) -> None:
+        """Of the connectors there are; returns when they are gone."""
+        rest = self.workers[0].rest
+        for name in rest.get("/connectors").body:
+            _accepted(partial(self._delete, name))
+        _ask(lambda: rest.get("/connectors"), lambda reply: reply.body == [])
 
     def life(self, name: str) -> dict[str, float]:
         """Seconds of each of `STEPS`, of a connector that is there for it."""
@@ -282,6 +308,13 @@ def run(runner: str = "process") -> Iterator[str]:
                 lives[kind].append(pair.life(f"life-{turn}"))
         for step in STEPS:
             yield _line(step, {kind: [life[step] for life in lives[kind]] for kind in KINDS})
+        alone: Took = {kind: [] for kind in KINDS}
+        for turn in range(CREATES):
+            for kind, pair in pairs.items():
+                alone[kind].append(pair.create_and_stop(f"alone-{turn}"))
+        for pair in pairs.values():
+            pair.delete_all()
+        yield _line(f"create, of {CREATES}", alone)
         hundred: dict[str, list[tuple[float, float]]] = {kind: [] for kind in KINDS}
         for _ in range(HUNDRED_REPEATS):
             for kind, pair in pairs.items():

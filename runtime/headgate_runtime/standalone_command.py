@@ -67,7 +67,7 @@ def run(path: str, connector_paths: Sequence[str]) -> None:
         stop = Stop()
         stack.enter_context(stop.on_signals())
         rest = listening(file, stack)
-        file = reach_brokers(file, rest, stop)
+        rest.root["kafka_cluster_id"] = reach_brokers(file, stop)
         spark = started_spark(file, stop, stack)
         folder = stack.enter_context(
             tempfile.TemporaryDirectory(prefix="headgate-", ignore_cleanup_errors=True)

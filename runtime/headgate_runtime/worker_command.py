@@ -6,7 +6,6 @@ command with one line: code 2 for what is wrong with the file, 1 for what is wro
 """
 
 import contextlib
-import dataclasses
 import importlib.metadata
 import logging
 import os
@@ -72,7 +71,8 @@ def run(path: str) -> None:
         stop = Stop()
         stack.enter_context(stop.on_signals())
         rest = listening(file, stack)
-        file = reach_brokers(file, rest, stop)
+        cluster_id = reach_brokers(file, stop)
+        rest.root["kafka_cluster_id"] = cluster_id
         spark = started_spark(file, stop, stack)
         worker = made_worker(file, rest, spark)
         rest.serve(worker)
@@ -220,23 +220,19 @@ def listening(file: WorkerFile, stack: contextlib.ExitStack) -> Rest:
     return rest
 
 
-def reach_brokers(file: WorkerFile, rest: Rest, stop: Stop) -> WorkerFile:
-    """The file, with what clients are to know of the cluster. The internal topics of a distributed
-    worker are there and in order."""
-    from headgate_kafka.client_settings import ClientSettingsError, knowing_cluster
-    from headgate_kafka.topics import TopicRefusedError, find_cluster, prepare_internal_topics
+def reach_brokers(file: WorkerFile, stop: Stop) -> str:
+    """Id of the Kafka cluster; a distributed worker's internal topics are there and in order."""
+    from headgate_kafka.client_settings import ClientSettingsError
+    from headgate_kafka.topics import TopicRefusedError, cluster_id, prepare_internal_topics
 
-    ask = prepare_internal_topics if file.kind == DISTRIBUTED else find_cluster
+    ask = prepare_internal_topics if file.kind == DISTRIBUTED else cluster_id
     with told_plainly(file):
         try:
-            cluster = ask(file.properties, said=log.warning, sleep=stop.sleep)
+            return ask(file.properties, said=log.warning, sleep=stop.sleep)
         except ClientSettingsError as error:
             raise CommandError(f"{file.path}: {error}", EXIT_USAGE) from None
         except TopicRefusedError as error:
             raise CommandError(str(error), EXIT_FAILED) from None
-    rest.root["kafka_cluster_id"] = cluster.cluster_id
-    properties = knowing_cluster(file.properties, len(cluster.addresses))
-    return dataclasses.replace(file, properties=properties)
 
 
 @contextlib.contextmanager

@@ -94,7 +94,7 @@ def kafka_worker(folder: Path, address: str, group: str, **more: str) -> Iterato
     file = checked_file(str(path), DISTRIBUTED)
     with contextlib.ExitStack() as stack:
         rest = listening(file, stack)
-        file = reach_brokers(file, rest, Stop())
+        rest.root["kafka_cluster_id"] = reach_brokers(file, Stop())
         worker = made_worker(file, rest, {})
         fencer = worker.transport.fencer = HeldFencer(worker.transport.fencer)
         rest.serve(worker)

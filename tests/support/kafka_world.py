@@ -11,7 +11,6 @@ from support.kafka_broker import Found
 from support.kafka_cluster import alter_topic
 from support.serving import serving_meanwhile
 
-from headgate_kafka.client_settings import knowing_cluster
 from headgate_kafka.topics import prepare_internal_topics
 from headgate_kafka.transport import KafkaTransport, open_transport
 
@@ -55,8 +54,7 @@ class KafkaWorld:
             **worker_properties(servers, self._name),
             **(properties or {}),
         }
-        found = prepare_internal_topics(self.properties, said=lambda _line: None)
-        self.properties = knowing_cluster(self.properties, len(found.addresses))
+        prepare_internal_topics(self.properties, said=lambda _line: None)
         self._opened: list[KafkaTransport] = []
 
     def name(self, text: str) -> str:

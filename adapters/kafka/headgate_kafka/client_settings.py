@@ -43,10 +43,6 @@ RECONNECT_MS = 20
 each new client, of which a task has three, would wait 50 ms before it is of use."""
 RECONNECT_MS_MAX = 1_000
 """Java's default."""
-FEW_BROKERS = 3
-"""To so many a client connects at once, and not to one after the other when it needs it: before a
-second connection librdkafka lets 11 ms pass, of the 18 until a new producer is initialised. Where
-topics have some partitions a task comes to know all of three anyway."""
 SESSION_MS_MIN = 6_000
 """The brokers' default of ``group.min.session.timeout.ms``."""
 ASSIGNORS = {
@@ -58,21 +54,11 @@ _WORKER_MEMBERSHIP = frozenset(
     {"group.id", "group.instance.id", "session.timeout.ms", "heartbeat.interval.ms"}
 )
 """Unprefixed these are about the worker's own group, not about a consumer's."""
-_SMALL_CLUSTER = "headgate.small.cluster.servers"
-"""Of a running worker, never of its file: servers of which it knows that they have few brokers."""
 _ADMIN_LISTENERS = "admin.listeners"
 """Of the REST API, not of an admin client."""
 
 
 # -- who gets what --
-
-
-def knowing_cluster(worker: Mapping[str, str], broker_count: int) -> dict[str, str]:
-    """The worker's properties, once it has seen how many brokers its cluster has. Nobody asks again
-    while it runs."""
-    if broker_count > FEW_BROKERS:
-        return dict(worker)
-    return {**worker, _SMALL_CLUSTER: worker["bootstrap.servers"]}
 
 
 def worker_client_settings(
@@ -225,14 +211,14 @@ def _worker_properties(worker: Properties, role: Role, client_id: str) -> dict[s
         for key, value in worker.items()
         if value is not None and _understood(key, role) and key not in _WORKER_MEMBERSHIP
     }
-    return found | _small_cluster(worker) | {"client.id": client_id}
+    return found | {"client.id": client_id}
 
 
 def _connector_properties(
     worker: Properties, connector_config: Properties | None, role: Role, said: Said | None
 ) -> dict[str, str]:
     found = {"bootstrap.servers": worker.get("bootstrap.servers") or "localhost:9092"}
-    found |= _small_cluster(worker) | _with_prefix(worker, f"{role}.")
+    found |= _with_prefix(worker, f"{role}.")
     overrides = _with_prefix(connector_config or {}, f"{role}.override.")
     unknown = sorted(key for key in overrides if not _understood(key, role))
     if unknown and said is not None:
@@ -241,16 +227,11 @@ def _connector_properties(
     return found | overrides
 
 
-def _small_cluster(worker: Properties) -> dict[str, str]:
-    servers = worker.get(_SMALL_CLUSTER)
-    return {} if servers is None else {_SMALL_CLUSTER: servers}
-
-
 def _with_prefix(properties: Properties, prefix: str) -> dict[str, str]:
     return {
         key.removeprefix(prefix): value
         for key, value in properties.items()
-        if key.startswith(prefix) and value is not None and key != f"{prefix}{_SMALL_CLUSTER}"
+        if key.startswith(prefix) and value is not None
     }
 
 
@@ -288,8 +269,7 @@ def librdkafka(properties: Properties, role: Role) -> dict[str, str]:
         _poll_records(properties)
         settings |= _consumer_words(properties)
         settings |= _fetching(settings) | _membership(settings)
-    settings = _at_once(properties) | settings | _reconnecting(settings)
-    return settings | security(properties).librdkafka()
+    return settings | _reconnecting(settings) | security(properties).librdkafka()
 
 
 # What librdkafka refuses of two settings together, and Java's clients do not.
@@ -323,13 +303,6 @@ def _membership(settings: Mapping[str, str]) -> dict[str, str]:
     if int(settings.get("heartbeat.interval.ms", "0")) > session // 3:
         found["heartbeat.interval.ms"] = str(max(1, session // 3))
     return found
-
-
-def _at_once(properties: Properties) -> dict[str, str]:
-    """Whoever has other servers, such as an overriding connector, may be of a large cluster."""
-    servers = properties.get(_SMALL_CLUSTER)
-    small = servers is not None and servers == properties.get("bootstrap.servers")
-    return {"enable.sparse.connections": "false"} if small else {}
 
 
 def _reconnecting(settings: Mapping[str, str]) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """Looks a worker's properties over against a real cluster: what would go wrong, before it does."""
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from confluent_kafka import KafkaException
@@ -37,12 +38,18 @@ from headgate_kafka.permissions import (
 from headgate_kafka.raw_admin import RawAdmin
 from headgate_kafka.reading import REQUEST_S, Topics
 from headgate_kafka.records import ClientsSettings
-from headgate_kafka.topics import COMPACT, Cluster, InternalTopic, internal_topics
+from headgate_kafka.topics import COMPACT, InternalTopic, internal_topics
 from headgate_kafka.transport import DISABLED
 from headgate_kafka.writing import PlainWriter
 
 SUPPORT: Final = "exactly.once.source.support"
 Said = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    cluster_id: str
+    addresses: tuple[str, ...]
 
 
 class KafkaDoctor:
@@ -56,7 +63,7 @@ class KafkaDoctor:
         self._raw = RawAdmin(worker_kafka_python(worker, client_id="headgate-doctor"))
         self._describer = GroupDescriber(worker_kafka_python(worker, client_id="headgate-doctor"))
 
-    def brokers(self) -> Cluster:
+    def brokers(self) -> Broker:
         """Raises `TransportError`: none answers."""
         try:
             asked = self._topics.client.describe_cluster(request_timeout=REQUEST_S)
@@ -66,7 +73,9 @@ class KafkaDoctor:
             raise self._topics.contact.error(
                 "the brokers do not answer", kafka_error(failed)
             ) from None
-        return Cluster.of(found)
+        return Broker(
+            found.cluster_id, tuple(sorted(f"{node.host}:{node.port}" for node in found.nodes))
+        )
 
     def group(self) -> DescribedGroup:
         return self._describer.describe(self._worker["group.id"])

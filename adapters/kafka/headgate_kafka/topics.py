@@ -11,7 +11,7 @@ import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self, TypeAlias
+from typing import Any, TypeAlias
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
@@ -59,21 +59,6 @@ _RETRIABLE = frozenset(
 
 class TopicRefusedError(Exception):
     """An internal topic is not what Connect needs, or may not be made. Trying again is no use."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cluster:
-    """Of brokers, as they describe it."""
-
-    cluster_id: str
-    addresses: tuple[str, ...]
-    """Of all that are up, host:port, sorted."""
-
-    @classmethod
-    def of(cls, described: Any) -> Self:
-        """`described`: what the admin client of librdkafka answers."""
-        nodes = (f"{node.host}:{node.port}" for node in described.nodes)
-        return cls(str(described.cluster_id), tuple(sorted(nodes)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +160,7 @@ class Admin:
         self._sleep = sleep
         self.client = AdminClient(self._contact.settings)
 
-    def cluster(self) -> Cluster:
+    def cluster_id(self) -> str:
         """Also finds out whether there is a broker at all. Source: ConnectUtils.kafkaClusterId.
 
         Raises:
@@ -189,7 +174,7 @@ class Admin:
             "security properties",
             self._described,
         )
-        return Cluster.of(found)
+        return str(found.cluster_id)
 
     def patiently(
         self,
@@ -273,25 +258,25 @@ def _check_names(servers: str) -> None:
 
 def prepare_internal_topics(
     worker: Properties, *, said: Said, sleep: Callable[[float], object] = time.sleep
-) -> Cluster:
-    """Create or check the three topics of a worker; returns on what they are. Tries for as long as
-    the worker's ``default.api.timeout.ms`` says.
+) -> str:
+    """Create or check the three topics of a worker; returns the id of the Kafka cluster. Tries for
+    as long as the worker's ``default.api.timeout.ms`` says.
 
     Raises:
         TopicRefusedError: one of them is not as Connect needs it.
         TransportError: the brokers did not answer in time.
     """
     admin = _admin(worker, said, sleep)
-    admin.cluster()
+    found = admin.cluster_id()
     ensure_topics(admin, internal_topics(worker), said=said)
-    return admin.cluster()  # by now, if they are just starting, with more brokers
+    return found
 
 
-def find_cluster(
+def cluster_id(
     worker: Properties, *, said: Said, sleep: Callable[[float], object] = time.sleep
-) -> Cluster:
+) -> str:
     """As `prepare_internal_topics`, for a worker without topics of its own."""
-    return _admin(worker, said, sleep).cluster()
+    return _admin(worker, said, sleep).cluster_id()
 
 
 def _admin(worker: Properties, said: Said, sleep: Callable[[float], object]) -> Admin:
