@@ -15,9 +15,21 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
+import httpx
 from confluent_kafka import Consumer, TopicPartition
 
-from bench.kafka_workers import JAVA, KINDS, OURS, Worker, Workers, cpu_of, pid_of, source, workers
+from bench.kafka_workers import (
+    JAVA,
+    KINDS,
+    OURS,
+    Worker,
+    Workers,
+    cpu_of,
+    pid_of,
+    source,
+    tail_of,
+    workers,
+)
 from local_kafka.java_connect import Reply
 
 REPEATS = 7
@@ -126,31 +138,30 @@ class Pair:
     def create_and_delete(self, name: str) -> float:
         """Seconds from create to RUNNING, of a connector that is deleted then. `SETTLE_S` is waited
         first: after another of these it is begun so long after its delete."""
-        rest = self.workers[0].rest
-        time.sleep(SETTLE_S)
-        began = time.perf_counter()
-        _accepted(lambda: rest.create(name, self.config(name)))
-        self.until(name, "RUNNING")
-        took = time.perf_counter() - began
+        took = self._timed_create(name, SETTLE_S)
         _accepted(lambda: self._delete(name))
+        rest = self.workers[0].rest
         _ask(lambda: rest.get(f"/connectors/{name}"), lambda reply: reply.status == 404)
         return took
 
     def create_and_stop(self, name: str) -> float:
         """Seconds from create to RUNNING, of a connector that is stopped then; `REST_S` is waited
         first."""
-        rest = self.workers[0].rest
-        time.sleep(REST_S)
-        began = time.perf_counter()
-        _accepted(lambda: rest.create(name, self.config(name)))
-        self.until(name, "RUNNING")
-        took = time.perf_counter() - began
-        _accepted(lambda: rest.put(f"/connectors/{name}/stop"))
+        took = self._timed_create(name, REST_S)
+        _accepted(lambda: self.workers[0].rest.put(f"/connectors/{name}/stop"))
         self.until(name, "STOPPED", 0)
         return took
 
+    def _timed_create(self, name: str, wait_s: float) -> float:
+        """Seconds from create to RUNNING, after a wait."""
+        time.sleep(wait_s)
+        began = time.perf_counter()
+        _accepted(lambda: self.workers[0].rest.create(name, self.config(name)))
+        self.until(name, "RUNNING")
+        return time.perf_counter() - began
+
     def delete_all(self) -> None:
-        """Of the connectors there are; returns when they are gone."""
+        """Deletes the connectors there are; returns when none is listed."""
         rest = self.workers[0].rest
         for name in rest.get("/connectors").body:
             _accepted(partial(self._delete, name))
@@ -239,7 +250,7 @@ class Pair:
         began = time.perf_counter()
         os.kill(pid_of(killed), signal.SIGKILL)
         _ask(
-            lambda: left.rest.status(name),
+            lambda: self._status_of_left(left, name),
             lambda reply: (
                 reply.status == 200
                 and _runs(reply.body)
@@ -252,6 +263,13 @@ class Pair:
         self.workers[1].await_ready()
         _accepted(lambda: left.rest.delete(f"/connectors/{name}"))
         return took
+
+    def _status_of_left(self, worker: Worker, name: str) -> Reply:
+        try:
+            return worker.rest.status(name)
+        except httpx.TransportError as error:
+            told = f"{self.kind}: the worker that is left does not answer ({error})"
+            raise RuntimeError(f"{told}: {tail_of(worker)}") from None
 
 
 def _runs(status: Mapping[str, Any] | None) -> bool:

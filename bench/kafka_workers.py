@@ -120,6 +120,14 @@ def pid_of(worker: Worker) -> int:
     return process.pid
 
 
+def tail_of(worker: Worker) -> str:
+    """The end of its log."""
+    if isinstance(worker, JavaWorker):
+        return worker.jvm.tail()
+    assert isinstance(worker, HeadgateWorker)
+    return worker.tail()
+
+
 def cpu_of(worker: Worker) -> float:
     """CPU seconds of the worker, of what it runs and of what has ended below it."""
     return cpu_seconds(pid_of(worker))

@@ -231,11 +231,10 @@ def observe(
     topics = {"config": config_topic, "status": status_topic, "offset": offset_topic}
     named = {kind: name for kind, name in topics.items() if name}
     options = ObserveOptions(bootstrap_servers, group, properties, named, as_json, follow)
-    with contextlib.suppress(KeyboardInterrupt):
-        try:
-            run(options)
-        except ObserveError as error:
-            _refuse(str(error))
+    try:
+        run(options)
+    except ObserveError as error:
+        _refuse(str(error))
 
 
 @app.command()

@@ -7,9 +7,8 @@ group has no members, the epochs of transactional ids.
 import errno
 import sys
 from collections.abc import Callable, Generator, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import partial
 from typing import Any, Protocol, TextIO
 
 from rich.console import Console
@@ -17,7 +16,7 @@ from rich.text import Text
 
 from headgate.connector.config_providers import ConfigProviderError
 from headgate.events import Config
-from headgate.ports import TransportError
+from headgate.ports import RefusedError, TransportError
 from headgate.wire import WireError
 from headgate_runtime.observe.command import SETTLE_S, WIDTH
 from headgate_runtime.observe.reader import ClusterReader
@@ -89,7 +88,7 @@ def _kafka(file: WorkerFile) -> Generator[Check, None, Look | None]:
     try:
         doctor = open_doctor(file.properties, said=lambda _line: None)
     except ClientSettingsError as error:
-        yield Check(Outcome.BAD, "file", str(error))
+        yield Check(Outcome.BAD, "file", file.hide(str(error)))
         return None
     try:
         look = yield from _on_kafka(doctor, file.properties)
@@ -189,19 +188,28 @@ def _cluster(doctor: Any, look: Look, transformer: WorkerConfigTransformer) -> I
     for finding in describe(look)["findings"]:
         yield Check(Outcome.NOTE, "cluster", finding)
     configs: dict[str, Config] = {}
+    hides: dict[str, Callable[[str], str]] = {}
     for name in names:
         try:
             resolved = transformer.resolve(look.state.entries[name].config or {}, name)
         except ConfigProviderError as error:
             yield Check(Outcome.BAD, f"config of connector {name}", str(error))
             continue
-        configs[name] = resolved.config
+        configs[name], hides[name] = resolved.config, resolved.hide
     for name, config in configs.items():
         tasks = max(len(look.state.tasks(name)), 1)
-        kind = kind_of(config)
-        ask = partial(doctor.connector_rights, name, config, kind, tasks)
-        yield from _permissions(f"permissions of connector {name}", ask)
+        # After a shrink more are to be shut out than there are tasks.
+        producers = max(tasks, look.state.entries[name].fencing_count or 0)
+        rights = doctor.connector_rights(name, config, kind_of(config), tasks, producers)
+        for who, ask in rights:
+            for check in _permissions(f"permissions of {who}", ask):
+                yield replace(check, text=hides[name](check.text))
     sources = {name: config for name, config in configs.items() if kind_of(config) == "source"}
+    for name, config in sources.items():
+        fault = doctor.own_topic_fault(name, config)
+        if fault is not None:
+            about = f"offsets.storage.topic of connector {name}"
+            yield Check(Outcome.BAD, about, ": ".join(fault))
     for stale in doctor.stale_own_topics(sources):
         yield Check(Outcome.BAD, "offsets", stale)
 
@@ -210,6 +218,9 @@ def _permissions(about: str, ask: Callable[[], list[Tried]]) -> Iterator[Check]:
     """One line for all that is granted, one for each that is not."""
     try:
         tried = ask()
+    except RefusedError as error:
+        yield Check(Outcome.BAD, about, str(error))
+        return
     except TransportError as error:
         yield Check(Outcome.NOTE, about, f"could not be tried: {error}")
         return
@@ -223,7 +234,8 @@ def _permissions(about: str, ask: Callable[[], list[Tried]]) -> Iterator[Check]:
             yield Check(outcome, about, f"denied: {wanted}, {wanted.purpose}{reason}. {_how(one)}")
         else:
             yield Check(Outcome.NOTE, about, f"not tried: {wanted}, {wanted.purpose}{reason}")
-    yield Check(Outcome.GOOD, about, f"{granted} of {len(tried)} are granted (docs/permissions.md)")
+    text = f"{granted} of {len(tried)} are granted" if tried else "none is known to be needed"
+    yield Check(Outcome.GOOD, about, f"{text} (docs/permissions.md)")
 
 
 def _how(one: Tried) -> str:

@@ -135,12 +135,14 @@ def _write(config_log: ConfigLog, effect: AppendConfig | ClaimLeadership) -> Com
             try:
                 end = config_log.append(records, privileged=privileged)
             except (FencedError, TransportError) as error:
+                log.warning("%s", error)
                 return ConfigAppendFailed(token, str(error), isinstance(error, FencedError))
             return ConfigAppended(token, end)
         case ClaimLeadership(generation):
             try:
                 config_log.claim(generation)
             except (FencedError, TransportError) as error:
+                log.warning("this worker leads, and tries again: %s", error)
                 return LeadershipClaimed(generation, str(error))
             return LeadershipClaimed(generation)
         case _:

@@ -246,6 +246,7 @@ class Performer:
                 try:
                     self._fence(connector, ids)
                 except (TransportError, ConfigProviderError) as error:
+                    log.warning("tasks of %s wait for their fence: %s", connector, error)
                     return ProducersFenced(token, str(error))
                 return ProducersFenced(token)
             case CallPeer(token, url, call, hops, timeout_ms):

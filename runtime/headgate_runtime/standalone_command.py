@@ -3,7 +3,9 @@
 Source: ConnectStandalone, StandaloneHerder. Differs: a connector from a file that is not valid ends
 the command before any other has done something; `exactly.once.support=required` is refused, for
 there is no exactly-once here; offsets are written within a second, not each
-`offset.flush.interval.ms`; restarts of what is unknown are answered 404 and leave nothing behind.
+`offset.flush.interval.ms`; restarts of what is unknown are answered 404 and leave nothing behind; a
+connector from a file whose `task_configs` raises ends the command as one whose `start` does (Java
+waits for ever). What differs in answers is told in `headgate_runtime.standalone_answers`.
 """
 
 import contextlib
@@ -19,10 +21,10 @@ from headgate.herder.messages import CreateConnector, ErrorKind, Failure, Result
 from headgate_runtime.connector_files import ConnectorFileError, read_connector_file
 from headgate_runtime.offset_file import OffsetFile, OffsetFileError
 from headgate_runtime.settings import STANDALONE
+from headgate_runtime.standalone_answers import StandalonePeers, WithStandalonePeers
 from headgate_runtime.standalone_transport import OffsetKeeper
 from headgate_runtime.transport import open_transport
 from headgate_runtime.validation import config_error
-from headgate_runtime.with_peers import WithPeers
 from headgate_runtime.worker import Worker
 from headgate_runtime.worker_command import (
     EXIT_FAILED,
@@ -44,8 +46,11 @@ from headgate_runtime.worker_file import WorkerFile
 log = logging.getLogger(__name__)
 
 EXIT_CONNECTOR = 3
-"""As Connect's: a connector from a file could not be made."""
-CREATE_MS = 90_000
+"""As Connect's: a connector from a file could not be made, or did not start."""
+READY_S = 90.0
+"""How long the worker may not be ready for it."""
+CREATE_MS = 3_600_000
+"""A start may take its time: Java's worker waits for it without a limit."""
 AGAIN_S = 0.2
 _AGAIN = frozenset({ErrorKind.NOT_READY, ErrorKind.CONFLICT})
 
@@ -67,6 +72,7 @@ def run(path: str, connector_paths: Sequence[str]) -> None:
         stop = Stop()
         stack.enter_context(stop.on_signals())
         rest = listening(file, stack)
+        rest.service.without_group()
         rest.root["kafka_cluster_id"] = reach_brokers(file, stop)
         spark = started_spark(file, stop, stack)
         folder = stack.enter_context(
@@ -130,8 +136,10 @@ def _made_worker(
     keeper = OffsetKeeper(offset_file, inner.offset_log)
     with _told_of_offsets(file):
         keeper.load()
-    transport_with_peers = WithPeers(inner, rest.service)
+    peers = StandalonePeers(rest.service)
+    transport_with_peers = WithStandalonePeers(inner, peers)
     worker = Worker(config, file.settings, transport_with_peers, rest.loggers, file.transformer)
+    peers.serve(worker.herder)
     return worker, keeper
 
 
@@ -154,11 +162,12 @@ class _Maker:
             log.info("created connector %s", connector.name)
 
     def _made(self, connector: CreateConnector) -> Result:
-        until = time.monotonic() + CREATE_MS / 1000
+        until: float | None = None
         while True:
             result = self._asked(connector)
             if isinstance(result, Success) or result.kind not in _AGAIN:
                 return result
+            until = until or time.monotonic() + READY_S
             if time.monotonic() > until:
                 return result
             time.sleep(AGAIN_S)

@@ -92,6 +92,10 @@ def set_up_logging() -> None:
 
 
 def checked_file(path: str, kind: str) -> WorkerFile:
+    """Raises CommandError, with all that is wrong with it, or with the first that keeps the
+    worker's clients from being made."""
+    from headgate_kafka.client_settings import ClientSettingsError, check_worker_clients
+
     try:
         file = read_worker_file(path, kind)
     except PropertiesError as error:
@@ -103,6 +107,11 @@ def checked_file(path: str, kind: str) -> WorkerFile:
         raise CommandError(
             f"nothing was started, the worker's file has {what}:\n{lines}", EXIT_USAGE
         ) from None
+    try:
+        check_worker_clients(file.properties, in_group=kind == DISTRIBUTED)
+    except ClientSettingsError as error:
+        file.transformer.close()
+        raise CommandError(file.hide(f"{file.path}: {error}"), EXIT_USAGE) from None
     for warning in file.warnings:
         log.warning("%s", warning)
     return file

@@ -58,6 +58,8 @@ class WorkerFile:
     kind: str = DISTRIBUTED
     transformer: WorkerConfigTransformer = field(default_factory=WorkerConfigTransformer)
     """Of what connectors refer to: the file's config providers."""
+    hide: Callable[[str], str] = str
+    """Of a text, what it may show: not what references of the file came to."""
 
 
 def read_worker_file(path: str, kind: str = DISTRIBUTED) -> WorkerFile:
@@ -117,7 +119,7 @@ def check_worker_file(file: Properties, kind: str) -> WorkerFile:
         )
     converters = {key: text for key, text in given.items() if key.startswith(CONVERTER_PREFIXES)}
     whole = WorkerSettings(parsed.values, {**parsed.texts, **converters})
-    return WorkerFile(file.file, given, whole, tuple(warnings), kind, transformer)
+    return WorkerFile(file.file, given, whole, tuple(warnings), kind, transformer, hide)
 
 
 def _with_providers(
@@ -168,6 +170,13 @@ def _resolved(
         warnings.append(f"{EXACTLY_ONCE_ALIAS}={alias}: taken for {EXACTLY_ONCE_KEY}={meant}")
         given[EXACTLY_ONCE_KEY] = meant
     return given
+
+
+def with_exactly_once(values: Mapping[str, str]) -> dict[str, str]:
+    """A file's values as a worker takes them: with `exactly.once.source.support`, which may be said
+    by its alias, or not at all."""
+    given = _resolved(values, {}, [])
+    return {EXACTLY_ONCE_KEY: "disabled", **given}
 
 
 def _unknown_own(key: str, known: Iterable[str], kind: str) -> str:

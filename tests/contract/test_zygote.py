@@ -51,6 +51,19 @@ def _started(bench: RunnerBench, plugin: str = "CountingSource") -> tuple[str, i
     return run, int(file.read_text())
 
 
+def _stop(bench: RunnerBench, run: str) -> None:
+    bench.runner.stop(run, 10_000)
+    assert bench.wait_for_end(run).outcome is TaskOutcome.STOPPED
+
+
+def _noted_by(bench: RunnerBench, file: Path) -> list[str]:
+    """What two tasks, and the zygote before them, have left in a file."""
+    for _ in range(2):
+        run, _ = _started(bench)
+        _stop(bench, run)
+    return file.read_text().split()
+
+
 def _below() -> list[Process]:
     """Zygotes and bodies; a broker of the session may be there too."""
     return [p for p in descendants(os.getpid()) if TASKS in p.command]
@@ -120,8 +133,7 @@ def test_a_body_is_what_a_new_interpreter_would_be(make_bench: Callable[..., Run
     assert sockets
     assert not sockets & _descriptors(pid), "it holds the zygote's connection to the launcher"
     assert _stat(zygote.pid)[17] == "1", "it has threads"
-    bench.runner.stop(run, 10_000)
-    assert bench.wait_for_end(run).outcome is TaskOutcome.STOPPED
+    _stop(bench, run)
 
 
 def test_a_zygote_that_is_killed_takes_its_bodies_with_it_and_is_replaced(
@@ -171,8 +183,7 @@ def test_a_module_that_starts_threads_costs_only_time(
     run, pid = _started(bench)
     command = Path(f"/proc/{pid}/cmdline").read_bytes()
     assert command.endswith(b"\0-m\0headgate_runtime.tasks.main\0c-0\0"), "it was only forked"
-    bench.runner.stop(run, 10_000)
-    assert bench.wait_for_end(run).outcome is TaskOutcome.STOPPED
+    _stop(bench, run)
 
 
 def test_a_module_that_cannot_be_loaded_keeps_no_task_from_running(
@@ -180,8 +191,7 @@ def test_a_module_that_cannot_be_loaded_keeps_no_task_from_running(
 ) -> None:
     bench = make_bench(["no_such_module"])
     run, _ = _started(bench)
-    bench.runner.stop(run, 10_000)
-    assert bench.wait_for_end(run).outcome is TaskOutcome.STOPPED
+    _stop(bench, run)
     assert "no_such_module cannot be loaded ahead of the tasks" in capfd.readouterr().err
 
 
@@ -198,11 +208,7 @@ def before_forks():
 """
     (tmp_path / "prepares.py").write_text(code)
     bench = make_bench(["prepares"])
-    for _ in range(2):
-        run, _ = _started(bench)
-        bench.runner.stop(run, 10_000)
-        assert bench.wait_for_end(run).outcome is TaskOutcome.STOPPED
-    assert (tmp_path / "done").read_text().split() == [str(_zygote().pid)]
+    assert _noted_by(bench, tmp_path / "done") == [str(_zygote().pid)]
 
 
 def test_what_a_module_cannot_do_for_all_bodies_keeps_no_task_from_running(
@@ -211,8 +217,7 @@ def test_what_a_module_cannot_do_for_all_bodies_keeps_no_task_from_running(
     (tmp_path / "cannot.py").write_text("def before_forks():\n    raise OSError('no room')\n")
     bench = make_bench(["cannot"])
     run, _ = _started(bench)
-    bench.runner.stop(run, 10_000)
-    assert bench.wait_for_end(run).outcome is TaskOutcome.STOPPED
+    _stop(bench, run)
     assert "OSError: no room" in capfd.readouterr().err
 
 
@@ -235,11 +240,7 @@ plugins.entry_points = noted
 """
     (tmp_path / "notes_searches.py").write_text(code)
     bench = make_bench(["notes_searches"])
-    for _ in range(2):
-        run, _ = _started(bench)
-        bench.runner.stop(run, 10_000)
-        assert bench.wait_for_end(run).outcome is TaskOutcome.STOPPED
-    assert (tmp_path / "searches").read_text().split() == [str(_zygote().pid)]
+    assert _noted_by(bench, tmp_path / "searches") == [str(_zygote().pid)]
 
 
 def test_a_process_that_cannot_be_had_costs_its_own_task_alone(

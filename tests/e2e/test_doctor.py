@@ -15,7 +15,16 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 from support.kafka_cluster import producer_epoch
-from support.kafka_rights import PASSWORD, RIGHTS, USER, allow, make_topics, properties, with_login
+from support.kafka_rights import (
+    PASSWORD,
+    RIGHTS,
+    USER,
+    allow,
+    make_topics,
+    properties,
+    security_of,
+    with_login,
+)
 
 from headgate.records import encode_commit, encode_connector
 from local_kafka.broker import Broker
@@ -88,7 +97,7 @@ def test_each_right_that_is_missing_is_named(
     assert all_of_it.returncode == 0, all_of_it.stdout + all_of_it.stderr
     assert "Nothing is to be mended." in all_of_it.stdout
     assert "12 of 12 are granted" in all_of_it.stdout
-    assert "5 of 5 are granted" in all_of_it.stdout
+    assert "4 of 4 are granted" in all_of_it.stdout
 
     unserved = doctor({**worker, "listeners": "foo"})
     assert unserved.returncode == 1
@@ -116,11 +125,79 @@ def epoch(broker: Broker) -> tuple[int, int]:
     return producer_epoch(broker.address, "connect-cluster-workers")
 
 
-def write_connector(broker: Broker) -> None:
+def write_connector(broker: Broker, name: str = "src", **more: str) -> None:
     producer = Producer({"bootstrap.servers": broker.address})
-    for key, value in (encode_connector("src", CONFIG), encode_commit("src", 0)):
+    config = {**CONFIG, "name": name, **more}
+    for key, value in (encode_connector(name, config), encode_commit(name, 0)):
         producer.produce("configs", key=key, value=value)
     producer.flush(15)
+
+
+def test_each_client_of_a_connector_is_tried_as_it_logs_in(
+    own_broker: Callable[..., Broker],
+    doctor: Callable[[dict[str, str]], "subprocess.CompletedProcess[str]"],
+) -> None:
+    """And what none may create is named before a worker or a task needs it."""
+    broker = own_broker(users={USER: PASSWORD, "writer": PASSWORD})
+    admin = AdminClient({"bootstrap.servers": broker.address})
+    make_topics(admin)
+    topic, transactional = ResourceType.TOPIC, ResourceType.TRANSACTIONAL_ID
+    allow(admin, *RIGHTS)
+    allow(admin, (topic, "offsets", AclOperation.WRITE), user="writer")
+    allow(admin, (transactional, "workers-src-0", AclOperation.WRITE), user="writer")
+    worker = with_login(broker)
+    write_connector(broker, **as_producer("writer", PASSWORD))
+    # The worker's user may write, and it is the producer's that may not.
+    denied = lines_of(doctor(worker))
+    assert "connector src's producer: denied: Write on Topic:lines" in denied
+    assert "connector src's producer: 3 of 4 are granted" in denied
+    assert "connector src's admin client: 2 of 2 are granted" in denied
+    assert "1 to mend" in denied
+    allow(admin, (topic, "lines", AclOperation.WRITE), user="writer")
+    assert "Nothing is to be mended" in lines_of(doctor(worker))
+
+    # No login of a producer, and a wrong one.
+    write_connector(broker, "bare")
+    write_connector(broker, "wrong", **as_producer("writer", "other"))
+    half = {key: text for key, text in worker.items() if not key.startswith("producer.")}
+    text = lines_of(doctor(half))
+    assert "BAD permissions of connector bare's producer: the brokers do not answer" in text
+    assert "give the worker producer.sasl.*" in text
+    assert "BAD permissions of connector wrong's producer: the brokers do not answer" in text
+    assert "check name and password in sasl.jaas.config" in text
+    assert "Nothing" not in text
+
+    # Who may read and write a topic that is not there may not make it yet.
+    later = {**worker, "status.storage.topic": "later", "status.storage.replication.factor": "1"}
+    both = (AclOperation.READ, AclOperation.WRITE)
+    allow(admin, *((topic, "later", each) for each in both))
+    text = lines_of(doctor(later))
+    assert "later: it does not exist, and User:connect lacks Create on Topic:later" in text
+    allow(admin, (topic, "later", AclOperation.CREATE))
+    text = lines_of(doctor(later))
+    assert "later: as workers need it" in text
+    assert "later" not in admin.list_topics(timeout=15).topics, "only asked for"
+    check_own_topic(broker, admin, lambda: lines_of(doctor(ones(worker))))
+
+
+def check_own_topic(broker: Broker, admin: AdminClient, look: Callable[[], str]) -> None:
+    topic = ResourceType.TOPIC
+    write_connector(broker, "own", **{"offsets.storage.topic": "mine"})
+    allow(admin, (topic, "mine", AclOperation.READ), (topic, "mine", AclOperation.WRITE))
+    about = "offsets.storage.topic of connector own: mine: it does not exist"
+    assert f"{about}, and User:connect lacks Create on Topic:mine" in look()
+    allow(admin, (topic, "mine", AclOperation.CREATE))
+    assert about not in look()
+
+
+def ones(worker: dict[str, str]) -> dict[str, str]:
+    """With no more replicas than one broker can have."""
+    return {**worker, "offset.storage.replication.factor": "1"}
+
+
+def as_producer(user: str, password: str) -> dict[str, str]:
+    login = security_of(user, password)
+    return {f"producer.override.{key}": text for key, text in login.items()}
 
 
 def test_topics_that_workers_would_refuse_are_named(
@@ -148,8 +225,9 @@ def test_topics_that_workers_would_refuse_are_named(
     )
     assert absent.returncode == 1
     text = lines_of(absent)
-    assert "never: it does not exist, and no worker can make it with 3 replicas on 1" in text
-    assert "set status.storage.replication.factor" in text
+    assert "never: it does not exist, and no worker can make it with 3 replicas: " in text
+    assert "only 1 broker(s) are registered" in text
+    assert "Set status.storage.replication.factor" in text
     assert "later: as workers need it" in text
 
     nobody = doctor({**plain, "bootstrap.servers": "127.0.0.1:1"})
@@ -195,5 +273,6 @@ def test_own_offsets_topics_that_are_older_than_the_global_one_are_named(
     assert "named: offsets in its own topic own are 1000 s older than those in offsets" in text
     assert "implied: offsets in its own topic offsets are 1000 s older" in text
     assert text.count("s older than those") == 2
-    assert "unclear: its offsets could not be compared: sasl.jaas.config" in text
+    assert "BAD permissions of connector unclear's producer: sasl.jaas.config" in text
+    assert "connector absent: not-made-yet: it does not exist, and no worker can make it" in text
     assert "Traceback" not in asked.stderr

@@ -1,6 +1,7 @@
 """Garbage in the internal topics: shown with its place, passed over, fatal to nobody."""
 
 import contextlib
+import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -178,6 +179,11 @@ class Story:
     def connector(self) -> str:
         return f"{self.name}-source"
 
+    @property
+    def status_keys(self) -> tuple[bytes, bytes]:
+        name = self.connector.encode()
+        return b"status-connector-" + name, b"status-task-%s-0" % name
+
     def go_on(self, count: int) -> None:
         """The source reads more lines, and each arrives once; its offset is shown."""
         more = [f"line {n}" for n in range(len(self.lines), len(self.lines) + count)]
@@ -244,6 +250,25 @@ def test_garbage_in_every_topic(
     await_true("told again", lambda: not twice - Counter(places_told(worker)), SECONDS, worker.tail)
     assert set(Counter(places_told(worker)).values()) <= {1, 2}
     check_observed(worker, topics)
+    check_group_observed(story, address)
+
+
+def check_group_observed(story: Story, address: str) -> None:
+    """In our own protocol: who leads, who owns; and the generation is that of the statuses."""
+    view = observed("--properties", str(story.worker.file))
+    group, connector = view["group"], view["connectors"][story.connector]
+    own = story.worker.url.removeprefix("http://")
+    assert (group["state"], group["protocol"], group["leader"]) == ("Stable", "headgate", own)
+    assert [member["tasks"] for member in group["members"]] == [[f"{story.connector}-0"]]
+    assert (connector["owner"], connector["tasks"][0]["owner"]) == (own, own)
+    assert connector["fencing"] == {"pending": False, "count": 1, "waiting": False}
+    newest = {
+        key: json.loads(value)["generation"]
+        for key, value in read_committed(address, story.topics.names["status"], 2)
+        if key in story.status_keys
+    }
+    assert len(newest) == 2
+    assert group["generation"] == max(newest.values())
 
 
 def check_observed(worker: HeadgateWorker, topics: InternalTopics) -> None:

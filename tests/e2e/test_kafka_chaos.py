@@ -403,6 +403,7 @@ def test_a_million_lines_survive_everything_once_and_in_order(
     say(f"{chaos.landed.total()} blows, {chaos.fenced} fenced, zombies ended {dict(chaos.ends)}")
     say(f"transactions of tasks that were killed: {dict(chaos.left)}")
     assert chaos.left["Ongoing"] > 0, chaos.left
+    assert chaos.ends["fenced"] > 0, chaos.ends
     found = [value for _, value in read_committed(broker.address, "lines")]
     assert found == [b"line %d" % n for n in range(RECORDS)], summary(found)
     states = states_ever(broker.address, "g-status", 2)

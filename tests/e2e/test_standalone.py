@@ -1,6 +1,7 @@
 """`headgate standalone` as its user sees it: connectors from files, offsets that outlast it."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -12,6 +13,8 @@ from typing import Any
 import httpx
 import javaproperties
 import pytest
+from confluent_kafka.admin import AdminClient
+from support.frail_source import CLASS
 from support.kafka_broker import Found
 
 from headgate_runtime.offset_file import OffsetFile
@@ -21,6 +24,7 @@ from local_kafka.jvm import free_ports
 pytestmark = pytest.mark.slow
 
 SECONDS = 60
+TESTS = str(Path(__file__).resolve().parents[1])
 OFFSETS = "offset.storage.file.filename"
 STRING = "org.apache.kafka.connect.storage.StringConverter"
 
@@ -66,6 +70,7 @@ class Standalone:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "headgate_runtime.cli", "standalone", *names],
             cwd=self.folder,
+            env={**os.environ, "PYTHONPATH": TESTS},
             stderr=subprocess.PIPE,
             text=True,
         )
@@ -108,6 +113,8 @@ def standalone(kafka_broker: Found, kafka_name: str, tmp_path: Path) -> Iterator
 
 
 def test_from_files_over_a_restart_to_the_end(standalone: Standalone) -> None:
+    own_topic = f"{standalone.topic}-offsets"
+    standalone.source["offsets.storage.topic"] = own_topic
     standalone.input.write_text("".join(f"line {n}\n" for n in range(500)))
     standalone.start()
     until("500 lines", lambda: len(standalone.lines()) == 500)
@@ -122,6 +129,12 @@ def test_from_files_over_a_restart_to_the_end(standalone: Standalone) -> None:
         assert rest.get("/connectors/none/status").status == 404
         tasks = rest.get(f"/connectors/{names[0]}/status").body["tasks"]
         assert [(task["id"], task["state"]) for task in tasks] == [(0, "RUNNING")]
+        fenced = rest.put(f"/connectors/{names[0]}/fence")
+        assert (fenced.status, "in standalone mode" in fenced.body["message"]) == (500, True)
+        made = rest.create("another", {**standalone.source, "name": "another"})
+        assert (made.status, made.body["tasks"]) == (201, [{"connector": "another", "task": 0}])
+        assert rest.delete("/connectors/another").status == 204
+    assert own_topic not in topics(standalone)  # it is ignored, as in Connect
     code, said = standalone.stop()
     assert code == 0, said
     (offset,) = standalone.offsets.load().values()
@@ -131,8 +144,31 @@ def test_from_files_over_a_restart_to_the_end(standalone: Standalone) -> None:
         file.write("one more\n")
     standalone.start()
     until("one more line", lambda: standalone.lines()[500:] == ["one more"])
+    with Rest(standalone.url) as rest:
+        path = f"/connectors/{standalone.source['name']}"
+        assert rest.put(f"{path}/stop").status == 204
+        (before,) = rest.get(f"{path}/offsets").body["offsets"]
+        assert before["offset"] == {"position": standalone.input.stat().st_size}
+        altered = {**before, "offset": {"position": len("line 0\n")}}
+        assert rest.patch(f"{path}/offsets", {"offsets": [altered]}).status == 200
+        until("the file", lambda: written(standalone) == [altered["offset"]])
+        assert rest.get(f"{path}/offsets").body == {"offsets": [altered]}
+        assert rest.delete(f"{path}/offsets").status == 200
+        until("the file", lambda: written(standalone) == [])
+        assert rest.get(f"{path}/offsets").body == {"offsets": []}
     assert standalone.stop()[0] == 0
     assert len(standalone.lines()) == 501
+
+
+def topics(standalone: Standalone) -> set[str]:
+    address = standalone.properties["bootstrap.servers"]
+    client = AdminClient({"bootstrap.servers": address, "log_level": 0})
+    return set(client.list_topics(timeout=SECONDS).topics)
+
+
+def written(standalone: Standalone) -> list[object]:
+    """Source offsets in the file."""
+    return [json.loads(value) for value in standalone.offsets.load().values() if value is not None]
 
 
 def test_offsets_that_cannot_be_written_at_the_end(standalone: Standalone) -> None:
@@ -163,6 +199,16 @@ def test_offsets_that_cannot_be_written_at_the_end(standalone: Standalone) -> No
             3,
             "This worker does not have exactly-once source support enabled",
         ),
+        (
+            lambda s: s.source.update({"connector.class": CLASS, "fails": "start"}),
+            3,
+            "to state STARTED: RuntimeError: no such database",
+        ),
+        (
+            lambda s: s.source.update({"connector.class": CLASS, "fails": "task_configs"}),
+            3,
+            "gave no task configs: RuntimeError: no such database",
+        ),
         (lambda s: s.source.pop("name"), 2, "expected the connector's name under the key name"),
         (lambda s: s.sink.update(name=s.source["name"]), 2, "is in an earlier file too"),
         (lambda s: s.offsets.path.write_text("?"), 1, "is not a file of source offsets"),
@@ -177,12 +223,22 @@ def test_offsets_that_cannot_be_written_at_the_end(standalone: Standalone) -> No
             "'x' is none of spark, process, thread",
         ),
     ],
-    ids=["config", "exactly once", "name", "twice", "offsets", "folder", "worker"],
+    ids=[
+        "config",
+        "exactly once",
+        "start",
+        "task configs",
+        "name",
+        "twice",
+        "offsets",
+        "folder",
+        "worker",
+    ],
 )
 def test_refused(standalone: Standalone, change: Any, code: int, said: str) -> None:
     change(standalone)
     process = standalone.start()
     _, error = process.communicate(timeout=SECONDS)
-    assert "Traceback" not in error
+    assert "\nTraceback" not in error  # statuses have what a connector raised
     assert said in error
     assert process.returncode == code

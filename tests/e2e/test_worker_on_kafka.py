@@ -440,26 +440,29 @@ def test_too_few_brokers_for_the_replication_factor(
 
 
 @pytest.mark.parametrize(
-    ("partitions", "settings", "said"),
+    ("kind", "partitions", "policy", "said"),
     [
-        (2, {"cleanup.policy": "compact"}, "required to have a single partition"),
-        (1, {"cleanup.policy": "delete"}, "required to have 'cleanup.policy=compact'"),
-        (1, {"cleanup.policy": "compact,delete"}, "has 'cleanup.policy=compact,delete'"),
+        ("config", 2, "compact", "required to have a single partition"),
+        ("config", 1, "delete", "required to have 'cleanup.policy=compact'"),
+        ("config", 1, "compact,delete", "has 'cleanup.policy=compact,delete'"),
+        ("offset", 2, "delete", "guarantee consistency and durability of source connector offsets"),
+        ("status", 2, "delete", "consistency and durability of connector and task statuses"),
     ],
 )
-def test_a_config_topic_that_would_lose_configs(
+def test_an_internal_topic_that_would_lose_what_is_written_there(
     tmp_path: Path,
     properties: dict[str, str],
+    kind: str,
     partitions: int,
-    settings: dict[str, str],
+    policy: str,
     said: str,
 ) -> None:
-    topic = properties["config.storage.topic"]
+    topic, settings = properties[f"{kind}.storage.topic"], {"cleanup.policy": policy}
     admin = AdminClient({"bootstrap.servers": properties["bootstrap.servers"]})
     admin.create_topics([NewTopic(topic, partitions, 1, config=settings)])[topic].result()
     code, error = refused(tmp_path, properties)
     assert code == 1
-    assert f"Topic '{topic}' supplied via the 'config.storage.topic' property" in error
+    assert f"Topic '{topic}' supplied via the '{kind}.storage.topic' property" in error
     assert said in error
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import httpx
 import javaproperties
 import pytest
 from confluent_kafka.admin import AclOperation, AdminClient, ResourceType  # type: ignore[attr-defined]
@@ -21,6 +22,7 @@ from support.kafka_rights import (
     with_login,
 )
 
+from headgate_rest.peer import TIMEOUT_HEADER
 from local_kafka.broker import Broker
 from local_kafka.jvm import free_ports
 
@@ -81,6 +83,35 @@ def test_a_worker_that_loses_its_rights_stops_its_work_and_ends(
     tail = worker.tail()
     assert "Heartbeat on group 'workers' was refused" in tail or "FindCoordinator" in tail
     assert "needs the operation" in tail and "has stopped" in tail
+
+
+def test_a_leader_that_may_not_write_says_what_it_lacks_until_it_is_given(
+    own_broker: Callable[..., Broker],
+    headgate_worker: Callable[..., HeadgateWorker],  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    broker = own_broker(users={USER: PASSWORD})
+    admin = AdminClient({"bootstrap.servers": broker.address})
+    make_topics(admin)
+    allow(admin, *(right for right in RIGHTS if right[1] != "connect-cluster-workers"))
+    given = {**with_login(broker), "headgate.task.runner": "thread"}
+    del given["listeners"]
+    worker = headgate_worker(broker.sasl_address, "workers", given)
+    (tmp_path / "in.txt").write_text("a\n")
+    config = {
+        "connector.class": "FileStreamSource",
+        "file": str(tmp_path / "in.txt"),
+        "topic": "lines",
+    }
+    lacks = "User:connect lacks Write on TransactionalId:connect-cluster-workers"
+    await_true("word of it in the log", lambda: lacks in worker.log.read_text(), 30)
+    headers = {TIMEOUT_HEADER: "2000"}
+    refused = httpx.put(f"{worker.url}/connectors/src/config", json=config, headers=headers)
+    assert refused.status_code == 409
+    assert lacks in refused.json()["message"]
+    allow(admin, *RIGHTS)
+    await_true("a create", lambda: worker.rest.create("src", config).status == 201, 90)
+    await_line(broker.address, "lines")
 
 
 def await_line(address: str, topic: str, partitions: int = 1) -> None:

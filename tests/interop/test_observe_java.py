@@ -46,7 +46,7 @@ def test_a_java_cluster_is_seen_without_joining_it(
     connectors = view["connectors"]
     assert connectors["snk"]["target_state"] == "PAUSED"
     assert connectors["src"]["tasks"][0]["owner"] == address
-    assert connectors["src"]["fencing"] == {"pending": False, "count": 1}
+    assert connectors["src"]["fencing"] == {"pending": False, "count": 1, "waiting": False}
     assert connectors["src"]["offsets"] == [
         {"partition": {"filename": str(source)}, "offset": {"position": 290}}
     ]

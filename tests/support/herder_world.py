@@ -150,6 +150,10 @@ class HerderWorld:
         self.held: list[tuple[Worker, Effect]] = []
         self.holds: list[Callable[[Worker, Effect], bool]] = []
         self.later: list[tuple[int, Worker, Command]] = []
+        self.claim_errors: list[str] = []
+        """What comes of the next claims of the config topic; those after them succeed."""
+        self.fence_errors: list[str] = []
+        """What comes of the next rounds of fencing; those after them succeed."""
         self.silent_bodies: set[TaskId] = set()
         """Tasks whose bodies report nothing by themselves."""
         self._calls = 0
@@ -317,6 +321,8 @@ class HerderWorld:
     def _on_ClaimLeadership(self, worker: Worker, effect: ClaimLeadership) -> Command:  # noqa: N802
         if effect.generation < self.claimed_generation:
             return LeadershipClaimed(effect.generation, "a later leader has claimed the log")
+        if self.claim_errors:
+            return LeadershipClaimed(effect.generation, self.claim_errors.pop(0))
         self.claimed_generation, self.claimed_by = effect.generation, worker.name
         return LeadershipClaimed(effect.generation)
 
@@ -410,7 +416,9 @@ class HerderWorld:
         return TaskConfigsGenerated(effect.token, effect.connector, configs, resolved=found)
 
     def _on_FenceProducers(self, _worker: Worker, effect: FenceProducers) -> Command:  # noqa: N802
-        return ProducersFenced(effect.token)
+        return ProducersFenced(
+            effect.token, self.fence_errors.pop(0) if self.fence_errors else None
+        )
 
     def _on_CallPeer(self, worker: Worker, effect: CallPeer) -> Command | None:  # noqa: N802
         target = next((w for w in self.workers.values() if effect.url == f"http://{w.name}/"), None)

@@ -27,13 +27,15 @@ RIGHTS = [
 ]
 
 
-def allow(admin: AdminClient, *rights: tuple[ResourceType, str, AclOperation]) -> None:
+def allow(
+    admin: AdminClient, *rights: tuple[ResourceType, str, AclOperation], user: str = USER
+) -> None:
     bindings = [
         AclBinding(
             kind,
             name,
             ResourcePatternType.LITERAL,
-            f"User:{USER}",
+            f"User:{user}",
             "*",
             operation,
             AclPermissionType.ALLOW,
@@ -72,16 +74,20 @@ def properties(address: str, **changes: str) -> dict[str, str]:
     }
 
 
-def with_login(broker: Broker) -> dict[str, str]:
-    login = (
-        "org.apache.kafka.common.security.plain.PlainLoginModule required "
-        f'username="{USER}" password="{PASSWORD}";'
-    )
-    security = {
+def security_of(user: str, password: str) -> dict[str, str]:
+    """Java's properties of a client that logs in so."""
+    return {
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanism": "PLAIN",
-        "sasl.jaas.config": login,
+        "sasl.jaas.config": (
+            "org.apache.kafka.common.security.plain.PlainLoginModule required "
+            f'username="{user}" password="{password}";'
+        ),
     }
+
+
+def with_login(broker: Broker) -> dict[str, str]:
+    security = security_of(USER, PASSWORD)
     clients = {f"{p}.{k}": v for p in ("producer", "consumer") for k, v in security.items()}
     return properties(broker.sasl_address, **security, **clients)
 

@@ -13,14 +13,18 @@ from headgate_rest import RestService, RestSettings
 from headgate_runtime.loggers import Loggers
 from headgate_runtime.rest_plugins import RestPlugins
 from headgate_runtime.settings import WorkerSettings
+from headgate_runtime.standalone_answers import StandalonePeers, WithStandalonePeers
 from headgate_runtime.with_peers import WithPeers
 from headgate_runtime.worker import Worker
 from headgate_runtime.worker_config import WorkerConfig
 
 
 @contextmanager
-def rest_worker(folder: Path, given: Mapping[str, str] | None = None) -> Iterator[RestService]:
-    """A worker that is the only one of its group, once it has joined."""
+def rest_worker(
+    folder: Path, given: Mapping[str, str] | None = None, *, standalone: bool = False
+) -> Iterator[RestService]:
+    """A worker that is the only one of its group, once it has joined. `standalone`: it answers as
+    one without a group does."""
     texts = {"headgate.task.runner": "thread", **(given or {})}
     settings = WorkerSettings.parse(texts)
     worker: Worker | None = None
@@ -40,7 +44,13 @@ def rest_worker(folder: Path, given: Mapping[str, str] | None = None) -> Iterato
     )
     log = open_transport(transport_settings(folder), url=rest.url)
     config = WorkerConfig(rest.worker_id, rest.url, transport_settings(folder), texts)
-    worker = Worker(config, settings, WithPeers(log, rest))
+    if standalone:
+        rest.without_group()
+        peers = StandalonePeers(rest)
+        worker = Worker(config, settings, WithStandalonePeers(log, peers))
+        peers.serve(worker.herder)
+    else:
+        worker = Worker(config, settings, WithPeers(log, rest))
     thread = threading.Thread(target=worker.run, args=(rest.ready,))
     rest.start()
     thread.start()

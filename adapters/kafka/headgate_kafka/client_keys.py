@@ -155,7 +155,24 @@ SECRET = frozenset(
 )
 """Values that no log, error or answer may show (Java's type PASSWORD)."""
 
+CHOICES = {
+    "acks": ("all", "-1", "0", "1"),
+    "allow.auto.create.topics": ("true", "false"),
+    "check.crcs": ("true", "false"),
+    "client.dns.lookup": ("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"),
+    "compression.type": ("none", "gzip", "snappy", "lz4", "zstd"),
+    "enable.auto.commit": ("true", "false"),
+    "enable.idempotence": ("true", "false"),
+    "enable.metrics.push": ("true", "false"),
+    "group.protocol": ("classic", "consumer"),
+    "isolation.level": ("read_uncommitted", "read_committed"),
+    "metadata.recovery.strategy": ("none", "rebootstrap"),
+}
+"""Java's values, all of which librdkafka takes too; in capitals as well, as some of Java's are."""
+
 LIMITS = {
+    "auto.commit.interval.ms": (0, 86_400_000),
+    "batch.size": (1, 2_147_483_647),
     "connections.max.idle.ms": (0, 2_147_483_647),
     "delivery.timeout.ms": (0, 2_147_483_647),
     "fetch.max.bytes": (1_000, 2_147_483_135),
@@ -168,6 +185,7 @@ LIMITS = {
     "max.poll.interval.ms": (1, 86_400_000),
     "message.max.bytes": (1_000, 1_000_000_000),
     "metadata.max.age.ms": (1, 86_400_000),
+    "metadata.recovery.rebootstrap.trigger.ms": (0, 2_147_483_647),
     "reconnect.backoff.max.ms": (0, 3_600_000),
     "reconnect.backoff.ms": (0, 3_600_000),
     "retries": (0, 2_147_483_647),
@@ -182,3 +200,7 @@ LIMITS = {
 }
 """librdkafka's ranges of numbers that Java allows more of: what is outside is moved to the end.
 What it wants of two numbers together is in `client_settings`."""
+
+COMPRESSION_LEVELS = {"gzip": (-1, 9), "lz4": (1, 12), "zstd": (1, 12)}
+"""Likewise, by kind: Java's go to 17 with lz4, and from -131072, the fastest, to 22 with zstd. Not
+moved is 0, by which zstd means its default; -1 is librdkafka's word for that, and gzip's."""

@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeAlias
 
 from headgate_kafka.client_keys import (
+    CHOICES,
+    COMPRESSION_LEVELS,
     JAVA_ONLY,
     LIMITS,
     NATIVE,
@@ -23,6 +25,7 @@ from headgate_kafka.client_keys import (
     SECURITY,
     TRANSLATED,
 )
+from headgate_kafka.client_trial import refusal
 from headgate_kafka.security import ClientSettingsError as ClientSettingsError
 from headgate_kafka.security import Properties as Properties
 from headgate_kafka.security import security
@@ -54,6 +57,13 @@ _WORKER_MEMBERSHIP = frozenset(
     {"group.id", "group.instance.id", "session.timeout.ms", "heartbeat.interval.ms"}
 )
 """Unprefixed these are about the worker's own group, not about a consumer's."""
+_WRITERS_OWN = frozenset(
+    {
+        *("acks", "delivery.timeout.ms", "enable.idempotence", "linger.ms"),
+        *("max.in.flight.requests.per.connection", "retries"),
+    }
+)
+"""Whoever writes to internal topics has these as it needs them (`headgate_kafka.writing`)."""
 _ADMIN_LISTENERS = "admin.listeners"
 """Of the REST API, not of an admin client."""
 
@@ -69,8 +79,27 @@ def worker_client_settings(
     Args:
         worker: the worker's properties, as in its file.
         forced: Java's keys; they win over the worker's.
+
+    Raises:
+        ClientSettingsError: as `librdkafka`. Whether that takes them too is asked once, by
+            `check_worker_clients`: a process of a task is not to ask again.
     """
     return librdkafka({**_worker_properties(worker, role, client_id), **(forced or {})}, role)
+
+
+def check_worker_clients(worker: Properties, *, in_group: bool) -> None:
+    """Whether a worker's own clients can be made; nothing is connected to.
+
+    Args:
+        in_group: it has internal topics, and a group that kafka-python joins.
+
+    Raises:
+        ClientSettingsError: one cannot.
+    """
+    for role in ROLES if in_group else ("admin",):
+        checked(_worker_properties(worker, role, ""), role, but=_WRITERS_OWN)
+    if in_group:
+        worker_kafka_python(worker, client_id="")
 
 
 def producer_settings(
@@ -99,7 +128,7 @@ def producer_settings(
     if transactional_id is not None:
         forced = {"enable.idempotence": "true", "transactional.id": transactional_id}
         _force(properties, forced, said)
-    return librdkafka(properties, "producer") | {"partitioner": "murmur2_random"}
+    return checked(properties, "producer") | {"partitioner": "murmur2_random"}
 
 
 def consumer_settings(
@@ -119,7 +148,7 @@ def consumer_settings(
     if isolation_level is not None:
         forced["isolation.level"] = isolation_level
     _force(properties, forced, said)
-    return librdkafka(properties, "consumer")
+    return checked(properties, "consumer")
 
 
 def poll_records(worker: Properties, connector_config: Properties | None) -> int | None:
@@ -140,7 +169,7 @@ def admin_settings(
     said: Said | None = None,
 ) -> dict[str, str]:
     """librdkafka's settings of the admin client of a connector."""
-    return librdkafka(admin_properties(worker, connector_config, client_id, said), "admin")
+    return checked(admin_properties(worker, connector_config, client_id, said), "admin")
 
 
 def admin_properties(
@@ -272,15 +301,51 @@ def librdkafka(properties: Properties, role: Role) -> dict[str, str]:
     return settings | _reconnecting(settings) | security(properties).librdkafka()
 
 
+def checked(
+    properties: Properties, role: Role, *, but: frozenset[str] = frozenset()
+) -> dict[str, str]:
+    """As `librdkafka`, and librdkafka was asked whether it takes them (`client_trial`).
+
+    Args:
+        but: what is not asked, for it is replaced later.
+
+    Raises:
+        ClientSettingsError: it does not; of several that do not go together one is named.
+    """
+    settings = librdkafka(properties, role)
+    asked = {
+        key: value
+        for key, value in properties.items()
+        if value is not None and key not in but and not secures(key)
+    }
+    if words := refusal(librdkafka(asked, role), role):
+        raise _blamed(asked, role, words)
+    return settings
+
+
+def _blamed(properties: Mapping[str, str], role: Role, words: str) -> ClientSettingsError:
+    for key, value in properties.items():
+        if alone := refusal(librdkafka({key: value}, role), role):
+            return ClientSettingsError(key, f"{value!r} is refused by librdkafka: {alone}")
+    for key, value in properties.items():
+        others = {other: properties[other] for other in properties if other != key}
+        if not refusal(librdkafka(others, role), role):
+            return ClientSettingsError(key, f"{value!r} does not go with the others: {words}")
+    return ClientSettingsError(f"settings of the {role}", f"refused by librdkafka: {words}")
+
+
 # What librdkafka refuses of two settings together, and Java's clients do not.
 
 
 def within_transaction(settings: Mapping[str, Any]) -> dict[str, str]:
     """What to change in librdkafka's settings of a transactional producer: no timeout may be beyond
-    its ``transaction.timeout.ms``."""
+    its ``transaction.timeout.ms``, and ``linger.ms`` must be below that."""
     limit = int(settings.get("transaction.timeout.ms", TRANSACTION_TIMEOUT_MS))
     timeouts = ("socket.timeout.ms", "delivery.timeout.ms", "message.timeout.ms")
-    return {key: str(limit) for key in timeouts if int(settings.get(key, 0)) > limit}
+    changed = {key: str(limit) for key in timeouts if int(settings.get(key, 0)) > limit}
+    if int(settings.get("linger.ms", 0)) >= limit:
+        changed["linger.ms"] = str(limit - 1)
+    return changed
 
 
 def _fetching(settings: Mapping[str, str]) -> dict[str, str]:
@@ -323,6 +388,8 @@ def _understood(key: str, role: Role) -> bool:
 
 def _limited(key: str, name: str, value: str) -> str:
     text = value.strip()
+    if key in CHOICES and text.lower() not in CHOICES[key]:
+        raise ClientSettingsError(key, f"{text!r} is none of {', '.join(CHOICES[key])}")
     if name not in LIMITS:
         return text
     number = _number(key, text)
@@ -349,12 +416,20 @@ def _poll_records(properties: Properties) -> int | None:
 
 def _compression_level(properties: Properties) -> dict[str, str]:
     kind = (properties.get("compression.type") or "none").strip().lower()
-    level = properties.get(f"compression.{kind}.level")
-    return {} if level is None else {"compression.level": level.strip()}
+    key = f"compression.{kind}.level"
+    level = _number(key, properties.get(key))
+    if level is None or kind not in COMPRESSION_LEVELS:
+        return {}
+    low, high = COMPRESSION_LEVELS[kind]
+    return {"compression.level": str(max(low, min(high, level)) if level else 0)}
 
 
 def _consumer_words(properties: Properties) -> dict[str, str]:
     settings = {}
+    group = properties.get("group.id")
+    if group is not None and not group.strip():
+        # Making a client of it ends the process: seen with confluent-kafka 2.16.0.
+        raise ClientSettingsError("group.id", "is empty; expected the name of a group")
     reset = (properties.get("auto.offset.reset") or "").strip().lower()
     if reset == "none":
         settings["auto.offset.reset"] = "error"

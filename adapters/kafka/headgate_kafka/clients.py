@@ -37,7 +37,7 @@ class WorkerClients:
     def reader(self, what: str) -> dict[str, Any]:
         settings = worker_client_settings(self.properties, "consumer", client_id=self._id(what))
         # librdkafka wants a group; nothing is ever committed under it.
-        return {**settings, "group.id": self.properties.get("group.id", "headgate")}
+        return {**settings, "group.id": self.properties.get("group.id") or "headgate"}
 
     def writer(self, what: str) -> dict[str, Any]:
         return dict(worker_client_settings(self.properties, "producer", client_id=self._id(what)))
@@ -132,14 +132,41 @@ def connector_admin_properties(
     return found
 
 
+def connector_properties(
+    worker: Mapping[str, str],
+    connector_config: Mapping[str, str],
+    role: Literal["producer", "consumer"],
+) -> dict[str, str]:
+    """Java's properties of a connector's producers or consumers, as far as users give them: where
+    they connect to, and as whom."""
+    servers = {"bootstrap.servers": worker.get("bootstrap.servers") or "localhost:9092"}
+    return servers | _given(worker, connector_config, role)
+
+
+def connection(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a client's settings, librdkafka's, what says where it connects to and as whom."""
+    return {
+        key: value
+        for key, value in settings.items()
+        if key == "bootstrap.servers" or key.startswith(_SECURITY)
+    }
+
+
 def _login(
     worker: Mapping[str, str], connector_config: Mapping[str, str], role: str
 ) -> dict[str, str]:
     """What is said of security for the clients of `role` alone."""
+    given = _given(worker, connector_config, role)
+    return {key: value for key, value in given.items() if key.startswith(_SECURITY)}
+
+
+def _given(
+    worker: Mapping[str, str], connector_config: Mapping[str, str], role: str
+) -> dict[str, str]:
+    """What is said for the clients of `role` alone."""
     found: dict[str, str] = {}
     for properties, prefix in ((worker, f"{role}."), (connector_config, f"{role}.override.")):
         for key, value in properties.items():
-            name = key.removeprefix(prefix)
-            if name != key and name.startswith(_SECURITY) and value is not None:
-                found[name] = value
+            if key.startswith(prefix) and value is not None:
+                found[key.removeprefix(prefix)] = value
     return found

@@ -123,6 +123,8 @@ def list_topics(topics: Topics) -> list[str]:
 
 def _compacted(topics: Topics) -> list[str]:
     names = list_topics(topics)
+    if not names:
+        return []
     try:
         asked = [ConfigResource(ResourceType.TOPIC, name) for name in names]
         answers = topics.client.describe_configs(asked, request_timeout=REQUEST_S)

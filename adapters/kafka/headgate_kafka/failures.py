@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from headgate.ports import RefusedError, TransportError
 from headgate_kafka.client_log import client_logger
+from headgate_kafka.principal import of_librdkafka
 from headgate_kafka.refusals import refusal
 
 FENCED: Final = frozenset(
@@ -124,7 +125,7 @@ class Contact:
         """Who lacks which right, after an error of `NO_RIGHT`. `right`: if it is one to a topic."""
         if error.code() != KafkaError.TOPIC_AUTHORIZATION_FAILED or not right:
             right = _right(self._given, error)
-        return f"{_principal(self._given)} lacks {right}"
+        return f"{of_librdkafka(self._given)} lacks {right}"
 
     def task_error(self, what: str, error: KafkaError | None = None) -> TransportError:
         """As `error`, for a task: a missing right fails it, as with Connect. A worker waits for
@@ -147,17 +148,6 @@ class Contact:
 
     def _note(self, text: str) -> None:
         self._last, self._last_at = text, time.monotonic()
-
-
-def _principal(settings: Mapping[str, Any]) -> str:
-    """Whom brokers take a client with these settings of librdkafka for."""
-    if settings.get("sasl.username"):
-        return f"User:{settings['sasl.username']}"
-    if "SASL" in str(settings.get("security.protocol", "")).upper():
-        return f"the principal that logs in by {settings.get('sasl.mechanism', 'SASL')}"
-    if any(key.startswith(("ssl.certificate", "ssl.keystore")) for key in settings):
-        return "the principal of the client's certificate"
-    return "User:ANONYMOUS"
 
 
 def _right(settings: Mapping[str, Any], error: KafkaError) -> str:

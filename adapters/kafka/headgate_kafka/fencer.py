@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from headgate.ports import TransportError
-from headgate_kafka.raw_admin import FENCE_MS, RawAdmin, reason_of
+from headgate_kafka.raw_admin import FENCE_MS, RawAdmin
 
 
 class KafkaFencer:
@@ -23,7 +23,7 @@ class KafkaFencer:
         refused = {each: code for each, code in found.items() if code != 0}
         if not silent and not refused:
             return
-        parts = [f"{each}: error {code}{reason_of(code)}" for each, code in refused.items()]
+        parts = [f"{each}: {self._admin.reason(code, each)}" for each, code in refused.items()]
         if silent:
             parts.append(f"no answer within {self._timeout_ms} ms for {', '.join(silent[:5])}")
         raise TransportError(

@@ -38,9 +38,9 @@ from headgate_kafka.group_link import (
     Link,
     NotLetInError,
     check_version,
-    principal,
 )
 from headgate_kafka.group_wire import decode, encode
+from headgate_kafka.principal import of_kafka_python
 
 PASSING: Final = frozenset({7, 14, 15, 16})
 """Timed out, loading, not available, moved: the coordinator is looked for again."""
@@ -139,7 +139,7 @@ class KafkaGroup:
         check_version()
         self._settings = dict(settings)
         self._started: Link | None = None
-        self._principal = principal(settings)
+        self._principal = of_kafka_python(settings)
         self._arrived: deque[GroupResponse] = deque()
         self._failures = _Failures()
         self._coordinator: Coordinator | None = None

@@ -14,8 +14,9 @@ from headgate.membership.messages import Heartbeat
 from headgate.ports import TransportError
 from headgate_kafka.failures import NO_RIGHT
 from headgate_kafka.group import PASSING, refused
-from headgate_kafka.group_link import CodeError, Link, NotLetInError, principal
+from headgate_kafka.group_link import CodeError, Link, NotLetInError
 from headgate_kafka.group_wire import decode, encode
+from headgate_kafka.principal import of_kafka_python
 
 UNKNOWN_GROUP: Final = 69
 """The code that newer brokers give for a group they never heard of; older ones call it Dead."""
@@ -57,7 +58,7 @@ class GroupDescriber:
     def __init__(self, settings: Mapping[str, Any]) -> None:
         """`settings`: kafka-python's arguments, as for `KafkaGroup`."""
         self._link = Link(settings)
-        self._principal = principal(settings)
+        self._principal = of_kafka_python(settings)
 
     def describe(self, group: str, timeout_ms: int = 10_000) -> DescribedGroup:
         """

@@ -1,7 +1,7 @@
 """Requests of the group protocol to their coordinator, over kafka-python's connections.
 
-What kafka-python does not promise to keep is used here (and by `fencer` for itself): its connection
-manager and its event loop on a thread of its own. So its version is checked.
+What kafka-python does not promise to keep is used here (and by `raw_client` for itself): its
+connection manager and its event loop on a thread of its own. So its version is checked.
 
 Its `BaseCoordinator` is left aside: it would be a second state machine of the membership beside
 `headgate.membership.member`, with a clock and retries of its own, and the two would fight.
@@ -26,6 +26,7 @@ from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
 
+from headgate_kafka.principal import of_kafka_python
 from headgate_kafka.refusals import LOGIN_HINT, tls_refusal
 
 KAFKA_PYTHON: Final = "3.0.12"
@@ -86,17 +87,6 @@ def error_name(code: int) -> str:
     return str(getattr(for_code(code), "message", None) or f"error {code}")
 
 
-def principal(settings: Mapping[str, Any]) -> str:
-    """Whom the brokers take a client with these arguments of kafka-python for."""
-    if settings.get("sasl_plain_username"):
-        return f"User:{settings['sasl_plain_username']}"
-    if settings.get("sasl_mechanism"):
-        return f"the principal that logs in by {settings['sasl_mechanism']}"
-    if settings.get("ssl_certfile") or settings.get("ssl_context"):
-        return "the principal of the client's certificate (User:ANONYMOUS without one)"
-    return "User:ANONYMOUS"
-
-
 def check_version() -> None:
     """Raises RuntimeError for another version than the one that this page was written for."""
     found = version("kafka-python")
@@ -117,7 +107,7 @@ class Link:
             # It logs every failed attempt as an error; here the caller is told.
             _LOGGER.setLevel(logging.CRITICAL)
         self.servers = ",".join(settings.get("bootstrap_servers", ())) or "no bootstrap servers"
-        self._login = principal(settings) if settings.get("sasl_mechanism") else ""
+        self._login = of_kafka_python(settings) if settings.get("sasl_mechanism") else ""
         client_id = settings.get("client_id", "headgate")
         self._net: Any = NetworkSelector(client_id=client_id)
         self._manager: Any = _Manager(

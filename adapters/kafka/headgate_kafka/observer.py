@@ -1,17 +1,19 @@
 """What an observer needs of a cluster on Kafka: its group, its topics, nothing that writes."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from headgate.events import Config
-from headgate_kafka.client_settings import worker_kafka_python
+from headgate_kafka.client_settings import check_worker_clients, worker_kafka_python
 from headgate_kafka.clients import WorkerClients
-from headgate_kafka.discovery import TopicKind, find_topics, the_one
+from headgate_kafka.discovery import TopicKind, TopicsNotFoundError, find_topics, the_one
 from headgate_kafka.group_describe import DescribedGroup, GroupDescriber
 from headgate_kafka.keyed_log import KafkaKeyedLog
+from headgate_kafka.offset_stores import servers_of
 from headgate_kafka.transport import KafkaTransport
 
 Said = Callable[[str], None]
 _TOPIC_KEYS = {kind: f"{kind}.storage.topic" for kind in TopicKind}
+_CONFIG_KEY = _TOPIC_KEYS[TopicKind.CONFIG]
 
 
 class KafkaObserver:
@@ -38,8 +40,7 @@ class KafkaObserver:
 
     def elsewhere(self, config: Config) -> str | None:
         """Servers of another cluster, if the producers of this connector write to one."""
-        servers = config.get("producer.override.bootstrap.servers")
-        return None if servers in (None, self.worker["bootstrap.servers"]) else servers
+        return other_servers(self.worker, config)
 
     def topic_names(self) -> list[str]:
         """Of all topics that there are now."""
@@ -61,18 +62,43 @@ def open_observer(properties: Mapping[str, str], *, said: Said) -> KafkaObserver
 
     Raises:
         ClientSettingsError: clients cannot be made from these properties.
-        TopicsNotFoundError: the topics cannot be told.
+        TopicsNotFoundError: the topics cannot be told, or there is no such config topic.
         TransportError: the brokers do not answer.
     """
+    check_worker_clients(properties, in_group=True)
     named = {key: properties[key] for key in _TOPIC_KEYS.values() if properties.get(key)}
+    clients = WorkerClients(properties, _unsaid)
+    if _CONFIG_KEY in named:
+        _check_config_topic(named[_CONFIG_KEY], clients.topics().names(), properties)
     if len(named) < len(_TOPIC_KEYS):
-        clients = WorkerClients(properties, _unsaid)
         found = find_topics(clients.topics(), clients.reader("observer"), said)
         for kind, key in _TOPIC_KEYS.items():
             if key not in named:
                 at = properties["bootstrap.servers"]
                 named[key] = the_one(found, kind, f"--{kind}-topic", at)
     return KafkaObserver({**properties, **named}, _unsaid)
+
+
+def _check_config_topic(topic: str, names: Sequence[str], properties: Mapping[str, str]) -> None:
+    """Without it there is nothing to show; what is amiss with the others is a finding."""
+    if topic not in names:
+        raise TopicsNotFoundError(
+            f"there is no topic {topic!r} at {properties['bootstrap.servers']}, or this principal "
+            "may not see it: expected the workers' config topic (--config-topic, or "
+            f"{_CONFIG_KEY} in the file of --properties)"
+        )
+
+
+def other_servers(worker: Mapping[str, str], config: Config) -> str | None:
+    """Where the producers of this connector write, if that is another cluster: none of these
+    servers is among the workers'. A reference in their place is not resolved, and taken for
+    others. Source: Worker.baseProducerConfigs."""
+    servers = config.get("producer.override.bootstrap.servers")
+    if servers is None:
+        servers = worker.get("producer.bootstrap.servers")
+    if servers is None or servers_of(servers) & servers_of(worker["bootstrap.servers"]):
+        return None
+    return servers
 
 
 def _unsaid(_line: str) -> None:

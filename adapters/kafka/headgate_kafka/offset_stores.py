@@ -46,11 +46,12 @@ def own_topic(
     named = connector_config.get("offsets.storage.topic", "").strip()
     if not named and not exactly_once:
         return None
-    elsewhere = _servers(producer_servers) != _servers(worker.get("bootstrap.servers", ""))
+    elsewhere = servers_of(producer_servers) != servers_of(worker.get("bootstrap.servers", ""))
     return (named or shared) if elsewhere or (named or shared) != shared else None
 
 
-def _servers(text: str) -> frozenset[str]:
+def servers_of(text: str) -> frozenset[str]:
+    """Those that ``bootstrap.servers`` names."""
     return frozenset(part.strip() for part in text.split(",") if part.strip())
 
 
@@ -86,13 +87,28 @@ class OwnTopic:
             self.shared_writer.append_later(self.shared_topic, copies)
 
 
+def newest_ms(records: Sequence[LogRecord], connector: str) -> int:
+    """When of these records the last of the connector was written; 0: none is. Tombstones count: so
+    an offset is forgotten, as long as compaction leaves them."""
+    found_ms = 0
+    for record in records:
+        key = decode_key(record.key)
+        if key is not None and key.connector == connector:
+            found_ms = max(found_ms, record.timestamp_ms)
+    return found_ms
+
+
 def stale_own_topic(
     connector: str, own: str, shared: str, own_newest_ms: int, shared_newest_ms: int
 ) -> str | None:
     """What to say of an own topic that is older than the global one; None: it is not.
 
-    So it is after exactly-once was off for a while: tasks then wrote to the global topic alone, and
-    on the way back the own topic, which is read first, would send them back (KIP-618).
+    So it is after exactly-once was off for a while: tasks and users then wrote to the global topic
+    alone, and on the way back the own topic, which is read first, would send them back (KIP-618).
+
+    Args:
+        own_newest_ms: as `newest_ms`; 0 also where no offset stands in the own topic, which then
+            decides nothing.
     """
     behind_ms = shared_newest_ms - own_newest_ms
     if not own_newest_ms or behind_ms <= STALE_MS:
@@ -122,7 +138,7 @@ class CombinedOffsetLog:
         """`said`: told if the own topic is older than the global one when it is read first."""
         self._said: Callable[[str], None] | None = said
         self._newest_ms = [0, 0]
-        """When an offset was written last, of own and global topic."""
+        """When an offset was written or forgotten last, in own and global topic."""
         self._connector = connector
         self._logs = (own, shared)
         self._targets = targets
@@ -187,9 +203,8 @@ class CombinedOffsetLog:
                 key = decode_key(record.key)
                 if key is not None and key.connector == self._connector:
                     touched[partition_identity(key.partition)] = None
-                    if record.value is not None:
-                        newest = self._newest_ms[which]
-                        self._newest_ms[which] = max(newest, record.timestamp_ms)
+            newest = newest_ms(records, self._connector)
+            self._newest_ms[which] = max(self._newest_ms[which], newest)
             self._tables[which] = fold_offsets(self._tables[which], records)
             if records:
                 continue
@@ -201,7 +216,9 @@ class CombinedOffsetLog:
         said, self._said = self._said, None
         if said is not None:
             own, shared = (log.topic for log in self._logs)
-            text = stale_own_topic(self._connector, own, shared, *self._newest_ms)
+            own_ms, shared_ms = self._newest_ms
+            stands = self._connector in self._tables[0].connectors
+            text = stale_own_topic(self._connector, own, shared, own_ms if stands else 0, shared_ms)
             if text is not None:
                 said(text)
 

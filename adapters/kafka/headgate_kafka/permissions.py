@@ -5,7 +5,7 @@ Rights on topics and groups are asked for: the brokers say what a principal may 
 group that is not there yet they do not: there a stranger's heartbeat tries whether Read is granted.
 Rights on transactional ids can only be tried. Looking one up needs Describe, and does no harm; what
 needs Write is to initialise a producer, which would fence the one that is at work: so that is tried
-where nobody is at work.
+where nobody is at work. Create is asked for where a topic lacks (`headgate_kafka.doctor`).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -92,40 +92,64 @@ def worker_permissions(worker: Mapping[str, str]) -> list[Permission]:
     return found
 
 
-def source_permissions(
-    worker: Mapping[str, str], name: str, config: Config, tasks: int
+def producer_permissions(
+    worker: Mapping[str, str], name: str, config: Config, tasks: int, own: str | None
 ) -> list[Permission]:
-    """Of the principal of a source connector's producers and admin client.
+    """Of the principal of a source connector's producers.
 
     The topics it writes to are known only where its config has ``topic``.
+
+    Args:
+        own: its own offsets topic, if it has one.
     """
     found: list[Permission] = []
     topic = config.get("topic")
     if topic:
         found.append(Permission("Write", ResourceKind.TOPIC, topic, f"records of {name}"))
-    own = config.get("offsets.storage.topic")
-    exactly_once = worker.get("exactly.once.source.support") == "enabled"
-    if own or exactly_once:
+    if own or writes_transactions(worker):
         offsets = own or worker["offset.storage.topic"]
-        purpose = f"source offsets of {name}"
-        found += [
-            Permission("Read", ResourceKind.TOPIC, offsets, purpose),
-            Permission("Write", ResourceKind.TOPIC, offsets, purpose),
-        ]
-    if exactly_once:
+        found.append(Permission("Write", ResourceKind.TOPIC, offsets, _offsets_of(name)))
+    if writes_transactions(worker):
         for task in range(tasks):
             identifier = transactional_id(worker["group.id"], name, task)
             found += _transactional(identifier, f"transactions and fencing of {name}-{task}")
     return found
 
 
-def sink_permissions(
+def reader_permissions(name: str, own: str) -> list[Permission]:
+    """Of the principal that reads a source connector's own offsets topic. The global one workers
+    read themselves."""
+    return [Permission("Read", ResourceKind.TOPIC, own, _offsets_of(name))]
+
+
+def source_admin_permissions(
+    worker: Mapping[str, str], name: str, producers: int, own: str | None
+) -> list[Permission]:
+    """Of the principal of a source connector's admin client. Whether it may make an own offsets
+    topic that is not there is found by asking for that.
+
+    Args:
+        producers: how many tasks there are, or were when producers were shut out last, whichever
+            is more: so many ids the next round may be about.
+    """
+    found: list[Permission] = []
+    if own:
+        purpose = "to check its clean-up policy"
+        found.append(Permission("DescribeConfigs", ResourceKind.TOPIC, own, purpose, optional=True))
+    if writes_transactions(worker):
+        for task in range(producers):
+            identifier = transactional_id(worker["group.id"], name, task)
+            found += _transactional(identifier, f"transactions and fencing of {name}-{task}")
+    return found
+
+
+def consumer_permissions(
     worker: Mapping[str, str],
     name: str,
     config: Config,
     topic_names: Callable[[], Iterable[str]],
 ) -> list[Permission]:
-    """Of the principal of a sink connector's consumers and admin client.
+    """Of the principal of a sink connector's consumers.
 
     Args:
         topic_names: of all topics that the principal may see, for a sink of a pattern: of others
@@ -138,11 +162,25 @@ def sink_permissions(
         topics = []  # a finding of its own
     return [
         Permission("Read", ResourceKind.GROUP, group, f"consumer group of {name}"),
-        Permission(
-            "Delete", ResourceKind.GROUP, group, f"to reset the offsets of {name}", optional=True
-        ),
         *(Permission("Read", ResourceKind.TOPIC, topic, f"records for {name}") for topic in topics),
     ]
+
+
+def sink_admin_permissions(
+    worker: Mapping[str, str], name: str, config: Config
+) -> list[Permission]:
+    """Of the principal of a sink connector's admin client."""
+    group, purpose = sink_group(name, config, worker), f"to reset the offsets of {name}"
+    return [Permission("Delete", ResourceKind.GROUP, group, purpose, optional=True)]
+
+
+def writes_transactions(worker: Mapping[str, str]) -> bool:
+    """Whether the tasks of source connectors do."""
+    return worker.get("exactly.once.source.support", "").strip().lower() == "enabled"
+
+
+def _offsets_of(name: str) -> str:
+    return f"source offsets of {name}"
 
 
 def _transactional(identifier: str, purpose: str) -> Iterator[Permission]:
@@ -165,8 +203,13 @@ _OPERATIONS: Final = {
 }
 
 
+class CannotTryError(Exception):
+    """What is to be tried cannot be asked for by these means; says why."""
+
+
 class Rights:
-    """Asks as one principal: that of `topics`, and of the transactional calls.
+    """Asks as one principal: that of `topics`, and of the other calls, which may raise
+    `CannotTryError`.
 
     Args:
         refused_read: tries to read a group that is not there.
@@ -195,7 +238,13 @@ class Rights:
         Raises:
             TransportError: the brokers do not answer.
         """
-        return [self._try(permission) for permission in dict.fromkeys(permissions)]
+        return [self._tried(permission) for permission in dict.fromkeys(permissions)]
+
+    def _tried(self, wanted: Permission) -> Tried:
+        try:
+            return self._try(wanted)
+        except CannotTryError as error:
+            return Tried(wanted, Verdict.UNKNOWN, str(error))
 
     def _try(self, wanted: Permission) -> Tried:
         if wanted.kind is ResourceKind.TRANSACTIONAL_ID:

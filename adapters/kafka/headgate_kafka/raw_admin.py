@@ -6,18 +6,18 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from headgate.ports import TopicPartition, TransportError
+from headgate_kafka.principal import of_kafka_python
 
 if TYPE_CHECKING:
     from headgate_kafka.raw_client import RawClient
-
 
 FENCE_MS: Final = 90_000
 """As Connect's leader waits for those that it shuts out."""
 _REASONS: Final = {
     49: "the producer id is not that of the transactional id",
-    53: "the principal needs Write and Describe on the transactional id",
     50: "the broker's transaction.max.timeout.ms is below 60 s",
 }
+_NO_RIGHT: Final = 53
 
 
 class RawAdmin:
@@ -29,7 +29,8 @@ class RawAdmin:
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._settings = dict(settings)
-        self.servers = str(settings.get("bootstrap_servers", ""))
+        self.servers = ",".join(settings.get("bootstrap_servers", ()))
+        self.principal = of_kafka_python(settings)
         self._mutex = threading.Lock()
         self._client: RawClient | None = None
 
@@ -51,14 +52,23 @@ class RawAdmin:
         if refused is not None:
             return refused
         code = self.fence([transactional_id], FENCE_MS).get(transactional_id)
-        return None if code == 0 else f"error {code}{reason_of(code or 0)}"
+        if code is None:
+            return f"no answer within {FENCE_MS} ms"
+        return None if code == 0 else self.reason(code, transactional_id)
+
+    def reason(self, code: int, transactional_id: str) -> str:
+        """An error code of a broker, and what is known of it."""
+        known = _REASONS.get(code)
+        if code == _NO_RIGHT:
+            known = f"{self.principal} lacks Write on TransactionalId:{transactional_id}"
+        return f"error {code} ({known})" if known else f"error {code}"
 
     def transaction_state(self, transactional_id: str) -> str | None:
         """The coordinator's word for it, such as ``Ongoing``; None when it cannot be had."""
         with self._mutex:
             try:
                 return self._made().transaction_state(transactional_id)
-            except (TransportError, OSError):  # the latter of loading the library
+            except TransportError:
                 return None
 
     def delete_offsets(self, group: str, partitions: Sequence[TopicPartition]) -> None:
@@ -73,13 +83,10 @@ class RawAdmin:
 
     def _made(self) -> "RawClient":
         if self._client is None:
-            from headgate_kafka.raw_client import RawClient
-
-            self._client = RawClient(self._settings, self.servers)
+            try:
+                from headgate_kafka.raw_client import RawClient
+            except OSError as error:
+                what = f"kafka-python, which {self.servers} is asked with, cannot be loaded"
+                raise TransportError(f"{what}: {error}") from None
+            self._client = RawClient(self._settings, self.servers, self.principal)
         return self._client
-
-
-def reason_of(code: int) -> str:
-    """To be put behind an error code; empty if nothing more is known of it."""
-    known = _REASONS.get(code)
-    return f" ({known})" if known else ""

@@ -16,7 +16,6 @@ from kafka.protocol.metadata import CoordinatorType
 from kafka.protocol.producer.transaction import InitProducerIdRequest
 
 from headgate.ports import TopicPartition, TransportError
-from headgate_kafka.raw_admin import reason_of
 
 _WINDOW: Final = 256
 _IN_PROGRESS: Final = frozenset({14, 15, 16, 51})
@@ -24,18 +23,22 @@ _IN_PROGRESS: Final = frozenset({14, 15, 16, 51})
 _RETRY_S: Final = 0.01
 _LOOKUP_RETRY_S: Final = 0.1
 LOOKUP_MS: Final = 15_000
+NAMED_MAX: Final = 5
 _TRANSACTION_MS: Final = 60_000
 
 
 class RawClient:
     """Used by one thread at a time; its methods are those of `RawAdmin`."""
 
-    def __init__(self, settings: Mapping[str, Any], servers: str) -> None:
+    def __init__(self, settings: Mapping[str, Any], servers: str, principal: str) -> None:
         """
+        Args:
+            principal: whom brokers take it for.
+
         Raises:
             TransportError: no broker answers, or none lets this client in.
         """
-        self._servers = servers
+        self._servers, self._principal = servers, principal
         try:
             self._client = KafkaAdminClient(
                 **settings, max_in_flight_requests_per_connection=_WINDOW
@@ -62,8 +65,12 @@ class RawClient:
         try:
             client._manager.run(fence)
         except (KafkaError, OSError) as error:
-            what = f"{len(transactional_ids)} transactional ids were not fenced"
-            raise self._failed(what, error) from None
+            named = ", ".join(transactional_ids[:NAMED_MAX])
+            if len(transactional_ids) > NAMED_MAX:
+                named += f" and {len(transactional_ids) - NAMED_MAX} more"
+            what = f"the producers of transactional ids {named} were not fenced"
+            right = "Write (or at least Describe) on one of these TransactionalIds"
+            raise self._failed(what, error, right) from None
         return found
 
     def refused_lookup(self, transactional_id: str) -> str | None:
@@ -93,8 +100,8 @@ class RawClient:
         places = [Place(*each) for each in partitions]
         try:
             found = self._client.delete_group_offsets(group, places)
-        except KafkaError as error:
-            raise self._failed(what, error) from None
+        except (KafkaError, OSError) as error:
+            raise self._failed(what, error, f"Delete on Group:{group}") from None
         errors = {f"{k.topic}-{k.partition}": e for k, e in found.items() if _is_error(e)}
         if errors:
             raise TransportError(f"{what} at {self._servers}: {errors}")
@@ -102,10 +109,11 @@ class RawClient:
     def close(self) -> None:
         self._client.close()
 
-    def _failed(self, what: str, error: Exception) -> TransportError:
-        code = getattr(error, "errno", None)
-        reason = reason_of(code) if isinstance(code, int) else ""
-        told = f"{type(error).__name__}: {error}{reason}"
+    def _failed(self, what: str, error: Exception, right: str = "") -> TransportError:
+        """`right`: what is needed for it, as operation and resource."""
+        told = f"{type(error).__name__}: {error}"
+        if right and isinstance(error, AuthorizationError):
+            told += f"; {self._principal} lacks {right}"
         return TransportError(f"{what} at {self._servers}: {told}")
 
 

@@ -36,6 +36,8 @@ from headgate_kafka.reading import (
 
 READ_MS: Final = 30_000
 BROKERS_CHOICE: Final = -1
+READER: Final = "headgate-reader"
+"""Client id, and the group that librdkafka wants, of who reads without one."""
 _NEVER: Final = frozenset({KafkaError.TOPIC_EXCEPTION, KafkaError.INVALID_PARTITIONS})
 """A topic that cannot be made until its name or its settings are other ones."""
 _HAS_MEMBERS: Final = frozenset(
@@ -170,7 +172,7 @@ class KafkaRecordLog:
     def _age_s(self) -> float:
         """How long what is known of topics holds: as for the connector's consumers, since who reads
         without a group looks here for what there is to read."""
-        return metadata_age_s(self._settings.consumer("", ""))
+        return metadata_age_s(self._settings.consumer(READER, READER))
 
     def read(
         self, topic: str, partition: int, start: int, end: int, limit: int
@@ -183,7 +185,7 @@ class KafkaRecordLog:
         with self._mutex:
             reader = self._readers.get(topic)
             if reader is None:
-                settings = self._settings.consumer("headgate-reader", "headgate-reader")
+                settings = self._settings.consumer(READER, READER)
                 reader = self._readers[topic] = TopicReader(settings, topic, self._said)
             if reader.positions != {partition: start}:
                 self._check_start(place, start)

@@ -7,6 +7,7 @@ Source: SslConfigs, SaslConfigs, DefaultSslEngineFactory, KIP-651. Differs: of t
 exclude each other Java refuses more kinds, such as a password beside a store in PEM.
 """
 
+import importlib.util
 import ssl
 import tempfile
 from collections.abc import Callable, Mapping
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from headgate_kafka import pem
+from headgate_kafka.client_trial import built_with
 from headgate_kafka.jaas import JaasError, parse_jaas
 from headgate_kafka.key_stores import Identity, StoreError, identity, trusted_certificates
 from headgate_kafka.pem import PemError
@@ -131,13 +133,19 @@ class Security:
             settings["sasl_plain_username"] = self.login.username
             settings["sasl_plain_password"] = self.login.password
             if self.login.kerberos is not None:
+                if importlib.util.find_spec("gssapi") is None:
+                    raise ClientSettingsError(
+                        "sasl.mechanism",
+                        "GSSAPI (Kerberos): a worker's own clients need the package gssapi, which "
+                        "is not installed",
+                    )
                 name = self.login.kerberos.get("sasl.kerberos.service.name")
                 settings["sasl_kerberos_service_name"] = name
             if self.login.oauth is not None:
                 raise ClientSettingsError(
                     "sasl.mechanism",
                     "OAUTHBEARER is not supported for the worker's own clients; expected one of "
-                    "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, GSSAPI",
+                    "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512",
                 )
         if self.tls is not None:
             settings["ssl_context"] = self.tls.context()
@@ -271,7 +279,10 @@ def _refused(prefix: str, text: str) -> ClientSettingsError:
 
 
 def _login(properties: Properties) -> _Login:
-    mechanism = (properties.get("sasl.mechanism") or "GSSAPI").strip()
+    given = (properties.get("sasl.mechanism") or "").strip()
+    if given == "GSSAPI":
+        _check_kerberos()
+    mechanism = given or "GSSAPI"  # as in Java
     text = properties.get("sasl.jaas.config")
     if text is None:
         raise ClientSettingsError(
@@ -293,6 +304,7 @@ def _login(properties: Properties) -> _Login:
         )
     match mechanism:
         case "GSSAPI":
+            _check_kerberos()
             return _Login(mechanism, kerberos=_kerberos(properties, entry.options))
         case "OAUTHBEARER":
             return _Login(mechanism, oauth=_oauth(properties, entry.options))
@@ -300,6 +312,16 @@ def _login(properties: Properties) -> _Login:
         if option not in entry.options:
             raise ClientSettingsError("sasl.jaas.config", f"has no option {option}")
     return _Login(mechanism, entry.options["username"], entry.options["password"])
+
+
+def _check_kerberos() -> None:
+    if not built_with("sasl_gssapi"):
+        raise ClientSettingsError(
+            "sasl.mechanism",
+            "GSSAPI (Kerberos) cannot be used: the librdkafka that is installed was built without "
+            "it, as that in confluent-kafka's wheels is; expected PLAIN, SCRAM-SHA-256 or "
+            "SCRAM-SHA-512, or a confluent-kafka that was built with it (docs/kafka.md)",
+        )
 
 
 def _kerberos(properties: Properties, options: Mapping[str, str]) -> dict[str, str]:

@@ -29,6 +29,7 @@ from headgate_kafka.client_settings import (
     worker_client_settings,
 )
 from headgate_kafka.failures import Contact
+from headgate_kafka.principal import of_librdkafka
 
 _log = logging.getLogger(__name__)
 
@@ -108,6 +109,16 @@ def internal_topics(worker: Properties) -> tuple[InternalTopic, InternalTopic, I
     return offset_topic(worker), status_topic(worker), config_topic(worker)
 
 
+def new_topic(topic: InternalTopic) -> NewTopic:
+    """As a worker asks brokers to make it."""
+    return NewTopic(
+        topic.name,
+        num_partitions=topic.partitions,
+        replication_factor=topic.replication_factor,
+        config={"cleanup.policy": COMPACT, **topic.settings},
+    )
+
+
 def ignored_keys(worker: Properties) -> list[str]:
     """Keys of internal topics that Connect ignores with a warning: those are for it to decide."""
     keys = [f"{kind}.storage.cleanup.policy" for kind in ("config", "offset", "status")]
@@ -155,6 +166,7 @@ class Admin:
         # What it complains about is told with the failure, not line by line.
         self._contact = Contact(settings, said=lambda _line: None)
         self.servers = self._contact.servers
+        self.principal = of_librdkafka(settings)
         self._said = said
         self._timeout_s = timeout_ms / 1000
         self._sleep = sleep
@@ -308,12 +320,7 @@ def _create(admin: Admin, topic: InternalTopic) -> bool:
     # replication factor, refuse also what need not be created.
     if _partitions(admin, topic) is not None:
         return False
-    new = NewTopic(
-        topic.name,
-        num_partitions=topic.partitions,
-        replication_factor=topic.replication_factor,
-        config={"cleanup.policy": COMPACT, **topic.settings},
-    )
+    new = new_topic(topic)
     what = f"could not create topic '{topic.name}' ({topic.key})"
     try:
         admin.patiently(
@@ -329,7 +336,10 @@ def _create(admin: Admin, topic: InternalTopic) -> bool:
             return False
         hint = ""
         if code in _FORBIDDEN:
-            hint = f". Allow Create on it, or create it yourself with cleanup.policy={COMPACT}"
+            hint = (
+                f". {admin.principal} lacks Create on Topic:{topic.name}: allow it, or create the "
+                f"topic yourself with cleanup.policy={COMPACT}"
+            )
         elif code in (KafkaError.INVALID_CONFIG, KafkaError.INVALID_PARTITIONS):
             hint = f". Check the worker's keys that begin with {topic.prefix}"
         raise TopicRefusedError(f"{what} at {admin.servers}: {text.rstrip('.')}{hint}") from None
@@ -375,7 +385,7 @@ def _partitions(admin: Admin, topic: InternalTopic) -> int | None:
     except KafkaException as error:
         hint = ""
         if error.args[0].code() in _FORBIDDEN:
-            hint = ". The worker's principal needs Describe on it"
+            hint = f". {admin.principal} lacks Describe on Topic:{topic.name}"
         raise TopicRefusedError(f"{what} at {admin.servers}: {error.args[0].str()}{hint}") from None
     return found
 
@@ -399,8 +409,8 @@ def _check_policy(admin: Admin, topic: InternalTopic, said: Said) -> None:
     except KafkaException as error:
         said(
             f"could not check the clean-up policy of topic '{topic.name}' ({topic.key}), which "
-            f"must be {COMPACT}: {error.args[0].str()}. The worker's principal needs "
-            "DescribeConfigs on it"
+            f"must be {COMPACT}: {error.args[0].str()}. {admin.principal} needs DescribeConfigs "
+            f"on Topic:{topic.name}"
         )
         return
     found = sorted(part.strip() for part in policy.split(",") if part.strip())

@@ -7,7 +7,7 @@ The runtime gives what is asked for; here it gets Connect's form. Source: `RootR
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol, TypeAlias, assert_never
 
-from headgate.herder.messages import SetLoggerLevel
+from headgate.herder.messages import Call, FenceConnector, SetLoggerLevel
 from headgate_rest.http import HttpResponse, Refusal, error_response, json_response
 from headgate_rest.translate import (
     RETRY_LATER,
@@ -129,3 +129,11 @@ def health(status: int, name: str, message: str) -> HttpResponse:
 
 def starting() -> HttpResponse:
     return error_response(503, STARTING, RETRY_LATER)
+
+
+def without_group(call: Call) -> HttpResponse:
+    """Source: StandaloneHerder, of what workers of a group ask of each other."""
+    what = "externally setting task configurations"
+    if isinstance(call, FenceConnector):
+        what = "exactly-once source connectors"
+    return error_response(500, f"Kafka Connect in standalone mode does not support {what}.")

@@ -112,6 +112,7 @@ class RestService:
         self._open = OpenCalls(arrived)
         self._ready = False
         self._closing = False
+        self._alone = False
         everything = settings.admin_listeners is None
         first = self._everything if everything else self._public
         doors = [Door(settings.listeners, first, settings.tls)]
@@ -130,6 +131,10 @@ class RestService:
     def start(self) -> None:
         self._server.start()
         log.info("REST server listens, advertising %s", self.url)
+
+    def without_group(self) -> None:
+        """What only workers ask of each other is refused, as by Java's standalone worker."""
+        self._alone = True
 
     def ready(self) -> None:
         """The worker has completed its startup."""
@@ -214,6 +219,8 @@ class RestService:
             if isinstance(answer, HttpResponse):
                 return answer
             what = answer
+        if what.internal and self._alone:
+            return asides.without_group(what.call)
         if what.internal and self._sessioned():
             key = self._session_key()
             allowed = self._settings.verification_algorithms

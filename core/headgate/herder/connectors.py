@@ -89,6 +89,8 @@ class Instance:
     instance knows. Source: AppliedConnectorConfig."""
     published: tuple[str, int | None] | None = None
     """Digest that task configs were last published with, and the commit that was in force then."""
+    trouble: str = ""
+    """Why its present run failed, or gave no task configs, in one line; empty: it did not."""
 
 
 class Connectors:
@@ -145,7 +147,7 @@ class Connectors:
         to be said again, for its status goes with the connector."""
         instance = self._held.get(name)
         if instance is not None:
-            instance.failed = False
+            instance.failed, instance.trouble = False, ""
             if instance.phase is Phase.ABSENT:
                 instance.shown = None
 
@@ -154,7 +156,7 @@ class Connectors:
         where the target state keeps it from running. Source: restartConnector."""
         instance = self._held[name]
         instance.tickets = (*instance.tickets, ticket)
-        instance.failed = False
+        instance.failed, instance.trouble = False, ""
         instance.restart = instance.phase in (Phase.STARTING, Phase.STARTED)
         self._reconcile(instance)
 
@@ -164,7 +166,7 @@ class Connectors:
         instance = self._held.get(name)
         if instance is None or instance.revoked or (only_failed and not instance.failed):
             return
-        instance.failed = False
+        instance.failed, instance.trouble = False, ""
         instance.restart = instance.phase in (Phase.STARTING, Phase.STARTED)
         if instance.phase is Phase.ABSENT:
             self._show_restarting(instance)
@@ -189,14 +191,30 @@ class Connectors:
         instance = self._held.get(name)
         return instance is not None and not instance.revoked
 
+    def outcome(self, name: str) -> Result | None:
+        """What came of the connector as the log has it: Success once it has started and the task
+        configs that it gives are in the log, Failure where its start or `task_configs` raised. None
+        while that is under way. Of what is not to run nothing has to come: Success."""
+        entry = self._ctx.state.entry(name)
+        config = None if entry is None else entry.config
+        if config is None or self._ctx.state.target_state(name) is not TargetState.STARTED:
+            return Success()
+        instance = self._held.get(name)
+        if instance is None or instance.config != config:
+            return None
+        if instance.trouble:
+            return Failure(ErrorKind.INTERNAL, instance.trouble)
+        idle = instance.phase is Phase.STARTED and instance.generating is Generating.IDLE
+        return Success() if idle else None
+
     # -- from what it is to what it should be --
 
     def _reconcile(self, instance: Instance) -> None:
         entry = self._ctx.state.entry(instance.name)
         config = entry.config if entry is not None else None
         target = self._ctx.state.target_state(instance.name)
-        if instance.failed and (target is TargetState.STOPPED or config != instance.config):
-            instance.failed = False
+        if target is TargetState.STOPPED or config != instance.config:
+            instance.failed, instance.trouble = False, ""
         wanted = (
             config is not None
             and not instance.revoked
@@ -225,6 +243,7 @@ class Connectors:
         instance.run = self._run_count
         instance.config = config
         instance.phase = Phase.STARTING
+        instance.trouble = ""
         instance.restart = False
         self._ctx.emit(StartConnector(instance.name, instance.run, config))
 
@@ -286,10 +305,14 @@ class Connectors:
             or instance.phase not in (Phase.STARTING, Phase.STARTED)
         ):
             return
-        self._fail(instance, failure.trace or failure.reason)
+        what = f"Failed to transition connector {instance.name} to state STARTED"
+        if instance.phase is Phase.STARTED:
+            what = f"Connector {instance.name} has failed"
+        self._fail(instance, failure.trace or failure.reason, f"{what}: {failure.reason}")
 
-    def _fail(self, instance: Instance, trace: str) -> None:
+    def _fail(self, instance: Instance, trace: str, trouble: str) -> None:
         instance.failed = True
+        instance.trouble = trouble
         instance.shown = State.FAILED
         self._statuses.write_connector(instance.name, State.FAILED, trace)
         text = f"Failed to start connector: {instance.name}"
@@ -329,14 +352,17 @@ class Connectors:
         if instance is None or instance.config is None:
             return
         if answer.error is not None:
+            instance.trouble = f"Connector {instance.name} gave no task configs: {answer.error}"
             self._try_later(instance)
             return
         found, config = answer.resolved, instance.config
         limit = found.tasks_max if found is not None else tasks_max(config)
         enforced = found.tasks_max_enforced if found is not None else tasks_max_enforced(config)
         if len(answer.configs) > limit and enforced:
-            self._fail(instance, _too_many(instance.name, len(answer.configs), limit))
+            text = _too_many(instance.name, len(answer.configs), limit)
+            self._fail(instance, text, text)
             return
+        instance.trouble = ""
         configs = tuple(_with_topics(config, instance.config) for config in answer.configs)
         entry = self._ctx.state.entry(instance.name)
         digest = "" if found is None else found.digest

@@ -13,6 +13,7 @@ from headgate.herder.context import Context, CountRecorded, ForRound, Resolved, 
 from headgate.herder.messages import ErrorKind, Failure, FenceProducers, Result, Success
 from headgate.task.messages import TaskKind
 
+FAILED = "Failed to perform zombie fencing"
 CANCELLED = "Failed to complete zombie fencing because a new set of task configs was generated"
 NOT_READ = "Failed to read to end of config topic before performing zombie fencing"
 
@@ -86,8 +87,7 @@ class FencingRounds:
         if fencing is None or fencing.phase is not RoundPhase.FENCING:
             return
         if error is not None:
-            text = f"Failed to perform zombie fencing: {error}"
-            self._finish(fencing, Failure(ErrorKind.INTERNAL, text))
+            self._finish(fencing, Failure(ErrorKind.INTERNAL, f"{FAILED}: {error}"))
             return
         fencing.phase = RoundPhase.RECHECKING
         self._ctx.read_to_end(ForRound(fencing.connector, fencing.token))

@@ -168,6 +168,11 @@ class Herder:
         """Of the group's last round; empty before the first."""
         return self._ctx.standing.protocol
 
+    def outcome(self, connector: str) -> Result | None:
+        """What came of a connector's config, as far as this worker has to do with it; None: it is
+        under way, or another's."""
+        return self._connectors.outcome(connector)
+
     def view(self) -> WorkerView:
         standing, pending = self._ctx.standing, self._pending()
         return WorkerView(

@@ -123,6 +123,8 @@ class Leadership:
         self._follows = False
         """The claim under way follows on one that was ready: nobody else wrote in between. By the
         same rule a log on Kafka keeps its leader's producer (`LeaderWriter.claim`)."""
+        self.trouble = ""
+        """Why the last attempt of this claim came to nothing; empty: none has yet."""
         self.claim_count = 0
         """Tells whether the claim is still the same, unbroken."""
         self.terms = 0
@@ -149,6 +151,7 @@ class Leadership:
             self._follows = self.ready and standing.generation == self._generation + 1
             self._generation = standing.generation
             self._failures = 0
+            self.trouble = ""
             self._begin()
 
     def _begin(self) -> None:
@@ -160,8 +163,10 @@ class Leadership:
         if answer.generation != self._generation or self._claim is not Claim.CLAIMING:
             return False
         if answer.error is not None:
+            self.trouble = answer.error
             self._claim_later()
             return False
+        self.trouble = ""
         if self._follows:
             self._lead()
             return True
@@ -187,6 +192,7 @@ class Leadership:
         if generation != self._generation or self._claim is not Claim.READING:
             return False
         if error is not None:
+            self.trouble = error
             self._ctx.after(retry_delay_ms(1), ReadAgain(ForClaim(generation)))
             return False
         self._lead()
@@ -196,6 +202,7 @@ class Leadership:
         self._claim = Claim.READY
         self.claim_count += 1
         self._failures = 0
+        self.trouble = ""
         for lane in list(self._lanes.values()):
             self._run(lane)
 

@@ -99,6 +99,7 @@ NO_LEADER = (
     "was underway."
 )
 CONFLICTING = "Cannot complete request because of a conflicting operation (e.g. worker rebalance)"
+NOT_CLAIMED = "The worker leads, but cannot write the config topic yet, and tries again: {}"
 _OF_THE_MOMENT = (NO_LEADER, CONFLICTING, STALE_CONFIG)
 SHUTTING_DOWN = "The worker is shutting down; ask another one"
 SHUT_DOWN_WHILE = (
@@ -170,10 +171,18 @@ class Requests:
             return
         if found.stage is Stage.WAITING:
             text = CONFLICTING if self._ctx.standing.leader else NO_LEADER
-            self.resolve(ticket, Failure(ErrorKind.CONFLICT, text))
+            self.resolve(ticket, Failure(ErrorKind.CONFLICT, self._trouble or text))
         else:
             text = f"Request timed out. The worker is currently {found.stage.value}."
-            self.resolve(ticket, Failure(ErrorKind.TIMEOUT, text))
+            told = f"{text} {self._trouble}".rstrip()
+            self.resolve(ticket, Failure(ErrorKind.TIMEOUT, told))
+
+    @property
+    def _trouble(self) -> str:
+        """Why nothing can be written, as far as this worker leads and knows it; else empty."""
+        if not (self._ctx.standing.is_leader and self._leadership.trouble):
+            return ""
+        return NOT_CLAIMED.format(self._leadership.trouble)
 
     def shut_down(self) -> None:
         """What has been begun may come to be done: another worker that is asked the same would say

@@ -31,6 +31,7 @@ from headgate.herder.context import (
     WakeTask,
     retry_delay_ms,
 )
+from headgate.herder.fencing_rounds import FAILED as FENCING_FAILED
 from headgate.herder.held_task import (
     NO_PROGRESS,
     HeldTask,
@@ -377,7 +378,8 @@ class Tasks:
             if not _for_good(result.kind, self._fencing[origin]):
                 self._ctx.after(retry_delay_ms(self._fencing[origin]), FenceAgain(origin))
                 return
-            error = f"Failed to perform zombie fencing: {result.message}"
+            told = result.message
+            error = told if told.startswith(FENCING_FAILED) else f"{FENCING_FAILED}: {told}"
         del self._fencing[origin]
         for held in awaiting:
             self._answer_fencing(held, error)

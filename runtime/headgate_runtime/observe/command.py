@@ -1,9 +1,11 @@
 """The command: finds out what to look at, looks once or again and again, prints."""
 
+import contextlib
 import json
+import signal
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -21,6 +23,9 @@ SETTLE_S = 5.0
 """How long a single look waits for the end of a rebalance."""
 WIDTH = 120
 """Of lines where there is no terminal to ask."""
+
+
+_STALE = "as it was before: "
 
 
 class ObserveError(Exception):
@@ -47,7 +52,8 @@ def run(options: ObserveOptions, out: TextIO = sys.stdout) -> None:
     reader = ClusterReader(_source(options))
     try:
         if options.follow:
-            _follow(reader, options, out)
+            with contextlib.suppress(KeyboardInterrupt), _terminated_as_interrupted():
+                _follow(reader, options, out)
         else:
             _print(_look(reader, SETTLE_S), options, _console(out), out)
     finally:
@@ -73,9 +79,19 @@ def _print(view: Mapping[str, Any], options: ObserveOptions, console: Console, o
         console.print(render(view))
 
 
+@contextlib.contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """SIGTERM ends it as Ctrl-C does: a terminal gets its cursor back."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def _follow(reader: ClusterReader, options: ObserveOptions, out: TextIO) -> None:
-    """Until Ctrl-C. A terminal is redrawn; elsewhere there is one more view whenever something has
-    changed. Brokers that do not answer are waited for once they were seen."""
+    """Until Ctrl-C or SIGTERM. A terminal is redrawn; elsewhere there is one more view whenever
+    something has changed. Brokers that do not answer are waited for once they were seen."""
     console = _console(out)
     view = _look(reader)
     if options.as_json or not console.is_terminal:
@@ -85,10 +101,14 @@ def _follow(reader: ClusterReader, options: ObserveOptions, out: TextIO) -> None
                 _print(view, options, console, out)
                 shown = view
             view = _again(reader, view)
-    with Live(render(view), console=console, screen=False, auto_refresh=False) as live:
+    live = Live(render(view), console=console, screen=False, auto_refresh=False)
+    try:
+        live.start(refresh=True)  # hides the cursor: an interruption in it must show that again too
         while True:
             view = _again(reader, view)
             live.update(render(view), refresh=True)
+    finally:
+        live.stop()
 
 
 def _again(reader: ClusterReader, before: Mapping[str, Any]) -> dict[str, Any]:
@@ -96,7 +116,9 @@ def _again(reader: ClusterReader, before: Mapping[str, Any]) -> dict[str, Any]:
     try:
         return describe(reader.look())
     except TransportError as error:
-        return {**before, "findings": [f"as it was before: {error}"]}
+        if before["findings"][:1] and before["findings"][0].startswith(_STALE):
+            return dict(before)  # the words of the first failure; those of the next are no news
+        return {**before, "findings": [f"{_STALE}{error}"]}
 
 
 def _source(options: ObserveOptions) -> Any:
@@ -114,11 +136,12 @@ def _source(options: ObserveOptions) -> Any:
 def _properties(options: ObserveOptions) -> dict[str, str]:
     """The worker's own file, and what the command line says over it."""
     from headgate_runtime.properties import PropertiesError, read_properties
+    from headgate_runtime.worker_file import with_exactly_once
 
     found: dict[str, str] = {}
     if options.properties is not None:
         try:
-            found.update(read_properties(options.properties).values)
+            found.update(with_exactly_once(read_properties(options.properties).values))
         except PropertiesError as error:
             raise ObserveError(str(error)) from None
     if options.bootstrap_servers is not None:

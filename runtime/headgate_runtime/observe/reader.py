@@ -4,7 +4,7 @@ Joins nothing, creates nothing, writes nothing.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from headgate.events import Config
@@ -19,6 +19,7 @@ from headgate.status import StatusView, decode_status, fold_statuses
 from headgate_runtime.observe.view import REBALANCING, GroupLook, Look, SinkProgress, SourceOffset
 from headgate_runtime.up.observe import kind_of
 
+EXACTLY_ONCE_KEY = "exactly.once.source.support"
 _AGAIN_S = 0.1
 BATCH = 5_000
 
@@ -47,7 +48,8 @@ class Source(Protocol):
         ...
 
     def elsewhere(self, config: Config) -> str | None:
-        """Servers of another cluster, if the producers of this connector write to one."""
+        """Servers of another cluster, if the producers of this connector write to one; as they
+        are written in its config or the worker's."""
         ...
 
     def topic_names(self) -> Sequence[str]:
@@ -105,7 +107,10 @@ class ClusterReader:
                 break
             time.sleep(_AGAIN_S)
         self._follow("config", self._source.config_log, self._on_config)
-        self._tried(lambda: self._follow("status", self._source.status_log, self._on_statuses))
+        self._tried(
+            self._source.topics["status"],
+            lambda: self._follow("status", self._source.status_log, self._on_statuses),
+        )
         configs = {
             name: self._state.entries[name].config or {} for name in self._state.connector_names()
         }
@@ -130,6 +135,7 @@ class ClusterReader:
             },
             sink_progress=sink_progress,
             passing=tuple(sorted({client_id for _, client_id in passing})),
+            exactly_once=self._exactly_once,
             problems=tuple(dict.fromkeys(self._problems)),
         )
 
@@ -162,32 +168,67 @@ class ClusterReader:
         events = [decode_status(r.key, r.value, self._parse, r.found_at) for r in records]
         self._statuses = fold_statuses(self._statuses, events)
 
-    def _tried(self, read: Callable[[], None]) -> None:
+    def _tried(self, topic: str, read: Callable[[], None], whose: str = "") -> None:
+        """`whose`: said of `topic` if it is not there."""
         try:
             read()
         except TransportError as error:
-            self._problems.append(str(error))
+            if self._is_there(topic):
+                self._problems.append(str(error))
+            else:
+                self._problems.append(
+                    f"there is no topic {topic}{whose}, or this principal may not see it"
+                )
+
+    def _is_there(self, topic: str) -> bool:
+        """True also if nobody can say."""
+        try:
+            return topic in self._source.topic_names()
+        except TransportError:
+            return True
 
     # -- progress --
 
+    @property
+    def _exactly_once(self) -> bool | None:
+        """None: nothing was said of it."""
+        support = self._source.worker.get(EXACTLY_ONCE_KEY)
+        return None if support is None else support.strip().lower() == "enabled"
+
     def _source_offsets(self, name: str, config: Config) -> tuple[SourceOffset, ...]:
+        """As far as they are on this cluster: what a connector's own topic has, on another one too,
+        is copied to the global topic. Source: `headgate_kafka.offset_stores`."""
+        named = (config.get("offsets.storage.topic") or "").strip()
         elsewhere = self._source.elsewhere(config)
+        shared_table, own_table = self._table(None), None
         if elsewhere is not None:
-            self._problems.append(f"{name} keeps its offsets at {elsewhere}: not looked at")
-            return ()
-        own = config.get("offsets.storage.topic") or None
-        shared_table = self._table(None)
-        own_table = None if own in (None, self._source.topics["offset"]) else self._table(own)
+            self._problems.extend(self._about_elsewhere(name, named, elsewhere))
+        elif named not in ("", self._source.topics["offset"]):
+            own_table = self._table(named, f", which {name} names in offsets.storage.topic")
         view = OffsetView(shared_table, own_table)
         return tuple(
             SourceOffset(one.partition, one.offset, one.problem) for one in view.partitions(name)
         )
 
-    def _table(self, topic: str | None) -> OffsetTable:
+    def _about_elsewhere(self, name: str, named: str, servers: str) -> Iterator[str]:
+        """A topic that is named is used in any case; else offsets are where the records go under
+        exactly-once alone, which no task had that no task count was recorded for."""
+        shared, condition = self._source.topics["offset"], ""
+        if not named and not self._exactly_once:
+            if self._exactly_once is False or self._state.entries[name].fencing_count is None:
+                return
+            condition = f", if {EXACTLY_ONCE_KEY} is enabled (--properties with a worker's file)"
+        yield (
+            f"{name} {'may keep' if condition else 'keeps'} its offsets in topic "
+            f"{named or shared} at {servers}{condition}: not looked at. Shown are the copies in "
+            f"{shared}, which may be older"
+        )
+
+    def _table(self, topic: str | None, whose: str = "") -> OffsetTable:
         offsets = self._offsets.get(topic)
         if offsets is None:
             offsets = self._offsets[topic] = _Offsets(self._source.offset_log(topic))
-        self._tried(offsets.read)
+        self._tried(topic or self._source.topics["offset"], offsets.read, whose)
         return offsets.table
 
     def _progress(self, name: str, config: Config) -> SinkProgress:

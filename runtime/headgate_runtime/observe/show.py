@@ -111,7 +111,7 @@ def _reported_by(one: Mapping[str, Any]) -> str:
 
 def _fencing(fencing: Mapping[str, Any]) -> str:
     if fencing["count"] is None:
-        return "-"
+        return "pending" if fencing["waiting"] else "-"
     return f"{fencing['count']} recorded" + (", pending" if fencing["pending"] else "")
 
 

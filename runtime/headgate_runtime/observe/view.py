@@ -109,6 +109,8 @@ class Look:
     """Client ids of members that came or left while it was looked at."""
     problems: tuple[str, ...] = ()
     """What could not be read, and why."""
+    exactly_once: bool | None = None
+    """Whether the workers have it for sources; None: not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,12 +149,13 @@ def describe(look: Look) -> dict[str, Any]:
     """The cluster as plain data; ``findings`` says in words what does not fit together.
 
     - ``group``: id, state, protocol, leader (name of a worker, null while there is none),
-      generation (the latest that a status was written in), members.
+      generation (the latest that a status was written in: brokers do not tell the group's own,
+      and a round that moves nothing writes no status), members.
     - ``config``: topic, offset, what was rejected, session_key.
     - ``status``, ``offset``: topic, what was rejected; ``own_offsets``: the same of each topic of
       connectors' own that has such records.
-    - ``connectors``: by name: type, target_state, state, owner, tasks, inconsistent, fencing, and
-      ``offsets`` (source) or ``progress`` (sink).
+    - ``connectors``: by name: type, target_state, state, owner, tasks, inconsistent, fencing (with
+      ``waiting``: see `_waits_for_fencing`), and ``offsets`` (source) or ``progress`` (sink).
     """
     workers = [_read(member, look.group.protocol) for member in look.group.members]
     owners = _owners(workers)
@@ -270,7 +273,11 @@ def _connector(look: Look, name: str, owners: Mapping[Work, Sequence[str]]) -> d
         "config": dict(entry.config or {}),
         "target_state": look.state.target_state(name).value,
         "inconsistent": entry.inconsistent,
-        "fencing": {"pending": entry.fencing_pending, "count": entry.fencing_count},
+        "fencing": {
+            "pending": entry.fencing_pending,
+            "count": entry.fencing_count,
+            "waiting": _waits_for_fencing(look, name, owners),
+        },
         "owner": _owner(owners, name),
         **_reported(status),
         "tasks": [
@@ -286,6 +293,36 @@ def _connector(look: Look, name: str, owners: Mapping[Work, Sequence[str]]) -> d
     else:
         shown["progress"] = _progress(sink)
     return shown
+
+
+def _waits_for_fencing(look: Look, name: str, owners: Mapping[Work, Sequence[str]]) -> bool:
+    """Whether tasks of a source do not start because older producers are not shut out yet.
+
+    Without exactly-once no task count is ever recorded, so that fencing is pending says nothing
+    then. Which it is a worker's properties tell, else whether any was recorded in this cluster;
+    and a task that its owner says it runs does not wait.
+    """
+    entry, tasks = look.state.entries[name], look.state.tasks(name)
+    if not entry.fencing_pending or name in look.sink_progress or look.exactly_once is False:
+        return False
+    if look.state.target_state(name) is not TargetState.STARTED:
+        return False
+    if not any(owners.get(task) for task in tasks) or any(
+        _has_begun(look.statuses.task(task), owners.get(task, ())) for task in tasks
+    ):
+        return False
+    return look.exactly_once is True or any(
+        each.fencing_count is not None for each in look.state.entries.values()
+    )
+
+
+def _has_begun(status: Status | None, held: Sequence[str]) -> bool:
+    """Whether the owner has said more of its task than that it was given up."""
+    return (
+        status is not None
+        and status.worker_id in held
+        and status.state not in (State.UNASSIGNED, State.RESTARTING)
+    )
 
 
 def _progress(sink: SinkProgress) -> dict[str, Any]:
@@ -333,6 +370,8 @@ def _findings(
     )
     for name in sorted(look.state.connector_names()):
         yield from _about_connector(look, name)
+        if _waits_for_fencing(look, name, owners):
+            yield _about_fencing(look, name)
         works: list[Work] = [name, *look.state.tasks(name)]
         for work in works:
             held = owners.get(work, ())
@@ -409,6 +448,16 @@ def _about_connector(look: Look, name: str) -> Iterator[str]:
     for partition in look.source_offsets.get(name, ()):
         if partition.problem is not None:
             yield f"{name}: the offset of {dict(partition.partition)} is there: {partition.problem}"
+
+
+def _about_fencing(look: Look, name: str) -> str:
+    certain = look.exactly_once is True
+    return (
+        f"{name} {'waits' if certain else 'may wait'} until older producers are shut out"
+        f"{'' if certain else ' (if exactly-once is on)'}: no task count record follows its task "
+        "configs, and none of its tasks has started. If it stays so, the logs of the leader and "
+        "of the tasks' owners say why"
+    )
 
 
 def _missing(entry: ConnectorEntry) -> str:

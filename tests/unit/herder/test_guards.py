@@ -1,6 +1,7 @@
 """What keeps a herder from doing harm: each guard with the story that goes wrong without it."""
 
 import json
+from collections.abc import Callable
 
 import pytest
 from support.herder_setups import C0, SOURCE, created, failure, one_worker, two_workers
@@ -44,6 +45,7 @@ from headgate.herder.messages import (
     TaskReconfigurationRequested,
     TaskReported,
 )
+from headgate.herder.requests import NOT_CLAIMED
 from headgate.ids import TargetState, TaskId
 from headgate.membership.messages import HeartbeatAnswered
 from headgate.records import encode_commit, encode_connector, encode_target_state, encode_task
@@ -100,6 +102,41 @@ def test_a_new_leader_decides_only_after_it_has_read_the_whole_log() -> None:
     world.advance(1_000)
     assert failure(world, call_id).kind is ErrorKind.ALREADY_EXISTS
     assert [key for key, _ in world.log].count("connector-c") == 2  # the second with its commit
+
+
+LACKS = "User:connect lacks Write on TransactionalId:connect-cluster-g"
+
+
+def _never_claimed() -> HerderWorld:
+    world = HerderWorld()
+    world.claim_errors = [LACKS] * 3
+    world.add("a")
+    return world
+
+
+def _overtaken() -> HerderWorld:
+    world = one_worker()
+    world.claim_errors = [LACKS] * 3
+    world.claimed_by = "another worker"
+    return world
+
+
+@pytest.mark.parametrize(
+    ("made", "kind"), [(_never_claimed, ErrorKind.CONFLICT), (_overtaken, ErrorKind.TIMEOUT)]
+)
+def test_a_call_to_a_leader_that_may_not_write_is_told_why(
+    made: Callable[[], HerderWorld], kind: ErrorKind
+) -> None:
+    world = made()
+    call_id = world.call("a", CreateConnector("c", SOURCE), deadline_ms=900)
+    world.advance(900)
+    failed = failure(world, call_id)
+    assert failed.kind is kind
+    assert NOT_CLAIMED.format(LACKS) in failed.message
+    world.advance(60_000)
+    call_id = world.call("a", CreateConnector("later", SOURCE))
+    world.run()
+    assert isinstance(world.answers[call_id][0], Success)
 
 
 def test_two_calls_at_once_are_decided_one_after_the_other() -> None:

@@ -32,6 +32,8 @@ from headgate.ids import TaskId
 from headgate.records import encode_commit, encode_task, encode_task_count
 from headgate.task.messages import TaskEnded, TaskOutcome, TaskReleased
 
+TWO = {**SOURCE, "tasks.max": "2"}
+
 
 def appends(world: HerderWorld) -> list[str]:
     return [line for line in world.trace if "append" in line]
@@ -99,7 +101,8 @@ def test_a_key_that_nobody_waits_for_is_not_written() -> None:
     assert len(world.log) == length
 
 
-def test_a_key_that_could_not_be_written_is_made_again() -> None:
+@pytest.mark.parametrize("fenced", [False, True])
+def test_a_key_that_could_not_be_written_is_made_again(fenced: bool) -> None:
     world = HerderWorld()
     world.add("a", session_keys=True)
     world.holds.append(lambda _, e: isinstance(e, AppendConfig))
@@ -108,9 +111,35 @@ def test_a_key_that_could_not_be_written_is_made_again() -> None:
     assert isinstance(append, AppendConfig)
     world.holds.clear()
     world.held.clear()
-    world.give("a", ConfigAppendFailed(append.token, "no answer", fenced=False))
+    world.give("a", ConfigAppendFailed(append.token, "no answer", fenced))
     world.advance(1_000)
     assert world.workers["a"].herder.state.session_key is not None
+
+
+@pytest.mark.parametrize("fenced", [False, True])
+def test_a_task_count_that_could_not_be_written_is_written_after_another_claim(
+    fenced: bool,
+) -> None:
+    world = one_worker(exactly_once=True)
+    created(world, TWO)
+    world.holds.append(
+        lambda _, e: isinstance(e, AppendConfig) and e.records[0][0] == "tasks-fencing-c"
+    )
+    world.call("a", PutConnectorConfig("c", {**TWO, "v": "2"}))
+    world.advance(5_000)
+    ((_, append),) = world.held
+    assert isinstance(append, AppendConfig)
+    world.holds.clear()
+    world.held.clear()
+    world.trace.clear()
+    world.give("a", ConfigAppendFailed(append.token, "no answer", fenced))
+    world.until_settled()
+    written = [n for n, line in enumerate(world.trace) if "append tasks-fencing-c" in line]
+    claims = [n for n, line in enumerate(world.trace) if "claim leadership" in line]
+    assert claims and written and claims[0] < written[0]
+    entry = world.workers["a"].herder.state.entry("c")
+    assert entry is not None and not entry.fencing_pending
+    assert {"c-0", "c-1"} <= set(world.running()["a"])
 
 
 def test_a_key_that_was_made_for_a_former_leader_is_forgotten() -> None:

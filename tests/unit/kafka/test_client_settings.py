@@ -1,19 +1,26 @@
 """Java's client properties in the words of the two Python clients, and who is given which."""
 
 import re
+import socket
+import sys
 from collections.abc import Mapping
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
-from headgate_kafka import client_keys
+from headgate_kafka import client_keys, security
 from headgate_kafka.client_settings import (
     ROLES,
     ClientSettingsError,
     Role,
     admin_settings,
+    check_worker_clients,
+    checked,
     client_id_base,
     consumer_settings,
     java_only,
@@ -24,6 +31,7 @@ from headgate_kafka.client_settings import (
     worker_client_settings,
     worker_kafka_python,
 )
+from headgate_kafka.client_trial import built_with
 from headgate_kafka.config_log import LeaderWriter
 
 QUICK = {"reconnect.backoff.ms": "20", "reconnect.backoff.max.ms": "1000"}
@@ -70,6 +78,28 @@ def accepted(role: Role, settings: Mapping[str, str]) -> None:
                 "compression.gzip.level": "9",
             },
             {"compression.type": "zstd", "compression.level": "4"},
+        ),
+        ("producer", {"batch.size": "0"}, {"batch.size": "1"}),
+        *(
+            (
+                "producer",
+                {"compression.type": kind, f"compression.{kind}.level": java},
+                {"compression.type": kind, "compression.level": level},
+            )
+            for kind, java, level in (
+                ("zstd", "22", "12"),
+                ("zstd", "-5", "1"),
+                ("zstd", "0", "0"),
+                ("lz4", "17", "12"),
+                ("lz4", "1", "1"),
+                ("gzip", "-1", "-1"),
+                ("gzip", "9", "9"),
+            )
+        ),
+        (
+            "producer",
+            {"compression.type": "snappy", "compression.gzip.level": "9"},
+            {"compression.type": "snappy"},
         ),
         ("producer", {"queue.buffering.max.messages": "5"}, {"queue.buffering.max.messages": "5"}),
         ("producer", {"buffer.memory": "1", "max.block.ms": "2", "nonsense": "3"}, {}),
@@ -118,6 +148,113 @@ def test_every_name_and_both_ends_of_every_range_are_librdkafkas(role: Role) -> 
     accepted(role, librdkafka({**tuning, "socket.nagle.disable": "true"}, role))
 
 
+@pytest.mark.parametrize("role", ROLES)
+def test_javas_choices_are_librdkafkas_and_no_others(role: Role) -> None:
+    for key in client_keys.CHOICES.keys() & client_keys.RENAMED[role].keys():
+        for value in client_keys.CHOICES[key]:
+            made = checked({key: value}, role)
+            assert checked({key: f" {value.upper()} "}, role).keys() == made.keys()
+            accepted(role, made)
+        for other in ("foo", ""):
+            with pytest.raises(ClientSettingsError, match=rf"^{key}: '{other}' is none of"):
+                librdkafka({key: other}, role)
+
+
+@pytest.mark.parametrize(
+    ("role", "given", "key", "text"),
+    [
+        ("producer", {"linger.ms": "1", "debug": "foo"}, "debug", "'foo' is refused by librdkafka"),
+        ("admin", {"log_level": "8"}, "log_level", "outside allowed range 0..7"),
+        (
+            "producer",
+            {"linger.ms": "1", "acks": "1", "enable.idempotence": "true"},
+            "acks",
+            "`acks` must be set to `all`",
+        ),
+        (
+            "producer",
+            {"retries": "7", "max.in.flight.requests.per.connection": "6", "transactional.id": "t"},
+            "max.in.flight.requests.per.connection",
+            "`max.in.flight.requests.per.connection` must be set <= 5",
+        ),
+        (
+            "producer",
+            {"delivery.timeout.ms": "1", "linger.ms": "5"},
+            "delivery.timeout.ms",
+            "`delivery.timeout.ms` must be greater than `linger.ms`",
+        ),
+        (
+            "consumer",
+            {"client.rack": "r", "session.timeout.ms": "9000", "group.protocol": "consumer"},
+            "session.timeout.ms",
+            "is not supported for `group.protocol=consumer`",
+        ),
+        ("producer", {"debug": "foo", "log_level": "8"}, "debug", "refused by librdkafka"),
+        ("consumer", {"group.id": " "}, "group.id", "is empty"),
+        (
+            "producer",
+            {"compression.type": "zstd", "compression.zstd.level": "best"},
+            "compression.zstd.level",
+            "'best' is not a whole number",
+        ),
+    ],
+)
+def test_what_no_client_can_be_made_of_is_refused_with_the_users_key(
+    role: Role, given: dict[str, str], key: str, text: str
+) -> None:
+    with pytest.raises(ClientSettingsError, match=re.escape(text)) as caught:
+        checked({"client.id": "c", "bootstrap.servers": "kafka:9092", **given}, role)
+    assert caught.value.key == key
+    assert "Failed to create" not in str(caught.value)
+
+
+def test_connectors_clients_are_asked_for_with_what_librdkafka_takes() -> None:
+    for role, make in (
+        ("producer", lambda wrong: producer_settings({}, wrong, client_id="c")),
+        ("consumer", lambda wrong: consumer_settings({}, wrong, client_id="c", group_id="g")),
+        ("admin", lambda wrong: admin_settings({}, wrong, client_id="c")),
+    ):
+        with pytest.raises(ClientSettingsError, match=r"^debug: 'foo' is refused"):
+            make({f"{role}.override.debug": "foo"})
+
+
+def test_trying_settings_is_heard_nowhere_and_leaves_nothing(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """Nor does it connect: no server, no login."""
+    before = len(list(Path("/proc/self/task").iterdir()))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        servers = f"127.0.0.1:{server.getsockname()[1]}"
+        for role in ROLES:
+            checked({"debug": "all", "bootstrap.servers": servers}, role)
+        server.settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            server.accept()
+    assert len(list(Path("/proc/self/task").iterdir())) == before
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("key", ["debug", "producer.debug"])
+def test_a_workers_own_clients_are_tried_and_not_its_connectors(key: str) -> None:
+    """What writers of internal topics have as they need it may be what it likes."""
+    login = {"sasl.jaas.config": None, "security.protocol": None}
+    worker = {**WORKER, **login, "acks": "1", "enable.idempotence": "true", "retries": "0"}
+    check_worker_clients(worker, in_group=True)
+    wrong = {**worker, key: "foo"}
+    if key == "debug":
+        with pytest.raises(ClientSettingsError, match=r"^debug: 'foo' is refused"):
+            check_worker_clients(wrong, in_group=True)
+    else:
+        check_worker_clients(wrong, in_group=True)
+
+
+def test_a_worker_without_a_group_has_no_producer_of_its_own() -> None:
+    worker = {"compression.type": "foo"}
+    check_worker_clients(worker, in_group=False)
+    with pytest.raises(ClientSettingsError, match=r"^compression\.type: 'foo' is none of"):
+        check_worker_clients(worker, in_group=True)
+
+
 def _alone(role: Role, java: str, value: str) -> dict[str, str]:
     """With what librdkafka checks one number against."""
     made = librdkafka({java: value}, role)
@@ -156,6 +293,11 @@ def _alone(role: Role, java: str, value: str) -> dict[str, str]:
             "producer",
             {"transactional.id": "t", "transaction.timeout.ms": "500"},
             {"transaction.timeout.ms": "1000"},
+        ),
+        (
+            "producer",
+            {"transactional.id": "t", "linger.ms": "100000"},
+            {"linger.ms": "59999"},
         ),
         ("producer", {"request.timeout.ms": "120000"}, {"socket.timeout.ms": "120000"}),
         ("consumer", {"max.poll.interval.ms": "30000"}, {"session.timeout.ms": "30000"}),
@@ -366,6 +508,7 @@ def test_a_poll_gives_one_record_at_least(value: str) -> None:
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+KERBEROS = "com.sun.security.auth.module.Krb5LoginModule required principal=connect;"
 
 
 def sasl(mechanism: str, jaas: str, **more: str) -> dict[str, str]:
@@ -395,6 +538,44 @@ def test_logins() -> None:
     assert arguments["bootstrap_servers"] == ["a:1", "b:2"]
     assert arguments["sasl_plain_password"] == "p"
     assert arguments["ssl_context"].check_hostname
+
+
+def test_librdkafka_says_what_it_was_built_with() -> None:
+    assert built_with("sasl_scram")
+    assert not built_with("no_such_feature")
+
+
+@pytest.mark.skipif(built_with("sasl_gssapi"), reason="librdkafka was built with Kerberos")
+@pytest.mark.parametrize(
+    "given",
+    [
+        sasl("GSSAPI", KERBEROS),
+        sasl("GSSAPI", f"{PLAIN} required;"),
+        sasl("", KERBEROS),
+        {"security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI"},
+    ],
+)
+def test_kerberos_is_refused_where_librdkafka_was_built_without(given: dict[str, str]) -> None:
+    with pytest.raises(ClientSettingsError, match=r"GSSAPI \(Kerberos\) cannot be used") as caught:
+        librdkafka(given, "producer")
+    assert caught.value.key == "sasl.mechanism"
+    librdkafka({**given, "security.protocol": "SSL"}, "producer")
+
+
+def test_kerberos_needs_another_package_for_the_workers_own_clients(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(security, "built_with", lambda feature: feature == "sasl_gssapi")
+    given = sasl("GSSAPI", KERBEROS, **{"security.protocol": "SASL_PLAINTEXT"})
+    made = librdkafka(given, "admin")
+    assert (made["sasl.mechanism"], made["sasl.kerberos.principal"]) == ("GSSAPI", "connect")
+    monkeypatch.setitem(sys.modules, "gssapi", None)
+    with pytest.raises(ClientSettingsError, match="need the package gssapi"):
+        worker_kafka_python(given, client_id="w")
+    there = ModuleType("gssapi")
+    there.__spec__ = ModuleSpec("gssapi", None)
+    monkeypatch.setitem(sys.modules, "gssapi", there)
+    assert worker_kafka_python(given, client_id="w")["sasl_mechanism"] == "GSSAPI"
 
 
 @pytest.mark.parametrize(

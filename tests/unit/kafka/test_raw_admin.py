@@ -1,6 +1,7 @@
 """What is asked of brokers over kafka-python where there is no way to ask."""
 
 import errno
+import sys
 from typing import Any
 
 import pytest
@@ -25,17 +26,25 @@ def test_a_state_that_cannot_be_asked_for_is_unknown(admin: RawAdmin) -> None:
     assert admin.transaction_state("g-c-0") is None
 
 
-def test_a_library_that_cannot_be_loaded_leaves_a_state_unknown(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def cannot_load() -> None:
-        raise OSError(errno.EMFILE, "Too many open files")
-
-    admin = RawAdmin({"bootstrap_servers": ["b:1"]})
-    monkeypatch.setattr(admin, "_made", cannot_load)
-    assert admin.transaction_state("g-c-0") is None
-
-
 def test_a_fence_that_cannot_be_asked_for_may_be_tried_again(admin: RawAdmin) -> None:
     with pytest.raises(TransportError, match=r"no connection for administration .* open files"):
+        admin.fence(["g-c-0"], 1_000)
+
+
+class NoFilesLeft:
+    """A finder of modules in a process without a file descriptor left."""
+
+    def find_spec(self, name: str, *_where: Any) -> None:
+        if name == raw_client.__name__:
+            raise OSError(errno.EMFILE, "Too many open files")
+
+
+def test_a_library_that_cannot_be_loaded_is_like_brokers_that_cannot_be_reached(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    admin = RawAdmin({"bootstrap_servers": ["b:1"]})
+    monkeypatch.delitem(sys.modules, raw_client.__name__)
+    monkeypatch.setattr(sys, "meta_path", [NoFilesLeft(), *sys.meta_path])
+    assert admin.transaction_state("g-c-0") is None
+    with pytest.raises(TransportError, match=r"kafka-python, .* cannot be loaded: .* open files"):
         admin.fence(["g-c-0"], 1_000)

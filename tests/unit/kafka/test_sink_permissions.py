@@ -2,7 +2,7 @@
 
 import pytest
 
-from headgate_kafka.permissions import sink_permissions
+from headgate_kafka.permissions import consumer_permissions, sink_admin_permissions
 
 NAMES = ["logs-a", "logs-b", "logs-x", "more-logs-a"]
 
@@ -16,9 +16,8 @@ NAMES = ["logs-a", "logs-b", "logs-x", "more-logs-a"]
     ],
 )
 def test_read_on_each_topic(config: dict[str, str], topics: list[str]) -> None:
-    found = [str(each) for each in sink_permissions({}, "s", config, lambda: NAMES)]
-    assert found == [
-        "Read on Group:connect-s",
-        "Delete on Group:connect-s",
-        *(f"Read on Topic:{topic}" for topic in topics),
+    found = [str(each) for each in consumer_permissions({}, "s", config, lambda: NAMES)]
+    assert found == ["Read on Group:connect-s", *(f"Read on Topic:{topic}" for topic in topics)]
+    assert [str(each) for each in sink_admin_permissions({}, "s", config)] == [
+        "Delete on Group:connect-s"
     ]

@@ -18,6 +18,7 @@ from headgate.records import (
     encode_connector,
     encode_target_state,
     encode_task,
+    encode_task_count,
 )
 from headgate.reducer import fold
 from headgate.state import ConfigState
@@ -101,6 +102,13 @@ def garbage(count: int) -> list[StatusRejected]:
 
 
 HEALTHY = look(member(1, ALL))
+
+
+def printed(view: Any) -> str:
+    console = Console(width=200, force_terminal=False)
+    with console.capture() as captured:
+        console.print(render(view))
+    return captured.get()
 
 
 def test_a_healthy_cluster_has_no_findings() -> None:
@@ -265,6 +273,80 @@ def test_a_member_of_a_new_cluster_has_read_nothing_and_need_not() -> None:
     assert describe(new)["findings"] == []
 
 
+COUNTED = read(ConfigState(), encode_task_count("gone", 1))
+"""Of a cluster in which exactly-once was on once."""
+
+
+def committed(state: ConfigState, *records: tuple[str, bytes | None]) -> ConfigState:
+    """Connector `s` with new configs of two tasks, after `state`; then `records`."""
+    tasks = [encode_task(TaskId("s", n), {}) for n in (0, 1)]
+    connector = encode_connector("s", {"connector.class": "X"})
+    return read(state, connector, *tasks, encode_commit("s", 2), *records)
+
+
+GIVEN_UP = running(state=State.UNASSIGNED)
+
+
+@pytest.mark.parametrize(
+    ("waits", "state", "changes"),
+    [
+        ("may wait", committed(COUNTED), {"statuses": GIVEN_UP}),
+        ("may wait", committed(COUNTED), {"statuses": StatusView()}),
+        ("may wait", committed(COUNTED), {"statuses": running("w9:8083")}),
+        ("may wait", committed(committed(COUNTED)), {"statuses": GIVEN_UP}),
+        ("waits", committed(ConfigState()), {"statuses": GIVEN_UP, "exactly_once": True}),
+        (None, committed(ConfigState()), {"statuses": GIVEN_UP}),
+        (None, committed(COUNTED), {"statuses": GIVEN_UP, "exactly_once": False}),
+        (None, committed(COUNTED), {}),
+        (None, committed(COUNTED), {"statuses": running(state=State.FAILED)}),
+        (None, committed(COUNTED, encode_task_count("s", 2)), {"statuses": GIVEN_UP}),
+        (
+            None,
+            committed(COUNTED, encode_target_state("s", TargetState.PAUSED)),
+            {"statuses": GIVEN_UP},
+        ),
+        (
+            None,
+            committed(COUNTED),
+            {"statuses": GIVEN_UP, "sink_progress": {"s": SinkProgress("g", {}, {})}},
+        ),
+    ],
+)
+def test_tasks_that_wait_for_older_producers_are_told(
+    waits: str | None, state: ConfigState, changes: dict[str, Any]
+) -> None:
+    """And those of at-least-once clusters, of which no count is ever recorded, are not."""
+    view = describe(look(member(1, ALL), state=state, **changes))
+    fencing = view["connectors"]["s"]["fencing"]
+    assert fencing["waiting"] is (waits is not None)
+    told = [each for each in view["findings"] if "older producers are shut out" in each]
+    assert [each.split(" until ")[0] for each in told] == ([f"s {waits}"] if waits else [])
+    shown = printed(view)
+    assert ("pending" in shown) == (waits is not None)
+
+
+def test_fencing_as_the_log_has_it() -> None:
+    """A round that follows another one, from the commit to the count."""
+    first = committed(ConfigState(), encode_task_count("s", 2))
+    for state, expected, shown in (
+        (first, {"pending": False, "count": 2, "waiting": False}, "2 recorded"),
+        (committed(first), {"pending": True, "count": 2, "waiting": True}, "2 recorded, pending"),
+    ):
+        view = describe(look(member(1, ALL, offset=0), state=state, statuses=GIVEN_UP))
+        assert view["connectors"]["s"]["fencing"] == expected
+        assert shown in printed(view)
+    unowned = describe(look(member(1, offset=0), state=committed(first), statuses=GIVEN_UP))
+    assert not unowned["connectors"]["s"]["fencing"]["waiting"]
+
+
+def test_the_generation_is_that_of_the_newest_status() -> None:
+    """Brokers do not tell the group's own, and the words say so."""
+    view = describe(look(member(1, ALL), statuses=running()))
+    assert view["group"]["generation"] == 3
+    assert "statuses up to generation 3" in printed(view)
+    assert describe(look(member(1), statuses=StatusView()))["group"]["generation"] is None
+
+
 def test_a_sink_shows_its_lag() -> None:
     ends = {("t", 0): 10, ("t", 1): 4}
     progress = SinkProgress("connect-s", {("t", 0): 7}, ends)
@@ -275,17 +357,13 @@ def test_a_sink_shows_its_lag() -> None:
 
 
 def test_a_person_reads_all_of_it() -> None:
-    console = Console(width=160, record=True, force_terminal=False, quiet=True)
     seen = look(
         member(1, ALL),
         member(2, delay_ms=1_500),
         source_offsets={"s": [SourceOffset({"filename": "a"}, {"position": 5})]},
         statuses=running(state=State.FAILED),
     )
-    with console.capture() as captured:
-        console.quiet = False
-        console.print(render(describe(seen)))
-    text = captured.get()
+    text = printed(describe(seen))
     for expected in ("w1:8083 (leader)", "s-0", "FAILED", "1.5 s", '{"position": 5}', "Look at:"):
         assert expected in text
 

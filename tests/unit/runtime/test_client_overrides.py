@@ -74,6 +74,54 @@ def settings(more: str = "") -> WorkerSettings:
             {"producer.override.acks": "The 'Allowlist' policy"},
         ),
         (FileStreamSink, "", {"consumer.override.security.protocol": "SASL_SSL"}, {}),
+        (
+            FileStreamSource,
+            "",
+            {"producer.override.compression.type": "foo", "producer.override.debug": "bar"},
+            {
+                "producer.override.compression.type": "'foo' is none of none, gzip",
+                "producer.override.debug": "'bar' is refused by librdkafka",
+            },
+        ),
+        (FileStreamSource, "", {"producer.override.acks": "1"}, {}),
+        (
+            FileStreamSource,
+            EXACTLY_ONCE,
+            {"producer.override.acks": "1"},
+            {"producer.override.acks": "`acks` must be set to `all`"},
+        ),
+        (FileStreamSource, EXACTLY_ONCE, {"producer.override.linger.ms": "100000"}, {}),
+        (
+            FileStreamSource,
+            "",
+            {"producer.override.enable.idempotence": "true", "producer.override.acks": "1"},
+            {"producer.override.acks": "`acks` must be set to `all`"},
+        ),
+        (
+            FileStreamSink,
+            EXACTLY_ONCE,
+            {
+                "errors.deadletterqueue.topic.name": "letters",
+                "producer.override.acks": "1",
+                "admin.override.client.dns.lookup": "nonsense",
+            },
+            {"admin.override.client.dns.lookup": "is none of use_all_dns_ips, resolve"},
+        ),
+        (
+            FileStreamSink,
+            "",
+            {
+                "consumer.override.group.protocol": "consumer",
+                "consumer.override.session.timeout.ms": "9000",
+            },
+            {"consumer.override.group.protocol": "`session.timeout.ms` is not supported"},
+        ),
+        (
+            FileStreamSink,
+            "",
+            {"consumer.override.group.id": ""},
+            {"consumer.override.group.id": "is empty"},
+        ),
     ],
 )
 def test_errors(

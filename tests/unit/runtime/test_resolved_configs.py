@@ -282,21 +282,25 @@ def test_providers_are_closed_with_the_worker(worker: Worker, vault: Vault) -> N
 def test_the_doctor_tries_what_configs_mean(vault: Vault, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
     fake = SimpleNamespace(
-        connector_rights=lambda name, config, *_: asked.append((name, config["topic"])) or [],
+        connector_rights=lambda name, config, *of: asked.append((name, config["topic"], *of)) or [],
+        own_topic_fault=lambda name, config: ("own", "it is lost"),
         stale_own_topics=lambda configs: [],
     )
     entries = {
-        "c": SimpleNamespace(config={"topic": "${vault:password}"}),
-        "d": SimpleNamespace(config={"topic": "${vault:sealed:x}"}),
+        # Three producers were recorded, and its tasks are fewer now.
+        "c": SimpleNamespace(config={"topic": "${vault:password}"}, fencing_count=3),
+        "d": SimpleNamespace(config={"topic": "${vault:sealed:x}"}, fencing_count=None),
     }
     state = SimpleNamespace(connector_names=lambda: entries, entries=entries, tasks=lambda _: ())
     group = SimpleNamespace(group="g", state="Stable", members=())
     monkeypatch.setattr(doctor, "describe", lambda _look: {"findings": []})
     look: Any = SimpleNamespace(state=state, group=group)
     found = list(doctor._cluster(fake, look, WorkerConfigTransformer({"vault": vault})))
-    assert asked == [("c", SECRET)]
-    (bad,) = [check for check in found if check.outcome is doctor.Outcome.BAD]
+    assert asked == [("c", SECRET, "source", 1, 3)]
+    bad, lost = [check for check in found if check.outcome is doctor.Outcome.BAD]
     assert (bad.about, bad.text) == ("config of connector d", SEALED)
+    assert lost.about == "offsets.storage.topic of connector c"
+    assert lost.text == "own: it is lost"
 
 
 # -- the log --

@@ -34,9 +34,11 @@ from headgate.task.messages import (
     TaskPaused,
     TaskRunning,
 )
+from headgate_embedded import open_transport, transport_settings
 from headgate_embedded import producer as embedded_producer
 from headgate_embedded.logs import EmbeddedKeyedLog
 from headgate_embedded.producer import EmbeddedProducer
+from headgate_embedded.records import EmbeddedRecordLog
 from headgate_embedded.transport import EmbeddedTransport
 from headgate_runtime.tasks import source_body
 from headgate_runtime.tasks.lifeline import Silence
@@ -49,6 +51,40 @@ def test_a_stop_flushes_at_once(tmp_path: Path) -> None:
     bench.start().until(lambda: visible(tmp_path, "t"))
     bench.stop()
     assert source_offsets(tmp_path) == {KEY: b'{"n":2}'}
+
+
+@pytest.mark.parametrize(
+    ("settings", "config", "wanted"),
+    [
+        ({}, {}, [None]),
+        ({"headgate.topic.partitions": "3"}, {}, [3]),
+        ({"headgate.topic.partitions": "3"}, {"topic.creation.default.partitions": "2"}, [2]),
+        ({"headgate.topic.partitions": "3"}, {"topic.creation.default.partitions": "-1"}, [None]),
+        ({"topic.creation.enable": "false"}, {"topic.creation.default.partitions": "2"}, []),
+    ],
+)
+def test_who_says_whether_and_how_a_topic_is_made(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    settings: dict[str, str],
+    config: dict[str, str],
+    wanted: list[int | None],
+) -> None:
+    asked: list[int | None] = []
+    create = EmbeddedRecordLog.create_topic
+
+    def noted(self: EmbeddedRecordLog, topic: str, partitions: int | None) -> None:
+        asked.append(partitions)
+        create(self, topic, partitions)
+
+    bench = BodyBench(tmp_path, scripted([record(1)], []), config=config, settings=settings)
+    somebody = open_transport(transport_settings(tmp_path))
+    somebody.record_log.create_topic("t", 1)
+    somebody.close()
+    monkeypatch.setattr(EmbeddedRecordLog, "create_topic", noted)
+    bench.start().until(lambda: visible(tmp_path, "t"))
+    bench.stop()
+    assert asked == wanted
 
 
 def test_a_stop_that_comes_before_the_body_has_begun_is_no_failure(tmp_path: Path) -> None:

@@ -1,0 +1,128 @@
+"""When a standalone worker answers who makes a connector, and what. Java's answers were seen on
+4.3.1."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from support.frail_source import CLASS
+from support.rest_worker import rest_worker
+from support.rest_world import wait_until
+
+from headgate_rest.peer import TIMEOUT_HEADER
+from local_kafka.java_connect import Reply, Rest
+
+FAILED = "Failed to transition connector {} to state STARTED: RuntimeError: no such database"
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with rest_worker(tmp_path_factory.mktemp("standalone"), standalone=True) as service:
+        yield service.url
+
+
+@pytest.fixture
+def rest(url: str) -> Iterator[Rest]:
+    with Rest(url, 30) as made:
+        yield made
+
+
+def frail(name: str, **more: str) -> dict[str, str]:
+    keys = {key.replace("_", "."): text for key, text in more.items()}
+    return {"name": name, "connector.class": CLASS, "tasks.max": "2", **keys}
+
+
+def tasks(reply: Reply) -> list[int]:
+    return [task["task"] for task in reply.body["tasks"]]
+
+
+def test_the_answer_lists_the_tasks_of_a_start_that_it_has_waited_for(
+    rest: Rest, tmp_path: Path
+) -> None:
+    config = frail("a", waits_for=str(tmp_path / "go"))
+    replies: list[Reply] = []
+    asking = threading.Thread(target=lambda: replies.append(rest.create("a", config)))
+    asking.start()
+    with Rest(str(rest._client.base_url)) as other:
+        wait_until(lambda: other.get("/connectors/a").status == 200)
+    asking.join(0.3)
+    assert asking.is_alive()
+    (tmp_path / "go").touch()
+    asking.join(20)
+    (created,) = replies
+    assert (created.status, tasks(created)) == (201, [0, 1])
+    path = "/connectors/a/config"
+    more = rest.put(path, {**config, "tasks.max": "3"})
+    assert (more.status, tasks(more)) == (200, [0, 1, 2])
+    patched = rest.patch(path, {"tasks.max": "1"})
+    assert (patched.status, tasks(patched)) == (200, [0])
+    # Another config that its tasks have nothing of: no new commit is to be waited for.
+    same = rest.patch(path, {"comment": "none"})
+    assert (same.status, tasks(same)) == (200, [0])
+    assert tasks(rest.put(path, same.body["config"])) == [0]
+
+
+def test_a_start_that_fails(rest: Rest) -> None:
+    config = frail("b", fails="start")
+    refused = rest.create("b", config)
+    assert (refused.status, refused.body["message"]) == (500, FAILED.format("b"))
+    status = rest.status("b")
+    assert status.body["connector"]["state"] == "FAILED"
+    unchanged = rest.put("/connectors/b/config", config)
+    assert (unchanged.status, tasks(unchanged)) == (200, [])
+    mended = rest.put("/connectors/b/config", frail("b"))
+    assert (mended.status, tasks(mended)) == (200, [0, 1])
+    broken = rest.put("/connectors/b/config", config)
+    assert (broken.status, broken.body["message"]) == (500, FAILED.format("b"))
+
+
+def test_task_configs_that_fail(rest: Rest) -> None:
+    refused = rest.create("c", frail("c", fails="task_configs"))
+    assert refused.status == 500
+    text = "Connector c gave no task configs: RuntimeError: no such database"
+    assert refused.body["message"] == text
+    wait_until(lambda: rest.status("c").status == 200)
+    assert rest.status("c").body["connector"]["state"] == "RUNNING"
+    assert tasks(rest.put("/connectors/c/config", frail("c"))) == [0, 1]
+
+
+@pytest.mark.parametrize("state", ["STOPPED", "PAUSED"])
+def test_nothing_is_waited_for_that_will_not_come(rest: Rest, state: str) -> None:
+    config = frail(state, fails="start")
+    body = {"name": state, "config": config, "initial_state": state}
+    created = rest.post("/connectors", body)
+    assert (created.status, tasks(created)) == (201, [])
+    changed = rest.patch(f"/connectors/{state}/config", {"comment": "none"})
+    assert (changed.status, tasks(changed)) == (200, [])
+
+
+def test_a_start_that_takes_longer_than_the_request(rest: Rest, tmp_path: Path) -> None:
+    body: dict[str, Any] = {"name": "d", "config": frail("d", waits_for=str(tmp_path / "go"))}
+    late = httpx.post(
+        f"{rest._client.base_url}connectors", json=body, headers={TIMEOUT_HEADER: "300"}
+    )
+    assert late.status_code == 500
+    text = "Request timed out. The worker is currently starting connector d."
+    assert late.json()["message"] == text
+    (tmp_path / "go").touch()
+    wait_until(lambda: tasks(rest.get("/connectors/d")) == [0, 1])
+
+
+def test_what_workers_of_a_group_ask_each_other(rest: Rest) -> None:
+    fenced = rest.put("/connectors/none/fence")
+    given = rest.post("/connectors/none/tasks", [{"a": "b"}])
+    text = "Kafka Connect in standalone mode does not support"
+    assert [(reply.status, reply.body["message"]) for reply in (fenced, given)] == [
+        (500, f"{text} exactly-once source connectors."),
+        (500, f"{text} externally setting task configurations."),
+    ]
+
+
+def test_a_worker_of_a_group_waits_for_no_start(tmp_path: Path) -> None:
+    with rest_worker(tmp_path) as service, Rest(service.url, 30) as rest:
+        created = rest.create("a", frail("a", waits_for=str(tmp_path / "go")))
+        assert (created.status, tasks(created)) == (201, [])
+        (tmp_path / "go").touch()
