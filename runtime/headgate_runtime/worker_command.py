@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from headgate.herder.session_keys import KeyRing
 from headgate.membership.protocols import RULES
 from headgate.ports import RefusedError, TransportError
 from headgate_runtime import collector
@@ -195,7 +196,7 @@ class Rest:
                 root=self.root,
                 plugins=RestPlugins(file.settings, file.transformer),
                 loggers=self.loggers,
-                session_key=self._session_key,
+                session_keys=self._session_keys,
                 sessioned=self._sessioned,
                 trouble=self._trouble,
                 arrived=self._on_call,
@@ -214,8 +215,8 @@ class Rest:
     def _trouble(self) -> str:
         return "" if self._worker is None else self._worker.gave_up
 
-    def _session_key(self) -> Any:
-        return None if self._worker is None else self._worker.herder.state.session_key
+    def _session_keys(self) -> KeyRing:
+        return KeyRing() if self._worker is None else self._worker.herder.session_keys
 
     def _sessioned(self) -> bool:
         protocol = "" if self._worker is None else self._worker.herder.protocol

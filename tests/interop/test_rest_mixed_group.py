@@ -149,3 +149,44 @@ def test_the_session_key_is_changed_while_both_use_it(
                 time.sleep(0.05)
         records = read_committed(kafka_broker.address, f"{kafka_name}-configs")
         keys |= {str(value) for key, value in records if key == b"session-key"}
+
+
+def test_a_turn_of_the_key_fails_no_task_of_a_java_follower(
+    kafka_broker: Found,
+    kafka_name: str,
+    java_worker: Callable[..., JavaWorker],
+    headgate_worker: Callable[..., HeadgateWorker],
+    tmp_path: Path,
+) -> None:
+    """Java asks for a fence once, signed with the key that it took over last: none while it starts
+    connectors anew, and each task that waits for a fence holds that up for 5 s.
+    """
+    settings = {**SETTINGS, "inter.worker.key.ttl.ms": "50"}
+    leader = headgate_worker(kafka_broker.address, kafka_name, settings)
+    follower = java_worker(kafka_broker.address, kafka_name, settings)
+    (tmp_path / "in.txt").write_text("")
+    names = [f"c{n}" for n in range(4)]
+    for name in names:
+        config = {
+            "connector.class": "org.apache.kafka.connect.file.FileStreamSourceConnector",
+            "file": str(tmp_path / "in.txt"),
+            "topic": f"{kafka_name}-data",
+            "tasks.max": "1",
+        }
+        asked(leader.rest, "POST", "/connectors", {"name": name, "config": config})
+    for name in names:
+        leader.rest.await_tasks(name, ["RUNNING"])
+    of_java = 0
+    for _ in range(12):
+        for name in names:
+            asked(leader.rest, "POST", f"/connectors/{name}/restart?includeTasks=true")
+        for name in names:
+            until = time.monotonic() + 60
+            while (task := leader.rest.call("GET", f"/connectors/{name}/status").body["tasks"][0])[
+                "state"
+            ] != "RUNNING":
+                assert task["state"] != "FAILED", task["trace"]
+                assert time.monotonic() < until, task
+                time.sleep(0.02)
+            of_java += task["worker_id"] in follower.url
+    assert of_java >= 12, "fences that Java asked for"

@@ -369,7 +369,8 @@ class HerderWorld:
     def _on_MakeSessionKey(  # noqa: N802
         self, _worker: Worker, effect: MakeSessionKey
     ) -> Command:
-        return SessionKeyMade(effect.token, b"k" * (effect.key_size // 8), self.now_ms)
+        key = self.now_ms.to_bytes(effect.key_size // 8)  # no two alike
+        return SessionKeyMade(effect.token, key, self.now_ms)
 
     def _on_ApplyLoggerLevel(  # noqa: N802
         self, _worker: Worker, _effect: ApplyLoggerLevel

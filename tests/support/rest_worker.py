@@ -8,6 +8,7 @@ from pathlib import Path
 
 from support.rest_world import LOCAL, wait_until
 
+from headgate.herder.session_keys import KeyRing
 from headgate_embedded import open_transport, transport_settings
 from headgate_rest import RestService, RestSettings
 from headgate_runtime.loggers import Loggers
@@ -38,7 +39,7 @@ def rest_worker(
         root={"version": "test", "commit": "c", "kafka_cluster_id": "embedded"},
         plugins=RestPlugins(settings),
         loggers=Loggers(),
-        session_key=lambda: None,
+        session_keys=KeyRing,
         sessioned=lambda: False,
         arrived=wake,
     )

@@ -13,6 +13,7 @@ from support.serving import serving_meanwhile
 from headgate import wire
 from headgate.events import SessionKeyChanged
 from headgate.herder.messages import Call, Result
+from headgate.herder.session_keys import KeyRing
 from headgate.ports import IncomingCall
 from headgate_rest import RestService, RestSettings
 
@@ -58,6 +59,7 @@ class Keys:
     """The group's session key, and whether its protocol has calls signed."""
 
     key: SessionKeyChanged | None = None
+    also: tuple[bytes, ...] = ()
     sessioned: bool = False
 
 
@@ -68,7 +70,7 @@ def service(texts: Mapping[str, str] = LOCAL, keys: Keys | None = None, **more: 
         root={"version": "test", "commit": "c", "kafka_cluster_id": "k"},
         plugins=NoPlugins(),
         loggers=FakeLoggers(),
-        session_key=lambda: keys.key,
+        session_keys=lambda: KeyRing(keys.key, keys.also),
         sessioned=lambda: keys.sessioned,
         **more,
     )

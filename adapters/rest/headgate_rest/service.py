@@ -7,7 +7,6 @@ from functools import partial
 from typing import Final
 
 from headgate import wire
-from headgate.events import SessionKeyChanged
 from headgate.herder.messages import (
     Call,
     DescribeWorker,
@@ -16,6 +15,7 @@ from headgate.herder.messages import (
     Result,
     Success,
 )
+from headgate.herder.session_keys import KeyRing
 from headgate.ports import IncomingCall
 from headgate_rest import asides
 from headgate_rest.asides import Asides, Json, Loggers, Plugins
@@ -84,7 +84,7 @@ class RestService:
 
     Args:
         root: the body of ``GET /``: version, commit, kafka_cluster_id.
-        session_key: the newest that was read from the config topic.
+        session_keys: what internal calls are signed and verified with.
         sessioned: whether the group's protocol has its internal calls signed.
         trouble: why the worker gives up; empty: it does not. `/health` says it.
         arrived: called on the server's thread when `incoming` has something new.
@@ -97,7 +97,7 @@ class RestService:
         root: Json,
         plugins: Plugins,
         loggers: Loggers,
-        session_key: Callable[[], SessionKeyChanged | None],
+        session_keys: Callable[[], KeyRing],
         sessioned: Callable[[], bool],
         trouble: Callable[[], str] = lambda: "",
         arrived: Callable[[], None] = lambda: None,
@@ -106,7 +106,7 @@ class RestService:
         self._asides = Asides(root, plugins, loggers)
         self._validations = PluginThreads(PLUGIN_THREADS)
         self._descriptions = PluginThreads(PLUGIN_THREADS)
-        self._session_key = session_key
+        self._session_keys = session_keys
         self._trouble = trouble
         self._sessioned = sessioned
         self._open = OpenCalls(arrived)
@@ -119,7 +119,7 @@ class RestService:
         if settings.admin_listeners:
             doors.append(Door(settings.admin_listeners, self._admin, settings.admin_tls, ADMIN_KEY))
         self._server = HttpServer(settings, doors)
-        self._client = PeerClient(settings, session_key, sessioned)
+        self._client = PeerClient(settings, lambda: session_keys().current, sessioned)
         self.url = advertised_url(settings, self._server.ports, own_address())
         """Under which other workers call this one; ends with a slash, as Java's."""
 
@@ -222,9 +222,8 @@ class RestService:
         if what.internal and self._alone:
             return asides.without_group(what.call)
         if what.internal and self._sessioned():
-            key = self._session_key()
             allowed = self._settings.verification_algorithms
-            verify(request.headers, request.body, key, allowed)
+            verify(request.headers, request.body, self._session_keys(), allowed)
         result = await self._ask(what, timeout_ms, gone)
         return respond(what, result, base_url or self.url.rstrip("/"))
 

@@ -1,6 +1,6 @@
 """Signatures of what one worker tells another. Source: KIP-507, `InternalRequestSignature`.
 
-Differs: signatures are compared in constant time.
+Differs: signatures are compared in constant time, and each key of a `KeyRing` is tried.
 """
 
 import base64
@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from headgate.events import SessionKeyChanged
+from headgate.herder.session_keys import KeyRing
 from headgate_rest.http import Refusal
 
 SIGNATURE_HEADER: Final = "X-Connect-Authorization"
@@ -59,7 +60,7 @@ def signature_headers(key: SessionKeyChanged, body: bytes, algorithm: str) -> di
 def verify(
     headers: Mapping[str, str],
     body: bytes,
-    key: SessionKeyChanged | None,
+    keys: KeyRing,
     allowed: Collection[str],
 ) -> None:
     """Check an internal request in a group that signs them.
@@ -85,7 +86,9 @@ def verify(
         raise Refusal(400, f"The header {SIGNATURE_HEADER} is not base64") from None
     if algorithm not in allowed:
         raise Refusal(400, NOT_ALLOWED.format(algorithm, f"[{', '.join(allowed)}]"))
-    if key is None:
+    if keys.current is None:
         raise Refusal(503, NO_KEY)
-    if not hmac.compare_digest(sign(key.key, body, algorithm), given):
-        raise Refusal(403, INVALID)
+    for key in (keys.current.key, *keys.also):
+        if hmac.compare_digest(sign(key, body, algorithm), given):
+            return
+    raise Refusal(403, INVALID)

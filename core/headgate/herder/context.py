@@ -291,6 +291,11 @@ class LookAtKey:
 
 
 @dataclass(frozen=True, slots=True)
+class ForgetKey:
+    """A session key that is not the current one has been taken for long enough."""
+
+
+@dataclass(frozen=True, slots=True)
 class StartMore:
     """More tasks are to be started than one command may take."""
 
@@ -311,6 +316,7 @@ Timer: TypeAlias = (
     | FenceAgain
     | WakeTask
     | LookAtKey
+    | ForgetKey
     | StartMore
     | StatusUnheard
 )

@@ -65,7 +65,7 @@ from headgate.herder.offset_changes import OffsetChanges
 from headgate.herder.privileged import RecordCount
 from headgate.herder.requests import Requests
 from headgate.herder.restarts import Restarts
-from headgate.herder.session_keys import SessionKeys
+from headgate.herder.session_keys import KeyRing, SessionKeys
 from headgate.herder.settings import HerderSettings
 from headgate.herder.statuses import Statuses
 from headgate.herder.tasks import Tasks
@@ -152,6 +152,11 @@ class Herder:
     def state(self) -> ConfigState:
         """What this worker has read. Immutable: keep it, hand it to other threads."""
         return self._ctx.state
+
+    @property
+    def session_keys(self) -> KeyRing:
+        """What signs calls between workers, and verifies them. May be asked from any thread."""
+        return self._keys.ring
 
     @property
     def assigned(self) -> Assigned | None:
@@ -268,6 +273,7 @@ class Herder:
         before = ctx.state
         ctx.state = fold(before, events)
         self._leadership.on_config_read()
+        self._keys.on_read()
         if not ctx.ready:
             return  # nothing is held, and what was is not replayed
         touched: dict[str, bool] = {}
@@ -363,6 +369,8 @@ class Herder:
                 self._tasks.wake(task, run)
             case c.LookAtKey():
                 self._keys.look()
+            case c.ForgetKey():
+                self._keys.forget()
             case c.StartMore():
                 pass  # `handle` starts what is due
             case c.StatusUnheard(key):

@@ -1,16 +1,23 @@
 """The key that signs calls between workers: made, and made anew, by the leader alone.
 
-A worker signs and verifies with the key that it has read (`ConfigState.session_key`). Source:
-KIP-507; DistributedHerder.checkKeyRotation.
+A worker signs with the key that it has read (`ConfigState.session_key`). Source: KIP-507;
+DistributedHerder.checkKeyRotation.
+
+Differs: workers do not read a new key at the same moment. What one of them signs in between Java
+refuses, and a task that asked to be fenced fails for good; here any key of the `KeyRing` will do.
+(A Java worker takes over no key while it restarts connectors, which lasts 5 s for each task that
+does not stop: its herder's monitor is held.)
 
 Differs: a key that was made further ahead than its own life is replaced; by the clock of a worker
 that runs ahead it would never become too old. How old a key is that this worker made, its own clock
 of intervals says: the date's may be set right, or a machine sleep, by more than a key's life.
 """
 
+from dataclasses import dataclass, field
 from typing import Final
 
-from headgate.herder.context import Context, LookAtKey, retry_delay_ms
+from headgate.events import SessionKeyChanged
+from headgate.herder.context import Context, ForgetKey, LookAtKey, retry_delay_ms
 from headgate.herder.leadership import Leadership
 from headgate.herder.messages import MakeSessionKey, SessionKeyMade
 from headgate.herder.privileged import WriteSessionKey
@@ -20,6 +27,20 @@ KEY_SIZES: Final = {"HmacMD5": 512, "HmacSHA1": 512, "HmacSHA384": 384, "HmacSHA
 """Bits of a key where `inter.worker.key.size` is not set, as Java's generators have them."""
 KEY_SIZE: Final = 256
 """Of all others, `HmacSHA256` among them."""
+
+ALSO_TAKEN_MS: Final = 60_000
+"""For how long a key is taken besides the current one: before it was read, or once replaced."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRing:
+    """The keys that a worker knows of."""
+
+    current: SessionKeyChanged | None = None
+    """The newest that was read from the config topic; this worker signs with it."""
+    also: tuple[bytes, ...] = field(default=(), repr=False)
+    """What others may have signed with: keys that were replaced a moment ago, and the one that this
+    worker has made and they may read first."""
 
 
 class SessionKeys:
@@ -34,6 +55,31 @@ class SessionKeys:
         """The last key that this worker made, and when, on the clock of `now_ms`."""
         self._due_ms = -1
         """When the key is to be looked at, if that was planned."""
+        self._also: dict[bytes, int] = {}
+        """Keys that are taken besides the current one, and until when by `now_ms`."""
+        self.ring = KeyRing()
+        """May be read from any thread."""
+
+    def on_read(self) -> None:
+        """The config topic was read on."""
+        key, former = self._ctx.state.session_key, self.ring.current
+        if key is former:
+            return
+        # What was replaced before this worker was there is nobody's any more.
+        if former is not None and self._ctx.ready:
+            self._take_also(former.key)
+        self.ring = KeyRing(key, tuple(self._also))
+
+    def _take_also(self, key: bytes) -> None:
+        self._also[key] = self._ctx.now_ms + ALSO_TAKEN_MS
+        self._ctx.after(ALSO_TAKEN_MS, ForgetKey())
+        self.ring = KeyRing(self.ring.current, tuple(self._also))
+
+    def forget(self) -> None:
+        """The time of some may be over."""
+        now = self._ctx.now_ms
+        self._also = {key: until for key, until in self._also.items() if until > now}
+        self.ring = KeyRing(self.ring.current, tuple(self._also))
 
     def look(self) -> None:
         """Have a key made where there is none that will do. Costs nothing while there is one."""
@@ -74,6 +120,7 @@ class SessionKeys:
         if self._responsible():
             self._writing = True
             self._mine = made.key, self._ctx.now_ms
+            self._take_also(made.key)
             algorithm = self._ctx.settings.key_algorithm
             self._leadership.submit(WriteSessionKey(made.key, algorithm, made.created_ms))
 

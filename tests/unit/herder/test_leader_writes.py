@@ -19,6 +19,7 @@ from headgate.herder.messages import (
     MakeSessionKey,
     PatchConnectorConfig,
     PutConnectorConfig,
+    ReadConfigToEnd,
     RestartConnector,
     RestartTask,
     SessionKeyMade,
@@ -27,6 +28,7 @@ from headgate.herder.messages import (
     TaskReported,
 )
 from headgate.herder.restarts import Restarts
+from headgate.herder.session_keys import KeyRing
 from headgate.herder.settings import HerderSettings
 from headgate.ids import TaskId
 from headgate.records import encode_commit, encode_task, encode_task_count
@@ -159,6 +161,51 @@ def test_a_key_that_was_made_for_a_former_leader_is_forgotten() -> None:
     world.advance(1_000)
     assert world.workers["a"].herder.view().settled
     assert world.workers["b"].herder.state.session_key == key
+
+
+def test_a_key_that_others_may_read_first_or_later_is_taken_besides_the_current_one() -> None:
+    """A task of a Java worker that asked to be fenced at a turn of the key had failed for good."""
+    world = one_worker(session_keys=True, key_ttl_ms=300_000)
+    a = world.workers["a"].herder
+    first = a.session_keys.current
+    assert first is not None
+    world.advance(65_000)
+    assert a.session_keys == KeyRing(first)  # its making was long enough ago
+    world.holds.append(lambda _, e: isinstance(e, ReadConfigToEnd | AppendConfig))
+    world.advance(236_000)
+    ((_, append),) = world.held
+    assert isinstance(append, AppendConfig)
+    (made,) = a.session_keys.also
+    assert a.session_keys == KeyRing(first, (made,)) and made != first.key
+    world.holds.clear()
+    world.release()
+    world.advance(100)
+    second = a.session_keys.current
+    assert second is not None and second.key == made
+    assert a.session_keys.also == (made, first.key)
+    world.advance(59_300)  # its own time began when it was made
+    assert a.session_keys == KeyRing(second, (first.key,))
+    world.advance(1_000)
+    assert a.session_keys == KeyRing(second)
+    world.advance(241_000)
+    assert second.key in a.session_keys.also
+    world.add("b", session_keys=True)  # was not there: nothing that it read was signed before
+    world.advance(1_000)
+    b = world.workers["b"].herder
+    assert b.session_keys == KeyRing(a.session_keys.current) and b.session_keys.current is not None
+
+
+def test_a_key_that_is_replaced_while_it_is_taken_is_taken_for_longer() -> None:
+    world = one_worker(session_keys=True, key_ttl_ms=40_000)
+    a = world.workers["a"].herder
+    first = a.session_keys.current
+    assert first is not None
+    world.advance(59_000)  # replaced after 40 s, so taken until 100 s
+    assert a.session_keys.current != first
+    world.advance(40_000)
+    assert first.key in a.session_keys.also
+    world.advance(5_000)
+    assert first.key not in a.session_keys.also
 
 
 # -- no answer --

@@ -394,6 +394,20 @@ def test_a_worker_with_another_key_is_to_ask_again() -> None:
         caller.close()
 
 
+def test_a_key_that_is_not_the_current_one_is_taken_as_long_as_it_is_known() -> None:
+    caller = service(keys=Keys(SessionKeyChanged(0, b"o" * 32, "HmacSHA256", 1), sessioned=True))
+    keys = Keys(KEY, also=(b"x" * 32, b"o" * 32), sessioned=True)
+    try:
+        with serving(ok, keys=keys) as made:
+            assert called(caller, FenceConnector("a"), url=made.url) == Success()
+            keys.also = (b"x" * 32,)
+            result = called(caller, FenceConnector("a"), url=made.url)
+            assert isinstance(result, Failure)
+            assert result.kind is ErrorKind.NOT_READY
+    finally:
+        caller.close()
+
+
 # -- what the settings say --
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from headgate.events import SessionKeyChanged
+from headgate.herder.session_keys import KeyRing
 from headgate_rest.http import Refusal
 from headgate_rest.signature import (
     ALGORITHM_HEADER,
@@ -14,6 +15,7 @@ from headgate_rest.signature import (
 )
 
 KEY = SessionKeyChanged(0, bytes(range(32)), "HmacSHA256", 1)
+RING = KeyRing(KEY)
 BODY = b'[{"file":"a"}]'
 ALLOWED = ("HmacSHA256", "HmacSHA512")
 
@@ -38,11 +40,11 @@ def test_the_signature_is_that_of_the_rfc() -> None:
 @pytest.mark.parametrize("algorithm", DIGESTS)
 def test_what_is_signed_is_verified(algorithm: str) -> None:
     signed = signature_headers(KEY, BODY, algorithm)
-    verify({name.lower(): text for name, text in signed.items()}, BODY, KEY, (algorithm,))
+    verify({name.lower(): text for name, text in signed.items()}, BODY, RING, (algorithm,))
 
 
 def test_a_request_without_a_body_is_signed_over_no_bytes() -> None:
-    verify(headers(body=b""), b"", KEY, ALLOWED)
+    verify(headers(body=b""), b"", RING, ALLOWED)
 
 
 @pytest.mark.parametrize(
@@ -70,6 +72,6 @@ def test_a_request_is_refused(
     given: dict[str, str], key: SessionKeyChanged | None, status: int, text: str
 ) -> None:
     with pytest.raises(Refusal) as refused:
-        verify(given, BODY, key, ALLOWED)
+        verify(given, BODY, KeyRing(key), ALLOWED)
     assert refused.value.status == status
     assert text in refused.value.message
