@@ -33,7 +33,7 @@ class RoundLog:
         now_s = time.monotonic()
         if disagreement != self._disagreement or now_s >= self._again_s:
             self._disagreement, self._again_s = disagreement, now_s + EVERY_S
-            log.warning("rounds of this group come to nothing: %s", disagreement)
+            log.warning("members of this group read different config topics: %s", disagreement)
 
 
 def _shown(assigned: Assigned) -> str:

@@ -37,6 +37,7 @@ from headgate_runtime.worker_config import WorkerConfig, transport_settings
 from headgate_runtime.worker_file import WorkerFile, WorkerFileError, read_worker_file
 
 if TYPE_CHECKING:
+    from headgate_kafka.topics import Reached
     from headgate_kafka.transport import KafkaTransport
     from headgate_rest import RestService
 
@@ -72,10 +73,10 @@ def run(path: str) -> None:
         stop = Stop()
         stack.enter_context(stop.on_signals())
         rest = listening(file, stack)
-        cluster_id = reach_brokers(file, stop)
-        rest.root["kafka_cluster_id"] = cluster_id
+        reached = reach_brokers(file, stop)
+        rest.root["kafka_cluster_id"] = reached.cluster_id
         spark = started_spark(file, stop, stack)
-        worker = made_worker(file, rest, spark)
+        worker = made_worker(file, rest, spark, reached.config_topic)
         rest.serve(worker)
         stop.serve(worker)
         banner(file, worker, spark)
@@ -230,12 +231,12 @@ def listening(file: WorkerFile, stack: contextlib.ExitStack) -> Rest:
     return rest
 
 
-def reach_brokers(file: WorkerFile, stop: Stop) -> str:
-    """Id of the Kafka cluster; a distributed worker's internal topics are there and in order."""
+def reach_brokers(file: WorkerFile, stop: Stop) -> "Reached":
+    """A distributed worker's internal topics are there and in order."""
     from headgate_kafka.client_settings import ClientSettingsError
-    from headgate_kafka.topics import TopicRefusedError, cluster_id, prepare_internal_topics
+    from headgate_kafka.topics import TopicRefusedError, prepare_internal_topics, reach_cluster
 
-    ask = prepare_internal_topics if file.kind == DISTRIBUTED else cluster_id
+    ask = prepare_internal_topics if file.kind == DISTRIBUTED else reach_cluster
     with told_plainly(file):
         try:
             return ask(file.properties, said=log.warning, sleep=stop.sleep)
@@ -295,13 +296,16 @@ def _watch_spark(tick: Callable[[], None], ended: threading.Event) -> None:
         tick()
 
 
-def made_worker(file: WorkerFile, rest: Rest, spark: Mapping[str, str]) -> Worker:
+def made_worker(
+    file: WorkerFile, rest: Rest, spark: Mapping[str, str], config_topic: str
+) -> Worker:
     config = WorkerConfig(
         name=rest.service.worker_id,
         url=rest.service.url,
         transport={**file.properties, "kind": "kafka"},
         settings=file.settings.texts,
         spark=spark,
+        config_topic=config_topic,
     )
     inner = open_transport(transport_settings(config, file.settings), config.url)
     transport = WithPeers(inner, rest.service)

@@ -26,6 +26,8 @@ class WorkerConfig:
     settings: Mapping[str, str] = field(default_factory=dict)
     spark: Mapping[str, str] = field(default_factory=dict)
     """``remote``: address of the Spark Connect server that all workers share."""
+    config_topic: str = ""
+    """`HerderSettings.config_topic`."""
     working_directory: str = ""
     """Relative paths in connector configs are relative to it."""
 
@@ -41,6 +43,7 @@ def herder_settings(config: WorkerConfig, settings: WorkerSettings) -> HerderSet
         worker_id=config.name,
         url=config.url,
         group=settings["group.id"],
+        config_topic=config.config_topic,
         client_id=settings["client.id"] or f"{_client_prefix(config)}{config.name}",
         exactly_once_support=settings["exactly.once.source.support"],
         session_timeout_ms=settings["session.timeout.ms"],

@@ -30,21 +30,48 @@ def said(worker: HeadgateWorker, words: str) -> str:
         time.sleep(0.2)
 
 
-def test_two_clusters_with_one_group_id_are_told_of_each_other(
+def others(name: str) -> dict[str, str]:
+    """Topics of the second cluster."""
+    return {
+        f"{kind}.storage.topic": f"{name}-other-{kind}" for kind in ("config", "offset", "status")
+    }
+
+
+def test_clusters_with_config_topics_of_one_length_are_told_of_each_other(
     headgate_worker: Callable[..., HeadgateWorker],  # noqa: F811
     kafka_broker: Found,
     kafka_name: str,
     tmp_path: Path,
 ) -> None:
-    first = headgate_worker(kafka_broker.address, kafka_name, QUICK)
-    body = {"connector.class": "FileStreamSource", "file": str(tmp_path / "in"), "topic": "t"}
-    assert first.rest.put(f"/connectors/{kafka_name}/config", body).status == 201
-    said(first, f"status status-task-{kafka_name}-0")
-    topics = {
-        f"{kind}.storage.topic": f"{kafka_name}-other-{kind}"
-        for kind in ("config", "offset", "status")
-    }
-    second = headgate_worker(kafka_broker.address, kafka_name, {**QUICK, **topics})
+    """They were made in the same way, and have connectors of the same name: only what members say
+    of their topics tells them apart."""
+    settings = (QUICK, {**QUICK, **others(kafka_name)})
+    for number, each in enumerate(settings):
+        worker = headgate_worker(kafka_broker.address, kafka_name, each)
+        put_source(worker, kafka_name, tmp_path / f"in-{number}")
+        worker.stop()
+    first, second = (headgate_worker(kafka_broker.address, kafka_name, each) for each in settings)
+    told = said(second, f"the leader {first.url}/ reads config topic '")
+    assert f"this worker '{kafka_name}-other-config' (id " in told
+    assert "Compare config.storage.topic and bootstrap.servers" in told
+    assert f"{second.url}/ reads '{kafka_name}-other" in said(first, "this worker leads and reads")
+    (task,) = first.rest.get(f"/connectors/{kafka_name}/status").body["tasks"]
+    assert (task["state"], task["worker_id"]) == ("RUNNING", first.url.removeprefix("http://"))
+    assert first.rest.get(f"/connectors/{kafka_name}/config").body["file"].endswith("in-0")
+    assert_seen_from_outside(second.file)
+
+
+def test_clusters_in_connects_own_protocol_are_told_of_each_other(
+    headgate_worker: Callable[..., HeadgateWorker],  # noqa: F811
+    kafka_broker: Found,
+    kafka_name: str,
+    tmp_path: Path,
+) -> None:
+    """In it nobody can say which topic it reads, only how far."""
+    settings = {**QUICK, "connect.protocol": "compatible"}
+    first = headgate_worker(kafka_broker.address, kafka_name, settings)
+    put_source(first, kafka_name, tmp_path / "in")
+    second = headgate_worker(kafka_broker.address, kafka_name, {**settings, **others(kafka_name)})
     told = said(second, "this worker's config topic has nothing after")
     assert f"but the leader {first.url}/ has read up to" in told
     assert "Compare config.storage.topic and bootstrap.servers" in told
@@ -52,6 +79,13 @@ def test_two_clusters_with_one_group_id_are_told_of_each_other(
     assert first.rest.get(f"/connectors/{kafka_name}/status").status == 200
     for file in (first.file, second.file):
         assert_seen_from_outside(file)
+
+
+def put_source(worker: HeadgateWorker, name: str, file: Path) -> None:
+    """Returns when its task has run."""
+    body = {"connector.class": "FileStreamSource", "file": str(file), "topic": "t"}
+    assert worker.rest.put(f"/connectors/{name}/config", body).status == 201
+    said(worker, f"status status-task-{name}-0")
 
 
 def assert_seen_from_outside(file: Path) -> None:

@@ -53,6 +53,10 @@ class TwoOwnersError(AssertionError):
     """The safety check failed."""
 
 
+class StrangeWorkError(AssertionError):
+    """A worker runs what the leader of another cluster made of its own config topic."""
+
+
 @dataclass
 class Worker:
     name: str
@@ -70,6 +74,8 @@ class Worker:
     stopped_because: list[str] = field(default_factory=list)
     alive: bool = True
     leaving: bool = False
+    topic: str = ""
+    """The config topic that it reads, if there are several."""
 
     @property
     def left(self) -> bool:
@@ -83,16 +89,20 @@ class Cluster:
         seed: int,
         workers: int = 3,
         offers: Sequence[tuple[str, ...]] = (OURS,),
+        topics: Sequence[str] = ("",),
         **settings: Any,
     ) -> None:
         self.random = Random(seed)
         self.offers = offers
+        self.topics = topics
+        """Config topics that workers read: all alike, in length and in what they say."""
         self.settings: dict[str, Any] = {
             "session_timeout_ms": 1_000,
             "heartbeat_interval_ms": 300,
             "rebalance_timeout_ms": 3_000,
             "delay_ms_max": 2_000,
             "error_pause_ms": 100,
+            "other_topic_pause_ms": 1_000,
             **settings,
         }
         self.now_ms = 0
@@ -104,6 +114,8 @@ class Cluster:
         self.offset = 10
         self.config_offset = 15
         self.workers: list[Worker] = []
+        self.topic_of: dict[str, str] = {}
+        """Of all workers that ever were."""
         self._events: list[tuple[int, int, str, Any]] = []
         self._count = count()
         self._names = count()
@@ -116,9 +128,13 @@ class Cluster:
     def start_worker(self) -> Worker:
         name = f"w{next(self._names)}"
         offer = self.offers[0] if len(self.offers) == 1 else self.random.choice(self.offers)
-        settings = MemberSettings(GROUP, name, f"url-{name}", protocols=offer, **self.settings)
-        worker = Worker(name, Member(settings), self.offset, self.config_offset)
+        topic = self.topics[0] if len(self.topics) == 1 else self.random.choice(self.topics)
+        settings = MemberSettings(
+            GROUP, name, f"url-{name}", protocols=offer, config_topic=topic, **self.settings
+        )
+        worker = Worker(name, Member(settings), self.offset, self.config_offset, topic=topic)
         self.workers.append(worker)
+        self.topic_of[name] = topic
         self._at(self.now_ms, "input", (worker, Start()))
         self._at(self.now_ms, "tick", worker)
         return worker
@@ -287,8 +303,15 @@ class Cluster:
         generation = worker.member.generation
         members = self.members_of[generation]
         eager = worker.member.protocol == "default"
+        leader = worker.member.leader_url.removeprefix("url-")
+        if self.topic_of[leader] != worker.topic:
+            raise StrangeWorkError(f"{worker.name} starts {work} for {leader}, of another cluster")
         for other in self.workers:
-            if other is worker or other.member.member_id not in members:
+            if (
+                other is worker
+                or other.topic != worker.topic
+                or other.member.member_id not in members
+            ):
                 continue
             holds = work in other.running or (work in other.stopping and not eager)
             told = other.member.generation == generation or other.member.protocol == "default"
@@ -299,10 +322,15 @@ class Cluster:
                 )
 
     def settled(self) -> bool:
-        """Everything configured runs, each once, and nothing is under way."""
+        """Everything configured runs, each once, and nothing is under way. Of two clusters, which
+        come in each other's way now and then, one runs everything and the other nothing."""
         tasks = [TaskId(name, n) for name, many in self.connectors.items() for n in range(many)]
         running = sorted(str(w) for worker in self.workers for w in worker.running)
-        return running == sorted(map(str, [*self.connectors, *tasks])) and all(
+        if running != sorted(map(str, [*self.connectors, *tasks])):
+            return False
+        if len(self.topics) > 1:
+            return len({worker.topic for worker in self.workers if worker.running}) == 1
+        return all(
             worker.member.state is MemberState.STEADY and not worker.member.pending
             for worker in self.workers
         )

@@ -11,7 +11,7 @@ import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
@@ -19,6 +19,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ConfigResource,
     NewTopic,
     ResourceType,
+    TopicDescription,
 )
 
 from headgate.ports import TransportError
@@ -43,6 +44,8 @@ LOOK_S = 0.02
 COMPACT = "compact"
 OWN_OFFSETS_KEY = "offsets.storage.topic"
 """Of a connector; how it is made the worker's keys for its own one say."""
+_NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+"""What brokers that give topics no ids answer: 16 bytes of nothing, as Kafka writes them."""
 _NOT_SETTINGS = frozenset({"topic", "replication.factor", "partitions", "cleanup.policy"})
 _FORBIDDEN = frozenset(
     {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
@@ -268,11 +271,20 @@ def _check_names(servers: str) -> None:
 # -- creating and checking --
 
 
+class Reached(NamedTuple):
+    """What a worker was told of its brokers."""
+
+    cluster_id: str
+    config_topic: str
+    """Name, topic id (KIP-516) and cluster of its config topic, which no other has; empty where the
+    brokers give topics no ids."""
+
+
 def prepare_internal_topics(
     worker: Properties, *, said: Said, sleep: Callable[[float], object] = time.sleep
-) -> str:
-    """Create or check the three topics of a worker; returns the id of the Kafka cluster. Tries for
-    as long as the worker's ``default.api.timeout.ms`` says.
+) -> "Reached":
+    """Create or check the three topics of a worker. Tries for as long as the worker's
+    ``default.api.timeout.ms`` says.
 
     Raises:
         TopicRefusedError: one of them is not as Connect needs it.
@@ -281,14 +293,14 @@ def prepare_internal_topics(
     admin = _admin(worker, said, sleep)
     found = admin.cluster_id()
     ensure_topics(admin, internal_topics(worker), said=said)
-    return found
+    return Reached(found, _identity(admin, config_topic(worker), found))
 
 
-def cluster_id(
+def reach_cluster(
     worker: Properties, *, said: Said, sleep: Callable[[float], object] = time.sleep
-) -> str:
+) -> "Reached":
     """As `prepare_internal_topics`, for a worker without topics of its own."""
-    return _admin(worker, said, sleep).cluster_id()
+    return Reached(_admin(worker, said, sleep).cluster_id(), "")
 
 
 def _admin(worker: Properties, said: Said, sleep: Callable[[float], object]) -> Admin:
@@ -367,21 +379,38 @@ def _created(client: AdminClient, new: NewTopic, limit_s: float) -> None:
 
 def _partitions(admin: Admin, topic: InternalTopic) -> int | None:
     """None: it is not there."""
+    described = _description(admin, topic)
+    return None if described is None else len(described.partitions)
 
-    def ask(limit_s: float) -> int | None:
+
+def _identity(admin: Admin, topic: InternalTopic, cluster_id: str) -> str:
+    described = _description(admin, topic, awaited=True)
+    topic_id = _NO_ID if described is None else str(described.topic_id)
+    if topic_id == _NO_ID:
+        return ""
+    return f"'{topic.name}' (id {topic_id}, Kafka cluster {cluster_id})"
+
+
+def _description(
+    admin: Admin, topic: InternalTopic, *, awaited: bool = False
+) -> TopicDescription | None:
+    """None: it is not there. `awaited`: it was made, perhaps just now, and brokers may not know."""
+
+    def ask(limit_s: float) -> TopicDescription | None:
         described = admin.client.describe_topics(
             TopicCollection([topic.name]), request_timeout=limit_s
         )
         try:
-            return len(described[topic.name].result().partitions)
+            found: TopicDescription = described[topic.name].result()
+            return found
         except KafkaException as error:
-            if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART and not awaited:
                 return None
             raise
 
     what = f"could not describe topic '{topic.name}' ({topic.key})"
     try:
-        found: int | None = admin.patiently(what, ask)
+        found: TopicDescription | None = admin.patiently(what, ask)
     except KafkaException as error:
         hint = ""
         if error.args[0].code() in _FORBIDDEN:

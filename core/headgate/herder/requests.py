@@ -171,6 +171,8 @@ class Requests:
             return
         if found.stage is Stage.WAITING:
             text = CONFLICTING if self._ctx.standing.leader else NO_LEADER
+            if words := self._member.disagreement.words:
+                text = f"{text} Members of this group read different config topics: {words}"
             self.resolve(ticket, Failure(ErrorKind.CONFLICT, self._trouble or text))
         else:
             text = f"Request timed out. The worker is currently {found.stage.value}."
@@ -314,7 +316,7 @@ class Requests:
         if found.hops > 0:
             return False
         if failure.kind is ErrorKind.CONFLICT and isinstance(found.origin, FromOutside):
-            return failure.message in _OF_THE_MOMENT
+            return failure.message.startswith(_OF_THE_MOMENT)
         return failure.kind is ErrorKind.NOT_READY
 
     def _look_later(self, found: OpenCall) -> None:

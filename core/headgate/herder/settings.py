@@ -32,6 +32,8 @@ class HerderSettings:
     """Under which other workers call this one."""
     group: str = "headgate"
     """`group.id`"""
+    config_topic: str = ""
+    """`MemberSettings.config_topic`."""
     client_id: str = ""
     """`client.id`: beginning of the member id; `worker_id` when empty."""
     exactly_once_support: ExactlyOnceSupport = "disabled"

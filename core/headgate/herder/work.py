@@ -54,6 +54,7 @@ class GroupWork:
                 delay_ms_max=settings.rebalance_delay_ms_max,
                 policy=settings.policy,
                 protocols=settings.protocols,
+                config_topic=settings.config_topic,
             )
         )
         self.assigned: Assigned | None = None

@@ -1,8 +1,8 @@
 """The bytes of protocol `headgate`: compact JSON.
 
 Metadata:   {"v":1,"url":u,"offset":n,"connectors":[c],"tasks":[[c,[n]]],"delay":ms,"left":ms|null,
-            "capacity":n,"plugins":[p]|null}
-Assignment: {"v":1,"error":n,"leader":id,"url":u,"offset":n,"delay":ms,
+            "capacity":n,"plugins":[p]|null,"topic":t}
+Assignment: {"v":1,"error":n,"leader":id,"url":u,"offset":n,"delay":ms,"other":t,
             "assigned":{"connectors":[c],"tasks":[[c,[n]]]},"revoked":{...}}
 
 Tasks are runs of one connector, so that their order survives. Fields may be added: a reader passes
@@ -36,6 +36,7 @@ class HeadgateCodec:
                 "left": metadata.delay_left_ms,
                 "capacity": metadata.capacity,
                 "plugins": None if plugins is None else sorted(plugins),
+                "topic": metadata.config_topic,
             }
         )
 
@@ -52,6 +53,7 @@ class HeadgateCodec:
             delay_left_ms=None if left is None else raw.number("left"),
             capacity=raw.number("capacity", 1),
             plugins=None if plugins is None else frozenset(raw.names(plugins)),
+            config_topic=raw.text("topic", ""),
         )
 
     def encode_assignment(self, assignment: Assignment, /) -> bytes:
@@ -64,6 +66,7 @@ class HeadgateCodec:
                 "url": assignment.leader_url,
                 "offset": assignment.config_offset,
                 "delay": assignment.delay_ms,
+                "other": assignment.other_topic,
                 "assigned": _work(change.assigned_connectors, change.assigned_tasks),
                 "revoked": _work(change.revoked_connectors, change.revoked_tasks),
             }
@@ -90,6 +93,7 @@ class HeadgateCodec:
                 revoked_tasks=raw.tasks(taken.get("tasks", [])),
             ),
             delay_ms=raw.number("delay", 0),
+            other_topic=raw.text("other", ""),
         )
 
 
@@ -125,8 +129,8 @@ class _Fields:
     def get(self, name: str, default: object) -> object:
         return self._raw.get(name, default)
 
-    def text(self, name: str) -> str:
-        value = self._raw.get(name)
+    def text(self, name: str, default: str | None = None) -> str:
+        value = self._raw.get(name, default)
         if not isinstance(value, str):
             raise WireError(f"{name} is {value!r}, expected a string")
         return value

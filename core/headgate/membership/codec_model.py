@@ -1,9 +1,9 @@
 """What workers tell each other inside the group protocol, whatever its bytes: metadata up,
 assignments down.
 
-Source: KIP-415; `IncrementalCooperativeConnectProtocol`. `Metadata.delay_left_ms`, `capacity` and
-`plugins` are ours: Java's versions carry none of them, so they have defaults; so has `last`, which
-only Java's carry.
+Source: KIP-415; `IncrementalCooperativeConnectProtocol`. `Metadata.delay_left_ms`, `capacity`,
+`plugins` and `config_topic` are ours: Java's versions carry none of them, so they have defaults; so
+has `last`, which only Java's carry.
 """
 
 from dataclasses import dataclass
@@ -32,6 +32,9 @@ class Assignment:
     """That the leader computed for; with `CONFIG_MISMATCH` the highest of the members."""
     change: MemberAssignment = MemberAssignment()
     delay_ms: int = 0
+    other_topic: str = ""
+    """The leader's config topic, where it is not the member's: it has no part in this group. Only
+    protocol `headgate` can say it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,8 @@ class Metadata:
     delay_left_ms: int | None = None
     capacity: int = 1
     plugins: frozenset[str] | None = None
+    config_topic: str = ""
+    """`MemberSettings.config_topic`."""
     last: Assignment | None = None
     """The last assignment it got; None: none yet, or given up. Connect's protocols carry it, with
     what is held in place of what was assigned; ours does not."""

@@ -1,13 +1,17 @@
-"""Rounds in a row that came to nothing because members have read different config topics.
+"""Members of one group that read different config topics.
 
 Whoever reads its config topic to the end, after it heard an offset, has what every reader of that
 topic has. If that is less than the offset, round after round, there are two topics: two clusters
 share one group id, or the topic was made anew while workers ran. Connect goes round in silence.
+
+Members of ours say which topic they read: where all are ours it is known in the first round, of
+topics of one length, too.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
-from headgate.membership.codec import AssignmentError
+from headgate.membership.codec import Assignment, AssignmentError
 from headgate.membership.last_round import LastRound
 from headgate.membership.leading import Led
 
@@ -27,6 +31,11 @@ class Disagreement:
     def __init__(self) -> None:
         self._rounds = 0
         self._words = ""
+        self.elsewhere = False
+        """The last leader reads another topic than this member."""
+        self._strangers: Mapping[str, str] = {}
+        """As leader, by url: which topic members of the last round read."""
+        self._own = ""
         self._told: dict[str, int] = {}
         """By url, as leader: the offset that the member was told last."""
         self._deaf: dict[str, int] = {}
@@ -34,7 +43,7 @@ class Disagreement:
         self._here: frozenset[str] = frozenset()
         """Urls of the last round that this member led."""
 
-    def led(self, led: Led) -> None:
+    def led(self, led: Led, config_topic: str) -> None:
         """This member computed a round. A member that cannot reach the offset leaves and comes
         again, so it need not be in every round."""
         for url, read in led.read.items():
@@ -42,17 +51,31 @@ class Disagreement:
             self._deaf[url] = self._deaf.get(url, 0) + 1 if short else 0
             self._told[url] = led.offset
         self._here = frozenset(led.read)
+        self._strangers, self._own = led.strangers, config_topic
 
     def another_leads(self) -> None:
         self._deaf = {}
         self._here = frozenset()
+        self._strangers = {}
+
+    def another_topic(self, told: Assignment, config_topic: str) -> None:
+        """The leader that `told` so reads another topic than this member, which reads
+        `config_topic`."""
+        self.elsewhere = True
+        self._rounds = ROUNDS
+        self._words = (
+            f"the leader {told.leader_url} reads config topic {told.other_topic}, this worker"
+            f" {config_topic}: {_ADVICE}"
+        )
 
     def over(self) -> None:
         self._rounds = 0
+        self.elsewhere = False
 
     def goes_on(self, last: LastRound, read: int) -> None:
         """The round `last` came to nothing; this member has read up to `read`."""
         self._rounds += 1
+        self.elsewhere = False
         if read >= last.offset:
             self._words = (
                 f"the leader {last.leader_url} has not read its config topic up to"
@@ -75,6 +98,9 @@ class Disagreement:
         """For users; empty as long as there is nothing to be said, or who it is about is away."""
         if self._rounds >= ROUNDS:
             return self._words
+        if self._strangers:
+            who = ", ".join(f"{url} reads {topic}" for url, topic in self._strangers.items())
+            return f"this worker leads and reads config topic {self._own}, but {who}: {_ADVICE}"
         deaf = sorted(url for url in self._here if self._deaf[url] >= ROUNDS)
         if not deaf:
             return ""

@@ -36,6 +36,7 @@ def join_request(
         delay_left_ms=joining.delay_left_ms,
         capacity=settings.capacity,
         plugins=settings.plugins,
+        config_topic=settings.config_topic,
     )
     return JoinGroup(
         group=settings.group,

@@ -7,7 +7,7 @@ from headgate.assignment.model import Work
 from headgate.ids import TaskId
 from headgate.membership.codec import Assignment, AssignmentError
 from headgate.membership.leading import Led, Works, changed
-from headgate.membership.member_messages import WorkView
+from headgate.membership.member_messages import Assigned, WorkView
 from headgate.membership.protocols import RULES, offset_read
 
 _LASTING: Final = frozenset({"connect"})
@@ -83,6 +83,21 @@ class LastRound:
         self.assignment = self.planned_ms = self._again_ms = None
         self.connectors, self.tasks = (), ()
         self.another_leads()
+
+    def assigned(self, *, leads: bool) -> Assigned:
+        """What the worker is told of it. There was one."""
+        assert self.assignment is not None
+        return Assigned(
+            generation=self.generation,
+            protocol=self.protocol,
+            leader=self.leader,
+            leader_url=self.leader_url,
+            is_leader=leads,
+            connectors=self.connectors,
+            tasks=self.tasks,
+            config_offset=self.assignment.config_offset,
+            failed=self.assignment.error is not AssignmentError.NONE,
+        )
 
     # -- what it says --
 

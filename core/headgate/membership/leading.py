@@ -51,6 +51,9 @@ class Led:
     """That is announced, as members of the round's protocol count it."""
     read: Mapping[str, int] = field(default_factory=lambda: dict[str, int]())
     """By url: how far members had read when they joined."""
+    strangers: Mapping[str, str] = field(default_factory=lambda: dict[str, str]())
+    """By url: members that read another config topic, and which. They are told so and given
+    nothing; what they hold is no work of this group."""
 
     def owner_url(self, work: Work) -> str | None:
         """Url of the member that has `work`. Cost: O(T) for the first question."""
@@ -122,6 +125,8 @@ class Leader:
     """What the round's policy is to be told of its last round."""
     policy: str
     """For protocols that leave the choice."""
+    config_topic: str = ""
+    """`MemberSettings.config_topic`."""
 
 
 def lead(now_ms: int, joined: JoinedGroup, leader: Leader, view: WorkView) -> Led:
@@ -133,10 +138,34 @@ def lead(now_ms: int, joined: JoinedGroup, leader: Leader, view: WorkView) -> Le
     member has read, nobody is given or loses anything (`CONFIG_MISMATCH`), and the policy does not
     run; its memory stays, for a generation that is no longer the last.
 
-    A member whose metadata cannot be read is left out: it would stop the others for ever.
+    A member whose metadata cannot be read is left out: it would stop the others for ever. So is one
+    that reads another config topic than the leader: it is told so, and nothing it said counts.
     """
+    metadata, unreadable = _read(joined.members, CODECS[joined.protocol])
+    strangers = {
+        member_id: metadata.pop(member_id)
+        for member_id, data in list(metadata.items())
+        if data.config_topic and leader.config_topic not in ("", data.config_topic)
+    }
+    led = _lead(now_ms, joined, leader, view, metadata, unreadable)
+    if not strangers:
+        return led
+    return replace(
+        led,
+        assignments={**led.assignments, **_sent_away(joined, leader, strangers)},
+        strangers={data.url: data.config_topic for data in strangers.values()},
+    )
+
+
+def _lead(
+    now_ms: int,
+    joined: JoinedGroup,
+    leader: Leader,
+    view: WorkView,
+    metadata: Mapping[str, Metadata],
+    unreadable: Mapping[str, str],
+) -> Led:
     codec = CODECS[joined.protocol]
-    metadata, unreadable = _read(joined.members, codec)
     urls = {member_id: data.url for member_id, data in metadata.items()}
     offset = max(data.config_offset for data in metadata.values())
     read = offset_read(joined.protocol, view)
@@ -193,6 +222,23 @@ def _refused(
         offset=offset,
         read={data.url: data.config_offset for data in metadata.values()},
     )
+
+
+def _sent_away(
+    joined: JoinedGroup, leader: Leader, strangers: Mapping[str, Metadata]
+) -> dict[str, bytes]:
+    return {
+        member_id: CODECS[joined.protocol].encode_assignment(
+            Assignment(
+                AssignmentError.CONFIG_MISMATCH,
+                joined.leader,
+                leader.url,
+                config_offset=data.config_offset,
+                other_topic=leader.config_topic,
+            )
+        )
+        for member_id, data in strangers.items()
+    }
 
 
 def _held(metadata: Mapping[str, Metadata]) -> dict[str, Works]:

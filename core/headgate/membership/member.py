@@ -44,7 +44,6 @@ from headgate.membership.joining import Joining, join_request
 from headgate.membership.last_round import LastRound
 from headgate.membership.leading import Leader, Works, lead
 from headgate.membership.member_messages import (
-    Assigned,
     CatchUp,
     CaughtUp,
     CoordinatorLost,
@@ -309,10 +308,11 @@ class Member:
                 delay_ms_max=self._settings.delay_ms_max,
                 memory=self._last.memory(policy),
                 policy=self._settings.policy,
+                config_topic=self._settings.config_topic,
             )
             led = lead(now_ms, answer, leader, view)
             self._last.led(policy, led)
-            self.disagreement.led(led)
+            self.disagreement.led(led, self._settings.config_topic)
             assignments = led.assignments
         group, generation = self._settings.group, self._joined_generation
         return self._send(now_ms, SyncGroup(group, self._member_id, generation, assignments))
@@ -338,17 +338,7 @@ class Member:
         except WireError as error:  # also of a leader that left this member out
             return self._pause(now_ms, f"the leader sent no assignment that can be read: {error}")
         self._take(now_ms, assignment)
-        assigned = Assigned(
-            generation=self.generation,
-            protocol=self.protocol,
-            leader=self.leader,
-            leader_url=self.leader_url,
-            is_leader=self.is_leader,
-            connectors=self.connectors,
-            tasks=self.tasks,
-            config_offset=assignment.config_offset,
-            failed=assignment.error is not AssignmentError.NONE,
-        )
+        assigned = self._last.assigned(leads=self.is_leader)
         return [assigned, *self._act(now_ms, assignment, view)]
 
     def _take(self, now_ms: int, assignment: Assignment) -> None:
@@ -363,6 +353,10 @@ class Member:
             self.disagreement.another_leads()
 
     def _act(self, now_ms: int, assignment: Assignment, view: WorkView) -> list[MemberOutput]:
+        if assignment.other_topic:
+            self.disagreement.another_topic(assignment, self._settings.config_topic)
+            reason = f"the leader {self.leader_url} reads another config topic"
+            return self._stop_everything(now_ms, reason, MemberState.PAUSING)
         read = self._last.offset_read(view)
         if assignment.error is not AssignmentError.NONE:
             self.disagreement.goes_on(self._last, read)
@@ -472,7 +466,11 @@ class Member:
         if self._then is MemberState.JOINING:
             return self._join(now_ms, view, self._reason)
         self._state = self._then
-        self._until_ms = now_ms + self._settings.error_pause_ms
+        settings = self._settings
+        away = self.disagreement.elsewhere
+        self._until_ms = now_ms + (
+            settings.other_topic_pause_ms if away else settings.error_pause_ms
+        )
         if not self._member_id:
             return []
         left = LeaveGroup(self._settings.group, self._member_id)

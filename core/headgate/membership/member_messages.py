@@ -44,6 +44,9 @@ class MemberSettings:
     back."""
     capacity: int = 1
     plugins: frozenset[str] | None = None
+    config_topic: str = ""
+    """Which config topic this worker reads, in words that no other topic has; empty: not known, so
+    it is taken for everybody's. Members of two topics have no work in common."""
     policy: str = "kip415"
     """For rounds of the protocol `headgate`; Java's have their own. Its members keep their work
     while they join, so only a policy that leaves it to them will do (`COOPERATIVE`)."""
@@ -52,6 +55,9 @@ class MemberSettings:
     error_pause_ms: int = 1_000
     """Pause before joining again after a config mismatch or after leaving for failing to catch
     up."""
+    other_topic_pause_ms: int = 30_000
+    """The same after leaving a group whose leader reads another config topic: each join is a round
+    for workers that have nothing to do with this one."""
 
     def __post_init__(self) -> None:
         """Raises ValueError for a policy or a protocol that is not there, or would do harm."""

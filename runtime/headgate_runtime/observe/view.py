@@ -221,6 +221,7 @@ def _member(worker: _Worker) -> dict[str, Any]:
         "host": worker.member.host,
         "url": metadata.url if metadata is not None else None,
         "config_offset": metadata.config_offset if metadata is not None else None,
+        "config_topic": (metadata.config_topic or None) if metadata is not None else None,
         "connectors": sorted(worker.connectors),
         "tasks": [str(task) for task in sorted(worker.tasks)],
         "delay_ms": assignment.delay_ms if assignment is not None else 0,
@@ -415,19 +416,29 @@ def _about_members(look: Look, workers: Sequence[_Worker]) -> Iterator[str]:
     for worker in workers:
         if worker.problem is not None:
             yield f"member {worker.name}: {worker.problem}"
-        elif worker.metadata is not None and worker.metadata.config_offset > look.state.offset:
-            yield (
-                f"member {worker.name} has read its config topic to offset "
-                f"{worker.metadata.config_offset}, but {look.topics.get('config')} ends at "
-                f"{max(look.state.offset, 0)}: does another cluster with other topics use "
-                f"group.id {look.group.group}?"
-            )
-        elif worker.metadata is not None and worker.metadata.config_offset < 0 and names:
-            yield (
-                f"member {worker.name} has read nothing of its config topic, but "
-                f"{look.topics.get('config')} has {len(names)} connectors: does it have other "
-                f"topics? Compare its {COMPARED}"
-            )
+        elif worker.metadata is not None:
+            yield from _about_topic(look, worker.name, worker.metadata, len(names))
+
+
+def _about_topic(look: Look, name: str, metadata: Metadata, count: int) -> Iterator[str]:
+    """Whether a member reads the config topic that is looked at, which has `count` connectors."""
+    topic = look.topics.get("config")
+    if metadata.config_topic and not metadata.config_topic.startswith(f"'{topic}' "):
+        yield (
+            f"member {name} reads config topic {metadata.config_topic}, and not {topic}: does "
+            f"another cluster with other topics use group.id {look.group.group}?"
+        )
+    elif metadata.config_offset > look.state.offset:
+        yield (
+            f"member {name} has read its config topic to offset {metadata.config_offset}, but "
+            f"{topic} ends at {max(look.state.offset, 0)}: does another cluster with other topics "
+            f"use group.id {look.group.group}?"
+        )
+    elif metadata.config_offset < 0 and count:
+        yield (
+            f"member {name} has read nothing of its config topic, but {topic} has {count} "
+            f"connectors: does it have other topics? Compare its {COMPARED}"
+        )
 
 
 def _about_connector(look: Look, name: str) -> Iterator[str]:

@@ -36,9 +36,12 @@ def disturb(cluster: Cluster) -> None:
 
 
 def run_with_faults(
-    seed: int, offers: Sequence[tuple[str, ...]] = (OURS,), policy: str = "kip415"
+    seed: int,
+    offers: Sequence[tuple[str, ...]] = (OURS,),
+    policy: str = "kip415",
+    topics: Sequence[str] = ("",),
 ) -> Cluster:
-    cluster = Cluster(seed, offers=offers, policy=policy)
+    cluster = Cluster(seed, offers=offers, policy=policy, topics=topics)
     for _ in range(25):
         cluster.run(cluster.random.choice([50, 400, 1_500]))
         disturb(cluster)
@@ -72,6 +75,21 @@ def test_one_owner_under_faults_then_convergence(
     rebalances = [worker.member.rebalances for worker in cluster.workers]
     cluster.run(10_000)
     assert [worker.member.rebalances for worker in cluster.workers] == rebalances, "stays put"
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_two_clusters_in_one_group_never_run_each_others_work(seed: int) -> None:
+    """Their topics are of one length and name the same connectors. One of the two has the group,
+    and settles though members of the other come again and again."""
+    cluster = run_with_faults(seed, topics=("here", "there"))
+    cluster.faulty = False
+    cluster.run(30_000)
+    for _ in range(50):
+        assert cluster.settled() or not cluster.workers, [
+            (w.name, w.topic, w.member.state, w.member.pending, sorted(map(str, w.running)))
+            for w in cluster.workers
+        ]
+        cluster.run(100)
 
 
 def two_owners(seeds: range) -> bool:

@@ -1,9 +1,12 @@
 """The member machine: every input in every state, and the stories that its rules are for."""
 
+from dataclasses import replace
+
 import pytest
 from support.members import (
     A0,
     A1,
+    CODEC,
     ME,
     OFFSET,
     SETTINGS,
@@ -17,7 +20,7 @@ from support.members import (
 )
 
 from headgate.errors import IllegalTransitionError
-from headgate.membership.codec import AssignmentError
+from headgate.membership.codec import Assignment, AssignmentError
 from headgate.membership.member import Member, MemberState
 from headgate.membership.member_messages import (
     Assigned,
@@ -289,6 +292,29 @@ def test_who_never_reaches_the_offset_of_its_leader_reads_another_config_topic()
         now_ms += SETTINGS.error_pause_ms
         member.handle(now_ms, Tick(), VIEW)
     assert "nothing after 5, but the leader url-0 has read up to" in member.disagreement.words
+
+
+def test_who_is_told_that_its_leader_reads_another_config_topic_stops_and_stays_away() -> None:
+    member = Member(replace(SETTINGS, config_topic="'mine'"))
+    member.handle(0, Start(), VIEW)
+    member.handle(0, joined(member), holding(A0))
+    told = Assignment(
+        AssignmentError.CONFIG_MISMATCH, "w-0", "url-0", OFFSET, other_topic="'theirs'"
+    )
+    answer = SyncedGroup("g", ME, 1, CODEC.encode_assignment(told))
+    outputs = member.handle(0, answer, holding(A0))
+    assert [type(output) for output in outputs] == [Assigned, StopEverything]
+    assert member.disagreement.words.startswith(
+        "the leader url-0 reads config topic 'theirs', this worker 'mine': members of one group"
+    )
+    (left,) = member.handle(10, WorkReleased(), VIEW)
+    assert isinstance(left, LeaveGroup)
+    assert member.next_deadline_ms == 10 + SETTINGS.other_topic_pause_ms
+    assert sent(member.handle(10 + SETTINGS.other_topic_pause_ms, Tick(), VIEW), JoinGroup)
+    member.handle(40_000, joined(member, 3), VIEW)
+    member.handle(40_000, synced(3), VIEW)
+    assert member.state is MemberState.STEADY
+    assert member.disagreement.words == "" and not member.disagreement.elsewhere
 
 
 def test_a_config_topic_that_cannot_be_read_is_not_another_one() -> None:

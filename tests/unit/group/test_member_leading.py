@@ -1,5 +1,7 @@
 """The member machine where it leads: what it computes with, tells, and remembers."""
 
+from dataclasses import replace
+
 import pytest
 from support.members import (
     A0,
@@ -116,6 +118,52 @@ def test_a_leader_names_the_member_that_never_reads_as_far_as_it_is_told() -> No
     assert member.disagreement.words.startswith(
         "url-w-3 never read as far as this leader announces"
     )
+
+
+def lead_strangers(here: str, topics: dict[str, str]) -> tuple[Member, SyncGroup]:
+    """A round led by a member that reads `here`, of others that read `topics` and say that they
+    have read further and hold what is configured here."""
+    member = Member(replace(SETTINGS, config_topic=here))
+    member.handle(0, Start(), VIEW)
+    others = [
+        Metadata(f"url-{name}", OFFSET + 7, ("a",), (A0, A1), config_topic=topic)
+        for name, topic in topics.items()
+    ]
+    members = tuple(
+        GroupMember(name, CODEC.encode_metadata(data))
+        for name, data in zip(
+            (ME, *topics), (Metadata("url-me", OFFSET, config_topic=here), *others), strict=True
+        )
+    )
+    answer = JoinedGroup("g", ME, 1, HEADGATE, ME, members, sequence=member._sequence)
+    (request,) = sent(member.handle(0, answer, VIEW), SyncGroup)
+    assert isinstance(request, SyncGroup)
+    member.handle(0, SyncedGroup("g", ME, 1, request.assignments[ME]), VIEW)
+    return member, request
+
+
+def test_a_member_that_reads_another_config_topic_has_no_part_in_the_group() -> None:
+    """Nothing of what it says counts: neither how far it has read nor what it holds."""
+    member, request = lead_strangers("'here'", {"w-0": "'there'"})
+    assert member.tasks == (A0, A1)
+    assert "reads config topic 'here', but url-w-0 reads 'there'" in member.disagreement.words
+    told = CODEC.decode_assignment(request.assignments["w-0"])
+    assert (told.error, told.other_topic) == (AssignmentError.CONFIG_MISMATCH, "'here'")
+    assert told.change == MemberAssignment()
+    follows = joined(member, 2)
+    member.handle(1, RejoinRequested("r"), VIEW)
+    member.handle(1, replace(follows, sequence=member._sequence), VIEW)
+    member.handle(1, synced(2), VIEW)
+    assert member.disagreement.words == "", "another leads now"
+
+
+@pytest.mark.parametrize(("here", "there"), [("", "'there'"), ("'here'", ""), ("'a'", "'a'")])
+def test_a_topic_that_is_not_known_is_taken_for_the_same(here: str, there: str) -> None:
+    member, request = lead_strangers(here, {"w-0": there})
+    told = CODEC.decode_assignment(request.assignments["w-0"])
+    assert (told.error, told.other_topic) == (AssignmentError.CONFIG_MISMATCH, "")
+    assert told.config_offset == OFFSET + 7
+    assert member.disagreement.words == ""
 
 
 def test_an_unknown_policy_is_refused_by_name() -> None:

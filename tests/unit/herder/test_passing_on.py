@@ -21,14 +21,16 @@ from headgate.herder.messages import (
     PutConnectorConfig,
     PutTaskConfigs,
     ResetOffsets,
+    SendGroup,
     SetTargetState,
     Shutdown,
     Success,
     ValidateConfig,
 )
 from headgate.herder.privileged import STALE_CONFIG
-from headgate.herder.requests import CONFLICTING
+from headgate.herder.requests import CONFLICTING, NO_LEADER
 from headgate.ids import TargetState
+from headgate.membership.disagreement import Disagreement
 
 TWO_TASKS = {**SOURCE, "tasks.max": "2"}
 """Changed, both producers have to be shut out first."""
@@ -69,6 +71,24 @@ def test_what_was_begun_when_the_worker_shuts_down_is_not_called_undone() -> Non
     told = failure(world, begun)
     assert told.kind is ErrorKind.TIMEOUT
     assert "writing to the config topic: look whether it was done" in told.message
+
+
+def test_who_waits_for_a_leader_in_vain_is_told_of_another_config_topic(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = one_worker()
+    world.holds.append(lambda _, e: isinstance(e, SendGroup))
+    world.lose_coordinator("a")
+    world.run()
+    monkeypatch.setattr(Disagreement, "words", "the leader x reads config topic 'y'")
+    world.answers["near"] = []
+    world.workers["a"].inbox.append(Called("near", DeleteConnector("c"), deadline_ms=world.now_ms))
+    world.run()
+    world.advance(1_000)
+    (told,) = world.answers["near"]
+    assert isinstance(told, Failure)
+    assert told.message.startswith(NO_LEADER)
+    assert told.message.endswith("different config topics: the leader x reads config topic 'y'")
 
 
 def test_a_worker_never_calls_itself() -> None:
@@ -195,6 +215,7 @@ def test_what_a_former_leader_says_late_answers_nothing() -> None:
         (Failure(ErrorKind.NOT_READY, "on its way out"), True),
         (Failure(ErrorKind.CONFLICT, CONFLICTING), True),
         (Failure(ErrorKind.CONFLICT, STALE_CONFIG), True),
+        (Failure(ErrorKind.CONFLICT, f"{NO_LEADER} And why."), True),
         (Failure(ErrorKind.CONFLICT, "because it is so"), False),
         (Failure(ErrorKind.INTERNAL, CONFLICTING), False),
     ],

@@ -44,9 +44,10 @@ def member(
     offset: int = 4,
     delay_ms: int = 0,
     protocol: str = "sessioned",
+    topic: str = "",
 ) -> DescribedMember:
     codec, url = CODECS[protocol], f"http://w{number}:8083/"
-    metadata = Metadata(url, offset, *reported)
+    metadata = Metadata(url, offset, *reported, config_topic=topic)
     assignment = Assignment(
         AssignmentError.NONE,
         "m1",
@@ -104,6 +105,13 @@ def garbage(count: int) -> list[StatusRejected]:
 HEALTHY = look(member(1, ALL))
 
 
+def test_a_member_that_names_the_topic_that_is_looked_at_is_in_order() -> None:
+    mine = member(1, ALL, protocol="headgate", topic="'connect-configs' (id x)")
+    view = describe(look(mine, protocol="headgate"))
+    assert view["findings"] == []
+    assert view["group"]["members"][0]["config_topic"] == "'connect-configs' (id x)"
+
+
 def printed(view: Any) -> str:
     console = Console(width=200, force_terminal=False)
     with console.capture() as captured:
@@ -114,6 +122,7 @@ def printed(view: Any) -> str:
 def test_a_healthy_cluster_has_no_findings() -> None:
     view = describe(HEALTHY)
     assert view["findings"] == []
+    assert view["group"]["members"][0]["config_topic"] is None, "Java's do not say it"
     assert view["group"]["leader"] == "w1:8083"
     assert view["connectors"]["s"]["owner"] == "w1:8083"
     assert [task["owner"] for task in view["connectors"]["s"]["tasks"]] == ["w1:8083"] * 2
@@ -137,6 +146,10 @@ WRONG = {
     "another cluster under the same group id": (
         look(member(1, ALL, offset=4_000)),
         "member w1:8083 has read its config topic to offset 4000, but connect-configs ends at 4",
+    ),
+    "another cluster with a config topic of the same length": (
+        look(member(1, ALL, protocol="headgate", topic="'other' (id x)"), protocol="headgate"),
+        "member w1:8083 reads config topic 'other' (id x), and not connect-configs",
     ),
     "another cluster whose config topic is empty": (
         look(member(1, ALL), member(2, offset=-1)),
