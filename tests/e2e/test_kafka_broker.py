@@ -250,7 +250,7 @@ def test_users_may_do_what_an_acl_allows(own_broker: Callable[..., Broker]) -> N
             (broker.sasl_address, "SASL_PLAINTEXT"),
             (broker.tls_address, "SASL_SSL"),
         )
-        for mechanism in ("PLAIN", "SCRAM-SHA-256")
+        for mechanism in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
     ]
     for alice in logins:
         assert "t" not in AdminClient(alice).list_topics(timeout=ANSWER_S).topics

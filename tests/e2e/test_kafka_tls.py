@@ -126,7 +126,10 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         users={USER: PASSWORD},
         tls=True,
         tls_names="ip:127.0.0.1",
-        settings={"super.users": f"User:ANONYMOUS;User:{USER};User:CN=client"},
+        settings={
+            "super.users": f"User:ANONYMOUS;User:{USER};User:CN=client",
+            "listener.name.sasl.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+        },
     )
     broker.authority.make()
     client = broker.authority.issue("client")
@@ -146,6 +149,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
 
 WAYS: dict[str, Callable[[Secured], dict[str, str]]] = {
     "scram, trust store in JKS": lambda at: at.login("SCRAM-SHA-256", "jks"),
+    "scram of 512 bits, trusted PEM": lambda at: at.login("SCRAM-SHA-512", "pem"),
     "plain, trusted PEM in the file": lambda at: at.login("PLAIN", "inline"),
     "mutual, JKS": lambda at: at.certificate("jks"),
     "mutual, PKCS12": lambda at: at.certificate("p12"),
@@ -250,7 +254,11 @@ REFUSED: dict[str, tuple[Callable[[Secured, Path], dict[str, str]], str]] = {
         "sasl.jaas.config",
     ),
     "a mechanism that the brokers have not": (
-        lambda at, _: at.login("SCRAM-SHA-512", "jks"),
+        lambda at, _: {
+            **at.login("SCRAM-SHA-512", "jks"),
+            "bootstrap.servers": at.broker.sasl_address,
+            "security.protocol": "SASL_PLAINTEXT",
+        },
         "broker's supported mechanisms: PLAIN,SCRAM-SHA-256; check name",
     ),
     "a broker that is not trusted": (

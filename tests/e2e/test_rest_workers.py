@@ -36,6 +36,11 @@ class Group:
         status, body = self.ask(0, f"GET /connectors/{name}/status")
         return self.ids.index(body["connector"]["worker_id"]) if status == 200 else -1
 
+    def task_owner(self, name: str) -> int:
+        """Of its first task, which somebody runs."""
+        task = self.ask(0, f"GET /connectors/{name}/status")[1]["tasks"][0]
+        return self.ids.index(task["worker_id"])
+
     def await_tasks(self, name: str, state: str) -> None:
         def there() -> bool:
             status, body = self.ask(1, f"GET /connectors/{name}/status")
@@ -45,11 +50,45 @@ class Group:
 
 
 @pytest.fixture
-def group(tmp_path: Path) -> Iterator[Group]:
-    settings = {"scheduled.rebalance.max.delay.ms": "0"}
+def group(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Group]:
+    """Of two workers, or of as many as the test asks for."""
+    settings, count = {"scheduled.rebalance.max.delay.ms": "0"}, getattr(request, "param", 2)
     with ExitStack() as stack:
-        workers = [stack.enter_context(rest_worker(tmp_path / "data", settings)) for _ in range(2)]
+        workers = [
+            stack.enter_context(rest_worker(tmp_path / "data", settings)) for _ in range(count)
+        ]
         yield Group(workers)
+
+
+@pytest.mark.parametrize("group", [3], indirect=True)
+def test_who_is_neither_leader_nor_owner_is_asked_to_restart(group: Group, tmp_path: Path) -> None:
+    """Two hops: it asks the leader, which asks the owner."""
+    (tmp_path / "in.txt").write_text("")
+    config = {
+        "connector.class": "FileStreamSource",
+        "file": str(tmp_path / "in.txt"),
+        "topic": "t",
+    }
+    wait_until(lambda: len({view["generation"] for view in group.views()}) == 1, 20)
+    names = [f"c{n}" for n in range(6)]
+    for name in names:
+        assert group.ask(0, "POST /connectors", {"name": name, "config": config})[0] == 201
+    for name in names:
+        group.await_tasks(name, "RUNNING")
+    wait_until(lambda: {group.owner(name) for name in names} == {0, 1, 2}, 30)
+    (leader,) = [n for n, view in enumerate(group.views()) if view["member_id"] == view["leader"]]
+    far = 0
+    for name in names:
+        connector, task = group.owner(name), group.task_owner(name)
+        for asked in {0, 1, 2} - {leader, connector}:
+            assert group.ask(asked, f"POST /connectors/{name}/restart") == (204, None)
+            group.await_tasks(name, "RUNNING")
+            far += connector != leader
+        for asked in {0, 1, 2} - {leader, task}:
+            assert group.ask(asked, f"POST /connectors/{name}/tasks/0/restart") == (204, None)
+            group.await_tasks(name, "RUNNING")
+            far += task != leader
+    assert far >= 4, "each worker has two connectors and two tasks, more or less"
 
 
 def test_what_one_worker_is_asked_another_does(group: Group, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ HEAP_MB = 512
 CONTROLLER_HEAP_MB = 128
 SESSION_S = 3.0
 """A controller that hears nothing from a broker for so long takes it out."""
+SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 SINGLE_NODE = {
     "offsets.topic.replication.factor": "1",
     "offsets.topic.num.partitions": "4",
@@ -46,7 +47,7 @@ class Broker(OnJvm):
     """A broker that can be stopped, killed and started again on the same ports and data.
 
     `address` is a listener without any login, for who may do all. With `users` there is another,
-    `sasl_address`, for those (mechanisms PLAIN and SCRAM-SHA-256), and ACLs are on: a user may do
+    `sasl_address`, for those (PLAIN and the mechanisms of `SCRAM`), and ACLs are on: a user may do
     what an ACL allows, and nothing before. With `tls` there is `tls_address`, which also asks for
     a login if there are users, and `mutual_tls_address`, which asks for a certificate instead that
     `authority` has signed, and takes its subject for the user; clients trust `ca_file`.
@@ -171,7 +172,8 @@ class Broker(OnJvm):
         cluster = base64.urlsafe_b64encode(b"\0" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
         command = [java(), *QUICK, "kafka.tools.StorageTool", "format", "--cluster-id", cluster]
         for user, password in self.users.items():
-            command += ["--add-scram", f"SCRAM-SHA-256=[name={user},password={password}]"]
+            for mechanism in SCRAM:
+                command += ["--add-scram", f"{mechanism}=[name={user},password={password}]"]
         run([*command, "--config", str(self._settings_file)])
         if self._controller is not None:
             settings = javaproperties.dumps(self._controller_properties(), timestamp=False)
@@ -229,7 +231,7 @@ class Broker(OnJvm):
         modules = "org.apache.kafka.common.security"
         names = "".join(f' user_{name}="{word}"' for name, word in self.users.items())
         found = {
-            "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+            "sasl.enabled.mechanisms": ",".join(["PLAIN", *SCRAM]),
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": "User:ANONYMOUS",
         }
@@ -238,9 +240,10 @@ class Broker(OnJvm):
             found[f"{name}.plain.sasl.jaas.config"] = (
                 f"{modules}.plain.PlainLoginModule required{names};"
             )
-            found[f"{name}.scram-sha-256.sasl.jaas.config"] = (
-                f"{modules}.scram.ScramLoginModule required;"
-            )
+            for mechanism in SCRAM:
+                found[f"{name}.{mechanism.lower()}.sasl.jaas.config"] = (
+                    f"{modules}.scram.ScramLoginModule required;"
+                )
         return found
 
     def _tls_properties(self) -> dict[str, str]:
