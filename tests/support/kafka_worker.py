@@ -95,7 +95,7 @@ def kafka_worker(folder: Path, address: str, group: str, **more: str) -> Iterato
     with contextlib.ExitStack() as stack:
         rest = listening(file, stack)
         rest.root["kafka_cluster_id"] = reach_brokers(file, Stop())
-        worker = made_worker(file, rest, {})
+        worker = made_worker(file, rest, {}, reached.config_topic)
         fencer = worker.transport.fencer = HeldFencer(worker.transport.fencer)
         rest.serve(worker)
         thread = threading.Thread(target=worker.run, args=(rest.service.ready,))
