@@ -388,7 +388,9 @@ def _identity(admin: Admin, topic: InternalTopic, cluster_id: str) -> str:
     topic_id = _NO_ID if described is None else str(described.topic_id)
     if topic_id == _NO_ID:
         return ""
-    return f"'{topic.name}' (id {topic_id}, Kafka cluster {cluster_id})"
+    # Workers compare it: it is a part of the protocol, and stays as it is from release to release.
+    written = topic_id.translate(str.maketrans("+/", "-_"))  # as Kafka's own tools write it
+    return f"'{topic.name}' (id {written}, Kafka cluster {cluster_id})"
 
 
 def _description(
@@ -410,7 +412,7 @@ def _description(
 
     what = f"could not describe topic '{topic.name}' ({topic.key})"
     try:
-        found: TopicDescription | None = admin.patiently(what, ask)
+        found: TopicDescription | None = admin.patiently(what, ask, quiet=awaited)
     except KafkaException as error:
         hint = ""
         if error.args[0].code() in _FORBIDDEN:

@@ -172,7 +172,7 @@ class Requests:
         if found.stage is Stage.WAITING:
             text = CONFLICTING if self._ctx.standing.leader else NO_LEADER
             if words := self._member.disagreement.words:
-                text = f"{text} Members of this group read different config topics: {words}"
+                text = f"{text.rstrip('.')}. Members of this group read different config topics: {words}"
             self.resolve(ticket, Failure(ErrorKind.CONFLICT, self._trouble or text))
         else:
             text = f"Request timed out. The worker is currently {found.stage.value}."

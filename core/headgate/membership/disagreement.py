@@ -68,6 +68,11 @@ class Disagreement:
             f" {config_topic}: {_ADVICE}"
         )
 
+    def same_topic(self) -> None:
+        """The leader reads the topic of this member, as far as anybody said."""
+        if self.elsewhere:
+            self.over()
+
     def over(self) -> None:
         self._rounds = 0
         self.elsewhere = False
@@ -99,7 +104,9 @@ class Disagreement:
         if self._rounds >= ROUNDS:
             return self._words
         if self._strangers:
-            who = ", ".join(f"{url} reads {topic}" for url, topic in self._strangers.items())
+            who = ", ".join(
+                f"{url} reads {topic}" for url, topic in sorted(self._strangers.items())
+            )
             return f"this worker leads and reads config topic {self._own}, but {who}: {_ADVICE}"
         deaf = sorted(url for url in self._here if self._deaf[url] >= ROUNDS)
         if not deaf:

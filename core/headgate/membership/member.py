@@ -357,6 +357,7 @@ class Member:
             self.disagreement.another_topic(assignment, self._settings.config_topic)
             reason = f"the leader {self.leader_url} reads another config topic"
             return self._stop_everything(now_ms, reason, MemberState.PAUSING)
+        self.disagreement.same_topic()
         read = self._last.offset_read(view)
         if assignment.error is not AssignmentError.NONE:
             self.disagreement.goes_on(self._last, read)
@@ -460,6 +461,7 @@ class Member:
         self._session.end()
         self._request = None
         self._last.give_up()
+        self.disagreement.another_leads()
         return [StopEverything(reason)]
 
     def _stopped(self, now_ms: int, _: WorkReleased | None, view: WorkView) -> list[MemberOutput]:
