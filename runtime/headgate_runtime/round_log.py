@@ -1,4 +1,5 @@
-"""What a log says of the group: a line for each round, and why rounds come to nothing."""
+"""What a log says of the group: a line for each round, and whether members read different config
+topics."""
 
 import logging
 import time
@@ -18,8 +19,8 @@ class RoundLog:
     def __init__(self, herder: Herder) -> None:
         self._herder = herder
         self._told: Assigned | None = None
-        self._disagreement = ""
-        self._again_s = 0.0
+        self._again_s: dict[str, float] = {}
+        """What was said of a disagreement, and when to say it again: it may come and go."""
 
     def look(self) -> None:
         assigned = self._herder.assigned
@@ -31,8 +32,9 @@ class RoundLog:
         if not disagreement:
             return
         now_s = time.monotonic()
-        if disagreement != self._disagreement or now_s >= self._again_s:
-            self._disagreement, self._again_s = disagreement, now_s + EVERY_S
+        if now_s >= self._again_s.get(disagreement, 0.0):
+            self._again_s = {text: at for text, at in self._again_s.items() if at > now_s}
+            self._again_s[disagreement] = now_s + EVERY_S
             log.warning("members of this group read different config topics: %s", disagreement)
 
 

@@ -55,6 +55,7 @@ def test_clusters_with_config_topics_of_one_length_are_told_of_each_other(
     assert f"this worker '{kafka_name}-other-config' (id " in told
     assert "Compare config.storage.topic and bootstrap.servers" in told
     assert f"{second.url}/ reads '{kafka_name}-other" in said(first, "this worker leads and reads")
+    first.rest.await_tasks(kafka_name, ["RUNNING"])
     (task,) = first.rest.get(f"/connectors/{kafka_name}/status").body["tasks"]
     assert (task["state"], task["worker_id"]) == ("RUNNING", first.url.removeprefix("http://"))
     assert first.rest.get(f"/connectors/{kafka_name}/config").body["file"].endswith("in-0")

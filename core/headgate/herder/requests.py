@@ -99,6 +99,7 @@ NO_LEADER = (
     "was underway."
 )
 CONFLICTING = "Cannot complete request because of a conflicting operation (e.g. worker rebalance)"
+DIFFERENT_TOPICS = "Members of this group read different config topics"
 NOT_CLAIMED = "The worker leads, but cannot write the config topic yet, and tries again: {}"
 _OF_THE_MOMENT = (NO_LEADER, CONFLICTING, STALE_CONFIG)
 SHUTTING_DOWN = "The worker is shutting down; ask another one"
@@ -172,7 +173,7 @@ class Requests:
         if found.stage is Stage.WAITING:
             text = CONFLICTING if self._ctx.standing.leader else NO_LEADER
             if words := self._member.disagreement.words:
-                text = f"{text.rstrip('.')}. Members of this group read different config topics: {words}"
+                text = f"{text.rstrip('.')}. {DIFFERENT_TOPICS}: {words}"
             self.resolve(ticket, Failure(ErrorKind.CONFLICT, self._trouble or text))
         else:
             text = f"Request timed out. The worker is currently {found.stage.value}."

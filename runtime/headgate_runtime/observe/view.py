@@ -158,7 +158,7 @@ def describe(look: Look) -> dict[str, Any]:
       ``waiting``: see `_waits_for_fencing`), and ``offsets`` (source) or ``progress`` (sink).
     """
     workers = [_read(member, look.group.protocol) for member in look.group.members]
-    owners = _owners(workers)
+    owners = _owners(worker for worker in workers if not _of_another(look, worker.metadata))
     names = sorted(look.state.connector_names())
     shared = look.topics.get("offset")
     return {
@@ -420,10 +420,17 @@ def _about_members(look: Look, workers: Sequence[_Worker]) -> Iterator[str]:
             yield from _about_topic(look, worker.name, worker.metadata, len(names))
 
 
+def _of_another(look: Look, metadata: Metadata | None) -> bool:
+    """Whether a member names another config topic than the one that is looked at. Its work is no
+    work of this cluster, whatever it is called."""
+    named = "" if metadata is None else metadata.config_topic
+    return bool(named) and not named.startswith(f"'{look.topics.get('config')}' ")
+
+
 def _about_topic(look: Look, name: str, metadata: Metadata, count: int) -> Iterator[str]:
     """Whether a member reads the config topic that is looked at, which has `count` connectors."""
     topic = look.topics.get("config")
-    if metadata.config_topic and not metadata.config_topic.startswith(f"'{topic}' "):
+    if _of_another(look, metadata):
         yield (
             f"member {name} reads config topic {metadata.config_topic}, and not {topic}: does "
             f"another cluster with other topics use group.id {look.group.group}?"

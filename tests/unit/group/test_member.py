@@ -312,7 +312,13 @@ def test_who_is_told_that_its_leader_reads_another_config_topic_stops_and_stays_
     assert member.next_deadline_ms == 10 + SETTINGS.other_topic_pause_ms
     assert sent(member.handle(10 + SETTINGS.other_topic_pause_ms, Tick(), VIEW), JoinGroup)
     member.handle(40_000, joined(member, 3), VIEW)
-    member.handle(40_000, synced(3), VIEW)
+    mismatch = synced(3, error=AssignmentError.CONFIG_MISMATCH)
+    member.handle(40_000, mismatch, VIEW)
+    assert member.disagreement.words == "", "one such round is no sign of anything"
+    assert member.next_deadline_ms == 40_000 + SETTINGS.error_pause_ms
+    member.handle(41_000, Tick(), VIEW)
+    member.handle(41_000, joined(member, 4), VIEW)
+    member.handle(41_000, synced(4), VIEW)
     assert member.state is MemberState.STEADY
     assert member.disagreement.words == "" and not member.disagreement.elsewhere
 

@@ -25,6 +25,7 @@ from headgate.membership import leading
 from headgate.membership.codec import AssignmentError, Metadata
 from headgate.membership.member import Member, MemberState
 from headgate.membership.member_messages import (
+    CoordinatorLost,
     MemberOutput,
     MemberSettings,
     RejoinRequested,
@@ -155,6 +156,13 @@ def test_a_member_that_reads_another_config_topic_has_no_part_in_the_group() -> 
     member.handle(1, replace(follows, sequence=member._sequence), VIEW)
     member.handle(1, synced(2), VIEW)
     assert member.disagreement.words == "", "another leads now"
+
+
+def test_a_leader_that_lost_its_coordinator_speaks_of_strangers_no_more() -> None:
+    member, _ = lead_strangers("'here'", {"w-0": "'there'", "v-0": "'there'"})
+    assert "url-v-0 reads 'there', url-w-0 reads 'there'" in member.disagreement.words
+    member.handle(1, CoordinatorLost("gone"), VIEW)
+    assert member.disagreement.words == ""
 
 
 @pytest.mark.parametrize(("here", "there"), [("", "'there'"), ("'here'", ""), ("'a'", "'a'")])

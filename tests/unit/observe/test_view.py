@@ -112,6 +112,15 @@ def test_a_member_that_names_the_topic_that_is_looked_at_is_in_order() -> None:
     assert view["group"]["members"][0]["config_topic"] == "'connect-configs' (id x)"
 
 
+def test_who_names_another_topic_owns_nothing_here() -> None:
+    mine = member(1, ALL, protocol="headgate", topic="'connect-configs' (id x)")
+    other = member(2, ALL, protocol="headgate", topic="'other' (id y)")
+    view = describe(look(mine, other, protocol="headgate"))
+    assert view["connectors"]["s"]["owner"] == "w1:8083"
+    (finding,) = view["findings"]
+    assert "w2:8083 reads config topic 'other' (id y)" in finding
+
+
 def printed(view: Any) -> str:
     console = Console(width=200, force_terminal=False)
     with console.capture() as captured:
