@@ -107,7 +107,7 @@ class Cluster:
         }
         self.now_ms = 0
         self.faulty = True
-        self.coordinator = Coordinator()
+        self.coordinator = Coordinator(next_leader=self.random.choice)
         self.members_of: dict[int, tuple[str, ...]] = {}
         """Of each generation as it was completed."""
         self.connectors = {"a": 3, "b": 2}
@@ -125,10 +125,11 @@ class Cluster:
 
     # -- what may be done to it --
 
-    def start_worker(self) -> Worker:
+    def start_worker(self, topic: str | None = None) -> Worker:
         name = f"w{next(self._names)}"
         offer = self.offers[0] if len(self.offers) == 1 else self.random.choice(self.offers)
-        topic = self.topics[0] if len(self.topics) == 1 else self.random.choice(self.topics)
+        if topic is None:
+            topic = self.topics[0] if len(self.topics) == 1 else self.random.choice(self.topics)
         settings = MemberSettings(
             GROUP, name, f"url-{name}", protocols=offer, config_topic=topic, **self.settings
         )

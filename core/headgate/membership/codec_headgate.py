@@ -1,8 +1,8 @@
 """The bytes of protocol `headgate`: compact JSON.
 
 Metadata:   {"v":1,"url":u,"offset":n,"connectors":[c],"tasks":[[c,[n]]],"delay":ms,"left":ms|null,
-            "capacity":n,"plugins":[p]|null,"topic":t}
-Assignment: {"v":1,"error":n,"leader":id,"url":u,"offset":n,"delay":ms,"other":t,
+            "capacity":n,"plugins":[p]|null,"topic":t,"generation":n}
+Assignment: {"v":1,"error":n,"leader":id,"url":u,"offset":n,"delay":ms,"topic":t,
             "assigned":{"connectors":[c],"tasks":[[c,[n]]]},"revoked":{...}}
 
 Tasks are runs of one connector, so that their order survives. Fields may be added: a reader passes
@@ -37,6 +37,7 @@ class HeadgateCodec:
                 "capacity": metadata.capacity,
                 "plugins": None if plugins is None else sorted(plugins),
                 "topic": metadata.config_topic,
+                "generation": metadata.generation,
             }
         )
 
@@ -54,6 +55,7 @@ class HeadgateCodec:
             capacity=raw.number("capacity", 1),
             plugins=None if plugins is None else frozenset(raw.names(plugins)),
             config_topic=raw.text("topic", ""),
+            generation=raw.number("generation", -1),
         )
 
     def encode_assignment(self, assignment: Assignment, /) -> bytes:
@@ -66,7 +68,7 @@ class HeadgateCodec:
                 "url": assignment.leader_url,
                 "offset": assignment.config_offset,
                 "delay": assignment.delay_ms,
-                "other": assignment.other_topic,
+                "topic": assignment.config_topic,
                 "assigned": _work(change.assigned_connectors, change.assigned_tasks),
                 "revoked": _work(change.revoked_connectors, change.revoked_tasks),
             }
@@ -93,7 +95,7 @@ class HeadgateCodec:
                 revoked_tasks=raw.tasks(taken.get("tasks", [])),
             ),
             delay_ms=raw.number("delay", 0),
-            other_topic=raw.text("other", ""),
+            config_topic=raw.text("topic", ""),
         )
 
 

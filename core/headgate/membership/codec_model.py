@@ -2,8 +2,8 @@
 assignments down.
 
 Source: KIP-415; `IncrementalCooperativeConnectProtocol`. `Metadata.delay_left_ms`, `capacity`,
-`plugins` and `config_topic` are ours: Java's versions carry none of them, so they have defaults; so
-has `last`, which only Java's carry.
+`plugins`, `config_topic` and `generation` are ours: Java's versions carry none of them, so they
+have defaults; so has `last`, which only Java's carry.
 """
 
 from dataclasses import dataclass
@@ -32,9 +32,9 @@ class Assignment:
     """That the leader computed for; with `CONFIG_MISMATCH` the highest of the members."""
     change: MemberAssignment = MemberAssignment()
     delay_ms: int = 0
-    other_topic: str = ""
-    """The leader's config topic, where it is not the member's: it has no part in this group. Only
-    protocol `headgate` can say it."""
+    config_topic: str = ""
+    """In a round whose members read different ones: the config topic whose readers have the group,
+    with `CONFIG_MISMATCH`. Others have no part in it. Only protocol `headgate` can say it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,8 @@ class Metadata:
     plugins: frozenset[str] | None = None
     config_topic: str = ""
     """`MemberSettings.config_topic`."""
+    generation: int = -1
+    """Of the last round that it completed; -1 for none, or if it gave its membership up since."""
     last: Assignment | None = None
     """The last assignment it got; None: none yet, or given up. Connect's protocols carry it, with
     what is held in place of what was assigned; ours does not."""

@@ -8,13 +8,15 @@ classic group protocol.
 
 It stands in for a broker where there is none: in the embedded transport, which keeps its state
 between calls (`to_plain`), and in simulation. Differs from Kafka's on purpose: a member that waits
-for its answer must go on being heard, too, since there is no connection whose end would tell; and
-a leader keeps its place as long as it is a member.
+for its answer must go on being heard, too, since there is no connection whose end would tell; a
+leader keeps its place as long as it is a member; and the longest-standing member comes after it,
+where Kafka's takes any.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from operator import itemgetter
 from typing import Any, Final, assert_never
 
 from headgate import wire
@@ -147,8 +149,16 @@ class Coordinator:
     waits.
     """
 
-    def __init__(self, settings: CoordinatorSettings = DEFAULTS) -> None:
+    def __init__(
+        self,
+        settings: CoordinatorSettings = DEFAULTS,
+        *,
+        next_leader: Callable[[Sequence[str]], str] = itemgetter(0),
+    ) -> None:
+        """`next_leader`: one of the member ids it is given, the longest-standing first, when the
+        leader is gone."""
         self._settings = settings
+        self._next_leader = next_leader
         self._groups: dict[str, _Group] = {}
 
     def handle(self, now_ms: int, request: GroupRequest, new_id: str = "") -> list[GroupResponse]:
@@ -399,7 +409,7 @@ class Coordinator:
         group.generation += 1
         group.protocol = group.vote()
         if group.leader not in group.members:
-            group.leader = next(iter(group.members))
+            group.leader = self._next_leader(tuple(group.members))
         members = list(group.members.values())
         group.latest_ms = now_ms + max(member.rebalance_timeout_ms for member in members)
         for member in members:

@@ -32,7 +32,7 @@ class Disagreement:
         self._rounds = 0
         self._words = ""
         self.elsewhere = False
-        """The last leader reads another topic than this member."""
+        """The group is that of another topic than this member's."""
         self._strangers: Mapping[str, str] = {}
         """As leader, by url: which topic members of the last round read."""
         self._own = ""
@@ -58,18 +58,18 @@ class Disagreement:
         self._here = frozenset()
         self._strangers = {}
 
-    def another_topic(self, told: Assignment, config_topic: str) -> None:
-        """The leader that `told` so reads another topic than this member, which reads
-        `config_topic`."""
+    def another_topic(self, told: Assignment, config_topic: str, *, leads: bool) -> None:
+        """The group is that of another topic than this member's, which is `config_topic`; its
+        leader `told` so, which may be this member."""
         self.elsewhere = True
         self._rounds = ROUNDS
+        who = "the workers of this group read" if leads else f"the leader {told.leader_url} reads"
         self._words = (
-            f"the leader {told.leader_url} reads config topic {told.other_topic}, this worker"
-            f" {config_topic}: {_ADVICE}"
+            f"{who} config topic {told.config_topic}, this worker {config_topic}: {_ADVICE}"
         )
 
     def same_topic(self) -> None:
-        """The leader reads the topic of this member, as far as anybody said."""
+        """The group is that of this member's topic, as far as anybody said."""
         if self.elsewhere:
             self.over()
 

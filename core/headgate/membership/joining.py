@@ -20,6 +20,8 @@ class Joining:
     last: Assignment | None
     """None: it never had one, or gave it up."""
     delay_left_ms: int
+    generation: int
+    """`Metadata.generation`."""
 
 
 def join_request(
@@ -37,6 +39,7 @@ def join_request(
         capacity=settings.capacity,
         plugins=settings.plugins,
         config_topic=settings.config_topic,
+        generation=joining.generation,
     )
     return JoinGroup(
         group=settings.group,

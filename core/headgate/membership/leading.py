@@ -139,21 +139,57 @@ def lead(now_ms: int, joined: JoinedGroup, leader: Leader, view: WorkView) -> Le
     run; its memory stays, for a generation that is no longer the last.
 
     A member whose metadata cannot be read is left out: it would stop the others for ever. So is one
-    that reads another config topic than the leader: it is told so, and nothing it said counts.
+    that reads another config topic than the group's: it is told so, and nothing it said counts. If
+    it is the leader itself that does, it gives nobody anything, and leaves.
     """
     metadata, unreadable = _read(joined.members, CODECS[joined.protocol])
+    topic = _topic_of_group(metadata.values(), leader.config_topic)
+    if topic != leader.config_topic:
+        return _gives_way(joined, leader, metadata, unreadable, topic)
     strangers = {
         member_id: metadata.pop(member_id)
         for member_id, data in list(metadata.items())
-        if data.config_topic and leader.config_topic not in ("", data.config_topic)
+        if topic and data.config_topic not in ("", topic)
     }
     led = _lead(now_ms, joined, leader, view, metadata, unreadable)
     if not strangers:
         return led
     return replace(
         led,
-        assignments={**led.assignments, **_sent_away(joined, leader, strangers)},
+        assignments={**led.assignments, **_told_topic(joined, leader, strangers, topic)},
         strangers={data.url: data.config_topic for data in strangers.values()},
+    )
+
+
+def _topic_of_group(members: Iterable[Metadata], own: str) -> str:
+    """The config topic whose readers have the group: who completed a round last; if that is nobody,
+    or says nothing else, those of the leader, which reads `own`. Brokers choose any member for a
+    leader that went, perhaps one that came by mistake a moment ago.
+    """
+    if not own:
+        return own
+    latest = {own: -1}
+    for data in members:
+        topic = data.config_topic or own
+        latest[topic] = max(data.generation, latest.get(topic, -1))
+    return max(latest, key=lambda topic: (latest[topic], topic == own, topic))
+
+
+def _gives_way(
+    joined: JoinedGroup,
+    leader: Leader,
+    metadata: Mapping[str, Metadata],
+    unreadable: Mapping[str, str],
+    topic: str,
+) -> Led:
+    """The round in which readers of `topic` keep what they have, until one of them leads."""
+    return Led(
+        generation=joined.generation,
+        assignments=_told_topic(joined, leader, metadata, topic),
+        urls={member_id: data.url for member_id, data in metadata.items()},
+        held={},
+        memory=leader.memory,
+        unreadable=unreadable,
     )
 
 
@@ -224,8 +260,8 @@ def _refused(
     )
 
 
-def _sent_away(
-    joined: JoinedGroup, leader: Leader, strangers: Mapping[str, Metadata]
+def _told_topic(
+    joined: JoinedGroup, leader: Leader, members: Mapping[str, Metadata], topic: str
 ) -> dict[str, bytes]:
     return {
         member_id: CODECS[joined.protocol].encode_assignment(
@@ -234,10 +270,10 @@ def _sent_away(
                 joined.leader,
                 leader.url,
                 config_offset=data.config_offset,
-                other_topic=leader.config_topic,
+                config_topic=topic,
             )
         )
-        for member_id, data in strangers.items()
+        for member_id, data in members.items()
     }
 
 

@@ -265,8 +265,8 @@ class Member:
         self._state = MemberState.JOINING
         self._sequence += 1
         self._reported = held
-        left_ms = self._last.delay_left_ms(now_ms)
-        joining = Joining(self._member_id, *held, self._last.assignment, left_ms)
+        left_ms, last = self._last.delay_left_ms(now_ms), self._last.assignment
+        joining = Joining(self._member_id, *held, last, left_ms, self.generation)
         return self._send(now_ms, join_request(self._settings, joining, view, self._sequence))
 
     def _send(self, now_ms: int, request: JoinGroup | SyncGroup) -> list[MemberOutput]:
@@ -353,11 +353,14 @@ class Member:
             self.disagreement.another_leads()
 
     def _act(self, now_ms: int, assignment: Assignment, view: WorkView) -> list[MemberOutput]:
-        if assignment.other_topic:
-            self.disagreement.another_topic(assignment, self._settings.config_topic)
-            reason = f"the leader {self.leader_url} reads another config topic"
+        own_topic = self._settings.config_topic
+        if own_topic and assignment.config_topic not in ("", own_topic):
+            self.disagreement.another_topic(assignment, own_topic, leads=self.is_leader)
+            reason = "members of the group read another config topic"
             return self._stop_everything(now_ms, reason, MemberState.PAUSING)
         self.disagreement.same_topic()
+        if assignment.config_topic:
+            return self._pause(now_ms, f"the leader {self.leader_url} has another topic: gives way")
         read = self._last.offset_read(view)
         if assignment.error is not AssignmentError.NONE:
             self.disagreement.goes_on(self._last, read)

@@ -26,6 +26,7 @@ connectors = st.lists(names, max_size=3).map(tuple)
         delay_left_ms=st.none() | st.integers(0, 10**6),
         plugins=st.none() | st.frozensets(names, max_size=3),
         config_topic=names,
+        generation=st.integers(-1, 2**31 - 1),
     )
 )
 def test_metadata_keeps_everything_and_the_order_of_work(metadata: Metadata) -> None:
@@ -41,7 +42,7 @@ def test_metadata_keeps_everything_and_the_order_of_work(metadata: Metadata) -> 
         config_offset=st.integers(-1, 2**40),
         change=st.builds(MemberAssignment, connectors, works, connectors, works),
         delay_ms=st.integers(0, 10**6),
-        other_topic=names,
+        config_topic=names,
     )
 )
 def test_assignments_keep_everything(assignment: Assignment) -> None:

@@ -16,7 +16,8 @@ def disturb(cluster: Cluster) -> None:
     random = cluster.random
     # Several may have been asked to leave, one after the other.
     worker = random.choice(cluster.workers) if cluster.workers else cluster.start_worker()
-    match random.randrange(6 if len(cluster.offers) == 1 else 10):
+    kinds = 6 if len(cluster.offers) == 1 else 10
+    match random.randrange(kinds if len(cluster.topics) == 1 else 8):
         case 0:
             cluster.start_worker()
         case 1 if len(cluster.workers) > 1:
@@ -48,6 +49,13 @@ def run_with_faults(
     return cluster
 
 
+def in_words(cluster: Cluster) -> list[object]:
+    return [
+        (w.name, w.topic, w.member.state, w.member.pending, sorted(map(str, w.running)))
+        for w in cluster.workers
+    ]
+
+
 @pytest.mark.parametrize(
     ("offers", "policy"),
     [((OURS,), "kip415"), ((OURS,), "connect"), (OFFERS, "kip415")],
@@ -68,10 +76,7 @@ def test_one_owner_under_faults_then_convergence(
         # after a failed sync: it goes in the next round.
         cluster.change_config()
         cluster.run(10_000)
-    assert cluster.settled(), [
-        (w.name, w.member.state, w.member.pending, sorted(map(str, w.running)))
-        for w in cluster.workers
-    ]
+    assert cluster.settled(), in_words(cluster)
     rebalances = [worker.member.rebalances for worker in cluster.workers]
     cluster.run(10_000)
     assert [worker.member.rebalances for worker in cluster.workers] == rebalances, "stays put"
@@ -83,13 +88,34 @@ def test_two_clusters_in_one_group_never_run_each_others_work(seed: int) -> None
     and settles though members of the other come again and again."""
     cluster = run_with_faults(seed, topics=("here", "there"))
     cluster.faulty = False
+    if all(worker.leaving for worker in cluster.workers):
+        cluster.start_worker()
     cluster.run(30_000)
     for _ in range(50):
-        assert cluster.settled() or not cluster.workers, [
-            (w.name, w.topic, w.member.state, w.member.pending, sorted(map(str, w.running)))
-            for w in cluster.workers
-        ]
+        assert cluster.settled(), in_words(cluster)
         cluster.run(100)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_of_two_clusters_in_one_group_the_first_keeps_it_though_its_leaders_go(seed: int) -> None:
+    """Whoever the coordinator makes the next leader: workers of the other cluster, which look again
+    each second here, are in the group often enough."""
+    cluster = Cluster(seed, workers=0, topics=("here", "there"))
+    cluster.faulty = False
+    for _ in range(3):
+        cluster.start_worker("here")
+    cluster.run(5_000)
+    for _ in range(3):
+        cluster.start_worker("there")
+    for _ in range(15):
+        cluster.run(cluster.random.choice([700, 2_300, 4_100]))
+        leaders = [worker for worker in cluster.workers if worker.member.is_leader]
+        cluster.start_worker("here")
+        for leader in leaders:
+            cluster.random.choice([cluster.leave, cluster.crash])(leader)
+    cluster.run(10_000)
+    assert cluster.settled(), in_words(cluster)
+    assert {worker.topic for worker in cluster.workers if worker.running} == {"here"}
 
 
 def two_owners(seeds: range) -> bool:

@@ -299,7 +299,7 @@ def test_who_is_told_that_its_leader_reads_another_config_topic_stops_and_stays_
     member.handle(0, Start(), VIEW)
     member.handle(0, joined(member), holding(A0))
     told = Assignment(
-        AssignmentError.CONFIG_MISMATCH, "w-0", "url-0", OFFSET, other_topic="'theirs'"
+        AssignmentError.CONFIG_MISMATCH, "w-0", "url-0", OFFSET, config_topic="'theirs'"
     )
     answer = SyncedGroup("g", ME, 1, CODEC.encode_assignment(told))
     outputs = member.handle(0, answer, holding(A0))
@@ -321,6 +321,27 @@ def test_who_is_told_that_its_leader_reads_another_config_topic_stops_and_stays_
     member.handle(41_000, synced(4), VIEW)
     assert member.state is MemberState.STEADY
     assert member.disagreement.words == "" and not member.disagreement.elsewhere
+
+
+def test_who_is_told_that_its_leader_gives_way_keeps_its_work_and_joins_again() -> None:
+    member = Member(replace(SETTINGS, config_topic="'mine'"))
+    member.handle(0, Start(), holding(A0))
+    for generation in range(1, 8):
+        member.handle(0, joined(member, generation), holding(A0))
+        told = Assignment(
+            AssignmentError.CONFIG_MISMATCH, "w-0", "url-0", OFFSET, config_topic="'mine'"
+        )
+        answer = SyncedGroup("g", ME, generation, CODEC.encode_assignment(told))
+        outputs = member.handle(0, answer, holding(A0))
+        assert [type(output) for output in outputs] == [Assigned]
+        assert member.pending == (
+            "pausing before joining: the leader url-0 has another topic: gives way",
+        )
+        assert member.tasks == (A0,) and member.disagreement.words == ""
+        again = refused(HeartbeatAnswered, GroupError.REBALANCE_IN_PROGRESS, generation)
+        (join,) = sent(member.handle(10, again, holding(A0)), JoinGroup)
+        assert isinstance(join, JoinGroup)
+        assert CODEC.decode_metadata(join.protocols[0][1]).generation == generation
 
 
 def test_a_config_topic_that_cannot_be_read_is_not_another_one() -> None:

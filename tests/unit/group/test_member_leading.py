@@ -30,6 +30,7 @@ from headgate.membership.member_messages import (
     MemberSettings,
     RejoinRequested,
     Start,
+    StopEverything,
     Tick,
     WorkView,
 )
@@ -149,7 +150,7 @@ def test_a_member_that_reads_another_config_topic_has_no_part_in_the_group() -> 
     assert member.tasks == (A0, A1)
     assert "reads config topic 'here', but url-w-0 reads 'there'" in member.disagreement.words
     told = CODEC.decode_assignment(request.assignments["w-0"])
-    assert (told.error, told.other_topic) == (AssignmentError.CONFIG_MISMATCH, "'here'")
+    assert (told.error, told.config_topic) == (AssignmentError.CONFIG_MISMATCH, "'here'")
     assert told.change == MemberAssignment()
     follows = joined(member, 2)
     member.handle(1, RejoinRequested("r"), VIEW)
@@ -165,11 +166,45 @@ def test_a_leader_that_lost_its_coordinator_speaks_of_strangers_no_more() -> Non
     assert member.disagreement.words == ""
 
 
+@pytest.mark.parametrize(
+    ("last", "topic"), [((-1, 4, -1), "'there'"), ((3, 4, 5), "'third'"), ((4, 4, 4), "'here'")]
+)
+def test_a_leader_whose_topic_did_not_have_the_last_round_gives_way(
+    last: tuple[int, int, int], topic: str
+) -> None:
+    """The broker made it the leader though it had come by mistake, a moment before."""
+    member = Member(replace(SETTINGS, config_topic="'here'"))
+    member.handle(0, Start(), VIEW)
+    topics = {ME: "'here'", "v-0": "'there'", "u-0": "'third'"}
+    members = tuple(
+        GroupMember(
+            name,
+            CODEC.encode_metadata(
+                Metadata(f"url-{name}", OFFSET + 7, config_topic=read, generation=generation)
+            ),
+        )
+        for (name, read), generation in zip(topics.items(), last, strict=True)
+    )
+    answer = JoinedGroup("g", ME, 6, HEADGATE, ME, members, sequence=member._sequence)
+    view = replace(VIEW, assignment_offset=OFFSET + 7)
+    (request,) = sent(member.handle(0, answer, view), SyncGroup)
+    assert isinstance(request, SyncGroup)
+    told = {name: CODEC.decode_assignment(data) for name, data in request.assignments.items()}
+    stays = topic == "'here'"
+    named = {name: "" if stays and read == topic else topic for name, read in topics.items()}
+    assert {name: told[name].config_topic for name in topics} == named
+    assert all(told[name].error is AssignmentError.CONFIG_MISMATCH for name in named if named[name])
+    outputs = member.handle(0, SyncedGroup("g", ME, 6, request.assignments[ME]), view)
+    assert any(isinstance(output, StopEverything) for output in outputs) is not stays
+    words = f"the workers of this group read config topic {topic}, this worker 'here': "
+    assert member.disagreement.words.startswith(words) is not stays
+
+
 @pytest.mark.parametrize(("here", "there"), [("", "'there'"), ("'here'", ""), ("'a'", "'a'")])
 def test_a_topic_that_is_not_known_is_taken_for_the_same(here: str, there: str) -> None:
     member, request = lead_strangers(here, {"w-0": there})
     told = CODEC.decode_assignment(request.assignments["w-0"])
-    assert (told.error, told.other_topic) == (AssignmentError.CONFIG_MISMATCH, "")
+    assert (told.error, told.config_topic) == (AssignmentError.CONFIG_MISMATCH, "")
     assert told.config_offset == OFFSET + 7
     assert member.disagreement.words == ""
 

@@ -18,8 +18,8 @@ SOURCE_ROOTS = {
 }
 CORE_ALLOWED = {
     *("__future__", "abc", "base64", "binascii", "bisect", "collections", "dataclasses", "enum"),
-    *("functools", "hashlib", "heapq", "hmac", "itertools", "json", "math", "re", "struct"),
-    *("types", "typing", "zlib"),
+    *("functools", "hashlib", "heapq", "hmac", "itertools", "json", "math", "operator", "re"),
+    *("struct", "types", "typing", "zlib"),
 }
 ADAPTERS = ("headgate_embedded", "headgate_kafka", "headgate_rest", "headgate_spark")
 MAY_IMPORT = {
