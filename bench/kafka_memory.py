@@ -1,7 +1,7 @@
 """Memory of a worker without tasks and with ten, ours on threads and in processes beside Java's.
 
-Proportional set size of the worker and all below it, so that pages shared among them count once.
-Java has no limit but its heap's, of which it takes what it likes.
+Proportional set size of the worker and all below it, some time after the last event. What one takes
+while records flow is in `kafka_source`.
 """
 
 import time
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench.kafka_workers import JAVA, JAVA_HEAP_MB, OURS, Worker, Workers, pid_of, source, workers
-from bench.processes import below
+from bench.processes import pss_mib
 
 TASKS = 10
 LINES = 50_000
@@ -42,24 +42,13 @@ def _measure(made: Workers, kind: str, runner: str, file: Path) -> tuple[float, 
     worker: Worker = made.make(kind, group, more)
     worker.start()
     time.sleep(SETTLE_S)
-    idle = _pss_mib(pid_of(worker))
+    idle = pss_mib(pid_of(worker))
     for number in range(TASKS):
         name = f"{group}-{number}"
         worker.rest.create(name, source(file, name))
     for number in range(TASKS):
         worker.rest.await_tasks(f"{group}-{number}", ["RUNNING"])
     time.sleep(SETTLE_S)
-    busy = _pss_mib(pid_of(worker))
+    busy = pss_mib(pid_of(worker))
     made.close()
     return idle, busy
-
-
-def _pss_mib(root: int) -> float:
-    return sum(_pss_kib(pid) for pid in below(root)) / 1024
-
-
-def _pss_kib(pid: int) -> int:
-    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-        if line.startswith("Pss:"):
-            return int(line.split()[1])
-    return 0

@@ -1,8 +1,9 @@
 """FileStreamSource with exactly-once on, one task: ours in a process, Java's in its worker.
 
 The same file, broker and transaction boundary, in turns. The time is that between two commits, the
-first and the last, as a reader of the offsets topic sees them; CPU is that of the worker with its
-task. Beside them the producers alone, which read the file and send its lines in transactions.
+first and the last, as a reader of the offsets topic sees them; CPU and memory are those of the
+worker with its task. Beside them the producers alone, which read the file and send its lines in
+transactions.
 """
 
 import json
@@ -29,9 +30,11 @@ from bench.kafka_workers import (
     Worker,
     Workers,
     cpu_of,
+    pid_of,
     source,
     workers,
 )
+from bench.processes import Peak
 from local_kafka.jvm import compile_java, open_java
 
 LINES = int(os.environ.get("HEADGATE_BENCH_LINES", "2000000"))
@@ -63,6 +66,8 @@ class Cost(NamedTuple):
     """Records per second."""
     cpu_us: float
     """Per record."""
+    peak_mib: float = 0.0
+    """The most memory meanwhile."""
 
 
 class Commits:
@@ -124,17 +129,18 @@ class Side:
         assert reply.status == 201, reply
         began = cpu = 0.0
         first = 0
-        for position in commits.positions(name):
-            if not first:
-                first, began, cpu = position, time.perf_counter(), cpu_of(self.worker)
-            if position >= end:
-                break
+        with Peak(pid_of(self.worker)) as peak:
+            for position in commits.positions(name):
+                if not first:
+                    first, began, cpu = position, time.perf_counter(), cpu_of(self.worker)
+                if position >= end:
+                    break
         seconds, spent = time.perf_counter() - began, cpu_of(self.worker) - cpu
         commits.close()
         self.worker.rest.delete(f"/connectors/{name}")
         delete_topic(self._admin, name)
         records = (position - first) * LINES / size
-        return Cost(records / seconds, 1e6 * spent / records)
+        return Cost(records / seconds, 1e6 * spent / records, peak.mib)
 
 
 def create_topic(admin: AdminClient, name: str) -> None:
@@ -157,8 +163,8 @@ def run() -> Iterator[str]:
             f"{LINES:,} lines of {LINE_BYTES} bytes, one task, exactly-once; medians of {REPEATS}"
         )
         yield (
-            f"{'':34}{'ours: records/s':>16}{'us CPU':>8}{'Java: records/s':>17}{'us CPU':>8}"
-            f"{'rate':>8}{'CPU':>7}"
+            f"{'':34}{'ours: records/s':>16}{'us CPU':>8}{'MiB':>6}"
+            f"{'Java: records/s':>17}{'us CPU':>8}{'MiB':>6}{'rate':>8}{'CPU':>7}{'MiB':>7}"
         )
         for what, config in CASES.items():
             costs: dict[str, list[Cost]] = {kind: [] for kind in KINDS}
@@ -215,7 +221,15 @@ def _line(what: str, costs: dict[str, list[Cost]]) -> str:
         Cost(*(statistics.median(values) for values in zip(*costs[kind], strict=True)))
         for kind in (OURS, JAVA)
     )
-    return (
-        f"{what:34}{ours.rate:>16,.0f}{ours.cpu_us:>8.2f}{java.rate:>17,.0f}{java.cpu_us:>8.2f}"
-        f"{ours.rate / java.rate:>7.2f}x{ours.cpu_us / java.cpu_us:>6.2f}x"
+    told = "".join(
+        f"{cost.rate:>{width},.0f}{cost.cpu_us:>8.2f}{_mib(cost):>6}"
+        for cost, width in ((ours, 16), (java, 17))
     )
+    memory = f"{ours.peak_mib / java.peak_mib:>6.2f}x" if java.peak_mib else ""
+    return (
+        f"{what:34}{told}{ours.rate / java.rate:>7.2f}x{ours.cpu_us / java.cpu_us:>6.2f}x{memory}"
+    )
+
+
+def _mib(cost: Cost) -> str:
+    return f"{cost.peak_mib:.0f}" if cost.peak_mib else ""

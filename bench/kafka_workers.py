@@ -1,7 +1,7 @@
 """A broker, and workers of both kinds on it, as the benches of the Kafka parts use them.
 
-Java runs with its normal JIT and collector; no worker is given more than its defaults, except for
-what a line of a report says.
+Java runs with the options that `connect-distributed.sh` gives it; no worker is given more
+than its defaults, except for what a line of a report says.
 """
 
 import contextlib
@@ -25,7 +25,17 @@ from local_kafka.java_connect import SOURCE, JavaWorker, Rest  # noqa: E402
 
 OURS, JAVA = "ours", "Java"
 KINDS = (OURS, JAVA)
-JAVA_HEAP_MB = 1_024
+JAVA_HEAP_MB = 2_048
+JAVA_FLAGS = (
+    "-Xms256m",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-XX:MaxInlineLevel=15",
+    "-Djava.awt.headless=true",
+)
+"""What Kafka's own scripts start a worker with, `-Xmx2G` included, less JMX and logging."""
 BROKER_HEAP_MB = 2_048
 STRING = "org.apache.kafka.connect.storage.StringConverter"
 JSON = "org.apache.kafka.connect.json.JsonConverter"
@@ -75,7 +85,7 @@ class Workers:
             **(properties or {}),
         }
         if kind == JAVA:
-            java = JavaWorker(folder, given, heap_mb=JAVA_HEAP_MB, flags=())
+            java = JavaWorker(folder, given, heap_mb=JAVA_HEAP_MB, flags=JAVA_FLAGS)
             self._ends.append(java.kill)
             return java
         ours = HeadgateWorker(folder, {"headgate.task.runner": "process", **given})

@@ -1,8 +1,12 @@
-"""CPU time of whole process trees, read from /proc. Linux only, as the embedded log is."""
+"""CPU time and memory of whole process trees, from /proc. Linux only, as the embedded log is."""
 
 import os
+import threading
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
+PEAK_LOOK_S = 0.2
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
@@ -16,6 +20,47 @@ def cpu_seconds(root: int) -> float:
 def below(root: int) -> list[int]:
     """`root` and all processes below it."""
     return _below(root, _look()[1])
+
+
+def pss_mib(root: int) -> float:
+    """Proportional set size of `root` and all below it: pages that they share count once, pages
+    that others have, too, in part."""
+    return sum(map(_pss_kib, below(root))) / 1024
+
+
+class Peak:
+    """The largest `pss_mib` of `root` while the context lasts, asked five times a second."""
+
+    def __init__(self, root: int) -> None:
+        self.mib = 0.0
+        self._root = root
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        while not self._over.wait(PEAK_LOOK_S):
+            self.mib = max(self.mib, pss_mib(self._root))
+
+
+def _pss_kib(pid: int) -> int:
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0  # it has ended meanwhile
+    return next((int(line.split()[1]) for line in lines if line.startswith("Pss:")), 0)
 
 
 def _below(root: int, children: dict[int, list[int]]) -> list[int]:
