@@ -73,7 +73,8 @@ def run(path: str, connector_paths: Sequence[str]) -> None:
         stack.enter_context(stop.on_signals())
         rest = listening(file, stack)
         rest.service.without_group()
-        rest.root["kafka_cluster_id"] = reach_brokers(file, stop).cluster_id
+        file, reached = reach_brokers(file, stop)
+        rest.root["kafka_cluster_id"] = reached.cluster_id
         spark = started_spark(file, stop, stack)
         folder = stack.enter_context(
             tempfile.TemporaryDirectory(prefix="headgate-", ignore_cleanup_errors=True)

@@ -6,6 +6,7 @@ command with one line: code 2 for what is wrong with the file, 1 for what is wro
 """
 
 import contextlib
+import dataclasses
 import importlib.metadata
 import logging
 import os
@@ -73,7 +74,7 @@ def run(path: str) -> None:
         stop = Stop()
         stack.enter_context(stop.on_signals())
         rest = listening(file, stack)
-        reached = reach_brokers(file, stop)
+        file, reached = reach_brokers(file, stop)
         rest.root["kafka_cluster_id"] = reached.cluster_id
         spark = started_spark(file, stop, stack)
         worker = made_worker(file, rest, spark, reached.config_topic)
@@ -231,19 +232,22 @@ def listening(file: WorkerFile, stack: contextlib.ExitStack) -> Rest:
     return rest
 
 
-def reach_brokers(file: WorkerFile, stop: Stop) -> "Reached":
-    """A distributed worker's internal topics are there and in order."""
-    from headgate_kafka.client_settings import ClientSettingsError
+def reach_brokers(file: WorkerFile, stop: Stop) -> "tuple[WorkerFile, Reached]":
+    """The file, with what clients are to know of the brokers, and what these said. The internal
+    topics of a distributed worker are there and in order."""
+    from headgate_kafka.client_settings import ClientSettingsError, knowing_cluster
     from headgate_kafka.topics import TopicRefusedError, prepare_internal_topics, reach_cluster
 
     ask = prepare_internal_topics if file.kind == DISTRIBUTED else reach_cluster
     with told_plainly(file):
         try:
-            return ask(file.properties, said=log.warning, sleep=stop.sleep)
+            reached = ask(file.properties, said=log.warning, sleep=stop.sleep)
         except ClientSettingsError as error:
             raise CommandError(f"{file.path}: {error}", EXIT_USAGE) from None
         except TopicRefusedError as error:
             raise CommandError(str(error), EXIT_FAILED) from None
+    properties = knowing_cluster(file.properties, reached.broker_count)
+    return dataclasses.replace(file, properties=properties), reached
 
 
 @contextlib.contextmanager

@@ -285,10 +285,14 @@ def test_a_transaction_that_takes_too_long_is_told_apart_from_a_fence(
 
 def test_a_transaction_longer_than_brokers_allow_is_refused_for_good(kafka_broker: Found) -> None:
     world = KafkaWorld(kafka_broker.address, {"producer.transaction.timeout.ms": "3600000"})
-    producer = world.connect().record_log.producer("c", world.name("g-c-0"), None)
-    for _ in range(2):
-        with pytest.raises(RefusedError, match=r"of 3600000 .* transaction\.max\.timeout\.ms\."):
-            producer.init()
+    log = world.connect().record_log
+    for number in range(3):
+        producer = log.producer("c", world.name(f"g-c-{number}"), None)
+        for _ in range(2):
+            with pytest.raises(
+                RefusedError, match=r"of 3600000 .* transaction\.max\.timeout\.ms\."
+            ):
+                producer.init()
     world.close()
 
 

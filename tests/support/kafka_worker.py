@@ -94,7 +94,7 @@ def kafka_worker(folder: Path, address: str, group: str, **more: str) -> Iterato
     file = checked_file(str(path), DISTRIBUTED)
     with contextlib.ExitStack() as stack:
         rest = listening(file, stack)
-        reached = reach_brokers(file, Stop())
+        file, reached = reach_brokers(file, Stop())
         rest.root["kafka_cluster_id"] = reached.cluster_id
         worker = made_worker(file, rest, {}, reached.config_topic)
         fencer = worker.transport.fencer = HeldFencer(worker.transport.fencer)

@@ -11,6 +11,7 @@ from support.kafka_broker import Found
 from support.kafka_cluster import alter_topic
 from support.serving import serving_meanwhile
 
+from headgate_kafka.client_settings import knowing_cluster
 from headgate_kafka.topics import prepare_internal_topics
 from headgate_kafka.transport import KafkaTransport, open_transport
 
@@ -54,7 +55,8 @@ class KafkaWorld:
             **worker_properties(servers, self._name),
             **(properties or {}),
         }
-        prepare_internal_topics(self.properties, said=lambda _line: None)
+        found = prepare_internal_topics(self.properties, said=lambda _line: None)
+        self.properties = knowing_cluster(self.properties, found.broker_count)
         self._opened: list[KafkaTransport] = []
 
     def name(self, text: str) -> str:

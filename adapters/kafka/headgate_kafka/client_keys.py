@@ -91,8 +91,9 @@ OURS = frozenset({"default.api.timeout.ms"})
 """Not for librdkafka: read by this adapter itself."""
 NATIVE = frozenset(
     {
-        *("batch.num.messages", "debug", "fetch.error.backoff.ms", "fetch.queue.backoff.ms"),
-        *("log_level", "queue.buffering.max.kbytes", "queue.buffering.max.messages"),
+        *("batch.num.messages", "debug", "enable.sparse.connections", "fetch.error.backoff.ms"),
+        *("fetch.queue.backoff.ms", "log_level"),
+        *("queue.buffering.max.kbytes", "queue.buffering.max.messages"),
         *("queued.max.messages.kbytes", "queued.min.messages", "socket.keepalive.enable"),
         *("socket.nagle.disable", "statistics.interval.ms", "sticky.partitioning.linger.ms"),
     }

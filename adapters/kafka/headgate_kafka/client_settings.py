@@ -37,6 +37,7 @@ ROLES: tuple[Role, ...] = ("producer", "consumer", "admin")
 INT_MAX = "2147483647"
 TRANSACTION_TIMEOUT_MS = 60_000
 """Java's and librdkafka's default."""
+SOCKET_MS = 60_000
 MESSAGE_BYTES = 1_000_000
 POLL_INTERVAL_MS = 300_000
 SESSION_MS = 45_000
@@ -46,6 +47,10 @@ RECONNECT_MS = 20
 each new client, of which a task has three, would wait 50 ms before it is of use."""
 RECONNECT_MS_MAX = 1_000
 """Java's default."""
+FEW_BROKERS = 3
+"""To so many a client connects at once, and not to one after the other when it needs it: before a
+second connection librdkafka lets 11 ms pass, of the 18 until a new producer is initialised. Where
+topics have some partitions a task comes to know all of three anyway."""
 SESSION_MS_MIN = 6_000
 """The brokers' default of ``group.min.session.timeout.ms``."""
 ASSIGNORS = {
@@ -64,11 +69,21 @@ _WRITERS_OWN = frozenset(
     }
 )
 """Whoever writes to internal topics has these as it needs them (`headgate_kafka.writing`)."""
+_SMALL_CLUSTER = "headgate.small.cluster.servers"
+"""Of a running worker, never of its file: servers of which it knows that they have few brokers."""
 _ADMIN_LISTENERS = "admin.listeners"
 """Of the REST API, not of an admin client."""
 
 
 # -- who gets what --
+
+
+def knowing_cluster(worker: Mapping[str, str], broker_count: int) -> dict[str, str]:
+    """The worker's properties, once it has seen how many brokers its cluster has. Nobody asks again
+    while it runs."""
+    if broker_count > FEW_BROKERS:
+        return dict(worker)
+    return {**worker, _SMALL_CLUSTER: worker["bootstrap.servers"]}
 
 
 def worker_client_settings(
@@ -240,14 +255,14 @@ def _worker_properties(worker: Properties, role: Role, client_id: str) -> dict[s
         for key, value in worker.items()
         if value is not None and _understood(key, role) and key not in _WORKER_MEMBERSHIP
     }
-    return found | {"client.id": client_id}
+    return found | _small_cluster(worker) | {"client.id": client_id}
 
 
 def _connector_properties(
     worker: Properties, connector_config: Properties | None, role: Role, said: Said | None
 ) -> dict[str, str]:
     found = {"bootstrap.servers": worker.get("bootstrap.servers") or "localhost:9092"}
-    found |= _with_prefix(worker, f"{role}.")
+    found |= _small_cluster(worker) | _with_prefix(worker, f"{role}.")
     overrides = _with_prefix(connector_config or {}, f"{role}.override.")
     unknown = sorted(key for key in overrides if not _understood(key, role))
     if unknown and said is not None:
@@ -256,11 +271,16 @@ def _connector_properties(
     return found | overrides
 
 
+def _small_cluster(worker: Properties) -> dict[str, str]:
+    servers = worker.get(_SMALL_CLUSTER)
+    return {} if servers is None else {_SMALL_CLUSTER: servers}
+
+
 def _with_prefix(properties: Properties, prefix: str) -> dict[str, str]:
     return {
         key.removeprefix(prefix): value
         for key, value in properties.items()
-        if key.startswith(prefix) and value is not None
+        if key.startswith(prefix) and value is not None and key != f"{prefix}{_SMALL_CLUSTER}"
     }
 
 
@@ -298,7 +318,8 @@ def librdkafka(properties: Properties, role: Role) -> dict[str, str]:
         _poll_records(properties)
         settings |= _consumer_words(properties)
         settings |= _fetching(settings) | _membership(settings)
-    return settings | _reconnecting(settings) | security(properties).librdkafka()
+    settings = _at_once(properties) | settings | _reconnecting(settings)
+    return settings | security(properties).librdkafka()
 
 
 def checked(
@@ -339,10 +360,14 @@ def _blamed(properties: Mapping[str, str], role: Role, words: str) -> ClientSett
 
 def within_transaction(settings: Mapping[str, Any]) -> dict[str, str]:
     """What to change in librdkafka's settings of a transactional producer: no timeout may be beyond
-    its ``transaction.timeout.ms``, and ``linger.ms`` must be below that."""
+    its ``transaction.timeout.ms``, and ``linger.ms`` must be below that. How long it waits for an
+    answer it would make as long as a transaction; of more than 35 minutes the microseconds are too
+    many for it, and it gives its requests up before it has sent them."""
     limit = int(settings.get("transaction.timeout.ms", TRANSACTION_TIMEOUT_MS))
     timeouts = ("socket.timeout.ms", "delivery.timeout.ms", "message.timeout.ms")
     changed = {key: str(limit) for key in timeouts if int(settings.get(key, 0)) > limit}
+    if limit > SOCKET_MS and "socket.timeout.ms" not in settings:
+        changed["socket.timeout.ms"] = str(SOCKET_MS)
     if int(settings.get("linger.ms", 0)) >= limit:
         changed["linger.ms"] = str(limit - 1)
     return changed
@@ -368,6 +393,13 @@ def _membership(settings: Mapping[str, str]) -> dict[str, str]:
     if int(settings.get("heartbeat.interval.ms", "0")) > session // 3:
         found["heartbeat.interval.ms"] = str(max(1, session // 3))
     return found
+
+
+def _at_once(properties: Properties) -> dict[str, str]:
+    """Whoever has other servers, such as an overriding connector, may be of a large cluster."""
+    servers = properties.get(_SMALL_CLUSTER)
+    small = servers is not None and servers == properties.get("bootstrap.servers")
+    return {"enable.sparse.connections": "false"} if small else {}
 
 
 def _reconnecting(settings: Mapping[str, str]) -> dict[str, str]:

@@ -90,20 +90,23 @@ def own_offsets_reader(
 
     Differs from Connect: they are read where they are written, also when only the servers of the
     producer were overridden, and then with the producer's login."""
-    reader = settings.consumer(f"connector-offsets-{connector}", f"connect-{connector}")
+    names = f"connector-offsets-{connector}", f"connect-{connector}"
+    reader = settings.consumer(*names)
     named = (
         worker.get("consumer.bootstrap.servers"),
         connector_config.get("consumer.override.bootstrap.servers"),
     )
     producer = settings.producer("", None)
-    there = {"bootstrap.servers": producer["bootstrap.servers"]}
-    if any(named) or there["bootstrap.servers"] == reader["bootstrap.servers"]:
+    servers = producer["bootstrap.servers"]
+    if any(named) or servers == reader["bootstrap.servers"]:
         return reader
+    moved = {**connector_config, "consumer.override.bootstrap.servers": servers}
+    reader = connector_clients(worker, moved, lambda _line: None).consumer(*names)
     if not any(key.startswith(_CONSUMER_SECURITY) for key in connector_config):
         # Other servers, or another listener of these: whoever may write there is let in.
         reader = {key: value for key, value in reader.items() if not key.startswith(_SECURITY)}
-        there |= {key: value for key, value in producer.items() if key.startswith(_SECURITY)}
-    return {**reader, **there}
+        reader |= {key: value for key, value in producer.items() if key.startswith(_SECURITY)}
+    return reader
 
 
 def connector_admin_properties(

@@ -4,11 +4,8 @@ A client that has no broker yet when it looks for its coordinator looks again 50
 the two comes first is chance, for its first connection, to an address of `bootstrap.servers`, is
 given up as soon as the brokers are known by their ids. Seen with librdkafka 2.16.0: of every four
 `init_transactions` of new clients one took half a second. With a look first all take 5 ms, and the
-look takes what a second connection has to wait (`client_settings.RECONNECT_MS`).
-
-Clients that connect to all brokers at once (`enable.sparse.connections=false`) wait for nothing: 5
-ms in all instead of 18. But then 11 of 12 with a `transaction.timeout.ms` above what brokers allow
-were not told so: `init_transactions` waited until its time was up.
+look takes what a second connection has to wait (`client_settings.RECONNECT_MS`), which is nothing
+where all brokers are connected to at once (`client_settings.FEW_BROKERS`).
 """
 
 from contextlib import suppress

@@ -175,8 +175,9 @@ class Admin:
         self._sleep = sleep
         self.client = AdminClient(self._contact.settings)
 
-    def cluster_id(self) -> str:
-        """Also finds out whether there is a broker at all. Source: ConnectUtils.kafkaClusterId.
+    def cluster(self) -> tuple[str, int]:
+        """Its id and how many brokers are up. Also finds out whether there is a broker at all.
+        Source: ConnectUtils.kafkaClusterId.
 
         Raises:
             RefusedError: the brokers do not let this client in.
@@ -189,7 +190,7 @@ class Admin:
             "security properties",
             self._described,
         )
-        return str(found.cluster_id)
+        return str(found.cluster_id), len(found.nodes)
 
     def patiently(
         self,
@@ -275,6 +276,7 @@ class Reached(NamedTuple):
     """What a worker was told of its brokers."""
 
     cluster_id: str
+    broker_count: int
     config_topic: str
     """Name, topic id (KIP-516) and cluster of its config topic, which no other has; empty where the
     brokers give topics no ids."""
@@ -282,7 +284,7 @@ class Reached(NamedTuple):
 
 def prepare_internal_topics(
     worker: Properties, *, said: Said, sleep: Callable[[float], object] = time.sleep
-) -> "Reached":
+) -> Reached:
     """Create or check the three topics of a worker. Tries for as long as the worker's
     ``default.api.timeout.ms`` says.
 
@@ -291,16 +293,18 @@ def prepare_internal_topics(
         TransportError: the brokers did not answer in time.
     """
     admin = _admin(worker, said, sleep)
-    found = admin.cluster_id()
+    admin.cluster()
     ensure_topics(admin, internal_topics(worker), said=said)
-    return Reached(found, _identity(admin, config_topic(worker), found))
+    # If they are just starting there are more of them by now.
+    found, count = admin.cluster()
+    return Reached(found, count, _identity(admin, config_topic(worker), found))
 
 
 def reach_cluster(
     worker: Properties, *, said: Said, sleep: Callable[[float], object] = time.sleep
-) -> "Reached":
+) -> Reached:
     """As `prepare_internal_topics`, for a worker without topics of its own."""
-    return Reached(_admin(worker, said, sleep).cluster_id(), "")
+    return Reached(*_admin(worker, said, sleep).cluster(), "")
 
 
 def _admin(worker: Properties, said: Said, sleep: Callable[[float], object]) -> Admin:

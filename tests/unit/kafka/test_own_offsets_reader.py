@@ -2,10 +2,14 @@
 
 from collections.abc import Mapping
 
+import pytest
+
+from headgate_kafka.client_settings import knowing_cluster
 from headgate_kafka.clients import connector_clients, own_offsets_reader
 
 WORKER = {"bootstrap.servers": "here:9092", "consumer.security.protocol": "PLAINTEXT"}
 ELSEWHERE = {"producer.override.bootstrap.servers": "there:9094"}
+AT_ONCE = "consumer.override.enable.sparse.connections"
 LOGIN = {
     "producer.override.security.protocol": "SASL_PLAINTEXT",
     "producer.override.sasl.mechanism": "PLAIN",
@@ -32,6 +36,24 @@ def test_what_is_said_of_the_consumer_counts() -> None:
     assert read_with({**ELSEWHERE, **LOGIN, **consumer}) == ("proxy:9092", None)
     plain = {"consumer.override.security.protocol": "PLAINTEXT"}
     assert read_with({**ELSEWHERE, **LOGIN, **plain}) == ("there:9094", None)
+
+
+@pytest.mark.parametrize(
+    ("config", "wanted"),
+    [
+        ({}, "false"),
+        (ELSEWHERE, None),
+        ({**ELSEWHERE, AT_ONCE: "false"}, "false"),
+        ({**ELSEWHERE, AT_ONCE: "true"}, "true"),
+    ],
+)
+def test_what_is_known_of_the_workers_cluster_is_not_said_of_another(
+    config: dict[str, str], wanted: str | None
+) -> None:
+    worker = knowing_cluster(WORKER, 1)
+    settings = connector_clients(worker, config, print)
+    reader = own_offsets_reader(worker, config, "c", settings)
+    assert reader.get("enable.sparse.connections") == wanted
 
 
 def test_on_the_workers_own_servers_it_stays_the_consumers() -> None:
