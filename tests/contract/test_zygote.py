@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -13,7 +14,9 @@ from support.processes import Process, descendants
 from support.runner_contract import SESSION_TIMEOUT_MS, RunnerBench
 
 from headgate.task.messages import TaskOutcome
+from headgate_runtime.tasks import zygote
 from headgate_runtime.tasks.select import make_runner
+from headgate_runtime.tasks.zygote import SPARE, SPARE_AFTER_S
 
 SETTINGS = {"session.timeout.ms": str(SESSION_TIMEOUT_MS)}
 TESTS = Path(__file__).parents[1]
@@ -66,7 +69,17 @@ def _noted_by(bench: RunnerBench, file: Path) -> list[str]:
 
 def _below() -> list[Process]:
     """Zygotes and bodies; a broker of the session may be there too."""
-    return [p for p in descendants(os.getpid()) if TASKS in p.command]
+    return [p for p in descendants(os.getpid()) if TASKS in p.command and SPARE not in p.command]
+
+
+def _spare() -> Process:
+    """The body that waits for a task; there is one when nothing has been asked for a while."""
+    until = time.monotonic() + 10
+    while not (found := [p for p in descendants(os.getpid()) if SPARE in p.command and p.alive()]):
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    (spare,) = found
+    return spare
 
 
 def _zygote() -> Process:
@@ -141,7 +154,7 @@ def test_a_zygote_that_is_killed_takes_its_bodies_with_it_and_is_replaced(
 ) -> None:
     bench = make_bench()
     run, _ = _started(bench)
-    below = _below()
+    below = [*_below(), _spare()]
     os.kill(_zygote().pid, signal.SIGKILL)
     ended = bench.wait_for_end(run)
     assert ended.outcome is TaskOutcome.LOST
@@ -183,7 +196,66 @@ def test_a_module_that_starts_threads_costs_only_time(
     run, pid = _started(bench)
     command = Path(f"/proc/{pid}/cmdline").read_bytes()
     assert command.endswith(b"\0-m\0headgate_runtime.tasks.main\0c-0\0"), "it was only forked"
+    time.sleep(4 * SPARE_AFTER_S)
+    assert [p for p in descendants(os.getpid()) if SPARE in p.command] == []
     _stop(bench, run)
+
+
+def test_a_task_gets_the_body_that_was_forked_ahead_and_the_next_gets_another(
+    make_bench: Callable[..., RunnerBench],
+) -> None:
+    bench = make_bench()
+    run, pid = _started(bench)
+    pids = [pid]
+    for _ in range(2):
+        _stop(bench, run)
+        spare = _spare()
+        run, pid = _started(bench)
+        assert pid == spare.pid
+        shown = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0", 1)[0]
+        assert shown.endswith(b"main c-0")
+        pids.append(pid)
+    assert _spare().pid not in pids
+    _stop(bench, run)
+
+
+def test_a_body_that_was_forked_ahead_and_is_gone_costs_no_task(
+    make_bench: Callable[..., RunnerBench],
+) -> None:
+    bench = make_bench()
+    run, _ = _started(bench)
+    source, spare = _zygote(), _spare()
+    held = _descriptors(source.pid)
+    _stop(bench, run)
+    os.kill(source.pid, signal.SIGSTOP)  # so that it asks the dead one
+    os.kill(spare.pid, signal.SIGKILL)
+    file = bench.folder / "pid"
+    file.unlink()
+    run = bench.start("CountingSource", {"pause.s": "0.01", "pid.file": str(file)})
+    time.sleep(0.3)
+    os.kill(source.pid, signal.SIGCONT)
+    bench.wait_for_records(run, 10)
+    assert int(file.read_text()) != spare.pid
+    _stop(bench, run)
+    another = _spare()
+    os.kill(another.pid, signal.SIGKILL)  # of this one it is told
+    until = time.monotonic() + 10
+    while _spare().pid == another.pid:
+        assert time.monotonic() < until
+    run, _ = _started(bench)
+    _stop(bench, run)
+    assert not [p for p in (spare, another) if Path(f"/proc/{p.pid}").exists()], "not collected"
+    _spare()
+    assert len(_descriptors(source.pid)) == len(held)
+
+
+def test_who_ends_before_it_has_its_task_is_not_taken_and_is_collected() -> None:
+    ours, its = socket.socketpair()
+    its.close()
+    with subprocess.Popen(["sleep", "60"]) as process:
+        assert not zygote._Spare(process.pid, ours).take("c-0", (0, 1))
+        assert not Path(f"/proc/{process.pid}").exists()
+    assert ours.fileno() == -1
 
 
 def test_a_module_that_cannot_be_loaded_keeps_no_task_from_running(
@@ -254,7 +326,6 @@ fork, full = os.fork, Path(__file__).with_name("full")
 
 def at_the_limit():
     if full.exists():
-        full.unlink()
         raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
     return fork()
 
@@ -264,13 +335,16 @@ os.fork = at_the_limit
     bench = make_bench(["few_processes"])
     first, _ = _started(bench)
     zygote = _zygote()
-    held = _descriptors(zygote.pid)
+    _spare()
+    held = len(_descriptors(zygote.pid))
     (tmp_path / "full").touch()
+    os.kill(_spare().pid, signal.SIGKILL)
     ended = bench.wait_for_end(bench.start("CountingSource", {}))
     assert (ended.outcome, "ended with status 127" in ended.reason) == (TaskOutcome.LOST, True)
     assert "no process for task c-0: [Errno 11]" in capfd.readouterr().err
     assert zygote.alive()
-    assert _descriptors(zygote.pid) == held
+    assert len(_descriptors(zygote.pid)) == held - 1, "the spare one's"
+    (tmp_path / "full").unlink()
     bench.runner.stop(first, 10_000)
     assert bench.wait_for_end(first).outcome is TaskOutcome.STOPPED
     second, pid = _started(bench)
@@ -284,6 +358,7 @@ def test_closing_ends_bodies_and_zygote(make_bench: Callable[..., RunnerBench]) 
     _started(bench, "HangingSource")
     below = _below()
     assert len(below) == 2
+    below.append(_spare())
     bench.runner.close()
     _await_gone(below, 5)
 
@@ -311,7 +386,8 @@ def test_zygote_and_bodies_end_when_their_worker_is_killed(tmp_path: Path) -> No
         while len(below := descendants(worker.pid)) < 4 or not (tmp_path / "pid").exists():
             assert time.monotonic() < until
             time.sleep(0.05)
-        time.sleep(0.5)
+        time.sleep(4 * SPARE_AFTER_S)
+        below = descendants(worker.pid)
     finally:
         worker.kill()
         worker.wait()

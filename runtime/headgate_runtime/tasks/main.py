@@ -37,11 +37,20 @@ def run(argument: str) -> str:
 
 
 def main() -> int:
+    prepare()
+    return run_invited()
+
+
+def prepare() -> None:
+    """In a process of its own, what can be done before its task is known."""
     leave_signals_to_the_worker()
     lines = logging.StreamHandler()
     lines.setFormatter(LineFormatter())
     logging.basicConfig(level=logging.INFO, handlers=[lines])
     collector.settle()
+
+
+def run_invited() -> int:
     argument = _first_line().decode()
     try:
         lifeline = SocketLifeline(_invitation(argument))

@@ -29,7 +29,7 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -43,6 +43,10 @@ NAME_MAX: Final = 400
 PADDING: Final = "-" * NAME_MAX
 """The last argument: room for the command line of a body, which tells people its task."""
 EXEC_FAILED: Final = 127
+SPARE_AFTER_S: Final = 0.2
+"""So long nothing was asked when a body is forked ahead: until then others may be in a hurry."""
+SPARE: Final = "(no task yet)"
+"""What process listings show of it."""
 LATE: Final = ("encodings.idna",)
 """What the standard library loads when it first connects, which every body does."""
 
@@ -52,6 +56,35 @@ class Body:
     """What the forked process is to be."""
 
     name: str
+    prepared: bool
+    """It has done all that can be done before its task is known."""
+
+
+class _Spare:
+    """The zygote's view of a body that waits for its task."""
+
+    def __init__(self, pid: int, connection: socket.socket) -> None:
+        self.pid = pid
+        self._connection = connection
+
+    def take(self, name: str, ends: Sequence[int]) -> bool:
+        """Whether it has its task now, with the ends of its standard input and output; else there
+        is nothing left of it."""
+        with self._connection:
+            try:
+                socket.send_fds(self._connection, [name.encode()], ends)
+                return True
+            except OSError:
+                os.kill(self.pid, signal.SIGKILL)
+                os.waitpid(self.pid, 0)
+                return False
+
+    def gone(self) -> bool:
+        """Whether it has ended, without a task."""
+        found, _ = os.waitpid(self.pid, os.WNOHANG)
+        if found:
+            self._connection.close()
+        return bool(found)
 
 
 class Zygote:
@@ -63,6 +96,9 @@ class Zygote:
         """Of children that are not collected, by pid."""
         self._unread = b""
         self._descriptors: list[int] = []
+        self._spare: _Spare | None = None
+        self._alone = True
+        """Another thread, of a module, would leave a spare body locks that nobody lets go."""
         self._wakes, wake = os.pipe()
         os.set_blocking(wake, False)
         os.set_blocking(self._wakes, False)
@@ -73,7 +109,11 @@ class Zygote:
     def serve(self) -> Body | None:
         """In the zygote: None once the launcher is gone. In each forked process: its body."""
         while True:
-            ready, _, _ = select.select([self._launcher.fileno(), self._wakes], [], [])
+            wanted = self._spare is None and self._alone
+            after_s = SPARE_AFTER_S if wanted else None
+            ready, _, _ = select.select([self._launcher.fileno(), self._wakes], [], [], after_s)
+            if not ready and (body := self._fork_ahead()) is not None:
+                return body
             if self._wakes in ready:
                 with contextlib.suppress(BlockingIOError):
                     os.read(self._wakes, LINE_MAX)
@@ -107,6 +147,12 @@ class Zygote:
     def _fork(self, run: str, name: str) -> Body | None:
         standard_in, standard_out = self._descriptors[:2]
         del self._descriptors[:2]
+        spare, self._spare = self._spare, None
+        if spare is not None and spare.take(name, (standard_in, standard_out)):
+            os.close(standard_in)
+            os.close(standard_out)
+            self._ids[spare.pid] = run
+            return None
         try:
             alone = threads() == 1
             pid = os.fork()
@@ -121,22 +167,43 @@ class Zygote:
             self._become_body(standard_in, standard_out)
             if alone:
                 show_as(f"{sys.executable} -m {BODY} {name}")
-                return Body(name)
+                return Body(name, prepared=False)
             _exec(name)
         os.close(standard_in)
         os.close(standard_out)
         self._ids[pid] = run
         return None
 
+    def _fork_ahead(self) -> Body | None:
+        self._alone = threads() == 1
+        if not self._alone:
+            return None
+        ours, its = socket.socketpair()
+        with its:
+            try:
+                pid = os.fork()
+            except OSError:  # there is no room for one now
+                ours.close()
+                return None
+            if pid:
+                self._spare = _Spare(pid, ours)
+                return None
+            ours.close()
+            self._leave()
+            show_as(f"{sys.executable} -m {BODY} {SPARE}")
+            return _await_task(its)
+
     def _become_body(self, standard_in: int, standard_out: int) -> None:
-        """As a new interpreter would find the world; what is the zygote's is closed."""
+        """As a new interpreter would find the world."""
+        _take_ends(standard_in, standard_out)
+        self._leave()
+
+    def _leave(self) -> None:
+        """In a forked process: what is the zygote's is closed."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        os.dup2(standard_in, 0)
-        os.dup2(standard_out, 1)
-        os.dup2(standard_out, 2)
         self._launcher.close()
-        for descriptor in (standard_in, standard_out, self._wakes, self._wake, *self._descriptors):
+        for descriptor in (self._wakes, self._wake, *self._descriptors):
             os.close(descriptor)
 
     def _kill(self, run: str) -> None:
@@ -145,6 +212,8 @@ class Zygote:
                 os.kill(pid, signal.SIGKILL)
 
     def _collect(self) -> None:
+        if self._spare is not None and self._spare.gone():
+            self._spare = None
         for pid in list(self._ids):
             found, status = os.waitpid(pid, os.WNOHANG)
             if found:
@@ -154,6 +223,29 @@ class Zygote:
     def _say(self, message: dict[str, Any]) -> None:
         with contextlib.suppress(ConnectionError):  # that the launcher is gone is seen when reading
             self._launcher.sendall(json.dumps(message).encode() + b"\n")
+
+
+def _await_task(connection: socket.socket) -> Body:
+    """In a body that was forked ahead; does not return where the zygote is gone."""
+    from headgate_runtime.tasks.main import prepare
+
+    prepare()
+    told, ends, _, _ = socket.recv_fds(connection, LINE_MAX, 2)
+    if len(ends) < 2:
+        os._exit(0)
+    _take_ends(*ends)
+    name = told.decode()
+    show_as(f"{sys.executable} -m {BODY} {name}")
+    return Body(name, prepared=True)
+
+
+def _take_ends(standard_in: int, standard_out: int) -> None:
+    """Of its standard input, and of its output and errors."""
+    os.dup2(standard_in, 0)
+    os.dup2(standard_out, 1)
+    os.dup2(standard_out, 2)
+    os.close(standard_in)
+    os.close(standard_out)
 
 
 def threads() -> int:
@@ -218,11 +310,13 @@ def main(arguments: list[str]) -> int:
     _load([BODY, *LATE, *arguments[1 : arguments.index("--")]])
     gc.collect()
     gc.freeze()  # the pages of what is loaded stay shared
-    if Zygote(launcher).serve() is None:
+    if (body := Zygote(launcher).serve()) is None:
         os._exit(0)  # whatever threads the modules have started
-    from headgate_runtime.tasks.main import main as run
+    from headgate_runtime.tasks.main import prepare, run_invited
 
-    return run()
+    if not body.prepared:
+        prepare()
+    return run_invited()
 
 
 if __name__ == "__main__":
