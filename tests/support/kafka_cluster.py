@@ -238,9 +238,9 @@ def described_transaction(address: str, transactional_id: str) -> Any:
         client.close()
 
 
-def create_topic(address: str, topic: str, partitions: int = 1) -> None:
+def create_topic(address: str, topic: str, partitions: int = 1, replicas: int = 1) -> None:
     client = AdminClient({"bootstrap.servers": address, "log_level": 0})
-    for future in client.create_topics([NewTopic(topic, partitions, 1)]).values():
+    for future in client.create_topics([NewTopic(topic, partitions, replicas)]).values():
         future.result(20)
 
 

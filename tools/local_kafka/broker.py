@@ -1,4 +1,4 @@
-"""One Kafka broker (KRaft) on this machine alone, its own controller unless it is to have one."""
+"""Kafka brokers (KRaft) on this machine alone, each its own controller unless it is to have one."""
 
 import base64
 import time
@@ -66,6 +66,8 @@ class Broker(OnJvm):
         tls: whether there are listeners with TLS.
         tls_names: of the broker in its certificate, as keytool writes them.
         own_controller: whether the controller is another process.
+        beside: another that has an own controller and was started: this one is of its cluster.
+        node_id: in that cluster; 1 and 2 are taken.
         heap_mb, flags: as of `Jvm`.
     """
 
@@ -79,12 +81,18 @@ class Broker(OnJvm):
         tls: bool = False,
         tls_names: str = "ip:127.0.0.1,dns:localhost",
         own_controller: bool = False,
+        beside: "Broker | None" = None,
+        node_id: int = 1,
         heap_mb: int = HEAP_MB,
         flags: Sequence[str] = QUICK,
     ) -> None:
         self.folder = folder.absolute()
         self.users = dict(users or {})
         plain, self._controller_port, sasl, with_tls, mutual = free_ports(5)
+        self._beside = beside
+        self.node_id = node_id
+        if beside is not None:
+            self._controller_port = beside._controller_port
         self._ports = {"PLAIN": port or plain}
         if self.users:
             self._ports["SASL"] = sasl
@@ -130,7 +138,8 @@ class Broker(OnJvm):
 
     def start(self, timeout_s: float = START_TIMEOUT_S) -> None:
         """Returns when clients can connect. Raises `JvmError`."""
-        goes_on = self._controller is not None and self._controller.running
+        beside = self._beside is not None
+        goes_on = beside or (self._controller is not None and self._controller.running)
         for port in (*self._ports.values(), *([] if goes_on else [self._controller_port])):
             if listens(port):
                 raise JvmError(f"port {port} of 127.0.0.1 is taken; name another, or end that one")
@@ -142,7 +151,7 @@ class Broker(OnJvm):
             self._format()
         if self._controller is not None and not goes_on:
             self._controller.start(lambda: listens(self._controller_port), timeout_s)
-        elif self._controller is not None:
+        elif goes_on:
             time.sleep(max(0.0, self._killed_at + SESSION_S + 0.5 - time.monotonic()))
         self.jvm.start(lambda: all(map(listens, self._ports.values())), timeout_s)
 
@@ -169,7 +178,7 @@ class Broker(OnJvm):
         return self.folder / "broker.properties"
 
     def _format(self) -> None:
-        cluster = base64.urlsafe_b64encode(b"\0" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
+        cluster = self._cluster_id()
         command = [java(), *QUICK, "kafka.tools.StorageTool", "format", "--cluster-id", cluster]
         for user, password in self.users.items():
             for mechanism in SCRAM:
@@ -179,6 +188,13 @@ class Broker(OnJvm):
             settings = javaproperties.dumps(self._controller_properties(), timestamp=False)
             self._controller_file.write_text(settings)
             run([*command, "--config", str(self._controller_file)])
+
+    def _cluster_id(self) -> str:
+        """A new one, or that of the cluster it is to be of."""
+        if self._beside is None:
+            return base64.urlsafe_b64encode(b"\0" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
+        file = self._beside._data / "meta.properties"
+        return javaproperties.loads(file.read_text())["cluster.id"]
 
     def _controller_properties(self) -> dict[str, str]:
         of_both = self._properties()
@@ -194,7 +210,7 @@ class Broker(OnJvm):
 
     @property
     def _controller_id(self) -> int:
-        return 1 if self._controller is None else 2
+        return 1 if self._controller is None and self._beside is None else 2
 
     def _properties(self) -> dict[str, str]:
         ports = {**self._ports, "CONTROLLER": self._controller_port}
@@ -206,10 +222,11 @@ class Broker(OnJvm):
             "TLS": "SASL_SSL" if self.users else "SSL",
             "MUTUAL": "SSL",
         }
-        own = [] if self._controller else [f"CONTROLLER://127.0.0.1:{self._controller_port}"]
+        alone = self._controller_id == self.node_id
+        own = [f"CONTROLLER://127.0.0.1:{self._controller_port}"] if alone else []
         return {
-            "process.roles": "broker" if self._controller else "broker,controller",
-            "node.id": "1",
+            "process.roles": "broker,controller" if alone else "broker",
+            "node.id": str(self.node_id),
             "controller.quorum.voters": f"{self._controller_id}@127.0.0.1:{self._controller_port}",
             "controller.listener.names": "CONTROLLER",
             "inter.broker.listener.name": "PLAIN",

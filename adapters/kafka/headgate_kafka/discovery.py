@@ -16,7 +16,7 @@ from headgate.offsets import decode_key
 from headgate.ports import TransportError
 from headgate.status import CONNECTOR_PREFIX, TASK_PREFIX, TOPIC_PREFIX
 from headgate_kafka.failures import kafka_error
-from headgate_kafka.reading import REQUEST_S, TopicReader, Topics
+from headgate_kafka.reading import TopicReader, Topics
 
 PEEK: Final = 200
 """Records of a topic that are looked at."""
@@ -127,8 +127,7 @@ def _compacted(topics: Topics) -> list[str]:
         return []
     try:
         asked = [ConfigResource(ResourceType.TOPIC, name) for name in names]
-        answers = topics.client.describe_configs(asked, request_timeout=REQUEST_S)
-        settings = {resource.name: future.result(REQUEST_S) for resource, future in answers.items()}
+        settings = topics.settings(asked)
     except KafkaException as failed:
         what = "the settings of the topics could not be read"
         raise topics.contact.error(what, kafka_error(failed)) from None

@@ -24,6 +24,7 @@ from headgate_kafka.clients import (
     connector_clients,
     own_offsets_reader,
 )
+from headgate_kafka.controller import ask_controller
 from headgate_kafka.failures import NO_RIGHT, Contact, kafka_error
 from headgate_kafka.group import GroupRefusedError
 from headgate_kafka.group_describe import DescribedGroup, GroupDescriber
@@ -330,9 +331,8 @@ def _fault_of(topic: InternalTopic, topics: Topics) -> str | None:
     if topic.key == "config.storage.topic" and count != 1:
         return f"it has {count} partitions, expected a single one: workers refuse to start"
     asked = [ConfigResource(ResourceType.TOPIC, topic.name)]
-    answers = topics.client.describe_configs(asked, request_timeout=REQUEST_S)
     try:
-        settings = next(iter(answers.values())).result(REQUEST_S * 2)
+        settings = topics.settings(asked)[topic.name]
     except KafkaException:
         return None  # a matter of permissions, told among them
     policy = settings["cleanup.policy"].value
@@ -344,11 +344,15 @@ def _fault_of(topic: InternalTopic, topics: Topics) -> str | None:
 def _fault_of_absent(topic: InternalTopic, topics: Topics) -> str | None:
     """What the brokers say to who asks to make it as a worker would, and only to look whether they
     would."""
-    asked = topics.client.create_topics(
-        [new_topic(topic)], request_timeout=REQUEST_S, validate_only=True
-    )
+
+    def create(limit_s: float) -> None:
+        asked = topics.client.create_topics(
+            [new_topic(topic)], request_timeout=limit_s, validate_only=True
+        )
+        asked[topic.name].result(limit_s * 2)
+
     try:
-        asked[topic.name].result(REQUEST_S * 2)
+        ask_controller(topics.client, create)
     except KafkaException as failed:
         topics.client.poll(0)
         error = kafka_error(failed)

@@ -11,7 +11,7 @@ where nobody is at work. Create is asked for where a topic lacks (`headgate_kafk
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]
@@ -20,10 +20,11 @@ from headgate.events import Config
 from headgate.fencing import transactional_id
 from headgate.java_pattern import JavaPatternError
 from headgate.sink_names import sink_group, sink_topics, topic_pattern, topics_now
+from headgate_kafka.controller import ask_controller
 from headgate_kafka.failures import NO_RIGHT, UNKNOWN_TOPIC, kafka_error
 from headgate_kafka.group import GroupRefusedError
 from headgate_kafka.group_describe import DescribedGroup
-from headgate_kafka.reading import REQUEST_S, Topics
+from headgate_kafka.reading import Topics
 
 
 class ResourceKind(StrEnum):
@@ -262,13 +263,18 @@ class Rights:
         return Tried(wanted, Verdict.GRANTED if granted else Verdict.DENIED)
 
     def _of_topic(self, wanted: Permission) -> frozenset[int] | Tried:
-        asked = self._topics.client.describe_topics(
-            TopicCollection([wanted.name]),
-            include_authorized_operations=True,
-            request_timeout=REQUEST_S,
-        )
+        client = self._topics.client
+
+        def describe(limit_s: float) -> Any:
+            asked = client.describe_topics(
+                TopicCollection([wanted.name]),
+                include_authorized_operations=True,
+                request_timeout=limit_s,
+            )
+            return asked[wanted.name].result(limit_s * 2)
+
         try:
-            found = asked[wanted.name].result(REQUEST_S * 2)
+            found = ask_controller(client, describe)
         except KafkaException as failed:
             self._topics.client.poll(0)
             error = kafka_error(failed)

@@ -8,6 +8,7 @@ ends for committed readers with an event of its own, and again when an open tran
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, cast
 
 from confluent_kafka import (
@@ -19,10 +20,15 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    ConfigResource,
+    OffsetSpec,
+)
 
 from headgate.ports import Place, TransportError, UnknownTopicError
 from headgate_kafka.consumer import metadata_age_s
+from headgate_kafka.controller import ask_controller
 from headgate_kafka.failures import NO_RIGHT, UNKNOWN_TOPIC, Contact, kafka_error
 from headgate_kafka.read_ahead import ReadAhead
 
@@ -110,9 +116,8 @@ class Topics:
         return count
 
     def _count(self, topic: str) -> int:
-        described = self.client.describe_topics(TopicCollection([topic]), request_timeout=REQUEST_S)
         try:
-            return len(described[topic].result(REQUEST_S * 2).partitions)
+            return ask_controller(self.client, partial(self._count_once, topic))
         except KafkaException as failed:
             error = self._heard(failed)
             if error is not None and error.code() in UNKNOWN_TOPIC:
@@ -130,6 +135,10 @@ class Topics:
                 raise NoRightError(str(told)) from None
             raise told from None
 
+    def _count_once(self, topic: str, limit_s: float) -> int:
+        asked = self.client.describe_topics(TopicCollection([topic]), request_timeout=limit_s)
+        return len(asked[topic].result(limit_s * 2).partitions)
+
     def names(self) -> list[str]:
         """Of all topics there are now, the brokers' own included.
 
@@ -141,6 +150,15 @@ class Topics:
         except KafkaException as failed:
             error = self._heard(failed)
             raise self.contact.error("the topics could not be listed", error) from None
+
+    def settings(self, resources: Sequence[ConfigResource]) -> dict[str, Any]:
+        """What the brokers say of each, by its name. Raises KafkaException."""
+
+        def describe(limit_s: float) -> dict[str, Any]:
+            asked = self.client.describe_configs(list(resources), request_timeout=limit_s)
+            return {about.name: answer.result(limit_s * 2) for about, answer in asked.items()}
+
+        return ask_controller(self.client, describe)
 
     def await_topic(self, topic: str) -> None:
         """Return when the brokers know a topic that was just created.

@@ -19,6 +19,7 @@ from headgate.ports import (
 )
 from headgate.sink_names import SinkTopics
 from headgate_kafka.consumer import KafkaConsumer, metadata_age_s, record_of
+from headgate_kafka.controller import ask_controller
 from headgate_kafka.failures import NO_RIGHT, kafka_error
 from headgate_kafka.plain_producer import PlainProducer
 from headgate_kafka.producer import OffsetTopics, TransactionalProducer
@@ -106,11 +107,14 @@ class KafkaRecordLog:
         except NoRightError as refusal:
             raise RefusedError(str(refusal)) from None
         new = NewTopic(topic, num_partitions=partitions, replication_factor=BROKERS_CHOICE)
-        asked = self._topics.client.create_topics(
-            [new], operation_timeout=REQUEST_S, request_timeout=REQUEST_S
-        )
+        client = self._topics.client
+
+        def create(limit_s: float) -> None:
+            asked = client.create_topics([new], operation_timeout=limit_s, request_timeout=limit_s)
+            asked[topic].result(limit_s * 2)
+
         try:
-            asked[topic].result(REQUEST_S * 2)
+            ask_controller(client, create)
         except KafkaException as failed:
             error = kafka_error(failed)
             if error is None or error.code() != KafkaError.TOPIC_ALREADY_EXISTS:

@@ -29,6 +29,7 @@ from headgate_kafka.client_settings import (
     number,
     worker_client_settings,
 )
+from headgate_kafka.controller import look_again, took_too_long
 from headgate_kafka.failures import Contact
 from headgate_kafka.principal import of_librdkafka
 
@@ -225,6 +226,8 @@ class Admin:
                     raise
                 if self._contact.refusal:
                     raise self._contact.error(what) from None
+                if took_too_long(error):
+                    look_again(self.client)
                 reason = self._contact.complaint or kafka_error.str()
                 if kafka_error.code() == KafkaError.INVALID_REPLICATION_FACTOR:
                     # Brokers may still be joining.

@@ -1,0 +1,163 @@
+"""A cluster of three brokers, each of which is killed once while records flow, exactly once,
+together with the worker that has the task.
+
+Whichever of them has the group's coordinator, the transactions' coordinator or a partition: what it
+had moves to another, where the task's producer is fenced and its successor goes on.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+from support.kafka_cluster import (
+    QUICK_GROUPS,
+    KafkaCluster,
+    Watcher,
+    await_true,
+    create_topic,
+    kill,
+    quick_properties,
+    read_committed,
+    states_ever,
+)
+
+from headgate_kafka.reading import Topics
+from headgate_kafka.topics import Admin, InternalTopic, ensure_topics
+from local_kafka.broker import Broker
+
+pytestmark = pytest.mark.slow
+
+REPLICAS = 3
+SAFE = {
+    "offsets.topic.replication.factor": str(REPLICAS),
+    "transaction.state.log.replication.factor": str(REPLICAS),
+    "transaction.state.log.min.isr": "2",
+    "min.insync.replicas": "2",
+    # All of it on the broker that is killed, now and then, and not a quarter of it.
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
+}
+STORAGE = {
+    f"{topic}.storage.replication.factor": str(REPLICAS) for topic in ("config", "offset", "status")
+}
+LINES_AT_ONCE = 100
+PAUSE_S = 0.02
+FLOW_S = 90.0
+"""Until records flow again, at most."""
+
+
+class Lines:
+    """A file that grows until it is closed, on a thread of its own."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.count = 0
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._write, daemon=True)
+        self._thread.start()
+
+    def _write(self) -> None:
+        with self.file.open("ab", buffering=0) as lines:
+            while not self._over.wait(PAUSE_S):
+                some = range(self.count, self.count + LINES_AT_ONCE)
+                lines.write(b"".join(b"line %d\n" % number for number in some))
+                self.count += LINES_AT_ONCE
+
+    def close(self) -> None:
+        self._over.set()
+        self._thread.join()
+
+
+def in_sync(address: str) -> int:
+    """How many replicas the worst partition has."""
+    topics = AdminClient({"bootstrap.servers": address, "log_level": 0}).list_topics(timeout=20)
+    return min(
+        len(partition.isrs)
+        for topic in topics.topics.values()
+        for partition in topic.partitions.values()
+    )
+
+
+@pytest.fixture
+def three_brokers(own_broker: Callable[..., Broker]) -> list[Broker]:
+    settings = SAFE | QUICK_GROUPS
+    first = own_broker(own_controller=True, settings=settings)
+    others = [own_broker(beside=first, node_id=number, settings=settings) for number in (3, 4)]
+    return [first, *others]
+
+
+def addresses(brokers: Sequence[Broker]) -> str:
+    return ",".join(broker.address for broker in brokers)
+
+
+def test_who_takes_a_broker_for_the_controller_that_is_gone_asks_another(
+    three_brokers: list[Broker],
+) -> None:
+    """As a task does that starts, and a worker: librdkafka would ask the one that is gone again and
+    again."""
+    address, gone = addresses(three_brokers), three_brokers[-1]
+    create_topic(address, "t", 2, replicas=REPLICAS)
+    settings = {"bootstrap.servers": address}
+    topics = Topics(settings, print)
+    admin = Admin(settings, said=print)
+    for client in (topics.client, admin.client):
+        # Brokers name one or the other.
+        await_true(
+            "controller",
+            lambda client=client: client.list_topics(timeout=10).controller_id == gone.node_id,
+            30,
+        )
+    gone.kill()
+    began = time.monotonic()
+    assert topics.partitions("t") == 2
+    policy = [ConfigResource(ResourceType.TOPIC, "t")]
+    assert topics.settings(policy)["t"]["cleanup.policy"].value == "delete"
+    ensure_topics(
+        admin, [InternalTopic("t2", "offset.storage.topic", "offsets", 2, REPLICAS)], said=print
+    )
+    assert time.monotonic() - began < 15
+
+
+def test_each_of_three_brokers_is_killed_with_the_worker_of_the_task(
+    three_brokers: list[Broker],
+    kafka_cluster: Callable[..., KafkaCluster],
+    tmp_path: Path,
+) -> None:
+    address = addresses(three_brokers)
+    create_topic(address, "lines", replicas=REPLICAS)
+    cluster = kafka_cluster(address, "g", 2, quick_properties(**STORAGE))
+    lines = Lines(tmp_path / "lines.txt")
+    watcher = Watcher(address, "lines")
+    config = {"connector.class": "FileStreamSource", "topic": "lines", "file": str(lines.file)}
+    cluster.create("lines", config)
+
+    def why() -> str:
+        return f"{watcher.count:,} of {lines.count:,}; {cluster.status('lines')}\n{cluster.tail()}"
+
+    def flowing() -> None:
+        """What was written just now arrives."""
+        written = lines.count
+        await_true("progress", lambda: watcher.count >= written, FLOW_S, why)
+
+    flowing()
+    for broker in three_brokers:
+        await_true("replicas", lambda: in_sync(address) == REPLICAS, FLOW_S, why)
+        await_true("connector", lambda: cluster.running("lines", 1), FLOW_S, why)
+        owner = cluster.status("lines")["tasks"][0]["worker_id"]
+        broker.kill()
+        kill(next(worker.worker() for worker in cluster.workers if worker.worker_id == owner))
+        flowing()
+        broker.start()
+        flowing()
+    lines.close()
+    flowing()
+    watcher.close()
+    await_true("replicas", lambda: in_sync(address) == REPLICAS, FLOW_S, why)
+    await_true("connector", lambda: cluster.running("lines", 1), FLOW_S, why)
+    found = [value for _, value in read_committed(address, "lines")]
+    assert found == [b"line %d" % number for number in range(lines.count)]
+    assert watcher.values == found
+    assert "FAILED" not in set().union(*states_ever(address, "g-status", 2).values())
