@@ -41,7 +41,7 @@ class RoundLog:
 def _shown(assigned: Assigned) -> str:
     leader = "this worker" if assigned.is_leader else assigned.leader_url
     if assigned.failed:
-        work = "nothing changes, the leader had not read the config topic as far as others"
+        work = "a failed round, which gives nobody anything"
     else:
         work = f"this worker has {len(assigned.connectors)} connectors, {len(assigned.tasks)} tasks"
     return (

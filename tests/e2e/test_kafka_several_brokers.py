@@ -24,6 +24,7 @@ from support.kafka_cluster import (
     states_ever,
 )
 
+from headgate_kafka.doctor import KafkaDoctor
 from headgate_kafka.reading import Topics
 from headgate_kafka.topics import Admin, InternalTopic, ensure_topics
 from local_kafka.broker import Broker
@@ -96,14 +97,15 @@ def addresses(brokers: Sequence[Broker]) -> str:
 def test_who_takes_a_broker_for_the_controller_that_is_gone_asks_another(
     three_brokers: list[Broker],
 ) -> None:
-    """As a task does that starts, and a worker: librdkafka would ask the one that is gone again and
-    again."""
+    """As a task does that starts, a worker, and the doctor: librdkafka would ask the one that is
+    gone again and again."""
     address, gone = addresses(three_brokers), three_brokers[-1]
     create_topic(address, "t", 2, replicas=REPLICAS)
     settings = {"bootstrap.servers": address}
     topics = Topics(settings, print)
     admin = Admin(settings, said=print)
-    for client in (topics.client, admin.client):
+    doctor = KafkaDoctor({**settings, "group.id": "g"}, print)
+    for client in (topics.client, admin.client, doctor._topics.client):
         # Brokers name one or the other.
         await_true(
             "controller",
@@ -119,6 +121,7 @@ def test_who_takes_a_broker_for_the_controller_that_is_gone_asks_another(
         admin, [InternalTopic("t2", "offset.storage.topic", "offsets", 2, REPLICAS)], said=print
     )
     assert time.monotonic() - began < 15
+    assert len(doctor.brokers().addresses) == 2
 
 
 def test_each_of_three_brokers_is_killed_with_the_worker_of_the_task(

@@ -16,17 +16,20 @@ from headgate_kafka.failures import kafka_error
 
 T = TypeVar("T")
 
-TRIES_S: Final = (1.0, 2.0, 4.0, 8.0)
-"""Brokers name one that is gone until its session is over, so the second may be in vain, too."""
+TRIES_S: Final = (2.0, 4.0, 15.0)
+"""Brokers name one that is gone until its session is over, so the second may be in vain, too. The
+last is for brokers that are slow: they go on with what was asked before."""
 _LOOK_S: Final = 1.0
 
 
 def ask_controller(client: Any, ask: Callable[[float], T]) -> T:
-    """What `ask`, told how many seconds it may take, returns; asked again while it takes too long,
-    15 s in all. Raises what it raises.
+    """What `ask` returns; asked again where it takes too long. Raises what it raises.
 
     Args:
         client: an admin client, which `ask` asks.
+        ask: told how many seconds the client may take. It waits for the answer without a limit of
+            its own: the client has one by then, and would else be given up while this process
+            stands still.
     """
     for limit_s in TRIES_S[:-1]:
         try:

@@ -1,6 +1,5 @@
 """Looks a worker's properties over against a real cluster: what would go wrong, before it does."""
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -46,7 +45,7 @@ from headgate_kafka.permissions import (
     writes_transactions,
 )
 from headgate_kafka.raw_admin import RawAdmin
-from headgate_kafka.reading import REQUEST_S, Topics
+from headgate_kafka.reading import Topics
 from headgate_kafka.records import ClientsSettings
 from headgate_kafka.topics import (
     COMPACT,
@@ -307,18 +306,21 @@ def _cannot_try(reason: str, _name: str) -> Any:
 def _describe_cluster(topics: Topics) -> Any:
     """Raises `TransportError`: no broker answers, or one refuses this client, which is told at
     once."""
-    contact, asked = topics.contact, topics.client.describe_cluster(request_timeout=REQUEST_S)
-    until = time.monotonic() + REQUEST_S * 2
-    while not asked.done() and not contact.refusal and time.monotonic() < until:
-        topics.client.poll(LOOK_S)
+    contact, client = topics.contact, topics.client
+
+    def describe(limit_s: float) -> Any:
+        asked = client.describe_cluster(request_timeout=limit_s)
+        while not asked.done() and not contact.refusal:
+            client.poll(LOOK_S)
+        if not asked.done():
+            raise KafkaException(KafkaError(KafkaError._AUTHENTICATION))
+        return asked.result()
+
     try:
-        if asked.done():
-            return asked.result()
-        error = None
+        return ask_controller(client, describe)
     except KafkaException as failed:
-        topics.client.poll(0)
-        error = kafka_error(failed)
-    raise contact.error("the brokers do not answer", error)
+        client.poll(0)
+        raise contact.error("the brokers do not answer", kafka_error(failed)) from None
 
 
 def _fault_of(topic: InternalTopic, topics: Topics) -> str | None:
@@ -349,7 +351,7 @@ def _fault_of_absent(topic: InternalTopic, topics: Topics) -> str | None:
         asked = topics.client.create_topics(
             [new_topic(topic)], request_timeout=limit_s, validate_only=True
         )
-        asked[topic.name].result(limit_s * 2)
+        asked[topic.name].result()
 
     try:
         ask_controller(topics.client, create)

@@ -271,7 +271,7 @@ class Rights:
                 include_authorized_operations=True,
                 request_timeout=limit_s,
             )
-            return asked[wanted.name].result(limit_s * 2)
+            return asked[wanted.name].result()
 
         try:
             found = ask_controller(client, describe)

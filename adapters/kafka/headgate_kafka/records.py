@@ -111,7 +111,7 @@ class KafkaRecordLog:
 
         def create(limit_s: float) -> None:
             asked = client.create_topics([new], operation_timeout=limit_s, request_timeout=limit_s)
-            asked[topic].result(limit_s * 2)
+            asked[topic].result()
 
         try:
             ask_controller(client, create)

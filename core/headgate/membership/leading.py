@@ -270,6 +270,7 @@ def _told_topic(
                 joined.leader,
                 leader.url,
                 config_offset=data.config_offset,
+                delay_ms=data.delay_left_ms or 0,
                 config_topic=topic,
             )
         )

@@ -97,8 +97,9 @@ class Zygote:
         self._unread = b""
         self._descriptors: list[int] = []
         self._spare: _Spare | None = None
-        self._alone = True
-        """Another thread, of a module, would leave a spare body locks that nobody lets go."""
+        self._ahead = True
+        """Whether to fork one ahead. Not where a module has started threads: they leave it locks
+        that nobody lets go. And not once more for nothing, after one that ended without a task."""
         self._wakes, wake = os.pipe()
         os.set_blocking(wake, False)
         os.set_blocking(self._wakes, False)
@@ -109,8 +110,7 @@ class Zygote:
     def serve(self) -> Body | None:
         """In the zygote: None once the launcher is gone. In each forked process: its body."""
         while True:
-            wanted = self._spare is None and self._alone
-            after_s = SPARE_AFTER_S if wanted else None
+            after_s = SPARE_AFTER_S if self._spare is None and self._ahead else None
             ready, _, _ = select.select([self._launcher.fileno(), self._wakes], [], [], after_s)
             if not ready and (body := self._fork_ahead()) is not None:
                 return body
@@ -147,7 +147,7 @@ class Zygote:
     def _fork(self, run: str, name: str) -> Body | None:
         standard_in, standard_out = self._descriptors[:2]
         del self._descriptors[:2]
-        spare, self._spare = self._spare, None
+        spare, self._spare, self._ahead = self._spare, None, True
         if spare is not None and spare.take(name, (standard_in, standard_out)):
             os.close(standard_in)
             os.close(standard_out)
@@ -175,14 +175,19 @@ class Zygote:
         return None
 
     def _fork_ahead(self) -> Body | None:
-        self._alone = threads() == 1
-        if not self._alone:
+        """In the zygote: None. In the process that is forked: its body, once there is a task."""
+        try:
+            self._ahead = threads() == 1
+            pair = socket.socketpair() if self._ahead else None
+        except OSError:  # there is no room for it now
+            pair = None
+        if pair is None:
             return None
-        ours, its = socket.socketpair()
+        ours, its = pair
         with its:
             try:
                 pid = os.fork()
-            except OSError:  # there is no room for one now
+            except OSError:
                 ours.close()
                 return None
             if pid:
@@ -213,7 +218,7 @@ class Zygote:
 
     def _collect(self) -> None:
         if self._spare is not None and self._spare.gone():
-            self._spare = None
+            self._spare, self._ahead = None, False
         for pid in list(self._ids):
             found, status = os.waitpid(pid, os.WNOHANG)
             if found:

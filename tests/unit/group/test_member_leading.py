@@ -180,7 +180,13 @@ def test_a_leader_whose_topic_did_not_have_the_last_round_gives_way(
         GroupMember(
             name,
             CODEC.encode_metadata(
-                Metadata(f"url-{name}", OFFSET + 7, config_topic=read, generation=generation)
+                Metadata(
+                    f"url-{name}",
+                    OFFSET + 7,
+                    delay_left_ms=700,
+                    config_topic=read,
+                    generation=generation,
+                )
             ),
         )
         for (name, read), generation in zip(topics.items(), last, strict=True)
@@ -193,7 +199,9 @@ def test_a_leader_whose_topic_did_not_have_the_last_round_gives_way(
     stays = topic == "'here'"
     named = {name: "" if stays and read == topic else topic for name, read in topics.items()}
     assert {name: told[name].config_topic for name in topics} == named
-    assert all(told[name].error is AssignmentError.CONFIG_MISMATCH for name in named if named[name])
+    refused = [told[name] for name in named if named[name]]
+    assert {answer.error for answer in refused} == {AssignmentError.CONFIG_MISMATCH}
+    assert {answer.delay_ms for answer in refused} == {700}, "a delay that runs goes on"
     outputs = member.handle(0, SyncedGroup("g", ME, 6, request.assignments[ME]), view)
     assert any(isinstance(output, StopEverything) for output in outputs) is not stays
     words = f"the workers of this group read config topic {topic}, this worker 'here': "
