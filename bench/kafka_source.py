@@ -45,6 +45,7 @@ REPEATS = 3
 LIMIT_S = 300.0
 QUIET = "-Dlog4j2.loggerContextFactory=org.apache.logging.log4j.simple.SimpleLoggerContextFactory"
 JAVA_HEAP_MB = 1_024
+JAVA_TRIES = 3
 BY_POLL = {"transaction.boundary": "poll"}
 BY_INTERVAL = {
     "transaction.boundary": "interval",
@@ -207,8 +208,14 @@ def _ours(arguments: list[str]) -> Cost:
 
 
 def _java(classes: Path, arguments: list[str]) -> Cost:
-    program = open_java(classes, "RawProducer", arguments, heap_mb=JAVA_HEAP_MB, flags=(QUIET,))
-    return _cost(program.communicate()[0])
+    """Brokers refuse the first commits of a new Java producer now and then, as they do those of
+    Java's tasks (`InvalidTxnStateException`): it is started again."""
+    for _ in range(JAVA_TRIES):
+        program = open_java(classes, "RawProducer", arguments, heap_mb=JAVA_HEAP_MB, flags=(QUIET,))
+        said = program.communicate()[0]
+        if program.returncode == 0:
+            return _cost(said)
+    raise RuntimeError(f"Java's producer failed {JAVA_TRIES} times")
 
 
 def _cost(said: str) -> Cost:
