@@ -3,7 +3,7 @@
 import re
 import socket
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
@@ -15,10 +15,8 @@ from confluent_kafka.admin import AdminClient
 
 from headgate_kafka import client_keys, security
 from headgate_kafka.client_settings import (
-    FEW_BROKERS,
     ROLES,
     ClientSettingsError,
-    Properties,
     Role,
     admin_settings,
     check_worker_clients,
@@ -27,7 +25,6 @@ from headgate_kafka.client_settings import (
     consumer_settings,
     java_only,
     kafka_python,
-    knowing_cluster,
     librdkafka,
     poll_records,
     producer_settings,
@@ -429,53 +426,6 @@ def test_who_is_given_what() -> None:
     assert (admin["sasl.username"], admin["retry.backoff.ms"]) == ("w", "33")
     for role, made in (("producer", internal), ("consumer", consumer), ("admin", admin)):
         accepted(role, made)  # type: ignore[arg-type]
-
-
-def settings_of_all(
-    worker: Properties, connector: Properties
-) -> Iterator[tuple[str, Mapping[str, str]]]:
-    """Of each kind of client that a worker has, its own and its connectors'."""
-    yield "reader", worker_client_settings(worker, "consumer", client_id="c")
-    yield "writer", worker_client_settings(worker, "producer", client_id="c")
-    yield "producer", producer_settings(worker, connector, client_id="c", transactional_id="t")
-    yield "consumer", consumer_settings(worker, connector, client_id="c", group_id="g")
-    yield "admin", admin_settings(worker, connector, client_id="c")
-
-
-AT_ONCE = "enable.sparse.connections"
-SMALL = "headgate.small.cluster.servers"
-ALL = {"reader", "writer", "producer", "consumer", "admin"}
-ELSEWHERE = {"producer.override.bootstrap.servers": "other:9092"}
-
-
-@pytest.mark.parametrize(
-    ("brokers", "more", "connector", "wanted"),
-    [
-        (FEW_BROKERS, {}, {}, ALL),
-        (FEW_BROKERS + 1, {}, {}, set()),
-        (1, {}, ELSEWHERE, ALL - {"producer"}),
-        (1, {"consumer.bootstrap.servers": "other:9092"}, {}, ALL - {"consumer"}),
-        (1, {}, {"admin.override.bootstrap.servers": "other:9092"}, ALL - {"admin"}),
-        (1, {f"producer.{AT_ONCE}": "true"}, {}, ALL - {"producer"}),
-        (1, {}, {f"consumer.override.{AT_ONCE}": "true"}, ALL - {"consumer"}),
-        (9, {f"producer.{AT_ONCE}": "false"}, {}, {"producer"}),
-        (1, {}, {**ELSEWHERE, f"producer.override.{SMALL}": "other:9092"}, ALL - {"producer"}),
-        (9, {f"producer.{SMALL}": "kafka:9092"}, {}, set()),
-    ],
-)
-def test_a_small_cluster_is_connected_to_at_once(
-    brokers: int, more: dict[str, str], connector: dict[str, str], wanted: set[str]
-) -> None:
-    worker = knowing_cluster({**WORKER, **more}, brokers)
-    made = dict(settings_of_all(worker, connector))
-    assert {who for who, settings in made.items() if settings.get(AT_ONCE) == "false"} == wanted
-    accepted("producer", made["producer"])
-    assert made.keys() == ALL
-
-
-def test_nothing_is_known_of_a_cluster_that_was_not_seen() -> None:
-    assert not [who for who, settings in settings_of_all(WORKER, {}) if AT_ONCE in settings]
-    assert AT_ONCE not in librdkafka({}, "producer")
 
 
 def test_the_workers_membership_is_not_its_readers() -> None:
