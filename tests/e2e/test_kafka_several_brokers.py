@@ -102,10 +102,11 @@ def test_who_takes_a_broker_for_the_controller_that_is_gone_asks_another(
     address, gone = addresses(three_brokers), three_brokers[-1]
     create_topic(address, "t", 2, replicas=REPLICAS)
     settings = {"bootstrap.servers": address}
-    topics = Topics(settings, print)
+    # Each has a client of its own, which has not looked again for another's sake.
+    topics, others = Topics(settings, print), Topics(settings, print)
     admin = Admin(settings, said=print)
     doctor = KafkaDoctor({**settings, "group.id": "g"}, print)
-    for client in (topics.client, admin.client, doctor._topics.client):
+    for client in (topics.client, others.client, admin.client, doctor._topics.client):
         # Brokers name one or the other.
         await_true(
             "controller",
@@ -116,11 +117,11 @@ def test_who_takes_a_broker_for_the_controller_that_is_gone_asks_another(
     began = time.monotonic()
     assert topics.partitions("t") == 2
     policy = [ConfigResource(ResourceType.TOPIC, "t")]
-    assert topics.settings(policy)["t"]["cleanup.policy"].value == "delete"
+    assert others.settings(policy)["t"]["cleanup.policy"].value == "delete"
     ensure_topics(
         admin, [InternalTopic("t2", "offset.storage.topic", "offsets", 2, REPLICAS)], said=print
     )
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 25
     assert len(doctor.brokers().addresses) == 2
 
 
