@@ -34,7 +34,7 @@ from local_kafka.java_connect import Reply
 
 REPEATS = 7
 HUNDRED = 100
-HUNDRED_REPEATS = 1
+HUNDRED_REPEATS = 3
 CLIENTS = 8
 KILLS = 5
 HEARTBEAT_S = 3.0
@@ -73,7 +73,9 @@ class Statuses:
         self._consumer.assign([TopicPartition(topic, number, 0) for number in found])
         self._running: dict[str, int] = {}
         self._changed = threading.Condition()
-        threading.Thread(target=self._read, daemon=True).start()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
 
     def count(self, connector: str) -> int:
         """How often its task 0 has become RUNNING."""
@@ -86,8 +88,14 @@ class Statuses:
             if not self._changed.wait_for(lambda: self.count(connector) > after, LIMIT_S):
                 raise TimeoutError(f"{connector} is not RUNNING again")
 
+    def close(self) -> None:
+        """A consumer that outlives its brokers goes on looking for them."""
+        self._over.set()
+        self._thread.join()
+        self._consumer.close()
+
     def _read(self) -> None:
-        while True:
+        while not self._over.is_set():
             message = self._consumer.poll(1.0)
             if message is None or message.error() or not message.value():
                 continue
@@ -205,9 +213,9 @@ class Pair:
         )
         return took
 
-    def many(self, count: int) -> tuple[float, float]:
+    def many(self, count: int, turn: int) -> tuple[float, float]:
         """Seconds, and CPU seconds of both workers, until as many connectors of 8 clients run."""
-        names = [f"many-{number}" for number in range(count)]
+        names = [f"many-{turn}-{number}" for number in range(count)]
         rest = self.workers[0].rest
         cpu = sum(map(cpu_of, self.workers))
         began = time.perf_counter()
@@ -224,6 +232,7 @@ class Pair:
         took = time.perf_counter() - began, sum(map(cpu_of, self.workers)) - cpu
         with ThreadPoolExecutor(CLIENTS) as clients:
             list(clients.map(lambda name: _accepted(lambda: self._delete(name)), names))
+        _ask(lambda: rest.get("/connectors"), lambda reply: reply.body == [])
         return took
 
     def _create(self, name: str) -> None:
@@ -334,9 +343,9 @@ def run(runner: str = "process") -> Iterator[str]:
             pair.delete_all()
         yield _line(f"create, of {CREATES}", alone)
         hundred: dict[str, list[tuple[float, float]]] = {kind: [] for kind in KINDS}
-        for _ in range(HUNDRED_REPEATS):
+        for turn in range(HUNDRED_REPEATS):
             for kind, pair in pairs.items():
-                hundred[kind].append(pair.many(HUNDRED))
+                hundred[kind].append(pair.many(HUNDRED, turn))
         for index, what in enumerate(("until all run", "CPU")):
             each = {kind: [took[index] for took in hundred[kind]] for kind in KINDS}
             yield _line(f"{HUNDRED} by {CLIENTS}: {what}", each)
@@ -344,6 +353,8 @@ def run(runner: str = "process") -> Iterator[str]:
         for turn in range(KILLS):
             for kind, pair in pairs.items():
                 kills[kind].append(pair.kill(f"killed-{turn}", HEARTBEAT_S * turn / KILLS))
+        for pair in pairs.values():
+            pair.statuses.close()
         yield _line("kill -9", kills)
         yield "(of the kill, session.timeout.ms is 10 s: nobody can know before)"
 

@@ -1,45 +1,98 @@
 """Memory of a worker without tasks and with ten, ours on threads and in processes beside Java's.
 
 Proportional set size of the worker and all below it, some time after the last event. What one takes
-while records flow is in `kafka_source`.
+while records flow is in `kafka_source`. What no worker in Python can do without comes last.
 """
 
+import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench.kafka_workers import JAVA, JAVA_HEAP_MB, OURS, Worker, Workers, pid_of, source, workers
+from bench.kafka_workers import (
+    JAVA,
+    JAVA_HEAP_MB,
+    OURS,
+    THREADS,
+    Worker,
+    Workers,
+    pid_of,
+    source,
+    workers,
+)
 from bench.processes import pss_mib
 
 TASKS = 10
 LINES = 50_000
+REPEATS = 3
 SETTLE_S = 10.0
 """After the last event; collectors have run then."""
-WORKERS = {
-    "ours, threads": (OURS, "thread"),
-    "ours, processes": (OURS, "process"),
-    JAVA: (JAVA, ""),
-}
+NAMES = {THREADS: "ours, threads", OURS: "ours, processes", JAVA: JAVA}
+LIBRARIES = ("confluent_kafka", "kafka", "starlette.applications", "uvicorn", "httpcore")
+"""What a worker's clients, membership and REST service are made with."""
+CLIENTS = """
+import importlib, sys
+from confluent_kafka import Consumer, Producer
+servers, *libraries = sys.argv[1:]
+for library in libraries:
+    importlib.import_module(library)
+consumer = Consumer({"bootstrap.servers": servers, "group.id": "bench"})
+consumer.list_topics(timeout=10)
+producer = Producer({"bootstrap.servers": servers, "transactional.id": "bench"})
+producer.init_transactions(10)
+print(flush=True)
+sys.stdin.read()
+"""
+"""Ends with its input."""
 
 
 def run() -> Iterator[str]:
     """Report lines: one for each kind of worker."""
     with workers() as made:
-        yield f"PSS in MiB, worker and tasks (Java with -Xmx{JAVA_HEAP_MB}m); exactly-once on"
+        yield (
+            f"PSS in MiB, worker and tasks (Java with -Xmx{JAVA_HEAP_MB}m); exactly-once on; "
+            f"medians of {REPEATS}"
+        )
         yield f"{'':18}{'no task':>10}{f'{TASKS} tasks':>10}{'of Java':>18}"
         file = made.folder / "lines.txt"
         file.write_text("".join(f"line {n} {'x' * 80}\n" for n in range(LINES)))
-        found = {name: _measure(made, *how, file) for name, how in WORKERS.items()}
+        taken: dict[str, list[tuple[float, float]]] = {kind: [] for kind in NAMES}
+        for turn in range(REPEATS):
+            for kind, some in taken.items():
+                some.append(_measure(made, kind, f"memory-{len(kind)}-{turn}", file))
+        found = {
+            kind: tuple(map(statistics.median, zip(*some, strict=True)))
+            for kind, some in taken.items()
+        }
         idle_java, busy_java = found[JAVA]
-        for name, (idle, busy) in found.items():
+        for kind, (idle, busy) in found.items():
             told = f"{idle / idle_java:.2f}, {busy / busy_java:.2f}"
-            yield f"{name:18}{idle:>10.0f}{busy:>10.0f}{told:>18}"
+            yield f"{NAMES[kind]:18}{idle:>10.0f}{busy:>10.0f}{told:>18}"
+        for what, libraries in {
+            "an interpreter with one consumer and one producer": (),
+            "the same, with the libraries of a worker loaded": LIBRARIES,
+        }.items():
+            mib = _clients(made.broker.address, libraries)
+            yield f"{what}: {mib:.1f}, {mib / idle_java:.2f} of Java's worker"
 
 
-def _measure(made: Workers, kind: str, runner: str, file: Path) -> tuple[float, float]:
-    group = f"memory-{kind.lower()}-{runner}"
-    more = {"headgate.task.runner": runner} if kind == OURS else {}
-    worker: Worker = made.make(kind, group, more)
+def _clients(servers: str, libraries: tuple[str, ...]) -> float:
+    with subprocess.Popen(
+        [sys.executable, "-c", CLIENTS, servers, *libraries],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdin is not None and process.stdout is not None
+        assert process.stdout.readline(), "it ended"
+        mib = pss_mib(process.pid)
+        process.stdin.close()
+    return mib
+
+
+def _measure(made: Workers, kind: str, group: str, file: Path) -> tuple[float, float]:
+    worker: Worker = made.make(kind, group)
     worker.start()
     time.sleep(SETTLE_S)
     idle = pss_mib(pid_of(worker))

@@ -2,8 +2,8 @@
 
 The same file, broker and transaction boundary, in turns. The time is that between two commits, the
 first and the last, as a reader of the offsets topic sees them; CPU and memory are those of the
-worker with its task. Beside them the producers alone, which read the file and send its lines in
-transactions.
+worker with its task. Then ours on a thread, and the producers alone, which read the file and send
+its lines in transactions.
 """
 
 import json
@@ -26,6 +26,7 @@ from bench.kafka_workers import (
     KINDS,
     OURS,
     STRING,
+    THREADS,
     TRANSFORMS,
     Worker,
     Workers,
@@ -67,7 +68,7 @@ class Cost(NamedTuple):
     """Records per second."""
     cpu_us: float
     """Per record."""
-    peak_mib: float = 0.0
+    peak_mib: float
     """The most memory meanwhile."""
 
 
@@ -114,7 +115,7 @@ class Side:
         self._file = file
         self._address = made.broker.address
         self._admin = AdminClient({"bootstrap.servers": self._address})
-        self.group = f"{kind.lower()}-source"
+        self.group = f"source-{len(kind)}"
         self.worker: Worker = made.make(kind, self.group)
         self.worker.start()
         self._count = 0
@@ -157,7 +158,7 @@ def run() -> Iterator[str]:
     with workers({"log.segment.delete.delay.ms": "1000"}) as made:
         file = made.folder / "lines.txt"
         write_lines(file, LINES)
-        sides = {kind: Side(made, kind, file) for kind in KINDS}
+        sides = {kind: Side(made, kind, file) for kind in (*KINDS, THREADS)}
         for side in sides.values():
             side.run(OBJECTS | BY_POLL, LINES // 4)  # Java's compiler has seen it all then
         yield (
@@ -165,14 +166,15 @@ def run() -> Iterator[str]:
         )
         yield (
             f"{'':34}{'ours: records/s':>16}{'us CPU':>8}{'MiB':>6}"
-            f"{'Java: records/s':>17}{'us CPU':>8}{'MiB':>6}{'rate':>8}{'CPU':>7}{'MiB':>7}"
+            f"{'Java: records/s':>17}{'us CPU':>8}{'MiB':>6}{'rate':>8}{'CPU':>8}{'MiB':>8}"
         )
         for what, config in CASES.items():
-            costs: dict[str, list[Cost]] = {kind: [] for kind in KINDS}
+            costs: dict[str, list[Cost]] = {kind: [] for kind in sides}
             for _ in range(REPEATS):
                 for kind, side in sides.items():
                     costs[kind].append(side.run(config, LINES))
-            yield _line(what, costs)
+            yield _line(what, costs[OURS], costs[JAVA])
+            yield _line("  ours on a thread", costs[THREADS], costs[JAVA])
         yield from _producers(made, file)
 
 
@@ -198,13 +200,16 @@ def _producers(made: Workers, file: Path) -> Iterator[str]:
                 told = [made.broker.address, str(file), topic, str(records), str(interval_ms)]
                 costs[kind].append(_ours(told) if kind == OURS else _java(classes, told))
                 delete_topic(admin, topic)
-        yield _line(what, costs)
+        yield _line(what, costs[OURS], costs[JAVA])
 
 
 def _ours(arguments: list[str]) -> Cost:
     command = [sys.executable, "-m", "bench.kafka_raw", *arguments]
     root = Path(__file__).parents[1]
-    return _cost(subprocess.run(command, cwd=root, check=True, capture_output=True).stdout.decode())
+    cost = _cost(subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True))
+    if cost is None:
+        raise RuntimeError("the producer failed")
+    return cost
 
 
 def _java(classes: Path, arguments: list[str]) -> Cost:
@@ -212,31 +217,28 @@ def _java(classes: Path, arguments: list[str]) -> Cost:
     Java's tasks (`InvalidTxnStateException`): it is started again."""
     for _ in range(JAVA_TRIES):
         program = open_java(classes, "RawProducer", arguments, heap_mb=JAVA_HEAP_MB, flags=(QUIET,))
-        said = program.communicate()[0]
-        if program.returncode == 0:
-            return _cost(said)
+        if (cost := _cost(program)) is not None:
+            return cost
     raise RuntimeError(f"Java's producer failed {JAVA_TRIES} times")
 
 
-def _cost(said: str) -> Cost:
+def _cost(program: "subprocess.Popen[str]") -> Cost | None:
+    """What it says at its end; None if it failed."""
+    with Peak(program.pid) as peak:
+        said = program.communicate()[0]
+    if program.returncode:
+        return None
     seconds, cpu = map(float, said.split())
-    return Cost(LINES / seconds, 1e6 * cpu / LINES)
+    return Cost(LINES / seconds, 1e6 * cpu / LINES, peak.mib)
 
 
-def _line(what: str, costs: dict[str, list[Cost]]) -> str:
+def _line(what: str, *costs: list[Cost]) -> str:
     ours, java = (
-        Cost(*(statistics.median(values) for values in zip(*costs[kind], strict=True)))
-        for kind in (OURS, JAVA)
+        Cost(*(statistics.median(values) for values in zip(*some, strict=True))) for some in costs
     )
     told = "".join(
-        f"{cost.rate:>{width},.0f}{cost.cpu_us:>8.2f}{_mib(cost):>6}"
+        f"{cost.rate:>{width},.0f}{cost.cpu_us:>8.2f}{cost.peak_mib:>6.0f}"
         for cost, width in ((ours, 16), (java, 17))
     )
-    memory = f"{ours.peak_mib / java.peak_mib:>6.2f}x" if java.peak_mib else ""
-    return (
-        f"{what:34}{told}{ours.rate / java.rate:>7.2f}x{ours.cpu_us / java.cpu_us:>6.2f}x{memory}"
-    )
-
-
-def _mib(cost: Cost) -> str:
-    return f"{cost.peak_mib:.0f}" if cost.peak_mib else ""
+    ratios = (ours.rate / java.rate, ours.cpu_us / java.cpu_us, ours.peak_mib / java.peak_mib)
+    return f"{what:34}{told}" + "".join(f"{ratio:>7.2f}x" for ratio in ratios)

@@ -27,7 +27,7 @@ from local_kafka.jvm import compile_java, open_java
 
 CONNECTORS = 20_000
 TASKS = 5
-REPEATS = 2
+REPEATS = 3
 LIMIT_S = 90.0
 LOOK_S = 0.05
 JAVA_HEAP_MB = 2_048

@@ -23,8 +23,9 @@ from support.headgate_worker import HeadgateWorker  # noqa: E402
 from local_kafka.broker import Broker  # noqa: E402
 from local_kafka.java_connect import SOURCE, JavaWorker, Rest  # noqa: E402
 
-OURS, JAVA = "ours", "Java"
+OURS, THREADS, JAVA = "ours", "ours, threads", "Java"
 KINDS = (OURS, JAVA)
+"""Ours with tasks in processes, unless a report says otherwise."""
 JAVA_HEAP_MB = 2_048
 JAVA_FLAGS = (
     "-Xms256m",
@@ -73,9 +74,9 @@ class Workers:
         self._made = 0
 
     def make(self, kind: str, group: str, properties: Mapping[str, str] | None = None) -> Worker:
-        """Not started. Tasks of ours run in processes unless `properties` says otherwise."""
+        """Not started. Tasks of ours run in processes, those of `THREADS` on threads."""
         self._made += 1
-        folder = self.folder / f"{kind.lower()}-{self._made}"
+        folder = self.folder / f"worker-{self._made}"
         given = {
             "bootstrap.servers": self.broker.address,
             "group.id": group,
@@ -88,7 +89,8 @@ class Workers:
             java = JavaWorker(folder, given, heap_mb=JAVA_HEAP_MB, flags=JAVA_FLAGS)
             self._ends.append(java.kill)
             return java
-        ours = HeadgateWorker(folder, {"headgate.task.runner": "process", **given})
+        runner = "thread" if kind == THREADS else "process"
+        ours = HeadgateWorker(folder, {"headgate.task.runner": runner, **given})
         self._ends.append(ours.close)
         return ours
 

@@ -1,12 +1,14 @@
 """The command line: exit codes, and words instead of tracebacks."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from headgate_runtime.cli import app
+from headgate_runtime.commands import app
 
 RUN = CliRunner()
 
@@ -34,6 +36,11 @@ def test_plugins_lists_what_is_installed() -> None:
         (["up", "p.toml", "--until-idel"], "No such option: --until-idel"),
         (["assign"], "Missing option '--policy'"),
         (["replay", "nowhere.jsonl"], "nowhere.jsonl: No such file or directory"),
+        (["worker"], "Missing argument"),
+        (["worker", "--hlep"], "No such option: --hlep"),
+        (["worker", "a.properties", "b.properties"], "unexpected extra argument"),
+        (["worker", "--", "nowhere"], "nowhere: there is no such file"),
+        (["standalone"], "Missing argument"),
     ],
 )
 def test_wrong_usage_is_2(arguments: list[str], words: str) -> None:
@@ -99,3 +106,17 @@ def test_assign_answers_line_by_line_until_a_bad_one() -> None:
     assert json.loads(first) == {"ok": True}
     assert json.loads(second)["members"]["w"]["assigned"]["tasks"] == ["c-0"]
     assert "line 3" in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [["worker", "nowhere"], ["standalone", "nowhere", "c.json"]])
+def test_a_worker_keeps_nothing_of_the_parser_of_command_lines(arguments: list[str]) -> None:
+    shown = (
+        "import atexit, sys; from headgate_runtime.cli import main; "
+        "atexit.register(lambda: print(*{name.partition('.')[0] for name in sys.modules})); main()"
+    )
+    command = [sys.executable, "-c", shown, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, "headgate: nowhere: there is no such file\n")
+    loaded = set(done.stdout.split())
+    assert "headgate_kafka" in loaded
+    assert not loaded & {"typer", "click", "pydantic"}
