@@ -18,6 +18,7 @@ from bench.kafka_workers import (
     THREADS,
     Worker,
     Workers,
+    name_of,
     pid_of,
     source,
     workers,
@@ -61,7 +62,7 @@ def run() -> Iterator[str]:
         taken: dict[str, list[tuple[float, float]]] = {kind: [] for kind in NAMES}
         for turn in range(REPEATS):
             for kind, some in taken.items():
-                some.append(_measure(made, kind, f"memory-{len(kind)}-{turn}", file))
+                some.append(_measure(made, kind, f"memory-{name_of(kind)}-{turn}", file))
         found = {
             kind: tuple(map(statistics.median, zip(*some, strict=True)))
             for kind, some in taken.items()

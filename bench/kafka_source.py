@@ -31,6 +31,7 @@ from bench.kafka_workers import (
     Worker,
     Workers,
     cpu_of,
+    name_of,
     pid_of,
     source,
     workers,
@@ -115,7 +116,7 @@ class Side:
         self._file = file
         self._address = made.broker.address
         self._admin = AdminClient({"bootstrap.servers": self._address})
-        self.group = f"source-{len(kind)}"
+        self.group = f"source-{name_of(kind)}"
         self.worker: Worker = made.make(kind, self.group)
         self.worker.start()
         self._count = 0

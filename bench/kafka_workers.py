@@ -122,6 +122,11 @@ def workers(settings: Mapping[str, str] | None = None) -> Iterator[Workers]:
             broker.kill()
 
 
+def name_of(kind: str) -> str:
+    """For groups and topics."""
+    return kind.lower().replace(", ", "-")
+
+
 def pid_of(worker: Worker) -> int:
     """Of the worker itself; its tasks are below it."""
     if isinstance(worker, JavaWorker):

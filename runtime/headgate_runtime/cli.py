@@ -1,7 +1,7 @@
 """Entry point of the ``headgate`` command.
 
 ``worker`` and ``standalone`` with nothing but files are run from here: they run for months, and the
-parser of command lines, with what it loads, would take 17 MiB of each worker meanwhile. All else,
+parser of command lines, with what it loads, would take 10 MiB of each worker meanwhile. All else,
 help and mistakes included, is for `headgate_runtime.commands`.
 """
 

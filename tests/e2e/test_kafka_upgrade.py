@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient
+from kafka.errors import CoordinatorNotAvailableError, TransactionalIdNotFoundError
 from support.kafka_broker import Found
 from support.kafka_cluster import (
     QUICK_GROUPS,
@@ -17,6 +18,7 @@ from support.kafka_cluster import (
     await_true,
     create_topic,
     kill,
+    producer_epoch,
     quick_properties,
     read_committed,
     states_ever,
@@ -85,6 +87,14 @@ class Upgrade:
             if worker.tasks("c-0"):
                 kill(worker.worker())
 
+    def claimed(self) -> bool:
+        """Whether a leader has had the transactional id that writes to the config topic. Brokers
+        have no coordinator for it before somebody used transactions."""
+        try:
+            return producer_epoch(self.broker.address, "connect-cluster-g") is not None
+        except (TransactionalIdNotFoundError, CoordinatorNotAvailableError):
+            return False
+
     def counts(self) -> int:
         """Task count records there are."""
         found = read_committed(self.broker.address, "g-configs")
@@ -106,8 +116,11 @@ def test_upgrade_and_downgrade_worker_by_worker(
     try:
         with Growing(tmp_path / "lines.txt") as file:
             cluster.create("c", {**config, "file": str(tmp_path / "lines.txt")})
+            upgrade.flowing()
+            assert not upgrade.claimed()
             upgrade.to("preparing")
             assert upgrade.counts() == 0
+            await_true("a leader in transactions", upgrade.claimed, 20, cluster.tail)
             upgrade.to("enabled")
             assert upgrade.counts() > 0
             first = file.count

@@ -15,7 +15,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 from support.kafka_rights import PASSWORD, TOPICS, USER, allow, make_topics, with_login
 
-from headgate.ports import ProducerRecord, RefusedError
+from headgate.ports import ProducerRecord, RefusedError, TransactionOverError
 from headgate.sink_names import SinkTopics, TopicPattern
 from headgate_kafka.client_settings import consumer_settings
 from headgate_kafka.reading import TopicReader
@@ -29,7 +29,8 @@ SECONDS = 30
 @dataclass
 class Guarded:
     """A broker with ACLs. Its user may read `lines`, with a record, and the internal topics, be in
-    the groups `g` and `g-pattern`, and write to `denied`, which is not there."""
+    the groups `g` and `g-pattern`, write to `written`, as `tx` too, and to `denied`, which is not
+    there."""
 
     properties: dict[str, str]
     log: Any
@@ -55,13 +56,15 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
         broker.start()
         admin = AdminClient({"bootstrap.servers": broker.address})
         make_topics(admin)
-        secret = admin.create_topics([NewTopic("lines-secret", 1, 1)])
-        secret["lines-secret"].result(15)
+        more = admin.create_topics([NewTopic(name, 1, 1) for name in ("lines-secret", "written")])
+        for made in more.values():
+            made.result(15)
         allow(
             admin,
             *((ResourceType.TOPIC, name, AclOperation.READ) for name in TOPICS.values()),
             (ResourceType.TOPIC, "lines", AclOperation.READ),
-            (ResourceType.TOPIC, "denied", AclOperation.WRITE),
+            *((ResourceType.TOPIC, name, AclOperation.WRITE) for name in ("denied", "written")),
+            (ResourceType.TRANSACTIONAL_ID, "tx", AclOperation.WRITE),
             *((ResourceType.GROUP, name, AclOperation.READ) for name in ("g", "g-pattern")),
         )
         producer = Producer({"bootstrap.servers": broker.address})
@@ -127,5 +130,26 @@ def test_who_may_not_write_to_a_topic_is_told_so(guarded: Guarded) -> None:
         while not acks and time.monotonic() < until:
             acks = list(producer.acks())
         assert "User:connect lacks Write on Topic:lines" in str(acks[0].error)
+    finally:
+        producer.close()
+
+
+@pytest.mark.parametrize(
+    ("topic", "lacks"),
+    [
+        ("lines", "Write on Topic:lines"),
+        ("written", "Write on Topic:written or Topic:offsets"),
+    ],
+)
+def test_whose_transaction_may_not_be_written_is_told_so(
+    guarded: Guarded, topic: str, lacks: str
+) -> None:
+    """The offsets topic is one of those it writes to; brokers do not say which they refused."""
+    producer = guarded.log.producer("c", "tx", None)
+    try:
+        producer.init()
+        producer.send([ProducerRecord(topic, 0, None, b"x")])
+        with pytest.raises(TransactionOverError, match=f"User:connect lacks {lacks}"):
+            producer.commit([(b'["c",{}]', b"{}")])
     finally:
         producer.close()

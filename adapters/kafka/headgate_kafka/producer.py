@@ -455,9 +455,14 @@ class TransactionalProducer(BaseProducer):
             f"{what} was aborted: a record was refused, for instance as larger than the "
             "topic's max.message.bytes or for want of the right to write",
             error,
-            right=f"Write on Topic:{' or Topic:'.join(self._choice.topics)}",
+            right=f"Write on Topic:{' or Topic:'.join(self._written_to())}",
         )
         return TransactionOverError(str(told))
+
+    def _written_to(self) -> list[str]:
+        """Topics of which the brokers may have refused one; they do not say which."""
+        offsets = [] if self._ending is None else [self._offset_topics.topic]
+        return [*self._choice.topics, *offsets]
 
     def _unsent(self, failed: BaseException, what: str) -> Exception:
         """As `_failed`, of a record that the client did not take. Where the transaction cannot be
@@ -486,8 +491,8 @@ class TransactionalProducer(BaseProducer):
         took_ms = int((time.monotonic() - self._began_at) * 1000)
         if took_ms < self._timeout_ms:
             return None
-        state = self._describe(self._id)
-        if state is not None and state not in _ABORTED:
+        # Where the coordinator does not say, whoever asked for this task starts it again.
+        if self._describe(self._id) not in _ABORTED:
             return None
         return TransactionOverError(
             f"{self._id}: the transaction was open for {took_ms} ms, longer than its "

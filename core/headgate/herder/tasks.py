@@ -82,6 +82,7 @@ from headgate.task.messages import (
 
 FENCING_TRIES_MAX: Final = 12
 """How often fencing is asked for while it goes wrong: five minutes in all."""
+_REFUSALS: Final = frozenset({ErrorKind.INTERNAL, ErrorKind.FORBIDDEN, ErrorKind.BAD_REQUEST})
 STARTS_MAX: Final = 200
 """Tasks started within one command; the rest follows at once, in commands of its own, so that a
 large assignment does not keep the herder from its heartbeats."""
@@ -542,7 +543,7 @@ class Tasks:
 
 
 def _for_good(kind: ErrorKind, tries: int) -> bool:
-    """Whether fencing was refused in a way that another try will not change."""
-    if kind is ErrorKind.BAD_REQUEST:
-        return True
-    return kind in (ErrorKind.INTERNAL, ErrorKind.FORBIDDEN) and tries >= FENCING_TRIES_MAX
+    """Whether fencing was refused in a way that another try will not change. A leader answers even
+    BAD_REQUEST for the moment: to who did not sign, as nobody did before the group's protocol
+    changed."""
+    return kind in _REFUSALS and tries >= FENCING_TRIES_MAX

@@ -146,14 +146,20 @@ def plain(client: Any, count: int = 1) -> PlainProducer:
 
 
 def transactional(
-    client: Any, timeout_ms: int = 60_000, *, ready: bool = True, count: int = 1
+    client: Any,
+    timeout_ms: int = 60_000,
+    *,
+    ready: bool = True,
+    count: int = 1,
+    state: str | None = None,
 ) -> TransactionalProducer:
+    """`state`: what the coordinator says of its id."""
     made = TransactionalProducer(
         {"bootstrap.servers": "b:9092", "transaction.timeout.ms": timeout_ms},
         "g-c-0",
         NoOffsets(),
         lambda _topic: count,
-        lambda _id: None,
+        lambda _id: state,
         lambda _line: None,
     )
     made._client, made._ready, made._in_touch = client, ready, client is not None
@@ -556,3 +562,23 @@ def test_a_commit_that_is_under_way_is_not_gone_on_with_by_who_sends() -> None:
     with pytest.raises(TransactionOverError, match="Erroneous state"):
         producer.send(RECORDS)
     assert client.commits == commits
+
+
+@pytest.mark.parametrize(
+    ("state", "raised"),
+    [
+        ("CompleteAbort", TransactionOverError),
+        ("PrepareEpochFence", TransactionOverError),
+        ("Empty", FencedError),
+        ("Ongoing", FencedError),
+        (None, FencedError),
+    ],
+)
+def test_what_took_too_long_is_told_from_a_fence_by_the_coordinator(
+    state: str | None, raised: type[Exception]
+) -> None:
+    """Where it does not answer the task counts as fenced: that one is started again."""
+    client = AbortableClient(KafkaError.INVALID_PRODUCER_EPOCH)
+    producer = transactional(client, timeout_ms=0, state=state)
+    with pytest.raises(raised):
+        producer.commit([])
