@@ -8,6 +8,7 @@ them all and says all that is wrong at once. What is asked of a properties file 
 """
 
 import difflib
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,14 @@ OVERRIDE_POLICIES = ("All", "None", "Principal", "Allowlist")
 BROKER_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MACS = ("HmacSHA1", "HmacSHA224", "HmacSHA256", "HmacSHA384", "HmacSHA512")
 """Of Java's algorithms, those that there are here."""
+SHORT_MAX = 2**15 - 1
+INT_MAX = 2**31 - 1
+LONG_MAX = 2**63 - 1
+"""The largest of Java's types for whole numbers: more cannot be said to brokers and other workers.
+"""
+_WHOLE_NUMBER = re.compile(r"[+-]?\d{1,1000}")
+"""As Java reads one: Python would take underscores, too. It reads some thousands of digits at most.
+"""
 
 PIPELINE = "pipeline"
 DISTRIBUTED = "distributed"
@@ -52,12 +61,18 @@ def _name(value: str) -> str:
     return value
 
 
-def _number(low: int) -> Callable[[str], int]:
+def _number(low: int, high: int = INT_MAX) -> Callable[[str], int]:
+    """
+    Args:
+        high: of the type that Connect's key has.
+    """
+
     def check(value: str) -> int:
-        try:
-            number = int(value.strip())
-        except ValueError:
-            raise ValueError(f"{value!r} is not a whole number") from None
+        if not _WHOLE_NUMBER.fullmatch(value.strip()):
+            raise ValueError(f"{value!r} is not a whole number")
+        number = int(value)
+        if number > high:
+            raise ValueError(f"{number} is above the greatest value, {high}")
         if number < low:
             raise ValueError(f"{number} is below the least value, {low}")
         return number
@@ -72,12 +87,17 @@ def _number_or_none(low: int) -> Callable[[str], int | None]:
     return check
 
 
-def _count(value: str) -> int:
+def _count(high: int = INT_MAX) -> Callable[[str], int]:
     """-1: as the broker has it."""
-    number = _number(-1)(value)
-    if number == 0:
-        raise ValueError("0, expected a positive number, or -1 for the broker's default")
-    return number
+    at_least = _number(-1, high)
+
+    def check(value: str) -> int:
+        number = at_least(value)
+        if number == 0:
+            raise ValueError("0, expected a positive number, or -1 for the broker's default")
+        return number
+
+    return check
 
 
 def _one_of(*choices: str) -> Callable[[str], str]:
@@ -209,7 +229,7 @@ KEYS: dict[str, Key] = {
     ),
     "config.storage.topic": Key(_name, "", "The config topic.", _DISTRIBUTED, _DISTRIBUTED),
     "config.storage.replication.factor": Key(
-        _count,
+        _count(SHORT_MAX),
         "3",
         "Replicas of the config topic if it is created here; -1 as the broker has it.",
         _DISTRIBUTED,
@@ -218,20 +238,26 @@ KEYS: dict[str, Key] = {
         _name, "connect-offsets", "The offsets topic.", IN_GROUP, _DISTRIBUTED
     ),
     "offset.storage.partitions": Key(
-        _count, "25", "Partitions of the offsets topic if it is created here.", _DISTRIBUTED
+        _count(), "25", "Partitions of the offsets topic if it is created here.", _DISTRIBUTED
     ),
     "offset.storage.replication.factor": Key(
-        _count, "3", "Replicas of the offsets topic if it is created here.", _DISTRIBUTED
+        _count(SHORT_MAX),
+        "3",
+        "Replicas of the offsets topic if it is created here.",
+        _DISTRIBUTED,
     ),
     "offset.storage.file.filename": Key(
         _name, "", "File of the source offsets.", frozenset({STANDALONE}), frozenset({STANDALONE})
     ),
     "status.storage.topic": Key(_name, "", "The status topic.", _DISTRIBUTED, _DISTRIBUTED),
     "status.storage.partitions": Key(
-        _count, "5", "Partitions of the status topic if it is created here.", _DISTRIBUTED
+        _count(), "5", "Partitions of the status topic if it is created here.", _DISTRIBUTED
     ),
     "status.storage.replication.factor": Key(
-        _count, "3", "Replicas of the status topic if it is created here.", _DISTRIBUTED
+        _count(SHORT_MAX),
+        "3",
+        "Replicas of the status topic if it is created here.",
+        _DISTRIBUTED,
     ),
     "session.timeout.ms": Key(
         _number(100), "10000", "Silence after which a worker is out.", IN_GROUP
@@ -267,9 +293,11 @@ KEYS: dict[str, Key] = {
     "inter.worker.verification.algorithms": Key(
         _macs, "HmacSHA256", "Accepted from other workers.", _DISTRIBUTED
     ),
-    "offset.flush.interval.ms": Key(_number(1), "60000", "Time between commits of offsets."),
+    "offset.flush.interval.ms": Key(
+        _number(1, LONG_MAX), "60000", "Time between commits of offsets."
+    ),
     "task.shutdown.graceful.timeout.ms": Key(
-        _number(0), "5000", "Time a task has to stop before it is killed."
+        _number(0, LONG_MAX), "5000", "Time a task has to stop before it is killed."
     ),
     "topic.creation.enable": Key(_boolean, "true", "Create the topics that sources name."),
     "topic.tracking.enable": Key(
@@ -314,7 +342,9 @@ KEYS: dict[str, Key] = {
         _one_of(*POLICIES), "kip415", "How work is shared.", IN_GROUP
     ),
     "headgate.topic.partitions": Key(
-        _count, "-1", "Partitions of a topic that a source makes; -1: as many as a new topic gets."
+        _count(),
+        "-1",
+        "Partitions of a topic that a source makes; -1: as many as a new topic gets.",
     ),
     "headgate.spark.master": Key(
         _name, "local[2]", "Master of the Spark that a worker starts for its tasks.", ON_KAFKA
