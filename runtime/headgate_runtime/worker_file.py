@@ -97,7 +97,7 @@ def check_worker_file(file: Properties, kind: str) -> WorkerFile:
             _check_servers(key, value, problems)
         elif not (_passed_on(key) or understood(key) or key in unused):
             unknown.append(key)
-    misspelt = _misspelt(unknown, {*known, *understood_keys()})
+    misspelt = _misspelt(unknown, {*known, *filter(understood, understood_keys())})
     if misspelt:
         meant = ", ".join(f"{key} (did you mean {near}?)" for key, near in misspelt.items())
         warnings.append(f"{file.file}: unknown, and not used: {meant}")
