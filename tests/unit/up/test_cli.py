@@ -96,16 +96,32 @@ def test_replay_names_the_line_it_cannot_read() -> None:
     assert "line 1" in done.stderr
 
 
-def test_assign_answers_line_by_line_until_a_bad_one() -> None:
+@pytest.mark.parametrize(
+    ("policy", "delays_ms"),
+    [("kip415", [0, 500, 400]), ("connect", [0, 500, 0]), ("eager", [0, 0, 0])],
+)
+def test_assign_answers_line_by_line_until_a_bad_one(policy: str, delays_ms: list[int]) -> None:
+    """A worker leaves, and then the leader: Apache's next one knows of no delay."""
+    config = {"connectors": {"c": 2}}
+    w1, w2 = {"connectors": ["c"], "tasks": ["c-0"]}, {"tasks": ["c-1"]}
     lines = (
-        '{"reset": true}\n{"members": {"w": {}}, "config": {"connectors": {"c": 1}}}\n{"m": 1}\n'
+        {"reset": True, "max_delay_ms": 500},
+        {"config": config, "members": {"w1": w1, "w2": w2, "w3": {}}},
+        {"members": {"w1": w1, "w3": {}}},
+        {"now_ms": 100, "members": {"w3": {}}},
+        {"m": 1},
     )
-    done = RUN.invoke(app, ["assign", "--policy", "kip415"], input=lines)
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    done = RUN.invoke(app, ["assign", "--policy", policy], input=text)
     assert done.exit_code == 1
-    first, second = done.stdout.splitlines()
-    assert json.loads(first) == {"ok": True}
-    assert json.loads(second)["members"]["w"]["assigned"]["tasks"] == ["c-0"]
-    assert "line 3" in done.stderr
+    first, *rounds = map(json.loads, done.stdout.splitlines())
+    assert first == {"ok": True}
+    assert [each["members"]["w3"]["delay"] for each in rounds] == delays_ms
+    everything = {"connectors": ["c"], "tasks": ["c-0", "c-1"]}
+    nothing = {"connectors": [], "tasks": []}
+    given = rounds[2]["members"]["w3"]["assigned"]
+    assert given == (nothing if delays_ms[2] else everything)
+    assert "line 5" in done.stderr
 
 
 @pytest.mark.parametrize("arguments", [["worker", "nowhere"], ["standalone", "nowhere", "c.json"]])
