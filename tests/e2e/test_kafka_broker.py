@@ -183,6 +183,10 @@ class LocalContainer:
         self._process.kill()
         self._process.wait()
 
+    @property
+    def runs(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
     def get_container_host_ip(self) -> str:
         if self._process is None:
             raise RuntimeError("Container is not started")
@@ -213,6 +217,22 @@ def test_a_broker_in_docker_is_reached_where_its_container_says(
         assert host == "172.17.0.1"
         told, _ = container.get_logs()
         assert told.decode() == f"PLAIN://{host}:{port}; Kafka Server started\n"
+
+
+def test_docker_comes_before_the_jars(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "container").mkdir()
+    container = LocalContainer(tmp_path / "container")
+    monkeypatch.setattr("testcontainers.core.container.DockerContainer", container)
+    monkeypatch.delenv(support.ADDRESS, raising=False)
+    monkeypatch.setattr(support, "docker_answers", lambda: True)
+    monkeypatch.setattr(support, "await_broker", lambda _address: None)
+    monkeypatch.setattr(support, "Broker", lambda _folder: pytest.fail("jars were asked"))
+    with support.find_broker(tmp_path / "jars") as found:
+        told, _ = container.get_logs()
+        address = told.decode().removeprefix("PLAIN://").partition(";")[0]
+        assert found == Found(address, "docker")
+        assert container.runs
+    assert not container.runs
 
 
 def test_a_broker_that_was_killed_goes_on_with_its_data(own_broker: Callable[..., Broker]) -> None:
