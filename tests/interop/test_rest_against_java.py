@@ -7,20 +7,22 @@ that was asked before.
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from confluent_kafka import Producer
 from support.headgate_worker import HeadgateWorker
 from support.java_connect import FoundWorker
 from support.kafka_broker import Found
+from support.kafka_cluster import create_topic
+
+from local_kafka.java_connect import SINK, SOURCE
 
 pytestmark = pytest.mark.slow
-
-SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 
 
 @dataclass(frozen=True)
@@ -49,9 +51,34 @@ def created(name: object, **more: Any) -> dict[str, Any]:
     return {"name": name, "config": config(), **more}
 
 
+def sink(file: str = "/dev/null") -> dict[str, Any]:
+    """Both have a group of their own, else they would share the topic out."""
+    return {
+        "connector.class": SINK,
+        "tasks.max": "1",
+        "file": file,
+        "topics": "RECORDS",
+        "value.converter": "org.apache.kafka.connect.storage.StringConverter",
+        "consumer.override.group.id": "GROUP",
+    }
+
+
+def place(offset: Any, topic: Any = "RECORDS", partition: Any = 0) -> dict[str, Any]:
+    """A change of a sink's offsets, of one partition."""
+    where = {"kafka_topic": topic, "kafka_partition": partition}
+    return {"offsets": [{"partition": where, "offset": offset}]}
+
+
+def at(offset: Any) -> dict[str, Any]:
+    return place({"kafka_offset": offset})
+
+
 UP = ('"connector":{"state":"RUNNING"', '"tasks":[{"id":0,"state":"RUNNING"')
 DOWN = ('"connector":{"state":"STOPPED"', '"tasks":[]')
+FAILED = ('"tasks":[{"id":0,"state":"FAILED"',)
 PARTITION = {"filename": "FILE"}
+ALTERED = ("have been altered successfully",)
+RESET = ("have been reset successfully",)
 
 STORY: dict[str, Step] = {
     "list of nothing": Step("GET /connectors"),
@@ -173,6 +200,79 @@ STORY: dict[str, Step] = {
     "offsets after reset": Step("GET /connectors/a/offsets"),
     "topics reset": Step("PUT /connectors/a/topics/reset"),
     "topics": Step("GET /connectors/a/topics"),
+    # A sink, whose offsets are those of a group.
+    "k stopped": Step(
+        "POST /connectors", {**created("k"), "config": sink(), "initial_state": "STOPPED"}
+    ),
+    "k is stopped": Step("GET /connectors/k/status", until=DOWN),
+    "k without offsets": Step("GET /connectors/k/offsets"),
+    "k reset of nothing": Step("DELETE /connectors/k/offsets"),
+    "k alter": Step("PATCH /connectors/k/offsets", at(2)),
+    "k altered": Step("GET /connectors/k/offsets"),
+    "k alter texts": Step(
+        "PATCH /connectors/k/offsets", place({"kafka_offset": "3"}, partition="0")
+    ),
+    "k altered by texts": Step("GET /connectors/k/offsets"),
+    "k alter beyond the end": Step("PATCH /connectors/k/offsets", at(99)),
+    "k altered beyond the end": Step("GET /connectors/k/offsets"),
+    "k alter below 0": Step("PATCH /connectors/k/offsets", at(-1)),
+    "k alter to letters": Step("PATCH /connectors/k/offsets", at("x")),
+    "k alter to a fraction": Step("PATCH /connectors/k/offsets", at(1.5)),
+    "k alter to a null": Step("PATCH /connectors/k/offsets", at(None)),
+    "k alter to an object": Step("PATCH /connectors/k/offsets", at({})),
+    "k alter to nothing": Step("PATCH /connectors/k/offsets", place({})),
+    "k alter to a source's": Step("PATCH /connectors/k/offsets", place({"position": 3})),
+    "k alter no topic": Step("PATCH /connectors/k/offsets", place({"kafka_offset": 1}, None)),
+    "k alter a topic that is not there": Step(
+        "PATCH /connectors/k/offsets", place({"kafka_offset": 1}, "none")
+    ),
+    "k alter a partition of letters": Step(
+        "PATCH /connectors/k/offsets", place({"kafka_offset": 1}, partition="x")
+    ),
+    "k alter a partition below 0": Step(
+        "PATCH /connectors/k/offsets", place({"kafka_offset": 1}, partition=-1)
+    ),
+    "k alter a partition that is not there": Step(
+        "PATCH /connectors/k/offsets", place({"kafka_offset": 1}, partition=7)
+    ),
+    "k alter a source's": Step(
+        "PATCH /connectors/k/offsets", {"offsets": [{"partition": PARTITION, "offset": None}]}
+    ),
+    "k alter without partition": Step(
+        "PATCH /connectors/k/offsets", {"offsets": [{"offset": {"kafka_offset": 1}}]}
+    ),
+    "k alter nothing": Step("PATCH /connectors/k/offsets", {"offsets": []}),
+    "k alter the body null": Step("PATCH /connectors/k/offsets", "null"),
+    "k as it was": Step("GET /connectors/k/offsets"),
+    "k alter to the end": Step("PATCH /connectors/k/offsets", at(5)),
+    "k resume": Step("PUT /connectors/k/resume"),
+    "k running": Step("GET /connectors/k/status", until=UP),
+    "k info": Step("GET /connectors/k"),
+    "k expanded": Step("GET /connectors?expand=status&expand=info"),
+    "k offsets while running": Step("GET /connectors/k/offsets"),
+    "k alter while running": Step("PATCH /connectors/k/offsets", at(2)),
+    "k alter badly while running": Step("PATCH /connectors/k/offsets", at("x")),
+    "k reset while running": Step("DELETE /connectors/k/offsets"),
+    "k stop": Step("PUT /connectors/k/stop"),
+    "k stopped again": Step("GET /connectors/k/status", until=DOWN),
+    "k forget one": Step("PATCH /connectors/k/offsets", place(None), until=ALTERED),
+    "k forgotten": Step("GET /connectors/k/offsets"),
+    "k alter again": Step("PATCH /connectors/k/offsets", at(4), until=ALTERED),
+    "k reset": Step("DELETE /connectors/k/offsets", until=RESET),
+    "k reset again": Step("DELETE /connectors/k/offsets"),
+    "k after reset": Step("GET /connectors/k/offsets"),
+    # A task that fails.
+    "f": Step("POST /connectors", {**created("f"), "config": sink("/nowhere/out.txt")}),
+    "f failed": Step("GET /connectors/f/status", until=FAILED),
+    "f task failed": Step("GET /connectors/f/tasks/0/status"),
+    "f expanded": Step("GET /connectors?expand=status"),
+    "f restart what failed": Step("POST /connectors/f/restart?onlyFailed=true&includeTasks=true"),
+    "f failed again": Step("GET /connectors/f/status", until=FAILED),
+    "f restart its task": Step("POST /connectors/f/tasks/0/restart"),
+    "f alter while it is not stopped": Step("PATCH /connectors/f/offsets", at(2)),
+    "f stop": Step("PUT /connectors/f/stop"),
+    "f stopped": Step("GET /connectors/f/status", until=DOWN),
+    "f task of a stopped one": Step("GET /connectors/f/tasks/0/status"),
     # Odd names, initial states.
     "create stopped": Step("POST /connectors", created("s", initial_state="stopped")),
     "s is stopped": Step("GET /connectors/s/status", until=DOWN),
@@ -199,11 +299,15 @@ STORY: dict[str, Step] = {
     "delete": Step("DELETE /connectors/a"),
     "delete again": Step("DELETE /connectors/a"),
     "delete s": Step("DELETE /connectors/s"),
+    "delete k": Step("DELETE /connectors/k"),
+    "delete f": Step("DELETE /connectors/f"),
     "delete p": Step("DELETE /connectors/p%20q-1%C3%A9"),
     "gone": Step("GET /connectors/a"),
 }
 
 BODY = "Java says 500 to a body it cannot use; the message here says what was expected"
+BELOW = "what is below 0 in a sink's offsets is refused as what it is"
+BROKERS = "Java does not say which offsets the brokers refused, nor why"
 DIFFERS: dict[str, Differs] = {
     "create by half": Differs(500, 400, BODY),
     "create a list": Differs(500, 400, BODY),
@@ -221,6 +325,11 @@ DIFFERS: dict[str, Differs] = {
     "alter a text": Differs(500, 400, BODY),
     "alter an object": Differs(500, 400, BODY),
     "alter the body null": Differs(500, 400, BODY),
+    "k alter below 0": Differs(500, 400, BELOW),
+    "k alter a partition below 0": Differs(500, 400, BELOW),
+    "k alter a topic that is not there": Differs(500, 500, BROKERS),
+    "k alter a partition that is not there": Differs(500, 500, BROKERS),
+    "k alter the body null": Differs(500, 400, BODY),
     "validate nothing": Differs(500, 400, BODY),
     "validate without body": Differs(500, 400, BODY),
     "logger without body": Differs(500, 400, BODY),
@@ -232,9 +341,9 @@ DIFFERS: dict[str, Differs] = {
 class Teller:
     """One of the two, and how its answers are made comparable."""
 
-    def __init__(self, url: str, file: Path, topic: str) -> None:
+    def __init__(self, url: str, names: Mapping[str, str]) -> None:
         self._client = httpx.Client(base_url=url, timeout=100, trust_env=False)
-        self._names = {"FILE": str(file), "TOPIC": topic}
+        self._names = names
 
     def ask(self, step: Step) -> tuple[int, Any, str | None]:
         until = time.monotonic() + 60
@@ -278,9 +387,11 @@ class Teller:
 
 
 def normal(body: Any) -> Any:
-    """Without what two workers cannot have in common: their names, versions, times and classes."""
+    """Without what two workers cannot have in common: their names, versions, times and classes,
+    and how they show where an error was raised."""
     if isinstance(body, dict):
         fixed = {"worker_id": "W", "version": "V", "last_modified": 0, "task.class": "T"}
+        fixed["trace"] = "E"
         return {
             key: fixed.get(key, normal(value))
             for key, value in body.items()
@@ -302,7 +413,17 @@ def test_the_same_story_has_the_same_answers(
     file.write_text("")
     settings = {"scheduled.rebalance.max.delay.ms": "0"}
     own = headgate_worker(kafka_broker.address, kafka_name, settings)
-    java, ours = (Teller(each.url, file, f"{kafka_name}-data") for each in (java_connect, own))
+    records = f"{kafka_name}-records"
+    create_topic(kafka_broker.address, records)
+    producer = Producer({"bootstrap.servers": kafka_broker.address, "log_level": 0})
+    for number in range(5):
+        producer.produce(records, str(number).encode())
+    assert producer.flush(30) == 0
+    names = {"FILE": str(file), "TOPIC": f"{kafka_name}-data", "RECORDS": records}
+    java, ours = (
+        Teller(url, {**names, "GROUP": f"{kafka_name}-{kind}"})
+        for url, kind in ((java_connect.url, "java"), (own.url, "ours"))
+    )
     wrong: list[str] = []
     for name, step in STORY.items():
         expected, found = java.ask(step), ours.ask(step)
