@@ -10,8 +10,9 @@ import pytest
 from support.headgate_worker import HeadgateWorker
 from support.kafka_broker import Found
 from support.kafka_cluster import read_committed
+from support.mixed_group import asked
 
-from local_kafka.java_connect import JavaWorker, Reply, Rest
+from local_kafka.java_connect import JavaWorker, Rest
 
 pytestmark = pytest.mark.slow
 
@@ -19,17 +20,6 @@ SETTINGS = {
     "scheduled.rebalance.max.delay.ms": "0",
     "exactly.once.source.support": "enabled",
 }
-
-
-def asked(rest: Rest, method: str, path: str, body: Any = None) -> Reply:
-    """Again, while Java says that it is busy with a rebalance."""
-    until = time.monotonic() + 60
-    while True:
-        reply = rest.call(method, path, body)
-        if reply.status not in (409, 503) or "already exists" in str(reply.body):
-            return reply
-        assert time.monotonic() < until, reply
-        time.sleep(0.05)
 
 
 def life_of_a_connector(follower: Rest, leader: Rest, name: str, config: dict[str, str]) -> None:

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Self
 
 import httpx
 import javaproperties
@@ -24,11 +25,17 @@ class HeadgateWorker:
     Args:
         folder: for its properties file and its log.
         properties: over those that Java's worker gets in tests, and tasks on threads.
+        file: a properties file that it is started on as it is; `properties` are what it says. None:
+            one that is made of `properties` at each start.
     """
 
-    def __init__(self, folder: Path, properties: Mapping[str, str]) -> None:
+    def __init__(
+        self, folder: Path, properties: Mapping[str, str], file: Path | None = None
+    ) -> None:
         self.folder = folder
-        self.url = f"http://127.0.0.1:{free_ports(1)[0]}"
+        self.file = file or folder / "worker.properties"
+        self._makes_file = file is None
+        self.url = properties["listeners"] if file else f"http://127.0.0.1:{free_ports(1)[0]}"
         self.rest = Rest(self.url)
         self.properties = {
             **defaults(properties["group.id"], self.url),
@@ -37,6 +44,11 @@ class HeadgateWorker:
         }
         del self.properties["plugin.discovery"]
         self._process: Guarded | None = None
+
+    @classmethod
+    def on(cls, folder: Path, file: Path) -> Self:
+        """A worker on a properties file that others are started on, too, at its `listeners`."""
+        return cls(folder, javaproperties.loads(file.read_text()), file)
 
     def start(self) -> None:
         """Returns when its `/health` says 200."""
@@ -51,7 +63,8 @@ class HeadgateWorker:
 
     def _write_properties(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.file.write_text(javaproperties.dumps(self.properties, timestamp=False))
+        if self._makes_file:
+            self.file.write_text(javaproperties.dumps(self.properties, timestamp=False))
 
     def command(self) -> list[str]:
         return [sys.executable, "-m", "headgate_runtime.cli", "worker", str(self.file)]
@@ -63,10 +76,6 @@ class HeadgateWorker:
             assert self._process.poll() is None, f"the worker ended:\n{self.tail()}"
             assert time.monotonic() < until, f"the worker is not ready:\n{self.tail()}"
             time.sleep(0.05)
-
-    @property
-    def file(self) -> Path:
-        return self.folder / "worker.properties"
 
     @property
     def log(self) -> Path:

@@ -11,11 +11,12 @@ from support.kafka_cluster import committed_reader, end_offset
 
 from headgate.membership.codec import CODECS
 from headgate_kafka.group_describe import DescribedGroup, GroupDescriber
-from local_kafka.java_connect import JavaWorker
+from local_kafka.java_connect import JavaWorker, Reply, Rest
 
 AnyWorker = JavaWorker | HeadgateWorker
 STABLE_S = 90.0
 """Several rounds of workers that wait for each other's tasks."""
+ASK_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,17 @@ class Told:
     state: str
     trace: str = ""
     """Of one that FAILED."""
+
+
+def asked(rest: Rest, method: str, path: str, body: Any = None) -> Reply:
+    """Again, while Java says that it is busy with a rebalance."""
+    until = time.monotonic() + ASK_S
+    while True:
+        reply = rest.call(method, path, body)
+        if reply.status not in (409, 503) or "already exists" in str(reply.body):
+            return reply
+        assert time.monotonic() < until, reply
+        time.sleep(0.05)
 
 
 class MixedGroup:
@@ -101,11 +113,15 @@ class MixedGroup:
 
     def told_of_tasks(self) -> dict[str, list[Told]]:
         """All that the status topic was told of each task, in order, by key."""
+        return self.told("status-task-")
+
+    def told(self, *beginnings: str) -> dict[str, list[Told]]:
+        """As `told_of_tasks`, of connectors or tasks, by how their keys begin."""
         found: dict[str, list[Told]] = {}
         for partition in range(self.STATUS_PARTITIONS):
             for message in self.messages(f"{self.group}-status", partition):
                 key = (message.key() or b"").decode()
-                if key.startswith("status-task-") and message.value():
+                if key.startswith(beginnings) and message.value():
                     value = json.loads(message.value() or b"")
                     found.setdefault(key, []).append(
                         Told(

@@ -123,6 +123,8 @@ class JavaWorker(OnJvm):
         folder: for its settings and its log.
         properties: of the worker, over those that `defaults` makes of `bootstrap.servers` and
             `group.id`, which must be there.
+        file: a properties file that it is started on as it is; `properties` are what it says. None:
+            one that is made of `properties` at each start.
         heap_mb, flags: as of `Jvm`.
     """
 
@@ -131,16 +133,23 @@ class JavaWorker(OnJvm):
         folder: Path,
         properties: Mapping[str, str],
         *,
+        file: Path | None = None,
         heap_mb: int = HEAP_MB,
         flags: Sequence[str] = QUICK,
     ) -> None:
         self.folder = folder.absolute()
-        self.url = f"http://127.0.0.1:{free_ports(1)[0]}"
+        self.url = properties["listeners"] if file else f"http://127.0.0.1:{free_ports(1)[0]}"
         self.properties = {**defaults(properties["group.id"], self.url), **properties}
         self.rest = Rest(self.url)
-        self._file = self.folder / "connect-distributed.properties"
-        command = [_MAIN, str(self._file)]
+        self.file = file or self.folder / "connect-distributed.properties"
+        self._makes_file = file is None
+        command = [_MAIN, str(self.file)]
         self.jvm = Jvm(self.folder, "worker", command, heap_mb=heap_mb, flags=flags)
+
+    @classmethod
+    def on(cls, folder: Path, file: Path) -> Self:
+        """A worker on a properties file that others are started on, too, at its `listeners`."""
+        return cls(folder, javaproperties.loads(file.read_text()), file=file)
 
     def start(self, timeout_s: float = START_TIMEOUT_S) -> None:
         """Returns when it is a member of its group and answers. Raises `JvmError`."""
@@ -150,7 +159,8 @@ class JavaWorker(OnJvm):
     def launch(self, timeout_s: float = START_TIMEOUT_S) -> None:
         """Start it and do not wait for its group. Raises `JvmError`."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._file.write_text(javaproperties.dumps(self.properties, timestamp=False))
+        if self._makes_file:
+            self.file.write_text(javaproperties.dumps(self.properties, timestamp=False))
         self.jvm.start(lambda: True, timeout_s)
 
     def await_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
