@@ -1,10 +1,11 @@
-"""Answers of a standalone worker to who makes a connector or changes its config: once it has
-started and its tasks are in the log, which the body then lists.
+"""Answers of a standalone worker that wait for what was asked for: to who makes a connector or
+changes its config, once it has started and its tasks are in the log, which the body then lists; to
+who restarts with flags, once what is to be started again has stopped.
 
-Source: StandaloneHerder.putConnectorConfig. Distributed workers answer, as in Connect, when the
-config is in the log. Differs: the message of a failed start has its reason; where `task_configs`
-raises that is said at once (Java says nothing, and the request times out); an equal config starts
-nothing, so it is answered as it is.
+Source: StandaloneHerder.putConnectorConfig, restartConnectorAndTasks. Distributed workers answer,
+as in Connect, when the config or the restart is in the log. Differs: the message of a failed start
+has its reason; where `task_configs` raises that is said at once (Java says nothing, and the request
+times out); an equal config starts nothing, so it is answered as it is.
 """
 
 import time
@@ -22,6 +23,7 @@ from headgate.herder.messages import (
     Failure,
     PatchConnectorConfig,
     PutConnectorConfig,
+    RestartConnector,
     Result,
     Success,
 )
@@ -39,6 +41,14 @@ class _Asked:
     """The answer's body, without the tasks that are to come; None: the herder is still at it."""
 
 
+@dataclass(slots=True)
+class _Restart:
+    connector: str
+    deadline: float
+    plan: Success | None = None
+    """The answer; None: the herder is still at it."""
+
+
 class StandalonePeers:
     """The `Peers` of a worker without a group: answers that must wait are kept here. For the
     worker's thread, but for `call`."""
@@ -47,6 +57,7 @@ class StandalonePeers:
         self._inner = inner
         self._herder: Herder | None = None
         self._asked: dict[str, _Asked] = {}
+        self._restarts: dict[str, _Restart] = {}
 
     def serve(self, herder: Herder) -> None:
         """Before anything is asked."""
@@ -58,7 +69,9 @@ class StandalonePeers:
     @property
     def waiting(self) -> bool:
         """Answers are kept back: `incoming` is to be called again soon."""
-        return any(asked.info is not None for asked in self._asked.values())
+        return any(asked.info is not None for asked in self._asked.values()) or any(
+            restart.plan is not None for restart in self._restarts.values()
+        )
 
     def incoming(self) -> Sequence[IncomingCall]:
         self._look()
@@ -68,6 +81,9 @@ class StandalonePeers:
         return calls
 
     def answer(self, call_id: str, payload: bytes) -> None:
+        if call_id in self._restarts:
+            self._answer_restart(call_id, payload)
+            return
         asked = self._asked.get(call_id)
         if asked is None:
             self._inner.answer(call_id, payload)
@@ -81,16 +97,26 @@ class StandalonePeers:
         del self._asked[call_id]
         self._inner.answer(call_id, payload)
 
+    def _answer_restart(self, call_id: str, payload: bytes) -> None:
+        result: Result = wire.loads(Success | Failure, payload)
+        if isinstance(result, Success):
+            self._restarts[call_id].plan = result
+            return
+        del self._restarts[call_id]
+        self._inner.answer(call_id, payload)
+
     def _note(self, incoming: IncomingCall) -> None:
         try:
             call = wire.loads(Call, incoming.payload)
         except wire.WireError:
             return  # who takes it says so
-        if isinstance(call, CreateConnector | PutConnectorConfig | PatchConnectorConfig):
+        deadline = time.monotonic() + incoming.deadline_ms_left / 1000
+        if isinstance(call, RestartConnector) and call.by_record:
+            self._restarts[incoming.call_id] = _Restart(call.name, deadline)
+        elif isinstance(call, CreateConnector | PutConnectorConfig | PatchConnectorConfig):
             assert self._herder is not None
             entry = self._herder.state.entry(call.name)
             before = None if entry is None or entry.config is None else dict(entry.config)
-            deadline = time.monotonic() + incoming.deadline_ms_left / 1000
             self._asked[incoming.call_id] = _Asked(call.name, before, deadline)
 
     def _look(self) -> None:
@@ -100,6 +126,21 @@ class StandalonePeers:
                 if result is not None:
                     del self._asked[call_id]
                     self._inner.answer(call_id, wire.dumps(result))
+        for call_id, restart in list(self._restarts.items()):
+            if restart.plan is not None:
+                done = self._restarted(restart, restart.plan)
+                if done is not None:
+                    del self._restarts[call_id]
+                    self._inner.answer(call_id, wire.dumps(done))
+
+    def _restarted(self, restart: _Restart, plan: Success) -> Result | None:
+        assert self._herder is not None
+        if not self._herder.restarting(restart.connector):
+            return plan
+        if time.monotonic() < restart.deadline:
+            return None
+        text = f"Request timed out. The worker is currently stopping {restart.connector}."
+        return Failure(ErrorKind.TIMEOUT, text)
 
     def _result(self, asked: _Asked, info: dict[str, Any]) -> Result | None:
         assert self._herder is not None

@@ -174,6 +174,11 @@ class Connectors:
             instance.show_restarting = True
         self._reconcile(instance)
 
+    def is_restarting(self, name: str) -> bool:
+        """It is stopped by `restart_planned`, which has not ended."""
+        instance = self._held.get(name)
+        return instance is not None and instance.show_restarting
+
     def _show_restarting(self, instance: Instance) -> None:
         instance.show_restarting = False
         instance.shown = State.RESTARTING

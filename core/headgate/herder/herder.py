@@ -178,6 +178,11 @@ class Herder:
         under way, or another's."""
         return self._connectors.outcome(connector)
 
+    def restarting(self, connector: str) -> bool:
+        """What is here of a connector is being stopped, to be started again by a restart that all
+        workers carry out."""
+        return self._restarts.under_way(connector)
+
     def view(self) -> WorkerView:
         standing, pending = self._ctx.standing, self._pending()
         return WorkerView(

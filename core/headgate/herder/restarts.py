@@ -38,6 +38,15 @@ class Restarts:
             if request.include_tasks:
                 self._tasks.restart_planned(name, only_failed=request.only_failed)
 
+    def under_way(self, name: str) -> bool:
+        """A restart by record of this connector was read, and what is here of what it selects has
+        not all been stopped yet."""
+        return (
+            name in self._waiting
+            or self._connectors.is_restarting(name)
+            or self._tasks.is_restarting(name)
+        )
+
     @property
     def pending(self) -> list[str]:
         return [f"to be restarted {name}" for name in self._waiting]

@@ -224,6 +224,10 @@ class Tasks:
             if held.task in self._idle:
                 self._wait_idle(held)  # nothing of it was alive
 
+    def is_restarting(self, connector: str) -> bool:
+        """Some of its tasks are stopped by `restart_planned`, which has not ended."""
+        return any(held.show_restarting for held in self._of(connector))
+
     # -- stopping --
 
     def _stop(self, held: HeldTask, grace_ms: int | None) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
-from support.frail_source import CLASS
+from support.frail_source import CLASS, CONNECTOR_STOP, TASK_STOP
 from support.rest_worker import rest_worker
 from support.rest_world import wait_until
 
@@ -109,6 +109,49 @@ def test_a_start_that_takes_longer_than_the_request(rest: Rest, tmp_path: Path) 
     assert late.json()["message"] == text
     (tmp_path / "go").touch()
     wait_until(lambda: tasks(rest.get("/connectors/d")) == [0, 1])
+
+
+@pytest.mark.parametrize("key", [TASK_STOP, CONNECTOR_STOP])
+def test_a_restart_with_flags_is_answered_when_what_ran_has_stopped(
+    rest: Rest, tmp_path: Path, key: str
+) -> None:
+    name = key.partition(".")[0]
+    assert tasks(rest.create(name, {**frail(name), key: str(tmp_path / "go")})) == [0, 1]
+    rest.await_tasks(name, ["RUNNING", "RUNNING"])
+    replies: list[Reply] = []
+    path = f"/connectors/{name}/restart?includeTasks=true"
+    asking = threading.Thread(target=lambda: replies.append(rest.post(path)))
+    asking.start()
+    wait_until((tmp_path / "go.asked").exists)
+    asking.join(0.3)
+    assert asking.is_alive()
+    (tmp_path / "go").touch()
+    asking.join(20)
+    (restarted,) = replies
+    assert (restarted.status, states(restarted)) == (202, ["RESTARTING", "RESTARTING"])
+    rest.await_tasks(name, ["RUNNING", "RUNNING"])
+
+
+def test_a_restart_with_flags_of_what_does_not_stop_in_time(rest: Rest, tmp_path: Path) -> None:
+    assert tasks(rest.create("f", {**frail("f"), TASK_STOP: str(tmp_path / "go")})) == [0, 1]
+    rest.await_tasks("f", ["RUNNING", "RUNNING"])
+    late = httpx.post(
+        f"{rest._client.base_url}connectors/f/restart?includeTasks=true",
+        headers={TIMEOUT_HEADER: "300"},
+    )
+    text = "Request timed out. The worker is currently stopping f."
+    assert (late.status_code, late.json()["message"]) == (500, text)
+    (tmp_path / "go").touch()
+    rest.await_tasks("f", ["RUNNING", "RUNNING"])
+
+
+def test_a_restart_with_flags_of_what_is_not_there(rest: Rest) -> None:
+    unknown = rest.post("/connectors/none/restart?includeTasks=true")
+    assert (unknown.status, unknown.body["message"]) == (404, "Unknown connector: none")
+
+
+def states(reply: Reply) -> list[str]:
+    return [task["state"] for task in reply.body["tasks"]]
 
 
 def test_what_workers_of_a_group_ask_each_other(rest: Rest) -> None:
