@@ -1,106 +1,20 @@
 """`headgate standalone` as its user sees it: connectors from files, offsets that outlast it."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
-import javaproperties
 import pytest
 from confluent_kafka.admin import AdminClient
 from support.frail_source import CLASS
+from support.headgate_standalone import OFFSETS, SECONDS, Standalone, until
 from support.kafka_broker import Found
 
 from headgate_runtime.offset_file import OffsetFile
 from local_kafka.java_connect import Rest
-from local_kafka.jvm import free_ports
 
 pytestmark = pytest.mark.slow
-
-SECONDS = 60
-TESTS = str(Path(__file__).resolve().parents[1])
-OFFSETS = "offset.storage.file.filename"
-STRING = "org.apache.kafka.connect.storage.StringConverter"
-
-
-class Standalone:
-    def __init__(self, folder: Path, servers: str, topic: str) -> None:
-        self.folder, self.topic = folder, topic
-        self.url = f"http://127.0.0.1:{free_ports(1)[0]}"
-        self.input, self.output = folder / "in.txt", folder / "out.txt"
-        self.offsets = OffsetFile(folder / "connect.offsets")
-        self.properties = {
-            "bootstrap.servers": servers,
-            "key.converter": STRING,
-            "value.converter": STRING,
-            OFFSETS: str(self.offsets.path),
-            "offset.flush.interval.ms": "300",
-            "listeners": self.url,
-            # Known outside, behind a balancer say, and not to the worker itself.
-            "rest.advertised.host.name": "worker.example",
-            "headgate.task.runner": "process",
-        }
-        self.source = {
-            "name": f"{topic}-source",
-            "connector.class": "FileStreamSource",
-            "file": str(self.input),
-            "topic": topic,
-        }
-        self.sink = {
-            "name": f"{topic}-sink",
-            "config": {
-                "connector.class": "FileStreamSink",
-                "file": str(self.output),
-                "topics": topic,
-            },
-        }
-        self.process: subprocess.Popen[str] | None = None
-
-    def start(self) -> "subprocess.Popen[str]":
-        (self.folder / "worker.properties").write_text(_dumped(self.properties))
-        (self.folder / "source.properties").write_text(_dumped(self.source))
-        (self.folder / "sink.json").write_text(json.dumps(self.sink))
-        names = ("worker.properties", "source.properties", "sink.json")
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "headgate_runtime.cli", "standalone", *names],
-            cwd=self.folder,
-            env={**os.environ, "PYTHONPATH": TESTS},
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        return self.process
-
-    def stop(self) -> tuple[int, str]:
-        assert self.process is not None
-        self.process.send_signal(signal.SIGTERM)
-        _, said = self.process.communicate(timeout=SECONDS)
-        return self.process.returncode, said
-
-    def lines(self) -> list[str]:
-        return self.output.read_text().splitlines() if self.output.exists() else []
-
-
-def _dumped(properties: dict[str, str]) -> str:
-    text: str = javaproperties.dumps(properties, timestamp=False)
-    return text
-
-
-def until(what: str, true: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while True:
-        try:
-            if true():
-                return
-        except httpx.TransportError:
-            pass
-        assert time.monotonic() < deadline, f"not in time: {what}"
-        time.sleep(0.05)
 
 
 @pytest.fixture
