@@ -4,7 +4,6 @@ start anew. What became of each transactional id the brokers' own log of transac
 
 import contextlib
 import json
-import os
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,16 +13,14 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Message
 from confluent_kafka.admin import AdminClient
-from support.headgate_worker import HeadgateWorker, headgate_worker  # noqa: F401
-from support.java_connect import SOURCES
+from support.headgate_worker import HeadgateWorker
 from support.kafka_broker import Found
 from support.kafka_cluster import await_true, create_topic
 from support.mixed_group import AnyWorker, MixedGroup, Told
-from support.twin_source import NAME, TESTS, announce
+from support.twin_source import NAME
 
 from headgate.java_hash import string_hash
 from local_kafka.java_connect import JavaWorker
-from local_kafka.jvm import compile_java
 
 pytestmark = pytest.mark.slow
 
@@ -167,20 +164,6 @@ def check_fence(group: Twins, before: Generation, new: Generation) -> None:
         assert since[: 1 if task < new.tasks else 0] == [True] * (task < new.tasks), asked
 
 
-@pytest.fixture
-def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A ``plugin.path`` with Java's half of the connector; ours is on Python's."""
-    announce(tmp_path / "packages")
-    paths = (str(tmp_path / "packages"), str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")]))
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
-    classes = tmp_path / "plugins" / "twin"
-    services = classes / "META-INF" / "services"
-    services.mkdir(parents=True)
-    (services / "org.apache.kafka.connect.source.SourceConnector").write_text(f"{NAME}\n")
-    compile_java(SOURCES / f"{NAME}.java", classes)
-    return classes.parent
-
-
 @pytest.mark.parametrize("java_leads", [False, True])
 def test_all_producers_are_shut_out_before_anybodys_tasks_start_anew(
     java_leads: bool,
@@ -188,7 +171,7 @@ def test_all_producers_are_shut_out_before_anybodys_tasks_start_anew(
     kafka_name: str,
     places: Path,
     java_worker: Callable[..., JavaWorker],
-    headgate_worker: Callable[..., HeadgateWorker],  # noqa: F811
+    headgate_worker: Callable[..., HeadgateWorker],
 ) -> None:
     makes: list[Callable[[], AnyWorker]] = [
         lambda: headgate_worker(kafka_broker.address, kafka_name, SETTINGS),

@@ -14,6 +14,8 @@ from support.task_connectors import CountingTask
 from headgate.connector.api import SkippedRecord, SourceConnector, SourceRecord
 
 NAME = "TwinSource"
+FAILS_WHILE = "fails.while"
+"""Of a connector's config: task n fails while there is a file of this name, with ``-n`` behind."""
 TESTS = Path(__file__).resolve().parents[1]
 
 
@@ -21,6 +23,8 @@ class TwinTask(CountingTask):
     """The numbers of its base, under a key that is the task's number."""
 
     def poll(self) -> "Iterable[SourceRecord | SkippedRecord] | None":
+        if Path(self._config.get(FAILS_WHILE, "/none")).exists():
+            raise RuntimeError("told to fail")
         key = self._partition["task"]
         found = super().poll() or ()
         return [replace(each, key=key) for each in found if isinstance(each, SourceRecord)]
@@ -32,9 +36,13 @@ class TwinSource(SourceConnector):
 
     def start(self, config: Mapping[str, str]) -> None:
         self._config = {key: config[key] for key in ("topic", "pause.s")}
+        self._fails = config.get(FAILS_WHILE)
 
     def task_configs(self, tasks_max: int) -> Sequence[Mapping[str, str]]:
-        return [{"task": str(n), **self._config} for n in range(tasks_max)]
+        configs = [{"task": str(n), **self._config} for n in range(tasks_max)]
+        if self._fails is not None:
+            return [{**each, FAILS_WHILE: f"{self._fails}-{each['task']}"} for each in configs]
+        return configs
 
 
 def announce(folder: Path) -> None:
