@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 from support.headgate_worker import HeadgateWorker, headgate_worker  # noqa: F401
 from support.kafka_broker import Found
+from support.kafka_cluster import await_true, read_committed
 from support.observing import observed
+
+from local_kafka.java_connect import SOURCE, JavaWorker
 
 pytestmark = pytest.mark.slow
 
@@ -80,6 +83,60 @@ def test_clusters_in_connects_own_protocol_are_told_of_each_other(
     assert first.rest.get(f"/connectors/{kafka_name}/status").status == 200
     for file in (first.file, second.file):
         assert_seen_from_outside(file)
+
+
+@pytest.mark.parametrize("java_leads", [True, False])
+def test_ours_takes_nothing_of_a_java_cluster_with_its_group_id(
+    java_leads: bool,
+    java_worker: Callable[..., JavaWorker],
+    headgate_worker: Callable[..., HeadgateWorker],  # noqa: F811
+    kafka_broker: Found,
+    kafka_name: str,
+    tmp_path: Path,
+) -> None:
+    """Java's has read further than the topic of ours goes. Whoever leads, ours says so and starts
+    nothing."""
+    java = java_worker(kafka_broker.address, kafka_name, QUICK)
+    names = [f"{kafka_name}-{n}" for n in range(2)]
+    for name in names:
+        file = tmp_path / name
+        file.touch()
+        config = {"connector.class": SOURCE, "file": str(file), "topic": "t"}
+        assert java.rest.create(name, config).status == 201
+        java.rest.await_tasks(name, ["RUNNING"])
+    if not java_leads:
+        java.stop()
+    settings = {**QUICK, **others(kafka_name)}
+    ours = headgate_worker(kafka_broker.address, kafka_name, settings)
+    if not java_leads:
+        said(ours, "leader this worker")
+        java.launch()  # in such a group it need not become ready
+    told = said(ours, "this worker's config topic has nothing after")
+    who = f"the leader {java.url}/" if java_leads else f"member {java.url}/"
+    assert f"but {who} has read up to" in told
+    assert "Compare config.storage.topic and bootstrap.servers" in told
+    takes_nothing(ours, java, kafka_broker.address, kafka_name)
+    assert_seen_from_outside(ours.file)
+
+
+def takes_nothing(ours: HeadgateWorker, java: JavaWorker, address: str, name: str) -> None:
+    """While some rounds more come and go."""
+    rounds = rounds_of(ours)
+    await_true("more rounds", lambda: rounds_of(ours) > rounds + 3, SECONDS, ours.tail)
+    view = ours.rest.get("/headgate/worker").body
+    assert (view["connectors"], view["tasks"]) == ({}, [])
+    assert ours.rest.get("/connectors").body == []
+    assert "starts as run" not in ours.log.read_text()
+    # Neither status topic has heard of ours.
+    for topic in (f"{name}-status", f"{name}-other-status"):
+        told = str(read_committed(address, topic, 2))
+        assert ours.url.removeprefix("http://") not in told
+    assert java.url.removeprefix("http://") in str(read_committed(address, f"{name}-status", 2))
+
+
+def rounds_of(worker: HeadgateWorker) -> int:
+    """That its group has gone through."""
+    return int(worker.rest.get("/headgate/worker").body["rebalances"])
 
 
 def put_source(worker: HeadgateWorker, name: str, file: Path) -> None:
