@@ -51,6 +51,8 @@ RESTART_PREFIX: Final = "restart-connector-"
 LOGGER_PREFIX: Final = "logger-cluster-"
 SESSION_KEY: Final = "session-key"
 
+TASK_COUNT_MAX: Final = 1_000_000
+"""More producers than any cluster has tasks: each of them would be asked for by its id."""
 _INT_MAX: Final = 2**31 - 1
 _HALF_PAIR: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
 _ONLY_TEXT: Final = frozenset({str})
@@ -79,7 +81,8 @@ def decode(
             is read by the core.
 
     Differs: config values that are not strings (Java keeps them and fails where they are used)
-    become their JSON text. A session key that is not base64 is ignored; it ends Java's reader.
+    become their JSON text. A session key that is not base64 is ignored; it ends Java's reader. So
+    is a task count record above `TASK_COUNT_MAX`; Java's leader runs out of memory when it fences.
     """
     [event] = decode_all([(offset, key, value)], parse)
     return event
@@ -286,7 +289,10 @@ def _task_count(offset: int, key: str, rest: str, value: Any) -> ConfigEvent:
     count = cast(dict[str, Any], value).get("task-count")
     if type(count) is not int:
         return _field(offset, key, "task-count", count, "an integer")
-    return TaskCountRecorded(offset, rest[8:], java_int(count))
+    count = java_int(count)
+    if count > TASK_COUNT_MAX:
+        return _field(offset, key, "task-count", count, f"{TASK_COUNT_MAX} at the most")
+    return TaskCountRecorded(offset, rest[8:], count)
 
 
 def _restart(offset: int, key: str, rest: str, value: Any) -> ConfigEvent:

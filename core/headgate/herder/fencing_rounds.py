@@ -15,6 +15,9 @@ from headgate.task.messages import TaskKind
 
 FAILED = "Failed to perform zombie fencing"
 CANCELLED = "Failed to complete zombie fencing because a new set of task configs was generated"
+INCOMPLETE = (
+    "Fencing failed because the task configs of connector {} are incomplete; they are written again"
+)
 NOT_READ = "Failed to read to end of config topic before performing zombie fencing"
 
 
@@ -71,6 +74,10 @@ class FencingRounds:
         if self._ctx.settings.kind(entry.config) is not TaskKind.SOURCE:
             text = f"Connector {name} is not a source connector"
             self._finish(fencing, Failure(ErrorKind.BAD_REQUEST, text))
+            return
+        if entry.inconsistent:
+            # There is nobody to start, and what its commit says is no count of anybody.
+            self._finish(fencing, Failure(ErrorKind.CONFLICT, INCOMPLETE.format(name)))
             return
         fencing.commit_offset = entry.commit_offset
         match fencing_requirement(state, name, self._ctx.settings.group):

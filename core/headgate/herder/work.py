@@ -208,7 +208,7 @@ class GroupWork:
         if self._configured_at != state.assignment_offset:
             self._configured_at = state.assignment_offset
             self._configured = {
-                name: 0 if entry.inconsistent else entry.task_count or 0
+                name: 0 if entry.inconsistent else max(entry.task_count or 0, 0)
                 for name, entry in state.entries.items()
                 if entry.config is not None
             }

@@ -28,6 +28,8 @@ REBALANCING: Final = ("PreparingRebalance", "CompletingRebalance")
 COMPARED: Final = "config.storage.topic and bootstrap.servers"
 REJECTED_SHOWN: Final = 10
 """Of each topic, in words."""
+RUNS_SHOWN: Final = 10
+"""Of missing tasks."""
 
 _STATE_OF_TARGET: Final = {
     TargetState.STARTED: State.RUNNING,
@@ -479,9 +481,14 @@ def _about_fencing(look: Look, name: str) -> str:
 
 
 def _missing(entry: ConnectorEntry) -> str:
-    known = set(entry.tasks)
-    missing = [n for n in range(entry.task_count or 0) if n not in known]
-    return f"tasks {', '.join(map(str, missing))}" if missing else "some"
+    """In runs: nobody counts up to what a wrong commit may say."""
+    count, runs, first = entry.task_count or 0, list[str](), 0
+    for known in (*sorted(n for n in entry.tasks if n < count), count):
+        if known > first:
+            runs.append(f"{first}-{known - 1}" if known - first > 1 else str(first))
+        first = known + 1
+    more = f" and {len(runs) - RUNS_SHOWN} more runs" if len(runs) > RUNS_SHOWN else ""
+    return f"tasks {', '.join(runs[:RUNS_SHOWN])}{more}" if runs else "some"
 
 
 def _about_status(look: Look, work: Work, held: Sequence[str]) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """What `headgate observe` says of a cluster, from topics that real Java workers wrote and from
 clusters in which something is wrong."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -202,6 +203,15 @@ WRONG = {
         look(member(1, ALL), state=read(configured(), encode_commit("s", 3))),
         "s is inconsistent: the last commit names 3 tasks, tasks 2 without a config",
     ),
+    "a commit of more tasks than anybody has": (
+        look(member(1, ALL), state=read(configured(), encode_commit("s", 2**31 - 1))),
+        "s is inconsistent: the last commit names 2147483647 tasks, tasks 2-2147483646 without",
+    ),
+    "a task count record that nobody can act upon": (
+        look(member(1, ALL), state=read(configured(), encode_task_count("s", 2**31 - 1))),
+        "config topic connect-configs, partition 0, offset 4, key 'tasks-fencing-s': 'task-count' "
+        "is 2147483647, expected 1000000 at the most",
+    ),
     "statuses of a deleted connector": (
         look(member(1), state=ConfigState(offset=5)),
         "s has statuses and is not configured",
@@ -255,6 +265,26 @@ def test_what_does_not_fit_together_is_said(case: str) -> None:
     seen, expected = WRONG[case]
     findings = describe(seen)["findings"]
     assert any(finding.startswith(expected) for finding in findings), findings
+
+
+@pytest.mark.parametrize(
+    ("there", "count", "missing"),
+    [
+        ([], 1, "tasks 0"),
+        ([], 3_000_000, "tasks 0-2999999"),
+        ([0, 2, 3, 7, 9], 8, "tasks 1, 4-6"),
+        ([1], 2**31 - 1, "tasks 0, 2-2147483646"),
+        (range(0, 40, 2), 40, "tasks 1, 3, 5, 7, 9, 11, 13, 15, 17, 19 and 10 more runs"),
+        ([0, 1], 2, "some"),
+    ],
+)
+def test_missing_tasks_are_told_in_runs(there: Sequence[int], count: int, missing: str) -> None:
+    tasks = [encode_task(TaskId("s", n), {}) for n in there]
+    made = encode_connector("s", {"connector.class": "X"}), *tasks
+    # Higher numbers than are committed are there too, as compaction leaves them.
+    state = read(ConfigState(), *made, encode_commit("s", 0), encode_commit("s", count))
+    (finding,) = (one for one in describe(look(state=state))["findings"] if "inconsistent" in one)
+    assert f"names {count} tasks, {missing} without a config" in finding
 
 
 def test_what_cannot_be_used_is_shown_with_its_place() -> None:
