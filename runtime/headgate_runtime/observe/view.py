@@ -151,8 +151,7 @@ def describe(look: Look) -> dict[str, Any]:
     """The cluster as plain data; ``findings`` says in words what does not fit together.
 
     - ``group``: id, state, protocol, leader (name of a worker, null while there is none),
-      generation (the latest that a status was written in: brokers do not tell the group's own,
-      and a round that moves nothing writes no status), members.
+      generation (see `_generation`), members.
     - ``config``: topic, offset, what was rejected, session_key.
     - ``status``, ``offset``: topic, what was rejected; ``own_offsets``: the same of each topic of
       connectors' own that has such records.
@@ -164,7 +163,7 @@ def describe(look: Look) -> dict[str, Any]:
     names = sorted(look.state.connector_names())
     shared = look.topics.get("offset")
     return {
-        "group": _group(look, workers),
+        "group": _group(look, workers, owners),
         "config": _config(look),
         "status": _topic(look.topics.get("status"), look.statuses),
         "offset": _topic(shared, look.offset_tables.get(shared or "", OffsetTable())),
@@ -202,7 +201,9 @@ def _owners(workers: Iterable[_Worker]) -> dict[Work, list[str]]:
     return owners
 
 
-def _group(look: Look, workers: Sequence[_Worker]) -> dict[str, Any]:
+def _group(
+    look: Look, workers: Sequence[_Worker], owners: Mapping[Work, Sequence[str]]
+) -> dict[str, Any]:
     leaders = {w.assignment.leader for w in workers if w.assignment is not None}
     leader = next((w.name for w in workers if w.member.member_id in leaders), None)
     return {
@@ -210,9 +211,30 @@ def _group(look: Look, workers: Sequence[_Worker]) -> dict[str, Any]:
         "state": look.group.state,
         "protocol": look.group.protocol or None,
         "leader": leader,
-        "generation": max((s.generation for s in _all_statuses(look.statuses)), default=None),
+        "generation": _generation(look, owners),
         "members": [_member(worker) for worker in workers],
     }
+
+
+def _generation(look: Look, owners: Mapping[Work, Sequence[str]]) -> int | None:
+    """The latest that an owner said of its own work, or, where nobody owns any, that was said of
+    what there is.
+
+    Brokers do not tell the group's own, and a round that moves nothing writes no status. A group
+    that is made anew begins with 1 again: what was said of others' work or of deleted connectors
+    may be of the one before. So may what members of ours say they completed last.
+    """
+    names = [*look.state.connector_names()]
+    works: list[Work] = [*names, *(task for name in names for task in look.state.tasks(name))]
+    return max(
+        (
+            status.generation
+            for work in works
+            if (status := _status(look.statuses, work)) is not None
+            and (not owners or status.worker_id in owners.get(work, ()))
+        ),
+        default=None,
+    )
 
 
 def _member(worker: _Worker) -> dict[str, Any]:
@@ -354,10 +376,8 @@ def _reported(status: Status | None) -> dict[str, Any]:
     }
 
 
-def _all_statuses(statuses: StatusView) -> Iterator[Status]:
-    yield from statuses.connectors.values()
-    for tasks in statuses.tasks.values():
-        yield from tasks.values()
+def _status(statuses: StatusView, work: Work) -> Status | None:
+    return statuses.connectors.get(work) if isinstance(work, str) else statuses.task(work)
 
 
 # -- what does not fit together --
@@ -493,9 +513,7 @@ def _missing(entry: ConnectorEntry) -> str:
 
 def _about_status(look: Look, work: Work, held: Sequence[str]) -> Iterator[str]:
     name = work if isinstance(work, str) else work.connector
-    status = (
-        look.statuses.connectors.get(work) if isinstance(work, str) else look.statuses.task(work)
-    )
+    status = _status(look.statuses, work)
     if status is None:
         return
     target = look.state.target_state(name)

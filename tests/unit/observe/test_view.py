@@ -399,6 +399,32 @@ def test_the_generation_is_that_of_the_newest_status() -> None:
     assert describe(look(member(1), statuses=StatusView()))["group"]["generation"] is None
 
 
+OLD = Status(State.UNASSIGNED, "w1:8083", 50)
+"""Of a group that was there before, and counted further."""
+
+
+@pytest.mark.parametrize(
+    "older",
+    [
+        StatusView({"gone": OLD}, {"gone": {0: OLD}}),
+        StatusView({}, {"s": {7: OLD}}),
+        StatusView({}, {"s": {1: replace(OLD, worker_id="w9:8083")}}),
+    ],
+    ids=["of a deleted connector", "of a task that is gone", "of a former owner"],
+)
+def test_statuses_of_an_older_group_do_not_count(older: StatusView) -> None:
+    now, gone = running(), older.tasks.get("gone", {})
+    tasks = {"s": {**now.tasks["s"], **older.tasks.get("s", {})}, "gone": gone}
+    statuses = StatusView({**now.connectors, **older.connectors}, tasks)
+    assert describe(look(member(1, ALL), statuses=statuses))["group"]["generation"] == 3
+
+
+def test_where_nobody_owns_anything_the_statuses_of_what_there_is_count() -> None:
+    old = StatusView({**running("w9:8083").connectors, "gone": OLD}, {"gone": {0: OLD}})
+    view = describe(look(group_state="Empty", statuses=old))
+    assert view["group"]["generation"] == 3
+
+
 def test_a_sink_shows_its_lag() -> None:
     ends = {("t", 0): 10, ("t", 1): 4}
     progress = SinkProgress("connect-s", {("t", 0): 7}, ends)
