@@ -21,6 +21,8 @@ from headgate.wire import WireError
 from headgate_runtime.observe.command import SETTLE_S, WIDTH
 from headgate_runtime.observe.reader import ClusterReader
 from headgate_runtime.observe.view import Look, describe
+from headgate_runtime.plugins import PluginError, find_connector
+from headgate_runtime.tasks.select import is_planned
 from headgate_runtime.up.observe import kind_of
 from headgate_runtime.worker_config_transformer import WorkerConfigTransformer
 from headgate_runtime.worker_file import WorkerFile, read_worker_file
@@ -200,7 +202,8 @@ def _cluster(doctor: Any, look: Look, transformer: WorkerConfigTransformer) -> I
         tasks = max(len(look.state.tasks(name)), 1)
         # After a shrink more are to be shut out than there are tasks.
         producers = max(tasks, look.state.entries[name].fencing_count or 0)
-        rights = doctor.connector_rights(name, config, kind_of(config), tasks, producers)
+        kind = "planned sink" if _plans_batches(config) else kind_of(config)
+        rights = doctor.connector_rights(name, config, kind, tasks, producers)
         for who, ask in rights:
             for check in _permissions(f"permissions of {who}", ask):
                 yield replace(check, text=hides[name](check.text))
@@ -212,6 +215,15 @@ def _cluster(doctor: Any, look: Look, transformer: WorkerConfigTransformer) -> I
             yield Check(Outcome.BAD, about, ": ".join(fault))
     for stale in doctor.stale_own_topics(sources):
         yield Check(Outcome.BAD, "offsets", stale)
+
+
+def _plans_batches(config: Config) -> bool:
+    """As far as the class is installed here."""
+    try:
+        found = find_connector(config.get("connector.class") or "")
+    except PluginError:
+        return False
+    return is_planned(getattr(found, "TASK", None))
 
 
 def _permissions(about: str, ask: Callable[[], list[Tried]]) -> Iterator[Check]:

@@ -1,12 +1,8 @@
 """`headgate doctor` on a broker with ACLs on: what is denied is named, tried and not guessed."""
 
-import subprocess
-import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 
-import javaproperties
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
@@ -14,6 +10,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     ResourceType,
 )
+from support.doctoring import Doctored, doctor, lines_of  # noqa: F401
 from support.kafka_cluster import producer_epoch
 from support.kafka_rights import (
     PASSWORD,
@@ -39,26 +36,9 @@ CONFIG = {
 }
 
 
-@pytest.fixture
-def doctor(tmp_path: Path) -> Callable[[dict[str, str]], "subprocess.CompletedProcess[str]"]:
-    def ask(of: dict[str, str]) -> "subprocess.CompletedProcess[str]":
-        file = tmp_path / "worker.properties"
-        file.write_text(javaproperties.dumps(of, timestamp=False))
-        command = [sys.executable, "-m", "headgate_runtime.cli", "doctor", str(file)]
-        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-
-    return ask
-
-
-def lines_of(done: "subprocess.CompletedProcess[str]") -> str:
-    """Its output with each check in one line: long ones are wrapped."""
-    assert PASSWORD not in done.stdout + done.stderr
-    return " ".join(done.stdout.split())
-
-
 def test_each_right_that_is_missing_is_named(
     own_broker: Callable[..., Broker],
-    doctor: Callable[[dict[str, str]], "subprocess.CompletedProcess[str]"],
+    doctor: Callable[[dict[str, str]], Doctored],  # noqa: F811
 ) -> None:
     broker = own_broker(users={USER: PASSWORD})
     admin = AdminClient({"bootstrap.servers": broker.address})
@@ -135,7 +115,7 @@ def write_connector(broker: Broker, name: str = "src", **more: str) -> None:
 
 def test_each_client_of_a_connector_is_tried_as_it_logs_in(
     own_broker: Callable[..., Broker],
-    doctor: Callable[[dict[str, str]], "subprocess.CompletedProcess[str]"],
+    doctor: Callable[[dict[str, str]], Doctored],  # noqa: F811
 ) -> None:
     """And what none may create is named before a worker or a task needs it."""
     broker = own_broker(users={USER: PASSWORD, "writer": PASSWORD})
@@ -202,7 +182,7 @@ def as_producer(user: str, password: str) -> dict[str, str]:
 
 def test_topics_that_workers_would_refuse_are_named(
     own_broker: Callable[..., Broker],
-    doctor: Callable[[dict[str, str]], "subprocess.CompletedProcess[str]"],
+    doctor: Callable[[dict[str, str]], Doctored],  # noqa: F811
 ) -> None:
     broker = own_broker()
     admin = AdminClient({"bootstrap.servers": broker.address})
@@ -240,7 +220,7 @@ def test_topics_that_workers_would_refuse_are_named(
 
 def test_own_offsets_topics_that_are_older_than_the_global_one_are_named(
     own_broker: Callable[..., Broker],
-    doctor: Callable[[dict[str, str]], "subprocess.CompletedProcess[str]"],
+    doctor: Callable[[dict[str, str]], Doctored],  # noqa: F811
 ) -> None:
     """Named by the connector, or implied by the other cluster that it writes to."""
     broker, elsewhere = own_broker(), own_broker()

@@ -58,6 +58,8 @@ from headgate_kafka.topics import (
 from headgate_kafka.transport import DISABLED
 from headgate_kafka.writing import PlainWriter
 
+PLANNED_SINK: Final = "planned sink"
+"""A sink connector whose tasks plan whole batches."""
 SUPPORT: Final = "exactly.once.source.support"
 Said = Callable[[str], None]
 
@@ -110,9 +112,12 @@ class KafkaDoctor:
         `TransportError` where brokers do not answer.
 
         Args:
+            kind: source, sink, or `PLANNED_SINK`.
             producers: of a source, as for `source_admin_permissions`.
         """
         given = _given(config)
+        planned = kind == PLANNED_SINK
+        kind = "sink" if planned else kind
         own = self._own_topic(given, kind)
 
         def needed(role: Role, topics: Topics) -> list[Permission]:
@@ -124,7 +129,9 @@ class KafkaDoctor:
                 case Role.CONSUMER:
                     return consumer_permissions(self._worker, name, config, topics.names)
                 case Role.ADMIN if kind == "sink":
-                    return sink_admin_permissions(self._worker, name, config)
+                    return sink_admin_permissions(
+                        self._worker, name, config, topics.names, planned=planned
+                    )
                 case Role.ADMIN:
                     return source_admin_permissions(self._worker, name, producers, own)
 

@@ -48,6 +48,10 @@ NO_RIGHT: Final = frozenset(
         KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     }
 )
+_KINDS: Final = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: " on Topic:",
+    KafkaError.GROUP_AUTHORIZATION_FAILED: " on Group:",
+}
 UNDELIVERED: Final = frozenset(
     {
         *(KafkaError._TIMED_OUT, KafkaError._MSG_TIMED_OUT, KafkaError._TIMED_OUT_QUEUE),
@@ -122,8 +126,9 @@ class Contact:
         return TransportError(f"{what} at {self.servers}: {reason}")
 
     def lacking(self, error: KafkaError, right: str = "") -> str:
-        """Who lacks which right, after an error of `NO_RIGHT`. `right`: if it is one to a topic."""
-        if error.code() != KafkaError.TOPIC_AUTHORIZATION_FAILED or not right:
+        """Who lacks which right, after an error of `NO_RIGHT`. `right`: what it is if that is of
+        the error's kind, for instance one to a topic."""
+        if (kind := _KINDS.get(error.code())) is None or kind not in right:
             right = _right(self._given, error)
         return f"{of_librdkafka(self._given)} lacks {right}"
 

@@ -26,6 +26,9 @@ from headgate_kafka.group import GroupRefusedError
 from headgate_kafka.group_describe import DescribedGroup
 from headgate_kafka.reading import Topics
 
+TASKS_TRIED: Final = 1_000
+"""Of one connector at the most: of more the first, and the last."""
+
 
 class ResourceKind(StrEnum):
     """As ``kafka-acls`` calls them."""
@@ -111,7 +114,7 @@ def producer_permissions(
         offsets = own or worker["offset.storage.topic"]
         found.append(Permission("Write", ResourceKind.TOPIC, offsets, _offsets_of(name)))
     if writes_transactions(worker):
-        for task in range(tasks):
+        for task in _tried_tasks(tasks):
             identifier = transactional_id(worker["group.id"], name, task)
             found += _transactional(identifier, f"transactions and fencing of {name}-{task}")
     return found
@@ -127,7 +130,8 @@ def source_admin_permissions(
     worker: Mapping[str, str], name: str, producers: int, own: str | None
 ) -> list[Permission]:
     """Of the principal of a source connector's admin client. Whether it may make an own offsets
-    topic that is not there is found by asking for that.
+    topic that is not there is found by asking for that. Of data topics that it may not describe
+    the producers are told.
 
     Args:
         producers: how many tasks there are, or were when producers were shut out last, whichever
@@ -136,9 +140,12 @@ def source_admin_permissions(
     found: list[Permission] = []
     if own:
         purpose = "to check its clean-up policy"
-        found.append(Permission("DescribeConfigs", ResourceKind.TOPIC, own, purpose, optional=True))
+        found += [
+            Permission("Describe", ResourceKind.TOPIC, own, _offsets_of(name)),
+            Permission("DescribeConfigs", ResourceKind.TOPIC, own, purpose, optional=True),
+        ]
     if writes_transactions(worker):
-        for task in range(producers):
+        for task in _tried_tasks(producers):
             identifier = transactional_id(worker["group.id"], name, task)
             found += _transactional(identifier, f"transactions and fencing of {name}-{task}")
     return found
@@ -157,10 +164,7 @@ def consumer_permissions(
             that match its tasks do not know.
     """
     group = sink_group(name, config, worker)
-    try:
-        topics = topics_now(topic_pattern(config, worker) or sink_topics(config), topic_names)
-    except JavaPatternError:
-        topics = []  # a finding of its own
+    topics = _topics_of(worker, config, topic_names)
     return [
         Permission("Read", ResourceKind.GROUP, group, f"consumer group of {name}"),
         *(Permission("Read", ResourceKind.TOPIC, topic, f"records for {name}") for topic in topics),
@@ -168,11 +172,44 @@ def consumer_permissions(
 
 
 def sink_admin_permissions(
-    worker: Mapping[str, str], name: str, config: Config
+    worker: Mapping[str, str],
+    name: str,
+    config: Config,
+    topic_names: Callable[[], Iterable[str]],
+    *,
+    planned: bool = False,
 ) -> list[Permission]:
-    """Of the principal of a sink connector's admin client."""
-    group, purpose = sink_group(name, config, worker), f"to reset the offsets of {name}"
-    return [Permission("Delete", ResourceKind.GROUP, group, purpose, optional=True)]
+    """Of the principal of a sink connector's admin client.
+
+    Args:
+        topic_names: as for `consumer_permissions`.
+        planned: whether its tasks plan whole batches, which they do with this client. Other tasks
+            have no use for it: it is there for the calls about offsets.
+    """
+    group = sink_group(name, config, worker)
+    resources = [
+        (ResourceKind.GROUP, group),
+        *((ResourceKind.TOPIC, topic) for topic in _topics_of(worker, config, topic_names)),
+    ]
+    found: list[Permission] = []
+    for operation, call in (("Describe", "show"), ("Read", "alter")):
+        for kind, resource in resources:
+            more = " or reset" if (operation, kind) == ("Read", ResourceKind.TOPIC) else ""
+            purpose = f"to {call}{more} the offsets of {name}"
+            if planned:
+                purpose = f"tasks of {name} plan batches with it"
+            found.append(Permission(operation, kind, resource, purpose, optional=not planned))
+    purpose = f"to reset the offsets of {name}"
+    return [*found, Permission("Delete", ResourceKind.GROUP, group, purpose, optional=True)]
+
+
+def _topics_of(
+    worker: Mapping[str, str], config: Config, topic_names: Callable[[], Iterable[str]]
+) -> Sequence[str]:
+    try:
+        return topics_now(topic_pattern(config, worker) or sink_topics(config), topic_names)
+    except JavaPatternError:
+        return []  # a finding of its own
 
 
 def writes_transactions(worker: Mapping[str, str]) -> bool:
@@ -182,6 +219,11 @@ def writes_transactions(worker: Mapping[str, str]) -> bool:
 
 def _offsets_of(name: str) -> str:
     return f"source offsets of {name}"
+
+
+def _tried_tasks(count: int) -> Sequence[int]:
+    """Each of their ids takes brokers some milliseconds: of very many not all are tried."""
+    return range(count) if count <= TASKS_TRIED else (*range(TASKS_TRIED - 1), count - 1)
 
 
 def _transactional(identifier: str, purpose: str) -> Iterator[Permission]:
@@ -235,11 +277,16 @@ class Rights:
         self._allowed: dict[tuple[ResourceKind, str], frozenset[int] | Tried] = {}
 
     def try_all(self, permissions: Sequence[Permission]) -> list[Tried]:
-        """
+        """Each right once, for who cannot do without it if there is one.
+
         Raises:
             TransportError: the brokers do not answer.
         """
-        return [self._tried(permission) for permission in dict.fromkeys(permissions)]
+        once: dict[str, Permission] = {}
+        for each in permissions:
+            if each.optional < once.setdefault(str(each), each).optional:
+                once[str(each)] = each
+        return [self._tried(permission) for permission in once.values()]
 
     def _tried(self, wanted: Permission) -> Tried:
         try:
@@ -258,6 +305,8 @@ class Rights:
         if isinstance(allowed, Tried):
             if allowed.reason == NO_GROUP and wanted.operation == "Read":
                 return self._judged(wanted, self._refused_read(wanted.name))
+            if allowed.reason == NO_GROUP and wanted.operation == "Describe":
+                return Tried(wanted, Verdict.GRANTED)  # or it would not have been said
             return Tried(wanted, allowed.verdict, allowed.reason)
         granted = _OPERATIONS[wanted.operation].value in allowed
         return Tried(wanted, Verdict.GRANTED if granted else Verdict.DENIED)

@@ -102,9 +102,13 @@ class RawClient:
             found = self._client.delete_group_offsets(group, places)
         except (KafkaError, OSError) as error:
             raise self._failed(what, error, f"Delete on Group:{group}") from None
-        errors = {f"{k.topic}-{k.partition}": e for k, e in found.items() if _is_error(e)}
+        errors = {place: e.__name__ for place, e in found.items() if _is_error(e)}
         if errors:
-            raise TransportError(f"{what} at {self._servers}: {errors}")
+            told = ", ".join(f"{k.topic}-{k.partition}: {name}" for k, name in errors.items())
+            lost = next((k.topic for k in errors if issubclass(found[k], AuthorizationError)), None)
+            if lost is not None:
+                told += f"; {self._principal} lacks Read on Topic:{lost}"
+            raise TransportError(f"{what} at {self._servers}: {told}")
 
     def close(self) -> None:
         self._client.close()

@@ -39,6 +39,8 @@ READ_MS: Final = 30_000
 BROKERS_CHOICE: Final = -1
 READER: Final = "headgate-reader"
 """Client id, and the group that librdkafka wants, of who reads without one."""
+PRODUCERS_TOPICS: Final = "headgate-topics"
+"""Client id of who looks for topics with a producer's login."""
 _NEVER: Final = frozenset({KafkaError.TOPIC_EXCEPTION, KafkaError.INVALID_PARTITIONS})
 """A topic that cannot be made until its name or its settings are other ones."""
 _HAS_MEMBERS: Final = frozenset(
@@ -102,10 +104,11 @@ class KafkaRecordLog:
             raise ValueError(f"topic {topic} with {partitions} partitions, expected at least 1")
         # Asked first: who may not create topics is refused those that are there, too.
         try:
-            if self._topics.known(topic) is not None:
-                return
+            topics, count = self._looked_up(topic)
         except NoRightError as refusal:
             raise RefusedError(str(refusal)) from None
+        if count is not None:
+            return
         new = NewTopic(topic, num_partitions=partitions, replication_factor=BROKERS_CHOICE)
         client = self._topics.client
 
@@ -122,7 +125,32 @@ class KafkaRecordLog:
                 lost = self._error(what, failed, right)
                 never = error is not None and error.code() in _NEVER | NO_RIGHT
                 raise (RefusedError(str(lost)) if never else lost) from None
-        self._topics.await_topic(topic)
+        topics.await_topic(topic)
+
+    def _looked_up(self, topic: str) -> tuple[Topics, int | None]:
+        """Who knows of a topic that is to be written to, and its partitions; None: it is not there.
+
+        Where the admin client may not describe it the producers' login is asked, which may if it
+        may write. In Connect only connectors that say how topics are made (``topic.creation.*``)
+        need the admin client's right.
+
+        Raises:
+            NoRightError: neither may describe it.
+            TransportError: nobody could say.
+        """
+        try:
+            return self._topics, self._topics.known(topic)
+        except NoRightError:
+            return self._as_producer, self._as_producer.known(topic)
+
+    @cached_property
+    def _as_producer(self) -> Topics:
+        settings = {**self._settings.producer(PRODUCERS_TOPICS, None), "enable.idempotence": False}
+        return Topics(settings, self._said)
+
+    def _partitions_to_write(self, topic: str) -> int:
+        topics, count = self._looked_up(topic)
+        return topics.partitions(topic) if count is None else count
 
     def partitions(self, topic: str, *, age_s_max: float | None = None) -> int:
         """As `Topics.partitions`."""
@@ -221,7 +249,8 @@ class KafkaRecordLog:
         try:
             found = asked[group].result(REQUEST_S * 2).topic_partitions or []
         except KafkaException as failed:
-            raise self._error(f"offsets of group {group!r} could not be read", failed) from None
+            what = f"offsets of group {group!r} could not be read"
+            raise self._error(what, failed, f"Describe on Group:{group}") from None
         places = {(place.topic, place.partition): place.offset for place in found}
         return {place: offset for place, offset in sorted(places.items()) if offset >= 0}
 
@@ -232,24 +261,31 @@ class KafkaRecordLog:
         """
         wanted = [Place(*place, offset) for place, offset in offsets.items() if offset is not None]
         if wanted:
-            asked = self._topics.client.alter_consumer_group_offsets(
-                [ConsumerGroupTopicPartitions(group, wanted)], request_timeout=REQUEST_S
-            )
-            try:
-                done = asked[group].result(REQUEST_S * 2).topic_partitions or []
-            except KafkaException as failed:
-                raise self._error(f"offsets of group {group!r} were not set", failed) from None
-            errors = {f"{p.topic}-{p.partition}": p.error.str() for p in done if p.error}
-            if errors:
-                hint = "; a group with members can only be changed by these"
-                has_members = any(p.error and p.error.code() in _HAS_MEMBERS for p in done)
-                raise TransportError(
-                    f"offsets of group {group!r} were not set at {self._topics.contact.servers}: "
-                    f"{errors}{hint if has_members else ''}"
-                )
+            self._set_offsets(group, wanted)
         gone = [place for place, offset in offsets.items() if offset is None]
         if gone:
             self._raw.delete_offsets(group, gone)
+
+    def _set_offsets(self, group: str, wanted: Sequence[Place]) -> None:
+        what = f"offsets of group {group!r} were not set"
+        asked = self._topics.client.alter_consumer_group_offsets(
+            [ConsumerGroupTopicPartitions(group, list(wanted))], request_timeout=REQUEST_S
+        )
+        try:
+            done = asked[group].result(REQUEST_S * 2).topic_partitions or []
+        except KafkaException as failed:
+            raise self._error(what, failed, f"Read on Group:{group}") from None
+        errors = {f"{p.topic}-{p.partition}": p.error.str() for p in done if p.error}
+        if errors:
+            contact, hint = self._topics.contact, ""
+            if any(p.error and p.error.code() in _HAS_MEMBERS for p in done):
+                hint = "; a group with members can only be changed by these"
+            refused = next((p for p in done if p.error and p.error.code() in NO_RIGHT), None)
+            if refused is not None and refused.error is not None:
+                of_topic = refused.error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+                resource = f"Topic:{refused.topic}" if of_topic else f"Group:{group}"
+                hint = f"; {contact.lacking(refused.error, f'Read on {resource}')}"
+            raise TransportError(f"{what} at {contact.servers}: {errors}{hint}")
 
     def producer(
         self,
@@ -260,12 +296,12 @@ class KafkaRecordLog:
         """`membership` is of no use to Kafka, see `TransactionalProducer`."""
         settings = self._settings.producer(client_id, transactional_id)
         if transactional_id is None:
-            return PlainProducer(settings, self.partitions, self._said)
+            return PlainProducer(settings, self._partitions_to_write, self._said)
         return TransactionalProducer(
             settings,
             transactional_id,
             self._offset_topics,
-            self.partitions,
+            self._partitions_to_write,
             self._raw.transaction_state,
             self._said,
         )

@@ -27,7 +27,7 @@ def runner_refusal(connector_class: type[Connector], runner_name: str) -> str | 
             f"`headgate.task.runner` is {runner_name!r}"
         )
     task = getattr(connector_class, "TASK", None)
-    if runner_name == "thread" and _is_planned(task):
+    if runner_name == "thread" and is_planned(task):
         return (
             f"{connector_class.__name__} is an exactly-once sink: a thread cannot be killed at its "
             "deadline and might write on beside its successor; use the task runner 'process' or "
@@ -123,7 +123,7 @@ class ChoosingRunner:
 
     def _is_planned(self, spec: TaskSpec) -> bool:
         try:
-            return _is_planned(self._tools.task_class(spec))
+            return is_planned(self._tools.task_class(spec))
         except PluginError:
             return False  # the body will say what is wrong with it
 
@@ -147,5 +147,6 @@ class ChoosingRunner:
         return [self._processes, self._others]
 
 
-def _is_planned(task: object) -> bool:
+def is_planned(task: object) -> bool:
+    """Whether it is the class of tasks that plan whole batches."""
     return isinstance(task, type) and issubclass(task, PlannedSinkTask)

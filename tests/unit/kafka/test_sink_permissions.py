@@ -18,6 +18,10 @@ NAMES = ["logs-a", "logs-b", "logs-x", "more-logs-a"]
 def test_read_on_each_topic(config: dict[str, str], topics: list[str]) -> None:
     found = [str(each) for each in consumer_permissions({}, "s", config, lambda: NAMES)]
     assert found == ["Read on Group:connect-s", *(f"Read on Topic:{topic}" for topic in topics)]
-    assert [str(each) for each in sink_admin_permissions({}, "s", config)] == [
-        "Delete on Group:connect-s"
+    of_admin = [str(each) for each in sink_admin_permissions({}, "s", config, lambda: NAMES)]
+    assert of_admin == [
+        "Describe on Group:connect-s",
+        *(f"Describe on Topic:{topic}" for topic in topics),
+        *found,
+        "Delete on Group:connect-s",
     ]

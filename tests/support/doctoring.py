@@ -1,0 +1,31 @@
+"""`headgate doctor` as a command, and what it prints."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import javaproperties
+import pytest
+from support.kafka_rights import PASSWORD
+
+Doctored = subprocess.CompletedProcess[str]
+
+
+@pytest.fixture
+def doctor(tmp_path: Path) -> Callable[[dict[str, str]], Doctored]:
+    """Asks it about a worker's properties."""
+
+    def ask(of: dict[str, str]) -> Doctored:
+        file = tmp_path / "worker.properties"
+        file.write_text(javaproperties.dumps(of, timestamp=False))
+        command = [sys.executable, "-m", "headgate_runtime.cli", "doctor", str(file)]
+        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+    return ask
+
+
+def lines_of(done: Doctored) -> str:
+    """Its output with each check in one line: long ones are wrapped."""
+    assert PASSWORD not in done.stdout + done.stderr
+    return " ".join(done.stdout.split())
