@@ -18,8 +18,10 @@ from support.kafka_rights import PASSWORD, TOPICS, USER, allow, make_topics, wit
 from headgate.ports import ProducerRecord, RefusedError, TransactionOverError
 from headgate.sink_names import SinkTopics, TopicPattern
 from headgate_kafka.client_settings import consumer_settings
+from headgate_kafka.clients import WorkerClients
 from headgate_kafka.reading import TopicReader
 from headgate_kafka.transport import KafkaTransport, open_transport
+from headgate_kafka.writing import PlainWriter
 from local_kafka.broker import Broker
 
 pytestmark = pytest.mark.slow
@@ -153,3 +155,15 @@ def test_whose_transaction_may_not_be_written_is_told_so(
             producer.commit([(b'["c",{}]', b"{}")])
     finally:
         producer.close()
+
+
+def test_a_copy_that_may_not_be_written_is_told_of(
+    guarded: Guarded, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody waits for it: offsets of a connector's own topic, copied to the workers' one."""
+    settings = WorkerClients(guarded.properties, print).writer("offsets")
+    writer = PlainWriter(settings, lambda _line: None)
+    writer.append_later(TOPICS["offset"], [(b"k", b"v")])
+    writer.close()  # sends what is left
+    assert "a copy was not written" in caplog.text
+    assert "User:connect lacks Write on Topic:offsets" in caplog.text

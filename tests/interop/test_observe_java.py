@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from support.kafka_broker import Found
-from support.observing import observe, observed
+from support.observing import changing_nothing, observe, observed
 
 from local_kafka.java_connect import SINK, SOURCE, JavaWorker
 
@@ -36,7 +36,7 @@ def test_a_java_cluster_is_seen_without_joining_it(
     at = ("--bootstrap-servers", kafka_broker.address, "--group", kafka_name)
     topics = [f"--{kind}-topic={kafka_name}-{kind}s" for kind in ("config", "offset")]
     topics.append(f"--status-topic={kafka_name}-status")
-    view = observed(*at, *topics)
+    view = changing_nothing(kafka_broker.address, lambda: observed(*at, *topics))
 
     address = worker.url.removeprefix("http://")
     assert (view["group"]["state"], view["group"]["protocol"]) == ("Stable", "sessioned")
@@ -56,7 +56,7 @@ def test_a_java_cluster_is_seen_without_joining_it(
 
     # The workers' file names all of it; a person gets the same in words.
     file = worker.folder / "connect-distributed.properties"
-    shown = observe("--properties", str(file))
+    shown = changing_nothing(kafka_broker.address, lambda: observe("--properties", str(file)))
     assert shown.returncode == 0, shown.stderr
     assert f"{address} (leader)" in shown.stdout
     assert "bad-0 FAILED" in shown.stdout

@@ -23,6 +23,8 @@ CLAIM_MS: Final = 20_000
 SYNC_MS: Final = 3_000
 READY_MAX: Final = 20_000
 """Records kept for readers at the most while the end is awaited: a config topic may be long."""
+_UNSENT: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
+"""What is said of records that never left, since their transaction had failed: not why."""
 _PLACE: Final = 0
 """The one partition."""
 
@@ -282,9 +284,8 @@ class LeaderWriter:
         if error is not None and error.txn_requires_abort():
             with suppress(KafkaException, SystemError):
                 client.abort_transaction(APPEND_MS / 1000)
-            return self._contact.error(
-                what, refusals[0] if refusals else error, right=f"Write on Topic:{self._topic}"
-            )
+            told = next((each for each in refusals if each.code() not in _UNSENT), error)
+            return self._contact.error(what, told, right=f"Write on Topic:{self._topic}")
         return self._contact.error(f"{what}, it may be in the topic or not", error)
 
     def _drop(self, why: str) -> None:

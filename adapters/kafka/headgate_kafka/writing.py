@@ -95,7 +95,7 @@ class PlainWriter:
 
         def report(error: KafkaError | None, _message: Message) -> None:
             if error is not None:
-                _log.warning("a copy for topic %s was not written: %s", topic, error.str())
+                _log.warning("a copy was not written: %s", self._failed(topic, error))
 
         with self._mutex:
             try:
@@ -103,7 +103,9 @@ class PlainWriter:
                 client.poll(0)
                 _produce(client, topic, records, -1, report, _LATER_S)
             except (KafkaException, BufferError, SystemError) as failed:
-                _log.warning("copies for topic %s were not written: %s", topic, failed)
+                error = kafka_error(failed)
+                told = failed if error is None else self._failed(topic, error)
+                _log.warning("copies for topic %s were not written: %s", topic, told)
 
     def close(self) -> None:
         with self._mutex:
