@@ -1,4 +1,4 @@
-"""A way to a broker that a test can shut, so that who goes by it stands still there."""
+"""A way to a broker that a test can shut or silence, so that who goes by it stands still."""
 
 import contextlib
 import socket
@@ -8,7 +8,8 @@ import threading
 class HeldPort:
     """While it is shut, who comes is let in, and hears nothing until it is opened.
 
-    Only the way to who bootstraps here: brokers then tell their own addresses.
+    Only the way to who bootstraps here, for brokers then tell their own addresses: unless this is
+    the one that they tell.
     """
 
     def __init__(self, address: str) -> None:
@@ -18,6 +19,10 @@ class HeldPort:
         self._open.set()
         self.held = 0
         """How many have come since it was shut."""
+        self._speaking = threading.Event()
+        """Of the present generation of connections, which are held together."""
+        self._speaking.set()
+        self._silent: list[threading.Event] = []
         self._server = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self._server.getsockname()[1]}"
         threading.Thread(target=self._accept, daemon=True).start()
@@ -26,8 +31,18 @@ class HeldPort:
         self.held = 0
         self._open.clear()
 
+    def silence(self) -> None:
+        """Who is connected now hears nothing, and is not heard, until it is opened; who comes later
+        goes through."""
+        self._speaking.clear()
+        self._silent.append(self._speaking)
+        self._speaking = threading.Event()
+        self._speaking.set()
+
     def open(self) -> None:
         self._open.set()
+        for speaking in self._silent:
+            speaking.set()
 
     def close(self) -> None:
         self.open()
@@ -42,19 +57,21 @@ class HeldPort:
     def _serve(self, client: socket.socket) -> None:
         self.held += not self._open.is_set()
         self._open.wait()
+        speaking = self._speaking
         with (
             contextlib.suppress(OSError),  # whoever waited may be gone by now, or the broker
             client,
             socket.create_connection(self._broker) as broker,
         ):
-            back = threading.Thread(target=_pass_on, args=(broker, client), daemon=True)
+            back = threading.Thread(target=_pass_on, args=(broker, client, speaking), daemon=True)
             back.start()
-            _pass_on(client, broker)
+            _pass_on(client, broker, speaking)
             back.join()
 
 
-def _pass_on(source: socket.socket, target: socket.socket) -> None:
+def _pass_on(source: socket.socket, target: socket.socket, speaking: threading.Event) -> None:
     with contextlib.suppress(OSError):  # an end hung up
         while data := source.recv(65_536):
+            speaking.wait()
             target.sendall(data)
         target.shutdown(socket.SHUT_WR)
