@@ -3,6 +3,9 @@ are killed and frozen ones wake up as zombies.
 
 Committed readers must see the input once and in order, no task may ever be FAILED, and all must be
 RUNNING again without help. Every blow lands while records flow, or the test proves nothing.
+
+Ten of the zombies are frozen in their commit, when they have looked at their lifeline for the last
+time: nothing but the brokers keeps them from ending their transaction, and each must end fenced.
 """
 
 import os
@@ -17,17 +20,18 @@ from pathlib import Path
 import pytest
 from support.kafka_cluster import (
     QUICK_GROUPS,
+    Described,
     KafkaCluster,
     KeptWorker,
     Watcher,
     await_true,
     create_topic,
-    described_transaction,
     kill,
     producer_epoch,
     quick_properties,
     read_committed,
     states_ever,
+    transactions,
 )
 from support.processes import Process, signal_if_alive
 
@@ -47,11 +51,22 @@ CALM_S = 1.0
 SEED = int(os.environ.get("HEADGATE_CHAOS_SEED", "0")) or random.SystemRandom().randrange(
     1, 1 << 31
 )
+KILLS = 20
+ZOMBIES = 10
 TASK = "lines-0"
+OFFSETS = "g-offsets"
+COMMITTING = "Ongoing, with its source offsets"
+"""State of a transaction whose commit has begun, and whose end the brokers have not heard of."""
+BROKER = "SIGKILL of the broker"
+LOOKS = 40
+"""How often a task is caught before others may have become its owner."""
 STATES = re.compile(f'status-task-{TASK} {{"state":"([A-Z]+)"')
+MEMBER = re.compile(r" generation \d+, protocol ")
 ENDS = re.compile(
     TASK + r": (fenced|lost|failed|stopped|abandoned|killing|lifeline lost)(?:: | )?(.*)"
 )
+LAST_WORD = re.compile(r"^(fenced|lost|failed|stopped|abandoned)(?:: )?(.*)$", re.MULTILINE)
+"""Of a task, on its standard error."""
 
 
 class Chaos:
@@ -69,8 +84,12 @@ class Chaos:
         self.chance = chance
         self.say = say
         self.landed: Counter[str] = Counter()
+        self.zombies = 0
+        """Frozen in their commit, and fenced when they went on."""
         self.ends: Counter[str] = Counter()
-        """How zombies ended."""
+        """How the other zombies ended."""
+        self.early: Counter[str] = Counter()
+        """What was killed before it was RUNNING, or a member."""
         self.fenced = 0
         """Zombies whose producer the brokers had shut out before they woke up."""
         self.left: Counter[str] = Counter()
@@ -89,6 +108,15 @@ class Chaos:
         self.landed[what] += 1
         number = self.landed.total()
         self.say(f"{number}. {what} at {self.watcher.count:,} records")
+
+    @property
+    def kills(self) -> int:
+        """But those of the broker."""
+        return sum(
+            count
+            for what, count in self.landed.items()
+            if what.startswith("SIGKILL") and what != BROKER
+        )
 
     def owner(self) -> tuple[KeptWorker, Process]:
         """The worker whose task delivers, and the task's process."""
@@ -118,95 +146,179 @@ class Chaos:
 
     # -- kills --
 
-    def kill_the_task(self) -> None:
+    def strike(self, what: str, hit: Callable[[], bool]) -> None:
+        """Until there was something to kill, each time while records flow."""
         self.flowing()
-        _, task = self.owner()
-        self.blow("SIGKILL of the task")
-        self.kill_with_look(task)
-
-    def kill_the_task_in_its_transaction(self) -> None:
-        """Frozen, it can end it no more; else it goes on."""
-        before = self.left["Ongoing"]
-        while self.left["Ongoing"] == before:
+        while not hit():
+            self.say(f"   there was no {what} to kill, so once more")
             self.flowing()
-            _, task = self.settled_owner()
-            epoch = self.epoch()
-            signal_if_alive(task.pid, signal.SIGSTOP)
-            if self.transaction() == ("Ongoing", epoch):
-                self.blow("SIGKILL of the task in its transaction")
-                self.kill_with_look(task)
-            signal_if_alive(task.pid, signal.SIGCONT)
+        self.blow(f"SIGKILL of {what}")
 
-    def kill_with_look(self, task: Process, worker: Process | None = None) -> None:
-        """Its transaction is as it left it until another has its id, and so a newer epoch."""
+    def kill_the_task(self) -> None:
+        self.strike("the task", lambda: self.kill_with_look(self.owner()[1]))
+
+    def kill_the_task_in_its_commit(self) -> None:
+        """Frozen, it can end its transaction no more."""
+        self.strike("the task in its commit", lambda: self.kill_with_look(self.caught()[1]))
+
+    def kill_with_look(self, *victims: Process | None) -> bool:
+        """The task and perhaps, before it, its worker. Its transaction is as it left it until
+        another has its id, and so a newer epoch."""
         epoch = self.epoch()
-        kill(worker)
-        kill(task)
+        if not all(kill(victim) for victim in victims):
+            return False
         state, now = self.transaction()
         self.left[state if now == epoch else "unknown"] += 1
+        return True
 
     def kill_its_worker(self) -> None:
-        self.flowing()
-        kept, _ = self.owner()
-        self.blow("SIGKILL of the task's worker")
-        kill(kept.worker())
+        self.strike("the task's worker", lambda: kill(self.owner()[0].worker()))
 
     def kill_a_worker(self) -> None:
-        self.flowing()
-        kept = self.chance.choice(self.cluster.workers)
-        self.blow("SIGKILL of a worker")
-        kill(kept.worker())
+        self.strike("a worker", lambda: kill(self.chance.choice(self.cluster.workers).worker()))
 
     def kill_worker_and_task(self) -> None:
-        self.flowing()
-        kept, task = self.owner()
-        self.blow("SIGKILL of worker and task")
-        self.kill_with_look(task, kept.worker())
+        def hit() -> bool:
+            kept, task = self.owner()
+            return self.kill_with_look(kept.worker(), task)
+
+        self.strike("worker and task", hit)
 
     def kill_what_tasks_are_forked_from(self) -> None:
-        self.flowing()
-        kept, _ = self.owner()
-        self.blow("SIGKILL of the process that tasks are forked from")
-        kill(kept.zygote())
+        what = "the process that tasks are forked from"
+        self.strike(what, lambda: kill(self.owner()[0].zygote()))
 
     def kill_a_task_that_starts(self) -> None:
-        """Somewhere between its process's birth and its first records."""
-        self.kill_the_task()
-        known = {task.pid for kept in self.cluster.workers for task in kept.tasks(TASK)}
-        new: list[Process] = []
+        """Somewhere between its process's birth and its first records; the first time at sight,
+        until one was not RUNNING yet."""
+        window_s = 0.8 if self.early["task"] else 0.0
+        while True:
+            known = {task.pid for kept in self.cluster.workers for task in kept.tasks(TASK)}
+            self.kill_the_task()
+            early = self.kill_the_next_task(known, window_s)
+            self.early["task"] += early
+            if self.early["task"]:
+                return
+
+    def kill_the_next_task(self, known: set[int], window_s: float) -> bool:
+        """Whether it was not RUNNING yet."""
+        new: list[tuple[KeptWorker, Process]] = []
 
         def look() -> bool:
             new[:] = [
-                t for kept in self.cluster.workers for t in kept.tasks(TASK) if t.pid not in known
+                (kept, task)
+                for kept in self.cluster.workers
+                for task in kept.tasks(TASK)
+                if task.pid not in known
             ]
             return bool(new)
 
-        await_true("new task", look, FLOW_S, self.why)
-        time.sleep(self.chance.uniform(0, 0.8))
-        self.blow("SIGKILL of a task that starts")
-        kill(new[-1])
+        while True:
+            await_true("new task", look, FLOW_S, self.why, pause_s=0)
+            kept, task = new[-1]
+            time.sleep(self.chance.uniform(0, window_s))
+            start = run_start(kept)
+            if kill(task):
+                break
+            known.add(task.pid)
+
+        def told() -> bool:
+            return states_since(kept, start)[-1:] not in ([], ["RUNNING"])
+
+        await_true("word on its end", told, FLOW_S, self.why)
+        early = "RUNNING" not in states_since(kept, start)
+        self.blow(f"SIGKILL of a task that starts, {'not yet' if early else 'and is'} RUNNING")
+        return early
 
     def kill_a_worker_that_starts(self) -> None:
-        kept = self.chance.choice(self.cluster.workers)
-        self.flowing()
-        before = kept.worker()
-        self.blow("SIGKILL of a worker")
-        kill(before)
-        old = before.pid if before is not None else 0
-
-        def back() -> bool:
-            now = kept.worker()
-            return now is not None and now.pid != old
-
-        await_true("new worker", back, FLOW_S, self.why)
-        time.sleep(self.chance.uniform(0, 2.0))
-        self.blow("SIGKILL of a worker that starts")
-        kill(kept.worker())
+        """As with tasks: until one was no member yet."""
+        window_s = 2.0
+        while not self.early["worker"]:
+            kept = self.chance.choice(self.cluster.workers)
+            self.strike("a worker", lambda kept=kept: kill(kept.worker()))
+            start = len(kept.log.read_text(errors="replace"))
+            await_true("new worker", kept.worker, FLOW_S, self.why)
+            time.sleep(self.chance.uniform(0, window_s))
+            hit = kill(kept.worker())
+            early = not MEMBER.search(kept.log.read_text(errors="replace"), start)
+            if hit:
+                self.blow(
+                    f"SIGKILL of a worker that starts, {'no' if early else 'already a'} member"
+                )
+                self.early["worker"] += early
+            window_s /= 2
 
     # -- zombies --
 
+    def caught(self) -> tuple[KeptWorker, Process]:
+        """The owner, the task frozen in its commit: it has looked at its lifeline and brought its
+        source offsets into the transaction, whose end it has not told the brokers."""
+        while True:
+            self.flowing()
+            kept, task = self.settled_owner()
+            with transactions(self.broker.address) as described:
+                _, epoch = transaction(described)
+                for _ in range(LOOKS):
+                    if self.is_caught(task, epoch, described):
+                        return kept, task
+                    time.sleep(self.chance.uniform(0, 0.05))
+
+    def is_caught(self, task: Process, epoch: tuple[int, int], described: Described) -> bool:
+        """Else it goes on. What was under way when it was frozen has arrived by the second look,
+        which is by another connection."""
+        if not signal_if_alive(task.pid, signal.SIGSTOP):
+            return False
+        wanted = (COMMITTING, epoch)
+        if transaction(described) == wanted and self.transaction() == wanted:
+            return True
+        signal_if_alive(task.pid, signal.SIGCONT)
+        return False
+
+    def freeze_worker_and_task_in_its_commit(self) -> None:
+        """As when a machine is suspended; the task wakes up first and goes on where it stood, or
+        its worker might end it before it has tried."""
+        kept, task = self.caught()
+        start = run_start(kept)
+        worker, epoch = kept.worker(), self.epoch()
+        assert worker is not None and signal_if_alive(worker.pid, signal.SIGSTOP), self.why()
+        self.blow("SIGSTOP of worker and task in its commit")
+        self.replaced(task, epoch)
+        assert signal_if_alive(task.pid, signal.SIGCONT), "nobody could have ended it"
+        await_true("end of the zombie", lambda: not task.alive(), 20, self.why)
+        signal_if_alive(worker.pid, signal.SIGCONT)
+
+        def words() -> list[tuple[str, str]]:
+            log = kept.log.read_text(errors="replace")
+            return [word for word in ENDS.findall(log, start) if word[0] != "lifeline lost"]
+
+        await_true("last word of the zombie", words, 20, self.why)
+        self.is_fenced(words()[0])
+
+    def freeze_the_task_in_its_commit_and_kill_its_worker(self) -> None:
+        """Nobody is left who would end it, and it has not heard that it has no worker. What it says
+        is read in its worker's place."""
+        kept, task = self.caught()
+        epoch = self.epoch()
+        said = os.open(f"/proc/{task.pid}/fd/2", os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            self.blow("SIGSTOP of the task in its commit, whose worker is killed")
+            assert kill(kept.worker()), self.why()
+            self.replaced(task, epoch)
+            assert signal_if_alive(task.pid, signal.SIGCONT), "nobody could have ended it"
+            await_true("end of the zombie", lambda: not task.alive(), 20, self.why)
+            told = os.read(said, 65_536).decode(errors="replace")
+        finally:
+            os.close(said)
+        self.is_fenced((LAST_WORD.findall(told) or [("nothing", told)])[-1])
+
+    def is_fenced(self, last_word: tuple[str, str]) -> None:
+        outcome, reason = last_word
+        assert outcome == "fenced", last_word
+        self.zombies += 1
+        self.say(f"   it ended as {outcome}: {reason[:60]}")
+
     def freeze_worker_and_task(self) -> None:
-        """As when a machine is suspended; both wake up and go on where they stood."""
+        """At any moment, and both wake up at once: it may be its lifeline that ends it."""
         self.until_zombie(self._freeze_worker_and_task)
 
     def _freeze_worker_and_task(self) -> bool:
@@ -223,20 +335,6 @@ class Chaos:
         for process in reversed(frozen):
             signal_if_alive(process.pid, signal.SIGCONT)
         return self.ended(kept, task, start)
-
-    def freeze_the_task_and_kill_its_worker(self) -> None:
-        """Nobody is left who would end it, and it has not heard that it has no worker."""
-        self.until_zombie(self._freeze_the_task_and_kill_its_worker)
-
-    def _freeze_the_task_and_kill_its_worker(self) -> bool:
-        self.flowing()
-        kept, task = self.settled_owner()
-        self.blow("SIGSTOP of the task, whose worker is killed")
-        epoch = self.epoch()
-        signal_if_alive(task.pid, signal.SIGSTOP)
-        kill(kept.worker())
-        self.replaced(task, epoch)
-        return signal_if_alive(task.pid, signal.SIGCONT) and self.ended(kept, task, None)
 
     def freeze_the_task(self) -> None:
         """Its worker does not wait for it to wake up."""
@@ -273,9 +371,9 @@ class Chaos:
         return producer_epoch(self.broker.address, f"g-{TASK}")
 
     def transaction(self) -> tuple[str, tuple[int, int]]:
-        """Its state at the coordinator, and whose it is, as `epoch`."""
-        found = described_transaction(self.broker.address, f"g-{TASK}")
-        return str(found.state.value), (int(found.producer_id), int(found.producer_epoch))
+        """As below, now."""
+        with transactions(self.broker.address) as described:
+            return transaction(described)
 
     def replaced(self, zombie: Process, epoch: tuple[int, int]) -> None:
         """Another process delivers, under an epoch of its own: the zombie's, at most `epoch` or one
@@ -291,19 +389,16 @@ class Chaos:
         assert self.epoch() > epoch, f"nobody fenced the zombie's {epoch}"
         self.fenced += 1
 
-    def ended(self, kept: KeptWorker, zombie: Process, start: int | None) -> bool:
-        """The zombie ends by itself; where somebody was left to hear it, it says why.
+    def ended(self, kept: KeptWorker, zombie: Process, start: int) -> bool:
+        """The zombie ends by itself, and says why.
 
         Args:
-            start: of its run in the worker's log; None: nobody was left.
+            start: of its run in the worker's log.
 
         Returns:
             Whether it was one: not, if it had been asked to stop and had made its last commit.
         """
         await_true("end of the zombie", lambda: not zombie.alive(), 20, self.why)
-        if start is None:
-            self.ends["unheard"] += 1
-            return True
 
         def words() -> list[tuple[str, str]]:
             log = kept.log.read_text(errors="replace")
@@ -325,17 +420,17 @@ class Chaos:
 
     def kill_the_broker(self) -> None:
         self.flowing()
-        self.blow("SIGKILL of the broker")
+        self.blow(BROKER)
         self.broker.kill()
         time.sleep(self.chance.uniform(0, 2.0))
         self.broker.start()
 
     def plan(self) -> list[Callable[[], None]]:
-        """20 SIGKILLs, 10 zombies that wake up, 2 whose worker or whose task ends them, 2 kills of
-        the broker, in an order of the seed's."""
+        """20 SIGKILLs, 10 zombies that only brokers can end, 3 that others may, 2 kills of the
+        broker, in an order of the seed's."""
         kills = [
             *[self.kill_the_task] * 2,
-            *[self.kill_the_task_in_its_transaction] * 1,
+            *[self.kill_the_task_in_its_commit] * 1,
             *[self.kill_what_tasks_are_forked_from] * 1,
             *[self.kill_its_worker] * 4,
             *[self.kill_worker_and_task] * 1,
@@ -344,8 +439,9 @@ class Chaos:
             *[self.kill_a_worker_that_starts] * 1,
         ]
         zombies = [
-            *[self.freeze_worker_and_task] * 7,
-            *[self.freeze_the_task_and_kill_its_worker] * 3,
+            *[self.freeze_worker_and_task_in_its_commit] * 7,
+            *[self.freeze_the_task_in_its_commit_and_kill_its_worker] * 3,
+            *[self.freeze_worker_and_task] * 1,
             *[self.freeze_the_task] * 1,
             *[self.freeze_the_worker] * 1,
         ]
@@ -354,10 +450,24 @@ class Chaos:
         return blows
 
 
+def transaction(described: Described) -> tuple[str, tuple[int, int]]:
+    """The state of the task's at the coordinator, and whose it is, by id and epoch."""
+    found = described(f"g-{TASK}")
+    state = str(found.state.value)
+    if state == "Ongoing" and any(place.topic == OFFSETS for place in found.topic_partitions):
+        state = COMMITTING
+    return state, (int(found.producer_id), int(found.producer_epoch))
+
+
 def delivers(kept: KeptWorker) -> bool:
     """Whether the worker's last word on the task is that it is RUNNING."""
     words = STATES.findall(kept.log.read_text(errors="replace"))
     return bool(words) and words[-1] == "RUNNING"
+
+
+def states_since(kept: KeptWorker, start: int) -> list[str]:
+    """Of the task, as the worker's log tells them from `start` on."""
+    return STATES.findall(kept.log.read_text(errors="replace"), start)
 
 
 def run_start(kept: KeptWorker) -> int:
@@ -400,10 +510,13 @@ def test_a_million_lines_survive_everything_once_and_in_order(
             await_true(f"{name} RUNNING", lambda n=name: cluster.running(n, 1), 60, chaos.why)
     finally:
         watcher.close()
-    say(f"{chaos.landed.total()} blows, {chaos.fenced} fenced, zombies ended {dict(chaos.ends)}")
+    say(f"{chaos.landed.total()} blows, {chaos.fenced} producers fenced, {chaos.zombies} zombies")
+    say(f"other zombies ended {dict(chaos.ends)}; killed early: {dict(chaos.early)}")
     say(f"transactions of tasks that were killed: {dict(chaos.left)}")
-    assert chaos.left["Ongoing"] > 0, chaos.left
-    assert chaos.ends["fenced"] > 0, chaos.ends
+    assert chaos.kills >= KILLS, chaos.landed
+    assert chaos.left[COMMITTING] > 0, chaos.left
+    assert chaos.early["task"] > 0 and chaos.early["worker"] > 0, chaos.early
+    assert chaos.zombies == ZOMBIES
     found = [value for _, value in read_committed(broker.address, "lines")]
     assert found == [b"line %d" % n for n in range(RECORDS)], summary(found)
     states = states_ever(broker.address, "g-status", 2)

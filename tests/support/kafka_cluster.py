@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import httpx
 import pytest
@@ -24,10 +24,13 @@ from confluent_kafka.admin import (
 )
 from kafka.admin import KafkaAdminClient
 from support.headgate_worker import HeadgateWorker
-from support.processes import Process, descendants
+from support.processes import Process, descendants, signal_if_alive
 
 _KEPT = 'while :; do "$@"; sleep 0.3; done'
 _ASK_S = 3.0
+
+Described: TypeAlias = Callable[[str], Any]
+"""A transactional id to what its coordinator knows of it."""
 
 
 class KeptWorker(HeadgateWorker):
@@ -130,14 +133,18 @@ class KafkaCluster:
 
 
 def await_true(
-    what: str, true: Callable[[], object], seconds: float, why: Callable[[], str] = str
+    what: str,
+    true: Callable[[], object],
+    seconds: float,
+    why: Callable[[], str] = str,
+    pause_s: float = 0.05,
 ) -> None:
     """Raises AssertionError with `why()` when it does not come true."""
     deadline = time.monotonic() + seconds
     while not true():
         if time.monotonic() > deadline:
             raise AssertionError(f"no {what} within {seconds:g} s\n{why()}")
-        time.sleep(0.05)
+        time.sleep(pause_s)
 
 
 class Watcher:
@@ -231,9 +238,16 @@ def producer_epoch(address: str, transactional_id: str) -> tuple[int, int]:
 
 def described_transaction(address: str, transactional_id: str) -> Any:
     """What the coordinator knows of a transactional id, as kafka-python has it."""
+    with transactions(address) as described:
+        return described(transactional_id)
+
+
+@contextlib.contextmanager
+def transactions(address: str) -> Iterator[Described]:
+    """As `described_transaction`, for several looks in milliseconds."""
     client = KafkaAdminClient(bootstrap_servers=address)
     try:
-        return client.describe_transactions([transactional_id])[transactional_id]
+        yield lambda name: client.describe_transactions([name])[name]
     finally:
         client.close()
 
@@ -309,7 +323,8 @@ def kafka_cluster(tmp_path: Path) -> Iterator[Callable[..., KafkaCluster]]:
         cluster.close()
 
 
-def kill(process: Process | None) -> None:
-    if process is not None:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(process.pid, signal.SIGKILL)
+def kill(process: Process | None) -> bool:
+    """Whether there was something to kill."""
+    if process is None or not process.alive():
+        return False
+    return signal_if_alive(process.pid, signal.SIGKILL)
