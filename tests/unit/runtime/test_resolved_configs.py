@@ -303,6 +303,28 @@ def test_the_doctor_tries_what_configs_mean(vault: Vault, monkeypatch: pytest.Mo
     assert lost.text == "own: it is lost"
 
 
+@pytest.mark.parametrize(
+    ("plugin", "kind"),
+    [("SparkFileSink", "planned sink"), ("FileStreamSink", "sink"), ("no.such.Sink", "sink")],
+)
+def test_the_doctor_knows_sinks_that_plan_batches(
+    plugin: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    fake = SimpleNamespace(
+        connector_rights=lambda _name, _config, kind, *of: asked.append(kind) or [],
+        stale_own_topics=lambda configs: [],
+    )
+    config = {"connector.class": plugin, "topics": "t"}
+    entries = {"c": SimpleNamespace(config=config, fencing_count=None)}
+    state = SimpleNamespace(connector_names=lambda: entries, entries=entries, tasks=lambda _: ())
+    group = SimpleNamespace(group="g", state="Stable", members=())
+    monkeypatch.setattr(doctor, "describe", lambda _look: {"findings": []})
+    look: Any = SimpleNamespace(state=state, group=group)
+    assert list(doctor._cluster(fake, look, WorkerConfigTransformer({})))
+    assert asked == [kind]
+
+
 # -- the log --
 
 
