@@ -23,6 +23,7 @@ from support.kafka_cluster import (
     await_true,
     create_topic,
     has_open_transaction,
+    producer_epoch,
     quick_properties,
     read_committed,
 )
@@ -278,6 +279,7 @@ def test_a_leader_that_was_frozen_writes_nothing_over_the_next_one(
     assert process is not None
     os.kill(process.pid, signal.SIGSTOP)
     replies: list[Reply] = []
+    leaders = f"connect-cluster-{kafka_name}"
 
     def ask() -> None:
         replies.append(old.rest.put("/connectors/c/config", {**config, "batch.size": "7"}))
@@ -288,6 +290,8 @@ def test_a_leader_that_was_frozen_writes_nothing_over_the_next_one(
         await_true("next leader", lambda: new.leads, 30, cluster.tail)
         cluster.workers.remove(old)
         cluster.create("c", {**config, "batch.size": "8"})
+        claim = producer_epoch(kafka_broker.address, leaders)
+        asked = changes_asked(new)
     finally:
         os.kill(process.pid, signal.SIGCONT)
     asking.join(100)
@@ -301,6 +305,9 @@ def test_a_leader_that_was_frozen_writes_nothing_over_the_next_one(
     assert sizes == ([None, "8", "7"] if reply.status == 200 else [None, "8"]), reply
     assert new.leads
     assert not old.leads
+    assert producer_epoch(kafka_broker.address, leaders) == claim, "the old leader claimed again"
+    if reply.status == 200:
+        assert changes_asked(new) == asked + 1, "the old leader has written it itself"
 
 
 def test_a_round_of_a_leader_that_is_killed_in_it_is_run_again(
@@ -332,6 +339,11 @@ def test_a_round_of_a_leader_that_is_killed_in_it_is_run_again(
         assert new.leads
         assert story.after_last_commit() == [{"task-count": FILES}]
         story.delivered()
+
+
+def changes_asked(worker: KeptWorker) -> int:
+    """How often it was asked for another config of `c`, by users or by other workers."""
+    return worker.log.read_text().count("asked: PutConnectorConfig c")
 
 
 def fencings(worker: KeptWorker) -> int:
