@@ -179,7 +179,10 @@ def two_workers(kafka_cluster: Callable[..., KafkaCluster], ways: Ways) -> Kafka
     more = kafka_cluster(ways.worker.address, "g", 1, of_f)
     cluster.workers += more.workers
     more.workers.clear()
-    assert cluster.workers[0].leads
+    o_worker, f_worker = cluster.workers
+    leader = o_worker.view()["member_id"]
+    await_true("round of both", lambda: f_worker.view()["leader"] == leader, 30, cluster.tail)
+    assert o_worker.leads
     return cluster
 
 
