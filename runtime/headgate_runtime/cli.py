@@ -18,6 +18,8 @@ def main() -> None:
         _run(sys.argv[1:])
     except BrokenPipeError:
         sys.exit(EXIT_FAILED)  # whoever read our output (head, less) has gone
+    except KeyboardInterrupt:  # before a command listens to signals
+        sys.exit(EXIT_KILLED)
 
 
 def worker(properties: str) -> None:
@@ -60,8 +62,6 @@ def _until_stopped(run: Callable[[], None]) -> None:
     except CommandError as error:
         print(f"headgate: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:  # before it listens to signals
-        sys.exit(EXIT_KILLED)
 
 
 if __name__ == "__main__":

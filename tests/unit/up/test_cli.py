@@ -136,3 +136,20 @@ def test_a_worker_keeps_nothing_of_the_parser_of_command_lines(arguments: list[s
     loaded = set(done.stdout.split())
     assert "headgate_kafka" in loaded
     assert not loaded & {"typer", "click", "pydantic"}
+
+
+@pytest.mark.parametrize("module", ["worker_command", "standalone_command"])
+def test_ctrl_c_while_a_worker_is_loaded_ends_it_without_a_traceback(module: str) -> None:
+    interrupted = (
+        "import sys\n"
+        "class Interrupting:\n"
+        "    def find_spec(self, name, *_):\n"
+        f"        if name == 'headgate_runtime.{module}':\n"
+        "            raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupting())\n"
+        "from headgate_runtime.cli import main\n"
+        "main()\n"
+    )
+    command = [sys.executable, "-c", interrupted, module.partition("_")[0], "nowhere"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
