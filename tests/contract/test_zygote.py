@@ -343,7 +343,9 @@ os.fork, socket.socketpair = at_the_limit(fork), at_the_limit(pair)
     _spare()
     held = len(_descriptors(zygote.pid))
     (tmp_path / "full").touch()
-    os.kill(_spare().pid, signal.SIGKILL)
+    spare = _spare()
+    os.kill(spare.pid, signal.SIGKILL)
+    _await_gone([spare])  # a task that comes while it dies ends with it
     ended = bench.wait_for_end(bench.start("CountingSource", {}))
     assert (ended.outcome, "ended with status 127" in ended.reason) == (TaskOutcome.LOST, True)
     assert "no process for task c-0: [Errno 11]" in capfd.readouterr().err
