@@ -90,7 +90,8 @@ def test_a_frozen_worker_goes_on_when_it_is_thawed(
     assert worker.rest.get("/connectors").body == []
     worker.freeze()
     worker.stop()  # in spite of that
-    assert "Kafka Connect stopped" in worker.jvm.log_file.read_text()
+    # Not "stopped": its Jetty may wait longer than `stop` does for a connection that it left open.
+    assert "Kafka Connect stopping" in worker.jvm.log_file.read_text()
 
 
 def test_the_worker_in_the_environment_comes_first(
