@@ -2,8 +2,6 @@
 and what becomes of a worker that is not let in."""
 
 import contextlib
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -13,7 +11,7 @@ from typing import Any
 import javaproperties
 import pytest
 from confluent_kafka.admin import AdminClient
-from support.headgate_worker import HeadgateWorker, headgate_worker  # noqa: F401
+from support.headgate_worker import HeadgateWorker, ended, headgate, headgate_worker  # noqa: F401
 from support.kafka_cluster import create_topic, read_committed
 
 from headgate.membership.messages import JoinGroup
@@ -434,23 +432,3 @@ def until(true: Callable[[], bool], worker: HeadgateWorker) -> None:
     while not true():
         assert time.monotonic() < deadline, f"not in time\n{worker.tail()}"
         time.sleep(0.1)
-
-
-def ended(
-    folder: Path, properties: Mapping[str, str], code: int = 1
-) -> "tuple[subprocess.CompletedProcess[str], float]":
-    """What a worker that cannot start says, and after how many seconds it has ended."""
-    file = folder / "worker.properties"
-    worker = HeadgateWorker(folder, properties)
-    worker.rest.close()
-    file.write_text(javaproperties.dumps(worker.properties, timestamp=False))
-    since = time.monotonic()
-    done = headgate("worker", str(file))
-    assert done.returncode == code, done.stderr
-    assert "Traceback" not in done.stderr
-    return done, time.monotonic() - since
-
-
-def headgate(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "headgate_runtime.cli", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=150, check=False)

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -124,3 +125,23 @@ def headgate_worker(tmp_path: Path) -> Iterator[Callable[..., HeadgateWorker]]:
     yield make
     for worker in made:
         worker.close()
+
+
+def ended(
+    folder: Path, properties: Mapping[str, str], code: int = 1
+) -> "tuple[subprocess.CompletedProcess[str], float]":
+    """What a worker that cannot start says, and after how many seconds it has ended."""
+    folder.mkdir(parents=True, exist_ok=True)
+    worker = HeadgateWorker(folder, properties)
+    worker.rest.close()
+    worker.file.write_text(javaproperties.dumps(worker.properties, timestamp=False))
+    since = time.monotonic()
+    done = headgate("worker", str(worker.file))
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    return done, time.monotonic() - since
+
+
+def headgate(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "headgate_runtime.cli", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=150, check=False)

@@ -27,7 +27,7 @@ from kafka.net.selector import NetworkSelector
 from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
 
 from headgate_kafka.principal import of_kafka_python
-from headgate_kafka.refusals import LOGIN_HINT, tls_refusal
+from headgate_kafka.refusals import LOGIN_HINT, TOKEN_HINT, tls_refusal
 
 KAFKA_PYTHON: Final = "3.0.12"
 ANSWER_BYTES_MAX: Final = 2**30
@@ -159,7 +159,9 @@ class Link:
             connection = self._manager.get_connection(node, refresh_metadata_on_err=False)
             await connection
         except (SaslAuthenticationFailedError, UnsupportedSaslMechanismError) as error:
-            raise NotLetInError(f"{error}; {LOGIN_HINT}") from error
+            text = str(error)
+            text = text if TOKEN_HINT in text else f"{text}; {LOGIN_HINT}"
+            raise NotLetInError(text) from error
         except KafkaConnectionError as error:
             if refusal := tls_refusal(str(error)):
                 raise NotLetInError(refusal) from error

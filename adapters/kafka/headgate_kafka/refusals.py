@@ -4,6 +4,7 @@ at once then (AuthenticationException and its subclasses); librdkafka goes on tr
 A broker that is away, or goes while somebody logs in, refuses nothing.
 """
 
+import json
 import re
 from typing import Final
 
@@ -13,6 +14,10 @@ LOGIN_HINT: Final = (
     "check name and password in sasl.jaas.config, sasl.mechanism, and the users that the brokers "
     "have"
 )
+TOKEN_HINT: Final = (
+    "check clientId, clientSecret and scope in sasl.jaas.config, and "
+    "sasl.oauthbearer.token.endpoint.url"
+)
 TRUST_HINT: Final = (
     "its certificate is not signed by one that ssl.truststore.location has, or it is for another "
     "name than that of this address (ssl.endpoint.identification.algorithm, empty for any name)"
@@ -21,6 +26,20 @@ OWN_CERTIFICATE_HINT: Final = (
     "check the client's certificate: ssl.keystore.location, and what the brokers trust"
 )
 _ALERT = re.compile(r"alert number \d+|TLSV\d+_ALERT|SSLV3_ALERT|\balert (?!close)", re.IGNORECASE)
+_PASSING: Final = (
+    "handshake failed: Local:",  # the connection ended meanwhile
+    "Request not valid in current SASL state",  # a session ended before it was renewed
+    '"status":"invalid_token"',  # too old, since there is no newer one; or wrong: it is not said
+)
+"""Of what is told as a failed login."""
+_NO_TOKEN: Final = "Failed to acquire SASL OAUTHBEARER token: "
+_TOKEN_REFUSED: Final = frozenset(
+    {
+        *("invalid_client", "invalid_grant", "invalid_request", "invalid_scope"),
+        *("unauthorized_client", "unsupported_grant_type"),
+    }
+)
+"""RFC 6749, 5.2."""
 _VERIFY_FAILED = ("0A000086", "certificate verify failed", "CERTIFICATE_VERIFY_FAILED")
 _ADVICE = re.compile(r": broker certificate could not be verified, verify that .*?\)")
 """Librdkafka's, which speaks of its own settings."""
@@ -32,12 +51,25 @@ def refusal(error: KafkaError) -> str:
     nothing."""
     text = _STATE.sub("", error.str()).rstrip(".: ")
     if error.code() == KafkaError._AUTHENTICATION:
-        if "handshake failed: Local:" in text:
-            return ""  # the connection ended meanwhile
+        if any(sign in text for sign in _PASSING):
+            return ""
+        _, no_token, said = text.partition(_NO_TOKEN)
+        if no_token:
+            return f"{text}; {TOKEN_HINT}" if _token_refused(said) else ""
         return f"{text}; {LOGIN_HINT}"
     if error.code() == KafkaError._SSL or "SSL" in text:
         return tls_refusal(_ADVICE.sub("", text))
     return ""
+
+
+def _token_refused(said: str) -> bool:
+    """Whether an endpoint refuses to give a token; one that is away will be asked again. librdkafka
+    hands on what the endpoint said, as a rule, and not the status."""
+    try:
+        answer = json.loads(said)
+    except ValueError:
+        return False
+    return isinstance(answer, dict) and answer.get("error") in _TOKEN_REFUSED
 
 
 def tls_refusal(text: str) -> str:

@@ -19,6 +19,7 @@ from headgate_kafka import pem
 from headgate_kafka.client_trial import built_with
 from headgate_kafka.jaas import JaasError, parse_jaas
 from headgate_kafka.key_stores import Identity, StoreError, identity, trusted_certificates
+from headgate_kafka.oauth_login import OAuthLogin, OAuthLoginError, oauth_login
 from headgate_kafka.pem import PemError
 
 Properties: TypeAlias = Mapping[str, str | None]
@@ -46,7 +47,7 @@ class _Login:
     username: str | None = None
     password: str | None = field(default=None, repr=False)
     kerberos: Mapping[str, str] | None = None
-    oauth: Mapping[str, str] | None = field(default=None, repr=False)
+    oauth: OAuthLogin | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,7 @@ class Security:
             settings["sasl.password"] = self.login.password
             settings |= self.login.kerberos or {}
             if self.login.oauth is not None:
-                settings |= {"sasl.oauthbearer.method": "oidc", **self.login.oauth}
+                settings |= self.login.oauth.librdkafka()
         if self.tls is not None:
             settings |= self.tls.librdkafka()
         return {key: value for key, value in settings.items() if value is not None}
@@ -142,11 +143,10 @@ class Security:
                 name = self.login.kerberos.get("sasl.kerberos.service.name")
                 settings["sasl_kerberos_service_name"] = name
             if self.login.oauth is not None:
-                raise ClientSettingsError(
-                    "sasl.mechanism",
-                    "OAUTHBEARER is not supported for the worker's own clients; expected one of "
-                    "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512",
-                )
+                # Here: only the worker's own clients need it.
+                from headgate_kafka.oauth import Tokens
+
+                settings["sasl_oauth_token_provider"] = Tokens(self.login.oauth)
         if self.tls is not None:
             settings["ssl_context"] = self.tls.context()
         return {key: value for key, value in settings.items() if value is not None}
@@ -337,15 +337,8 @@ def _kerberos(properties: Properties, options: Mapping[str, str]) -> dict[str, s
     return {key: value for key, value in given.items() if value is not None}
 
 
-def _oauth(properties: Properties, options: Mapping[str, str]) -> dict[str, str]:
-    prefix = "sasl.oauthbearer.client.credentials.client"
-    given = {
-        "sasl.oauthbearer.client.id": properties.get(f"{prefix}.id") or options.get("clientId"),
-        "sasl.oauthbearer.client.secret": properties.get(f"{prefix}.secret")
-        or options.get("clientSecret"),
-        "sasl.oauthbearer.scope": properties.get("sasl.oauthbearer.scope") or options.get("scope"),
-        "sasl.oauthbearer.token.endpoint.url": properties.get(
-            "sasl.oauthbearer.token.endpoint.url"
-        ),
-    }
-    return {key: value for key, value in given.items() if value is not None}
+def _oauth(properties: Properties, options: Mapping[str, str]) -> OAuthLogin:
+    try:
+        return oauth_login(properties, options)
+    except OAuthLoginError as error:
+        raise ClientSettingsError(error.key, str(error)) from None

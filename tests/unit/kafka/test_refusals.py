@@ -9,6 +9,7 @@ from headgate_kafka.failures import Contact
 from headgate_kafka.refusals import (
     LOGIN_HINT,
     OWN_CERTIFICATE_HINT,
+    TOKEN_HINT,
     TRUST_HINT,
     refusal,
     tls_refusal,
@@ -21,6 +22,7 @@ PASSWORD = KafkaError(
     "credentials with SASL mechanism SCRAM-SHA-256 (after 326ms in state AUTH_REQ, 4 identical "
     "error(s) suppressed)",
 )
+NO_TOKEN = "Failed to acquire SASL OAUTHBEARER token: "
 AWAY = KafkaError(
     KafkaError._TRANSPORT,
     f"{AT}: Connect to ipv4#127.0.0.1:20676 failed: Connection refused (after 0ms in state "
@@ -54,6 +56,10 @@ UNTRUSTED = KafkaError(
             f"mechanism: broker's supported mechanisms: PLAIN,SCRAM-SHA-256; {LOGIN_HINT}",
         ),
         (
+            KafkaError(KafkaError._AUTHENTICATION, f'{NO_TOKEN}{{"error": "invalid_client"}}'),
+            f'{NO_TOKEN}{{"error": "invalid_client"}}; {TOKEN_HINT}',
+        ),
+        (
             UNTRUSTED,
             f"{AT}: SSL handshake failed: error:0A000086:SSL routines::certificate verify failed; "
             + TRUST_HINT,
@@ -85,6 +91,31 @@ UNTRUSTED = KafkaError(
             ),
             "",
         ),
+        (
+            KafkaError(
+                KafkaError._AUTHENTICATION,
+                f"{AT}: SASL OAUTHBEARER mechanism handshake failed: Broker: Request not valid in "
+                "current SASL state: broker's supported mechanisms:",
+            ),
+            "",
+        ),
+        (
+            KafkaError(
+                KafkaError._AUTHENTICATION,
+                f'{AT}: SASL authentication error: {{"status":"invalid_token"}} (after 3ms in '
+                "state AUTH_REQ)",
+            ),
+            "",
+        ),
+        *[
+            (KafkaError(KafkaError._AUTHENTICATION, f"{NO_TOKEN}{said}"), "")
+            for said in (
+                "Failed to connect to 127.0.0.1:28846 after 0 ms: Could not connect to server",
+                '{"error": "temporarily_unavailable"}',
+                "{}",
+                "[]",
+            )
+        ],
     ],
 )
 def test_a_refusal_is_told_from_an_absence(error: KafkaError, said: str) -> None:

@@ -1,0 +1,88 @@
+"""What a login by OAUTHBEARER takes, from Java's properties, and in librdkafka's words."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import urlsplit
+
+ENDPOINT: Final = "sasl.oauthbearer.token.endpoint.url"
+_CREDENTIALS: Final = "sasl.oauthbearer.client.credentials.client"
+_EXTENSION: Final = "extension_"
+
+
+class OAuthLoginError(ValueError):
+    """The message names no secret."""
+
+    def __init__(self, key: str, text: str) -> None:
+        super().__init__(text)
+        self.key = key
+
+
+@dataclass(frozen=True, slots=True)
+class OAuthLogin:
+    """Client credentials, and where they are exchanged for a token."""
+
+    endpoint: str
+    """An http or https URL."""
+    client_id: str
+    client_secret: str = field(repr=False)
+    scope: str | None = None
+    extensions: tuple[tuple[str, str], ...] = ()
+    """What brokers are told beside the token, such as ``logicalCluster``; sorted."""
+
+    def librdkafka(self) -> dict[str, str | None]:
+        return {
+            "sasl.oauthbearer.method": "oidc",
+            ENDPOINT: self.endpoint,
+            "sasl.oauthbearer.client.id": self.client_id,
+            "sasl.oauthbearer.client.secret": self.client_secret,
+            "sasl.oauthbearer.scope": self.scope,
+            "sasl.oauthbearer.extensions": ",".join(f"{k}={v}" for k, v in self.extensions) or None,
+        }
+
+
+def oauth_login(properties: Mapping[str, str | None], options: Mapping[str, str]) -> OAuthLogin:
+    """
+    Args:
+        properties: of one client, without prefixes.
+        options: of its login module. What properties say too, they say.
+
+    Raises:
+        OAuthLoginError: something is missing, or not supported.
+    """
+    endpoint = (properties.get(ENDPOINT) or "").strip()
+    if not endpoint:
+        raise OAuthLoginError(
+            ENDPOINT,
+            "is missing; OAUTHBEARER asks there for tokens, by client credentials. Tokens without "
+            "a signature, and those that a login callback handler of Java's makes, are not "
+            "supported",
+        )
+    parts = urlsplit(endpoint)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise OAuthLoginError(ENDPOINT, f"{endpoint!r} is no http or https URL")
+    return OAuthLogin(
+        endpoint,
+        _credential(properties, options, "id", "clientId"),
+        _credential(properties, options, "secret", "clientSecret"),
+        properties.get("sasl.oauthbearer.scope") or options.get("scope"),
+        tuple(
+            sorted(
+                (key.removeprefix(_EXTENSION), value)
+                for key, value in options.items()
+                if key.startswith(_EXTENSION)
+            )
+        ),
+    )
+
+
+def _credential(
+    properties: Mapping[str, str | None], options: Mapping[str, str], what: str, option: str
+) -> str:
+    key = f"{_CREDENTIALS}.{what}"
+    found = properties.get(key) or options.get(option)
+    if not found:
+        raise OAuthLoginError(
+            key, f"is missing, and sasl.jaas.config has no option {option}; OAUTHBEARER needs it"
+        )
+    return found
