@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from support.headgate_worker import HeadgateWorker, ended, headgate_worker  # noqa: F401
+from support.headgate_worker import HeadgateWorker, ended, headgate, headgate_worker  # noqa: F401
 from support.kafka_cluster import await_true, create_topic, read_committed
 from support.observing import observe
 from support.token_endpoint import ALLOWED, TokenEndpoint, token_endpoint
@@ -120,6 +120,8 @@ def test_a_pipeline_outlives_its_tokens_and_java_takes_it_over(
     seen = observe("--properties", str(worker.file), "--json")
     assert seen.returncode == 0, seen.stderr
     assert f'"{worker.url}/"' in seen.stdout
+    advice = headgate("doctor", str(worker.file))
+    assert advice.returncode == 0, advice.stdout + advice.stderr
     worker.stop()
     text = worker.log.read_text()
     assert "Traceback" not in text and SECRET not in text
