@@ -36,6 +36,8 @@ class TokenEndpoint:
         """What it answers instead of a token, if not None."""
         self.away = False
         """Whether it ends every connection without an answer."""
+        self.breaks_off = False
+        """Whether it ends them in the middle of one."""
         self.says_life = True
         self.asked: list[dict[str, list[str]]] = []
         """The forms of those who got a token."""
@@ -109,7 +111,7 @@ def token_endpoint(clients: Mapping[str, str], life_s: float = 3_600.0) -> Itera
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
-            self.wfile.write(content)
+            self.wfile.write(content[:-5] if endpoint.breaks_off else content)
 
         def log_message(self, format: str, *args: object) -> None:
             pass

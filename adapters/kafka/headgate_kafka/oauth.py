@@ -11,6 +11,7 @@ from files, for assertions, without signature, and Java's callback handlers are 
 """
 
 import base64
+import contextlib
 import json
 import threading
 import time
@@ -19,6 +20,7 @@ import urllib.parse
 import urllib.request
 import weakref
 from collections.abc import Callable, Mapping
+from http.client import HTTPException
 from typing import Any, Final, NamedTuple
 
 from kafka.errors import KafkaConnectionError, SaslAuthenticationFailedError
@@ -34,7 +36,8 @@ USED_UNTIL: Final = 0.95
 wrong one."""
 AGAIN_S: Final = 5.0
 _LIFE_S_MIN: Final = 1.0
-_ANSWER_BYTES_MAX: Final = 1_000_000
+_LIFE_S_MAX: Final = 86_400.0
+"""One that is said to live longer is renewed as if it did not."""
 _SHOWN: Final = 200
 _PASSING: Final = frozenset({408, 425, 429})
 """Statuses below 500 that are a matter of time."""
@@ -67,13 +70,14 @@ def ask(login: OAuthLogin) -> Token:
     )
     try:
         with urllib.request.urlopen(request, timeout=ANSWER_S) as answer:
-            body: bytes = answer.read(_ANSWER_BYTES_MAX)
+            body: bytes = answer.read()
     except urllib.error.HTTPError as error:
-        with error:
-            said = _shown(error.read(_ANSWER_BYTES_MAX))
+        said = ""
+        with error, contextlib.suppress(OSError, HTTPException):
+            said = _shown(error.read())
         passes = error.code >= 500 or error.code in _PASSING
         raise _failure(login, f"answers {error.code}{said}", passes=passes) from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, HTTPException) as error:
         reason = getattr(error, "reason", error)
         raise _failure(login, f"does not answer: {reason}", passes=True) from None
     return _token(login, body)
@@ -92,8 +96,9 @@ def _token(login: OAuthLogin, body: bytes) -> Token:
     if not isinstance(life_s, int | float | str):
         life_s = _life_of(text)
     try:
-        return Token(text.strip(), max(float(life_s), _LIFE_S_MIN))
-    except (TypeError, ValueError):
+        # In this order: what is no number (JSON's NaN) counts as short.
+        return Token(text.strip(), min(max(_LIFE_S_MIN, float(life_s)), _LIFE_S_MAX))
+    except (OverflowError, TypeError, ValueError):
         raise _failure(login, "does not say how long its token lives", passes=False) from None
 
 
@@ -103,7 +108,7 @@ def _life_of(text: str) -> float | None:
         part = text.split(".")[1]
         claims = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
         return float(claims["exp"]) - time.time()
-    except (IndexError, KeyError, TypeError, ValueError):
+    except (IndexError, KeyError, OverflowError, TypeError, ValueError):
         return None
 
 

@@ -100,6 +100,30 @@ def test_a_token_of_unknown_life_is_a_refusal(
         ask(login(endpoint))
 
 
+@pytest.mark.parametrize(
+    ("said", "life_s"),
+    [(30, 30), ("30", 30), (-5, 1), (float("nan"), 1), (float("inf"), 86_400), (10**400, None)],
+)
+def test_odd_lives_are_lives_that_a_thread_can_wait_for(
+    endpoint: TokenEndpoint, monkeypatch: pytest.MonkeyPatch, said: object, life_s: float | None
+) -> None:
+    answer = {"access_token": "a.b.c", "expires_in": said}
+    monkeypatch.setattr(endpoint, "answer", lambda *_: (200, answer))
+    if life_s is None:
+        with pytest.raises(SaslAuthenticationFailedError, match="how long its token lives"):
+            ask(login(endpoint))
+    else:
+        assert ask(login(endpoint)).life_s == life_s
+
+
+def test_an_answer_that_breaks_off_is_a_matter_of_time(endpoint: TokenEndpoint) -> None:
+    endpoint.breaks_off = True
+    with pytest.raises(KafkaConnectionError, match="does not answer: IncompleteRead"):
+        ask(login(endpoint))
+    with pytest.raises(SaslAuthenticationFailedError, match=r"answers 401; check clientId"):
+        ask(login(endpoint, "another secret"))
+
+
 def test_nobody_there_is_a_matter_of_time() -> None:
     url = f"http://127.0.0.1:{free_ports(1)[0]}/token"
     with pytest.raises(KafkaConnectionError, match=r"does not answer: .*refused"):
@@ -182,18 +206,17 @@ def test_while_the_endpoint_is_away_the_token_serves_to_its_end_and_nobody_waits
 
 
 def test_its_thread_ends_with_it() -> None:
-    def running() -> int:
-        return sum(each.name == "headgate-oauth" for each in threading.enumerate())
-
-    before = running()
+    before = threading.enumerate()
     tokens = Tokens(LOGIN, Script(life_s=3_600))
     tokens.token()
-    assert running() == before + 1
+    (own,) = [each for each in threading.enumerate() if each not in before]
+    assert own.name == "headgate-oauth"
     gone = weakref.ref(tokens)
     del tokens
     gc.collect()
     assert gone() is None
-    await_true(lambda: running() == before)
+    own.join(10)
+    assert not own.is_alive()
 
 
 # -- settings --
