@@ -342,7 +342,10 @@ class Teller:
     """One of the two, and how its answers are made comparable."""
 
     def __init__(self, url: str, names: Mapping[str, str]) -> None:
-        self._client = httpx.Client(base_url=url, timeout=100, trust_env=False)
+        # A connection for each request: Java answers what it has no method for before it has read
+        # the body, and then closes the connection without saying so, if the body came later.
+        limits = httpx.Limits(max_keepalive_connections=0)
+        self._client = httpx.Client(base_url=url, timeout=100, trust_env=False, limits=limits)
         self._names = names
 
     def ask(self, step: Step) -> tuple[int, Any, str | None]:
