@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from support.growing_file import GrowingFile
 from support.headgate_worker import HeadgateWorker, ended, headgate, headgate_worker  # noqa: F401
 from support.kafka_cluster import await_true, create_topic, read_committed
 from support.observing import observe
@@ -19,7 +20,6 @@ USER, SECRET = "connect", "a secret of connect"
 STRING = "org.apache.kafka.connect.storage.StringConverter"
 LIFE_S = 5.0
 """Of a token, and at the most of what a broker lets in by it."""
-ROUND = 100
 SECONDS = 60
 
 
@@ -72,30 +72,28 @@ class Pipeline:
     """A source of a file that grows, exactly once."""
 
     def __init__(self, address: str, name: str, file: Path) -> None:
-        self._address, self._topic, self._file = address, name, file
-        self.written: list[str] = []
+        self._address, self._topic = address, name
+        self.file = GrowingFile(file, per_second=500)
         create_topic(address, name)
 
     def create(self, worker: HeadgateWorker) -> None:
-        self.write()
         config = {"connector.class": "FileStreamSource", "topic": self._topic}
-        assert worker.rest.create("src", {**config, "file": str(self._file)}).status == 201
+        assert worker.rest.create("src", {**config, "file": str(self.file.path)}).status == 201
         worker.rest.await_tasks("src", ["RUNNING"])
-
-    def write(self) -> None:
-        lines = [f"line {len(self.written) + n}" for n in range(ROUND)]
-        with self._file.open("a") as into:
-            into.writelines(f"{line}\n" for line in lines)
-        self.written.extend(lines)
 
     def arrived(self) -> list[str]:
         return [value.decode() for _, value in read_committed(self._address, self._topic)]
 
-    def await_all(self, tail: Callable[[], str]) -> None:
-        def there() -> bool:
-            return len(self.arrived()) >= len(self.written)
+    def await_written(self, tail: Callable[[], str]) -> None:
+        """What was written until now."""
+        written = len(self.file.lines)
+        await_true("lines", lambda: len(self.arrived()) >= written, SECONDS, tail, pause_s=0.3)
 
-        await_true("all lines", there, SECONDS, tail, pause_s=0.3)
+    def check(self, tail: Callable[[], str]) -> None:
+        """All arrived, once and in order."""
+        written = self.file.stop()
+        self.await_written(tail)
+        assert self.arrived() == written
 
 
 def test_a_pipeline_outlives_its_tokens_and_java_takes_it_over(
@@ -113,8 +111,7 @@ def test_a_pipeline_outlives_its_tokens_and_java_takes_it_over(
     before = worker.rest.get("/headgate/worker").body["generation"]
     until = time.monotonic() + 4 * LIFE_S
     while time.monotonic() < until:
-        pipeline.write()
-        pipeline.await_all(worker.tail)
+        pipeline.await_written(worker.tail)
     assert worker.rest.get("/headgate/worker").body["generation"] == before
     assert len(endpoint.asked) > 12, "at the least three clients, four times"
     seen = observe("--properties", str(worker.file), "--json")
@@ -131,12 +128,11 @@ def test_a_pipeline_outlives_its_tokens_and_java_takes_it_over(
     try:
         java.start()
         java.rest.await_tasks("src", ["RUNNING"])
-        pipeline.write()
-        pipeline.await_all(java.jvm.tail)
+        pipeline.await_written(java.jvm.tail)
+        pipeline.check(java.jvm.tail)
     finally:
         java.kill()
         java.rest.close()
-    assert pipeline.arrived() == pipeline.written
 
 
 def test_an_endpoint_that_is_away_is_waited_for(
@@ -151,18 +147,15 @@ def test_an_endpoint_that_is_away_is_waited_for(
     worker = headgate_worker(broker.sasl_address, kafka_name, given)
     pipeline = Pipeline(broker.address, kafka_name, tmp_path / "in.txt")
     pipeline.create(worker)
-    pipeline.await_all(worker.tail)
+    pipeline.await_written(worker.tail)
     endpoint.away = True
     try:
-        until = time.monotonic() + 4 * LIFE_S
-        while time.monotonic() < until:
-            pipeline.write()
-            time.sleep(1)
+        time.sleep(4 * LIFE_S)
     finally:
         endpoint.away = False
-    pipeline.await_all(worker.tail)
+    pipeline.await_written(worker.tail)
     worker.rest.await_tasks("src", ["RUNNING"])
-    assert pipeline.arrived() == pipeline.written
+    pipeline.check(worker.tail)
     assert "Traceback" not in worker.log.read_text()
 
 
@@ -175,3 +168,17 @@ def test_who_is_refused_ends_at_once(
     said = " ".join(done.stderr.split())
     assert "who is that?" in said and "check clientId, clientSecret" in said
     assert "another secret" not in said
+
+
+def test_who_has_tokens_that_brokers_find_wrong_ends_when_it_gives_up(
+    broker: Broker, kafka_name: str, tmp_path: Path
+) -> None:
+    """Not at once: brokers say the same of a token that has grown too old meanwhile."""
+    patience_s = 6.0
+    patience = {"default.api.timeout.ms": str(int(patience_s * 1000))}
+    with token_endpoint({USER: SECRET}) as other:
+        given = settings(broker, other.login(USER)) | patience
+        done, took_s = ended(tmp_path, {"group.id": kafka_name, **given})
+    assert other.asked
+    assert patience_s < took_s < SECONDS / 2
+    assert "invalid_token" in done.stderr

@@ -5,13 +5,13 @@ Whichever of them has the group's coordinator, the transactions' coordinator or 
 had moves to another, where the task's producer is fenced and its successor goes on.
 """
 
-import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+from support.growing_file import GrowingFile
 from support.kafka_cluster import (
     QUICK_GROUPS,
     KafkaCluster,
@@ -44,32 +44,8 @@ SAFE = {
 STORAGE = {
     f"{topic}.storage.replication.factor": str(REPLICAS) for topic in ("config", "offset", "status")
 }
-LINES_AT_ONCE = 100
-PAUSE_S = 0.02
 FLOW_S = 90.0
 """Until records flow again, at most."""
-
-
-class Lines:
-    """A file that grows until it is closed, on a thread of its own."""
-
-    def __init__(self, file: Path) -> None:
-        self.file = file
-        self.count = 0
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._write, daemon=True)
-        self._thread.start()
-
-    def _write(self) -> None:
-        with self.file.open("ab", buffering=0) as lines:
-            while not self._over.wait(PAUSE_S):
-                some = range(self.count, self.count + LINES_AT_ONCE)
-                lines.write(b"".join(b"line %d\n" % number for number in some))
-                self.count += LINES_AT_ONCE
-
-    def close(self) -> None:
-        self._over.set()
-        self._thread.join()
 
 
 def in_sync(address: str) -> int:
@@ -133,17 +109,18 @@ def test_each_of_three_brokers_is_killed_with_the_worker_of_the_task(
     address = addresses(three_brokers)
     create_topic(address, "lines", replicas=REPLICAS)
     cluster = kafka_cluster(address, "g", 2, quick_properties(**STORAGE))
-    lines = Lines(tmp_path / "lines.txt")
+    growing = GrowingFile(tmp_path / "lines.txt", per_second=5_000, at_once=100)
     watcher = Watcher(address, "lines")
-    config = {"connector.class": "FileStreamSource", "topic": "lines", "file": str(lines.file)}
+    config = {"connector.class": "FileStreamSource", "topic": "lines", "file": str(growing.path)}
     cluster.create("lines", config)
 
     def why() -> str:
-        return f"{watcher.count:,} of {lines.count:,}; {cluster.status('lines')}\n{cluster.tail()}"
+        seen = f"{watcher.count:,} of {len(growing.lines):,}"
+        return f"{seen}; {cluster.status('lines')}\n{cluster.tail()}"
 
     def flowing() -> None:
         """What was written just now arrives."""
-        written = lines.count
+        written = len(growing.lines)
         await_true("progress", lambda: watcher.count >= written, FLOW_S, why)
 
     flowing()
@@ -156,12 +133,12 @@ def test_each_of_three_brokers_is_killed_with_the_worker_of_the_task(
         flowing()
         broker.start()
         flowing()
-    lines.close()
+    lines = growing.stop()
     flowing()
     watcher.close()
     await_true("replicas", lambda: in_sync(address) == REPLICAS, FLOW_S, why)
     await_true("connector", lambda: cluster.running("lines", 1), FLOW_S, why)
     found = [value for _, value in read_committed(address, "lines")]
-    assert found == [b"line %d" % number for number in range(lines.count)]
+    assert found == [line.encode() for line in lines]
     assert watcher.values == found
     assert "FAILED" not in set().union(*states_ever(address, "g-status", 2).values())

@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,7 +11,7 @@ import javaproperties
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
-from support.headgate_worker import HeadgateWorker, headgate_worker  # noqa: F401
+from support.headgate_worker import HeadgateWorker, headgate, headgate_worker  # noqa: F401
 from support.kafka_broker import Found
 from support.kafka_cluster import read_committed
 
@@ -375,12 +373,11 @@ def test_a_transaction_that_outlives_its_timeout_fails_its_task_alone(
 # -- what a user does wrong --
 
 
-def refused(folder: Path, properties: Mapping[str, str], seconds: float = 30) -> tuple[int, str]:
+def refused(folder: Path, properties: Mapping[str, str]) -> tuple[int, str]:
     """Exit code of a worker that does not start, and what it says last on standard error."""
     file = folder / "worker.properties"
     file.write_text(javaproperties.dumps(dict(properties), timestamp=False))
-    command = [sys.executable, "-m", "headgate_runtime.cli", "worker", str(file)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
+    done = headgate("worker", str(file))
     assert "Traceback" not in done.stderr
     return done.returncode, done.stderr
 

@@ -1,7 +1,5 @@
 """A worker that may not be in its group: it says what it lacks, and gives up as Connect's does."""
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +8,7 @@ import httpx
 import javaproperties
 import pytest
 from confluent_kafka.admin import AclOperation, AdminClient, ResourceType  # type: ignore[attr-defined]
-from support.headgate_worker import HeadgateWorker, headgate_worker  # noqa: F401
+from support.headgate_worker import HeadgateWorker, headgate, headgate_worker  # noqa: F401
 from support.kafka_cluster import await_true, read_committed
 from support.kafka_rights import (
     PASSWORD,
@@ -40,8 +38,7 @@ def test_a_worker_without_rights_on_its_group_ends_with_the_reason(
     file = tmp_path / "worker.properties"
     listener = {"listeners": f"http://127.0.0.1:{free_ports(1)[0]}"}
     file.write_text(javaproperties.dumps({**with_login(broker), **listener}, timestamp=False))
-    command = [sys.executable, "-m", "headgate_runtime.cli", "worker", str(file)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = headgate("worker", str(file))
     assert done.returncode == 1, done.stderr
     assert "FindCoordinator on group 'workers' was refused" in done.stderr
     assert LACKS in " ".join(done.stderr.split())

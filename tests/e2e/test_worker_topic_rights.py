@@ -3,8 +3,6 @@ topic and its principal, and goes on when it is given what it lacked."""
 
 import contextlib
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -14,7 +12,7 @@ import httpx
 import javaproperties
 import pytest
 from confluent_kafka.admin import AclOperation, AdminClient, ResourceType  # type: ignore[attr-defined]
-from support.headgate_worker import HeadgateWorker
+from support.headgate_worker import HeadgateWorker, headgate
 from support.kafka_cluster import await_true
 from support.kafka_rights import (
     PASSWORD,
@@ -173,8 +171,7 @@ def test_a_worker_that_may_not_make_a_topic_ends_with_the_reason(
     given |= {"listeners": f"http://127.0.0.1:{free_ports(1)[0]}"}
     file = tmp_path / "worker.properties"
     file.write_text(javaproperties.dumps(given, timestamp=False))
-    command = [sys.executable, "-m", "headgate_runtime.cli", "worker", str(file)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = headgate("worker", str(file))
     assert done.returncode == 1, done.stderr
     assert f"User:{USER} lacks Create on Topic:{topic}" in " ".join(done.stderr.split())
     assert "Traceback" not in done.stderr and PASSWORD not in done.stderr

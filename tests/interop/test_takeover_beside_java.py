@@ -13,11 +13,11 @@ from support.beside_java import (
     SECONDS,
     SETTINGS,
     Cluster,
-    GrowingFile,
     MakeHeadgate,
     MakeJava,
     task_states,
 )
+from support.growing_file import GrowingFile
 from support.headgate_worker import HeadgateWorker
 from support.kafka_cluster import await_true, read_committed
 from support.mixed_group import AnyWorker, asked

@@ -10,12 +10,12 @@ from support.beside_java import (
     SETTINGS,
     SOURCES,
     Cluster,
-    GrowingFile,
     Kill,
     MakeHeadgate,
     MakeJava,
     check_nobody_ran_twice,
 )
+from support.growing_file import GrowingFile
 from support.kafka_cluster import await_true
 from support.mixed_group import AnyWorker
 

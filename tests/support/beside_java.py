@@ -1,7 +1,6 @@
 """Whole workers of ours beside Java's: a cluster of both, what it is to show, and what its topics
 tell of it."""
 
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.growing_file import GrowingFile
 from support.headgate_worker import HeadgateWorker
 from support.kafka_broker import Found
 from support.kafka_cluster import Watcher, await_true, create_topic
@@ -48,32 +48,6 @@ Kill = tuple[str, float]
 """URL of a worker; when, in seconds since the epoch."""
 MakeJava = Callable[..., JavaWorker]
 MakeHeadgate = Callable[..., HeadgateWorker]
-
-
-class GrowingFile:
-    """Lines that go on being appended until told to stop: what a source reads all the while."""
-
-    def __init__(self, path: Path, per_second: int) -> None:
-        self.path = path
-        self.lines: list[str] = []
-        self._pause_s = 1 / per_second * 10
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._write, daemon=True)
-        path.touch()
-        self._thread.start()
-
-    def _write(self) -> None:
-        with self.path.open("a") as file:
-            while not self._over.wait(self._pause_s):
-                new = [f"line {len(self.lines) + n}" for n in range(10)]
-                self.lines += new
-                file.write("".join(f"{line}\n" for line in new))
-                file.flush()
-
-    def stop(self) -> list[str]:
-        self._over.set()
-        self._thread.join()
-        return self.lines
 
 
 @pytest.fixture

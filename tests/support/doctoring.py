@@ -1,12 +1,12 @@
 """`headgate doctor` as a command, and what it prints."""
 
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import javaproperties
 import pytest
+from support.headgate_worker import headgate
 from support.kafka_rights import PASSWORD
 
 Doctored = subprocess.CompletedProcess[str]
@@ -19,8 +19,7 @@ def doctor(tmp_path: Path) -> Callable[[dict[str, str]], Doctored]:
     def ask(of: dict[str, str]) -> Doctored:
         file = tmp_path / "worker.properties"
         file.write_text(javaproperties.dumps(of, timestamp=False))
-        command = [sys.executable, "-m", "headgate_runtime.cli", "doctor", str(file)]
-        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        return headgate("doctor", str(file))
 
     return ask
 

@@ -2,20 +2,19 @@
 
 import json
 import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+from support.headgate_worker import headgate
 
 T = TypeVar("T")
 LOOKS: Final = 5
 
 
 def observe(*options: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "headgate_runtime.cli", "observe", *options]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return headgate("observe", *options)
 
 
 def observed(*options: str) -> Any:

@@ -4,10 +4,11 @@ import gc
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from kafka.errors import KafkaConnectionError, SaslAuthenticationFailedError
+from support.rest_world import wait_until
 from support.token_endpoint import TokenEndpoint, token_endpoint
 
 from headgate_kafka.client_settings import ClientSettingsError, librdkafka, worker_kafka_python
@@ -151,19 +152,12 @@ class Script:
 LOGIN = OAuthLogin("https://login.example/token", "connect", SECRET)
 
 
-def await_true(condition: Callable[[], bool]) -> None:
-    until = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.01)
-
-
 def test_one_token_serves_until_it_is_renewed_by_another_thread() -> None:
     script = Script(life_s=0.5)
     tokens = Tokens(LOGIN, script)
     assert {tokens.token() for _ in range(5)} == {"t1"}
     asked_at = time.monotonic()
-    await_true(lambda: tokens.token() != "t1")
+    wait_until(lambda: tokens.token() != "t1")
     assert time.monotonic() - asked_at > 0.2
     first, *others = script.asked
     assert first == threading.current_thread().name
@@ -186,7 +180,7 @@ def test_while_the_endpoint_is_away_the_token_serves_to_its_end_and_nobody_waits
     tokens = Tokens(LOGIN, script, again_s=0.05)
     assert tokens.token() == "t1"
     script.failure = KafkaConnectionError("away")
-    await_true(lambda: len(script.asked) > 2)
+    wait_until(lambda: len(script.asked) > 2)
     assert tokens.token() == "t1"
     time.sleep(0.5)
     own = threading.current_thread().name
@@ -202,7 +196,7 @@ def test_while_the_endpoint_is_away_the_token_serves_to_its_end_and_nobody_waits
         except KafkaConnectionError:
             return False
 
-    await_true(renewed)
+    wait_until(renewed)
 
 
 def test_its_thread_ends_with_it() -> None:
