@@ -22,7 +22,9 @@ last is for brokers that are slow: they go on with what was asked before."""
 _LOOK_S: Final = 1.0
 
 
-def ask_controller(client: Any, ask: Callable[[float], T]) -> T:
+def ask_controller(
+    client: Any, ask: Callable[[float], T], refused: Callable[[], object] = bool
+) -> T:
     """What `ask` returns; asked again where it takes too long. Raises what it raises.
 
     Args:
@@ -30,12 +32,14 @@ def ask_controller(client: Any, ask: Callable[[float], T]) -> T:
         ask: told how many seconds the client may take. It waits for the answer without a limit of
             its own: the client has one by then, and would else be given up while this process
             stands still.
+        refused: whether brokers do not let the client in: what took too long then takes forever.
     """
     for limit_s in TRIES_S[:-1]:
         try:
             return ask(limit_s)
         except KafkaException as failed:
-            if not took_too_long(failed):
+            client.poll(0)  # or what the client complains about is never heard
+            if not took_too_long(failed) or refused():
                 raise
             look_again(client)
     return ask(TRIES_S[-1])

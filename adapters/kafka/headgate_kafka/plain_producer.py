@@ -104,12 +104,15 @@ class PlainProducer(BaseProducer):
 
     def _flush(self, client: Producer) -> None:
         """Wait as long as records go out, however slowly: what is too old (delivery.timeout.ms)
-        librdkafka gives up itself. A batch that is given up here is sent once more in whole."""
+        librdkafka gives up itself. A batch that is given up here is sent once more in whole, but
+        by no task that brokers do not let in."""
         fewest, moved_at = self._sent + 1, time.monotonic()
         while left := client.flush(FLUSH_S):
             now = time.monotonic()
             if left < fewest:
                 fewest, moved_at = left, now
+            elif self._contact.refusal:
+                raise self._contact.error(f"{left} records are not acknowledged")
             elif now - moved_at > COMMIT_MS / 1000:
                 raise self._contact.error(
                     f"{left} records are not acknowledged, and none was for {COMMIT_MS} ms; they "

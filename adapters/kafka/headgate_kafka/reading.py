@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 from confluent_kafka import (
     Consumer,
@@ -31,6 +31,8 @@ from headgate_kafka.consumer import metadata_age_s
 from headgate_kafka.controller import ask_controller
 from headgate_kafka.failures import NO_RIGHT, UNKNOWN_TOPIC, Contact, kafka_error
 from headgate_kafka.read_ahead import ReadAhead
+
+T = TypeVar("T")
 
 BATCH: Final = 5_000
 REQUEST_S: Final = 15.0
@@ -117,7 +119,7 @@ class Topics:
 
     def _count(self, topic: str) -> int:
         try:
-            return ask_controller(self.client, partial(self._count_once, topic))
+            return self._ask(partial(self._count_once, topic))
         except KafkaException as failed:
             error = self._heard(failed)
             if error is not None and error.code() in UNKNOWN_TOPIC:
@@ -158,7 +160,10 @@ class Topics:
             asked = self.client.describe_configs(list(resources), request_timeout=limit_s)
             return {about.name: answer.result() for about, answer in asked.items()}
 
-        return ask_controller(self.client, describe)
+        return self._ask(describe)
+
+    def _ask(self, ask: Callable[[float], T]) -> T:
+        return ask_controller(self.client, ask, lambda: self.contact.refusal)
 
     def await_topic(self, topic: str) -> None:
         """Return when the brokers know a topic that was just created.

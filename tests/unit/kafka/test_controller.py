@@ -13,7 +13,12 @@ class Client:
 
     def __init__(self, alone: bool = False) -> None:
         self.looks = 0
+        self.heard = False
         self._alone = alone
+
+    def poll(self, _timeout_s: float) -> int:
+        self.heard = True
+        return 0
 
     def list_topics(self, timeout: float) -> None:
         self.looks += 1
@@ -50,6 +55,14 @@ def test_in_the_end_it_is_said_that_nobody_answers() -> None:
         ask_controller(client, ask)
     assert raised.value.args[0].code() == KafkaError._TIMED_OUT
     assert (tuple(limits), client.looks) == (TRIES_S, len(TRIES_S) - 1)
+
+
+def test_who_is_not_let_in_does_not_ask_again() -> None:
+    client = Client()
+    limits, ask = failing(KafkaError._TIMED_OUT, len(TRIES_S))
+    with pytest.raises(KafkaException):
+        ask_controller(client, ask, lambda: client.heard)
+    assert (limits, client.looks) == ([TRIES_S[0]], 0)
 
 
 def test_an_answer_is_an_answer_though_it_is_a_refusal() -> None:
