@@ -12,6 +12,7 @@ from support.observing import observe
 from support.token_endpoint import ALLOWED, TokenEndpoint, token_endpoint
 
 from local_kafka.broker import Broker
+from local_kafka.certificates import Authority
 from local_kafka.java_connect import JavaWorker
 from local_kafka.jvm import QUICK
 
@@ -24,8 +25,10 @@ SECONDS = 60
 
 
 @pytest.fixture(scope="module")
-def endpoint() -> Iterator[TokenEndpoint]:
-    with token_endpoint({USER: SECRET}, LIFE_S) as made:
+def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TokenEndpoint]:
+    """Its certificate is not signed by one that the system trusts."""
+    authority = Authority(tmp_path_factory.mktemp("endpoint"))
+    with token_endpoint({USER: SECRET}, LIFE_S, authority) as made:
         yield made
 
 
@@ -168,6 +171,61 @@ def test_who_is_refused_ends_at_once(
     said = " ".join(done.stderr.split())
     assert "who is that?" in said and "check clientId, clientSecret" in said
     assert "another secret" not in said
+
+
+def test_a_task_that_is_refused_a_token_fails_soon(
+    broker: Broker,
+    endpoint: TokenEndpoint,
+    headgate_worker: Callable[..., HeadgateWorker],  # noqa: F811
+    kafka_name: str,
+    tmp_path: Path,
+) -> None:
+    """A task that waits for its endpoint would wait for ever."""
+    given = settings(broker, endpoint.login(USER)) | {"exactly.once.source.support": "disabled"}
+    worker = headgate_worker(broker.sasl_address, kafka_name, given)
+    create_topic(broker.address, kafka_name)
+    file = tmp_path / "in.txt"
+    file.write_text("a line\n")
+    wrong = endpoint.login(USER, "another secret")["sasl.jaas.config"]
+    for kind, config in {
+        "producer": {"connector.class": "FileStreamSource", "topic": kafka_name},
+        "consumer": {"connector.class": "FileStreamSink", "topics": kafka_name},
+    }.items():
+        own = {f"{kind}.override.sasl.jaas.config": wrong, "file": str(file)}
+        assert worker.rest.create(kind, {**config, **own}).status == 201
+        status = worker.rest.await_tasks(kind, ["FAILED"], timeout_s=10)
+        trace = status.body["tasks"][0]["trace"]
+        assert "who is that?" in trace and "check clientId, clientSecret" in trace
+        assert "another secret" not in trace
+    advice = headgate("doctor", str(worker.file))
+    told = f"no token for client {USER}: the endpoint {endpoint.url} answers 401"
+    assert told in " ".join(advice.stdout.split()), advice.stdout
+
+
+@pytest.mark.parametrize("status", [503, 404])
+def test_an_endpoint_that_gives_no_token_is_told_with_its_status(
+    broker: Broker, endpoint: TokenEndpoint, kafka_name: str, tmp_path: Path, status: int
+) -> None:
+    """Whether it is waited for or not, nobody has a client by then that hangs on it."""
+    given = {"group.id": kafka_name, **settings(broker, endpoint.login(USER))}
+    endpoint.status = status
+    try:
+        done, took_s = ended(tmp_path, {**given, "default.api.timeout.ms": "3000"})
+        file = str(tmp_path / "worker.properties")
+        advice, seen = headgate("doctor", file), headgate("observe", "--properties", file)
+    finally:
+        endpoint.status = None
+    told = f"no token for client {USER}: the endpoint {endpoint.url} answers {status}"
+    waited = status == 503
+    assert ("trying for 3 s more" in done.stderr, "Gave up after 3 s" in done.stderr) == (
+        (waited, waited)
+    )
+    assert (took_s > 3) is waited and took_s < SECONDS / 3
+    for said in (done.stderr, advice.stdout, seen.stderr):
+        said = " ".join(said.split())
+        assert told in said
+        assert ("check clientId, clientSecret" in said) is not waited
+    assert (advice.returncode, seen.returncode) == (1, 2)
 
 
 def test_who_has_tokens_that_brokers_find_wrong_ends_when_it_gives_up(

@@ -24,9 +24,10 @@ from support.kafka_cluster import (
     states_ever,
 )
 
+from headgate_kafka.admin import Admin
 from headgate_kafka.doctor import KafkaDoctor
 from headgate_kafka.reading import Topics
-from headgate_kafka.topics import Admin, InternalTopic, ensure_topics
+from headgate_kafka.topics import InternalTopic, ensure_topics
 from local_kafka.broker import Broker
 
 pytestmark = pytest.mark.slow

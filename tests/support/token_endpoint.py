@@ -4,6 +4,7 @@ with its public key beside them, by which brokers check them."""
 import base64
 import contextlib
 import json
+import ssl
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -13,6 +14,8 @@ from urllib.parse import parse_qs
 
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.hashes import SHA256
+
+from local_kafka.certificates import Authority, as_pem
 
 AUDIENCE: Final = "kafka"
 _MODULE: Final = "org.apache.kafka.common.security.oauthbearer"
@@ -25,11 +28,14 @@ class TokenEndpoint:
     Args:
         clients: secrets by client id, which is the principal, too.
         life_s: of a token.
+        trusted: options of a login module, by which its certificate is checked.
     """
 
-    def __init__(self, url: str, clients: Mapping[str, str], life_s: float) -> None:
-        self.url = f"{url}/token"
-        self.keys_url = f"{url}/keys"
+    def __init__(
+        self, url: str, keys_url: str, clients: Mapping[str, str], life_s: float, trusted: str
+    ) -> None:
+        self.url = url
+        self.keys_url = keys_url
         self.clients = dict(clients)
         self.life_s = life_s
         self.status: int | None = None
@@ -39,6 +45,7 @@ class TokenEndpoint:
         self.breaks_off = False
         """Whether it ends them in the middle of one."""
         self.says_life = True
+        self.trusted = trusted
         self.asked: list[dict[str, list[str]]] = []
         """The forms of those who got a token."""
         self._key = rsa.generate_private_key(65537, 2048)
@@ -49,7 +56,7 @@ class TokenEndpoint:
         return {
             "sasl.mechanism": "OAUTHBEARER",
             "sasl.jaas.config": f'{_MODULE}.OAuthBearerLoginModule required clientId="{client}" '
-            f'clientSecret="{secret}" scope="connect";',
+            f'clientSecret="{secret}" scope="connect" {self.trusted};',
             "sasl.login.callback.handler.class": f"{_MODULE}.OAuthBearerLoginCallbackHandler",
             "sasl.oauthbearer.token.endpoint.url": self.url,
         }
@@ -93,7 +100,11 @@ class TokenEndpoint:
 
 
 @contextlib.contextmanager
-def token_endpoint(clients: Mapping[str, str], life_s: float = 3_600.0) -> Iterator[TokenEndpoint]:
+def token_endpoint(
+    clients: Mapping[str, str], life_s: float = 3_600.0, authority: Authority | None = None
+) -> Iterator[TokenEndpoint]:
+    """`authority`: makes its certificate; it speaks TLS then."""
+
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self._reply(200, endpoint.keys())
@@ -116,16 +127,48 @@ def token_endpoint(clients: Mapping[str, str], life_s: float = 3_600.0) -> Itera
         def log_message(self, format: str, *args: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    endpoint = TokenEndpoint(f"http://127.0.0.1:{server.server_port}", clients, life_s)
+    with _serving(Handler) as keys, _serving(Handler) as tokens:
+        trusted = "" if authority is None else _speak_tls(tokens, authority)
+        # Keys are always given without TLS: a broker that is told whom to trust wants to log in.
+        endpoint = TokenEndpoint(
+            f"http{'s' if trusted else ''}://127.0.0.1:{tokens.server_port}/token",
+            f"http://127.0.0.1:{keys.server_port}/keys",
+            clients,
+            life_s,
+            trusted,
+        )
+        yield endpoint
+
+
+@contextlib.contextmanager
+def _serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[ThreadingHTTPServer]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     try:
-        yield endpoint
+        yield server
     finally:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+def _speak_tls(server: ThreadingHTTPServer, authority: Authority) -> str:
+    """Returns options of a login module that trusts it."""
+    authority.make()
+    file = authority.folder / "endpoint.pem"
+    file.write_text(
+        "".join(as_pem(authority.issue("endpoint", "SAN=ip:127.0.0.1"), authority.password))
+    )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(file)
+    # Who says nothing is not to keep others waiting.
+    server.socket = context.wrap_socket(
+        server.socket, server_side=True, do_handshake_on_connect=False
+    )
+    store = authority.trust(authority.folder / "trusted.p12")
+    given = {"location": store, "password": authority.password, "type": "PKCS12"}
+    return " ".join(f'ssl.truststore.{key}="{value}"' for key, value in given.items())
 
 
 def _part(value: object) -> str:

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
-_LEFT_OUT: Final = ("bootstrap.servers", "security.", "sasl.", "ssl.")
+_LEFT_OUT: Final = ("bootstrap.servers", "security.", "sasl.", "ssl.", "https.")
 _JAVA_NAMES: Final = {
     "`max.in.flight`": "`max.in.flight.requests.per.connection`",
     "`message.timeout.ms`": "`delivery.timeout.ms`",

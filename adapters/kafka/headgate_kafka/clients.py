@@ -18,6 +18,7 @@ from headgate_kafka.client_settings import (
     worker_client_settings,
     worker_kafka_python,
 )
+from headgate_kafka.oauth_login import try_for_token
 from headgate_kafka.raw_admin import RawAdmin
 from headgate_kafka.reading import Topics
 from headgate_kafka.records import ClientsSettings
@@ -43,10 +44,11 @@ class WorkerClients:
         return dict(worker_client_settings(self.properties, "producer", client_id=self._id(what)))
 
     def topics(self) -> Topics:
-        settings = worker_client_settings(
-            self.properties, "admin", client_id=self._id("shared-admin")
-        )
-        return Topics(settings, self.said)
+        return Topics(self._admin(), self.said)
+
+    def try_for_token(self) -> None:
+        """As `headgate_kafka.oauth_login.try_for_token`."""
+        try_for_token(self._admin())
 
     def administered_as(self, properties: Mapping[str, str]) -> bool:
         """Whether a connector's admin client is what the worker's own would be: one will do."""
@@ -57,6 +59,9 @@ class WorkerClients:
 
     def raw_admin(self) -> RawAdmin:
         return RawAdmin(worker_kafka_python(self.properties, client_id=self._id("fencer")))
+
+    def _admin(self) -> dict[str, str]:
+        return worker_client_settings(self.properties, "admin", client_id=self._id("shared-admin"))
 
     def _id(self, what: str) -> str:
         return f"{client_id_base(self.properties)}{what}"
@@ -151,7 +156,7 @@ def connection(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {
         key: value
         for key, value in settings.items()
-        if key == "bootstrap.servers" or key.startswith(_SECURITY)
+        if key == "bootstrap.servers" or key.startswith((*_SECURITY, "https."))
     }
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
@@ -29,6 +29,7 @@ from headgate_kafka.group import GroupRefusedError
 from headgate_kafka.group_describe import DescribedGroup, GroupDescriber
 from headgate_kafka.keyed_log import KafkaKeyedLog
 from headgate_kafka.logins import Login, Role, connector_logins, own_offsets_topic
+from headgate_kafka.oauth_login import try_for_token
 from headgate_kafka.observer import KafkaObserver
 from headgate_kafka.offset_stores import newest_ms, stale_own_topic
 from headgate_kafka.permissions import (
@@ -49,7 +50,6 @@ from headgate_kafka.reading import Topics
 from headgate_kafka.records import ClientsSettings
 from headgate_kafka.topics import (
     COMPACT,
-    LOOK_S,
     InternalTopic,
     internal_topics,
     new_topic,
@@ -77,14 +77,19 @@ class KafkaDoctor:
     def __init__(self, worker: Mapping[str, str], said: Said) -> None:
         self._worker = worker
         self._said = said
-        self._topics = WorkerClients(worker, said).topics()
+        self._clients = WorkerClients(worker, said)
         self._raw = RawAdmin(worker_kafka_python(worker, client_id="headgate-doctor"))
         self._describer = GroupDescriber(worker_kafka_python(worker, client_id="headgate-doctor"))
         self._not_let_in: dict[object, str] = {}
         """Why, by login: connectors share theirs, and each try may take until a timeout."""
 
+    @cached_property
+    def _topics(self) -> Topics:
+        return self._clients.topics()
+
     def brokers(self) -> Broker:
-        """Raises `TransportError`: none answers."""
+        """Raises `TransportError`: none answers, or there is no token to log in by."""
+        self._clients.try_for_token()
         found = _describe_cluster(self._topics)
         return Broker(
             found.cluster_id, tuple(sorted(f"{node.host}:{node.port}" for node in found.nodes))
@@ -168,6 +173,7 @@ class KafkaDoctor:
         said = login.refused or self._not_let_in.get(login.identity)
         if not said:
             try:
+                try_for_token(login.settings)
                 topics = Topics(login.settings, self._said)
                 _describe_cluster(topics)
             except KafkaException as failed:
@@ -316,12 +322,7 @@ def _describe_cluster(topics: Topics) -> Any:
     contact, client = topics.contact, topics.client
 
     def describe(limit_s: float) -> Any:
-        asked = client.describe_cluster(request_timeout=limit_s)
-        while not asked.done() and not contact.refusal:
-            client.poll(LOOK_S)
-        if not asked.done():
-            raise KafkaException(KafkaError(KafkaError._AUTHENTICATION))
-        return asked.result()
+        return contact.answer(client, client.describe_cluster(request_timeout=limit_s))
 
     try:
         return ask_controller(client, describe)

@@ -7,6 +7,7 @@ Who was fenced is told so by several codes: librdkafka's own ``_FENCED``, the br
 
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -72,6 +73,7 @@ UNDELIVERED: Final = frozenset(
 """Why a transaction cannot be committed although none of its records was refused."""
 REASON_S: Final = 5.0
 """Of a client that has only to say what it knows: on a busy machine its own thread is late."""
+_LOOK_S: Final = 0.02
 _HEARD_MS: Final = 60_000
 """For so long what a client last complained about is taken as the reason of a failure."""
 
@@ -106,6 +108,21 @@ class Contact:
             "error_cb": self._on_error,
             "logger": client_logger(self._heard),
         }
+
+    def answer(self, client: Any, asked: "Future[Any]") -> Any:
+        """What an admin client was asked for, or a failure as soon as a broker refuses it: it would
+        go on trying until its time is up.
+
+        Raises:
+            KafkaException: the answer is an error; or `refusal` says why there is none.
+        """
+        while True:
+            try:
+                return asked.result(_LOOK_S)
+            except TimeoutError:
+                client.poll(0)
+                if self.refusal:
+                    raise KafkaException(KafkaError(KafkaError._AUTHENTICATION)) from None
 
     def error(
         self, what: str, error: KafkaError | None = None, *, right: str = ""

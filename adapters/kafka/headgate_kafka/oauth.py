@@ -13,6 +13,7 @@ from files, for assertions, without signature, and Java's callback handlers are 
 import base64
 import contextlib
 import json
+import ssl
 import threading
 import time
 import urllib.error
@@ -26,8 +27,10 @@ from typing import Any, Final, NamedTuple
 from kafka.errors import KafkaConnectionError, SaslAuthenticationFailedError
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
+from headgate.ports import RefusedError, TransportError
 from headgate_kafka.oauth_login import OAuthLogin
 from headgate_kafka.refusals import TOKEN_HINT
+from headgate_kafka.tls_context import client_context
 
 ANSWER_S: Final = 10.0
 RENEWED_AFTER: Final = 0.8
@@ -39,6 +42,11 @@ _LIFE_S_MIN: Final = 1.0
 _LIFE_S_MAX: Final = 86_400.0
 """One that is said to live longer is renewed as if it did not."""
 _SHOWN: Final = 200
+_TRUST_HINT: Final = (
+    "check the options ssl.truststore.location, .type and .password of the login module in "
+    "sasl.jaas.config, by which its certificate is checked, or the name in "
+    "sasl.oauthbearer.token.endpoint.url"
+)
 _PASSING: Final = frozenset({408, 425, 429})
 """Statuses below 500 that are a matter of time."""
 
@@ -52,8 +60,8 @@ def ask(login: OAuthLogin) -> Token:
     """A new token.
 
     Raises:
-        SaslAuthenticationFailedError: the endpoint refuses, or gives no token.
-        KafkaConnectionError: it does not answer, or cannot now.
+        RefusedError: the endpoint refuses, or gives no token.
+        TransportError: it does not answer, or cannot now.
     """
     credentials = base64.b64encode(f"{login.client_id}:{login.client_secret}".encode()).decode()
     asked = {"grant_type": "client_credentials"}
@@ -68,19 +76,32 @@ def ask(login: OAuthLogin) -> Token:
             "Content-Type": "application/x-www-form-urlencoded",
         },
     )
+    context = _context(login)
     try:
-        with urllib.request.urlopen(request, timeout=ANSWER_S) as answer:
+        with urllib.request.urlopen(request, timeout=ANSWER_S, context=context) as answer:
             body: bytes = answer.read()
     except urllib.error.HTTPError as error:
         said = ""
         with error, contextlib.suppress(OSError, HTTPException):
             said = _shown(error.read())
         passes = error.code >= 500 or error.code in _PASSING
-        raise _failure(login, f"answers {error.code}{said}", passes=passes) from None
+        hint = "" if passes else TOKEN_HINT
+        raise _failure(login, f"answers {error.code}{said}", hint) from None
     except (OSError, ValueError, HTTPException) as error:
         reason = getattr(error, "reason", error)
-        raise _failure(login, f"does not answer: {reason}", passes=True) from None
+        hint = _TRUST_HINT if isinstance(reason, ssl.SSLCertVerificationError) else ""
+        raise _failure(login, f"does not answer: {reason}", hint) from None
     return _token(login, body)
+
+
+def _context(login: OAuthLogin) -> ssl.SSLContext | None:
+    if urllib.parse.urlsplit(login.endpoint).scheme != "https":
+        return None
+    try:
+        return client_context(login.trusted)
+    except ssl.SSLError as error:
+        what = f"cannot be checked: a certificate that is to be trusted cannot be read: {error}"
+        raise _failure(login, what, _TRUST_HINT) from None
 
 
 def _token(login: OAuthLogin, body: bytes) -> Token:
@@ -91,7 +112,7 @@ def _token(login: OAuthLogin, body: bytes) -> Token:
         answer = None
     text = answer.get("access_token") if isinstance(answer, dict) else None
     if not isinstance(text, str) or not text.strip():
-        raise _failure(login, "answers 200, but no JSON with an access_token", passes=False)
+        raise _failure(login, "answers 200, but no JSON with an access_token", TOKEN_HINT)
     life_s = answer.get("expires_in")
     if not isinstance(life_s, int | float | str):
         life_s = _life_of(text)
@@ -99,7 +120,7 @@ def _token(login: OAuthLogin, body: bytes) -> Token:
         # In this order: what is no number (JSON's NaN) counts as short.
         return Token(text.strip(), min(max(_LIFE_S_MIN, float(life_s)), _LIFE_S_MAX))
     except (OverflowError, TypeError, ValueError):
-        raise _failure(login, "does not say how long its token lives", passes=False) from None
+        raise _failure(login, "does not say how long its token lives", TOKEN_HINT) from None
 
 
 def _life_of(text: str) -> float | None:
@@ -123,14 +144,10 @@ def _shown(body: bytes) -> str:
     return f" ({said})" if said else ""
 
 
-def _failure(login: OAuthLogin, what: str, *, passes: bool) -> Exception:
+def _failure(login: OAuthLogin, what: str, hint: str) -> TransportError:
+    """`hint`: what to do, where it does not pass by itself."""
     text = f"no token for client {login.client_id}: the endpoint {login.endpoint} {what}"
-    made: Exception = (
-        KafkaConnectionError(text)
-        if passes
-        else SaslAuthenticationFailedError(f"{text}; {TOKEN_HINT}")
-    )
-    return made
+    return RefusedError(f"{text}; {hint}") if hint else TransportError(text)
 
 
 class Tokens(AbstractTokenProvider):  # type: ignore[misc]
@@ -152,16 +169,20 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]
         self._again_s = again_s
         self._text = ""
         self._ends_at = 0.0
-        self._failure: Exception | None = None
+        self._failure: TransportError | None = None
 
     def token(self) -> str:
         """It waits for the endpoint the first time alone, when nothing else hangs on it.
 
         Raises:
-            SaslAuthenticationFailedError, KafkaConnectionError: as `ask`; there is none that lives.
+            SaslAuthenticationFailedError, KafkaConnectionError: as `ask` refuses, or fails, and
+                there is none that lives.
         """
         if not self._text:
-            renewed_in_s = self._take()
+            try:
+                renewed_in_s = self._take()
+            except TransportError as error:
+                raise _for_connections(error) from None
             over = threading.Event()
             weakref.finalize(self, over.set)
             threading.Thread(
@@ -171,7 +192,7 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]
                 daemon=True,
             ).start()
         if time.monotonic() >= self._ends_at and self._failure is not None:
-            raise self._failure
+            raise _for_connections(self._failure)
         return self._text
 
     def extensions(self) -> Mapping[str, str]:
@@ -181,7 +202,7 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]
         """In how many seconds it is to be called again."""
         try:
             return self._take()
-        except (KafkaConnectionError, SaslAuthenticationFailedError) as error:
+        except TransportError as error:
             self._failure = error
             return self._again_s
 
@@ -190,6 +211,13 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]
         text, life_s = self._ask(self._login)
         self._text, self._ends_at, self._failure = text, asked_at + life_s * USED_UNTIL, None
         return life_s * RENEWED_AFTER
+
+
+def _for_connections(failure: TransportError) -> Exception:
+    """In kafka-python's words, which tell a refusal from what passes."""
+    if isinstance(failure, RefusedError):
+        return SaslAuthenticationFailedError(str(failure))  # type: ignore[no-any-return]
+    return KafkaConnectionError(str(failure))  # type: ignore[no-any-return]
 
 
 def _keep_renewed(ref: "weakref.ref[Tokens]", over: threading.Event, renewed_in_s: float) -> None:

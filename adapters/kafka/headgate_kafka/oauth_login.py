@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 ENDPOINT: Final = "sasl.oauthbearer.token.endpoint.url"
@@ -30,6 +30,10 @@ class OAuthLogin:
     extensions: tuple[tuple[str, str], ...] = ()
     """What brokers are told beside the token, such as ``logicalCluster``; sorted."""
 
+    trusted: str | None = field(default=None, repr=False)
+    """Certificates in PEM that an https endpoint's is checked by; None: those that the system
+    trusts."""
+
     def librdkafka(self) -> dict[str, str | None]:
         return {
             "sasl.oauthbearer.method": "oidc",
@@ -38,14 +42,18 @@ class OAuthLogin:
             "sasl.oauthbearer.client.secret": self.client_secret,
             "sasl.oauthbearer.scope": self.scope,
             "sasl.oauthbearer.extensions": ",".join(f"{k}={v}" for k, v in self.extensions) or None,
+            "https.ca.pem": self.trusted,
         }
 
 
-def oauth_login(properties: Mapping[str, str | None], options: Mapping[str, str]) -> OAuthLogin:
+def oauth_login(
+    properties: Mapping[str, str | None], options: Mapping[str, str], trusted: str | None = None
+) -> OAuthLogin:
     """
     Args:
         properties: of one client, without prefixes.
         options: of its login module. What properties say too, they say.
+        trusted: as in `OAuthLogin`.
 
     Raises:
         OAuthLoginError: something is missing, or not supported.
@@ -73,7 +81,41 @@ def oauth_login(properties: Mapping[str, str | None], options: Mapping[str, str]
                 if key.startswith(_EXTENSION)
             )
         ),
+        trusted,
     )
+
+
+def of_librdkafka(settings: Mapping[str, Any]) -> OAuthLogin | None:
+    """The login of a client with these settings, if it is one by OAUTHBEARER."""
+    endpoint = settings.get(ENDPOINT)
+    if endpoint is None:
+        return None
+    extensions = settings.get("sasl.oauthbearer.extensions") or ""
+    return OAuthLogin(
+        endpoint,
+        settings["sasl.oauthbearer.client.id"],
+        settings["sasl.oauthbearer.client.secret"],
+        settings.get("sasl.oauthbearer.scope"),
+        tuple(tuple(each.split("=", 1)) for each in extensions.split(",") if each),
+        settings.get("https.ca.pem"),
+    )
+
+
+def try_for_token(settings: Mapping[str, Any]) -> None:
+    """Asks the endpoint once, before there is a client with these settings of librdkafka's, and so
+    only where there is to be the first of them: that says neither who did not answer nor how, and
+    while an endpoint answers 5xx its client cannot be let go for 50 s (2.16.0).
+
+    Raises:
+        RefusedError: the endpoint refuses, or gives no token.
+        TransportError: it does not answer, or cannot now.
+    """
+    login = of_librdkafka(settings)
+    if login is not None:
+        # Here: few log in so.
+        from headgate_kafka.oauth import ask
+
+        ask(login)
 
 
 def _credential(

@@ -63,11 +63,12 @@ def open_observer(properties: Mapping[str, str], *, said: Said) -> KafkaObserver
     Raises:
         ClientSettingsError: clients cannot be made from these properties.
         TopicsNotFoundError: the topics cannot be told, or there is no such config topic.
-        TransportError: the brokers do not answer.
+        TransportError: the brokers do not answer, or there is no token to log in by.
     """
     check_worker_clients(properties, in_group=True)
     named = {key: properties[key] for key in _TOPIC_KEYS.values() if properties.get(key)}
     clients = WorkerClients(properties, _unsaid)
+    clients.try_for_token()
     if _CONFIG_KEY in named:
         _check_config_topic(named[_CONFIG_KEY], clients.topics().names(), properties)
     if len(named) < len(_TOPIC_KEYS):

@@ -21,6 +21,7 @@ from headgate_kafka.jaas import JaasError, parse_jaas
 from headgate_kafka.key_stores import Identity, StoreError, identity, trusted_certificates
 from headgate_kafka.oauth_login import OAuthLogin, OAuthLoginError, oauth_login
 from headgate_kafka.pem import PemError
+from headgate_kafka.tls_context import client_context
 
 Properties: TypeAlias = Mapping[str, str | None]
 
@@ -70,20 +71,14 @@ class _Tls:
         }
 
     def context(self) -> ssl.SSLContext:
-        """For kafka-python. As librdkafka's, not `ssl.create_default_context`: later versions of
-        Python refuse there what authorities made by Java's keytool sign."""
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        """For kafka-python."""
+        try:
+            context = client_context(self.trusted)
+        except ssl.SSLError as error:
+            raise _refused(
+                "ssl.truststore", f"a certificate in it cannot be read: {error.reason or error}"
+            ) from None
         context.check_hostname = self.check_host
-        if self.trusted is None:
-            context.load_default_certs()
-        else:
-            try:
-                context.load_verify_locations(cadata=self.trusted)
-            except ssl.SSLError as error:
-                raise _refused(
-                    "ssl.truststore", f"a certificate in it cannot be read: {error.reason or error}"
-                ) from None
         if self.identity is not None:
             try:
                 _load_identity(context, self.identity, self.key_password)
@@ -338,7 +333,20 @@ def _kerberos(properties: Properties, options: Mapping[str, str]) -> dict[str, s
 
 
 def _oauth(properties: Properties, options: Mapping[str, str]) -> OAuthLogin:
+    """The endpoint's certificate is checked by what the options say, as in Java, and not by what
+    the properties say of the brokers'."""
+    for option in options:
+        if option.startswith("ssl.keystore."):
+            raise ClientSettingsError(
+                "sasl.jaas.config",
+                f"option {option}: to show the token endpoint a certificate of the client's own is "
+                "not supported",
+            )
     try:
-        return oauth_login(properties, options)
+        trusted = _trusted(options)
+    except ClientSettingsError as error:
+        raise ClientSettingsError("sasl.jaas.config", f"option {error}") from None
+    try:
+        return oauth_login(properties, options, trusted)
     except OAuthLoginError as error:
         raise ClientSettingsError(error.key, str(error)) from None

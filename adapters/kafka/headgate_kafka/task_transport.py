@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from headgate.offsets import OffsetView, key_prefix, read_offsets
+from headgate_kafka.admin import Admin
 from headgate_kafka.client_settings import kafka_python, librdkafka
 from headgate_kafka.clients import (
     Said,
@@ -19,7 +20,7 @@ from headgate_kafka.offset_stores import CombinedOffsetLog, OnlyTopic, OwnTopic,
 from headgate_kafka.raw_admin import RawAdmin
 from headgate_kafka.reading import Topics
 from headgate_kafka.records import KafkaRecordLog
-from headgate_kafka.topics import Admin, ensure_topics, offset_topic
+from headgate_kafka.topics import ensure_topics, offset_topic
 from headgate_kafka.writing import PlainWriter
 
 

@@ -7,11 +7,10 @@ clean-up policy that may not be looked at is said, not only logged at level debu
 """
 
 import logging
-import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
@@ -22,26 +21,16 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     TopicDescription,
 )
 
-from headgate.ports import TransportError
+from headgate_kafka.admin import API_TIMEOUT_MS, Admin, Said
 from headgate_kafka.client_settings import (
     Properties,
     client_id_base,
     number,
     worker_client_settings,
 )
-from headgate_kafka.controller import look_again, took_too_long
-from headgate_kafka.failures import Contact
-from headgate_kafka.principal import of_librdkafka
 
 _log = logging.getLogger(__name__)
 
-Said: TypeAlias = Callable[[str], None]
-
-API_TIMEOUT_MS = 60_000
-"""Java's ``default.api.timeout.ms``: how long a worker tries before it ends."""
-BACKOFF_S_MIN, BACKOFF_S_MAX = 0.05, 5.0
-REQUEST_S = 5.0
-LOOK_S = 0.02
 COMPACT = "compact"
 OWN_OFFSETS_KEY = "offsets.storage.topic"
 """Of a connector; how it is made the worker's keys for its own one say."""
@@ -50,15 +39,6 @@ _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 _NOT_SETTINGS = frozenset({"topic", "replication.factor", "partitions", "cleanup.policy"})
 _FORBIDDEN = frozenset(
     {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
-)
-_RETRIABLE = frozenset(
-    {
-        *(KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN),
-        KafkaError._AUTHENTICATION,
-        *(KafkaError.REQUEST_TIMED_OUT, KafkaError.NOT_CONTROLLER),
-        *(KafkaError.LEADER_NOT_AVAILABLE, KafkaError.INVALID_REPLICATION_FACTOR),
-        *(KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.BROKER_NOT_AVAILABLE),
-    }
 )
 
 
@@ -144,131 +124,6 @@ def _topic(worker: Properties, prefix: str, purpose: str, partitions: str) -> In
         int(partitions),
         int(given.get("replication.factor", "3")),
         {key: value for key, value in given.items() if key not in _NOT_SETTINGS},
-    )
-
-
-# -- reaching the brokers --
-
-
-class Admin:
-    """confluent-kafka's admin client, with patience: what fails because brokers are away is tried
-    again until `timeout_ms` is over."""
-
-    def __init__(
-        self,
-        settings: Mapping[str, str],
-        *,
-        timeout_ms: int = API_TIMEOUT_MS,
-        said: Said,
-        sleep: Callable[[float], object] = time.sleep,
-    ) -> None:
-        """
-        Args:
-            settings: librdkafka's.
-            sleep: waits; may raise to end the waiting for good.
-        """
-        # What it complains about is told with the failure, not line by line.
-        self._contact = Contact(settings, said=lambda _line: None)
-        self.servers = self._contact.servers
-        self.principal = of_librdkafka(settings)
-        self._said = said
-        self._timeout_s = timeout_ms / 1000
-        self._sleep = sleep
-        self.client = AdminClient(self._contact.settings)
-
-    def cluster(self) -> tuple[str, int]:
-        """Its id and how many brokers are up. Also finds out whether there is a broker at all.
-        Source: ConnectUtils.kafkaClusterId.
-
-        Raises:
-            RefusedError: the brokers do not let this client in.
-            TransportError: nobody answered in time, or no name of a broker is known to anybody; the
-                message says who was asked and what came.
-        """
-        _check_names(self.servers)
-        found = self.patiently(
-            "Failed to connect to and describe Kafka cluster. Check worker's broker connection and "
-            "security properties",
-            self._described,
-        )
-        return str(found.cluster_id), len(found.nodes)
-
-    def patiently(
-        self,
-        what: str,
-        ask: Callable[[float], Any],
-        *,
-        quiet: bool = False,
-        too_few_brokers: str = "",
-    ) -> Any:
-        """What `ask`, told how many seconds it may take, returns.
-
-        Args:
-            what: begins the message of failure.
-            too_few_brokers: what to do where they are too few for a replication factor, and stay
-                so.
-
-        Raises:
-            RefusedError: the brokers do not let this client in: waiting does not mend it.
-            TransportError: not in time.
-            KafkaException: another error that waiting does not mend.
-        """
-        deadline = time.monotonic() + self._timeout_s
-        backoff_s = BACKOFF_S_MIN
-        warned = quiet
-        while True:
-            try:
-                return ask(max(1.0, min(REQUEST_S, deadline - time.monotonic())))
-            except KafkaException as error:
-                self.client.poll(0)
-                kafka_error = error.args[0]
-                if kafka_error.code() not in _RETRIABLE:
-                    raise
-                if self._contact.refusal:
-                    raise self._contact.error(what) from None
-                if took_too_long(error):
-                    look_again(self.client)
-                reason = self._contact.complaint or kafka_error.str()
-                if kafka_error.code() == KafkaError.INVALID_REPLICATION_FACTOR:
-                    # Brokers may still be joining.
-                    reason = kafka_error.str().rstrip(".") + too_few_brokers
-            left_s = deadline - time.monotonic()
-            if left_s <= 0:
-                raise TransportError(
-                    f"{what}. Gave up after {self._timeout_s:g} s at {self.servers}: {reason}"
-                ) from None
-            if not warned:
-                self._said(
-                    f"{what} ({self.servers}): {reason.rstrip('.')}; trying for {left_s:.0f} s more"
-                )
-                warned = True
-            self._sleep(min(backoff_s, left_s))
-            backoff_s = min(backoff_s * 2, BACKOFF_S_MAX)
-
-    def _described(self, limit_s: float) -> Any:
-        """The answer, or a failure as soon as a broker refuses this client."""
-        answer = self.client.describe_cluster(request_timeout=limit_s)
-        while not answer.done() and not self._contact.refusal:
-            self.client.poll(LOOK_S)
-        if not answer.done():
-            raise KafkaException(KafkaError(KafkaError._AUTHENTICATION))
-        return answer.result()
-
-
-def _check_names(servers: str) -> None:
-    """Raises TransportError unless one of the names can be resolved. Source: Java's
-    ClientUtils.parseAndValidateAddresses, which does not wait for one either."""
-    reasons = []
-    for server in filter(None, (each.strip() for each in servers.split(","))):
-        host = server.rpartition("://")[2].rpartition(":")[0].strip("[]")
-        try:
-            socket.getaddrinfo(host, None)
-        except (OSError, UnicodeError) as error:
-            reasons.append(f"{host}: {getattr(error, 'strerror', None) or error}")
-        else:
-            return
-    raise TransportError(
-        f"No resolvable bootstrap urls given in bootstrap.servers: {', '.join(reasons) or servers}"
     )
 
 

@@ -1,5 +1,6 @@
 """Tokens for logins by OAUTHBEARER: from a real endpoint, renewed before their life ends."""
 
+import dataclasses
 import gc
 import threading
 import time
@@ -11,9 +12,12 @@ from kafka.errors import KafkaConnectionError, SaslAuthenticationFailedError
 from support.rest_world import wait_until
 from support.token_endpoint import TokenEndpoint, token_endpoint
 
+from headgate.ports import RefusedError, TransportError
 from headgate_kafka.client_settings import ClientSettingsError, librdkafka, worker_kafka_python
+from headgate_kafka.clients import connection
 from headgate_kafka.oauth import Token, Tokens, ask
-from headgate_kafka.oauth_login import OAuthLogin
+from headgate_kafka.oauth_login import OAuthLogin, of_librdkafka
+from local_kafka.certificates import Authority
 from local_kafka.jvm import free_ports
 
 MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
@@ -56,12 +60,12 @@ def test_how_long_it_lives_may_be_said_by_the_token_alone(endpoint: TokenEndpoin
 @pytest.mark.parametrize(
     ("status", "kind"),
     [
-        (400, SaslAuthenticationFailedError),
-        (403, SaslAuthenticationFailedError),
-        (404, SaslAuthenticationFailedError),
-        (429, KafkaConnectionError),
-        (500, KafkaConnectionError),
-        (503, KafkaConnectionError),
+        (400, RefusedError),
+        (403, RefusedError),
+        (404, RefusedError),
+        (429, TransportError),
+        (500, TransportError),
+        (503, TransportError),
     ],
 )
 def test_who_refuses_is_told_apart_from_who_cannot_now(
@@ -70,13 +74,14 @@ def test_who_refuses_is_told_apart_from_who_cannot_now(
     endpoint.status = status
     with pytest.raises(
         kind, match=rf"client connect: the endpoint {endpoint.url} answers {status}"
-    ):
+    ) as caught:
         ask(login(endpoint))
+    assert caught.type is kind
 
 
 def test_a_wrong_secret_is_not_shown(endpoint: TokenEndpoint) -> None:
     with pytest.raises(
-        SaslAuthenticationFailedError, match=r"answers 401 \(invalid_client, who is that\?\)"
+        RefusedError, match=r"answers 401 \(invalid_client, who is that\?\)"
     ) as caught:
         ask(login(endpoint, "another secret"))
     assert "another secret" not in str(caught.value)
@@ -88,7 +93,7 @@ def test_an_answer_without_a_token_is_a_refusal(
     endpoint: TokenEndpoint, monkeypatch: pytest.MonkeyPatch, answer: object
 ) -> None:
     monkeypatch.setattr(endpoint, "answer", lambda *_: (200, answer))
-    with pytest.raises(SaslAuthenticationFailedError, match="no JSON with an access_token"):
+    with pytest.raises(RefusedError, match="no JSON with an access_token"):
         ask(login(endpoint))
 
 
@@ -97,7 +102,7 @@ def test_a_token_of_unknown_life_is_a_refusal(
     endpoint: TokenEndpoint, monkeypatch: pytest.MonkeyPatch, life: dict[str, object]
 ) -> None:
     monkeypatch.setattr(endpoint, "answer", lambda *_: (200, {"access_token": "a.b.c", **life}))
-    with pytest.raises(SaslAuthenticationFailedError, match="how long its token lives"):
+    with pytest.raises(RefusedError, match="how long its token lives"):
         ask(login(endpoint))
 
 
@@ -111,7 +116,7 @@ def test_odd_lives_are_lives_that_a_thread_can_wait_for(
     answer = {"access_token": "a.b.c", "expires_in": said}
     monkeypatch.setattr(endpoint, "answer", lambda *_: (200, answer))
     if life_s is None:
-        with pytest.raises(SaslAuthenticationFailedError, match="how long its token lives"):
+        with pytest.raises(RefusedError, match="how long its token lives"):
             ask(login(endpoint))
     else:
         assert ask(login(endpoint)).life_s == life_s
@@ -119,16 +124,37 @@ def test_odd_lives_are_lives_that_a_thread_can_wait_for(
 
 def test_an_answer_that_breaks_off_is_a_matter_of_time(endpoint: TokenEndpoint) -> None:
     endpoint.breaks_off = True
-    with pytest.raises(KafkaConnectionError, match="does not answer: IncompleteRead"):
+    with pytest.raises(TransportError, match="does not answer: IncompleteRead") as caught:
         ask(login(endpoint))
-    with pytest.raises(SaslAuthenticationFailedError, match=r"answers 401; check clientId"):
+    assert caught.type is TransportError
+    with pytest.raises(RefusedError, match=r"answers 401; check clientId"):
         ask(login(endpoint, "another secret"))
 
 
 def test_nobody_there_is_a_matter_of_time() -> None:
     url = f"http://127.0.0.1:{free_ports(1)[0]}/token"
-    with pytest.raises(KafkaConnectionError, match=r"does not answer: .*refused"):
+    with pytest.raises(TransportError, match=r"does not answer: .*refused") as caught:
         ask(OAuthLogin(url, "connect", SECRET))
+    assert caught.type is TransportError
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+def test_the_certificate_of_the_endpoint_is_checked(authority: Authority) -> None:
+    with token_endpoint({"connect": SECRET}, authority=authority) as endpoint:
+        trusting = dataclasses.replace(login(endpoint), trusted=authority.ca_file.read_text())
+        assert ask(trusting).life_s == 3_600
+        with pytest.raises(RefusedError, match=r"certificate verify failed.*ssl\.truststore"):
+            ask(login(endpoint))
+        elsewhere = endpoint.url.replace("127.0.0.1", "localhost")
+        with pytest.raises(RefusedError, match=r"not valid for 'localhost'.*or the name in"):
+            ask(dataclasses.replace(trusting, endpoint=elsewhere))
+        broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+        with pytest.raises(RefusedError, match=r"trusted cannot be read.*ssl\.truststore"):
+            ask(dataclasses.replace(trusting, trusted=broken))
 
 
 # -- renewal --
@@ -166,7 +192,7 @@ def test_one_token_serves_until_it_is_renewed_by_another_thread() -> None:
 
 def test_a_first_token_that_is_refused_is_asked_for_again_by_the_next_connection() -> None:
     script = Script(life_s=100)
-    script.failure = SaslAuthenticationFailedError("no")
+    script.failure = RefusedError("no")
     tokens = Tokens(LOGIN, script)
     for _ in range(2):
         with pytest.raises(SaslAuthenticationFailedError, match="no"):
@@ -179,7 +205,7 @@ def test_while_the_endpoint_is_away_the_token_serves_to_its_end_and_nobody_waits
     script = Script(life_s=1.0)
     tokens = Tokens(LOGIN, script, again_s=0.05)
     assert tokens.token() == "t1"
-    script.failure = KafkaConnectionError("away")
+    script.failure = TransportError("away")
     wait_until(lambda: len(script.asked) > 2)
     assert tokens.token() == "t1"
     time.sleep(0.5)
@@ -234,6 +260,27 @@ def test_properties_come_before_the_login_modules_options() -> None:
     assert found == {"j", "t", "x"}
 
 
+def test_what_checks_the_endpoint_is_said_by_the_login_module(authority: Authority) -> None:
+    """As in Java: what the properties say is about brokers."""
+    authority.make()
+    trusted = f'ssl.truststore.location="{authority.ca_file}" ssl.truststore.type="PEM"'
+    jaas = 'clientId="i" clientSecret="s"'
+    made = librdkafka(given(f"{jaas} {trusted}"), "admin")
+    assert made["https.ca.pem"].strip() == authority.ca_file.read_text().strip()
+    assert "ssl.ca.pem" not in made
+    assert connection(made)["https.ca.pem"] == made["https.ca.pem"]
+    of_brokers = {"ssl.truststore.location": str(authority.ca_file), "ssl.truststore.type": "PEM"}
+    assert "https.ca.pem" not in librdkafka(given(jaas, **of_brokers), "admin")
+
+
+def test_a_login_is_found_again_in_the_settings_of_librdkafka() -> None:
+    found = OAuthLogin("https://a/t", "i", "s", "x y", (("a", "b=c"), ("d", "e")), "PEM")
+    assert of_librdkafka(found.librdkafka()) == found
+    least = OAuthLogin("https://a/t", "i", "s")
+    assert of_librdkafka({k: v for k, v in least.librdkafka().items() if v}) == least
+    assert of_librdkafka({"sasl.mechanism": "PLAIN"}) is None
+
+
 @pytest.mark.parametrize(
     ("jaas", "more", "key", "text"),
     [
@@ -250,6 +297,18 @@ def test_properties_come_before_the_login_modules_options() -> None:
             {"sasl.oauthbearer.token.endpoint.url": "file:///run/token"},
             "token.endpoint.url",
             "'file:///run/token' is no http or https URL",
+        ),
+        (
+            'clientId="i" clientSecret="s" ssl.truststore.location="/no/store"',
+            {},
+            "sasl.jaas.config",
+            "option ssl.truststore.location: /no/store cannot be read: No such file",
+        ),
+        (
+            'clientId="i" clientSecret="s" ssl.keystore.location="/no/store"',
+            {},
+            "sasl.jaas.config",
+            "option ssl.keystore.location: to show the token endpoint a certificate",
         ),
     ],
 )
