@@ -193,7 +193,7 @@ def test_a_task_that_is_refused_a_token_fails_soon(
     }.items():
         own = {f"{kind}.override.sasl.jaas.config": wrong, "file": str(file)}
         assert worker.rest.create(kind, {**config, **own}).status == 201
-        status = worker.rest.await_tasks(kind, ["FAILED"], timeout_s=10)
+        status = worker.rest.await_tasks(kind, ["FAILED"], SECONDS / 2)
         trace = status.body["tasks"][0]["trace"]
         assert "who is that?" in trace and "check clientId, clientSecret" in trace
         assert "another secret" not in trace
@@ -217,10 +217,10 @@ def test_an_endpoint_that_gives_no_token_is_told_with_its_status(
         endpoint.status = None
     told = f"no token for client {USER}: the endpoint {endpoint.url} answers {status}"
     waited = status == 503
-    assert ("trying for 3 s more" in done.stderr, "Gave up after 3 s" in done.stderr) == (
-        (waited, waited)
-    )
-    assert (took_s > 3) is waited and took_s < SECONDS / 3
+    assert ("; trying for " in done.stderr) is waited
+    assert ("Gave up after 3 s" in done.stderr) is waited
+    assert took_s > 3 or not waited
+    assert took_s < SECONDS / 2
     for said in (done.stderr, advice.stdout, seen.stderr):
         said = " ".join(said.split())
         assert told in said
