@@ -164,7 +164,8 @@ def restart_the_failed(group: Three, asking: AnyWorker) -> None:
         assert task is not None
         states[task] = "FAILED"
         while_there.touch()
-        asking.rest.await_tasks(name, states, SECONDS)
+        for each in group.workers:  # the leader plans by what it has read itself
+            each.rest.await_tasks(name, states, SECONDS)
         while_there.unlink()
         wanted = group.ran() + Counter([(key((name, task)), worker_id(owner))])
         reply = asked(asking.rest, "POST", f"/connectors/{name}/restart{FAILED}")
