@@ -3,8 +3,8 @@ the odd piece of work, and writes some lists in it.
 
 Source: `java.util.HashMap`, `String.hashCode`; the record `ConnectorTaskId`. Not followed: in a
 table of 64 buckets or more Java turns a bucket of more than eight into a tree, and in a smaller one
-it grows the table for it. That takes nine keys whose hashes agree in their last bits; the order
-among them is the only thing that would differ.
+it grows the table for it. That takes nine keys whose hashes agree in their last bits. In the first
+case their order among each other may differ, in the second the order of all.
 """
 
 import struct
