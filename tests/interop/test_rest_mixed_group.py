@@ -1,6 +1,7 @@
 """A Java worker and one of ours in one group: either is asked, the leader does it, and the calls in
 between go both ways, the internal ones signed."""
 
+import contextlib
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from support.headgate_worker import HeadgateWorker
 from support.kafka_broker import Found
 from support.kafka_cluster import read_committed
-from support.mixed_group import asked
+from support.mixed_group import MixedGroup, asked
 
 from local_kafka.java_connect import JavaWorker, Rest
 
@@ -22,26 +23,31 @@ SETTINGS = {
 }
 
 
-def life_of_a_connector(follower: Rest, leader: Rest, name: str, config: dict[str, str]) -> None:
+def life_of_a_connector(
+    group: MixedGroup, follower: Rest, leader: Rest, name: str, config: dict[str, str]
+) -> None:
     """The follower is asked all that only the leader does."""
+    connector, task = f"status-connector-{name}", f"status-task-{name}-0"
     created = asked(follower, "POST", "/connectors", {"name": name, "config": config})
     assert (created.status, created.body["name"]) == (201, name)
     assert asked(follower, "POST", "/connectors", {"name": name, "config": config}).status == 409
     for rest in (follower, leader):
         rest.await_tasks(name, ["RUNNING"])
-    put = asked(follower, "PUT", f"/connectors/{name}/config", {**config, "batch.size": "7"})
-    assert (put.status, put.body["config"]["batch.size"]) == (200, "7")
-    patched = asked(follower, "PATCH", f"/connectors/{name}/config", {"batch.size": None})
-    assert (patched.status, "batch.size" in patched.body["config"]) == (200, False)
+    with group.runs_anew(task):
+        put = asked(follower, "PUT", f"/connectors/{name}/config", {**config, "batch.size": "7"})
+        assert (put.status, put.body["config"]["batch.size"]) == (200, "7")
+    with group.runs_anew(task):
+        patched = asked(follower, "PATCH", f"/connectors/{name}/config", {"batch.size": None})
+        assert (patched.status, "batch.size" in patched.body["config"]) == (200, False)
     invalid = asked(follower, "PATCH", f"/connectors/{name}/config", {"tasks.max": "0"})
     assert invalid.status == 400
-    follower.await_tasks(name, ["RUNNING"])
-    assert asked(follower, "POST", f"/connectors/{name}/restart").status == 204
-    follower.await_tasks(name, ["RUNNING"])
-    assert asked(follower, "POST", f"/connectors/{name}/tasks/0/restart").status == 204
-    follower.await_tasks(name, ["RUNNING"])
-    planned = asked(follower, "POST", f"/connectors/{name}/restart?includeTasks=true")
-    assert (planned.status, planned.body["connector"]["state"]) == (202, "RESTARTING")
+    with group.runs_anew(connector):
+        assert asked(follower, "POST", f"/connectors/{name}/restart").status == 204
+    with group.runs_anew(task):
+        assert asked(follower, "POST", f"/connectors/{name}/tasks/0/restart").status == 204
+    with group.runs_anew(connector), group.runs_anew(task):
+        planned = asked(follower, "POST", f"/connectors/{name}/restart?includeTasks=true")
+        assert (planned.status, planned.body["connector"]["state"]) == (202, "RESTARTING")
     follower.await_tasks(name, ["RUNNING"])
     assert asked(follower, "PUT", f"/connectors/{name}/pause").status == 202
     leader.await_tasks(name, ["PAUSED"])
@@ -81,8 +87,9 @@ def test_either_worker_is_asked(
         "topic": f"{kafka_name}-data",
         "tasks.max": "1",
     }
-    for n in range(2):
-        life_of_a_connector(follower.rest, leader.rest, f"c{n}", config)
+    with contextlib.closing(MixedGroup(kafka_broker.address, kafka_name)) as group:
+        for n in range(2):
+            life_of_a_connector(group, follower.rest, leader.rest, f"c{n}", config)
 
 
 def written(rest: Rest, name: str) -> str | None:

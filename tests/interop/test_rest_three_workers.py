@@ -114,16 +114,6 @@ class Three(MixedGroup):
         (found,) = (worker for worker in self.workers if worker.url == leader)
         return found
 
-    def ran(self) -> Counter[tuple[str, str]]:
-        """How often each worker has said of a connector or task that it runs, by its key."""
-        told = self.told("status-connector-", "status-task-")
-        return Counter(
-            (key, each.worker)
-            for key, history in told.items()
-            for each in history
-            if each.state == "RUNNING"
-        )
-
     def await_ran(self, wanted: Counter[tuple[str, str]]) -> None:
         """Exactly so often."""
         await_true(

@@ -1,13 +1,16 @@
 """A group of Java workers and ours, on Kafka: who leads it, who runs what, what its topics tell."""
 
+import contextlib
 import json
 import time
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import Message, TopicPartition
 from support.headgate_worker import HeadgateWorker
-from support.kafka_cluster import committed_reader, end_offset
+from support.kafka_cluster import await_true, committed_reader, end_offset
 
 from headgate.membership.codec import CODECS
 from headgate_kafka.group_describe import DescribedGroup, GroupDescriber
@@ -132,6 +135,28 @@ class MixedGroup:
                         )
                     )
         return found
+
+    def ran(self) -> Counter[tuple[str, str]]:
+        """How often each worker has said of a connector or task that it runs, by its key."""
+        told = self.told("status-connector-", "status-task-")
+        return Counter(
+            (key, each.worker)
+            for key, history in told.items()
+            for each in history
+            if each.state == "RUNNING"
+        )
+
+    @contextlib.contextmanager
+    def runs_anew(self, key: str) -> Iterator[None]:
+        """What is asked for inside makes this connector or task run anew. Its state may say RUNNING
+        all the while; and a Java worker that is asked to stop what is still starting may write
+        RUNNING of it when something else runs, and never take that back."""
+        before = self._runs(key)
+        yield
+        await_true(f"another run of {key}", lambda: self._runs(key) > before, ASK_S)
+
+    def _runs(self, key: str) -> int:
+        return sum(count for (found, _), count in self.ran().items() if found == key)
 
     def close(self) -> None:
         self.describer.close()

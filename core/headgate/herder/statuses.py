@@ -7,9 +7,10 @@ Differs: the leader also removes a status as soon as it reads one of something t
 configured (Java: at the next rebalance only), and writes each tombstone once, unless somebody
 speaks of it after that. A used topic is written once as well, not for every record until the first
 write is read back; the leader, not every former owner, forgets those of a deleted connector. What a
-former owner says late, because it was frozen or cut off, is not the last word: the present owner
-says again how it is, and so it does after a removal that was meant for a namesake. The removal of a
-connector's status hides those of its tasks from readers; the leader removes these too.
+former owner says late, because it was frozen or cut off or gave up what had not started yet, is not
+the last word: the present owner says again how it is, and so it does after a removal that was meant
+for a namesake. The removal of a connector's status hides those of its tasks from readers; the
+leader removes these too.
 """
 
 from collections.abc import Iterable
@@ -80,11 +81,13 @@ class Statuses:
         left, or was left out of, the group."""
         self._own: dict[str, tuple[Status, bytes]] = {}
         """By key, what this worker said last of what it has, and its bytes."""
-        self._unheard: dict[str, str | TaskId] = {}
-        """By key, what it said something of, where something else was read that may hide it."""
+        self._unheard: dict[str, tuple[str | TaskId, int]] = {}
+        """By key, what it said something of, where something else was read that may hide it, and
+        the latest generation in which others have spoken of it since."""
         self._said_again: set[str] = set()
-        """Keys of what was said again after a removal. Once is enough: who removes it twice knows
-        better, and this worker has yet to read why."""
+        """Keys of what was said again after a removal, or after another's word that is not older.
+        Once is enough: who removes it twice knows better, and this worker has yet to read why; and
+        two that both think it theirs would answer each other for ever."""
         self._tombstones: set[str] = set()
         """Keys whose tombstone was written and that were not read since."""
         self._changed: dict[str, None] = {}
@@ -202,9 +205,8 @@ class Statuses:
                 pass
 
     def _say_again(self, event: StatusEvent) -> None:
-        """Somebody of an earlier generation speaks of what is this worker's by now, or removes what
-        was said of it while it was not configured. Left as it is, compaction would keep that word
-        alone."""
+        """A former owner speaks of what is this worker's by now, or somebody removes what was said
+        of it while it was not configured. Left as it is, compaction would keep that word alone."""
         state = self._ctx.state
         match event:
             case ConnectorStatusReported(name, status):
@@ -228,36 +230,45 @@ class Statuses:
 
     def _answer(self, key: str, item: str | TaskId, over: Status | None) -> None:
         """Say again what this worker said last of `item`, if that is hidden by `over`: a late word,
-        or None for a removal. Where what was read before that is not yet this worker's word, a
-        while is given to it: it may be still to come, or gone, for a compacted log shows the last
-        word of a key alone."""
+        or None for a removal.
+
+        In a generation that this worker has been in, nobody else has what it holds. Others may say
+        so all the same: a Java worker that gave a task up before it had started writes RUNNING
+        when the start is over, with its generation of that moment.
+
+        A while is waited where what was read before is not yet this worker's word, which may be
+        still to come, or gone, for a compacted log shows the last word of a key alone; and where
+        somebody spoke in a generation that this worker has yet to hear of: it may have made `item`
+        another's.
+        """
         if key not in self._own:
             return
         own, _ = self._own[key]
         known = self._known(item)
+        spoken = max(-1 if status is None else status.generation for status in (known, over))
         if over == own:
             self._unheard.pop(key, None)
-        elif _is_later(known, own) or (over is not None and not _is_later(own, over)):
+        elif self._is_mine(over):
             pass
-        elif known is None or known.worker_id != own.worker_id:
-            if key not in self._unheard:
-                self._unheard[key] = item
-                self._ctx.after(UNHEARD_MS, StatusUnheard(key))
-        elif over is not None:
-            self._repeat(key)
-        elif key not in self._said_again:
-            self._said_again.add(key)
-            self._repeat(key)
+        elif key in self._unheard:
+            self._unheard[key] = item, max(self._unheard[key][1], spoken)
+        elif self._is_mine(known) and spoken <= self._generation:
+            self._repeat(key, over)
+        else:
+            self._unheard[key] = item, spoken
+            self._ctx.after(UNHEARD_MS, StatusUnheard(key))
 
     def on_unheard(self, key: str) -> None:
         """A while ago something was read of `key` that this worker's own word came after, or was
         hidden by. It may be another's by now, or nobody's."""
-        item = self._unheard.pop(key, None)
+        item, spoken = self._unheard.pop(key, (None, -1))
         if item is None or not self._ctx.standing.alive:
             return
-        own, _ = self._own[key]
-        if self._configured(item) and not _is_later(self._known(item), own):
-            self._repeat(key)
+        if self._configured(item) and spoken <= self._generation:
+            self._repeat(key, self._known(item))
+
+    def _is_mine(self, status: Status | None) -> bool:
+        return status is not None and status.worker_id == self._ctx.settings.worker_id
 
     def _known(self, item: str | TaskId) -> Status | None:
         if isinstance(item, TaskId):
@@ -270,8 +281,14 @@ class Statuses:
             return _task_configured(state, item)
         return state.entry(item) is not None
 
-    def _repeat(self, key: str) -> None:
-        _, value = self._own[key]
+    def _repeat(self, key: str, over: Status | None) -> None:
+        """Say again what `over` hides, None for a removal."""
+        own, value = self._own[key]
+        older = over is not None and over.generation < own.generation
+        if not older and key in self._said_again:
+            return
+        if not older:
+            self._said_again.add(key)
         self._ctx.emit(WriteStatus(key, value))
 
     def _fold(self, event: StatusEvent) -> None:
@@ -346,15 +363,6 @@ class Statuses:
         if key not in self._tombstones:
             self._tombstones.add(key)
             self._ctx.emit(WriteStatus(key, None))
-
-
-def _is_later(status: Status | None, than: Status) -> bool:
-    """Whether `status` is another worker's, of a later generation."""
-    return (
-        status is not None
-        and status.worker_id != than.worker_id
-        and status.generation > than.generation
-    )
 
 
 def _task_configured(state: ConfigState, task: TaskId) -> bool:

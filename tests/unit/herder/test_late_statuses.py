@@ -3,11 +3,12 @@
 import json
 
 import pytest
-from support.herder_setups import created, one_worker
+from support.herder_setups import SOURCE, created, one_worker
 from support.herder_world import HerderWorld
 
 from headgate.herder.messages import (
     ClaimLeadership,
+    CreateConnector,
     DeleteConnector,
     ReadConfigToEnd,
     SetTargetState,
@@ -51,6 +52,52 @@ def test_the_present_owner_says_again_how_it_is(
 ) -> None:
     shown = f"a: status {key.removeprefix('status-')} RUNNING"
     assert hear(running(), key, state, worker, generation) == ([shown] if again else [])
+
+
+def generation(world: HerderWorld) -> int:
+    return world.workers["a"].herder.view().generation
+
+
+def next_generation(world: HerderWorld) -> int:
+    """Another connector makes a round; nothing moves."""
+    world.call("a", CreateConnector("other", SOURCE))
+    world.until_settled()
+    assert world.running() == {"a": ["c-0", "other-0"]}
+    return generation(world)
+
+
+@pytest.mark.parametrize("key", ["status-connector-c", "status-task-c-0"])
+def test_what_gave_it_up_before_it_had_started_it_is_not_the_last_word(key: str) -> None:
+    """Java's worker says RUNNING then, with the generation that it is in by now. Two that both
+    think it theirs do not answer each other for ever."""
+    world = running()
+    shown = f"a: status {key.removeprefix('status-')} RUNNING"
+    assert hear(world, key, "RUNNING", "b", generation(world)) == [shown]
+    assert hear(world, key, "RUNNING", "b", generation(world)) == [shown]
+    world.advance(60_000)
+    assert [line for line in world.trace if " status " in line] == [shown]
+
+
+@pytest.mark.parametrize("key", ["status-connector-c", "status-task-c-0"])
+def test_a_word_of_a_generation_after_that_of_ones_own_may_be_late_as_well(key: str) -> None:
+    world = running()
+    said = generation(world)
+    now = next_generation(world)
+    assert now > said
+    world.trace.clear()
+    shown = f"a: status {key.removeprefix('status-')} RUNNING"
+    assert hear(world, key, "RUNNING", "b", now) == [shown]
+
+
+@pytest.mark.parametrize("key", ["status-connector-c", "status-task-c-0"])
+def test_a_word_of_a_generation_that_is_heard_of_later_is_answered_then(key: str) -> None:
+    world = running()
+    assert hear(world, key, "RUNNING", "b", generation(world) + 1) == []
+    next_generation(world)
+    world.trace.clear()
+    world.advance(UNHEARD_MS)
+    shown = f"a: status {key.removeprefix('status-')} RUNNING"
+    assert [line for line in world.trace if " status " in line] == [shown]
 
 
 @pytest.mark.parametrize("key", ["status-connector-c", "status-task-c-0"])
@@ -277,8 +324,8 @@ def test_who_is_no_member_any_more_speaks_of_its_last_generation(leaves: bool) -
     """Of generation 0 a reader that knows what was said before takes it for a late word."""
     world = one_worker()
     created(world)
-    generation = world.workers["a"].herder.view().generation
-    assert generation > 0
+    last = generation(world)
+    assert last > 0
     world.statuses.clear()
     if leaves:
         world.give("a", Shutdown())
@@ -287,4 +334,4 @@ def test_who_is_no_member_any_more_speaks_of_its_last_generation(leaves: bool) -
     world.advance(30_000)
     said = [json.loads(value) for _, value in world.statuses if value is not None]
     assert [status["state"] for status in said] == ["UNASSIGNED", "UNASSIGNED"]
-    assert {status["generation"] for status in said} == {generation}
+    assert {status["generation"] for status in said} == {last}
