@@ -1,18 +1,18 @@
 """The order in which Java's hash tables walk strings and task ids. Connect lets it decide who keeps
-the odd piece of work, and writes some lists in it.
+the odd piece of work, and writes some lists, and the names of source partitions, in it.
 
-Source: `java.util.HashMap`, `String.hashCode`; the record `ConnectorTaskId`. Not followed: in a
-table of 64 buckets or more Java turns a bucket of more than eight into a tree, and in a smaller one
-it grows the table for it. That takes nine keys whose hashes agree in their last bits. In the first
-case their order among each other may differ, in the second the order of all.
+Source: `java.util.HashMap`, `String.hashCode`; `ConnectorTaskId`.
 """
 
 import struct
-from collections.abc import Callable, Collection, Iterable
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
-from headgate.ids import TaskId
+from headgate.ids import TaskId, utf16_key
+from headgate.java_tree_bins import LIST_MAX, TREES_FROM, HashTable
 
 T = TypeVar("T")
 
@@ -43,24 +43,85 @@ def task_hash(task: TaskId) -> int:
     return 31 * string_hash(task.connector) + task.task & _MASK
 
 
+@dataclass(frozen=True, slots=True)
+class Hashed(Generic[T]):
+    """A kind of keys."""
+
+    hash_of: Callable[[T], int]
+    """Their `hashCode`, unsigned."""
+    rank_of: Callable[[T], Any]
+    """Sorts them as their `compareTo` does."""
+
+
+STRINGS: Final = Hashed(string_hash, utf16_key)
+TASKS: Final = Hashed(task_hash, lambda task: (utf16_key(task.connector), task.task))
+
+
 def in_map_order(keys: Collection[str]) -> list[str]:
     """`keys`, each once, as a `HashMap` or `HashSet` walks them that they were put into one by one,
     in their order."""
-    return _in_order(keys, string_hash, _capacity_grown(len(keys)))
+    if len(keys) < 2:
+        return list(keys)
+    if _has_a_full_bucket(keys, STRINGS, _CAPACITY_MIN):
+        return _walked(keys, STRINGS, _CAPACITY_MIN)
+    return _sorted(keys, STRINGS, _capacity_grown(len(keys)))
 
 
-def in_set_order(items: Iterable[T], hash_of: Callable[[T], int], size: int) -> list[T]:
-    """`items`, each once, as a `HashSet` walks them that was made of a collection of `size`, of
-    which they are a part, in its order."""
-    return _in_order(items, hash_of, _capacity_made(size))
+def in_set_order(
+    collection: Sequence[T], kind: Hashed[T], kept: Collection[T] | None = None
+) -> list[T]:
+    """The items of `collection`, each once, as a `HashSet` walks them that was made of it.
+
+    Args:
+        kept: those of them that were left in the set, each once and in the order of `collection`;
+            None for all.
+    """
+    capacity = _capacity_made(len(collection))
+    left = list(dict.fromkeys(collection)) if kept is None else kept
+    ordered = _sorted(left, kind, capacity)
+    # Others in a bucket matter to those who share it; in a small table they may have made it grow.
+    taken = {_spread(kind.hash_of(item)) & capacity - 1 for item in left}
+    if capacity >= TREES_FROM and len(taken) == len(left):
+        return ordered
+    whole = left if kept is None else list(dict.fromkeys(collection))
+    if not _has_a_full_bucket(whole, kind, capacity):
+        return ordered
+    chosen = set(left)
+    return [item for item in _walked(whole, kind, capacity) if item in chosen]
 
 
-def _in_order(items: Iterable[T], hash_of: Callable[[T], int], capacity: int) -> list[T]:
-    def bucket(item: T) -> int:
-        found = hash_of(item)
-        return (found ^ found >> 16) & capacity - 1
+def _spread(found: int) -> int:
+    return found ^ found >> 16
 
-    return sorted(items, key=bucket)
+
+def _sorted(items: Iterable[T], kind: Hashed[T], capacity: int) -> list[T]:
+    """As a table of lists walks them."""
+    hash_of = kind.hash_of
+    return sorted(items, key=lambda item: _spread(hash_of(item)) & capacity - 1)
+
+
+def _walked(items: Iterable[T], kind: Hashed[T], capacity: int) -> list[T]:
+    """As any table walks them, which began with `capacity` buckets."""
+    table: HashTable[T] = HashTable(capacity)
+    for item in items:
+        table.put(item, _spread(kind.hash_of(item)), kind.rank_of(item))
+    return list(table.walk())
+
+
+def _has_a_full_bucket(items: Collection[T], kind: Hashed[T], capacity: int) -> bool:
+    """Whether a table that began with `capacity` buckets has, or had while it grew, one with more
+    of `items`, which came in this order, than a list may have."""
+    if len(items) <= LIST_MAX:
+        return False
+    spread = [_spread(kind.hash_of(item)) for item in items]
+    while True:
+        limit = capacity * 3 // 4
+        in_buckets = Counter(found & capacity - 1 for found in spread[: limit + 1])
+        if max(in_buckets.values(), default=0) > LIST_MAX:
+            return True
+        if len(spread) <= limit:
+            return False
+        capacity *= 2
 
 
 def _capacity_grown(size: int) -> int:

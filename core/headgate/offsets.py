@@ -23,6 +23,7 @@ from typing import Any, Final, TypeAlias, cast
 
 from headgate.errors import CoreError
 from headgate.java_double import java_double
+from headgate.java_hash import in_map_order
 from headgate.java_json import NotJsonError, dumps, parse
 from headgate.ports import KeyedLog, LogRecord, Place, TransportError
 from headgate.records import java_text
@@ -141,7 +142,7 @@ def _encode_map(table: Mapping[str, Any] | None, *, hashed: bool) -> bytes:
     for name in cast(Mapping[object, Any], table):
         if not isinstance(name, str):
             raise OffsetFormatError(f"Offsets may only use String keys, not {name!r}")
-    names = java_hash_order(table) if hashed else list(table)
+    names = in_map_order(table) if hashed else list(table)
     try:
         items = [dumps(name) + b":" + _encode_primitive(name, table[name]) for name in names]
     except ValueError as error:
@@ -173,29 +174,6 @@ def _not_primitive(name: str, value: object) -> str:
     else:
         kind = type(value).__name__
     return f"Offsets may only contain primitive types as values, but field {name} contains {kind}"
-
-
-def java_hash_order(names: Iterable[str]) -> list[str]:
-    """`names`, all different, in the order in which a Java `HashMap` filled with them gives them
-    back.
-
-    Buckets of nine names and more (as good as never) may differ: Java turns them into trees.
-    """
-    given = list(names)
-    if len(given) < 2:
-        return given
-    capacity = 16
-    while len(given) > capacity * 3 // 4:
-        capacity *= 2
-    return sorted(given, key=lambda name: _spread_hash(name) & capacity - 1)
-
-
-def _spread_hash(name: str) -> int:
-    code = 0
-    units = name.encode("utf-16-be", "surrogatepass")
-    for index in range(0, len(units), 2):
-        code = code * 31 + (units[index] << 8 | units[index + 1]) & 0xFFFFFFFF
-    return code ^ code >> 16
 
 
 def partition_identity(partition: Partition | None) -> str:

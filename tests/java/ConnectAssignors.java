@@ -82,6 +82,8 @@ public class ConnectAssignors {
                 return read(asked);
             case "backoff":
                 return backoff(asked);
+            case "walk":
+                return walk(asked);
             case "version":
                 return JSON.createObjectNode().put("java", Runtime.version().feature());
             default:
@@ -246,6 +248,26 @@ public class ConnectAssignors {
         put(to, "revoked_connectors", assignment.revokedConnectors());
         put(to, "revoked_tasks", assignment.revokedTasks());
         to.put("delay", assignment.delay());
+    }
+
+    // -- tables --
+
+    /** Of the same items: a map that they were put into, a set made of them, what is left of it. */
+    private static ObjectNode walk(JsonNode asked) {
+        boolean areTasks = asked.get("tasks").asBoolean();
+        JsonNode items = asked.get("items");
+        JsonNode kept = asked.get("kept");
+        List<Object> given = new ArrayList<>(areTasks ? tasks(items) : strings(items));
+        Set<Object> wanted = new HashSet<>(areTasks ? tasks(kept) : strings(kept));
+        Map<Object, Boolean> map = new HashMap<>();
+        given.forEach(item -> map.put(item, true));
+        Set<Object> made = new HashSet<>(given);
+        ObjectNode answer = JSON.createObjectNode();
+        put(answer, "map", map.keySet());
+        put(answer, "set", made);
+        made.retainAll(wanted);
+        put(answer, "kept", made);
+        return answer;
     }
 
     // -- JSON --

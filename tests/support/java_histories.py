@@ -6,6 +6,7 @@ deleted or lack task configs; syncs fail, for all or some; revoked work goes on 
 the same; the leader changes and the one before leads again; the leader is behind a member.
 """
 
+import itertools
 import random
 import struct
 from collections.abc import Iterable
@@ -30,6 +31,8 @@ NAMES = (
 """Some differ in their order by UTF-16 and by code point, some share a hash code."""
 CLIENTS = ("connect-10.0.0.7:8083-", "w", "", "\U0001f400-", "\uffee")
 COLLIDING_IDS = ("AaAa", "BBBB", "AaBB", "BBAa")
+CROWD = tuple("".join(blocks) for blocks in itertools.product(("Aa", "BB"), repeat=5))
+"""All of one hash code: more than a bucket of a hash table has as a list."""
 URL = "http://10.0.0.7:8083/"
 
 
@@ -80,6 +83,8 @@ class History:
         """The members are not Java's: what they hold they report in any order."""
         self.size = self.chance.choice([3, 3, 5, 5, 8, 8, 15, 40, 200])
         """About how many workers."""
+        self.crowded = self.chance.random() < 0.2
+        """Most names and ids are of `CROWD`."""
         self.now_ms = self.chance.choice([1, 1_000, 1_700_000_000_000])
         self.generation = self.chance.choice([0, 5])
         self.offset = 0
@@ -124,6 +129,8 @@ class History:
             member_id = self.chance.choice(CLIENTS) + f"{self.chance.getrandbits(64):x}"
             if self.chance.random() < 0.1:
                 member_id = self.chance.choice(COLLIDING_IDS)
+            if self.crowded and self.chance.random() < 0.8:
+                member_id = self.chance.choice(CROWD)
             if len(self.workers) < self.size and member_id not in self.workers:
                 self.workers[member_id] = Worker(offset=self.offset)
                 self.java.ask("leader", leader=member_id, delay_ms_max=self.delay_ms_max)
@@ -147,7 +154,7 @@ class History:
             name = chance.choice(list(self.connectors))
             del self.connectors[name]
         else:
-            name = chance.choice(NAMES)
+            name = chance.choice(CROWD if self.crowded and chance.random() < 0.7 else NAMES)
             if self.size > 8:
                 name += str(chance.randrange(self.size))
             self.connectors[name] = chance.choice([0, 1, 2, 3, 5, 5 * self.size // 2])

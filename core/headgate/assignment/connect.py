@@ -33,7 +33,7 @@ from typing import Final, Generic, TypeAlias, TypeVar
 from headgate.assignment.model import MemberAssignment, MemberWork, Round, RoundInput
 from headgate.errors import NoMembersError
 from headgate.ids import TaskId, task_ids, utf16_key
-from headgate.java_hash import in_map_order, in_set_order, string_hash, task_hash
+from headgate.java_hash import STRINGS, TASKS, in_map_order, in_set_order
 
 T = TypeVar("T", str, TaskId)
 
@@ -238,12 +238,12 @@ class _Worker:
 
 
 def _workers(sorted_out: _SortedOut) -> list[_Worker]:
-    """The members in the order of a `HashMap`, without their deleted work and without what others
-    report as well: all copies of that go."""
+    """The members in the order of a `HashMap` that was filled from another, without their deleted
+    work and without what others report as well: all copies of that go."""
     by_id = {member.member_id: member for member in sorted_out.members}
     refused = (sorted_out.deleted, sorted_out.duplicated)
     workers: list[_Worker] = []
-    for member_id in in_map_order(by_id):
+    for member_id in in_map_order(in_map_order(by_id)):
         member = by_id[member_id]
         sort_key = utf16_key(member_id)
         connectors: _Load[str] = _Load(sort_key, member.connectors, [], [])
@@ -262,11 +262,11 @@ def _refuse(
     names = [name for name in member.connectors if CONNECTOR in works.get(name, ())]
     found = [task for task in member.tasks if task.task in works.get(task.connector, ())]
     if names:
-        ordered = in_set_order(names, string_hash, len(member.connectors))
+        ordered = in_set_order(member.connectors, STRINGS, names)
         connectors.revoked = list(dict.fromkeys((*connectors.revoked, *ordered)))
         connectors.kept = [name for name in connectors.kept if name not in set(names)]
     if found:
-        ordered_tasks = in_set_order(found, task_hash, len(member.tasks))
+        ordered_tasks = in_set_order(member.tasks, TASKS, found)
         tasks.revoked = list(dict.fromkeys((*tasks.revoked, *ordered_tasks)))
         gone = set(found)
         tasks.kept = [task for task in tasks.kept if task not in gone]

@@ -29,7 +29,7 @@ from typing import Final
 
 from headgate.assignment.model import MemberAssignment
 from headgate.ids import TaskId
-from headgate.java_hash import in_set_order, string_hash
+from headgate.java_hash import STRINGS, in_set_order
 from headgate.membership.codec_model import Assignment, AssignmentError, Metadata
 from headgate.wire import WireError
 
@@ -90,7 +90,7 @@ class ConnectCodec:
         change = assignment.change
         connectors: Sequence[str] = change.assigned_connectors
         if len(connectors) > 1:
-            connectors = in_set_order(dict.fromkeys(connectors), string_hash, len(connectors))
+            connectors = in_set_order(connectors, STRINGS)
         parts = [
             _I16.pack(self._version),
             _I16.pack(assignment.error),

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
-from headgate import offsets, records
+from headgate import java_hash, offsets, records
 from headgate._java_json_reader import read
 from headgate.events import RecordRejected, SessionKeyChanged
 from headgate.java_json import NotJsonError, dumps, parse
@@ -142,4 +142,4 @@ def test_parses_keys_numbers_and_base64_as_java_does(row: dict[str, Any]) -> Non
 
 @pytest.mark.parametrize("row", rows("hash-order.jsonl"), ids=lambda row: str(row["names"])[:30])
 def test_hash_map_order(row: dict[str, Any]) -> None:
-    assert offsets.java_hash_order(row["names"]) == row["order"]
+    assert java_hash.in_map_order(row["names"]) == row["order"]
