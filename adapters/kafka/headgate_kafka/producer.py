@@ -444,6 +444,11 @@ class TransactionalProducer(BaseProducer):
         # After the abort librdkafka would refuse the next one too.
         with suppress(KafkaException, SystemError):
             client.abort_transaction(CLOSE_MS / 1000)
+        if error.code() == KafkaError._AUTHENTICATION:
+            # It was let in when it began: a session that ended too soon to be renewed passes, too.
+            return self._contact.error(
+                f"{what}, which may be committed or not: its brokers let it not in any more", error
+            )
         maybe_moved = error.code() in UNDELIVERED | UNKNOWN_TOPIC | _NOT_TRIED
         moved = self._choice.changed() if maybe_moved else ""
         if moved or error.code() in UNDELIVERED | UNKNOWN_TOPIC:

@@ -534,6 +534,27 @@ def test_an_abort_for_want_of_delivery_is_told_from_one_for_a_refused_record(
         assert client.commits == 1  # and it is not waited for, whatever the reason
 
 
+@pytest.mark.parametrize(
+    ("heard", "raised"),
+    [
+        ("handshake failed: Broker: Request not valid in current SASL state", TransportError),
+        ("SASL authentication error: Authentication failed", RefusedError),
+    ],
+)
+def test_who_is_not_let_in_any_more_has_no_record_refused(
+    heard: str, raised: type[Exception]
+) -> None:
+    """Of a session that is renewed within a second of the one before brokers say the first: it
+    passes, so the task is started anew."""
+    client = AbortableClient(KafkaError._AUTHENTICATION)
+    producer = transactional(client)
+    producer.send(batches(1)[0])
+    producer._contact._on_error(KafkaError(KafkaError._AUTHENTICATION, heard))
+    with pytest.raises(raised, match="let it not in any more at") as found:
+        producer.commit([(b"k", b"v")])
+    assert type(found.value) is raised
+
+
 @pytest.mark.parametrize("answers_in_s", [1.0, 1e9])
 def test_the_reason_is_waited_for_where_the_client_is_kept_waiting(answers_in_s: float) -> None:
     client = AbortableClient(KafkaError._TIMED_OUT)
