@@ -9,71 +9,32 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from support.slow_producer import (
+    LATE,
+    LIMIT_MS,
+    RECORDS,
+    SlowClient,
+    batches,
+    plain,
+    short_limits,  # noqa: F401
+    transactional,
+)
 
 from headgate.ports import (
     Ack,
     FencedError,
     ProducerRecord,
     RefusedError,
-    TransactionOverError,
     TransportError,
     UnknownTopicError,
 )
-from headgate_kafka import partition_choice, plain_producer
+from headgate_kafka import partition_choice
 from headgate_kafka import producer as producers
 from headgate_kafka.connecting import LOOKS
 from headgate_kafka.failures import Contact
 from headgate_kafka.partition_choice import PartitionChoice
 from headgate_kafka.plain_producer import PlainProducer
-from headgate_kafka.producer import AGAIN_MAX, TransactionalProducer
-
-RECORDS = [ProducerRecord("t", 0, None, b"v")] * 10
-LATE = KafkaException(KafkaError(KafkaError._TIMED_OUT, "Commit timed out", retriable=True))
-LIMIT_MS = 200
-
-
-class SlowClient:
-    """Needs so many flushes, or commits; `moves`: of a flush, how many records go out."""
-
-    def __init__(self, needed: int, moves: Callable[[], int] = lambda: 1) -> None:
-        self.waits = 0
-        self.told: KafkaError | None = None
-        self._needed = needed
-        self._moves = moves
-        self._left = 0
-
-    def produce(self, *_given: object) -> None:
-        self._left += 1
-
-    def poll(self, _timeout_s: float) -> int:
-        return 0
-
-    def flush(self, timeout_s: float) -> int:
-        self._wait(timeout_s)
-        self._left -= self._moves()
-        return self._left
-
-    def list_topics(self, topic: str, _timeout_s: float) -> Any:
-        self.waits += 1
-        return SimpleNamespace(
-            topics={
-                topic: SimpleNamespace(
-                    error=self.told, partitions={0: None} if self.told is None else {}
-                )
-            }
-        )
-
-    def begin_transaction(self) -> None:
-        pass
-
-    def commit_transaction(self, timeout_s: float) -> None:
-        self._wait(timeout_s)
-        if self.waits < self._needed:
-            raise LATE
-
-    def _wait(self, timeout_s: float) -> None:
-        self.waits += 1
-        time.sleep(timeout_s)
+from headgate_kafka.producer import AGAIN_MAX
 
 
 class ShrunkClient(SlowClient):
@@ -119,53 +80,6 @@ class FickleClient(SlowClient):
 
     def flush(self, _timeout_s: float) -> int:
         return 0
-
-
-class NoOffsets:
-    topic = "offsets"
-
-    def before(self, offsets: object) -> None:
-        pass
-
-    after = before
-
-
-@pytest.fixture(autouse=True)
-def short_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(producers, "COMMIT_MS", LIMIT_MS)
-    monkeypatch.setattr(plain_producer, "COMMIT_MS", LIMIT_MS)
-    monkeypatch.setattr(plain_producer, "FLUSH_S", LIMIT_MS / 4_000)
-
-
-def plain(client: Any, count: int = 1) -> PlainProducer:
-    made = PlainProducer({"bootstrap.servers": "b:9092"}, lambda _topic: count, lambda _line: None)
-    made._client = client
-    if count == 1:
-        made.send(RECORDS)
-    return made
-
-
-def transactional(
-    client: Any,
-    timeout_ms: int = 60_000,
-    *,
-    ready: bool = True,
-    count: int = 1,
-    state: str | None = None,
-) -> TransactionalProducer:
-    """`state`: what the coordinator says of its id."""
-    made = TransactionalProducer(
-        {"bootstrap.servers": "b:9092", "transaction.timeout.ms": timeout_ms},
-        "g-c-0",
-        NoOffsets(),
-        lambda _topic: count,
-        lambda _id: state,
-        lambda _line: None,
-    )
-    made._client, made._ready, made._in_touch = client, ready, client is not None
-    if ready and count == 1:
-        made.send(RECORDS)
-    return made
 
 
 def test_records_that_go_out_slowly_are_waited_for() -> None:
@@ -365,13 +279,6 @@ def test_what_initialising_cannot_wait_for_is_told_from_what_it_can(
     assert (producer._client is client) is error.retriable()
 
 
-def batches(count: int) -> list[list[ProducerRecord]]:
-    """Of three records each, without keys."""
-    return [
-        [ProducerRecord("t", None, None, b"%d.%d" % (n, m)) for m in range(3)] for n in range(count)
-    ]
-
-
 @pytest.mark.parametrize("unseen", [0, 2, 6])
 def test_what_no_partition_is_left_for_goes_to_another(unseen: int) -> None:
     client = ShrunkClient(unseen)
@@ -466,140 +373,3 @@ def test_counts_are_asked_again_when_they_are_old(monkeypatch: pytest.MonkeyPatc
     client.told = None
     young = PartitionChoice(lambda _topic: 3, contact, lambda: client, 60.0)
     assert [young.choose(record)["t"] for _ in range(4)] == [0, 1, 2, 0]
-
-
-class AbortableClient(SlowClient):
-    """Its transaction cannot be committed, for a reason that a commit alone is told."""
-
-    def __init__(self, code: int) -> None:
-        super().__init__(0)
-        self.error = KafkaError(code, "the reason", txn_requires_abort=True)
-        self.stuck = False
-        self.answers_in_s = 0.0
-        self.commits = 0
-
-    def produce(self, *given: object) -> None:
-        if self.stuck:
-            raise KafkaException(KafkaError(KafkaError._STATE, "Erroneous state"))
-        super().produce(*given)
-
-    def commit_transaction(self, timeout_s: float) -> None:
-        self.commits += 1
-        raise LATE if timeout_s < self.answers_in_s else KafkaException(self.error)
-
-    def abort_transaction(self, _timeout_s: float) -> None:
-        pass
-
-
-REFUSED = (TransactionOverError, r"a record was refused, for instance .* the reason")
-LATER = (TransportError, r"records could not be delivered; .* the reason")
-GONE = (TransportError, r"topic 't' is gone; .* the reason")
-CHANGED = (TransportError, r"'t' has other partitions now than the 3 it had; .* the reason")
-
-
-@pytest.mark.parametrize("stuck", [False, True])
-@pytest.mark.parametrize(
-    ("code", "as_before", "gone", "changed"),
-    [
-        (KafkaError._TIMED_OUT, LATER, GONE, CHANGED),
-        (KafkaError._INCONSISTENT, LATER, GONE, CHANGED),
-        (KafkaError.INVALID_PRODUCER_ID_MAPPING, LATER, GONE, CHANGED),
-        (KafkaError._UNKNOWN_PARTITION, LATER, GONE, CHANGED),
-        (KafkaError.OPERATION_NOT_ATTEMPTED, REFUSED, GONE, CHANGED),
-        *((code, REFUSED, REFUSED, REFUSED) for code in (10, 29, 87)),
-    ],
-)
-def test_an_abort_for_want_of_delivery_is_told_from_one_for_a_refused_record(
-    code: int,
-    as_before: tuple[type[Exception], str],
-    gone: tuple[type[Exception], str],
-    changed: tuple[type[Exception], str],
-    stuck: bool,
-) -> None:
-    for count, told, (raised, text) in (
-        (1, None, as_before),
-        (1, KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART), gone),
-        (3, None, changed),
-    ):
-        client = AbortableClient(code)
-        producer = transactional(client, count=count)
-        producer.send(batches(1)[0])
-        client.told, client.stuck = told, stuck
-        for ask in (lambda it: it.commit([(b"k", b"v")]), lambda it: it.send(RECORDS)):
-            with pytest.raises(raised, match=text) as found:
-                ask(producer)
-            assert type(found.value) is raised
-        with pytest.raises(raised, match=text):
-            producer.commit([])
-        assert client.commits == 1  # and it is not waited for, whatever the reason
-
-
-@pytest.mark.parametrize(
-    ("heard", "raised"),
-    [
-        ("handshake failed: Broker: Request not valid in current SASL state", TransportError),
-        ("SASL authentication error: Authentication failed", RefusedError),
-    ],
-)
-def test_who_is_not_let_in_any_more_has_no_record_refused(
-    heard: str, raised: type[Exception]
-) -> None:
-    """Of a session that is renewed within a second of the one before brokers say the first: it
-    passes, so the task is started anew."""
-    client = AbortableClient(KafkaError._AUTHENTICATION)
-    producer = transactional(client)
-    producer.send(batches(1)[0])
-    producer._contact._on_error(KafkaError(KafkaError._AUTHENTICATION, heard))
-    with pytest.raises(raised, match="let it not in any more at") as found:
-        producer.commit([(b"k", b"v")])
-    assert type(found.value) is raised
-
-
-@pytest.mark.parametrize("answers_in_s", [1.0, 1e9])
-def test_the_reason_is_waited_for_where_the_client_is_kept_waiting(answers_in_s: float) -> None:
-    client = AbortableClient(KafkaError._TIMED_OUT)
-    producer = transactional(client)
-    client.stuck, client.answers_in_s = True, answers_in_s
-    heard = answers_in_s < 1e9
-    with pytest.raises(TransportError, match="the reason" if heard else "Commit timed out"):
-        producer.send(RECORDS)
-    # Some of them are not in it: also where nobody knows yet that it cannot be committed.
-    lost = (TransportError, "the reason")
-    if not heard:
-        lost = (TransactionOverError, "some records of a batch are not in the transaction; abort")
-    for _ in range(2):
-        with pytest.raises(lost[0], match=lost[1]):
-            producer.commit([(b"k", b"v")])
-    assert client.commits == 1
-
-
-def test_a_commit_that_is_under_way_is_not_gone_on_with_by_who_sends() -> None:
-    client = AbortableClient(KafkaError._TIMED_OUT)
-    client.answers_in_s = 1e9
-    producer = transactional(client, 0)
-    with pytest.raises(TransportError, match="Commit timed out"):
-        producer.commit([(b"k", b"v")])
-    commits, client.stuck = client.commits, True
-    with pytest.raises(TransactionOverError, match="Erroneous state"):
-        producer.send(RECORDS)
-    assert client.commits == commits
-
-
-@pytest.mark.parametrize(
-    ("state", "raised"),
-    [
-        ("CompleteAbort", TransactionOverError),
-        ("PrepareEpochFence", TransactionOverError),
-        ("Empty", FencedError),
-        ("Ongoing", FencedError),
-        (None, FencedError),
-    ],
-)
-def test_what_took_too_long_is_told_from_a_fence_by_the_coordinator(
-    state: str | None, raised: type[Exception]
-) -> None:
-    """Where it does not answer the task counts as fenced: that one is started again."""
-    client = AbortableClient(KafkaError.INVALID_PRODUCER_EPOCH)
-    producer = transactional(client, timeout_ms=0, state=state)
-    with pytest.raises(raised):
-        producer.commit([])
