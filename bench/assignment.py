@@ -24,7 +24,7 @@ from headgate.membership.codec import CODECS, Metadata
 from headgate.membership.leading import Leader, Led, changed, lead
 from headgate.membership.member_messages import WorkView
 from headgate.membership.messages import GroupMember, JoinedGroup
-from headgate_runtime import collector
+from headgate_runtime.worker import collector
 
 SIZES = ((10, 1_000), (100, 10_000), (1_000, 100_000))
 TASKS_PER_CONNECTOR = 10
@@ -170,7 +170,7 @@ class _Leaders:
 def _beside_java(workers: int, tasks: int) -> Iterator[str]:
     for folder in ("tests", "tools"):
         sys.path.insert(0, str(Path(__file__).parents[1] / folder))
-    from support.java_assignors import PROGRAM, JavaAssignors
+    from support.java.assignors import PROGRAM, JavaAssignors
 
     from local_kafka.jvm import compile_java, open_java
 

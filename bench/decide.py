@@ -4,13 +4,6 @@ import gc
 import time
 from collections.abc import Callable
 
-from headgate.events import (
-    ConfigEvent,
-    ConnectorConfigured,
-    TargetStateChanged,
-    TaskConfigured,
-    TasksCommitted,
-)
 from headgate.herder.herder import Herder
 from headgate.herder.messages import (
     Called,
@@ -41,7 +34,14 @@ from headgate.task.messages import (
     TaskReport,
     TaskRunning,
 )
-from headgate_runtime import collector
+from headgate.topics.config_events import (
+    ConfigEvent,
+    ConnectorConfigured,
+    TargetStateChanged,
+    TaskConfigured,
+    TasksCommitted,
+)
+from headgate_runtime.worker import collector
 
 CONNECTORS = 1_000
 TASKS_EACH = 100

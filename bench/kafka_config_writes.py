@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 
 from bench.kafka_workers import workers
 from headgate.ids import TaskId
-from headgate.records import encode_commit, encode_task
-from headgate_kafka.config_log import KafkaConfigLog
-from headgate_kafka.topics import prepare_internal_topics
+from headgate.topics.config_records import encode_commit, encode_task
+from headgate_kafka.admin.topics import prepare_internal_topics
+from headgate_kafka.logs.config_log import KafkaConfigLog
 from headgate_kafka.transport import open_transport
 from local_kafka.java_connect import defaults
 

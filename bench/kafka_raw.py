@@ -7,7 +7,7 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 
-from headgate_kafka.producer import DEFAULTS
+from headgate_kafka.records.producer import DEFAULTS
 
 
 def main(brokers: str, file: str, topic: str, records: str, interval_ms: str) -> None:

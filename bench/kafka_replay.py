@@ -9,11 +9,11 @@ import time
 
 import orjson
 
-from headgate import records
-from headgate.reducer import REPLAY_BATCH, fold
-from headgate.state import ConfigState
+from headgate.topics import config_records as records
+from headgate.topics.config_reducer import REPLAY_BATCH, fold
+from headgate.topics.config_state import ConfigState
 from headgate_kafka import open_transport
-from headgate_runtime import collector
+from headgate_runtime.worker import collector
 
 
 def main(brokers: str, topic: str) -> None:

@@ -21,8 +21,8 @@ from confluent_kafka.cimpl import NewTopic
 
 from bench.kafka_source import QUIET
 from bench.kafka_workers import JAVA, KINDS, OURS, Worker, Workers, cpu_of, source, workers
-from headgate import records
 from headgate.ids import TargetState, TaskId
+from headgate.topics import config_records as records
 from local_kafka.jvm import compile_java, open_java
 
 CONNECTORS = 20_000

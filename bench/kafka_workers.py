@@ -18,7 +18,7 @@ from bench.processes import cpu_seconds
 for _folder in ("tests", "tools"):
     sys.path.insert(0, str(Path(__file__).parents[1] / _folder))
 
-from support.headgate_worker import HeadgateWorker  # noqa: E402
+from support.commands.worker import HeadgateWorker  # noqa: E402
 
 from local_kafka.broker import Broker  # noqa: E402
 from local_kafka.java_connect import SOURCE, JavaWorker, Rest  # noqa: E402

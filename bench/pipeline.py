@@ -26,8 +26,8 @@ from headgate.ports import ProducerRecord, TransportError
 from headgate.task.messages import TaskReleased, TaskRunning
 from headgate_embedded import open_reader, open_transport, transport_settings
 from headgate_embedded.schema import RefusedError
-from headgate_runtime import collector
 from headgate_runtime.tasks.select import NAMES
+from headgate_runtime.worker import collector
 
 RECORDS = 200_000
 FILES = 4

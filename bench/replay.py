@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from headgate import records
 from headgate.ids import TargetState, TaskId
-from headgate.reducer import REPLAY_BATCH, fold
-from headgate.state import ConfigState
-from headgate_runtime import collector
+from headgate.topics import config_records as records
+from headgate.topics.config_reducer import REPLAY_BATCH, fold
+from headgate.topics.config_state import ConfigState
+from headgate_runtime.worker import collector
 
 RECORDS = 1_000_000
 CONNECTORS = 1_000

@@ -6,7 +6,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from headgate_runtime.spark import BODY
+from headgate_runtime.spark.launcher import BODY
 from headgate_spark.launcher import SparkLauncher
 from headgate_spark.server import SparkServer
 

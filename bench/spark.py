@@ -49,7 +49,7 @@ def _tasks_at_once(count: int) -> float:
 
 def _sink(address: str, folder: str) -> str:
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-    from support import spark_sink_process
+    from support.spark import sink_process as spark_sink_process
 
     _fill(f"{folder}/log")
     config = {"path": f"{folder}/out", "format": "parquet", "batch.interval.ms": "0"}

@@ -35,8 +35,8 @@ from headgate.task.messages import (
     TaskSpec,
 )
 from headgate_embedded import EmbeddedTransport, open_transport, transport_settings
-from headgate_runtime import collector
 from headgate_runtime.tasks.select import make_runner
+from headgate_runtime.worker import collector
 
 RUNNERS = ("thread", "process", "spark")
 STARTS = 7

@@ -5,11 +5,11 @@ import sys
 from collections.abc import Callable, Iterator
 
 import pytest
-from support.java_assignors import java  # noqa: F401
-from support.java_connect import java_connect, java_program, java_worker  # noqa: F401
-from support.kafka_broker import kafka_broker, kafka_name, own_broker  # noqa: F401
+from support.java.assignors import java  # noqa: F401
+from support.java.connect import java_connect, java_program, java_worker  # noqa: F401
+from support.kafka.broker import kafka_broker, kafka_name, own_broker  # noqa: F401
 
-from headgate_runtime import hidden_values
+from headgate_runtime.config import hidden_values
 
 
 @pytest.fixture(autouse=True)

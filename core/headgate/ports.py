@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
+from headgate.connector.sink_names import SinkTopics
 from headgate.membership.messages import GroupRequest, GroupResponse
-from headgate.sink_names import SinkTopics
 from headgate.task.messages import TaskCommand, TaskReport, TaskSpec
 
 

@@ -25,7 +25,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from headgate.ids import State
-from headgate.status import StatusView, decode_status, fold_statuses
+from headgate.topics.status import StatusView, decode_status, fold_statuses
 from headgate_embedded import RefusedError, open_reader
 from headgate_embedded.transport import EmbeddedReader
 from headgate_runtime.up.registry import registered

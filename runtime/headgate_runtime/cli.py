@@ -2,7 +2,7 @@
 
 ``worker`` and ``standalone`` with nothing but files are run from here: they run for months, and the
 parser of command lines, with what it loads, would take 10 MiB of each worker meanwhile. All else,
-help and mistakes included, is for `headgate_runtime.commands`.
+help and mistakes included, is for `headgate_runtime.command.parser`.
 """
 
 import sys
@@ -24,14 +24,14 @@ def main() -> None:
 
 def worker(properties: str) -> None:
     """``headgate worker``: returns when the worker was stopped cleanly, else exits."""
-    from headgate_runtime.worker_command import run
+    from headgate_runtime.command.worker import run
 
     _until_stopped(partial(run, properties))
 
 
 def standalone(properties: str, connectors: Sequence[str]) -> None:
     """``headgate standalone``, likewise."""
-    from headgate_runtime.standalone_command import run
+    from headgate_runtime.command.standalone import run
 
     _until_stopped(partial(run, properties, connectors))
 
@@ -49,13 +49,13 @@ def _run(arguments: Sequence[str]) -> None:
 
 
 def _parse() -> None:
-    from headgate_runtime.commands import app
+    from headgate_runtime.command.parser import app
 
     app()
 
 
 def _until_stopped(run: Callable[[], None]) -> None:
-    from headgate_runtime.worker_command import CommandError
+    from headgate_runtime.command.worker import CommandError
 
     try:
         run()

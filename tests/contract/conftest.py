@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.kafka_world import KafkaWorld
-from support.worlds import WORLDS, World
+from support.embedded.worlds import WORLDS, World
+from support.kafka.world import KafkaWorld
 
 KAFKA = "kafka"
 

@@ -1,9 +1,10 @@
 """What `RecordLog.consumer` and the offsets of groups promise."""
 
 import pytest
-from support.group_member import GROUP, HandMember, join_all
-from support.worlds import Transport, World
+from support.embedded.worlds import Transport, World
+from support.group.member import GROUP, HandMember, join_all
 
+from headgate.connector.sink_names import TopicPattern
 from headgate.ports import (
     Consumer,
     ConsumerRecord,
@@ -12,7 +13,6 @@ from headgate.ports import (
     TopicPartition,
     TransportError,
 )
-from headgate.sink_names import TopicPattern
 
 
 def place(world: World, partition: int) -> TopicPartition:

@@ -1,7 +1,7 @@
 """What `Group` promises. (How the coordinator decides is tested where its machine is.)"""
 
-from support.group_member import SESSION_MS, HandMember, join_all
-from support.worlds import World
+from support.embedded.worlds import World
+from support.group.member import SESSION_MS, HandMember, join_all
 
 from headgate.membership.messages import GroupError
 

@@ -1,7 +1,7 @@
 """What `ConfigLog` and `KeyedLog` promise."""
 
 import pytest
-from support.worlds import World, read_on
+from support.embedded.worlds import World, read_on
 
 from headgate.ports import FencedError
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from support.kafka_broker import Found
-from support.kafka_world import KafkaWorld
+from support.kafka.broker import Found
+from support.kafka.world import KafkaWorld
 
 from headgate.ports import FencedError, TransportError
 

@@ -5,7 +5,7 @@ import threading
 from typing import Any
 
 import pytest
-from support.kafka_world import KafkaWorld, kafka_world  # noqa: F401
+from support.kafka.world import KafkaWorld, kafka_world  # noqa: F401
 
 TELLS_S = 20
 

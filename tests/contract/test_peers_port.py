@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
-from support.rest_world import RestWorld
-from support.worlds import EmbeddedWorld, MemoryWorld
+from support.embedded.worlds import EmbeddedWorld, MemoryWorld
+from support.rest.world import RestWorld
 
 from headgate import wire
 from headgate.herder.messages import (

@@ -3,10 +3,9 @@
 from collections.abc import Callable
 
 import pytest
-from support.group_member import GROUP, SESSION_MS, HandMember, join_all
-from support.worlds import World, read_on
+from support.embedded.worlds import World, read_on
+from support.group.member import GROUP, SESSION_MS, HandMember, join_all
 
-from headgate.partitioner import murmur2
 from headgate.ports import (
     FencedError,
     MembershipEndedError,
@@ -16,6 +15,7 @@ from headgate.ports import (
     RecordMetadata,
     UnknownTopicError,
 )
+from headgate.task.partitioner import murmur2
 
 END = 1 << 40
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import runner_contract
-from support.runner_contract import SESSION_TIMEOUT_MS, RunnerBench
+from support.task import runner_contract
+from support.task.runner_contract import SESSION_TIMEOUT_MS, RunnerBench
 
 from headgate.connector.config_providers import ConfigProvider, ConfigProviderError
 from headgate.ports import Reporter, Runner
@@ -23,9 +23,9 @@ from headgate.task.messages import (
     TaskReport,
     TaskSpec,
 )
+from headgate_runtime.config.transformer import WorkerConfigTransformer
 from headgate_runtime.tasks.resolving_runner import ResolvingRunner
 from headgate_runtime.tasks.select import make_runner
-from headgate_runtime.worker_config_transformer import WorkerConfigTransformer
 
 SETTINGS = {"session.timeout.ms": str(SESSION_TIMEOUT_MS)}
 SECRET = "s3cr3t-word"
@@ -158,7 +158,7 @@ def test_both_configs_are_resolved_and_what_was_found_is_to_be_hidden(notes: Not
     spec = notes.inner.specs.get(timeout=10)
     expected = {"a": SECRET, "b": "${vault:none}", "c": "${other:x:y}"}
     assert spec.task_config == expected
-    assert spec.connector_config == {"connector.class": "support.task_connectors:X", **expected}
+    assert spec.connector_config == {"connector.class": "support.task.connectors:X", **expected}
     assert spec.hidden == {"${vault:password}": SECRET}
     assert "hidden" not in repr(spec)
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from support import runner_contract
-from support.processes import descendants
-from support.runner_contract import SESSION_TIMEOUT_MS, RunnerBench, is_alive
+from support.commands.processes import descendants
+from support.task import runner_contract
+from support.task.runner_contract import SESSION_TIMEOUT_MS, RunnerBench, is_alive
 
 from headgate.task.messages import TaskKind, TaskOutcome
 from headgate_runtime.tasks.select import make_runner
@@ -93,7 +93,7 @@ def test_what_a_task_logs_is_in_the_log_at_its_level_under_its_logger(
 WORKER = """
 import sys, time
 from pathlib import Path
-from support.runner_contract import RunnerBench
+from support.task.runner_contract import RunnerBench
 from headgate_runtime.tasks.select import make_runner
 
 folder = Path(sys.argv[1])

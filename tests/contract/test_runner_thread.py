@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from support import runner_contract, task_connectors
-from support.runner_contract import SESSION_TIMEOUT_MS, RunnerBench
+from support.task import connectors as task_connectors
+from support.task import runner_contract
+from support.task.runner_contract import SESSION_TIMEOUT_MS, RunnerBench
 
 from headgate.task.messages import TaskEnded, TaskKind, TaskOutcome, TaskReleased, TaskRunning
 from headgate_runtime.tasks import thread_runner

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from support.processes import Process, descendants
-from support.runner_contract import SESSION_TIMEOUT_MS, RunnerBench
+from support.commands.processes import Process, descendants
+from support.task.runner_contract import SESSION_TIMEOUT_MS, RunnerBench
 
 from headgate.task.messages import TaskOutcome
 from headgate_runtime.tasks import zygote
@@ -374,7 +374,7 @@ def test_closing_ends_bodies_and_zygote(make_bench: Callable[..., RunnerBench]) 
 WORKER = """
 import sys, time
 from pathlib import Path
-from support.runner_contract import RunnerBench
+from support.task.runner_contract import RunnerBench
 from headgate_runtime.tasks.select import make_runner
 
 folder = Path(sys.argv[1])

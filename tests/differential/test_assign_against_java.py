@@ -10,13 +10,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from support.java_assignors import JavaAssignors
-from support.java_histories import History
+from support.java.assignors import JavaAssignors
+from support.java.histories import History
 
 from headgate.assignment.model import MemberAssignment
 from headgate.ids import TaskId
 from headgate.membership.codec import CODECS
-from headgate_runtime.scripts.assign import assign_lines
+from headgate_runtime.command.assign import assign_lines
 
 ONE = os.environ.get("HEADGATE_SEED")
 FIRST = int(ONE) if ONE else random.SystemRandom().randrange(10**9)

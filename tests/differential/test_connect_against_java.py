@@ -8,8 +8,8 @@ import os
 import random
 
 import pytest
-from support.java_assignors import JavaAssignors
-from support.java_histories import History
+from support.java.assignors import JavaAssignors
+from support.java.histories import History
 
 from headgate.assignment import connect
 

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 import pytest
-from support.java_assignors import JavaAssignors
+from support.java.assignors import JavaAssignors
 
-from headgate import java_hash
 from headgate.ids import TaskId
-from headgate.java_hash import STRINGS, TASKS, Hashed, in_map_order, in_set_order
+from headgate.java import hash as java_hash
+from headgate.java.hash import STRINGS, TASKS, Hashed, in_map_order, in_set_order
 
 ONE = os.environ.get("HEADGATE_SEED")
 FIRST = int(ONE) if ONE else random.SystemRandom().randrange(10**9)

@@ -1,4 +1,4 @@
-"""Expressions read by `headgate.java_pattern` beside java.util.regex: what we take Java takes too,
+"""Expressions read by `headgate.java.pattern` beside java.util.regex: what we take Java takes too,
 and both match the same names. What Java takes and we do not is counted, and named where it is told.
 
 A failure names its seed: ``HEADGATE_SEED=<seed> pytest tests/differential`` runs it alone.
@@ -11,7 +11,7 @@ from subprocess import Popen
 
 import pytest
 
-from headgate.java_pattern import JavaPatternError, compile_java
+from headgate.java.pattern import JavaPatternError, compile_java
 
 SEED = int(os.environ.get("HEADGATE_SEED") or random.SystemRandom().randrange(10**9))
 EXPRESSIONS = 2_000

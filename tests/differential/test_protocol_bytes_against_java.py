@@ -11,8 +11,8 @@ import re
 from typing import Any
 
 import pytest
-from support.java_assignors import JavaAssignors
-from support.java_histories import NAMES
+from support.java.assignors import JavaAssignors
+from support.java.histories import NAMES
 
 from headgate.assignment.model import MemberAssignment
 from headgate.ids import TaskId

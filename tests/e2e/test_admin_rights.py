@@ -14,9 +14,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     NewTopic,
     ResourceType,
 )
-from support.doctoring import Doctored, doctor, lines_of  # noqa: F401
-from support.kafka_cluster import read_committed
-from support.kafka_rights import (
+from support.commands.doctoring import Doctored, doctor, lines_of  # noqa: F401
+from support.kafka.cluster import read_committed
+from support.kafka.rights import (
     PASSWORD,
     RIGHTS,
     USER,
@@ -27,9 +27,9 @@ from support.kafka_rights import (
 )
 
 from headgate.ports import ProducerRecord, RecordLog, TransportError
-from headgate.records import encode_commit, encode_connector
+from headgate.topics.config_records import encode_commit, encode_connector
+from headgate_kafka.admin.topics import TopicRefusedError
 from headgate_kafka.task_transport import KafkaTaskTransport, open_task_transport
-from headgate_kafka.topics import TopicRefusedError
 from local_kafka.broker import Broker
 
 pytestmark = pytest.mark.slow

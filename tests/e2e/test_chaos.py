@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from support.pipelines import Up
-from support.processes import Process, signal_if_alive
+from support.commands.pipelines import Up
+from support.commands.processes import Process, signal_if_alive
 
 RECORDS = 1_000_000
 FILES = 12

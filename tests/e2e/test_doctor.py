@@ -10,9 +10,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     ResourceType,
 )
-from support.doctoring import Doctored, doctor, lines_of  # noqa: F401
-from support.kafka_cluster import producer_epoch
-from support.kafka_rights import (
+from support.commands.doctoring import Doctored, doctor, lines_of  # noqa: F401
+from support.kafka.cluster import producer_epoch
+from support.kafka.rights import (
     PASSWORD,
     RIGHTS,
     USER,
@@ -23,7 +23,7 @@ from support.kafka_rights import (
     with_login,
 )
 
-from headgate.records import encode_commit, encode_connector
+from headgate.topics.config_records import encode_commit, encode_connector
 from local_kafka.broker import Broker
 
 pytestmark = pytest.mark.slow

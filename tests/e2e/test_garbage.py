@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
-from support.headgate_worker import HeadgateWorker, headgate_worker  # noqa: F401
-from support.kafka_broker import Found
-from support.kafka_cluster import alter_topic, await_true, create_topic, read_committed
-from support.observing import observe, observed
+from support.commands.observing import observe, observed
+from support.commands.worker import HeadgateWorker, headgate_worker  # noqa: F401
+from support.kafka.broker import Found
+from support.kafka.cluster import alter_topic, await_true, create_topic, read_committed
 
 pytestmark = pytest.mark.slow
 

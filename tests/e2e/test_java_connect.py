@@ -8,9 +8,9 @@ from subprocess import Popen
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from kafka.partitioner.default import murmur2
-from support import java_connect as support
-from support.java_connect import FoundWorker
-from support.kafka_broker import Found
+from support.java import connect as support
+from support.java.connect import FoundWorker
+from support.kafka.broker import Found
 
 from local_kafka.java_connect import SINK, SOURCE, JavaWorker, Reply, Rest
 from local_kafka.jvm import JvmError, compile_java

@@ -7,13 +7,13 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from support.kafka_broker import Found
-from support.kafka_cluster import await_true, create_topic, read_committed
-from support.kafka_worker import KafkaWorker, kafka_worker
-from support.raw_log import Transaction, transactions_in
+from support.kafka.broker import Found
+from support.kafka.cluster import await_true, create_topic, read_committed
+from support.kafka.raw_log import Transaction, transactions_in
+from support.kafka.worker import KafkaWorker, kafka_worker
 
-from headgate.offsets import decode_value
-from headgate_kafka.group_describe import GroupDescriber
+from headgate.topics.offsets import decode_value
+from headgate_kafka.group.describe import GroupDescriber
 
 pytestmark = pytest.mark.slow
 
@@ -38,7 +38,7 @@ class Source:
 
     def create(self, boundary: str, **more: str) -> None:
         config = {
-            "connector.class": "support.task_connectors:BoundarySource",
+            "connector.class": "support.task.connectors:BoundarySource",
             "tasks.max": "1",
             "topic": self.topic,
             "batch": str(BATCH),
@@ -183,7 +183,7 @@ def test_a_hundred_task_configs_are_one_transaction_and_as_java_writes_them_two(
     """Tasks wait at the gate of their fencing: none of the hundred runs."""
     address = kafka_broker.address
     limit = {"connect_protocol": protocol} if protocol == "compatible" else {}
-    config = {"connector.class": "support.task_connectors:CountingSource", "limit": "0"}
+    config = {"connector.class": "support.task.connectors:CountingSource", "limit": "0"}
 
     def written() -> list[list[str]]:
         found = transactions_in(address, f"{kafka_name}-configs")

@@ -30,8 +30,8 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 from docker.models.containers import ExecResult
-from support import kafka_broker as support
-from support.kafka_broker import Found
+from support.kafka import broker as support
+from support.kafka.broker import Found
 
 from local_kafka.broker import SINGLE_NODE, Broker
 from local_kafka.jars import java

@@ -18,7 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.kafka_cluster import (
+from support.commands.processes import Process, signal_if_alive
+from support.kafka.cluster import (
     QUICK_GROUPS,
     Described,
     KafkaCluster,
@@ -33,7 +34,6 @@ from support.kafka_cluster import (
     states_ever,
     transactions,
 )
-from support.processes import Process, signal_if_alive
 
 from local_kafka.broker import Broker
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
-from support.kafka_broker import Found
-from support.kafka_world import SESSION_MS, KafkaWorld
+from support.kafka.broker import Found
+from support.kafka.world import SESSION_MS, KafkaWorld
 
+from headgate.connector.sink_names import TopicPattern
 from headgate.ports import ConsumerRecord, ProducerRecord, RebalancedError, TransportError
-from headgate.sink_names import TopicPattern
 
 
 @pytest.fixture

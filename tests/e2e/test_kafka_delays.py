@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from support.kafka_cluster import (
+from support.kafka.cluster import (
     QUICK_GROUPS,
     KafkaCluster,
     KeptWorker,
@@ -15,7 +15,7 @@ from support.kafka_cluster import (
 )
 
 from headgate.membership.codec import CODECS
-from headgate_kafka.group_describe import GroupDescriber
+from headgate_kafka.group.describe import GroupDescriber
 from local_kafka.broker import Broker
 
 pytestmark = pytest.mark.slow

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer
 from confluent_kafka.admin import AdminClient
-from support.kafka_cluster import (
+from support.commands.processes import Process
+from support.kafka.cluster import (
     QUICK_GROUPS,
     KafkaCluster,
     KeptWorker,
@@ -25,7 +26,6 @@ from support.kafka_cluster import (
     read_committed,
     states_ever,
 )
-from support.processes import Process
 
 from local_kafka.broker import Broker
 

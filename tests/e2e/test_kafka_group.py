@@ -13,14 +13,14 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
-from support.kafka_member import KafkaMember, until
+from support.kafka.member import KafkaMember, until
 
 from headgate.membership.messages import GroupError, JoinedGroup, JoinGroup
 from headgate.ports import TransportError
-from headgate.records import encode_connector
-from headgate_kafka.group import GroupRefusedError, KafkaGroup
-from headgate_kafka.group_describe import GroupDescriber
-from headgate_kafka.topics import prepare_internal_topics
+from headgate.topics.config_records import encode_connector
+from headgate_kafka.admin.topics import prepare_internal_topics
+from headgate_kafka.group.describe import GroupDescriber
+from headgate_kafka.group.port import GroupRefusedError, KafkaGroup
 from headgate_kafka.transport import open_transport
 from local_kafka.broker import Broker
 

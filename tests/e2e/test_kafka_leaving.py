@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
-from support.body_bench import BodyBench
-from support.kafka_broker import Found
-from support.kafka_cluster import await_true
-from support.kafka_world import KafkaWorld
+from support.kafka.broker import Found
+from support.kafka.cluster import await_true
+from support.kafka.world import KafkaWorld
+from support.task.body_bench import BodyBench
 
 from headgate.connector.api import SinkRecord, SinkTask
 from headgate.ports import ProducerRecord, TopicPartition

@@ -7,17 +7,17 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from support.java_assignors import JavaAssignors
-from support.kafka_broker import Found
-from support.kafka_member import ALL_PROTOCOLS, KafkaMember, LedRound, until
+from support.java.assignors import JavaAssignors
+from support.kafka.broker import Found
+from support.kafka.member import ALL_PROTOCOLS, KafkaMember, LedRound, until
 
 from headgate.assignment.model import Work
 from headgate.ids import TaskId
 from headgate.membership.codec import CODECS
 from headgate.membership.leading import changed
-from headgate.records import encode_commit, encode_connector, encode_task
-from headgate_kafka.group_describe import DescribedGroup, GroupDescriber
-from headgate_kafka.topics import prepare_internal_topics
+from headgate.topics.config_records import encode_commit, encode_connector, encode_task
+from headgate_kafka.admin.topics import prepare_internal_topics
+from headgate_kafka.group.describe import DescribedGroup, GroupDescriber
 from headgate_kafka.transport import open_transport
 from local_kafka.java_connect import SOURCE, JavaWorker
 

@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from support.growing_file import GrowingFile
-from support.headgate_worker import HeadgateWorker, ended, headgate, headgate_worker  # noqa: F401
-from support.kafka_cluster import await_true, create_topic, read_committed
-from support.observing import observe
-from support.token_endpoint import ALLOWED, TokenEndpoint, token_endpoint
+from support.commands.observing import observe
+from support.commands.worker import HeadgateWorker, ended, headgate, headgate_worker  # noqa: F401
+from support.kafka.cluster import await_true, create_topic, read_committed
+from support.kafka.token_endpoint import ALLOWED, TokenEndpoint, token_endpoint
+from support.task.growing_file import GrowingFile
 
 from local_kafka.broker import Broker
 from local_kafka.certificates import Authority

@@ -6,19 +6,19 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from support.kafka_world import KafkaWorld
-from support.worlds import read_on
+from support.embedded.worlds import read_on
+from support.kafka.world import KafkaWorld
 
-from headgate.java_json import dumps
-from headgate.offsets import encode_key, plan_reset
-from headgate.partitioner import murmur2
+from headgate.java.json import dumps
 from headgate.ports import FencedError, TransportError
+from headgate.task.partitioner import murmur2
+from headgate.topics.offsets import encode_key, plan_reset
+from headgate_kafka.admin.topics import TopicRefusedError
+from headgate_kafka.logs.writing import PlainWriter
 from headgate_kafka.task_transport import KafkaTaskTransport, open_task_transport
-from headgate_kafka.topics import TopicRefusedError
-from headgate_kafka.writing import PlainWriter
-from headgate_runtime.connector_offsets import ConnectorOffsets
-from headgate_runtime.settings import WorkerSettings
+from headgate_runtime.config.settings import WorkerSettings
 from headgate_runtime.tasks.offsets import SourceOffsets
+from headgate_runtime.worker.connector_offsets import ConnectorOffsets
 from local_kafka.broker import Broker
 
 A = b'["c",{"file":"a"}]'

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
-from support.kafka_broker import Found
-from support.kafka_world import worker_properties
+from support.kafka.broker import Found
+from support.kafka.world import worker_properties
 
 from headgate.ports import RecordLog, TransportError
-from headgate_runtime.transport import open_elsewhere, opener_argument
+from headgate_runtime.transports.select import open_elsewhere, opener_argument
 
 pytestmark = pytest.mark.slow
 

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
-from support.growing_file import GrowingFile
-from support.kafka_cluster import (
+from support.kafka.cluster import (
     QUICK_GROUPS,
     KafkaCluster,
     Watcher,
@@ -23,11 +22,12 @@ from support.kafka_cluster import (
     read_committed,
     states_ever,
 )
+from support.task.growing_file import GrowingFile
 
-from headgate_kafka.admin import Admin
-from headgate_kafka.doctor import KafkaDoctor
-from headgate_kafka.reading import Topics
-from headgate_kafka.topics import InternalTopic, ensure_topics
+from headgate_kafka.admin.doctor import KafkaDoctor
+from headgate_kafka.admin.reach import Admin
+from headgate_kafka.admin.topics import InternalTopic, ensure_topics
+from headgate_kafka.logs.reading import Topics
 from local_kafka.broker import Broker
 
 pytestmark = pytest.mark.slow

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 
 import pytest
-from support.kafka_cluster import await_true, read_committed
-from support.kafka_world import KafkaWorld
-from support.worlds import read_on
+from support.embedded.worlds import read_on
+from support.kafka.cluster import await_true, read_committed
+from support.kafka.world import KafkaWorld
 
 from headgate.ports import ProducerRecord, TransportError
 from local_kafka.broker import Broker

@@ -11,13 +11,13 @@ from typing import Any
 import javaproperties
 import pytest
 from confluent_kafka.admin import AdminClient
-from support.headgate_worker import HeadgateWorker, ended, headgate, headgate_worker  # noqa: F401
-from support.kafka_cluster import create_topic, read_committed
+from support.commands.worker import HeadgateWorker, ended, headgate, headgate_worker  # noqa: F401
+from support.kafka.cluster import create_topic, read_committed
 
 from headgate.membership.messages import JoinGroup
 from headgate.ports import TransportError
-from headgate_kafka.client_settings import worker_kafka_python
-from headgate_kafka.group import GroupRefusedError, KafkaGroup
+from headgate_kafka.clients.settings import worker_kafka_python
+from headgate_kafka.group.port import GroupRefusedError, KafkaGroup
 from local_kafka.broker import Broker
 from local_kafka.certificates import Authority, as_pem
 from local_kafka.jvm import free_ports

@@ -19,11 +19,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     NewPartitions,
     ResourceType,
 )
-from support.kafka_broker import Found
-from support.kafka_cluster import await_true, create_topic
-from support.kafka_rights import PASSWORD, RIGHTS, USER, allow, make_topics, with_login
-from support.kafka_world import KafkaWorld
-from support.worlds import read_on
+from support.embedded.worlds import read_on
+from support.kafka.broker import Found
+from support.kafka.cluster import await_true, create_topic
+from support.kafka.rights import PASSWORD, RIGHTS, USER, allow, make_topics, with_login
+from support.kafka.world import KafkaWorld
 
 from headgate.ports import (
     Ack,
@@ -70,9 +70,9 @@ def foreign(world: KafkaWorld, tid: str) -> Producer:
 
 @contextlib.contextmanager
 def task_process(world: KafkaWorld) -> Iterator[subprocess.Popen[str]]:
-    """A task in the middle of its transaction, see `support.kafka_processes`."""
+    """A task in the middle of its transaction, see `support.kafka.processes`."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "support.kafka_processes", *world.address, world.name("t")],
+        [sys.executable, "-m", "support.kafka.processes", *world.address, world.name("t")],
         cwd=TESTS,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient
 from kafka.errors import CoordinatorNotAvailableError, TransactionalIdNotFoundError
-from support.kafka_broker import Found
-from support.kafka_cluster import (
+from support.kafka.broker import Found
+from support.kafka.cluster import (
     QUICK_GROUPS,
     KafkaCluster,
     Watcher,
@@ -23,7 +23,7 @@ from support.kafka_cluster import (
     read_committed,
     states_ever,
 )
-from support.kafka_worker import KafkaWorker, kafka_worker
+from support.kafka.worker import KafkaWorker, kafka_worker
 
 from local_kafka.broker import Broker
 

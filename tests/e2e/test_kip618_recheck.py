@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
-from support.held_port import HeldPort
-from support.kafka_cluster import (
+from support.kafka.cluster import (
     KafkaCluster,
     KeptWorker,
     await_true,
@@ -23,6 +22,7 @@ from support.kafka_cluster import (
     read_committed,
     states_ever,
 )
+from support.kafka.held_port import HeldPort
 
 from local_kafka.broker import Broker
 from local_kafka.jvm import free_ports

@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.held_port import HeldPort
-from support.kafka_broker import Found
-from support.kafka_cluster import (
+from support.kafka.broker import Found
+from support.kafka.cluster import (
     KafkaCluster,
     KeptWorker,
     await_true,
@@ -27,12 +26,13 @@ from support.kafka_cluster import (
     quick_properties,
     read_committed,
 )
-from support.kafka_worker import KafkaWorker, kafka_worker
+from support.kafka.held_port import HeldPort
+from support.kafka.worker import KafkaWorker, kafka_worker
 
 from headgate import wire
 from headgate.herder.messages import ErrorKind, Failure, FenceConnector, Success
-from headgate.offsets import encode_key, encode_value
 from headgate.ports import FencedError, Producer, ProducerRecord
+from headgate.topics.offsets import encode_key, encode_value
 from headgate_kafka.transport import open_transport
 from local_kafka.java_connect import Reply
 

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from support.kafka_broker import Found
-from support.kafka_cluster import create_topic
-from support.observing import observe, observed
+from support.commands.observing import observe, observed
+from support.kafka.broker import Found
+from support.kafka.cluster import create_topic
 
 from headgate.ids import State, TargetState
-from headgate.records import Record, encode_connector, encode_target_state
-from headgate.status import Status, encode_connector_status
+from headgate.topics.config_records import Record, encode_connector, encode_target_state
+from headgate.topics.status import Status, encode_connector_status
 from local_kafka.broker import Broker
 
 pytestmark = pytest.mark.slow

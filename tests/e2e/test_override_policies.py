@@ -12,17 +12,17 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     ResourceType,
 )
-from support.kafka_broker import Found
-from support.kafka_cluster import (
+from support.kafka.broker import Found
+from support.kafka.cluster import (
     await_true,
     create_topic,
     described_transaction,
     read_committed,
 )
-from support.kafka_rights import PASSWORD, USER, allow
-from support.kafka_worker import KafkaWorker, kafka_worker
+from support.kafka.rights import PASSWORD, USER, allow
+from support.kafka.worker import KafkaWorker, kafka_worker
 
-from headgate_kafka.group_describe import DescribedMember, GroupDescriber
+from headgate_kafka.group.describe import DescribedMember, GroupDescriber
 from local_kafka.broker import Broker
 
 pytestmark = pytest.mark.slow

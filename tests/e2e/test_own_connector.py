@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from support.pipelines import HEADGATE
+from support.commands.pipelines import HEADGATE
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "connector"
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import httpx
 import pytest
-from support.rest_worker import rest_worker
-from support.rest_world import wait_until
+from support.rest.worker import rest_worker
+from support.rest.world import wait_until
 
 from headgate_rest import RestService
 

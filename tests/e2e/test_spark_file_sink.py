@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
-from support import spark_sink_process
-from support.spark import spark_server  # noqa: F401
+from support.spark import sink_process as spark_sink_process
+from support.spark.shared import spark_server  # noqa: F401
 
 from headgate.ports import ProducerRecord
 from headgate_embedded import open_transport

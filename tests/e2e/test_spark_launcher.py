@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.spark import TESTS, spark_server  # noqa: F401
+from support.spark.shared import TESTS, spark_server  # noqa: F401
 
 from headgate_spark.check import check_slots, free_slots
 from headgate_spark.guard import descendants
@@ -47,7 +47,7 @@ class Ended:
 
 @pytest.fixture
 def launcher(spark_server: SparkServer) -> Iterator[SparkLauncher]:  # noqa: F811
-    made = SparkLauncher(spark_server.address, "support.toy_body:resident")
+    made = SparkLauncher(spark_server.address, "support.task.toy_body:resident")
     yield made
     made.close()
 
@@ -96,7 +96,7 @@ def test_tasks_run_at_once_each_in_a_process_of_its_own(
 def test_a_body_that_raises_is_told_and_not_tried_again(
     spark_server: SparkServer,  # noqa: F811
 ) -> None:
-    launcher = SparkLauncher(spark_server.address, "support.toy_body:raising")
+    launcher = SparkLauncher(spark_server.address, "support.task.toy_body:raising")
     ended = Ended()
     launcher.launch("w/1", "x", ended.of("w/1"))
     error = ended.wait("w/1")
@@ -109,7 +109,7 @@ def test_the_daemon_that_forks_tasks_has_one_thread(
     spark_server: SparkServer,  # noqa: F811
 ) -> None:
     """A fork copies one thread; a lock that another held would never be free in the child."""
-    launcher = SparkLauncher(spark_server.address, "support.toy_body:threads")
+    launcher = SparkLauncher(spark_server.address, "support.task.toy_body:threads")
     ended = Ended()
     launcher.launch("w/1", "x", ended.of("w/1"))
     error = ended.wait("w/1")

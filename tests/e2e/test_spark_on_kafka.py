@@ -20,10 +20,10 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
-from support.headgate_worker import HeadgateWorker, headgate_worker  # noqa: F401
-from support.kafka_broker import Found
-from support.processes import descendants
-from support.spark import spark_server  # noqa: F401
+from support.commands.processes import descendants
+from support.commands.worker import HeadgateWorker, headgate_worker  # noqa: F401
+from support.kafka.broker import Found
+from support.spark.shared import spark_server  # noqa: F401
 
 from headgate_spark.server import SparkServer
 

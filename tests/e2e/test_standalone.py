@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient
-from support.frail_source import CLASS
-from support.headgate_standalone import OFFSETS, SECONDS, Standalone, until
-from support.kafka_broker import Found
+from support.commands.standalone import OFFSETS, SECONDS, Standalone, until
+from support.kafka.broker import Found
+from support.task.frail_source import CLASS
 
-from headgate_runtime.offset_file import OffsetFile
+from headgate_runtime.standalone.offset_file import OffsetFile
 from local_kafka.java_connect import Rest
 
 pytestmark = pytest.mark.slow

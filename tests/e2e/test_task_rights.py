@@ -13,15 +13,15 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     NewTopic,
     ResourceType,
 )
-from support.kafka_rights import PASSWORD, TOPICS, USER, allow, make_topics, with_login
+from support.kafka.rights import PASSWORD, TOPICS, USER, allow, make_topics, with_login
 
+from headgate.connector.sink_names import SinkTopics, TopicPattern
 from headgate.ports import ProducerRecord, RefusedError, TransactionOverError
-from headgate.sink_names import SinkTopics, TopicPattern
-from headgate_kafka.client_settings import consumer_settings
-from headgate_kafka.clients import WorkerClients
-from headgate_kafka.reading import TopicReader
+from headgate_kafka.clients.roles import WorkerClients
+from headgate_kafka.clients.settings import consumer_settings
+from headgate_kafka.logs.reading import TopicReader
+from headgate_kafka.logs.writing import PlainWriter
 from headgate_kafka.transport import KafkaTransport, open_transport
-from headgate_kafka.writing import PlainWriter
 from local_kafka.broker import Broker
 
 pytestmark = pytest.mark.slow

@@ -11,12 +11,12 @@ from typing import Any
 
 import javaproperties
 import pytest
-from support.headgate_worker import HeadgateWorker, headgate_worker  # noqa: F401
-from support.kafka_broker import Found
-from support.kafka_cluster import await_true
-from support.log_topics import LogTopics
-from support.observing import observed
-from support.pipelines import HEADGATE
+from support.commands.observing import observed
+from support.commands.pipelines import HEADGATE
+from support.commands.worker import HeadgateWorker, headgate_worker  # noqa: F401
+from support.kafka.broker import Found
+from support.kafka.cluster import await_true
+from support.kafka.log_topics import LogTopics
 
 from local_kafka.java_connect import Rest
 from local_kafka.jvm import free_ports

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.headgate_worker import HeadgateWorker, headgate_worker  # noqa: F401
-from support.kafka_broker import Found
-from support.kafka_cluster import await_true, read_committed
-from support.observing import observed
+from support.commands.observing import observed
+from support.commands.worker import HeadgateWorker, headgate_worker  # noqa: F401
+from support.kafka.broker import Found
+from support.kafka.cluster import await_true, read_committed
 
 from local_kafka.java_connect import SOURCE, JavaWorker
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.pipelines import HEADGATE, Up
+from support.commands.pipelines import HEADGATE, Up
 
 pytestmark = pytest.mark.slow
 

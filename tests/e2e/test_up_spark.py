@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from support.pipelines import Up
+from support.commands.pipelines import Up
 
 pytestmark = pytest.mark.slow
 

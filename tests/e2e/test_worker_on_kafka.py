@@ -11,9 +11,9 @@ import javaproperties
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
-from support.headgate_worker import HeadgateWorker, headgate, headgate_worker  # noqa: F401
-from support.kafka_broker import Found
-from support.kafka_cluster import read_committed
+from support.commands.worker import HeadgateWorker, headgate, headgate_worker  # noqa: F401
+from support.kafka.broker import Found
+from support.kafka.cluster import read_committed
 
 from local_kafka.broker import Broker
 from local_kafka.java_connect import defaults
@@ -433,7 +433,7 @@ def test_too_few_brokers_for_the_replication_factor(
     assert "(status.storage.topic). Gave up after 1.5 s" in last
     assert f"; {key} (" in last
     made = f"created topic '{properties['offset.storage.topic']}' (offset.storage.topic)"
-    assert f" INFO    headgate_kafka.topics: {made}\n" in error
+    assert f" INFO    headgate_kafka.admin.topics: {made}\n" in error
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ import httpx
 import javaproperties
 import pytest
 from confluent_kafka.admin import AclOperation, AdminClient, ResourceType  # type: ignore[attr-defined]
-from support.headgate_worker import HeadgateWorker, headgate, headgate_worker  # noqa: F401
-from support.kafka_cluster import await_true, read_committed
-from support.kafka_rights import (
+from support.commands.worker import HeadgateWorker, headgate, headgate_worker  # noqa: F401
+from support.kafka.cluster import await_true, read_committed
+from support.kafka.rights import (
     PASSWORD,
     RIGHTS,
     USER,

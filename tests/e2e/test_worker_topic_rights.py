@@ -12,9 +12,10 @@ import httpx
 import javaproperties
 import pytest
 from confluent_kafka.admin import AclOperation, AdminClient, ResourceType  # type: ignore[attr-defined]
-from support.headgate_worker import HeadgateWorker, headgate
-from support.kafka_cluster import await_true
-from support.kafka_rights import (
+from support.commands.observing import changing_nothing, observed
+from support.commands.worker import HeadgateWorker, headgate
+from support.kafka.cluster import await_true
+from support.kafka.rights import (
     PASSWORD,
     RIGHTS,
     TOPICS,
@@ -26,7 +27,6 @@ from support.kafka_rights import (
     security_of,
     with_login,
 )
-from support.observing import changing_nothing, observed
 
 from headgate_rest.peer import TIMEOUT_HEADER
 from local_kafka.broker import Broker

@@ -4,10 +4,10 @@ import os
 from pathlib import Path
 
 import pytest
-from support.beside_java import cluster, growing  # noqa: F401
-from support.headgate_worker import headgate_worker  # noqa: F401
-from support.java_connect import SOURCES
-from support.twin_source import NAME, TESTS, announce
+from support.commands.worker import headgate_worker  # noqa: F401
+from support.java.beside_java import cluster, growing  # noqa: F401
+from support.java.connect import SOURCES
+from support.java.twin_source import NAME, TESTS, announce
 
 from local_kafka.jvm import compile_java
 

@@ -8,7 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.config_provider_table import ENVIRONMENT, PLACE, cases, lay_out, placed, unplaced
+from support.commands.config_provider_table import (
+    ENVIRONMENT,
+    PLACE,
+    cases,
+    lay_out,
+    placed,
+    unplaced,
+)
 
 from headgate.connector.config_providers import (
     ConfigProvider,
@@ -16,7 +23,7 @@ from headgate.connector.config_providers import (
     reverse_transform,
     transform,
 )
-from headgate_runtime.config_providers import (
+from headgate_runtime.config.providers import (
     DirectoryConfigProvider,
     EnvVarConfigProvider,
     FileConfigProvider,

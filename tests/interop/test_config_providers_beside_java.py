@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.headgate_worker import HeadgateWorker
-from support.kafka_broker import Found
-from support.kafka_cluster import await_true, create_topic, read_committed
+from support.commands.worker import HeadgateWorker
+from support.kafka.broker import Found
+from support.kafka.cluster import await_true, create_topic, read_committed
 
 from local_kafka.java_connect import SOURCE, JavaWorker
 

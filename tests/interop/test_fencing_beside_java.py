@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Message
 from confluent_kafka.admin import AdminClient
-from support.headgate_worker import HeadgateWorker
-from support.kafka_broker import Found
-from support.kafka_cluster import await_true, create_topic
-from support.mixed_group import AnyWorker, MixedGroup, Told
-from support.twin_source import NAME
+from support.commands.worker import HeadgateWorker
+from support.java.mixed_group import AnyWorker, MixedGroup, Told
+from support.java.twin_source import NAME
+from support.kafka.broker import Found
+from support.kafka.cluster import await_true, create_topic
 
-from headgate.java_hash import string_hash
+from headgate.java.hash import string_hash
 from local_kafka.java_connect import JavaWorker
 
 pytestmark = pytest.mark.slow

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from functools import partial
 
 import pytest
-from support.beside_java import (
+from support.java.beside_java import (
     SECONDS,
     SETTINGS,
     Cluster,
@@ -17,9 +17,9 @@ from support.beside_java import (
     MakeJava,
     check_nobody_ran_twice,
 )
-from support.growing_file import GrowingFile
-from support.kafka_cluster import await_true
-from support.mixed_group import AnyWorker
+from support.java.mixed_group import AnyWorker
+from support.kafka.cluster import await_true
+from support.task.growing_file import GrowingFile
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.source_tasks import Run
+from support.task.source_tasks import Run
 
 from headgate.connector.api import DataError, SourceRecord
 from headgate.connector.converters import make_converter

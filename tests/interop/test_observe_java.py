@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.kafka_broker import Found
-from support.observing import changing_nothing, observe, observed
+from support.commands.observing import changing_nothing, observe, observed
+from support.kafka.broker import Found
 
 from local_kafka.java_connect import SINK, SOURCE, JavaWorker
 

@@ -15,10 +15,10 @@ from typing import Any
 import httpx
 import pytest
 from confluent_kafka import Producer
-from support.headgate_worker import HeadgateWorker
-from support.java_connect import FoundWorker
-from support.kafka_broker import Found
-from support.kafka_cluster import create_topic
+from support.commands.worker import HeadgateWorker
+from support.java.connect import FoundWorker
+from support.kafka.broker import Found
+from support.kafka.cluster import create_topic
 
 from local_kafka.java_connect import SINK, SOURCE
 

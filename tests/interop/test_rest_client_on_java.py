@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from support.kafka_broker import Found
-from support.rest_world import LOCAL, Keys, service, wait_until
+from support.kafka.broker import Found
+from support.rest.world import LOCAL, Keys, service, wait_until
 
 from headgate import wire
-from headgate.events import SessionKeyChanged
 from headgate.herder.messages import (
     AlterOffsets,
     Call,
@@ -37,7 +36,8 @@ from headgate.herder.messages import (
     Success,
 )
 from headgate.ids import TargetState, TaskId
-from headgate.records import decode
+from headgate.topics.config_events import SessionKeyChanged
+from headgate.topics.config_records import decode
 from headgate_rest import RestService
 from local_kafka.java_connect import JavaWorker
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.headgate_worker import HeadgateWorker
-from support.kafka_broker import Found
-from support.kafka_cluster import read_committed
-from support.mixed_group import MixedGroup, asked
+from support.commands.worker import HeadgateWorker
+from support.java.mixed_group import MixedGroup, asked
+from support.kafka.broker import Found
+from support.kafka.cluster import read_committed
 
 from local_kafka.java_connect import JavaWorker, Rest
 

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.headgate_worker import HeadgateWorker
-from support.kafka_broker import Found
-from support.kafka_cluster import await_true, create_topic
-from support.mixed_group import AnyWorker, MixedGroup, asked
-from support.twin_source import FAILS_WHILE, NAME
+from support.commands.worker import HeadgateWorker
+from support.java.mixed_group import AnyWorker, MixedGroup, asked
+from support.java.twin_source import FAILS_WHILE, NAME
+from support.kafka.broker import Found
+from support.kafka.cluster import await_true, create_topic
 
 from local_kafka.java_connect import JavaWorker
 

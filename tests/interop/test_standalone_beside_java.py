@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.headgate_standalone import SOURCE_FILE, WORKER, Standalone, until
-from support.kafka_broker import Found
-from support.kafka_cluster import create_topic, end_offset, read_committed
+from support.commands.standalone import SOURCE_FILE, WORKER, Standalone, until
+from support.kafka.broker import Found
+from support.kafka.cluster import create_topic, end_offset, read_committed
 
 from local_kafka.java_connect import HEAP_MB, Rest
 from local_kafka.jvm import Jvm

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.beside_java import (
+from support.commands.observing import observed
+from support.commands.worker import HeadgateWorker
+from support.java.beside_java import (
     SECONDS,
     SETTINGS,
     Cluster,
@@ -17,11 +19,9 @@ from support.beside_java import (
     MakeJava,
     task_states,
 )
-from support.growing_file import GrowingFile
-from support.headgate_worker import HeadgateWorker
-from support.kafka_cluster import await_true, read_committed
-from support.mixed_group import AnyWorker, asked
-from support.observing import observed
+from support.java.mixed_group import AnyWorker, asked
+from support.kafka.cluster import await_true, read_committed
+from support.task.growing_file import GrowingFile
 
 from local_kafka.java_connect import SOURCE, JavaWorker
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient
-from support.headgate_worker import HeadgateWorker
-from support.kafka_broker import Found
-from support.kafka_cluster import await_true
-from support.log_topics import LogTopics
+from support.commands.worker import HeadgateWorker
+from support.kafka.broker import Found
+from support.kafka.cluster import await_true
+from support.kafka.log_topics import LogTopics
 
 from local_kafka.java_connect import JavaWorker, Rest
 

@@ -3,10 +3,10 @@
 from typing import Any
 
 import pytest
-from support.java_connect import FoundWorker
+from support.java.connect import FoundWorker
 
-from headgate_runtime.rest_plugins import RestPlugins
-from headgate_runtime.settings import WorkerSettings
+from headgate_runtime.config.settings import WorkerSettings
+from headgate_runtime.plugins.rest import RestPlugins
 from local_kafka.java_connect import SINK, SOURCE
 
 pytestmark = pytest.mark.slow

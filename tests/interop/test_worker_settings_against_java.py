@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headgate_runtime.settings import DISTRIBUTED, STANDALONE, Key, keys_of
+from headgate_runtime.config.settings import DISTRIBUTED, STANDALONE, Key, keys_of
 
 pytestmark = pytest.mark.slow
 

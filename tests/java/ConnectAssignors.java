@@ -1,7 +1,7 @@
 /*
  * Drives the assignors and the protocol bytes of connect-runtime for tests that compare ours with
  * them. A question is a line of JSON on standard input, its answer a line on standard output.
- * Started by tests/support/java_assignors.py, which says what may be asked.
+ * Started by tests/support/java/assignors.py, which says what may be asked.
  */
 
 import com.fasterxml.jackson.databind.JsonNode;

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.law_groups import DELAY_MS, Group, configured, happenings, works
+from support.group.law_groups import DELAY_MS, Group, configured, happenings, works
 
 from headgate.assignment import connect, kip415
 from headgate.assignment.model import MemberWork, Policy, Round, RoundInput, Work

@@ -4,7 +4,7 @@ from collections import Counter
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.law_groups import DELAY_MS, Group, configured, happenings, works
+from support.group.law_groups import DELAY_MS, Group, configured, happenings, works
 
 from headgate.assignment import connect, eager
 from headgate.assignment.model import MemberAssignment, Round, RoundInput, Work

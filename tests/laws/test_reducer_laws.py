@@ -10,11 +10,12 @@ import orjson
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from headgate import records, reducer
-from headgate.events import ConfigEvent, RecordRejected
 from headgate.ids import TargetState, TaskId
-from headgate.rejected import REJECTED_KEPT
-from headgate.state import ConfigState
+from headgate.topics import config_records as records
+from headgate.topics import config_reducer as reducer
+from headgate.topics.config_events import ConfigEvent, RecordRejected
+from headgate.topics.config_state import ConfigState
+from headgate.topics.rejected import REJECTED_KEPT
 
 Log = Sequence[tuple[int, bytes, bytes | None]]
 

@@ -7,12 +7,12 @@ from random import Random
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from support.log_records import OneTopic, log_records
+from support.herder.log_records import OneTopic, log_records
 
-from headgate import offsets, status
 from headgate.ids import State, TaskId
 from headgate.ports import LogRecord
-from headgate.status import Status, StatusView, TopicActivity, fold_statuses
+from headgate.topics import offsets, status
+from headgate.topics.status import Status, StatusView, TopicActivity, fold_statuses
 from headgate_runtime.tasks.offsets import SourceOffsets
 
 NAMES = st.sampled_from(["a", "b-1"])

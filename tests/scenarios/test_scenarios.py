@@ -1,10 +1,10 @@
 """Runs every text scenario under ``specs/``; how they are written is told in
-`tests/support/scenario.py`."""
+`tests/support/scenarios/runner.py`."""
 
 from pathlib import Path
 
 import pytest
-from support import scenario
+from support.scenarios import runner as scenario
 
 SPECS = Path(__file__).parents[2] / "specs"
 FILES = sorted(SPECS.rglob("*.txt"))
@@ -16,7 +16,7 @@ def test_scenario(path: Path, request: pytest.FixtureRequest) -> None:
     name = path.relative_to(SPECS)
     directory = name.parts[0]
     assert directory in WORLDS, (
-        f"specs/{name}: no world for {directory!r}; tests/support/scenario_*.py have "
+        f"specs/{name}: no world for {directory!r}; tests/support/scenarios/ has "
         f"{', '.join(sorted(WORLDS))}"
     )
     text = path.read_text(encoding="utf-8")

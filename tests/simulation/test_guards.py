@@ -23,15 +23,15 @@ from headgate.herder.offset_changes import OffsetChanges
 from headgate.herder.requests import Requests
 from headgate.herder.tasks import Tasks
 from headgate.herder.work import GroupWork
-from headgate.reducer import fold
 from headgate.simulation.checks import Checks, InvariantBroken
 from headgate.simulation.cluster import Options, simulate
 from headgate.simulation.memory import MemoryConfigLog, MemoryFencer
 from headgate.simulation.memory_clients import MemoryConsumer, MemoryProducer
 from headgate.simulation.sink_body import SinkBody
 from headgate.simulation.worker import SimulatedWorker
-from headgate.state import ConfigState
 from headgate.task.sink import SinkMachine
+from headgate.topics.config_reducer import fold
+from headgate.topics.config_state import ConfigState
 
 SEEDS_MAX = 150
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
+from headgate.connector.sink_names import SinkTopics, TopicPattern, topics_now
 from headgate.membership.consumer import (
     ConsumerMember,
     ConsumerOutput,
@@ -21,7 +22,6 @@ from headgate.ports import (
     TransportError,
     UnknownTopicError,
 )
-from headgate.sink_names import SinkTopics, TopicPattern, topics_now
 from headgate_embedded import batches
 from headgate_embedded.database import Database, Watch
 from headgate_embedded.group import Coordinators, EmbeddedGroup

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import apsw
 
-from headgate.partitioner import Partitioner
 from headgate.ports import (
     Ack,
     FencedError,
@@ -19,6 +18,7 @@ from headgate.ports import (
     TopicPartition,
     TransportError,
 )
+from headgate.task.partitioner import Partitioner
 from headgate_embedded import batches
 from headgate_embedded.database import Database
 from headgate_embedded.logs import append_latest

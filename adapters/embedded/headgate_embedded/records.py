@@ -5,6 +5,7 @@ Nothing is ever removed: the embedded log has no retention yet, the file grows w
 
 from collections.abc import Mapping, Sequence
 
+from headgate.connector.sink_names import SinkTopics
 from headgate.membership.consumer import ConsumerSettings
 from headgate.ports import (
     Consumer,
@@ -12,7 +13,6 @@ from headgate.ports import (
     TopicPartition,
     UnknownTopicError,
 )
-from headgate.sink_names import SinkTopics
 from headgate_embedded import batches
 from headgate_embedded.consumer import EmbeddedConsumer
 from headgate_embedded.database import Database

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headgate.membership.consumer import ConsumerSettings
-from headgate.offsets import OffsetView, read_offsets
 from headgate.ports import Clock
+from headgate.topics.offsets import OffsetView, read_offsets
 from headgate_embedded.database import LEASE_MS, Database, say_on_stderr
 from headgate_embedded.group import Coordinators, EmbeddedGroup
 from headgate_embedded.logs import EmbeddedConfigLog, EmbeddedKeyedLog

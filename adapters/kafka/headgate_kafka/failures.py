@@ -13,9 +13,9 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from headgate.ports import RefusedError, TransportError
-from headgate_kafka.client_log import client_logger
-from headgate_kafka.principal import of_librdkafka
-from headgate_kafka.refusals import refusal
+from headgate_kafka.admin.refusals import refusal
+from headgate_kafka.clients.log import client_logger
+from headgate_kafka.login.principal import of_librdkafka
 
 FENCED: Final = frozenset(
     {

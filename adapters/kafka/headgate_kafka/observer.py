@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from headgate.events import Config
-from headgate_kafka.client_settings import check_worker_clients, worker_kafka_python
-from headgate_kafka.clients import WorkerClients
-from headgate_kafka.discovery import TopicKind, TopicsNotFoundError, find_topics, the_one
-from headgate_kafka.group_describe import DescribedGroup, GroupDescriber
-from headgate_kafka.keyed_log import KafkaKeyedLog
-from headgate_kafka.offset_stores import servers_of
+from headgate.topics.config_events import Config
+from headgate_kafka.clients.roles import WorkerClients
+from headgate_kafka.clients.settings import check_worker_clients, worker_kafka_python
+from headgate_kafka.group.describe import DescribedGroup, GroupDescriber
+from headgate_kafka.logs.discovery import TopicKind, TopicsNotFoundError, find_topics, the_one
+from headgate_kafka.logs.keyed_log import KafkaKeyedLog
+from headgate_kafka.logs.offset_stores import servers_of
 from headgate_kafka.transport import KafkaTransport
 
 Said = Callable[[str], None]

@@ -4,24 +4,24 @@ import time
 from collections.abc import Mapping
 from typing import Literal
 
-from headgate.offsets import OffsetView, key_prefix, read_offsets
-from headgate_kafka.admin import Admin
-from headgate_kafka.client_settings import kafka_python, librdkafka
-from headgate_kafka.clients import (
+from headgate.topics.offsets import OffsetView, key_prefix, read_offsets
+from headgate_kafka.admin.fencer import KafkaFencer
+from headgate_kafka.admin.raw_admin import RawAdmin
+from headgate_kafka.admin.reach import Admin
+from headgate_kafka.admin.topics import ensure_topics, offset_topic
+from headgate_kafka.clients.roles import (
     Said,
     WorkerClients,
     connector_admin_properties,
     connector_clients,
     own_offsets_reader,
 )
-from headgate_kafka.fencer import KafkaFencer
-from headgate_kafka.keyed_log import KafkaKeyedLog
-from headgate_kafka.offset_stores import CombinedOffsetLog, OnlyTopic, OwnTopic, own_topic
-from headgate_kafka.raw_admin import RawAdmin
-from headgate_kafka.reading import Topics
-from headgate_kafka.records import KafkaRecordLog
-from headgate_kafka.topics import ensure_topics, offset_topic
-from headgate_kafka.writing import PlainWriter
+from headgate_kafka.clients.settings import kafka_python, librdkafka
+from headgate_kafka.logs.keyed_log import KafkaKeyedLog
+from headgate_kafka.logs.offset_stores import CombinedOffsetLog, OnlyTopic, OwnTopic, own_topic
+from headgate_kafka.logs.reading import Topics
+from headgate_kafka.logs.writing import PlainWriter
+from headgate_kafka.records.topics import KafkaRecordLog
 
 
 class MonotonicClock:
@@ -114,7 +114,7 @@ def open_task_transport(
     said: Said = lambda _line: None,
 ) -> KafkaTaskTransport:
     """The ports as one connector's tasks use them: with its overrides of client settings, and its
-    offsets where they are (`headgate_kafka.offset_stores`). An own offsets topic that does not
+    offsets where they are (`headgate_kafka.logs.offset_stores`). An own offsets topic that does not
     exist is created.
 
     Raises:

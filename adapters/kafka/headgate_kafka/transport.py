@@ -3,17 +3,17 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from headgate_kafka.client_settings import worker_kafka_python
-from headgate_kafka.clients import Said, WorkerClients, connector_clients
-from headgate_kafka.config_log import SYNC_MS, KafkaConfigLog
-from headgate_kafka.fencer import KafkaFencer
-from headgate_kafka.group import KafkaGroup
-from headgate_kafka.keyed_log import KafkaKeyedLog
-from headgate_kafka.offset_stores import OnlyTopic
-from headgate_kafka.offsets_check import OffsetsCheck
-from headgate_kafka.records import KafkaRecordLog
+from headgate_kafka.admin.fencer import KafkaFencer
+from headgate_kafka.clients.roles import Said, WorkerClients, connector_clients
+from headgate_kafka.clients.settings import worker_kafka_python
+from headgate_kafka.group.port import KafkaGroup
+from headgate_kafka.logs.config_log import SYNC_MS, KafkaConfigLog
+from headgate_kafka.logs.keyed_log import KafkaKeyedLog
+from headgate_kafka.logs.offset_stores import OnlyTopic
+from headgate_kafka.logs.offsets_check import OffsetsCheck
+from headgate_kafka.logs.writing import PlainWriter
+from headgate_kafka.records.topics import KafkaRecordLog
 from headgate_kafka.task_transport import MonotonicClock
-from headgate_kafka.writing import PlainWriter
 
 DISABLED: Final = "disabled"
 _SYNC_KEY: Final = "worker.sync.timeout.ms"
@@ -84,7 +84,7 @@ def open_transport(
     transport: Mapping[str, str], *, url: str = "", said: Said = lambda _line: None
 ) -> KafkaTransport:
     """The ports of a worker. Connects when they are used; the internal topics must be there (see
-    `headgate_kafka.topics.prepare_internal_topics`).
+    `headgate_kafka.admin.topics.prepare_internal_topics`).
 
     Args:
         transport: the worker's properties, as in its file.

@@ -5,9 +5,9 @@ from typing import Final
 
 import httpcore
 
-from headgate.events import SessionKeyChanged
 from headgate.herder.messages import Call, ErrorKind, Failure, Result
 from headgate.ports import TransportError
+from headgate.topics.config_events import SessionKeyChanged
 from headgate_rest.asking import Question, question, result_of
 from headgate_rest.http import HttpResponse
 from headgate_rest.server import client_context

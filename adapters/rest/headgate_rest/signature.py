@@ -10,8 +10,8 @@ import hmac
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from headgate.events import SessionKeyChanged
 from headgate.herder.session_keys import KeyRing
+from headgate.topics.config_events import SessionKeyChanged
 from headgate_rest.http import Refusal
 
 SIGNATURE_HEADER: Final = "X-Connect-Authorization"

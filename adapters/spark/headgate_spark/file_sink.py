@@ -22,10 +22,10 @@ from headgate.connector.api import (
     SinkConnector,
 )
 from headgate.connector.config import ConfigDef, ConfigError, Importance, Type
+from headgate.connector.dead_letters import unwritten_queue
+from headgate.connector.sink_names import sink_topics, topic_pattern
 from headgate.connector.validators import at_least, non_empty, one_of
-from headgate.dead_letters import unwritten_queue
 from headgate.ports import TopicPartition, UnknownTopicError
-from headgate.sink_names import sink_topics, topic_pattern
 from headgate_spark.alterations import alter, look
 from headgate_spark.batches import Range, cut, next_batch
 from headgate_spark.columns import unite_columns

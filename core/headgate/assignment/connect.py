@@ -33,7 +33,7 @@ from typing import Final, Generic, TypeAlias, TypeVar
 from headgate.assignment.model import MemberAssignment, MemberWork, Round, RoundInput
 from headgate.errors import NoMembersError
 from headgate.ids import TaskId, task_ids, utf16_key
-from headgate.java_hash import STRINGS, TASKS, in_map_order, in_set_order
+from headgate.java.hash import STRINGS, TASKS, in_map_order, in_set_order
 
 T = TypeVar("T", str, TaskId)
 

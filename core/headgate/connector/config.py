@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Any, Final, Protocol, TypeAlias, cast
 
 from headgate.errors import CoreError
-from headgate.java_double import java_double
+from headgate.java.double import java_double
 
 
 class ConfigError(CoreError):

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from headgate.errors import CoreError
-from headgate.events import Config
+from headgate.topics.config_events import Config
 
 _REFERENCE: Final = re.compile(r"\$\{([^}]*?):(([^}]*?):)?([^}]*?)\}")
 SHORT: Final = 4

@@ -17,8 +17,8 @@ from headgate.connector.api import Converter, DataError, Headers, Value
 from headgate.connector.config import ConfigDef, ConfigError, Importance, Type, java_text
 from headgate.connector.envelope import envelope_start, kind_of, open_envelope
 from headgate.connector.validators import no_such_class
-from headgate.java_double import java_double
-from headgate.java_json import dumps
+from headgate.java.double import java_double
+from headgate.java.json import dumps
 
 
 class StringConverter:

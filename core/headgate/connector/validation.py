@@ -41,7 +41,7 @@ from headgate.connector.framework import (
     sink_keys,
     source_keys,
 )
-from headgate.java_pattern import compile_java
+from headgate.java.pattern import compile_java
 
 Config: TypeAlias = Mapping[str, Any]
 Results: TypeAlias = dict[str, ConfigValue]

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from typing import Any
 
 from headgate.connector.config import ConfigError, Validator, java_text
-from headgate.java_pattern import JavaPatternError, compile_java
+from headgate.java.pattern import JavaPatternError, compile_java
 
 
 def between(low: float | None, high: float | None) -> Validator:
@@ -113,7 +113,7 @@ def regex(name: str, value: Any) -> None:
 
 def java_regex(name: str, value: Any) -> None:
     """An expression that means here what it means to Java. Source: RegexValidator; differs: what
-    `headgate.java_pattern` does not understand is refused, though Java does."""
+    `headgate.java.pattern` does not understand is refused, though Java does."""
     try:
         compile_java(value or "")
     except JavaPatternError as error:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
-from headgate.events import Config
 from headgate.ids import TargetState, TaskId
+from headgate.topics.config_events import Config
 
 OffsetChange: TypeAlias = tuple[object, object]
 """Partition and offset as a user gave them: JSON as plain data. An offset of None forgets."""

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from headgate.events import Config
 from headgate.herder.calls import config_digest
 from headgate.herder.context import (
     Ask,
@@ -40,7 +39,8 @@ from headgate.herder.messages import (
 from headgate.herder.privileged import task_configs_changed
 from headgate.herder.statuses import Statuses
 from headgate.ids import State, TargetState
-from headgate.state import ConnectorEntry
+from headgate.topics.config_events import Config
+from headgate.topics.config_state import ConnectorEntry
 
 _AT_REST = {TargetState.PAUSED: State.PAUSED, TargetState.STOPPED: State.STOPPED}
 _COPIED = ("topics", "topics.regex")

@@ -10,11 +10,11 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from headgate.events import Config
 from headgate.herder.messages import Call, Effect, ReadConfigToEnd, Result
 from headgate.herder.settings import HerderSettings
 from headgate.ids import TaskId
-from headgate.state import ConfigState
+from headgate.topics.config_events import Config
+from headgate.topics.config_state import ConfigState
 
 RETRY_DELAY_MS: Final = 250
 RETRY_DELAY_MS_MAX: Final = 60_000

@@ -8,10 +8,10 @@ KIP-618; Connect's ZombieFencing in DistributedHerder.
 from dataclasses import dataclass
 from enum import StrEnum
 
-from headgate.fencing import FenceTasks, NothingToFence, fencing_requirement
 from headgate.herder.context import Context, CountRecorded, ForRound, Resolved, RoundDone, Unplaced
 from headgate.herder.messages import ErrorKind, Failure, FenceProducers, Result, Success
 from headgate.task.messages import TaskKind
+from headgate.topics.fencing import FenceTasks, NothingToFence, fencing_requirement
 
 FAILED = "Failed to perform zombie fencing"
 CANCELLED = "Failed to complete zombie fencing because a new set of task configs was generated"

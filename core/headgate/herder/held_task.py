@@ -4,14 +4,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from headgate.events import Config
-from headgate.fencing import transactional_id
 from headgate.herder.context import Context
 from headgate.herder.messages import TaskView
 from headgate.herder.task_table import SHOWN, TaskState
 from headgate.ids import State, TargetState, TaskId
-from headgate.state import ConnectorEntry
 from headgate.task.messages import TaskEnded, TaskKind, TaskOutcome, TaskProgress, TaskSpec
+from headgate.topics.config_events import Config
+from headgate.topics.config_state import ConnectorEntry
+from headgate.topics.fencing import transactional_id
 
 NO_PROGRESS: Final = TaskProgress(0, 0, False)
 

@@ -14,16 +14,6 @@ machine (`headgate.membership.member`).
 from typing import assert_never
 
 from headgate import wire
-from headgate.events import (
-    ConfigEvent,
-    ConnectorRemoved,
-    LoggerLevelChanged,
-    RecordRejected,
-    RestartRequested,
-    SessionKeyChanged,
-    TargetStateChanged,
-    TasksCommitted,
-)
 from headgate.herder import context as c
 from headgate.herder.connectors import Connectors
 from headgate.herder.fencing_rounds import FencingRounds
@@ -72,8 +62,18 @@ from headgate.herder.tasks import Tasks
 from headgate.herder.work import GroupWork
 from headgate.ids import TargetState
 from headgate.membership.member_messages import Assigned
-from headgate.reducer import fold
-from headgate.state import ConfigState
+from headgate.topics.config_events import (
+    ConfigEvent,
+    ConnectorRemoved,
+    LoggerLevelChanged,
+    RecordRejected,
+    RestartRequested,
+    SessionKeyChanged,
+    TargetStateChanged,
+    TasksCommitted,
+)
+from headgate.topics.config_reducer import fold
+from headgate.topics.config_state import ConfigState
 
 
 class Herder:

@@ -55,7 +55,7 @@ from headgate.herder.privileged import (
     subject_of,
 )
 from headgate.membership.protocols import HEADGATE
-from headgate.records import Record
+from headgate.topics.config_records import Record
 
 WRITE_FAILED = (
     "Failed to write to config topic; this may be due to a transient error and the request can be "

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from headgate.events import Config, ConfigEvent
 from headgate.herder.calls import AlterOffsets as AlterOffsets
 from headgate.herder.calls import Call as Call
 from headgate.herder.calls import CreateConnector as CreateConnector
@@ -40,8 +39,9 @@ from headgate.herder.calls import SetTargetState as SetTargetState
 from headgate.herder.calls import Success as Success
 from headgate.ids import State, TaskId
 from headgate.membership.messages import GroupRequest, GroupResponse
-from headgate.status import StatusEvent
 from headgate.task.messages import TaskCommand, TaskKind, TaskReport, TaskSpec
+from headgate.topics.config_events import Config, ConfigEvent
+from headgate.topics.status import StatusEvent
 
 # -- commands --
 

@@ -22,7 +22,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, TypeAlias
 
-from headgate.fencing import transactional_id
 from headgate.herder.context import Ask, Context, ForOffsets, FromOffsets, Resolved, Unplaced
 from headgate.herder.leadership import HoldLane, Leadership
 from headgate.herder.messages import (
@@ -42,8 +41,9 @@ from headgate.herder.offset_input import sink_changes, source_changes
 from headgate.herder.reads import not_found
 from headgate.ids import TargetState
 from headgate.membership.member import Member
-from headgate.state import ConnectorEntry
 from headgate.task.messages import TaskKind
+from headgate.topics.config_state import ConnectorEntry
+from headgate.topics.fencing import transactional_id
 
 ChangeCall: TypeAlias = AlterOffsets | ResetOffsets
 

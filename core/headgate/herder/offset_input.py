@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Any, Final, cast
 
 from headgate.herder.calls import ErrorKind, Failure, OffsetChange
-from headgate.offsets import OffsetFormatError, encode_key, encode_value
-from headgate.records import parse_java_int
+from headgate.topics.config_records import parse_java_int
+from headgate.topics.offsets import OffsetFormatError, encode_key, encode_value
 
 NOTHING_GIVEN: Final = Failure(
     ErrorKind.BAD_REQUEST, "Partitions / offsets need to be provided for an alter offsets request"

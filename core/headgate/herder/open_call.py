@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from headgate.events import Config
 from headgate.herder.context import Origin
 from headgate.herder.messages import (
     AlterOffsets,
@@ -18,6 +17,7 @@ from headgate.herder.messages import (
     SetTargetState,
 )
 from headgate.ids import TargetState
+from headgate.topics.config_events import Config
 
 
 class Stage(StrEnum):

@@ -17,8 +17,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias, assert_never
 
-from headgate.events import Config
-from headgate.fencing import is_fenced_by_starting
 from headgate.herder.calls import config_digest
 from headgate.herder.messages import (
     CreateConnector,
@@ -33,7 +31,9 @@ from headgate.herder.messages import (
 from headgate.herder.reads import connector_info, not_found
 from headgate.herder.settings import HerderSettings
 from headgate.ids import TargetState, TaskId
-from headgate.records import (
+from headgate.task.messages import TaskKind
+from headgate.topics.config_events import Config
+from headgate.topics.config_records import (
     SESSION_KEY,
     Record,
     encode_commit,
@@ -46,8 +46,8 @@ from headgate.records import (
     encode_task,
     encode_task_count,
 )
-from headgate.state import ConfigState, ConnectorEntry
-from headgate.task.messages import TaskKind
+from headgate.topics.config_state import ConfigState, ConnectorEntry
+from headgate.topics.fencing import is_fenced_by_starting
 
 
 @dataclass(frozen=True, slots=True)

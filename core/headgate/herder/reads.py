@@ -9,7 +9,6 @@ elsewhere is found. Task configs of an inconsistent connector are none, as are i
 
 from typing import Any, Final, TypeAlias, assert_never
 
-from headgate.events import Config
 from headgate.herder.calls import (
     DescribeConnector,
     DescribeStatus,
@@ -24,8 +23,9 @@ from headgate.herder.calls import (
 )
 from headgate.herder.settings import HerderSettings
 from headgate.ids import TaskId
-from headgate.state import ConfigState
-from headgate.status import StatusView
+from headgate.topics.config_events import Config
+from headgate.topics.config_state import ConfigState
+from headgate.topics.status import StatusView
 
 Read: TypeAlias = (
     ListConnectors

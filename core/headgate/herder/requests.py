@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import Final, assert_never
 
 from headgate.assignment.model import Work
-from headgate.events import Config
 from headgate.herder.connectors import Connectors
 from headgate.herder.context import (
     Ask,
@@ -86,7 +85,8 @@ from headgate.herder.statuses import Statuses
 from headgate.herder.tasks import Tasks
 from headgate.ids import TargetState
 from headgate.membership.member import Member
-from headgate.records import Record, encode_logger_level, encode_target_state
+from headgate.topics.config_events import Config
+from headgate.topics.config_records import Record, encode_logger_level, encode_target_state
 
 HOPS_MAX: Final = 2
 """Any worker -> leader -> owner."""

@@ -8,10 +8,10 @@ behind. Requests are never replayed; one that comes during a rebalance waits for
 those that wait for one connector the one that restarts more counts, as in Java.
 """
 
-from headgate.events import RestartRequested
 from headgate.herder.connectors import Connectors
 from headgate.herder.context import Context
 from headgate.herder.tasks import Tasks
+from headgate.topics.config_events import RestartRequested
 
 
 class Restarts:

@@ -16,12 +16,12 @@ of intervals says: the date's may be set right, or a machine sleep, by more than
 from dataclasses import dataclass, field
 from typing import Final
 
-from headgate.events import SessionKeyChanged
 from headgate.herder.context import Context, ForgetKey, LookAtKey, retry_delay_ms
 from headgate.herder.leadership import Leadership
 from headgate.herder.messages import MakeSessionKey, SessionKeyMade
 from headgate.herder.privileged import WriteSessionKey
 from headgate.membership.protocols import RULES
+from headgate.topics.config_events import SessionKeyChanged
 
 KEY_SIZES: Final = {"HmacMD5": 512, "HmacSHA1": 512, "HmacSHA384": 384, "HmacSHA512": 512}
 """Bits of a key where `inter.worker.key.size` is not set, as Java's generators have them."""

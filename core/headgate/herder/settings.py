@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
-from headgate.events import Config
 from headgate.task.messages import TaskKind
+from headgate.topics.config_events import Config
 
 ExactlyOnceSupport: TypeAlias = Literal["disabled", "preparing", "enabled"]
 NO_TEXTS: Final[Mapping[str, str]] = MappingProxyType({})

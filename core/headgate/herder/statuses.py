@@ -19,8 +19,8 @@ from typing import Final
 from headgate.herder.context import NO_CONFIG, Context, StatusUnheard
 from headgate.herder.messages import WriteStatus
 from headgate.ids import State, TaskId
-from headgate.state import ConfigState
-from headgate.status import (
+from headgate.topics.config_state import ConfigState
+from headgate.topics.status import (
     ConnectorStatusRemoved,
     ConnectorStatusReported,
     Status,

@@ -29,7 +29,7 @@ from typing import Final
 
 from headgate.assignment.model import MemberAssignment
 from headgate.ids import TaskId
-from headgate.java_hash import STRINGS, in_set_order
+from headgate.java.hash import STRINGS, in_set_order
 from headgate.membership.codec_model import Assignment, AssignmentError, Metadata
 from headgate.wire import WireError
 

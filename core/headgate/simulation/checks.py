@@ -9,15 +9,20 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from headgate.errors import CoreError
-from headgate.events import ConfigEvent, TargetStateChanged, TaskCountRecorded, TasksCommitted
 from headgate.herder.messages import AppendConfig, Effect
 from headgate.ids import TargetState
 from headgate.ports import ConsumerRecord, TopicPartition
-from headgate.records import decode
-from headgate.reducer import fold
 from headgate.simulation.memory_clients import Membership
-from headgate.state import ConfigState
 from headgate.task.messages import TaskSpec
+from headgate.topics.config_events import (
+    ConfigEvent,
+    TargetStateChanged,
+    TaskCountRecorded,
+    TasksCommitted,
+)
+from headgate.topics.config_records import decode
+from headgate.topics.config_reducer import fold
+from headgate.topics.config_state import ConfigState
 
 if TYPE_CHECKING:
     from headgate.simulation.cluster import Cluster

@@ -8,6 +8,7 @@ same seed and options give the same run, step by step.
 
 from dataclasses import dataclass
 
+from headgate.connector.sink_names import sink_group
 from headgate.herder.settings import HerderSettings
 from headgate.ids import State, TargetState, TaskId
 from headgate.membership.consumer import ConsumerSettings
@@ -20,8 +21,7 @@ from headgate.simulation.schedule import Schedule
 from headgate.simulation.source_body import PARTITIONS, RECORDS
 from headgate.simulation.user import NAMES, SINKS, SOURCES, User
 from headgate.simulation.worker import SimulatedWorker
-from headgate.sink_names import sink_group
-from headgate.status import StatusView, decode_status, fold_statuses
+from headgate.topics.status import StatusView, decode_status, fold_statuses
 
 GROUP = "simulated"
 TOPIC_PARTITIONS = 2

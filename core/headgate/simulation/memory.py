@@ -9,6 +9,7 @@ that would have to wait ends as if its time were over.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from headgate.connector.sink_names import SinkTopics
 from headgate.membership.consumer import ConsumerSettings
 from headgate.membership.coordinator import Coordinator, CoordinatorSettings
 from headgate.membership.messages import GroupRequest, GroupResponse, JoinGroup
@@ -24,7 +25,6 @@ from headgate.ports import (
     UnknownTopicError,
 )
 from headgate.simulation.memory_clients import Membership, MemoryConsumer, MemoryProducer
-from headgate.sink_names import SinkTopics
 
 
 @dataclass(slots=True)

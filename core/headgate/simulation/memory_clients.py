@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias, assert_never
 
+from headgate.connector.sink_names import SinkTopics, topics_now
 from headgate.membership.consumer import (
     ConsumerMember,
     ConsumerOutput,
@@ -11,7 +12,6 @@ from headgate.membership.consumer import (
     PartitionsRevoked,
     SendRequest,
 )
-from headgate.partitioner import Partitioner
 from headgate.ports import (
     Ack,
     ConsumerRecord,
@@ -24,7 +24,7 @@ from headgate.ports import (
     TopicPartition,
     TransportError,
 )
-from headgate.sink_names import SinkTopics, topics_now
+from headgate.task.partitioner import Partitioner
 
 if TYPE_CHECKING:
     from headgate.simulation.memory import MemoryCluster

@@ -7,10 +7,10 @@ in a real body; a poll itself takes no time here, the waiting lies before it.
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from headgate.connector.sink_names import sink_group, sink_subscription
 from headgate.ports import ConsumerRecord, RebalancedError, TopicPartition
 from headgate.simulation.body import Body
 from headgate.simulation.memory_clients import MemoryConsumer
-from headgate.sink_names import sink_group, sink_subscription
 from headgate.task.messages import BodyReport, TaskSpec
 from headgate.task.sink import SinkMachine, SinkSettings
 from headgate.task.steps import (

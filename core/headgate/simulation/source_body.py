@@ -8,7 +8,6 @@ or out of order. Their key is the source partition, so that a topic keeps their 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from headgate.offsets import decode_key, decode_value, encode_key, encode_value
 from headgate.ports import Producer, ProducerRecord
 from headgate.simulation.body import Body
 from headgate.task.messages import BodyReport, TaskSpec
@@ -33,6 +32,7 @@ from headgate.task.steps import (
     SendRecords,
     Started,
 )
+from headgate.topics.offsets import decode_key, decode_value, encode_key, encode_value
 
 if TYPE_CHECKING:
     from headgate.simulation.cluster import Cluster

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from headgate.events import ConfigEvent
 from headgate.herder.herder import Herder
 from headgate.herder.messages import (
     AlterConnectorOffsets,
@@ -51,10 +50,11 @@ from headgate.herder.messages import (
 )
 from headgate.herder.settings import HerderSettings
 from headgate.ports import FencedError
-from headgate.records import decode
 from headgate.simulation.runner import SimulatedRunner
 from headgate.simulation.source_body import PARTITIONS
-from headgate.status import decode_status
+from headgate.topics.config_events import ConfigEvent
+from headgate.topics.config_records import decode
+from headgate.topics.status import decode_status
 
 if TYPE_CHECKING:
     from headgate.simulation.cluster import Cluster

@@ -122,8 +122,8 @@ def _again(reader: ClusterReader, before: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _source(options: ObserveOptions) -> Any:
-    from headgate_kafka.client_settings import ClientSettingsError
-    from headgate_kafka.discovery import TopicsNotFoundError
+    from headgate_kafka.clients.settings import ClientSettingsError
+    from headgate_kafka.logs.discovery import TopicsNotFoundError
     from headgate_kafka.observer import open_observer
 
     properties = _properties(options)
@@ -135,8 +135,8 @@ def _source(options: ObserveOptions) -> Any:
 
 def _properties(options: ObserveOptions) -> dict[str, str]:
     """The worker's own file, and what the command line says over it."""
-    from headgate_runtime.properties import PropertiesError, read_properties
-    from headgate_runtime.worker_file import with_exactly_once
+    from headgate_runtime.config.properties import PropertiesError, read_properties
+    from headgate_runtime.config.worker_file import with_exactly_once
 
     found: dict[str, str] = {}
     if options.properties is not None:

@@ -7,15 +7,15 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from headgate.events import Config
-from headgate.java_pattern import JavaPatternError
-from headgate.offsets import OffsetTable, OffsetView, fold_offsets
+from headgate.connector.sink_names import sink_group, sink_topics, topic_pattern, topics_now
+from headgate.java.pattern import JavaPatternError
 from headgate.ports import ConfigLog, KeyedLog, LogRecord, RecordLog, TransportError
-from headgate.records import decode
-from headgate.reducer import fold
-from headgate.sink_names import sink_group, sink_topics, topic_pattern, topics_now
-from headgate.state import ConfigState
-from headgate.status import StatusView, decode_status, fold_statuses
+from headgate.topics.config_events import Config
+from headgate.topics.config_records import decode
+from headgate.topics.config_reducer import fold
+from headgate.topics.config_state import ConfigState
+from headgate.topics.offsets import OffsetTable, OffsetView, fold_offsets
+from headgate.topics.status import StatusView, decode_status, fold_statuses
 from headgate_runtime.observe.view import REBALANCING, GroupLook, Look, SinkProgress, SourceOffset
 from headgate_runtime.up.observe import kind_of
 
@@ -197,7 +197,7 @@ class ClusterReader:
 
     def _source_offsets(self, name: str, config: Config) -> tuple[SourceOffset, ...]:
         """As far as they are on this cluster: what a connector's own topic has, on another one too,
-        is copied to the global topic. Source: `headgate_kafka.offset_stores`."""
+        is copied to the global topic. Source: `headgate_kafka.logs.offset_stores`."""
         named = (config.get("offsets.storage.topic") or "").strip()
         elsewhere = self._source.elsewhere(config)
         shared_table, own_table = self._table(None), None

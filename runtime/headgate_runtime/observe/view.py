@@ -12,13 +12,13 @@ from headgate.assignment.model import Work
 from headgate.ids import State, TargetState, TaskId
 from headgate.membership.codec import CODECS, Assignment, Metadata
 from headgate.membership.leading import changed
-from headgate.offsets import OffsetTable
 from headgate.ports import TopicPartition
-from headgate.state import ConfigState, ConnectorEntry
-from headgate.status import Status, StatusView
+from headgate.topics.config_state import ConfigState, ConnectorEntry
+from headgate.topics.offsets import OffsetTable
+from headgate.topics.status import Status, StatusView
 from headgate.wire import WireError
-from headgate_runtime.rejected_log import Rejected, shown_key, words
 from headgate_runtime.up.observe import first_words
+from headgate_runtime.worker.rejected_log import Rejected, shown_key, words
 
 EAGER: Final = "default"
 """Protocol whose assignments are whole; those of the others are changes."""

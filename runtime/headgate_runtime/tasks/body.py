@@ -16,8 +16,8 @@ from typing import Protocol
 
 from headgate.connector.api import PlannedSinkTask, SinkTask, SourceTask
 from headgate.connector.config_providers import HiddenValues
-from headgate.held_error import as_exception
 from headgate.ports import FencedError, RefusedError, TransportError
+from headgate.task.held_error import as_exception
 from headgate.task.machine import MachineInput, TaskMachine
 from headgate.task.messages import (
     BodyReport,
@@ -38,7 +38,7 @@ from headgate.task.steps import (
     Report,
     SendFailed,
 )
-from headgate_runtime.hidden_values import hide_in_logs
+from headgate_runtime.config.hidden_values import hide_in_logs
 from headgate_runtime.tasks.lifeline import BodyLifeline, LifelineGone, monotonic_ms
 from headgate_runtime.tasks.planned_body import PlannedPerformer
 from headgate_runtime.tasks.sink_body import SinkPerformer

@@ -3,8 +3,8 @@
 import threading
 from collections.abc import Callable
 
-from headgate.held_error import HeldError
 from headgate.ports import TransportError
+from headgate.task.held_error import HeldError
 
 
 class CommitUnderWay:

@@ -11,13 +11,13 @@ import threading
 
 from headgate import wire
 from headgate.task.messages import TaskEnded
-from headgate_runtime import collector
 from headgate_runtime.tasks.body import run_body
 from headgate_runtime.tasks.lifeline import LifelineGone
 from headgate_runtime.tasks.log_lines import LineFormatter, logging_to
 from headgate_runtime.tasks.protocol import Invitation
 from headgate_runtime.tasks.signals import leave_signals_to_the_worker
 from headgate_runtime.tasks.socket_lifeline import SocketLifeline
+from headgate_runtime.worker import collector
 
 STDIN = 0
 

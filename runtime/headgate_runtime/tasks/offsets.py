@@ -5,7 +5,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from headgate.connector.api import Partition
-from headgate.offsets import (
+from headgate.ports import KeyedLog, TransportError
+from headgate.topics.offsets import (
     OffsetFormatError,
     OffsetTable,
     StoredOffset,
@@ -14,7 +15,6 @@ from headgate.offsets import (
     key_prefix,
     partition_identity,
 )
-from headgate.ports import KeyedLog, TransportError
 from headgate_runtime.tasks.commit_under_way import CommitUnderWay
 
 
@@ -22,7 +22,7 @@ class SourceOffsets:
     """`OffsetReader` for one connector, from any thread: reads the offsets topic to its end before
     each answer.
 
-    Source partitions are compared as maps, not as bytes (see `headgate.offsets`).
+    Source partitions are compared as maps, not as bytes (see `headgate.topics.offsets`).
     """
 
     def __init__(self, log: KeyedLog, connector: str) -> None:

@@ -4,9 +4,9 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from headgate.connector.api import PlannedSinkTask, RetriableError
+from headgate.connector.sink_names import sink_group, sink_subscription, topics_now
 from headgate.ids import TargetState
 from headgate.ports import RecordLog, TopicPartition, TransportError
-from headgate.sink_names import sink_group, sink_subscription, topics_now
 from headgate.task.machine import start_paused
 from headgate.task.planned import PlannedMachine
 from headgate.task.steps import (
@@ -23,7 +23,7 @@ from headgate_runtime.tasks.lifeline import BodyLifeline
 from headgate_runtime.tasks.source_body import quietly
 from headgate_runtime.tasks.tools import BodyTools
 from headgate_runtime.tasks.used_topics import UsedTopics
-from headgate_runtime.transport import OPENER, TaskTransport, opener_argument
+from headgate_runtime.transports.select import OPENER, TaskTransport, opener_argument
 
 _log = logging.getLogger("headgate.task")
 

@@ -9,10 +9,10 @@ import threading
 from dataclasses import replace
 
 from headgate.connector.config_providers import ConfigProviderError, HiddenValues, references
-from headgate.events import Config
 from headgate.ports import Reporter, Runner
 from headgate.task.messages import TaskCommand, TaskEnded, TaskOutcome, TaskReleased, TaskSpec
-from headgate_runtime.worker_config_transformer import WorkerConfigTransformer
+from headgate.topics.config_events import Config
+from headgate_runtime.config.transformer import WorkerConfigTransformer
 
 _log = logging.getLogger("headgate.task")
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from headgate.connector.api import Connector, PlannedSinkTask
 from headgate.ports import Launcher, Reporter, Runner
 from headgate.task.messages import TaskCommand, TaskEnded, TaskOutcome, TaskReleased, TaskSpec
-from headgate_runtime.plugins import PluginError
+from headgate_runtime.plugins.find import PluginError
 from headgate_runtime.tasks.launchers import ProcessLauncher
 from headgate_runtime.tasks.runners import START_LIMIT_MS, LaunchedRunner
 from headgate_runtime.tasks.server import LifelineServer

@@ -6,7 +6,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from headgate.connector.api import DataError, RetriableError, SinkRecord, SinkTask
-from headgate.dead_letters import unwritten_queue
+from headgate.connector.dead_letters import unwritten_queue
+from headgate.connector.sink_names import sink_group, sink_subscription
 from headgate.ports import (
     Consumer,
     ConsumerRecord,
@@ -14,7 +15,6 @@ from headgate.ports import (
     TopicPartition,
     TransportError,
 )
-from headgate.sink_names import sink_group, sink_subscription
 from headgate.task.sink import SinkMachine, SinkSettings
 from headgate.task.steps import (
     BodyEffect,

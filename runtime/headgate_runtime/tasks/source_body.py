@@ -24,10 +24,9 @@ from headgate.connector.api import (
     SourceTask,
 )
 from headgate.connector.converters import sending_timestamp
-from headgate.held_error import HeldError
-from headgate.offsets import encode_key, encode_value
 from headgate.ports import Producer, ProducerRecord, RefusedError, TransportError
 from headgate.task.acks import AckTracker
+from headgate.task.held_error import HeldError
 from headgate.task.source import SourceMachine, SourceSettings, TransactionBoundary
 from headgate.task.steps import (
     Aborted,
@@ -50,6 +49,7 @@ from headgate.task.steps import (
     SendRecords,
     Started,
 )
+from headgate.topics.offsets import encode_key, encode_value
 from headgate_runtime.tasks.boundaries import Boundaries, TransactionContext
 from headgate_runtime.tasks.commit_under_way import CommitUnderWay
 from headgate_runtime.tasks.lifeline import BodyLifeline, monotonic_ms

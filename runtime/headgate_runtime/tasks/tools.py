@@ -15,8 +15,8 @@ from headgate.connector.api import (
 from headgate.connector.converters import TaskConverters, task_converters
 from headgate.connector.transforms import make_transforms
 from headgate.task.messages import TaskSpec
-from headgate_runtime.plugins import PluginError, find_connector
-from headgate_runtime.transport import TaskTransport, open_task_transport
+from headgate_runtime.plugins.find import PluginError, find_connector
+from headgate_runtime.transports.select import TaskTransport, open_task_transport
 
 TaskClass = type[SourceTask] | type[SinkTask] | type[PlannedSinkTask]
 

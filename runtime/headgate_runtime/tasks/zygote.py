@@ -304,7 +304,7 @@ def _load_module(name: str) -> None:
 
 
 def _list_connectors() -> None:
-    from headgate_runtime.plugins import available
+    from headgate_runtime.plugins.find import available
 
     available()
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from headgate import wire
-from headgate.events import Config
 from headgate.herder.messages import (
     Call,
     DeleteConnector,
@@ -17,7 +16,8 @@ from headgate.herder.messages import (
     Success,
 )
 from headgate.ports import Peers, TransportError
-from headgate.state import ConfigState
+from headgate.topics.config_events import Config
+from headgate.topics.config_state import ConfigState
 
 CALL_TIMEOUT_MS = 15_000
 PAUSE_S = 0.3

@@ -12,12 +12,13 @@ from types import FrameType
 
 from rich.console import Console
 
-from headgate.events import Config
 from headgate.herder.messages import WorkerView
 from headgate.ports import TopicPartition
-from headgate.state import ConfigState
-from headgate_runtime.pipeline import Pipeline
-from headgate_runtime.settings import WorkerSettings
+from headgate.topics.config_events import Config
+from headgate.topics.config_state import ConfigState
+from headgate_runtime.command.errors import EXIT_FAILED, EXIT_INTERRUPTED, UpError
+from headgate_runtime.config.settings import WorkerSettings
+from headgate_runtime.spark.service import SparkService, tasks_max_of
 from headgate_runtime.up import folder
 from headgate_runtime.up.apply import Applier, planned_changes
 from headgate_runtime.up.changes import changes
@@ -29,14 +30,13 @@ from headgate_runtime.up.display import (
     connector_rates,
     counted,
 )
-from headgate_runtime.up.errors import EXIT_FAILED, EXIT_INTERRUPTED, UpError
 from headgate_runtime.up.idle import Outcome, Verdict, idle_verdict
 from headgate_runtime.up.observe import Observer, Seen
+from headgate_runtime.up.pipeline import Pipeline
 from headgate_runtime.up.processes import WorkerProcess, WorkerProcesses
 from headgate_runtime.up.rates import Rates
 from headgate_runtime.up.registry import Registered, Registry
 from headgate_runtime.up.snapshot import Phase, Snapshot, WorkerSnapshot
-from headgate_runtime.up.spark_service import SparkService, tasks_max_of
 from headgate_runtime.up.timeline import Timeline, draw
 from headgate_runtime.up.totals import Totals, lines, totals
 

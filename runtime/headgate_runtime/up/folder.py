@@ -8,8 +8,8 @@ from types import TracebackType
 from typing import Any, Protocol, cast
 
 from headgate.ports import TransportError
-from headgate_runtime.transport import Transport
-from headgate_runtime.up.errors import UpError
+from headgate_runtime.command.errors import UpError
+from headgate_runtime.transports.select import Transport
 
 LOOK_EVERY_S = 2.0
 

@@ -5,18 +5,18 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from headgate import wire
-from headgate.events import Config
+from headgate.connector.sink_names import sink_group, sink_topics, topic_pattern, topics_now
 from headgate.herder.messages import DescribeWorker, Failure, Success, WorkerView
 from headgate.ids import State
-from headgate.java_pattern import JavaPatternError
+from headgate.java.pattern import JavaPatternError
 from headgate.ports import TopicPartition, TransportError
-from headgate.records import decode
-from headgate.reducer import fold
-from headgate.sink_names import sink_group, sink_topics, topic_pattern, topics_now
-from headgate.state import ConfigState
-from headgate.status import StatusView, decode_status, fold_statuses
-from headgate_runtime.plugins import PluginError, connector_kind, find_connector
-from headgate_runtime.transport import Transport
+from headgate.topics.config_events import Config
+from headgate.topics.config_records import decode
+from headgate.topics.config_reducer import fold
+from headgate.topics.config_state import ConfigState
+from headgate.topics.status import StatusView, decode_status, fold_statuses
+from headgate_runtime.plugins.find import PluginError, connector_kind, find_connector
+from headgate_runtime.transports.select import Transport
 from headgate_runtime.up.snapshot import ConnectorSnapshot
 
 DESCRIBE_TIMEOUT_MS = 1_000

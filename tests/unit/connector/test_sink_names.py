@@ -3,8 +3,8 @@ in tests/differential."""
 
 import pytest
 
-from headgate.java_pattern import JavaPatternError
-from headgate.sink_names import TopicPattern, sink_subscription, topic_pattern, topics_now
+from headgate.connector.sink_names import TopicPattern, sink_subscription, topic_pattern, topics_now
+from headgate.java.pattern import JavaPatternError
 
 NAMES = ["logs-b1", "logs-a1", "more-logs-a1", "__consumer_offsets", "__mine"]
 

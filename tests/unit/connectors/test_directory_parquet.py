@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from support.source_tasks import Offsets, Run, reasons, values
+from support.task.source_tasks import Offsets, Run, reasons, values
 
 from headgate_connectors.directory import DirectorySource
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.source_tasks import Offsets, Run, reasons, values
+from support.task.source_tasks import Offsets, Run, reasons, values
 
 from headgate.connector.api import ExactlyOnceSupport, SkippedRecord, SourceRecord
 from headgate.connector.config import ConfigError

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.source_tasks import Offsets, Run, values
+from support.task.source_tasks import Offsets, Run, values
 
 from headgate.connector.api import DataError, ExactlyOnceSupport, SinkRecord
 from headgate.connector.config import ConfigError

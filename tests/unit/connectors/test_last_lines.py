@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from support.source_tasks import Offsets, Run, values
+from support.task.source_tasks import Offsets, Run, values
 
 from headgate_connectors.directory import DirectorySource
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from headgate.connector.sink_names import TopicPattern
 from headgate.membership.messages import JoinGroup
 from headgate.ports import ProducerRecord, TransportError
-from headgate.sink_names import TopicPattern
 from headgate_embedded import EmbeddedTransport, open_transport, transport_settings
 from headgate_embedded.database import Database
 

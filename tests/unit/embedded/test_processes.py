@@ -25,7 +25,7 @@ TESTS = Path(__file__).parents[2]
 @contextmanager
 def started(role: str, folder: Path, argument: str = "") -> "Iterator[subprocess.Popen[str]]":
     process = subprocess.Popen(
-        [sys.executable, "-m", "support.embedded_processes", role, str(folder), argument],
+        [sys.executable, "-m", "support.embedded.processes", role, str(folder), argument],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

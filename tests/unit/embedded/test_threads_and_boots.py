@@ -5,8 +5,8 @@ from pathlib import Path
 
 import apsw
 import pytest
-from support.group_member import GROUP, HandMember, join_all
-from support.worlds import EmbeddedWorld
+from support.embedded.worlds import EmbeddedWorld
+from support.group.member import GROUP, HandMember, join_all
 
 from headgate.membership.messages import JoinedGroup
 from headgate.ports import MembershipEndedError, ProducerRecord, TransportError

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from headgate_runtime.scripts.assign import AssignError, assign_lines
+from headgate_runtime.command.assign import AssignError, assign_lines
 
 
 def answers(*lines: dict[str, Any], policy: str = "kip415") -> list[dict[str, Any]]:

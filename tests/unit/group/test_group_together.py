@@ -4,7 +4,7 @@ convergence."""
 from collections.abc import Sequence
 
 import pytest
-from support.group_cluster import OFFERS, OURS, Cluster, TwoOwnersError
+from support.group.cluster import OFFERS, OURS, Cluster, TwoOwnersError
 
 from headgate.membership.member import Member, MemberState
 from headgate.membership.member_messages import MemberOutput, WorkView

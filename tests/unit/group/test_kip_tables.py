@@ -4,8 +4,8 @@ gives as well, when it is given what the table's round before left."""
 from pathlib import Path
 
 import pytest
-from support import scenario
-from support.scenario_assignment import ConnectPolicyWorld
+from support.scenarios import runner as scenario
+from support.scenarios.assignment import ConnectPolicyWorld
 
 TABLES = Path(__file__).parents[3] / "specs" / "kip-415"
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from support.members import (
+from support.group.members import (
     A0,
     A1,
     ME,

@@ -6,13 +6,18 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from support.herder_world import HerderWorld
+from support.herder.world import HerderWorld
 
 from headgate.herder.connectors import Connectors, Instance
 from headgate.herder.herder import Herder
 from headgate.herder.messages import Command, CreateConnector, Effect, Success
 from headgate.ids import TargetState, TaskId
-from headgate.records import encode_commit, encode_connector, encode_target_state, encode_task
+from headgate.topics.config_records import (
+    encode_commit,
+    encode_connector,
+    encode_target_state,
+    encode_task,
+)
 
 TASKS = 2_000
 SOURCE = {"connector.class": "Source", "tasks.max": str(TASKS)}

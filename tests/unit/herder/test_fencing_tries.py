@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from support.herder_setups import SOURCE, created, one_worker
-from support.herder_world import HerderWorld
+from support.herder.setups import SOURCE, created, one_worker
+from support.herder.world import HerderWorld
 
 from headgate.herder.messages import PutConnectorConfig
 from headgate.herder.tasks import FENCING_TRIES_MAX

@@ -4,8 +4,8 @@ import json
 from collections.abc import Callable
 
 import pytest
-from support.herder_setups import C0, SOURCE, created, failure, one_worker, two_workers
-from support.herder_world import HerderWorld
+from support.herder.setups import C0, SOURCE, created, failure, one_worker, two_workers
+from support.herder.world import HerderWorld
 
 from headgate.herder.calls import config_digest
 from headgate.herder.messages import (
@@ -48,7 +48,6 @@ from headgate.herder.messages import (
 from headgate.herder.requests import NOT_CLAIMED
 from headgate.ids import TargetState, TaskId
 from headgate.membership.messages import HeartbeatAnswered
-from headgate.records import encode_commit, encode_connector, encode_target_state, encode_task
 from headgate.task.messages import (
     FencingRequested,
     ProducerInitialised,
@@ -57,6 +56,12 @@ from headgate.task.messages import (
     TaskOutcome,
     TaskReleased,
     TaskRunning,
+)
+from headgate.topics.config_records import (
+    encode_commit,
+    encode_connector,
+    encode_target_state,
+    encode_task,
 )
 
 STALE = (

@@ -2,8 +2,8 @@
 joined in one, answers of yesterday. (What a policy forgets: test_random_clusters.)"""
 
 import pytest
-from support.herder_setups import SOURCE, created, one_worker, two_workers
-from support.herder_world import HerderWorld, Worker
+from support.herder.setups import SOURCE, created, one_worker, two_workers
+from support.herder.world import HerderWorld, Worker
 
 from headgate.herder.messages import (
     ConfigEndRead,
@@ -16,7 +16,7 @@ from headgate.herder.messages import (
     Success,
 )
 from headgate.ids import TargetState
-from headgate.records import decode, encode_commit, encode_target_state
+from headgate.topics.config_records import decode, encode_commit, encode_target_state
 
 
 def three_tasks() -> HerderWorld:

@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from support.herder_setups import SOURCE, created, one_worker
-from support.herder_world import HerderWorld
+from support.herder.setups import SOURCE, created, one_worker
+from support.herder.world import HerderWorld
 
 from headgate.herder.messages import (
     ClaimLeadership,
@@ -18,7 +18,7 @@ from headgate.herder.messages import (
 )
 from headgate.herder.statuses import UNHEARD_MS
 from headgate.ids import TargetState
-from headgate.status import decode_status
+from headgate.topics.status import decode_status
 
 
 def running() -> HerderWorld:

@@ -2,10 +2,9 @@
 task configs where Java reads along."""
 
 import pytest
-from support.herder_setups import C0, SOURCE, created, failure, one_worker, two_workers
-from support.herder_world import HerderWorld
+from support.herder.setups import C0, SOURCE, created, failure, one_worker, two_workers
+from support.herder.world import HerderWorld
 
-from headgate.events import RestartRequested
 from headgate.herder.context import Context
 from headgate.herder.messages import (
     AppendConfig,
@@ -31,8 +30,9 @@ from headgate.herder.restarts import Restarts
 from headgate.herder.session_keys import KeyRing
 from headgate.herder.settings import HerderSettings
 from headgate.ids import TaskId
-from headgate.records import encode_commit, encode_task, encode_task_count
 from headgate.task.messages import TaskEnded, TaskOutcome, TaskReleased
+from headgate.topics.config_events import RestartRequested
+from headgate.topics.config_records import encode_commit, encode_task, encode_task_count
 
 TWO = {**SOURCE, "tasks.max": "2"}
 

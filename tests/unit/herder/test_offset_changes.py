@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from support.herder_world import HerderWorld, Worker
+from support.herder.world import HerderWorld, Worker
 
 from headgate.herder.calls import OffsetChange
 from headgate.herder.messages import (
@@ -29,7 +29,7 @@ from headgate.herder.messages import (
 )
 from headgate.herder.offset_input import sink_changes, source_changes
 from headgate.ids import TargetState
-from headgate.records import encode_commit, encode_target_state
+from headgate.topics.config_records import encode_commit, encode_target_state
 
 SOURCE = {"connector.class": "Source", "tasks.max": "2"}
 

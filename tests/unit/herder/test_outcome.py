@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from support.herder_setups import SOURCE, one_worker
-from support.herder_world import HerderWorld
+from support.herder.setups import SOURCE, one_worker
+from support.herder.world import HerderWorld
 
 from headgate.herder.context import RETRY_DELAY_MS
 from headgate.herder.messages import (
@@ -20,7 +20,7 @@ from headgate.herder.messages import (
     Success,
     TaskConfigsGenerated,
 )
-from headgate.records import encode_connector
+from headgate.topics.config_records import encode_connector
 
 
 def outcome(world: HerderWorld) -> Result | None:

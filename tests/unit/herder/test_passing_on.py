@@ -1,8 +1,8 @@
 """Calls that are passed on: to whom, how often, and what is asked again."""
 
 import pytest
-from support.herder_setups import SOURCE, created, failure, one_worker, two_workers
-from support.herder_world import HerderWorld, Worker
+from support.herder.setups import SOURCE, created, failure, one_worker, two_workers
+from support.herder.world import HerderWorld, Worker
 
 from headgate.herder.messages import (
     AlterOffsets,

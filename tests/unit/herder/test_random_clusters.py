@@ -7,7 +7,7 @@ A failing seed is in the test's name. Whole clusters with faults on every messag
 import random
 
 import pytest
-from support.herder_world import HerderWorld
+from support.herder.world import HerderWorld
 
 from headgate.herder.messages import (
     AlterOffsets,
@@ -28,9 +28,9 @@ from headgate.herder.messages import (
     Success,
 )
 from headgate.ids import TargetState, TaskId
-from headgate.state import ConfigState
-from headgate.status import StatusView, decode_status, fold_statuses
 from headgate.task.messages import TaskEnded, TaskOutcome
+from headgate.topics.config_state import ConfigState
+from headgate.topics.status import StatusView, decode_status, fold_statuses
 
 NAMES = ("a", "b", "c")
 CONNECTORS = ("x", "y")

@@ -2,8 +2,8 @@
 
 import json
 
-from support.herder_setups import one_worker
-from support.herder_world import HerderWorld
+from support.herder.setups import one_worker
+from support.herder.world import HerderWorld
 
 from headgate.herder.messages import (
     Call,

@@ -5,8 +5,8 @@ from typing import Any, cast
 
 import pytest
 
-from headgate.events import RestartRequested
 from headgate.herder.restarts import Restarts
+from headgate.topics.config_events import RestartRequested
 
 
 class Held:

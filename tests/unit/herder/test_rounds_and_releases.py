@@ -1,9 +1,8 @@
 """Guards of fencing rounds and of tasks that are given back, each with what goes wrong without."""
 
 import pytest
-from support.herder_world import HerderWorld
+from support.herder.world import HerderWorld
 
-from headgate.events import ConfigEvent
 from headgate.herder.context import (
     Context,
     CountRecorded,
@@ -26,8 +25,6 @@ from headgate.herder.settings import HerderSettings, Plugin
 from headgate.herder.statuses import Statuses
 from headgate.herder.tasks import Tasks
 from headgate.ids import TaskId
-from headgate.records import Record, decode, encode_commit, encode_connector, encode_task
-from headgate.reducer import fold
 from headgate.task.messages import (
     TaskEnded,
     TaskKind,
@@ -35,6 +32,15 @@ from headgate.task.messages import (
     TaskReleased,
     TaskRunning,
 )
+from headgate.topics.config_events import ConfigEvent
+from headgate.topics.config_records import (
+    Record,
+    decode,
+    encode_commit,
+    encode_connector,
+    encode_task,
+)
+from headgate.topics.config_reducer import fold
 
 SOURCE = {"connector.class": "Source", "tasks.max": "1"}
 C0 = TaskId("c", 0)

@@ -1,7 +1,7 @@
 """Values that connector configs only refer to have changed: task configs are written anew, once."""
 
-from support.herder_setups import one_worker, two_workers
-from support.herder_world import HerderWorld
+from support.herder.setups import one_worker, two_workers
+from support.herder.world import HerderWorld
 
 from headgate.herder.calls import PutTaskConfigs
 from headgate.herder.messages import (

@@ -6,10 +6,10 @@ import threading
 import weakref
 
 import pytest
-from support.scripted_source import let_a_bare_error_out
+from support.task.scripted_source import let_a_bare_error_out
 
 from headgate.ports import TransportError
-from headgate_kafka.beside import Beside
+from headgate_kafka.clients.side_call import Beside
 
 LIMIT_S = 10.0
 

@@ -1,6 +1,6 @@
 """What a reader of a compacted topic remembers of it."""
 
-from headgate_kafka.keyed_log import Changes
+from headgate_kafka.logs.keyed_log import Changes
 
 
 def test_records_without_a_key_are_all_given_and_supersede_nothing() -> None:

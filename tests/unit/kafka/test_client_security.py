@@ -9,13 +9,13 @@ import pytest
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
-from headgate_kafka import security
-from headgate_kafka.client_settings import (
+from headgate_kafka.clients.settings import (
     ClientSettingsError,
     librdkafka,
     worker_kafka_python,
 )
-from headgate_kafka.client_trial import built_with
+from headgate_kafka.clients.trial import built_with
+from headgate_kafka.login import security
 
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"

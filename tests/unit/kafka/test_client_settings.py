@@ -10,8 +10,8 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
-from headgate_kafka import client_keys
-from headgate_kafka.client_settings import (
+from headgate_kafka.clients import keys as client_keys
+from headgate_kafka.clients.settings import (
     ROLES,
     ClientSettingsError,
     Role,
@@ -27,7 +27,7 @@ from headgate_kafka.client_settings import (
     producer_settings,
     worker_client_settings,
 )
-from headgate_kafka.config_log import LeaderWriter
+from headgate_kafka.logs.config_log import LeaderWriter
 
 QUICK = {"reconnect.backoff.ms": "20", "reconnect.backoff.max.ms": "1000"}
 """Where the user says nothing of it."""

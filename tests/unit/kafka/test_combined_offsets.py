@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from headgate.offsets import encode_key, encode_value
 from headgate.ports import LogRecord, TransportError
-from headgate_kafka.doctor import _written
-from headgate_kafka.offset_stores import CombinedOffsetLog, stale_own_topic
+from headgate.topics.offsets import encode_key, encode_value
+from headgate_kafka.admin.doctor import _written
+from headgate_kafka.logs.offset_stores import CombinedOffsetLog, stale_own_topic
 
 KEY, VALUE = encode_key("c", {"file": "a"}), encode_value({"n": 7})
 

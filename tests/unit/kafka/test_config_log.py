@@ -9,8 +9,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from headgate.ports import TransportError
-from headgate_kafka.config_log import KafkaConfigLog
-from headgate_kafka.reading import TopicReader
+from headgate_kafka.logs.config_log import KafkaConfigLog
+from headgate_kafka.logs.reading import TopicReader
 
 SYNC_MS = 200
 

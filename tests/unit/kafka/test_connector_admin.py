@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 import pytest
 
-from headgate_kafka.clients import connector_admin_properties
+from headgate_kafka.clients.roles import connector_admin_properties
 
 WORKER = {"bootstrap.servers": "w:1", "security.protocol": "SSL", "ssl.keystore.location": "k"}
 THERE = {"producer.override.bootstrap.servers": "p:1"}

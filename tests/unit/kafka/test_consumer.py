@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from headgate_kafka import consumer
-from headgate_kafka.consumer import LEAVE_EMPTY_S, LEAVE_S, KafkaConsumer
+from headgate_kafka.records import consumer
+from headgate_kafka.records.consumer import LEAVE_EMPTY_S, LEAVE_S, KafkaConsumer
 
 A, B = ("t", 0), ("t", 1)
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from headgate_kafka.controller import TRIES_S, ask_controller
+from headgate_kafka.admin.controller import TRIES_S, ask_controller
 
 
 class Client:

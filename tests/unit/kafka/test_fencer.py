@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import pytest
 
 from headgate.ports import TransportError
-from headgate_kafka.fencer import KafkaFencer
-from headgate_kafka.raw_admin import RawAdmin
+from headgate_kafka.admin.fencer import KafkaFencer
+from headgate_kafka.admin.raw_admin import RawAdmin
 
 
 class Answers(RawAdmin):

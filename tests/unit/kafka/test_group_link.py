@@ -8,7 +8,7 @@ import pytest
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.transport import KafkaTCPTransport
 
-from headgate_kafka.group_link import _Manager
+from headgate_kafka.group.link import _Manager
 
 
 def test_an_answer_behind_which_the_broker_closes_is_not_lost(

@@ -20,9 +20,9 @@ from headgate.membership.messages import (
     SyncGroup,
 )
 from headgate.ports import TransportError
-from headgate_kafka import group_link
-from headgate_kafka.group import LEAVE_MS, GroupRefusedError, KafkaGroup
-from headgate_kafka.group_link import Coordinator, check_version
+from headgate_kafka.group import link as group_link
+from headgate_kafka.group.link import Coordinator, check_version
+from headgate_kafka.group.port import LEAVE_MS, GroupRefusedError, KafkaGroup
 
 JOIN = JoinGroup("g", "m", "c", "connect", (("p", b"held"),), 6_000, 20_000, sequence=3)
 SYNC = SyncGroup("g", "m", 7, {})

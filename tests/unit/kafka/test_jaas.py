@@ -2,7 +2,7 @@
 
 import pytest
 
-from headgate_kafka.jaas import JaasError, parse_jaas
+from headgate_kafka.login.jaas import JaasError, parse_jaas
 
 
 @pytest.mark.parametrize(

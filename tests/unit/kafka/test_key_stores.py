@@ -11,8 +11,8 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from headgate_kafka.client_settings import ClientSettingsError, kafka_python, librdkafka
-from headgate_kafka.key_stores import StoreError, identity, trusted_certificates
+from headgate_kafka.clients.settings import ClientSettingsError, kafka_python, librdkafka
+from headgate_kafka.login.key_stores import StoreError, identity, trusted_certificates
 from local_kafka.certificates import Authority, as_pem
 from local_kafka.jars import java
 

@@ -8,11 +8,11 @@ from typing import Any, cast
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-from support.kafka_cluster import await_true
+from support.kafka.cluster import await_true
 
 from headgate.ports import TransportError
-from headgate_kafka.keyed_log import KafkaKeyedLog
-from headgate_kafka.reading import TopicReader
+from headgate_kafka.logs.keyed_log import KafkaKeyedLog
+from headgate_kafka.logs.reading import TopicReader
 
 CLOSED = ["TransportError: the log of topic 't' was closed"]
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from headgate_kafka.logins import Kind, Login, connector_logins
+from headgate_kafka.login.logins import Kind, Login, connector_logins
 
 HERE = {"bootstrap.servers": "a:1,b:1"}
 SECURITY = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}

@@ -9,14 +9,14 @@ from collections.abc import Iterator
 
 import pytest
 from kafka.errors import KafkaConnectionError, SaslAuthenticationFailedError
-from support.rest_world import wait_until
-from support.token_endpoint import TokenEndpoint, token_endpoint
+from support.kafka.token_endpoint import TokenEndpoint, token_endpoint
+from support.rest.world import wait_until
 
 from headgate.ports import RefusedError, TransportError
-from headgate_kafka.client_settings import ClientSettingsError, librdkafka, worker_kafka_python
-from headgate_kafka.clients import connection
-from headgate_kafka.oauth import Token, Tokens, ask
-from headgate_kafka.oauth_login import OAuthLogin, of_librdkafka
+from headgate_kafka.clients.roles import connection
+from headgate_kafka.clients.settings import ClientSettingsError, librdkafka, worker_kafka_python
+from headgate_kafka.login.oauth import Token, Tokens, ask
+from headgate_kafka.login.oauth_login import OAuthLogin, of_librdkafka
 from local_kafka.certificates import Authority
 from local_kafka.jvm import free_ports
 

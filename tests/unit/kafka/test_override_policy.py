@@ -2,7 +2,7 @@
 
 import pytest
 
-from headgate_kafka.override_policy import override_errors, policy_name
+from headgate_kafka.clients.override_policy import override_errors, policy_name
 
 CONFIG = {
     "name": "c",

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from headgate_kafka.client_settings import knowing_cluster
-from headgate_kafka.clients import connector_clients, own_offsets_reader
+from headgate_kafka.clients.roles import connector_clients, own_offsets_reader
+from headgate_kafka.clients.settings import knowing_cluster
 
 WORKER = {"bootstrap.servers": "here:9092", "consumer.security.protocol": "PLAINTEXT"}
 ELSEWHERE = {"producer.override.bootstrap.servers": "there:9094"}

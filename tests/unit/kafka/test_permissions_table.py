@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from headgate_kafka.permissions import (
+from headgate_kafka.admin.permissions import (
     TASKS_TRIED,
     Permission,
     consumer_permissions,
@@ -74,7 +74,7 @@ def tried() -> dict[str, set[Row]]:
 
 
 def written() -> dict[str, set[Row]]:
-    """But for Create, which `headgate_kafka.doctor` asks for where a topic lacks."""
+    """But for Create, which `headgate_kafka.admin.doctor` asks for where a topic lacks."""
     found: dict[str, set[Row]] = {}
     section = ""
     for line in TABLES.read_text().splitlines():

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-from support.slow_producer import (
+from support.kafka.slow_producer import (
     LATE,
     LIMIT_MS,
     RECORDS,
@@ -28,13 +28,13 @@ from headgate.ports import (
     TransportError,
     UnknownTopicError,
 )
-from headgate_kafka import partition_choice
-from headgate_kafka import producer as producers
-from headgate_kafka.connecting import LOOKS
 from headgate_kafka.failures import Contact
-from headgate_kafka.partition_choice import PartitionChoice
-from headgate_kafka.plain_producer import PlainProducer
-from headgate_kafka.producer import AGAIN_MAX
+from headgate_kafka.records import partition_choice
+from headgate_kafka.records import producer as producers
+from headgate_kafka.records.first_contact import LOOKS
+from headgate_kafka.records.partition_choice import PartitionChoice
+from headgate_kafka.records.plain_producer import PlainProducer
+from headgate_kafka.records.producer import AGAIN_MAX
 
 
 class ShrunkClient(SlowClient):

@@ -2,7 +2,7 @@
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-from support.slow_producer import (
+from support.kafka.slow_producer import (
     LATE,
     RECORDS,
     SlowClient,

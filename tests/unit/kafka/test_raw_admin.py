@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from headgate.ports import TransportError
-from headgate_kafka import raw_client
-from headgate_kafka.raw_admin import RawAdmin
+from headgate_kafka.admin import raw_client
+from headgate_kafka.admin.raw_admin import RawAdmin
 
 
 @pytest.fixture

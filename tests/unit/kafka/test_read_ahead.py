@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, Message, TopicPartition
-from support.kafka_cluster import await_true
+from support.kafka.cluster import await_true
 
 from headgate.ports import TransportError
-from headgate_kafka import read_ahead, reading
-from headgate_kafka.reading import TopicReader
+from headgate_kafka.logs import read_ahead, reading
+from headgate_kafka.logs.reading import TopicReader
 
 SEEDS = 40
 LENGTH = 60

@@ -5,8 +5,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from headgate.ports import RefusedError, TransportError
-from headgate_kafka.failures import Contact
-from headgate_kafka.refusals import (
+from headgate_kafka.admin.refusals import (
     LOGIN_HINT,
     OWN_CERTIFICATE_HINT,
     TOKEN_HINT,
@@ -14,6 +13,7 @@ from headgate_kafka.refusals import (
     refusal,
     tls_refusal,
 )
+from headgate_kafka.failures import Contact
 
 AT = "sasl_ssl://127.0.0.1:27496/bootstrap"
 PASSWORD = KafkaError(

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from headgate_kafka.doctor import PLANNED_SINK, KafkaDoctor
-from headgate_kafka.group_describe import DescribedGroup
-from headgate_kafka.logins import Role
-from headgate_kafka.permissions import NO_GROUP, Permission, ResourceKind, Rights, Verdict
+from headgate_kafka.admin.doctor import PLANNED_SINK, KafkaDoctor
+from headgate_kafka.admin.permissions import NO_GROUP, Permission, ResourceKind, Rights, Verdict
+from headgate_kafka.group.describe import DescribedGroup
+from headgate_kafka.login.logins import Role
 
 WORKER = {
     "bootstrap.servers": "127.0.0.1:1",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headgate_kafka.permissions import consumer_permissions, sink_admin_permissions
+from headgate_kafka.admin.permissions import consumer_permissions, sink_admin_permissions
 
 NAMES = ["logs-a", "logs-b", "logs-x", "more-logs-a"]
 

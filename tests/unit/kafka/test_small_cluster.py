@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 import pytest
 from confluent_kafka import Producer
 
-from headgate_kafka.client_settings import (
+from headgate_kafka.clients.settings import (
     FEW_BROKERS,
     Properties,
     admin_settings,

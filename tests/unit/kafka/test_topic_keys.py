@@ -1,6 +1,6 @@
 """Which of a worker's keys say how an internal topic is made."""
 
-from headgate_kafka.topics import internal_topics, offset_topic
+from headgate_kafka.admin.topics import internal_topics, offset_topic
 
 WORKER = {f"{kind}.storage.topic": kind for kind in ("offset", "status", "config")}
 

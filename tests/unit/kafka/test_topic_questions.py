@@ -11,10 +11,10 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]
 
 from headgate.ports import RefusedError
+from headgate_kafka.admin.permissions import Permission, ResourceKind, Rights, Verdict
 from headgate_kafka.failures import Contact
-from headgate_kafka.permissions import Permission, ResourceKind, Rights, Verdict
-from headgate_kafka.reading import NoRightError
-from headgate_kafka.records import ClientsSettings, KafkaRecordLog
+from headgate_kafka.logs.reading import NoRightError
+from headgate_kafka.records.topics import ClientsSettings, KafkaRecordLog
 
 
 class AdminClient:

@@ -8,8 +8,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from headgate.ports import TransportError
-from headgate_kafka import reading
-from headgate_kafka.reading import MOVED_TRIES, Topics
+from headgate_kafka.logs import reading
+from headgate_kafka.logs.reading import MOVED_TRIES, Topics
 
 PLACE = ("t", 0)
 PASSING = [

@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.log_records import log_records
+from support.herder.log_records import log_records
 
-from headgate import events, fencing, offsets, records, reducer, status
 from headgate.ids import State, TargetState, TaskId
 from headgate.ports import LogRecord
-from headgate.state import ConfigState
+from headgate.topics import config_events as events
+from headgate.topics import config_records as records
+from headgate.topics import config_reducer as reducer
+from headgate.topics import fencing, offsets, status
+from headgate.topics.config_state import ConfigState
 
 GOLDEN = Path(__file__).parents[2] / "data" / "golden"
 

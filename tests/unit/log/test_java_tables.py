@@ -10,10 +10,12 @@ from typing import Any
 import orjson
 import pytest
 
-from headgate import java_hash, offsets, records
-from headgate._java_json_reader import read
-from headgate.events import RecordRejected, SessionKeyChanged
-from headgate.java_json import NotJsonError, dumps, parse
+from headgate.java import hash as java_hash
+from headgate.java.json import NotJsonError, dumps, parse
+from headgate.java.json_reader import read
+from headgate.topics import config_records as records
+from headgate.topics import offsets
+from headgate.topics.config_events import RecordRejected, SessionKeyChanged
 
 TABLES = Path(__file__).parents[3] / "specs" / "java-json"
 

@@ -1,8 +1,10 @@
 """What the stories in specs/config-log do not show of a `ConfigState`."""
 
-from headgate import events, records, reducer
 from headgate.ids import TargetState, TaskId
-from headgate.state import ConfigState
+from headgate.topics import config_events as events
+from headgate.topics import config_records as records
+from headgate.topics import config_reducer as reducer
+from headgate.topics.config_state import ConfigState
 
 
 def folded(*said: events.ConfigEvent) -> ConfigState:

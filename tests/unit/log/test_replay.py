@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from headgate_runtime.scripts.replay import ReplayInputError, replay
+from headgate_runtime.command.replay import ReplayInputError, replay
 
 GOLDEN = Path(__file__).parents[2] / "data" / "golden" / "configs.jsonl"
 

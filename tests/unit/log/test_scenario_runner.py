@@ -1,7 +1,7 @@
 """The scenario runner itself: what it reads, refuses and writes."""
 
 import pytest
-from support.scenario import Block, ScenarioError, World, parse, render, worlds
+from support.scenarios.runner import Block, ScenarioError, World, parse, render, worlds
 
 from headgate.errors import LogOrderError
 

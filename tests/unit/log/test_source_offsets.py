@@ -1,10 +1,10 @@
 """A task finds its source offsets whatever its connector is called, and whenever it asks."""
 
 import pytest
-from support.log_records import OneTopic, log_records
+from support.herder.log_records import OneTopic, log_records
 
-from headgate.offsets import OffsetFormatError, encode_key, encode_value
 from headgate.ports import LogRecord
+from headgate.topics.offsets import OffsetFormatError, encode_key, encode_value
 from headgate_runtime.tasks.offsets import SourceOffsets
 
 

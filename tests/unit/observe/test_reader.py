@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from headgate.records import encode_connector, encode_task_count
+from headgate.topics.config_records import encode_connector, encode_task_count
 from headgate_embedded import EmbeddedTransport, open_transport, transport_settings
-from headgate_kafka import reading
-from headgate_kafka.group_describe import DescribedGroup, DescribedMember
+from headgate_kafka.group.describe import DescribedGroup, DescribedMember
+from headgate_kafka.logs import reading
 from headgate_kafka.observer import other_servers
 from headgate_runtime.observe.command import ObserveError, ObserveOptions, run
 from headgate_runtime.observe.reader import ClusterReader

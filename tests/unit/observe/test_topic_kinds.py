@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate_kafka.discovery import TopicKind, TopicsNotFoundError, kind_of, the_one
+from headgate_kafka.logs.discovery import TopicKind, TopicsNotFoundError, kind_of, the_one
 
 GOLDEN = Path(__file__).parents[2] / "data" / "golden"
 

@@ -11,9 +11,8 @@ from rich.console import Console
 from headgate.assignment.model import MemberAssignment
 from headgate.ids import State, TargetState, TaskId
 from headgate.membership.codec import CODECS, Assignment, AssignmentError, Metadata
-from headgate.offsets import OffsetTable, fold_offsets
 from headgate.ports import LogRecord
-from headgate.records import (
+from headgate.topics.config_records import (
     decode,
     encode_commit,
     encode_connector,
@@ -21,10 +20,11 @@ from headgate.records import (
     encode_task,
     encode_task_count,
 )
-from headgate.reducer import fold
-from headgate.state import ConfigState
-from headgate.status import Status, StatusRejected, StatusView, fold_statuses
-from headgate_kafka.group_describe import DescribedGroup, DescribedMember
+from headgate.topics.config_reducer import fold
+from headgate.topics.config_state import ConfigState
+from headgate.topics.offsets import OffsetTable, fold_offsets
+from headgate.topics.status import Status, StatusRejected, StatusView, fold_statuses
+from headgate_kafka.group.describe import DescribedGroup, DescribedMember
 from headgate_runtime.observe.show import render
 from headgate_runtime.observe.view import (
     Look,

@@ -13,10 +13,9 @@ from typing import Any
 
 import httpx
 import pytest
-from support.rest_world import LOCAL, NOBODY, Keys, NoPlugins, service, serving, wait_until
+from support.rest.world import LOCAL, NOBODY, Keys, NoPlugins, service, serving, wait_until
 
 from headgate import wire
-from headgate.events import SessionKeyChanged
 from headgate.herder.messages import (
     Call,
     DeleteConnector,
@@ -31,6 +30,7 @@ from headgate.herder.messages import (
     Success,
 )
 from headgate.ports import IncomingCall, TransportError
+from headgate.topics.config_events import SessionKeyChanged
 from headgate_rest import ListenError, RestService
 from headgate_rest.open_calls import OPEN_MAX
 from headgate_rest.service import PLUGIN_THREADS

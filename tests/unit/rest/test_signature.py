@@ -2,8 +2,8 @@
 
 import pytest
 
-from headgate.events import SessionKeyChanged
 from headgate.herder.session_keys import KeyRing
+from headgate.topics.config_events import SessionKeyChanged
 from headgate_rest.http import Refusal
 from headgate_rest.signature import (
     ALGORITHM_HEADER,

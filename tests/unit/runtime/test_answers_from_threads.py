@@ -25,10 +25,10 @@ from headgate.herder.messages import (
 )
 from headgate.task.messages import TaskKind
 from headgate_embedded import transport_settings
-from headgate_runtime import perform
-from headgate_runtime.connector_offsets import ConnectorOffsets
-from headgate_runtime.perform import VALIDATION_THREADS, Performer
-from headgate_runtime.worker import Worker, WorkerConfig
+from headgate_runtime.worker import perform
+from headgate_runtime.worker.connector_offsets import ConnectorOffsets
+from headgate_runtime.worker.loop import Worker, WorkerConfig
+from headgate_runtime.worker.perform import VALIDATION_THREADS, Performer
 
 BUG = "KeyError: 'a bug'"
 

@@ -4,11 +4,11 @@ import pytest
 
 from headgate.connector.api import Connector
 from headgate_connectors.file_stream import FileStreamSink, FileStreamSource
-from headgate_runtime.client_overrides import client_override_errors
-from headgate_runtime.properties import parse_properties
-from headgate_runtime.settings import DISTRIBUTED, WorkerSettings
-from headgate_runtime.validation import config_error
-from headgate_runtime.worker_file import check_worker_file
+from headgate_runtime.config.client_overrides import client_override_errors
+from headgate_runtime.config.properties import parse_properties
+from headgate_runtime.config.settings import DISTRIBUTED, WorkerSettings
+from headgate_runtime.config.worker_file import check_worker_file
+from headgate_runtime.plugins.validation import config_error
 
 FILE = """\
 bootstrap.servers=localhost:9092

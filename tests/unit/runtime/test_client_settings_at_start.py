@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate_kafka.client_trial import built_with
+from headgate_kafka.clients.trial import built_with
 
 FILE = """\
 bootstrap.servers=127.0.0.1:1

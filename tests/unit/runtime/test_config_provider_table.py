@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.config_provider_table import cases, lay_out, placed, unplaced
+from support.commands.config_provider_table import cases, lay_out, placed, unplaced
 
 from headgate.connector.config_providers import (
     ConfigProvider,
@@ -12,14 +12,14 @@ from headgate.connector.config_providers import (
     reverse_transform,
     transform,
 )
-from headgate_runtime.config_providers import (
+from headgate_runtime.config.properties import Properties
+from headgate_runtime.config.providers import (
     DirectoryConfigProvider,
     EnvVarConfigProvider,
     FileConfigProvider,
 )
-from headgate_runtime.properties import Properties
-from headgate_runtime.settings import DISTRIBUTED
-from headgate_runtime.worker_file import WorkerFileError, check_worker_file
+from headgate_runtime.config.settings import DISTRIBUTED
+from headgate_runtime.config.worker_file import WorkerFileError, check_worker_file
 
 OUTSIDE = "the path is outside of allowed.paths"
 OURS = {

@@ -6,18 +6,18 @@ from pathlib import Path
 import pytest
 
 from headgate.connector.config_providers import ConfigProvider, ConfigProviderError
-from headgate_runtime.config_providers import (
+from headgate_runtime.config.properties import parse_properties
+from headgate_runtime.config.providers import (
     CLASSES,
     DirectoryConfigProvider,
     FileConfigProvider,
     find_provider,
 )
-from headgate_runtime.properties import parse_properties
-from headgate_runtime.rest_plugins import RestPlugins
-from headgate_runtime.settings import DISTRIBUTED, WorkerSettings
-from headgate_runtime.validation import config_error
-from headgate_runtime.worker_config_transformer import WorkerConfigTransformer
-from headgate_runtime.worker_file import WorkerFile, WorkerFileError, check_worker_file
+from headgate_runtime.config.settings import DISTRIBUTED, WorkerSettings
+from headgate_runtime.config.transformer import WorkerConfigTransformer
+from headgate_runtime.config.worker_file import WorkerFile, WorkerFileError, check_worker_file
+from headgate_runtime.plugins.rest import RestPlugins
+from headgate_runtime.plugins.validation import config_error
 
 FILE = """\
 bootstrap.servers=localhost:9092

@@ -6,7 +6,7 @@ import pytest
 
 from headgate.herder.messages import CreateConnector
 from headgate.ids import TargetState
-from headgate_runtime.connector_files import ConnectorFileError, read_connector_file
+from headgate_runtime.config.connector_files import ConnectorFileError, read_connector_file
 
 CONFIG = {"name": "c", "connector.class": "FileStreamSource", "tasks.max": "2"}
 

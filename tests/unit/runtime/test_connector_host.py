@@ -19,11 +19,11 @@ from headgate.herder.messages import (
     StopConnector,
     TaskConfigsGenerated,
 )
-from headgate.offsets import encode_key, encode_value
+from headgate.topics.offsets import encode_key, encode_value
 from headgate_embedded import EmbeddedTransport, open_transport, transport_settings
-from headgate_runtime import connector_host
-from headgate_runtime.connector_host import ConnectorHost
 from headgate_runtime.tasks.offsets import SourceOffsets
+from headgate_runtime.worker import connector_host
+from headgate_runtime.worker.connector_host import ConnectorHost
 
 
 class Remembering(SourceConnector):

@@ -11,15 +11,15 @@ from headgate.connector.api import SinkConnector, SinkTask, SourceConnector, Sou
 from headgate.connector.config import ConfigError
 from headgate.herder.messages import AlterConnectorOffsets, ErrorKind, ReadConnectorOffsets
 from headgate.membership.messages import JoinGroup
-from headgate.offsets import encode_key, encode_value
 from headgate.ports import TransportError
 from headgate.task.messages import TaskKind
+from headgate.topics.offsets import encode_key, encode_value
 from headgate_embedded import open_transport, transport_settings
 from headgate_embedded.logs import EmbeddedKeyedLog
 from headgate_embedded.producer import EmbeddedProducer
-from headgate_runtime import connector_offsets
-from headgate_runtime.connector_offsets import ConnectorOffsets
-from headgate_runtime.settings import WorkerSettings
+from headgate_runtime.config.settings import WorkerSettings
+from headgate_runtime.worker import connector_offsets
+from headgate_runtime.worker.connector_offsets import ConnectorOffsets
 
 A, B = {"file": "a"}, {"file": "b"}
 

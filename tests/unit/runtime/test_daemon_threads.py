@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from headgate_runtime.daemon_threads import DaemonThreads
+from headgate_runtime.worker.daemon_threads import DaemonThreads
 
 PATIENCE_S = 30
 

@@ -7,10 +7,10 @@ import pytest
 
 from headgate.assignment.model import MemberAssignment
 from headgate.membership.codec import CODECS, Assignment, AssignmentError, Metadata
-from headgate.state import ConfigState
-from headgate.status import StatusView
-from headgate_kafka.group_describe import DescribedGroup, DescribedMember
-from headgate_runtime.doctor import Check, Outcome, _rest
+from headgate.topics.config_state import ConfigState
+from headgate.topics.status import StatusView
+from headgate_kafka.group.describe import DescribedGroup, DescribedMember
+from headgate_runtime.command.doctor import Check, Outcome, _rest
 from headgate_runtime.observe.view import Look
 
 TOPICS = {"config": "configs", "status": "statuses", "offset": "offsets"}

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from headgate.events import Config
 from headgate.herder.messages import FenceProducers, ProducersFenced
 from headgate.ports import TransportError
+from headgate.topics.config_events import Config
 from headgate_embedded import transport_settings
-from headgate_runtime import perform
-from headgate_runtime.worker import Worker, WorkerConfig
+from headgate_runtime.worker import perform
+from headgate_runtime.worker.loop import Worker, WorkerConfig
 
 IDS = ("g-c-0", "g-c-1")
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from headgate_runtime.loggers import TRACE, Loggers
+from headgate_runtime.worker.loggers import TRACE, Loggers
 
 TREE = ("lg", "lg.a", "lg.a.b", "lga")
 

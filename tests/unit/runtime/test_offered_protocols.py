@@ -2,8 +2,8 @@
 
 import pytest
 
-from headgate_runtime.settings import CONNECT_PROTOCOLS, DISTRIBUTED, WorkerSettings
-from headgate_runtime.worker_config import WorkerConfig, herder_settings
+from headgate_runtime.config.settings import CONNECT_PROTOCOLS, DISTRIBUTED, WorkerSettings
+from headgate_runtime.worker.config import WorkerConfig, herder_settings
 
 STRING = "org.apache.kafka.connect.storage.StringConverter"
 REQUIRED = {

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate_runtime.offset_file import OffsetFile, OffsetFileError, dumps, loads
+from headgate_runtime.standalone.offset_file import OffsetFile, OffsetFileError, dumps, loads
 
 OF_JAVA = base64.b64decode(
     "rO0ABXNyABFqYXZhLnV0aWwuSGFzaE1hcAUH2sHDFmDRAwACRgAKbG9hZEZhY3RvckkACXRocmVzaG9sZHhwP0AAAAAAAAx3"

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from headgate_embedded import EmbeddedTransport, open_transport, transport_settings
-from headgate_runtime import standalone_transport
-from headgate_runtime.offset_file import OffsetFile, OffsetFileError
-from headgate_runtime.standalone_transport import OffsetKeeper
+from headgate_runtime.standalone.offset_file import OffsetFile, OffsetFileError
+from headgate_runtime.transports import standalone as standalone_transport
+from headgate_runtime.transports.standalone import OffsetKeeper
 
 A, B = b'["c",{"file":"a"}]', b'["c",{"file":"b"}]'
 

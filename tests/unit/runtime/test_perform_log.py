@@ -3,8 +3,8 @@
 import pytest
 
 from headgate.ids import State, TaskId
-from headgate.status import Status, TopicActivity, encode_task_status, encode_topic_activity
-from headgate_runtime.perform import _has_failed
+from headgate.topics.status import Status, TopicActivity, encode_task_status, encode_topic_activity
+from headgate_runtime.worker.perform import _has_failed
 
 
 @pytest.mark.parametrize("state", list(State))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate_runtime.properties import PropertiesError, parse_properties, read_properties
+from headgate_runtime.config.properties import PropertiesError, parse_properties, read_properties
 
 JAVA = r"""# a comment
 ! another

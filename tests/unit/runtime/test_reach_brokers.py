@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-import headgate_kafka.topics
-from headgate_kafka.client_settings import FEW_BROKERS, producer_settings
-from headgate_kafka.topics import Reached
-from headgate_runtime.settings import DISTRIBUTED, STANDALONE
-from headgate_runtime.worker_command import Stop, reach_brokers
-from headgate_runtime.worker_file import WorkerFile, read_worker_file
+import headgate_kafka.admin.topics
+from headgate_kafka.admin.topics import Reached
+from headgate_kafka.clients.settings import FEW_BROKERS, producer_settings
+from headgate_runtime.command.worker import Stop, reach_brokers
+from headgate_runtime.config.settings import DISTRIBUTED, STANDALONE
+from headgate_runtime.config.worker_file import WorkerFile, read_worker_file
 
 DISTRIBUTED_LINES = """
 group.id=g
@@ -43,7 +43,7 @@ def test_tasks_know_whether_the_cluster_is_small(
         assert properties["bootstrap.servers"] == "kafka:9092"
         return reached
 
-    monkeypatch.setattr(headgate_kafka.topics, ASKS[kind], ask)
+    monkeypatch.setattr(headgate_kafka.admin.topics, ASKS[kind], ask)
     file = worker_file(tmp_path, kind)
     found, told = reach_brokers(file, Stop())
     assert told is reached

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from headgate.ports import RefusedError, TransportError
-from headgate_runtime.worker_command import read_ends
+from headgate_runtime.command.worker import read_ends
 
 
 class Log:

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from headgate.events import RecordRejected
 from headgate.ports import TransportError
-from headgate.status import StatusRejected
-from headgate_runtime import offsets_look
-from headgate_runtime.offsets_look import OffsetsLook
-from headgate_runtime.rejected_log import NAMED, Rejected, RejectedLog
+from headgate.topics.config_events import RecordRejected
+from headgate.topics.status import StatusRejected
+from headgate_runtime.worker import offsets_look
+from headgate_runtime.worker.offsets_look import OffsetsLook
+from headgate_runtime.worker.rejected_log import NAMED, Rejected, RejectedLog
 
 SECONDS = 30
 

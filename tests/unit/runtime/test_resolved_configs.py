@@ -27,12 +27,13 @@ from headgate.herder.messages import (
 )
 from headgate.task.messages import TaskKind
 from headgate_embedded import transport_settings
-from headgate_runtime import connector_offsets, doctor, perform
-from headgate_runtime.connector_host import ConnectorHost
-from headgate_runtime.connector_offsets import ConnectorOffsets
-from headgate_runtime.settings import WorkerSettings
-from headgate_runtime.worker import Worker, WorkerConfig
-from headgate_runtime.worker_config_transformer import NO_PROVIDERS, WorkerConfigTransformer
+from headgate_runtime.command import doctor
+from headgate_runtime.config.settings import WorkerSettings
+from headgate_runtime.config.transformer import NO_PROVIDERS, WorkerConfigTransformer
+from headgate_runtime.worker import connector_offsets, perform
+from headgate_runtime.worker.connector_host import ConnectorHost
+from headgate_runtime.worker.connector_offsets import ConnectorOffsets
+from headgate_runtime.worker.loop import Worker, WorkerConfig
 
 SECRET = "s3cr3t-word"
 CONFIG = {

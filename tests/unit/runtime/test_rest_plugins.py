@@ -2,8 +2,8 @@
 
 import pytest
 
-from headgate_runtime.rest_plugins import RestPlugins
-from headgate_runtime.settings import WorkerSettings
+from headgate_runtime.config.settings import WorkerSettings
+from headgate_runtime.plugins.rest import RestPlugins
 
 SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 SINK = "org.apache.kafka.connect.file.FileStreamSinkConnector"

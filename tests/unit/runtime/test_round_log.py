@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from headgate.membership.member_messages import Assigned
-from headgate_runtime import round_log
-from headgate_runtime.round_log import RoundLog
+from headgate_runtime.worker import round_log
+from headgate_runtime.worker.round_log import RoundLog
 
 
 def assigned(generation: int, *, failed: bool = False) -> Assigned:

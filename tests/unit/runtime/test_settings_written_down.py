@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from headgate_runtime.settings import DISTRIBUTED, KEYS, ON_KAFKA, STANDALONE
+from headgate_runtime.config.settings import DISTRIBUTED, KEYS, ON_KAFKA, STANDALONE
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "kafka.md"
 

@@ -29,9 +29,9 @@ from headgate.herder.messages import (
 from headgate.membership.messages import GroupRequest, GroupResponse, Heartbeat
 from headgate.ports import LogRecord, TransportError
 from headgate_embedded import EmbeddedTransport, open_transport, transport_settings
-from headgate_runtime.logs import ThreadedLogs, _Latest
-from headgate_runtime.settings import WorkerSettings
-from headgate_runtime.worker import Worker, WorkerConfig
+from headgate_runtime.config.settings import WorkerSettings
+from headgate_runtime.worker.logs import ThreadedLogs, _Latest
+from headgate_runtime.worker.loop import Worker, WorkerConfig
 
 SETTINGS = {
     "headgate.task.runner": "thread",

@@ -8,9 +8,9 @@ from typing import Any
 
 import httpx
 import pytest
-from support.frail_source import CLASS, CONNECTOR_STOP, TASK_STOP
-from support.rest_worker import rest_worker
-from support.rest_world import wait_until
+from support.rest.worker import rest_worker
+from support.rest.world import wait_until
+from support.task.frail_source import CLASS, CONNECTOR_STOP, TASK_STOP
 
 from headgate_rest.peer import TIMEOUT_HEADER
 from local_kafka.java_connect import Reply, Rest

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from headgate_runtime.properties import parse_properties
-from headgate_runtime.settings import DISTRIBUTED, KEYS, STANDALONE
-from headgate_runtime.worker_file import WorkerFile, WorkerFileError, check_worker_file
+from headgate_runtime.config.properties import parse_properties
+from headgate_runtime.config.settings import DISTRIBUTED, KEYS, STANDALONE
+from headgate_runtime.config.worker_file import WorkerFile, WorkerFileError, check_worker_file
 
 ORDINARY = """\
 bootstrap.servers=localhost:9092, other:9092

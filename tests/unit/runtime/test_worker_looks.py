@@ -17,7 +17,7 @@ from headgate.membership.messages import JoinGroup
 from headgate.ports import RefusedError, TransportError
 from headgate_embedded import EmbeddedTransport, open_transport, transport_settings
 from headgate_embedded.database import Database
-from headgate_runtime.worker import QUICK_POLL_MS, TOLD_POLL_MS, Worker, WorkerConfig
+from headgate_runtime.worker.loop import QUICK_POLL_MS, TOLD_POLL_MS, Worker, WorkerConfig
 
 
 class ManualClock:

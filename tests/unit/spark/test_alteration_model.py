@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from support.alteration_model import AlterationRun, Offsets, first_wrong_alteration
-from support.manifest_model import ModelFiles, ModelLog
+from support.spark.alteration_model import AlterationRun, Offsets, first_wrong_alteration
+from support.spark.manifest_model import ModelFiles, ModelLog
 
 from headgate.ports import TopicPartition
 from headgate_spark import alterations, manifest

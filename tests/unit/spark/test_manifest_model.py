@@ -4,7 +4,7 @@ Each weaker rule must fail, else the model would prove nothing of the strong one
 """
 
 import pytest
-from support.manifest_model import ModelFiles, ModelLog, first_wrong, real_manifest
+from support.spark.manifest_model import ModelFiles, ModelLog, first_wrong, real_manifest
 
 from headgate_spark.entries import STAGING, Entry
 from headgate_spark.manifest import Manifest

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from support import offsets_process
+from support.spark import offsets_process
 
 from headgate.ports import ProducerRecord
 from headgate_embedded import EmbeddedTransport, open_transport, transport_settings

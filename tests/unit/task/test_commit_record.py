@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from support.body_bench import BodyBench
+from support.task.body_bench import BodyBench
 
 from headgate.connector.api import (
     DataError,

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from headgate_runtime.loggers import Loggers
 from headgate_runtime.tasks.log_lines import (
     KEPT_MAX,
     MARK,
@@ -18,6 +17,7 @@ from headgate_runtime.tasks.log_lines import (
     relog_line,
 )
 from headgate_runtime.tasks.protocol import Logged
+from headgate_runtime.worker.loggers import Loggers
 
 TASK = "headgate.task"
 
@@ -33,7 +33,7 @@ def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
 
 
 def shown(log: pytest.LogCaptureFixture) -> list[tuple[str, int, str]]:
-    return [each for each in log.record_tuples if each[0] != "headgate_runtime.loggers"]
+    return [each for each in log.record_tuples if each[0] != "headgate_runtime.worker.loggers"]
 
 
 @pytest.mark.parametrize("text", ["c-0: no file", "no file"])

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from support.body_bench import BodyBench, source_offsets, visible
-from support.scripted_source import (
+from support.task.body_bench import BodyBench, source_offsets, visible
+from support.task.scripted_source import (
     KEY,
     Batch,
     Scripted,

@@ -5,9 +5,9 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from support.body_bench import BodyBench
-from support.sink_records import committed
-from support.sink_records import fill as fill_with
+from support.task.body_bench import BodyBench
+from support.task.sink_records import committed
+from support.task.sink_records import fill as fill_with
 
 from headgate.connector.api import RetriableError, SinkRecord, SinkTask
 from headgate.task.messages import PauseTask, ResumeTask, TaskKind, TaskOutcome, TaskPaused

@@ -4,12 +4,12 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from support.body_bench import BodyBench
-from support.sink_records import committed, fill
+from support.task.body_bench import BodyBench
+from support.task.sink_records import committed, fill
 
 from headgate.connector.api import PlannedSinkTask, RetriableError, SinkRecord, SinkTask
+from headgate.connector.sink_names import sink_group
 from headgate.ports import ConsumerRecord, RebalancedError
-from headgate.sink_names import sink_group
 from headgate.task.messages import StopTask, TaskClosing, TaskKind, TaskOutcome
 from headgate.task.sink import SinkMachine
 from headgate_embedded import open_reader

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from support.body_bench import BodyBench, source_offsets, visible
-from support.scripted_source import (
+from support.task.body_bench import BodyBench, source_offsets, visible
+from support.task.scripted_source import (
     KEY,
     Batch,
     Scripted,

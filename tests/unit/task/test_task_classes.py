@@ -6,7 +6,7 @@ from typing import ClassVar
 import pytest
 
 from headgate.connector.api import SinkConnector, SinkTask, SourceRecord, SourceTask
-from headgate_runtime.plugins import PluginError
+from headgate_runtime.plugins.find import PluginError
 from headgate_runtime.tasks.tools import task_class
 
 

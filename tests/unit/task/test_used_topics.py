@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from support.body_bench import BodyBench
+from support.task.body_bench import BodyBench
 
 from headgate.connector.api import PlannedSinkTask, SinkRecord, SinkTask, SourceRecord, SourceTask
 from headgate.ports import Ack, ProducerRecord

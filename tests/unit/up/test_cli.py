@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from headgate_runtime.commands import app
+from headgate_runtime.command.parser import app
 
 RUN = CliRunner()
 
@@ -138,18 +138,18 @@ def test_a_worker_keeps_nothing_of_the_parser_of_command_lines(arguments: list[s
     assert not loaded & {"typer", "click", "pydantic"}
 
 
-@pytest.mark.parametrize("module", ["worker_command", "standalone_command"])
+@pytest.mark.parametrize("module", ["worker", "standalone"])
 def test_ctrl_c_while_a_worker_is_loaded_ends_it_without_a_traceback(module: str) -> None:
     interrupted = (
         "import sys\n"
         "class Interrupting:\n"
         "    def find_spec(self, name, *_):\n"
-        f"        if name == 'headgate_runtime.{module}':\n"
+        f"        if name == 'headgate_runtime.command.{module}':\n"
         "            raise KeyboardInterrupt\n"
         "sys.meta_path.insert(0, Interrupting())\n"
         "from headgate_runtime.cli import main\n"
         "main()\n"
     )
-    command = [sys.executable, "-c", interrupted, module.partition("_")[0], "nowhere"]
+    command = [sys.executable, "-c", interrupted, module, "nowhere"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from headgate_runtime import pipeline as module
-from headgate_runtime.pipeline import Pipeline, PipelineError, connect_text, load, parse
+from headgate_runtime.up import pipeline as module
+from headgate_runtime.up.pipeline import Pipeline, PipelineError, connect_text, load, parse
 
 GOOD = """\
 [cluster]

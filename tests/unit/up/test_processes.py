@@ -17,7 +17,7 @@ from headgate_runtime.up.observe import Observer
 from headgate_runtime.up.processes import WorkerProcesses
 from headgate_runtime.up.snapshot import Phase
 
-FAKE = Path(__file__).parents[2] / "support" / "fake_worker.py"
+FAKE = Path(__file__).parents[2] / "support" / "commands" / "fake_worker.py"
 
 
 class Stage:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate_runtime.toml_lines import index
+from headgate_runtime.up.toml_lines import index
 
 TEXT = '''\
 # a comment with [brackets] and = signs

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from headgate.events import ConnectorConfigured, TargetStateChanged
 from headgate.herder.messages import DeleteConnector, PutConnectorConfig, TaskView, WorkerView
 from headgate.ids import State, TargetState, TaskId
-from headgate.reducer import fold
-from headgate.state import ConfigState
+from headgate.topics.config_events import ConnectorConfigured, TargetStateChanged
+from headgate.topics.config_reducer import fold
+from headgate.topics.config_state import ConfigState
 from headgate_runtime.up.apply import planned_changes
 from headgate_runtime.up.changes import changes
 from headgate_runtime.up.display import Heading, LiveDisplay, PlainDisplay

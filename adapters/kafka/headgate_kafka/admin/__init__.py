@@ -1,0 +1,1 @@
+"""Administration: topics, fencing, permissions, and the doctor's questions."""

@@ -1,0 +1,205 @@
+"""Reaches brokers, and asks them with patience for as long as they are away."""
+
+import socket
+import time
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any, TypeAlias
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from headgate.ports import RefusedError, TransportError
+from headgate_kafka.admin.controller import look_again, took_too_long
+from headgate_kafka.failures import Contact
+from headgate_kafka.login.oauth_login import try_for_token
+from headgate_kafka.login.principal import of_librdkafka
+
+Said: TypeAlias = Callable[[str], None]
+
+API_TIMEOUT_MS = 60_000
+"""Java's ``default.api.timeout.ms``: how long a worker tries before it ends."""
+BACKOFF_S_MIN, BACKOFF_S_MAX = 0.05, 5.0
+REQUEST_S = 5.0
+_RETRIABLE = frozenset(
+    {
+        *(KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN),
+        KafkaError._AUTHENTICATION,
+        *(KafkaError.REQUEST_TIMED_OUT, KafkaError.NOT_CONTROLLER),
+        *(KafkaError.LEADER_NOT_AVAILABLE, KafkaError.INVALID_REPLICATION_FACTOR),
+        *(KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.BROKER_NOT_AVAILABLE),
+    }
+)
+_UNREACHED = (
+    "Failed to connect to and describe Kafka cluster. Check worker's broker connection and "
+    "security properties"
+)
+
+
+class Admin:
+    """confluent-kafka's admin client, with patience: what fails because brokers are away is tried
+    again until `timeout_ms` is over."""
+
+    def __init__(
+        self,
+        settings: Mapping[str, str],
+        *,
+        timeout_ms: int = API_TIMEOUT_MS,
+        said: Said,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
+        """
+        Args:
+            settings: librdkafka's.
+            sleep: waits; may raise to end the waiting for good.
+        """
+        # What it complains about is told with the failure, not line by line.
+        self._contact = Contact(settings, said=lambda _line: None)
+        self.servers = self._contact.servers
+        self.principal = of_librdkafka(settings)
+        self._said = said
+        self._timeout_s = timeout_ms / 1000
+        self._sleep = sleep
+        self._has_asked = False
+
+    @cached_property
+    def client(self) -> AdminClient:
+        return AdminClient(self._contact.settings)
+
+    def cluster(self) -> tuple[str, int]:
+        """Its id and how many brokers are up. Also finds out whether there is a broker at all.
+        Source: ConnectUtils.kafkaClusterId.
+
+        Raises:
+            RefusedError: the brokers do not let this client in, or it gets no token for them.
+            TransportError: nobody answered in time, or no name of a broker is known to anybody; the
+                message says who was asked and what came.
+        """
+        if not self._has_asked:
+            _check_names(self.servers)
+            self._await_token()
+            self._has_asked = True
+        found = self.patiently(_UNREACHED, self._described)
+        return str(found.cluster_id), len(found.nodes)
+
+    def _await_token(self) -> None:
+        patience = self._patience(_UNREACHED)
+        while True:
+            try:
+                return try_for_token(self._contact.settings)
+            except RefusedError as error:
+                raise RefusedError(f"{_UNREACHED} at {self.servers}: {error}") from None
+            except TransportError as error:
+                patience.wait(str(error))
+
+    def patiently(
+        self,
+        what: str,
+        ask: Callable[[float], Any],
+        *,
+        quiet: bool = False,
+        too_few_brokers: str = "",
+    ) -> Any:
+        """What `ask`, told how many seconds it may take, returns.
+
+        Args:
+            what: begins the message of failure.
+            too_few_brokers: what to do where they are too few for a replication factor, and stay
+                so.
+
+        Raises:
+            RefusedError: the brokers do not let this client in: waiting does not mend it.
+            TransportError: not in time.
+            KafkaException: another error that waiting does not mend.
+        """
+        patience = self._patience(what, quiet=quiet)
+        while True:
+            try:
+                return ask(max(1.0, min(REQUEST_S, patience.left_s)))
+            except KafkaException as error:
+                self.client.poll(0)
+                kafka_error = error.args[0]
+                if kafka_error.code() not in _RETRIABLE:
+                    raise
+                if self._contact.refusal:
+                    raise self._contact.error(what) from None
+                if took_too_long(error):
+                    look_again(self.client)
+                reason = self._contact.complaint or kafka_error.str()
+                if kafka_error.code() == KafkaError.INVALID_REPLICATION_FACTOR:
+                    # Brokers may still be joining.
+                    reason = kafka_error.str().rstrip(".") + too_few_brokers
+            patience.wait(reason)
+
+    def _patience(self, what: str, *, quiet: bool = False) -> "_Patience":
+        said = _unsaid if quiet else self._said
+        return _Patience(what, self.servers, self._timeout_s, said, self._sleep)
+
+    def _described(self, limit_s: float) -> Any:
+        asked = self.client.describe_cluster(request_timeout=limit_s)
+        return self._contact.answer(self.client, asked)
+
+
+class _Patience:
+    """With one thing, until a deadline."""
+
+    def __init__(
+        self,
+        what: str,
+        servers: str,
+        timeout_s: float,
+        said: Said,
+        sleep: Callable[[float], object],
+    ) -> None:
+        self._what = what
+        self._servers = servers
+        self._timeout_s = timeout_s
+        self._said: Said | None = said
+        self._sleep = sleep
+        self._deadline = time.monotonic() + timeout_s
+        self._backoff_s = BACKOFF_S_MIN
+
+    @property
+    def left_s(self) -> float:
+        return self._deadline - time.monotonic()
+
+    def wait(self, reason: str) -> None:
+        """Before the next try. The first time it says what it waits for.
+
+        Raises:
+            TransportError: it has been tried long enough.
+        """
+        left_s = self.left_s
+        if left_s <= 0:
+            raise TransportError(
+                f"{self._what}. Gave up after {self._timeout_s:g} s at {self._servers}: {reason}"
+            )
+        if self._said is not None:
+            self._said(
+                f"{self._what} ({self._servers}): {reason.rstrip('.')}; trying for {left_s:.0f} s "
+                "more"
+            )
+            self._said = None
+        self._sleep(min(self._backoff_s, left_s))
+        self._backoff_s = min(self._backoff_s * 2, BACKOFF_S_MAX)
+
+
+def _unsaid(_line: str) -> None:
+    pass
+
+
+def _check_names(servers: str) -> None:
+    """Raises TransportError unless one of the names can be resolved. Source: Java's
+    ClientUtils.parseAndValidateAddresses, which does not wait for one either."""
+    reasons = []
+    for server in filter(None, (each.strip() for each in servers.split(","))):
+        host = server.rpartition("://")[2].rpartition(":")[0].strip("[]")
+        try:
+            socket.getaddrinfo(host, None)
+        except (OSError, UnicodeError) as error:
+            reasons.append(f"{host}: {getattr(error, 'strerror', None) or error}")
+        else:
+            return
+    raise TransportError(
+        f"No resolvable bootstrap urls given in bootstrap.servers: {', '.join(reasons) or servers}"
+    )

@@ -1,0 +1,1 @@
+"""Settings of Kafka clients, from Java's properties to librdkafka's."""

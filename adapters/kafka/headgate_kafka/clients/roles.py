@@ -1,0 +1,180 @@
+"""Which client of a worker, and of a connector, has which settings.
+
+All are made of the worker's own properties, with Connect's keys, and the connector's overrides.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from headgate_kafka.admin.raw_admin import RawAdmin
+from headgate_kafka.clients.settings import (
+    Properties,
+    admin_properties,
+    client_id_base,
+    consumer_settings,
+    librdkafka,
+    poll_records,
+    producer_settings,
+    worker_client_settings,
+    worker_kafka_python,
+)
+from headgate_kafka.login.oauth_login import try_for_token
+from headgate_kafka.logs.reading import Topics
+from headgate_kafka.records.topics import ClientsSettings
+
+Said = Callable[[str], None]
+_SECURITY: Final = ("security.", "sasl.", "ssl.", "enable.ssl.")
+_CONSUMER_SECURITY: Final = tuple(f"consumer.override.{prefix}" for prefix in _SECURITY)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerClients:
+    """What the worker's properties say to its own clients."""
+
+    properties: Mapping[str, str]
+    said: Said
+
+    def reader(self, what: str) -> dict[str, Any]:
+        settings = worker_client_settings(self.properties, "consumer", client_id=self._id(what))
+        # librdkafka wants a group; nothing is ever committed under it.
+        return {**settings, "group.id": self.properties.get("group.id") or "headgate"}
+
+    def writer(self, what: str) -> dict[str, Any]:
+        return dict(worker_client_settings(self.properties, "producer", client_id=self._id(what)))
+
+    def topics(self) -> Topics:
+        return Topics(self._admin(), self.said)
+
+    def try_for_token(self) -> None:
+        """As `headgate_kafka.login.oauth_login.try_for_token`."""
+        try_for_token(self._admin())
+
+    def administered_as(self, properties: Mapping[str, str]) -> bool:
+        """Whether a connector's admin client is what the worker's own would be: one will do."""
+        named = {**properties, "client.id": ""}
+        return librdkafka(named, "admin") == worker_client_settings(
+            self.properties, "admin", client_id=""
+        )
+
+    def raw_admin(self) -> RawAdmin:
+        return RawAdmin(worker_kafka_python(self.properties, client_id=self._id("fencer")))
+
+    def _admin(self) -> dict[str, str]:
+        return worker_client_settings(self.properties, "admin", client_id=self._id("shared-admin"))
+
+    def _id(self, what: str) -> str:
+        return f"{client_id_base(self.properties)}{what}"
+
+
+def connector_clients(
+    worker: Mapping[str, str], connector_config: Properties | None, said: Said
+) -> ClientsSettings:
+    return ClientsSettings(
+        lambda client_id, transactional_id: producer_settings(
+            worker,
+            connector_config,
+            client_id=client_id,
+            transactional_id=transactional_id,
+            said=said,
+        ),
+        lambda client_id, group: consumer_settings(
+            worker, connector_config, client_id=client_id, group_id=group, said=said
+        ),
+        poll_records(worker, connector_config),
+    )
+
+
+def own_offsets_reader(
+    worker: Mapping[str, str],
+    connector_config: Mapping[str, str],
+    connector: str,
+    settings: ClientsSettings,
+) -> Mapping[str, Any]:
+    """Settings of a consumer that reads a source connector's own offsets topic.
+
+    Differs from Connect: they are read where they are written, also when only the servers of the
+    producer were overridden, and then with the producer's login."""
+    names = f"connector-offsets-{connector}", f"connect-{connector}"
+    reader = settings.consumer(*names)
+    named = (
+        worker.get("consumer.bootstrap.servers"),
+        connector_config.get("consumer.override.bootstrap.servers"),
+    )
+    producer = settings.producer("", None)
+    servers = producer["bootstrap.servers"]
+    if any(named) or servers == reader["bootstrap.servers"]:
+        return reader
+    moved = {**connector_config, "consumer.override.bootstrap.servers": servers}
+    reader = connector_clients(worker, moved, lambda _line: None).consumer(*names)
+    if not any(key.startswith(_CONSUMER_SECURITY) for key in connector_config):
+        # Other servers, or another listener of these: whoever may write there is let in.
+        reader = {key: value for key, value in reader.items() if not key.startswith(_SECURITY)}
+        reader |= {key: value for key, value in producer.items() if key.startswith(_SECURITY)}
+    return reader
+
+
+def connector_admin_properties(
+    worker: Mapping[str, str],
+    connector_config: Mapping[str, str],
+    connector: str,
+    kind: Literal["source", "sink"],
+    said: Said,
+) -> dict[str, str]:
+    """Differs from Connect: whose data is on another cluster is administered there, also when only
+    the servers of its producer or consumer were overridden, and then with their login."""
+    found = admin_properties(
+        worker, connector_config, f"connector-worker-adminclient-{connector}", said
+    )
+    role = "producer" if kind == "source" else "consumer"
+    elsewhere = False
+    for properties, prefix in ((worker, role), (connector_config, f"{role}.override")):
+        servers = properties.get(f"{prefix}.bootstrap.servers")
+        if servers and not properties.get(f"admin{prefix.removeprefix(role)}.bootstrap.servers"):
+            found["bootstrap.servers"] = servers
+            elsewhere = True
+    login = _login(worker, connector_config, role)
+    if elsewhere and login and not _login(worker, connector_config, "admin"):
+        found = {key: value for key, value in found.items() if not key.startswith(_SECURITY)}
+        found |= login
+    return found
+
+
+def connector_properties(
+    worker: Mapping[str, str],
+    connector_config: Mapping[str, str],
+    role: Literal["producer", "consumer"],
+) -> dict[str, str]:
+    """Java's properties of a connector's producers or consumers, as far as users give them: where
+    they connect to, and as whom."""
+    servers = {"bootstrap.servers": worker.get("bootstrap.servers") or "localhost:9092"}
+    return servers | _given(worker, connector_config, role)
+
+
+def connection(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a client's settings, librdkafka's, what says where it connects to and as whom."""
+    return {
+        key: value
+        for key, value in settings.items()
+        if key == "bootstrap.servers" or key.startswith((*_SECURITY, "https."))
+    }
+
+
+def _login(
+    worker: Mapping[str, str], connector_config: Mapping[str, str], role: str
+) -> dict[str, str]:
+    """What is said of security for the clients of `role` alone."""
+    given = _given(worker, connector_config, role)
+    return {key: value for key, value in given.items() if key.startswith(_SECURITY)}
+
+
+def _given(
+    worker: Mapping[str, str], connector_config: Mapping[str, str], role: str
+) -> dict[str, str]:
+    """What is said for the clients of `role` alone."""
+    found: dict[str, str] = {}
+    for properties, prefix in ((worker, f"{role}."), (connector_config, f"{role}.override.")):
+        for key, value in properties.items():
+            if key.startswith(prefix) and value is not None:
+                found[key.removeprefix(prefix)] = value
+    return found

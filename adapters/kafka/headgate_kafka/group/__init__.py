@@ -1,0 +1,1 @@
+"""The group port on Kafka: requests to the coordinator of the workers' group."""

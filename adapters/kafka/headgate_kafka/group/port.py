@@ -1,0 +1,306 @@
+"""The group port on a Kafka broker: a worker's requests to the coordinator of its group.
+
+`headgate.membership.member` is the state machine of the membership; this carries its requests and
+decides nothing about it. What it adds is what a connection needs: finding the coordinator, waiting
+while it is loading or moving, connecting again with growing pauses, and what a broker does
+differently from a coordinator at hand:
+
+- It answers the requests of one connection in turn and holds a join until the round is complete.
+  Heartbeats go on meanwhile, so they have a connection of their own.
+- A leader that joins twice begins a second round. The member repeats what is not answered; a
+  repetition is not sent while the request is under way or its answer is on its way to the member.
+- It would read a new join only after it has answered the old one. So the new one takes a new
+  connection, and the old one is closed.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from kafka.errors import AuthorizationError, KafkaError, NodeNotReadyError
+
+from headgate.membership.messages import (
+    GroupError,
+    GroupRequest,
+    GroupResponse,
+    Heartbeat,
+    HeartbeatAnswered,
+    JoinGroup,
+    LeaveGroup,
+    SyncGroup,
+)
+from headgate.ports import RefusedError, TransportError
+from headgate_kafka.group.link import (
+    REQUEST_MS,
+    CodeError,
+    Coordinator,
+    Link,
+    NotLetInError,
+    check_version,
+)
+from headgate_kafka.group.wire import decode, encode
+from headgate_kafka.login.principal import of_kafka_python
+
+PASSING: Final = frozenset({7, 14, 15, 16})
+"""Timed out, loading, not available, moved: the coordinator is looked for again."""
+JOIN_EXTRA_MS: Final = 5_000
+"""How much longer than the rebalance timeout a round may take. Source: Java's
+AbstractCoordinator."""
+LEAVE_MS: Final = 2_000
+"""How long `close` waits for a leave to be answered."""
+_PAUSE_S: Final = 0.05
+_PAUSE_S_MAX: Final = 1.0
+_REFUSED_PAUSE_S: Final = 5.0
+_HINTS: Final[Mapping[int, str]] = {
+    24: "group.id must not be empty",
+    26: "session.timeout.ms must be within group.min.session.timeout.ms and "
+    "group.max.session.timeout.ms of the broker",
+    35: "the broker is too old for this request",
+    81: "the group has as many members as the broker's group.max.size allows",
+}
+_NOT_AUTHORIZED: Final = 30
+_DESCRIBING: Final = ("FindCoordinator", "DescribeGroups")
+
+
+class GroupRefusedError(RefusedError):
+    """What the brokers refuse concerns a group, or the login."""
+
+
+def refused(group: str, at: str, error: Exception, who: str) -> GroupRefusedError:
+    """With the operation, the resource and the principal."""
+    if not isinstance(error, CodeError):
+        return GroupRefusedError(f"no connection for {who} at {at}: {error}")
+    said = f"{error.operation} on group {group!r} was refused at {at}: {error}"
+    if error.code == _NOT_AUTHORIZED:
+        right = "Describe" if error.operation in _DESCRIBING else "Read"
+        return GroupRefusedError(
+            f"{said}; {who} needs the operation {right} on the resource Group:{group} "
+            f"(kafka-acls --add --allow-principal ... --operation {right} --group {group})"
+        )
+    hint = _HINTS.get(error.code)
+    return GroupRefusedError(f"{said}; {hint}" if hint else said)
+
+
+class _Lane:
+    """One connection's requests, one after the other. On the link's thread only."""
+
+    current: GroupRequest | None = None
+    """Not answered yet."""
+    sent = False
+    """`current` is with the broker, as far as is known."""
+
+
+class _Failures:
+    """Why nothing is answered. Written on the link's thread, read by others."""
+
+    error: TransportError | None = None
+    """To be told; None: all is well, or has failed only once."""
+    bug: BaseException | None = None
+
+    def __init__(self) -> None:
+        self._last: TransportError | None = None
+        self._many = 0
+
+    def cleared(self) -> None:
+        self.error = self._last = None
+        self._many = 0
+
+    def refused(self, error: GroupRefusedError) -> float:
+        """How long to wait before trying again, in seconds."""
+        self.error = self._last = error
+        return _REFUSED_PAUSE_S
+
+    def failed(self, said: str, error: Exception) -> float:
+        self._many += 1
+        # That a connection may not be tried yet is no reason of its own.
+        if self._last is None or not isinstance(error, NodeNotReadyError):
+            name, text = type(error).__name__, str(error)
+            self._last = TransportError(
+                f"{said}: {text}" if text.startswith(name) else f"{said}: {name}: {text}"
+            )
+        # A connection that ended once is no news: the second try will tell.
+        self.error = self._last if self._many > 1 else None
+        pause_s: float = _PAUSE_S * 2 ** min(self._many - 1, 10)
+        return min(pause_s, _PAUSE_S_MAX)
+
+
+class KafkaGroup:
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        """Connects when there is something to send, under the client id of the first join: the
+        broker makes member ids of it.
+
+        Args:
+            settings: kafka-python's arguments, see `client_settings.worker_kafka_python`.
+
+        Raises:
+            RuntimeError: kafka-python is not of the version that this was written for.
+        """
+        check_version()
+        self._settings = dict(settings)
+        self._started: Link | None = None
+        self._principal = of_kafka_python(settings)
+        self._arrived: deque[GroupResponse] = deque()
+        self._failures = _Failures()
+        self._coordinator: Coordinator | None = None
+        self._waiting = _Lane()
+        self._quick = _Lane()
+        self._settled: list[GroupRequest] = []
+        """The last join, and the sync of its round, once answered without an error."""
+        self._round_over = False
+        """A heartbeat says that the round which the current join waits for has ended."""
+        self._session_timeout_ms = self._rebalance_timeout_ms = REQUEST_MS
+        self._left = threading.Event()
+        self._left.set()
+        self._closed = False
+        self._told: Callable[[], None] = lambda: None
+
+    def tell(self, told: Callable[[], None]) -> None:
+        """Have `told` called, on a thread of this group's own, when an answer has arrived."""
+        self._told = told
+
+    def send(self, request: GroupRequest) -> None:
+        self._raise_bug()
+        if isinstance(request, LeaveGroup):
+            self._left.clear()
+        if self._started is None:
+            named = {"client_id": request.client_id} if isinstance(request, JoinGroup) else {}
+            self._started = Link({**self._settings, **named})
+        try:
+            self._started.spawn(self._take, request)
+        except OSError as error:
+            raise TransportError(f"group {request.group!r}: {error}") from None
+
+    def receive(self) -> Sequence[GroupResponse]:
+        """Raises GroupRefusedError for what time alone will not mend."""
+        if not self._arrived:
+            self._raise_bug()
+            if self._failures.error is not None:
+                # A new one each time: raising fills it with this call's traceback.
+                raise type(self._failures.error)(str(self._failures.error))
+            return ()
+        return [self._arrived.popleft() for _ in range(len(self._arrived))]
+
+    def changed(self) -> bool:
+        """Whether `receive` has something to say; costs nothing."""
+        return bool(self._arrived or self._failures.error or self._failures.bug)
+
+    def close(self) -> None:
+        """Waits a moment for a leave that is under way."""
+        self._left.wait(LEAVE_MS / 1000)
+        self._closed = True
+        if self._started is not None:
+            self._started.close()
+
+    @property
+    def _link(self) -> Link:
+        assert self._started is not None, "used by what runs on its thread"
+        return self._started
+
+    def _raise_bug(self) -> None:
+        bug = self._failures.bug
+        if bug is not None:
+            raise RuntimeError(f"the thread of the group's connections failed: {bug!r}") from bug
+
+    # -- on the link's thread --
+
+    async def _take(self, request: GroupRequest) -> None:
+        lane = self._quick if isinstance(request, Heartbeat | LeaveGroup) else self._waiting
+        if self._is_repetition(request):
+            return
+        if isinstance(request, JoinGroup):
+            self._session_timeout_ms = request.session_timeout_ms
+            self._rebalance_timeout_ms = request.rebalance_timeout_ms
+        if not isinstance(request, Heartbeat):
+            if self._waiting.sent and self._coordinator is not None:
+                self._link.drop(self._coordinator.waiting)
+            self._waiting.current = None
+            self._waiting.sent = self._round_over = False
+            if not isinstance(request, SyncGroup):
+                self._settled.clear()
+        lane.current, lane.sent = request, False
+        try:
+            pause_s = await self._attempt(lane, request)
+            while pause_s is not None and not self._closed:
+                await self._link.sleep(pause_s)
+                pause_s = await self._attempt(lane, request)
+        except Exception as bug:
+            self._failures.bug = bug
+            raise
+
+    def _is_repetition(self, request: GroupRequest) -> bool:
+        match request:
+            case JoinGroup() if request == self._waiting.current:
+                # Should its answer have been lost, it is asked for once more.
+                return not (self._round_over and self._waiting.sent)
+            case JoinGroup() if request.sequence == 0:
+                return False  # its sender does not number them, so every one is new
+            case JoinGroup() | SyncGroup():
+                return request == self._waiting.current or request in self._settled
+            case Heartbeat():
+                # What is answered late is no better a sign of life than what is asked now.
+                return self._quick.sent or isinstance(self._quick.current, LeaveGroup)
+            case LeaveGroup():
+                return request == self._quick.current
+
+    async def _attempt(self, lane: _Lane, request: GroupRequest) -> float | None:
+        """One try: seconds to wait before the next, None if there is to be none."""
+        if lane.current is not request:
+            return None
+        try:
+            if self._coordinator is None:
+                self._coordinator = await self._link.find(request.group)
+                if lane.current is not request:
+                    return None
+            found = self._coordinator
+            node: str | int = found.quick if lane is self._quick else found.waiting
+            lane.sent = True
+            response = await self._link.ask(node, encode(request), self._timeout_ms(request))
+            answer = decode(request, response)
+        except (CodeError, NotLetInError, KafkaError, OSError) as error:
+            if lane.current is not request:
+                return None  # given up: its connection was closed
+            lane.sent = False
+            return self._failed(request, error)
+        if lane.current is request:
+            lane.current, lane.sent = None, False
+            self._answered(request, answer)
+        return None
+
+    def _answered(self, request: GroupRequest, answer: GroupResponse | None) -> None:
+        self._failures.cleared()
+        match request:
+            case JoinGroup() | SyncGroup():
+                if answer is not None and answer.error is None:
+                    self._settled.append(request)
+            case LeaveGroup():
+                self._left.set()
+            case Heartbeat():
+                if isinstance(answer, HeartbeatAnswered):
+                    over = answer.error is GroupError.ILLEGAL_GENERATION
+                    self._round_over = over and isinstance(self._waiting.current, JoinGroup)
+        if answer is not None:
+            self._arrived.append(answer)
+            self._told()
+
+    def _failed(self, request: GroupRequest, error: Exception) -> float:
+        """Forget what may be wrong; seconds to wait."""
+        at = self._coordinator.address if self._coordinator else self._link.servers
+        code = error.code if isinstance(error, CodeError) else None
+        if not isinstance(error, CodeError | NodeNotReadyError):
+            self._link.drop_all()
+        self._coordinator = None
+        if isinstance(error, NotLetInError | AuthorizationError) or (
+            code is not None and code not in PASSING
+        ):
+            return self._failures.refused(refused(request.group, at, error, self._principal))
+        return self._failures.failed(
+            f"{type(request).__name__} of group {request.group!r} is not answered at {at}", error
+        )
+
+    def _timeout_ms(self, request: GroupRequest) -> int:
+        match request:
+            case JoinGroup() | SyncGroup():
+                return max(REQUEST_MS, self._rebalance_timeout_ms + JOIN_EXTRA_MS)
+            case _:
+                return max(1, min(REQUEST_MS, self._session_timeout_ms // 3))

@@ -1,0 +1,1 @@
+"""How clients log in: SASL, tokens, certificates and key stores, from Java's properties."""

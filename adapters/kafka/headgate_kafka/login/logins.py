@@ -1,0 +1,139 @@
+"""As whom, and where, each client of a connector logs in: what one may do another may not."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final, Literal, TypeAlias
+
+from headgate_kafka.clients.roles import (
+    connection,
+    connector_admin_properties,
+    connector_clients,
+    connector_properties,
+    own_offsets_reader,
+)
+from headgate_kafka.clients.settings import ClientSettingsError, kafka_python, librdkafka
+from headgate_kafka.logs.offset_stores import own_topic, servers_of
+
+Kind: TypeAlias = Literal["source", "sink"]
+_WORKERS_ONLY: Final = (
+    "The worker's own security settings are not for a connector's {0}s: give the worker {0}.sasl.*,"
+    " {0}.ssl.* and {0}.security.protocol, or the connector {0}.override.*"
+)
+
+
+class Role(StrEnum):
+    """What a client of a connector does, in users' words."""
+
+    PRODUCER = "producer"
+    READER = "offsets reader"
+    CONSUMER = "consumer"
+    ADMIN = "admin client"
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """Shared by all clients that go to the same brokers as the same principal."""
+
+    roles: tuple[Role, ...]
+    settings: Mapping[str, Any]
+    """librdkafka's, of an admin client that goes there."""
+    kafka_python: Callable[[], dict[str, Any]]
+    """Its arguments for the same; of no use where only offsets are read. Raises
+    `ClientSettingsError`: it cannot log in so."""
+    refused: str = ""
+    """Why no client can be made at all, if so."""
+    hint: str = ""
+    """What to do where brokers do not let it in, if more is known than what they say."""
+
+    @property
+    def identity(self) -> object:
+        """Equal for the same brokers and the same principal. Brokers are the same if their lists
+        are, as sets of texts."""
+        if self.refused:
+            return self.refused
+        found = connection(self.settings)
+        servers = servers_of(str(found.pop("bootstrap.servers", "")))
+        return servers, frozenset(found.items())
+
+
+def connector_logins(
+    worker: Mapping[str, str],
+    config: Mapping[str, str],
+    name: str,
+    kind: Kind,
+    *,
+    reads_own_offsets: bool,
+    client_id: str,
+) -> list[Login]:
+    """Each once, in the order of what its first client does."""
+    role: Literal["producer", "consumer"] = "consumer" if kind == "sink" else "producer"
+    found = [
+        _of_role(worker, config, role, client_id),
+        _made(
+            Role.ADMIN,
+            lambda: connector_admin_properties(worker, config, name, kind, _unsaid),
+            client_id,
+        ),
+    ]
+    if reads_own_offsets:
+        # Last: where others share its login, theirs has kafka-python's arguments.
+        found.append(_of_reader(worker, config, name, client_id))
+    shared: dict[object, Login] = {}
+    for login in found:
+        first = shared.setdefault(login.identity, login)
+        if first is not login:
+            roles = (*first.roles, *login.roles)
+            shared[login.identity] = Login(
+                roles, first.settings, first.kafka_python, first.refused, first.hint
+            )
+    return list(shared.values())
+
+
+def own_offsets_topic(
+    worker: Mapping[str, str], config: Mapping[str, str], *, exactly_once: bool
+) -> str | None:
+    """As `own_topic`, of a source connector's config."""
+    servers = connector_properties(worker, config, "producer")["bootstrap.servers"]
+    return own_topic(worker, config, servers, exactly_once=exactly_once)
+
+
+def _of_role(
+    worker: Mapping[str, str],
+    config: Mapping[str, str],
+    role: Literal["producer", "consumer"],
+    client_id: str,
+) -> Login:
+    properties = connector_properties(worker, config, role)
+    forgotten = worker.get("security.protocol") and "security.protocol" not in properties
+    hint = _WORKERS_ONLY.format(role) if forgotten else ""
+    return _made(Role(role), lambda: properties, client_id, hint)
+
+
+def _of_reader(
+    worker: Mapping[str, str], config: Mapping[str, str], name: str, client_id: str
+) -> Login:
+    """Its settings are put together of a consumer's and a producer's, in librdkafka's words."""
+    try:
+        clients = connector_clients(worker, config, _unsaid)
+        settings = connection(own_offsets_reader(worker, config, name, clients))
+    except ClientSettingsError as error:
+        return Login((Role.READER,), {}, dict, str(error))
+    forgotten = worker.get("security.protocol") and settings["security.protocol"] == "plaintext"
+    hint = _WORKERS_ONLY.format("consumer") if forgotten else ""
+    return Login((Role.READER,), {**settings, "client.id": client_id}, dict, hint=hint)
+
+
+def _made(
+    role: Role, properties_of: Callable[[], dict[str, str]], client_id: str, hint: str = ""
+) -> Login:
+    try:
+        properties = {**properties_of(), "client.id": client_id}
+        settings = librdkafka(properties, "admin")
+    except ClientSettingsError as error:
+        return Login((role,), {}, dict, str(error))
+    return Login((role,), settings, lambda: kafka_python(properties), hint=hint)
+
+
+def _unsaid(_line: str) -> None:
+    pass

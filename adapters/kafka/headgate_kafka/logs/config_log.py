@@ -1,0 +1,295 @@
+"""The config topic: one partition, a plain writer for all, a transactional one for the leader.
+
+A *position* is a consumer's: transaction markers count. The *config offset* is that of a record,
+plus 1. They differ as soon as a leader has written. Source: KafkaConfigBackingStore, KIP-618.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final, cast
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from headgate.ports import FencedError, LogRecord, UnknownTopicError
+from headgate_kafka.clients.settings import within_transaction
+from headgate_kafka.failures import Contact, is_fenced, kafka_error, real_error
+from headgate_kafka.logs.reading import BATCH, WAIT_S, TopicReader, Topics
+from headgate_kafka.logs.writing import APPEND_MS, PlainWriter, durable
+from headgate_kafka.records.first_contact import connect
+
+CLAIM_MS: Final = 20_000
+SYNC_MS: Final = 3_000
+READY_MAX: Final = 20_000
+"""Records kept for readers at the most while the end is awaited: a config topic may be long."""
+_UNSENT: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
+"""What is said of records that never left, since their transaction had failed: not why."""
+_PLACE: Final = 0
+"""The one partition."""
+
+
+class KafkaConfigLog:
+    """Safe from several threads; readers at several positions disturb each other's pace, no more.
+
+    Args:
+        reader_settings, writer_settings: librdkafka's, of the worker.
+        transactional_id: of the leader's producer; None where exactly-once sources are disabled:
+            then `claim` takes a note, and nobody is fenced.
+        sync_ms: `read` gives up waiting for what `end` promised when nothing came for so long.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        topics: Topics,
+        reader_settings: Mapping[str, Any],
+        writer_settings: Mapping[str, Any],
+        transactional_id: str | None,
+        said: Callable[[str], None],
+        *,
+        sync_ms: int = SYNC_MS,
+    ) -> None:
+        self._topic = topic
+        self._topics = topics
+        self._reader_settings = reader_settings
+        self._said = said
+        self._sync_ms = sync_ms
+        self._plain = PlainWriter(writer_settings, said, at_once=True)
+        self._leader = (
+            None
+            if transactional_id is None
+            else LeaderWriter(topic, writer_settings, transactional_id, said)
+        )
+        self._claimed = False
+        self._mutex = threading.Lock()
+        self._reader: TopicReader | None = None
+        self._on_arrival: Callable[[], None] | None = None
+        self._closed = False
+        self._ready: list[LogRecord] = []
+        self._start = 0
+        """The position before `_ready`."""
+        self._promised = 0
+        """What `end` returned last: up to there `read` waits."""
+
+    # -- writing --
+
+    def claim(self, generation: int) -> None:
+        """Kafka cannot tell generations apart: the last to claim writes, as in Connect. Whether it
+        still leads it learns from the group."""
+        if self._leader is not None:
+            self._leader.claim(generation)
+        self._claimed = True
+
+    def append(self, records: Sequence[tuple[str, bytes | None]], *, privileged: bool) -> int:
+        """Plain records are all written or none only where one is given."""
+        if privileged and self._leader is not None:
+            return self._leader.append(records)
+        if privileged and not self._claimed:
+            raise FencedError(f"topic {self._topic!r} was not claimed by this writer")
+        return self._plain.append(self._topic, records, _PLACE)
+
+    # -- reading --
+
+    def tell(self, told: Callable[[], None]) -> None:
+        """Have `told` called, from any thread, when there may be something to read. Before the
+        first read."""
+        self._on_arrival = told
+
+    def read(self, position: int, limit: int = 5_000) -> tuple[Sequence[LogRecord], int]:
+        with self._mutex:
+            reader = self._at(position)
+            if not self._ready:
+                self._fill(reader, limit)
+            taken = self._ready[:limit]
+            del self._ready[:limit]
+            self._start = taken[-1].offset + 1 if self._ready else reader.positions[_PLACE]
+            return taken, self._start
+
+    def end(self) -> int:
+        """Waits here, on the caller's thread, until all is there, or so much that reading takes
+        a while: `read` gives it at once to who goes on where it ended last."""
+        timeout_s = self._sync_ms / 1000
+        end = self._topics.ends([(self._topic, _PLACE)])[self._topic, _PLACE]
+        reached, moved_at = -1, time.monotonic()
+        while reached < end:
+            with self._mutex:
+                reader = self._at(self._start)
+                if len(self._ready) >= READY_MAX:
+                    break
+                if reader.positions[_PLACE] < end:
+                    self._take(reader, BATCH, WAIT_S)
+                before, reached = reached, reader.positions[_PLACE]
+                if reached != before:
+                    moved_at = time.monotonic()
+                elif time.monotonic() - moved_at > timeout_s:
+                    raise reader.stuck(_PLACE, end, self._sync_ms)
+        with self._mutex:
+            self._promised = max(self._promised, end)
+        return end
+
+    def changed(self) -> bool:
+        """Whether `read` has something for who goes on where it ended last. Cheap."""
+        with self._mutex:
+            if self._ready or self._reader is None:
+                return True
+            self._take(self._reader, 500)
+            return bool(self._ready) or self._start < self._reader.positions[_PLACE]
+
+    def close(self) -> None:
+        self._closed = True  # who waits for brokers now reads nothing any more
+        with self._mutex:
+            if self._reader is not None:
+                self._reader.close()
+                self._reader = None
+        self._plain.close()
+        if self._leader is not None:
+            self._leader.close()
+
+    def _at(self, position: int) -> TopicReader:
+        """Raises TransportError where nobody says where the topic begins, or after `close`."""
+        if self._closed:
+            raise self._topics.contact.error(f"the log of topic {self._topic!r} was closed")
+        if self._reader is None or position != self._start:
+            first = position or self._first()
+            reader = self._reader or TopicReader(
+                self._reader_settings, self._topic, self._said, self._on_arrival
+            )
+            self._reader = None  # one that could not start has nothing to read
+            self._ready.clear()
+            reader.start({_PLACE: first})
+            self._reader, self._start = reader, position
+        return self._reader
+
+    def _first(self) -> int:
+        try:
+            return self._topics.topic_starts(self._topic)[_PLACE]
+        except UnknownTopicError as error:
+            raise self._topics.contact.error(str(error)) from None
+
+    def _fill(self, reader: TopicReader, limit: int) -> None:
+        began = time.monotonic()
+        while True:
+            waits = reader.positions[_PLACE] < self._promised
+            self._take(reader, limit, WAIT_S if waits else 0.0)
+            if not waits or self._start < reader.positions[_PLACE]:
+                return
+            if time.monotonic() - began > self._sync_ms / 1000:
+                end, self._promised = self._promised, 0
+                raise reader.stuck(_PLACE, end, self._sync_ms)
+
+    def _take(self, reader: TopicReader, limit: int, wait_s: float = 0.0) -> None:
+        self._ready += [
+            LogRecord(cast(int, m.offset()), m.key(), m.value(), m.timestamp()[1])
+            for m in reader.take(limit, wait_s)
+        ]
+
+
+class LeaderWriter:
+    """The leader's transactional producer. A claim makes a new one, and so shuts out all before it,
+    its own predecessor too; but who led the generation just before goes on with the one it has:
+    nobody can have claimed in between, and making one may take half a second. (By the same rule
+    the core's `Leadership` does not read again.)"""
+
+    def __init__(
+        self,
+        topic: str,
+        settings: Mapping[str, Any],
+        transactional_id: str,
+        said: Callable[[str], None],
+    ) -> None:
+        self._topic = topic
+        self._transactional_id = transactional_id
+        made = {**durable(settings, APPEND_MS), "transactional.id": transactional_id}
+        self._contact = Contact(made | within_transaction(made), said)
+        self._mutex = threading.Lock()
+        self._client: Producer | None = None
+        self._generation = -1
+        """Of the last claim."""
+        self._gone = "was never made"
+
+    def claim(self, generation: int) -> None:
+        """
+        Raises:
+            TransportError: not in time; nobody may be shut out, or all.
+        """
+        with self._mutex:
+            follows = generation == self._generation + 1
+            self._generation = generation
+            if follows and self._client is not None:
+                return
+            self._drop(f"was given up for that of generation {generation}")
+            client = Producer(self._contact.settings)
+            connect(client, self._topic)
+            deadline = time.monotonic() + CLAIM_MS / 1000
+            while True:
+                try:
+                    client.init_transactions(max(0.1, deadline - time.monotonic()))
+                    break
+                except KafkaException as failed:
+                    error = kafka_error(failed)
+                    if error is not None and error.retriable() and time.monotonic() < deadline:
+                        continue
+                    raise self._contact.error(
+                        f"topic {self._topic!r} could not be claimed for generation {generation} "
+                        f"under transactional id {self._transactional_id}",
+                        error,
+                    ) from None
+            self._client = client
+
+    def append(self, records: Sequence[tuple[str, bytes | None]]) -> int:
+        """One transaction. Any failure ends the claim: the next `append` says so, and a `claim`
+        mends it."""
+        offsets: list[int] = []
+        refusals: list[KafkaError] = []
+
+        def report(error: KafkaError | None, message: Message) -> None:
+            if error is None:
+                offsets.append(message.offset() or 0)
+            else:
+                refusals.append(error)
+
+        with self._mutex:
+            client = self._client
+            if client is None:
+                raise FencedError(
+                    f"the claim of topic {self._topic!r} ({self._transactional_id}) {self._gone}"
+                )
+            try:
+                client.begin_transaction()
+                for key, value in records:
+                    client.produce(self._topic, value, key, _PLACE, on_delivery=report)
+                client.commit_transaction(APPEND_MS / 1000)
+            except (KafkaException, BufferError, SystemError) as failed:
+                raise self._failed(client, kafka_error(failed), refusals) from None
+        return max(offsets, default=-1) + 1
+
+    def close(self) -> None:
+        with self._mutex:
+            self._drop("was closed")
+
+    def _failed(
+        self, client: Producer, error: KafkaError | None, refusals: Sequence[KafkaError]
+    ) -> Exception:
+        error = real_error(client, error)
+        what = f"topic {self._topic!r} could not be written to as leader"
+        if error is not None and is_fenced(error):
+            self._drop("was overtaken by a later one")
+            return FencedError(
+                f"{what}: the claim under {self._transactional_id} was overtaken ({error.str()})"
+            )
+        # Whether it was committed may be open; the next claim settles that. A producer one of whose
+        # records was refused must be made anew as well.
+        self._drop("was given up after a failure")
+        if error is not None and error.txn_requires_abort():
+            with suppress(KafkaException, SystemError):
+                client.abort_transaction(APPEND_MS / 1000)
+            told = next((each for each in refusals if each.code() not in _UNSENT), error)
+            return self._contact.error(what, told, right=f"Write on Topic:{self._topic}")
+        return self._contact.error(f"{what}, it may be in the topic or not", error)
+
+    def _drop(self, why: str) -> None:
+        # Closing it would try to abort what is not its own any more.
+        if self._client is not None:
+            self._client = None
+            self._gone = why

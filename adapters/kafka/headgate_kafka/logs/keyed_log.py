@@ -1,0 +1,206 @@
+"""A compacted topic of latest values: the offsets topic, the status topic.
+
+Positions over several partitions are one number: the changes this reader has seen, counted. So
+they mean nothing to another reader.
+"""
+
+import threading
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from confluent_kafka import Message
+
+from headgate.ports import LogRecord, Place, UnknownTopicError
+from headgate_kafka.logs.reading import BATCH, TopicReader, Topics, place_of
+from headgate_kafka.logs.writing import PlainWriter
+
+END_MS: Final = 60_000
+_KEPT_MIN: Final = 1_000
+
+_KEYLESS_KEPT: Final = 100
+
+Change = tuple[int, bytes | None, bytes | None, int, Place | None]
+"""Number, key, value, timestamp, where it is."""
+
+
+class Changes:
+    """The latest value of each key, in the order of the changes; tombstones too. Records without a
+    key, which are nobody's, are all there, up to a bound."""
+
+    def __init__(self) -> None:
+        self.last = 0
+        self._latest: dict[bytes, int] = {}
+        self._changes: list[Change] = []
+        """By number; some are superseded."""
+
+    def add(
+        self, key: bytes | None, value: bytes | None, timestamp_ms: int, place: Place | None = None
+    ) -> None:
+        self.last += 1
+        if key is not None:
+            self._latest[key] = self.last
+        self._changes.append((self.last, key, value, timestamp_ms, place))
+        if len(self._changes) > 2 * len(self._latest) + _KEPT_MIN:
+            keyless = [change[0] for change in self._changes if change[1] is None]
+            first = keyless[-_KEYLESS_KEPT] if len(keyless) > _KEYLESS_KEPT else 0
+            self._changes = [
+                change
+                for change in self._changes
+                if self._stands(change) and (change[1] is not None or change[0] >= first)
+            ]
+
+    def _stands(self, change: Change) -> bool:
+        """Nothing came after it that takes its place."""
+        key = change[1]
+        return key is None or self._latest[key] == change[0]
+
+    def after(self, position: int, limit: int) -> tuple[Sequence[LogRecord], int]:
+        found: list[LogRecord] = []
+        for change in self._from(position):
+            if self._stands(change):
+                found.append(LogRecord(*change))
+                if len(found) == limit:
+                    return found, change[0]
+        return found, max(position, self.last)
+
+    def value(self, key: bytes) -> bytes | None:
+        number = self._latest.get(key)
+        if number is None:
+            return None
+        return next(self._from(number - 1))[2]
+
+    def _from(self, position: int) -> Iterator[Change]:
+        first = bisect_right(self._changes, position, key=lambda change: change[0])
+        for index in range(first, len(self._changes)):
+            yield self._changes[index]
+
+
+class KafkaKeyedLog:
+    """Safe from several threads.
+
+    Args:
+        keep: whether a key matters to this reader; others are not remembered. None: all do.
+        end_ms: `end` gives up when nothing came for so long.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        topics: Topics,
+        reader_settings: Mapping[str, Any],
+        writer: PlainWriter,
+        said: Callable[[str], None],
+        *,
+        keep: Callable[[bytes], bool] | None = None,
+        end_ms: int = END_MS,
+    ) -> None:
+        self.topic = topic
+        self._topics = topics
+        self._reader_settings = reader_settings
+        self.writer = writer
+        self._said = said
+        self._keep = keep
+        self._end_ms = end_ms
+        self._mutex = threading.Lock()
+        self._reader: TopicReader | None = None
+        self._on_arrival: Callable[[], None] | None = None
+        self._changes = Changes()
+        self._told = -1
+        self._closed = False
+
+    def tell(self, told: Callable[[], None]) -> None:
+        """Have `told` called, from any thread, when there may be something to read. Before the
+        first read."""
+        self._on_arrival = told
+
+    def append(self, records: Sequence[tuple[bytes, bytes | None]]) -> None:
+        """Durable when it returns. Not all or none: each record stands for itself."""
+        self.writer.append(self.topic, records)
+
+    def read(self, position: int, limit: int = 5_000) -> tuple[Sequence[LogRecord], int]:
+        self._open()
+        with self._mutex:
+            self._drain()
+            return self._changes.after(position, limit)
+
+    def end(self) -> int:
+        while True:
+            self._open()
+            with self._mutex:
+                if (reader := self._reader) is None:
+                    continue  # it was let go just now
+                places = [(self.topic, partition) for partition in reader.positions]
+            ends = {place[1]: end for place, end in self._topics.ends(places).items()}
+            with self._mutex:
+                if self._reader is reader:
+                    reader.wait_past(ends, self._end_ms, self._note_while_open)
+                    return self._changes.last
+
+    def changed(self) -> bool:
+        """Whether something came since the last call. Cheap."""
+        self._open()
+        with self._mutex:
+            self._drain()
+            before, self._told = self._told, self._changes.last
+            return before < self._told
+
+    def rest(self) -> None:
+        """No consumer fetches what nobody reads. Differs: Connect's follows the topic as long as
+        the task lives, so that each commit of one task is sent to all others."""
+        with self._mutex:
+            self._let_go()
+            self._changes = Changes()
+            self._told = -1
+
+    def close(self) -> None:
+        self._closed = True  # who holds the mutex, to read or to wait, leaves off
+        with self._mutex:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+
+    def _drain(self) -> None:
+        reader = self._reader
+        while reader is not None and not self._closed and (records := reader.take(BATCH)):
+            self._note(records)
+
+    def _note_while_open(self, records: Sequence[Message]) -> None:
+        self._check_open()
+        self._note(records)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise self._topics.contact.error(f"the log of topic {self.topic!r} was closed")
+
+    def _note(self, records: Sequence[Message]) -> None:
+        keep, add = self._keep, self._changes.add
+        for message in records:
+            key = message.key()
+            if keep is None or (key is not None and keep(key)):
+                add(key, message.value(), message.timestamp()[1], place_of(message))
+
+    def _open(self) -> None:
+        """Not under the mutex while brokers are asked: who closes does not wait for them.
+
+        Raises:
+            TransportError: the topic is not there, nobody could say, or this log was closed.
+        """
+        if self._reader is not None:
+            return
+        self._check_open()
+        try:
+            starts = self._topics.topic_starts(self.topic)
+        except UnknownTopicError as error:
+            raise self._topics.contact.error(str(error)) from None
+        with self._mutex:
+            self._check_open()
+            if self._reader is None:
+                reader = TopicReader(
+                    self._reader_settings, self.topic, self._said, self._on_arrival
+                )
+                reader.start(starts)
+                self._reader = reader

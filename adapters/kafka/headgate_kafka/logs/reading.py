@@ -1,0 +1,403 @@
+"""Reading a topic from its beginning and on, committed records only, without a group.
+
+What counts as the end: the brokers' high watermark. Transaction markers, aborted records and the
+holes of compaction move a position although no record comes; librdkafka tells where a partition
+ends for committed readers with an event of its own, and again when an open transaction is over.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, TypeVar, cast
+
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    ConfigResource,
+    OffsetSpec,
+)
+
+from headgate.ports import Place, TransportError, UnknownTopicError
+from headgate_kafka.admin.controller import ask_controller
+from headgate_kafka.failures import NO_RIGHT, UNKNOWN_TOPIC, Contact, kafka_error
+from headgate_kafka.logs.read_ahead import ReadAhead
+from headgate_kafka.records.consumer import metadata_age_s
+
+T = TypeVar("T")
+
+BATCH: Final = 5_000
+REQUEST_S: Final = 15.0
+WAIT_S: Final = 0.002
+"""Between two looks while something is awaited. Records end the waiting at once, markers of
+transactions do not; where a thread reads ahead, those that come without records are noticed within
+its `PULL_S`."""
+MOVED_TRIES: Final = 30
+MOVED_S: Final = 0.1
+"""A broker that starts again or hands its partitions over does not know at once who leads them."""
+_MOVED: Final = frozenset(
+    {
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError._NOENT,  # librdkafka's own: of none of the partitions it knows a leader
+    }
+)
+READER: Final = {
+    "isolation.level": "read_committed",
+    "enable.partition.eof": True,
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "auto.offset.reset": "error",
+    # Each time its queue is full the client would else rest a second.
+    "fetch.queue.backoff.ms": 5,
+}
+"""What a reader's settings must have, in librdkafka's words."""
+_OF_THE_GROUP: Final = frozenset({KafkaError.GROUP_AUTHORIZATION_FAILED})
+"""librdkafka looks for the coordinator of a group that it must be given; it is not used."""
+RESET: Final = (
+    "the topic was made anew or cut off while it was read: what was read before is not in it any "
+    "more. Start this process again"
+)
+
+
+class NoRightError(TransportError):
+    """The brokers do not say anything of a topic to this client, which may not describe it."""
+
+
+class TopicGoneError(TransportError):
+    """A topic that was there is not there any more, or not known to who leads it."""
+
+
+class _LeaderMovedError(Exception):
+    def __init__(self, told: TransportError) -> None:
+        super().__init__(str(told))
+        self.told = told
+
+
+class Topics:
+    """What the brokers say of topics; for all clients of one cluster. Safe from any thread."""
+
+    def __init__(self, settings: Mapping[str, Any], said: Callable[[str], None]) -> None:
+        self.contact = Contact(settings, said)
+        self.client = AdminClient(self.contact.settings)
+        self._mutex = threading.Lock()
+        self._age_s = metadata_age_s(settings)
+        self._counts: dict[str, tuple[int, float]] = {}
+        """By topic: its partitions, and when that was asked."""
+
+    def partitions(self, topic: str, *, age_s_max: float | None = None) -> int:
+        """How many; topics may grow.
+
+        Args:
+            age_s_max: of an answer that is known already, 0 to ask now; None: this client's
+                ``metadata.max.age.ms``.
+
+        Raises:
+            UnknownTopicError: it does not exist.
+            NoRightError: this client may not know.
+            TransportError: nobody could say.
+        """
+        now = time.monotonic()
+        count, asked_at = self._counts.get(topic, (0, 0.0))
+        if count and now - asked_at < (self._age_s if age_s_max is None else age_s_max):
+            return count
+        count = self._count(topic)
+        with self._mutex:
+            self._counts[topic] = count, now
+        return count
+
+    def _count(self, topic: str) -> int:
+        try:
+            return self._ask(partial(self._count_once, topic))
+        except KafkaException as failed:
+            error = self._heard(failed)
+            if error is not None and error.code() in UNKNOWN_TOPIC:
+                raise UnknownTopicError(
+                    f"topic {topic!r} does not exist at {self.contact.servers}: create it first"
+                ) from None
+            if error is not None and error.code() == KafkaError.TOPIC_EXCEPTION:
+                raise UnknownTopicError(
+                    f"topic {topic!r} cannot exist at {self.contact.servers}: {error.str()}"
+                ) from None
+            told = self.contact.error(
+                f"topic {topic!r} could not be described", error, right=f"Describe on Topic:{topic}"
+            )
+            if error is not None and error.code() in NO_RIGHT:
+                raise NoRightError(str(told)) from None
+            raise told from None
+
+    def _count_once(self, topic: str, limit_s: float) -> int:
+        asked = self.client.describe_topics(TopicCollection([topic]), request_timeout=limit_s)
+        return len(asked[topic].result().partitions)
+
+    def names(self) -> list[str]:
+        """Of all topics there are now, the brokers' own included.
+
+        Raises:
+            TransportError: the brokers did not answer.
+        """
+        try:
+            return sorted(self.client.list_topics(timeout=REQUEST_S).topics)
+        except KafkaException as failed:
+            error = self._heard(failed)
+            raise self.contact.error("the topics could not be listed", error) from None
+
+    def settings(self, resources: Sequence[ConfigResource]) -> dict[str, Any]:
+        """What the brokers say of each, by its name. Raises KafkaException."""
+
+        def describe(limit_s: float) -> dict[str, Any]:
+            asked = self.client.describe_configs(list(resources), request_timeout=limit_s)
+            return {about.name: answer.result() for about, answer in asked.items()}
+
+        return self._ask(describe)
+
+    def _ask(self, ask: Callable[[float], T]) -> T:
+        return ask_controller(self.client, ask, lambda: self.contact.refusal)
+
+    def await_topic(self, topic: str) -> None:
+        """Return when the brokers know a topic that was just created.
+
+        Raises:
+            UnknownTopicError: they do not in time.
+            TransportError: as above.
+        """
+        deadline = time.monotonic() + REQUEST_S
+        while True:
+            try:
+                self.partitions(topic)
+                return
+            except UnknownTopicError:
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(MOVED_S)
+
+    def known(self, topic: str, *, age_s_max: float | None = None) -> int | None:
+        """As `partitions`; None if it does not exist."""
+        try:
+            return self.partitions(topic, age_s_max=age_s_max)
+        except UnknownTopicError:
+            return None
+
+    def ends(
+        self,
+        places: Sequence[tuple[str, int]],
+        *,
+        committed: bool = False,
+    ) -> dict[tuple[str, int], int]:
+        """High watermarks; `committed`: where committed readers stop for now.
+
+        Raises:
+            TransportError: not all could be had.
+        """
+        level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+        spec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        return self._offsets(places, spec, level)
+
+    def starts(self, places: Sequence[tuple[str, int]]) -> dict[tuple[str, int], int]:
+        """The first offset that is left of each. librdkafka finds it itself, half a second later.
+
+        Raises:
+            TransportError: as above.
+        """
+        spec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+        return self._offsets(places, spec, IsolationLevel.READ_UNCOMMITTED)
+
+    def topic_starts(self, topic: str) -> dict[int, int]:
+        """As `starts`, by partition of one topic.
+
+        Raises:
+            UnknownTopicError, TransportError: as above.
+        """
+        places = [(topic, partition) for partition in range(self.partitions(topic))]
+        found = self.starts(places)
+        return {partition: found[topic, partition] for _, partition in places}
+
+    def _offsets(
+        self,
+        places: Sequence[tuple[str, int]],
+        spec: OffsetSpec,
+        level: IsolationLevel,
+    ) -> dict[tuple[str, int], int]:
+        if not places:
+            return {}
+        for left in reversed(range(MOVED_TRIES)):
+            try:
+                return self._offsets_once(places, spec, level)
+            except _LeaderMovedError as moved:
+                if not left or not self._are_there(places):
+                    raise moved.told from None
+                time.sleep(MOVED_S)
+        raise AssertionError("the last try returns or raises")
+
+    def _are_there(self, places: Sequence[tuple[str, int]]) -> bool:
+        """Whether the brokers know of these partitions. What they answer tells the client, too, who
+        leads now."""
+        try:
+            topics = self.client.list_topics(timeout=REQUEST_S).topics
+        except KafkaException as failed:
+            self._heard(failed)
+            return False
+        return all(
+            topic in topics and partition in topics[topic].partitions for topic, partition in places
+        )
+
+    def _offsets_once(
+        self,
+        places: Sequence[tuple[str, int]],
+        spec: OffsetSpec,
+        level: IsolationLevel,
+    ) -> dict[tuple[str, int], int]:
+        futures = self.client.list_offsets(
+            {TopicPartition(*place): spec for place in places},
+            isolation_level=level,
+            request_timeout=REQUEST_S,
+        )
+        found: dict[tuple[str, int], int] = {}
+        for place, future in futures.items():
+            try:
+                found[place.topic, place.partition] = future.result(REQUEST_S * 2).offset
+            except KafkaException as failed:
+                error = self._heard(failed)
+                told = self.contact.error(
+                    f"offsets of {place.topic}-{place.partition} could not be read",
+                    error,
+                    right=f"Describe on Topic:{place.topic}",
+                )
+                if error is not None and error.code() in _MOVED:
+                    raise _LeaderMovedError(told) from None
+                if error is not None and error.code() in UNKNOWN_TOPIC:
+                    with self._mutex:
+                        self._counts.pop(place.topic, None)  # to be asked for again
+                    raise TopicGoneError(str(told)) from None
+                raise told from None
+        return found
+
+    def _heard(self, failed: KafkaException) -> KafkaError | None:
+        self.client.poll(0)  # or what the client complains about is never heard
+        return kafka_error(failed)
+
+
+def place_of(message: Message) -> Place:
+    return cast(int, message.partition()), cast(int, message.offset())
+
+
+class TopicReader:
+    """Reads partitions of one topic; for one thread at a time.
+
+    Args:
+        settings: librdkafka's, of a consumer; `READER` is put over them.
+        arrived: called, on a thread of the reader's own, when there is something to take after
+            there was nothing; None: who reads looks now and then.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, Any],
+        topic: str,
+        said: Callable[[str], None],
+        arrived: Callable[[], None] | None = None,
+    ) -> None:
+        self.topic = topic
+        self.contact = Contact({**settings, **READER}, said)
+        consumer = Consumer(self.contact.settings)
+        self._consumer = consumer if arrived is None else ReadAhead(consumer, arrived)
+        self.positions: dict[int, int] = {}
+        """By partition: up to where all was given out."""
+        self._problem: KafkaError | None = None
+
+    def start(self, positions: Mapping[int, int]) -> None:
+        """Read these partitions from there on, each from an offset that exists; what was fetched
+        before is dropped."""
+        self.positions = dict(positions)
+        self._consumer.assign(
+            [
+                TopicPartition(self.topic, partition, position)
+                for partition, position in positions.items()
+            ]
+        )
+
+    def take(self, limit: int, wait_s: float = 0.0) -> list[Message]:
+        """What is there, or comes within `wait_s`. None may be there although positions moved.
+
+        Raises:
+            TransportError: the topic cannot be read on.
+        """
+        found = self._consumer.consume(limit, 0)
+        if not found and wait_s > 0:
+            first = self._consumer.poll(wait_s)
+            if first is not None:
+                found = [first, *self._consumer.consume(max(limit - 1, 1), 0)]
+        records: list[Message] = []
+        positions = self.positions
+        for message in found:
+            error = message.error()
+            if error is None:
+                positions[message.partition()] = message.offset() + 1  # type: ignore[index, operator]
+                records.append(message)
+            elif error.code() == KafkaError._PARTITION_EOF:
+                partition, end = cast(int, message.partition()), cast(int, message.offset())
+                positions[partition] = max(positions[partition], end)
+            elif not error.retriable() and error.code() not in _OF_THE_GROUP:
+                self._problem = error
+        if self._problem is not None and not records:
+            raise self._failure(self._problem)
+        if not records and (wait_s > 0 or len(positions) == 1):
+            self._pass_markers()
+        return records
+
+    def _pass_markers(self) -> None:
+        """Where nothing is to be given out librdkafka's own position is ahead of the records; the
+        event of the end comes half a second later."""
+        places = [TopicPartition(self.topic, partition) for partition in self.positions]
+        for place in self._consumer.position(places):
+            if place.offset > self.positions[place.partition]:
+                self.positions[place.partition] = place.offset
+
+    def wait_past(
+        self, ends: Mapping[int, int], timeout_ms: int, taken: Callable[[list[Message]], None]
+    ) -> None:
+        """Take until all partitions are read up to `ends`.
+
+        Raises:
+            TransportError: for `timeout_ms` nothing moved; says where, and what that may mean.
+        """
+        moved_at = time.monotonic()
+        while behind := [p for p, end in ends.items() if self.positions[p] < end]:
+            before = dict(self.positions)
+            taken(self.take(BATCH, WAIT_S))
+            if self.positions != before:
+                moved_at = time.monotonic()
+            elif time.monotonic() - moved_at > timeout_ms / 1000:
+                raise self.stuck(behind[0], ends[behind[0]], timeout_ms)
+
+    def stuck(self, partition: int, end: int, timeout_ms: int) -> TransportError:
+        """Why nothing came: an open transaction, or no broker."""
+        return self.contact.error(
+            f"{self.topic}-{partition} ends at {end}, but nothing committed came after "
+            f"{self.positions[partition]} for {timeout_ms} ms. If brokers answer there is an open "
+            "transaction: it ends when its producer is fenced, or after its "
+            "transaction.timeout.ms. Seen"
+        )
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def _failure(self, error: KafkaError) -> TransportError:
+        self._problem = None
+        what = f"topic {self.topic!r} cannot be read"
+        if error.code() == KafkaError._AUTO_OFFSET_RESET:
+            what = f"{what}: {RESET}"
+        elif error.code() in UNKNOWN_TOPIC:
+            what = f"{what}: it does not exist"
+        return self.contact.error(what, error, right=f"Read on Topic:{self.topic}")

@@ -1,0 +1,1 @@
+"""Data topics: consumers and producers of tasks."""

@@ -1,0 +1,1 @@
+"""Java's behaviour where a wire format depends on it: JSON, hash order, doubles, patterns."""

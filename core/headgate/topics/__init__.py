@@ -1,0 +1,1 @@
+"""What Connect's internal topics hold: configs, statuses, offsets, as events and as state."""

@@ -1,0 +1,451 @@
+"""Records of the config topic: bytes to events and back. Source: `KafkaConfigBackingStore`.
+
+Reading follows Java's rules, so that every worker of a group sees the same; see `decode` for where
+we differ. Writing is byte-exact: field order, no whitespace, Jackson's escapes.
+"""
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from types import NoneType
+from typing import Any, Final, TypeAlias, cast
+
+from headgate.ids import TargetState, TaskId
+from headgate.java.json import (
+    NAME_LENGTH_MAX,
+    NotJsonError,
+    Parse,
+    dumps,
+    java_int,
+    parse,
+    trusted,
+)
+from headgate.topics.config_events import (
+    Config,
+    ConfigEvent,
+    ConnectorConfigured,
+    ConnectorRemoved,
+    LoggerLevelChanged,
+    RecordRejected,
+    RestartRequested,
+    SessionKeyChanged,
+    TargetStateChanged,
+    TargetStateRemoved,
+    TaskConfigured,
+    TaskCountRecorded,
+    TasksCommitted,
+)
+from headgate.topics.rejected import seen
+
+Record: TypeAlias = tuple[str, bytes | None]
+"""Key and value of a record to be appended; None is a tombstone."""
+
+CONNECTOR_PREFIX: Final = "connector-"
+TARGET_STATE_PREFIX: Final = "target-state-"
+TASK_PREFIX: Final = "task-"
+COMMIT_PREFIX: Final = "commit-"
+TASK_COUNT_PREFIX: Final = "tasks-fencing-"
+RESTART_PREFIX: Final = "restart-connector-"
+LOGGER_PREFIX: Final = "logger-cluster-"
+SESSION_KEY: Final = "session-key"
+
+TASK_COUNT_MAX: Final = 1_000_000
+"""More producers than any cluster has tasks: each of them would be asked for by its id."""
+_INT_MAX: Final = 2**31 - 1
+_HALF_PAIR: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
+_ONLY_TEXT: Final = frozenset({str})
+_TEXT: Final = frozenset({str, NoneType})
+_PLAIN_LEAVES: Final = frozenset({str, int, bool, NoneType})
+
+
+# -- bytes to events --
+
+
+def decode(
+    offset: int, key: bytes | None, value: bytes | None, parse: Parse | None = None
+) -> ConfigEvent:
+    """What the record at `offset` says.
+
+    A record that says nothing usable becomes `RecordRejected`, never an exception: it costs itself
+    alone. (In Java a bad commit loses the rest of its batch, and a bad session key ends the
+    reader.)
+
+    Args:
+        offset: of the record in the config topic.
+        key: UTF-8; what is not becomes U+FFFD, as in Java. None is refused.
+        value: JSON as Java takes it (`headgate.java.json`); None, nothing, and ``null`` are
+            tombstones.
+        parse: a faster parser, such as `orjson.loads`. What it refuses, or might read differently,
+            is read by the core.
+
+    Differs: config values that are not strings (Java keeps them and fails where they are used)
+    become their JSON text. A session key that is not base64 is ignored; it ends Java's reader. So
+    is a task count record above `TASK_COUNT_MAX`; Java's leader runs out of memory when it fences.
+    """
+    [event] = decode_all([(offset, key, value)], parse)
+    return event
+
+
+def decode_all(
+    records: Iterable[tuple[int, bytes | None, bytes | None]], parse: Parse | None = None
+) -> list[ConfigEvent]:
+    """`decode` of (offset, key, value), in order."""
+    events: list[ConfigEvent] = []
+    for offset, key, value in records:
+        event: ConfigEvent | None = None
+        if parse is not None and key is not None and value is not None:
+            event = _decode_config(offset, key, value, parse)
+        events.append(_decode_any(offset, key, value, parse) if event is None else event)
+    return events
+
+
+def _decode_any(
+    offset: int, key: bytes | None, value: bytes | None, parse: Parse | None
+) -> ConfigEvent:
+    content: Any = None
+    if value is not None:
+        try:
+            content = read_value(value, parse)
+        except NotJsonError as error:
+            # Java converts the value before it looks at the key, and counts only what it converted.
+            return RecordRejected(offset, _key_text(key), str(error), advances=False)
+    if key is None:
+        return RecordRejected(offset, "", "a record without a key")
+    text = java_text(key)
+    head, dash, rest = text.partition("-")
+    decoder = _DECODERS.get(head)
+    if decoder is None or not dash:
+        return _unknown(offset, text)
+    return decoder(offset, text, rest, content)
+
+
+def _decode_config(
+    offset: int, key: bytes, value: bytes, parse: Parse
+) -> ConnectorConfigured | TaskConfigured | None:
+    """The short way for nearly all of a log: the config of a task or connector as every worker
+    writes it. None: not so plain, take the long way.
+
+    Java and `parse` might part over a number, and one may hide: of two fields of one name the last
+    one counts. Here all values are texts, which needs two quotes for each name and each value; if
+    there are no more quotes than these, there is nothing else.
+    """
+    is_task = key[:5] == b"task-"
+    if (
+        not (is_task or key[:10] == b"connector-")
+        or value[:14] != b'{"properties":'
+        or value[-1:] != b"}"
+        or len(value) > NAME_LENGTH_MAX
+    ):
+        return None
+    try:
+        config = parse(value[14:-1])
+        text = key.decode()
+    except ValueError:
+        return None
+    # By `__class__`, which type checkers leave alone: a call of `cast` would cost a tenth of this.
+    if (
+        config.__class__ is not dict
+        or value.count(b'"') != 4 * len(config) + 2
+        or not _ONLY_TEXT.issuperset(map(type, config.values()))
+    ):
+        return None
+    if not is_task:
+        return ConnectorConfigured(offset, text[10:], config)
+    task = task_of_key(text[5:])
+    return None if task is None else TaskConfigured(offset, task[0], task[1], config)
+
+
+def read_value(value: bytes, fast: Parse | None) -> Any:
+    """`value` as Java reads it, through `fast` where that is sure to agree.
+
+    Raises:
+        NotJsonError: Java refuses it.
+    """
+    if fast is None or not trusted(value):
+        return parse(value)
+    try:
+        content = fast(value)
+    except ValueError:
+        return parse(value)
+    return content if _agreed(content) else parse(value)
+
+
+def _agreed(content: object) -> bool:
+    """Whether Java reads the same here: no floats (a fast parser reads large integers so), no
+    integer outside 64 bits, nothing nested deeper than a config."""
+    if type(content) is not dict:
+        return False
+    for item in cast(dict[str, object], content).values():
+        kind = type(item)
+        if kind is dict:
+            if not _TEXT.issuperset(map(type, cast(dict[str, object], item).values())):
+                return False
+        elif kind is int:
+            if not -0x8000000000000000 <= cast(int, item) <= 0x7FFFFFFFFFFFFFFF:
+                return False
+        elif kind not in _PLAIN_LEAVES:
+            return False
+    return True
+
+
+def _key_text(key: bytes | None) -> str:
+    return "" if key is None else java_text(key)
+
+
+def java_text(data: bytes) -> str:
+    """`data` as `StringDeserializer` reads it: what is not UTF-8 becomes U+FFFD. (Half a surrogate
+    pair becomes one of them, where Python makes three.)"""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return _HALF_PAIR.sub(b"\xef\xbf\xbd", data).decode("utf-8", "replace")
+
+
+def _unknown(offset: int, key: str) -> RecordRejected:
+    return RecordRejected(offset, key, "a key of no known kind")
+
+
+def _shape(offset: int, key: str, value: object, expected: str) -> RecordRejected:
+    return RecordRejected(offset, key, f"the value is {seen(value)}, expected {expected}")
+
+
+def _field(offset: int, key: str, name: str, value: object, expected: str) -> RecordRejected:
+    return RecordRejected(offset, key, f"'{name}' is {seen(value)}, expected {expected}")
+
+
+def _connector(offset: int, key: str, name: str, value: Any) -> ConfigEvent:
+    if value is None:
+        return ConnectorRemoved(offset, name)
+    if type(value) is not dict:
+        return _shape(offset, key, value, "an object")
+    config = cast(dict[str, Any], value).get("properties")
+    if type(config) is not dict:
+        return _field(offset, key, "properties", config, "an object")
+    return ConnectorConfigured(offset, name, _config(cast(dict[str, Any], config)))
+
+
+def _task(offset: int, key: str, rest: str, value: Any) -> ConfigEvent:
+    task = task_of_key(rest)
+    if task is None:
+        return RecordRejected(offset, key, "the key names no task, expected task-<connector>-<n>")
+    if type(value) is not dict:
+        return _shape(offset, key, value, "an object")
+    config = cast(dict[str, Any], value).get("properties")
+    if type(config) is not dict:
+        return _field(offset, key, "properties", config, "an object")
+    return TaskConfigured(offset, task[0], task[1], _config(cast(dict[str, Any], config)))
+
+
+def _config(properties: dict[str, Any]) -> Config:
+    if _TEXT.issuperset(map(type, properties.values())):
+        return properties
+    return {
+        name: item
+        if item is None or type(item) is str
+        else json.dumps(item, separators=(",", ":"), ensure_ascii=False)
+        for name, item in properties.items()
+    }
+
+
+def _commit(offset: int, key: str, name: str, value: Any) -> ConfigEvent:
+    if type(value) is not dict:
+        return _shape(offset, key, value, "an object")
+    count = cast(dict[str, Any], value).get("tasks")
+    if type(count) is not int:
+        return _field(offset, key, "tasks", count, "an integer")
+    return TasksCommitted(offset, name, java_int(count))
+
+
+def _target_state(offset: int, key: str, rest: str, value: Any) -> ConfigEvent:
+    if not rest.startswith("state-"):
+        return _unknown(offset, key)
+    name = rest[6:]
+    if value is None:
+        return TargetStateRemoved(offset, name)
+    if type(value) is not dict:
+        return _shape(offset, key, value, "an object")
+    table = cast(dict[str, Any], value)
+    # Workers before KIP-875 write (and read) 'state' alone, where STOPPED is PAUSED.
+    state = table.get("state.v2")
+    field_name = "state.v2"
+    if type(state) is not str:
+        state = table.get("state")
+        field_name = "state"
+        if type(state) is not str:
+            return _field(offset, key, "state", state, "a string")
+    target = _TARGET_STATES.get(state)
+    if target is None:
+        return _field(offset, key, field_name, state, "STARTED, PAUSED or STOPPED")
+    return TargetStateChanged(offset, name, target)
+
+
+def _task_count(offset: int, key: str, rest: str, value: Any) -> ConfigEvent:
+    if not rest.startswith("fencing-"):
+        return _unknown(offset, key)
+    if type(value) is not dict:
+        return _shape(offset, key, value, "an object")
+    count = cast(dict[str, Any], value).get("task-count")
+    if type(count) is not int:
+        return _field(offset, key, "task-count", count, "an integer")
+    count = java_int(count)
+    if count > TASK_COUNT_MAX:
+        return _field(offset, key, "task-count", count, f"{TASK_COUNT_MAX} at the most")
+    return TaskCountRecorded(offset, rest[8:], count)
+
+
+def _restart(offset: int, key: str, rest: str, value: Any) -> ConfigEvent:
+    if not rest.startswith("connector-"):
+        return _unknown(offset, key)
+    if type(value) is not dict:
+        return _shape(offset, key, value, "an object")
+    table = cast(dict[str, Any], value)
+    return RestartRequested(
+        offset,
+        rest[10:],
+        include_tasks=table.get("include-tasks") is True,
+        only_failed=table.get("only-failed") is True,
+    )
+
+
+def _session_key(offset: int, key: str, rest: str, value: Any) -> ConfigEvent:
+    if rest != "key":
+        return _unknown(offset, key)
+    if type(value) is not dict:
+        return _shape(offset, key, value, "an object")
+    table = cast(dict[str, Any], value)
+    encoded, algorithm = table.get("key"), table.get("algorithm")
+    created_ms = table.get("creation-timestamp")
+    # The value is a secret: what was seen is not repeated here.
+    if type(encoded) is not str or type(algorithm) is not str or type(created_ms) is not int:
+        return RecordRejected(
+            offset,
+            key,
+            "expected 'key' and 'algorithm' as strings, 'creation-timestamp' as integer",
+        )
+    secret = _base64(encoded)
+    if not secret:
+        return RecordRejected(offset, key, "'key' is not base64, or empty")
+    return SessionKeyChanged(offset, secret, algorithm, created_ms)
+
+
+def _logger(offset: int, key: str, rest: str, value: Any) -> ConfigEvent:
+    if not rest.startswith("cluster-"):
+        return _unknown(offset, key)
+    if type(value) is not dict:
+        return _shape(offset, key, value, "an object")
+    level = cast(dict[str, Any], value).get("level")
+    if type(level) is not str:
+        return _field(offset, key, "level", level, "a string")
+    return LoggerLevelChanged(offset, rest[8:], level)
+
+
+_TARGET_STATES: Final = {state.value: state for state in TargetState}
+
+_Decoder: TypeAlias = Callable[[int, str, str, Any], ConfigEvent]
+_DECODERS: Final[Mapping[str, _Decoder]] = {
+    # By what stands before the first dash; what follows it is checked by the decoder.
+    "target": _target_state,
+    "connector": _connector,
+    "task": _task,
+    "commit": _commit,
+    "restart": _restart,
+    "tasks": _task_count,
+    "session": _session_key,
+    "logger": _logger,
+}
+
+
+def task_of_key(rest: str) -> tuple[str, int] | None:
+    """Connector and task number in ``<connector>-<n>``, as Java's ``split("-")`` and
+    `Integer.parseInt` find them.
+
+    So dashes at the end do not count, a plus sign and digits of other scripts do, and the number
+    has 31 bits. None: Java finds no task here.
+    """
+    connector, dash, tail = rest.rpartition("-")
+    if dash and tail.isascii() and tail.isdecimal() and len(tail) < 10:
+        return connector, int(tail)
+    parts = rest.rstrip("-").split("-")
+    number = parse_java_int(parts[-1])
+    if len(parts) < 2 or number is None:
+        return None
+    return "-".join(parts[:-1]), number
+
+
+def parse_java_int(text: str) -> int | None:
+    """`Integer.parseInt`, None where it throws. Signs, and decimal digits of any script in the
+    Basic Multilingual Plane."""
+    digits = text[1:] if text[:1] in ("+", "-") else text
+    if not digits.isdecimal() or max(digits) > "\uffff":
+        return None
+    number = -int(digits) if text[0] == "-" else int(digits)
+    return number if -_INT_MAX - 1 <= number <= _INT_MAX else None
+
+
+def _base64(text: str) -> bytes | None:
+    """As `java.util.Base64.getDecoder` reads it: padding may be absent, but not wrong."""
+    body = text.rstrip("=")
+    padding = len(text) - len(body)
+    if len(body) % 4 == 1 or padding not in (0, -len(body) % 4):
+        return None
+    try:
+        return base64.b64decode(body + "=" * (-len(body) % 4), validate=True)
+    except (binascii.Error, ValueError):
+        return None
+
+
+# -- what we write --
+
+
+def encode_connector(name: str, config: Config) -> Record:
+    return CONNECTOR_PREFIX + name, dumps({"properties": config})
+
+
+def encode_connector_tombstone(name: str) -> Record:
+    return CONNECTOR_PREFIX + name, None
+
+
+def encode_task(task: TaskId, config: Config) -> Record:
+    return f"{TASK_PREFIX}{task}", dumps({"properties": config})
+
+
+def encode_commit(connector: str, task_count: int) -> Record:
+    return COMMIT_PREFIX + connector, dumps({"tasks": task_count})
+
+
+def encode_target_state(connector: str, target_state: TargetState) -> Record:
+    """Workers before KIP-875 read only ``state``; for them STOPPED is PAUSED."""
+    old = TargetState.PAUSED if target_state is TargetState.STOPPED else target_state
+    return TARGET_STATE_PREFIX + connector, dumps(
+        {"state": old.value, "state.v2": target_state.value}
+    )
+
+
+def encode_target_state_tombstone(connector: str) -> Record:
+    return TARGET_STATE_PREFIX + connector, None
+
+
+def encode_task_count(connector: str, task_count: int) -> Record:
+    return TASK_COUNT_PREFIX + connector, dumps({"task-count": task_count})
+
+
+def encode_session_key(key: bytes, algorithm: str, creation_timestamp_ms: int) -> Record:
+    return SESSION_KEY, dumps(
+        {
+            "key": base64.b64encode(key).decode("ascii"),
+            "algorithm": algorithm,
+            "creation-timestamp": creation_timestamp_ms,
+        }
+    )
+
+
+def encode_restart(connector: str, *, include_tasks: bool, only_failed: bool) -> Record:
+    return RESTART_PREFIX + connector, dumps(
+        {"include-tasks": include_tasks, "only-failed": only_failed}
+    )
+
+
+def encode_logger_level(logger: str, level: str) -> Record:
+    return LOGGER_PREFIX + logger, dumps({"level": level})

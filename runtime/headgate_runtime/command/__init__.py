@@ -1,0 +1,1 @@
+"""The commands of ``headgate``, each in a module of its own."""

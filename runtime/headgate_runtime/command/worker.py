@@ -1,0 +1,373 @@
+"""``headgate worker FILE.properties``: one distributed worker on Kafka, in this process.
+
+Order, as in Connect: REST first, which says that it is starting; then the brokers and the internal
+topics; then the logs, read to their ends; then the group. What the user has to mend ends the
+command with one line: code 2 for what is wrong with the file, 1 for what is wrong with the world.
+"""
+
+import contextlib
+import dataclasses
+import importlib.metadata
+import logging
+import os
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from headgate.herder.session_keys import KeyRing
+from headgate.membership.protocols import RULES
+from headgate.ports import RefusedError, TransportError
+from headgate_runtime.command.errors import UpError
+from headgate_runtime.config.properties import PropertiesError
+from headgate_runtime.config.settings import DISTRIBUTED
+from headgate_runtime.config.worker_file import WorkerFile, WorkerFileError, read_worker_file
+from headgate_runtime.plugins.rest import RestPlugins
+from headgate_runtime.spark.service import SparkService, WorkerSpark
+from headgate_runtime.transports.select import open_transport
+from headgate_runtime.transports.with_peers import WithPeers
+from headgate_runtime.up.pipeline import SparkSettings
+from headgate_runtime.worker import collector
+from headgate_runtime.worker.config import WorkerConfig, transport_settings
+from headgate_runtime.worker.loggers import Loggers
+from headgate_runtime.worker.loop import Worker
+from headgate_runtime.worker.offsets_look import OffsetsLook
+
+if TYPE_CHECKING:
+    from headgate_kafka.admin.topics import Reached
+    from headgate_kafka.transport import KafkaTransport
+    from headgate_rest import RestService
+
+log = logging.getLogger(__name__)
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_KILLED = 130
+LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+KILL_GRACE_S = 2.0
+SPARK_LOOK_S = 0.5
+READ_S = 120.0
+READ_PAUSE_S = 1.0
+
+
+class CommandError(Exception):
+    """The command ends; the message is for the user."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+def run(path: str) -> None:
+    """Returns when the worker was stopped cleanly.
+
+    Raises:
+        CommandError: it could not start, or gave up.
+    """
+    set_up_logging()
+    file = checked_file(path, DISTRIBUTED)
+    with contextlib.ExitStack() as stack:
+        stop = Stop()
+        stack.enter_context(stop.on_signals())
+        rest = listening(file, stack)
+        file, reached = reach_brokers(file, stop)
+        rest.root["kafka_cluster_id"] = reached.cluster_id
+        spark = started_spark(file, stop, stack)
+        worker = made_worker(file, rest, spark, reached.config_topic)
+        rest.serve(worker)
+        stop.serve(worker)
+        banner(file, worker, spark)
+        with told_plainly(file):
+            ends = read_ends(worker, stop)
+        serve(worker, rest.service, ends)
+
+
+def set_up_logging() -> None:
+    logging.basicConfig(
+        level=os.environ.get("HEADGATE_LOG_LEVEL", "INFO"), format=LOG_FORMAT, stream=sys.stderr
+    )
+    for chatty in ("httpcore", "kafka", "uvicorn"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
+
+
+def checked_file(path: str, kind: str) -> WorkerFile:
+    """Raises CommandError, with all that is wrong with it, or with the first that keeps the
+    worker's clients from being made."""
+    from headgate_kafka.clients.settings import ClientSettingsError, check_worker_clients
+
+    try:
+        file = read_worker_file(path, kind)
+    except PropertiesError as error:
+        raise CommandError(str(error), EXIT_USAGE) from None
+    except WorkerFileError as error:
+        count = len(error.problems)
+        lines = "\n".join(f"  {problem}" for problem in error.problems)
+        what = "1 fault" if count == 1 else f"{count} faults"
+        raise CommandError(
+            f"nothing was started, the worker's file has {what}:\n{lines}", EXIT_USAGE
+        ) from None
+    try:
+        check_worker_clients(file.properties, in_group=kind == DISTRIBUTED)
+    except ClientSettingsError as error:
+        file.transformer.close()
+        raise CommandError(file.hide(f"{file.path}: {error}"), EXIT_USAGE) from None
+    for warning in file.warnings:
+        log.warning("%s", warning)
+    return file
+
+
+# -- stopping --
+
+
+class StoppedError(Exception):
+    """The user does not want to wait any longer for the start."""
+
+
+class Stop:
+    """The first signal stops cleanly, a second Ctrl-C kills. A second SIGTERM does not: who stops
+    services may send it to a process and to its group."""
+
+    def __init__(self) -> None:
+        self.asked = threading.Event()
+        self._worker: Worker | None = None
+
+    def serve(self, worker: Worker) -> None:
+        """Signals are for this worker from now on."""
+        self._worker = worker
+        if self.asked.is_set():
+            worker.stop()
+
+    @contextlib.contextmanager
+    def on_signals(self) -> Iterator[None]:
+        numbers = (signal.SIGTERM, signal.SIGINT)
+        before = [signal.signal(number, self._on_signal) for number in numbers]
+        try:
+            yield
+        finally:
+            for number, handler in zip(numbers, before, strict=True):
+                signal.signal(number, handler)
+
+    def sleep(self, seconds: float) -> None:
+        """Raises StoppedError when a signal came."""
+        if self.asked.wait(seconds):
+            raise StoppedError
+
+    def _on_signal(self, number: int, _frame: object) -> None:
+        if self.asked.is_set() and number == signal.SIGINT:
+            self._kill()
+        self.asked.set()
+        if self._worker is not None:
+            self._worker.stop()
+
+    def _kill(self) -> None:
+        """Tasks first: they would live on until they miss their worker."""
+        if self._worker is not None:
+            killer = threading.Thread(target=self._worker.kill_tasks, daemon=True)
+            killer.start()
+            killer.join(KILL_GRACE_S)
+        os._exit(EXIT_KILLED)
+
+
+# -- the parts --
+
+
+class Rest:
+    """The REST server, which is there before the worker whose calls it takes."""
+
+    def __init__(self, file: WorkerFile) -> None:
+        from headgate_rest import ListenError, RestService, RestSettings
+
+        self.root: dict[str, Any] = {
+            "version": importlib.metadata.version("headgate"),
+            "commit": "unknown",
+            "kafka_cluster_id": None,
+        }
+        self.loggers = Loggers()
+        self._worker: Worker | None = None
+        try:
+            settings = RestSettings.of(file.properties)
+        except ValueError as error:
+            raise CommandError(f"{file.path}: {error}", EXIT_USAGE) from None
+        try:
+            self.service: RestService = RestService(
+                settings,
+                root=self.root,
+                plugins=RestPlugins(file.settings, file.transformer),
+                loggers=self.loggers,
+                session_keys=self._session_keys,
+                sessioned=self._sessioned,
+                trouble=self._trouble,
+                arrived=self._on_call,
+            )
+        except ListenError as error:
+            raise CommandError(f"{file.path}: {error.key}: {error.strerror}", EXIT_FAILED) from None
+
+    def serve(self, worker: Worker) -> None:
+        """From now on calls are this worker's."""
+        self._worker = worker
+
+    def _on_call(self) -> None:
+        if self._worker is not None:
+            self._worker.wake()
+
+    def _trouble(self) -> str:
+        return "" if self._worker is None else self._worker.gave_up
+
+    def _session_keys(self) -> KeyRing:
+        return KeyRing() if self._worker is None else self._worker.herder.session_keys
+
+    def _sessioned(self) -> bool:
+        protocol = "" if self._worker is None else self._worker.herder.protocol
+        return protocol in RULES and RULES[protocol].signed
+
+
+def listening(file: WorkerFile, stack: contextlib.ExitStack) -> Rest:
+    rest = Rest(file)
+    rest.service.start()
+    stack.callback(rest.service.close)
+    return rest
+
+
+def reach_brokers(file: WorkerFile, stop: Stop) -> "tuple[WorkerFile, Reached]":
+    """The file, with what clients are to know of the brokers, and what these said. The internal
+    topics of a distributed worker are there and in order."""
+    from headgate_kafka.admin.topics import (
+        TopicRefusedError,
+        prepare_internal_topics,
+        reach_cluster,
+    )
+    from headgate_kafka.clients.settings import ClientSettingsError, knowing_cluster
+
+    ask = prepare_internal_topics if file.kind == DISTRIBUTED else reach_cluster
+    with told_plainly(file):
+        try:
+            reached = ask(file.properties, said=log.warning, sleep=stop.sleep)
+        except ClientSettingsError as error:
+            raise CommandError(f"{file.path}: {error}", EXIT_USAGE) from None
+        except TopicRefusedError as error:
+            raise CommandError(str(error), EXIT_FAILED) from None
+    properties = knowing_cluster(file.properties, reached.broker_count)
+    return dataclasses.replace(file, properties=properties), reached
+
+
+@contextlib.contextmanager
+def told_plainly(file: WorkerFile) -> Iterator[None]:
+    """What the brokers' absence means for a start."""
+    try:
+        yield
+    except StoppedError:
+        raise CommandError("stopped before the worker had started", EXIT_FAILED) from None
+    except TransportError as error:
+        raise CommandError(f"{error} ({file.path})", EXIT_FAILED) from None
+
+
+def started_spark(file: WorkerFile, stop: Stop, stack: contextlib.ExitStack) -> dict[str, str]:
+    """What the worker must know of Spark: one of its own, or `headgate.spark.remote`."""
+    settings = file.settings
+    if settings["headgate.task.runner"] != "spark":
+        return {}
+    if settings["headgate.spark.remote"]:
+        return {"remote": settings["headgate.spark.remote"]}
+    folder = settings["headgate.data"] or stack.enter_context(
+        tempfile.TemporaryDirectory(prefix="headgate-", ignore_cleanup_errors=True)
+    )
+    data = Path(folder).absolute()
+    data.mkdir(parents=True, exist_ok=True)
+    wanted = WorkerSpark("spark", data, SparkSettings(master=settings["headgate.spark.master"]))
+    service = SparkService(
+        wanted,
+        said=log.info,
+        marked=lambda _who, _what: None,
+        adapter="headgate_kafka",
+        where=f"{file.path}: headgate.spark.master",
+    )
+    stack.callback(service.close)
+    try:
+        service.start([settings["headgate.spark.slots"]], stop.asked)
+    except UpError as error:
+        raise CommandError(str(error), error.exit_code) from None
+    if stop.asked.is_set():
+        raise CommandError("stopped before the worker had started", EXIT_FAILED)
+    ended = threading.Event()
+    watch = threading.Thread(target=_watch_spark, args=(service.tick, ended), daemon=True)
+    watch.start()
+    stack.callback(ended.set)
+    return service.worker_settings()
+
+
+def _watch_spark(tick: Callable[[], None], ended: threading.Event) -> None:
+    while not ended.wait(SPARK_LOOK_S):
+        tick()
+
+
+def made_worker(
+    file: WorkerFile, rest: Rest, spark: Mapping[str, str], config_topic: str
+) -> Worker:
+    config = WorkerConfig(
+        name=rest.service.worker_id,
+        url=rest.service.url,
+        transport={**file.properties, "kind": "kafka"},
+        settings=file.settings.texts,
+        spark=spark,
+        config_topic=config_topic,
+    )
+    inner = open_transport(transport_settings(config, file.settings), config.url)
+    transport = WithPeers(inner, rest.service)
+    kafka = cast("KafkaTransport", inner)
+    look = OffsetsLook(kafka.offsets_check.look, file.settings["offset.storage.topic"])
+    return Worker(config, file.settings, transport, rest.loggers, file.transformer, look)
+
+
+def read_ends(worker: Worker, stop: Stop) -> tuple[int, int]:
+    """Positions of the ends of the config topic and the status topic, all before them fetched.
+
+    Raises:
+        RefusedError: this worker may not read them.
+        TransportError: not within `READ_S`, long enough for the transaction of a dead leader to
+            time out.
+    """
+    transport, until = worker.transport, time.monotonic() + READ_S
+    while True:
+        try:
+            return transport.config_log.end(), transport.status_log.end()
+        except TransportError as error:
+            if isinstance(error, RefusedError) or time.monotonic() > until:
+                raise
+            log.warning("the internal topics cannot be read yet: %s", error)
+        stop.sleep(READ_PAUSE_S)
+
+
+def serve(
+    worker: Worker,
+    service: "RestService",
+    ends: tuple[int, int],
+    before_close: Callable[[], None] = lambda: None,
+) -> None:
+    """`before_close` is called when nothing runs any more, while the logs are open still."""
+    collector.settle()
+    worker.run(ready=service.ready, after=ends, before_close=before_close)
+    log.info("worker %s has stopped", worker.config.name)
+    if worker.gave_up:
+        raise CommandError(worker.gave_up, EXIT_FAILED)
+
+
+def banner(file: WorkerFile, worker: Worker, spark: Mapping[str, str]) -> None:
+    settings = file.settings
+    where = f" ({spark['remote']})" if "remote" in spark else ""
+    group = f"group {settings['group.id']}" if file.kind == DISTRIBUTED else "standalone"
+    log.info(
+        "Headgate %s, worker %s: %s at %s, listening at %s, tasks run on %s%s, "
+        "exactly-once sources %s",
+        importlib.metadata.version("headgate"),
+        worker.config.name,
+        group,
+        ",".join(settings["bootstrap.servers"]),
+        ", ".join(settings["listeners"]),
+        settings["headgate.task.runner"],
+        where,
+        settings["exactly.once.source.support"],
+    )

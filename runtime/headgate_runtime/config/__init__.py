@@ -1,0 +1,1 @@
+"""Settings of workers and connectors: keys, defaults, properties files, config providers."""

@@ -1,0 +1,102 @@
+"""Connectors from files, as ``headgate standalone`` is given them. Source: ConnectStandalone,
+KAFKA-16838.
+
+A file is a JSON map of a connector's config, a JSON body as ``POST /connectors`` takes it, or
+properties.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from headgate.herder.messages import CreateConnector
+from headgate.ids import TargetState
+from headgate_runtime.config.properties import PropertiesError, read_properties
+
+INITIAL_STATES: Final = {
+    "RUNNING": TargetState.STARTED,
+    "PAUSED": TargetState.PAUSED,
+    "STOPPED": TargetState.STOPPED,
+}
+_BODY_KEYS: Final = {"name", "config", "initial_state"}
+
+
+class ConnectorFileError(Exception):
+    """The file describes no connector. The message names the file."""
+
+
+def read_connector_file(path: str) -> CreateConnector:
+    """
+    Raises:
+        ConnectorFileError: no such file, or what is in it has no name, or values that are no texts.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        text = ""  # it can still be properties
+    except OSError as error:
+        raise ConnectorFileError(f"{path}: {error.strerror}") from None
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        if text.lstrip().startswith("{"):
+            raise ConnectorFileError(f"{path}: not JSON: {error}") from None
+        found = _properties(path)
+    if not isinstance(found, dict):
+        raise ConnectorFileError(f"{path}: expected a JSON object, found {type(found).__name__}")
+    if isinstance(found.get("config"), dict):
+        return _from_body(path, found)
+    return CreateConnector(_named(path, found), _config(path, found))
+
+
+def _properties(path: str) -> Mapping[str, str]:
+    try:
+        return dict(read_properties(path).values)
+    except PropertiesError as error:
+        raise ConnectorFileError(str(error)) from None
+
+
+def _from_body(path: str, body: Mapping[str, Any]) -> CreateConnector:
+    if unknown := sorted(set(body) - _BODY_KEYS):
+        raise ConnectorFileError(
+            f"{path}: unknown key {unknown[0]!r} beside config; expected name, config, "
+            "initial_state"
+        )
+    name = _named(path, body)
+    config = _config(path, body["config"])
+    if config.get("name", name) != name:
+        raise ConnectorFileError(
+            f"{path}: Connector name configuration ({config['name']}) doesn't match connector "
+            f"name in the request ({name})"
+        )
+    state = body.get("initial_state")
+    if state is None:
+        return CreateConnector(name, {**config, "name": name})
+    if str(state).upper() not in INITIAL_STATES:
+        raise ConnectorFileError(
+            f"{path}: initial_state {state!r}, expected one of {', '.join(INITIAL_STATES)}"
+        )
+    return CreateConnector(name, {**config, "name": name}, INITIAL_STATES[str(state).upper()])
+
+
+def _named(path: str, table: Mapping[str, Any]) -> str:
+    name = table.get("name")
+    if not isinstance(name, str) or not name.strip():
+        raise ConnectorFileError(f"{path}: expected the connector's name under the key name")
+    return name
+
+
+def _config(path: str, table: Mapping[str, Any]) -> dict[str, str]:
+    """Numbers and truth values become texts, as Java's parser takes them."""
+    config: dict[str, str] = {}
+    for key, value in table.items():
+        if isinstance(value, str):
+            config[key] = value
+        elif isinstance(value, bool | int | float):
+            config[key] = json.dumps(value)
+        else:
+            raise ConnectorFileError(
+                f"{path}: {key}: expected a text, found {json.dumps(value)[:80]}"
+            )
+    return config

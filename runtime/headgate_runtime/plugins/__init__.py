@@ -1,0 +1,1 @@
+"""Connector plugins: found by name, checked, validated, listed."""

@@ -1,0 +1,62 @@
+"""Is a connector config right, as far as can be told before anything runs?"""
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from headgate.connector.api import Connector
+from headgate.connector.validation import unknown_keys, validate_connector
+from headgate_runtime.plugins.find import PluginError, find_connector
+
+
+def connector_problems(
+    config: Mapping[str, str], settings: Mapping[str, str], folder: Path
+) -> Iterator[tuple[str, str]]:
+    """What is wrong with `config`: key (empty: the connector as a whole) and text.
+
+    Args:
+        config: with ``name`` and ``connector.class``.
+        settings: of the worker, defaults filled in.
+        folder: relative paths in the config start here.
+    """
+    try:
+        connector = find_connector(config["connector.class"])
+    except PluginError as error:
+        yield "connector.class", str(error)
+        return
+    for key, near in unknown_keys(connector, config).items():
+        hint = f"did you mean {near}?" if near else f"{connector.__name__} has no such key"
+        yield key, f"unknown key; {hint}"
+    yield from _invalid(connector, config, settings, folder)
+
+
+def _invalid(
+    connector: type[Connector],
+    config: Mapping[str, str],
+    settings: Mapping[str, str],
+    folder: Path,
+) -> Iterator[tuple[str, str]]:
+    try:
+        with contextlib.chdir(folder):
+            infos = validate_connector(
+                connector,
+                config,
+                worker_settings=settings,
+                exactly_once_enabled=settings["exactly.once.source.support"] == "enabled",
+                runner=settings["headgate.task.runner"],
+            )
+    except Exception as error:  # the connector's own code: whatever it raises refuses the config
+        yield "", f"the validation of {connector.__name__} raised {type(error).__name__}: {error}"
+        return
+    told: set[str] = set()
+    # A fault of two keys together is reported at both: it is told once, where a key stands.
+    values = sorted(
+        (info.value for info in infos.configs), key=lambda value: value.name not in config
+    )
+    for value in values:
+        for number, text in enumerate(value.errors):
+            # A value that did not parse is null to the key's validator, which complains again.
+            echo = number > 0 and text.startswith("Invalid value null for configuration")
+            if text not in told and not echo:
+                told.add(text)
+                yield value.name, text

@@ -1,0 +1,118 @@
+"""The plugins of this worker as Connect's REST API shows them. Source: `ConnectorPluginsResource`,
+`AbstractHerder.connectorPluginConfig`, KIP-769.
+
+Differs: a connector that is announced under several names is listed once, by its fullest; a config
+without `connector.class`, or of a class that is not here, is told by 400 (Java: 500).
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from importlib.metadata import version
+from typing import Any, Final, cast
+
+from headgate.connector.api import SinkConnector
+from headgate.connector.config import ConfigDef, ConfigKeyInfo
+from headgate.connector.converters import CONVERTERS, HEADER_CONVERTERS, config_def_of
+from headgate.connector.framework import sink_keys, source_keys
+from headgate.connector.transforms import PREDICATES, TRANSFORMS
+from headgate.connector.validation import missing_class_message
+from headgate_runtime.config.settings import WorkerSettings
+from headgate_runtime.config.transformer import NO_PROVIDERS, WorkerConfigTransformer
+from headgate_runtime.plugins.find import PluginError, available, connector_kind, find_connector
+from headgate_runtime.plugins.validation import config_infos
+
+_PARTS: Final[tuple[tuple[str, Collection[str]], ...]] = (
+    ("transformation", TRANSFORMS),
+    ("predicate", PREDICATES),
+    ("converter", CONVERTERS),
+    ("header_converter", HEADER_CONVERTERS),
+)
+_CHAIN: Final[Mapping[str, Any]] = {**TRANSFORMS, **PREDICATES}
+_SUFFIX: Final = "Connector"
+
+
+class RestPlugins:
+    """What connectors say of themselves is their own code: call it where that may take its time."""
+
+    def __init__(
+        self, settings: WorkerSettings, transformer: WorkerConfigTransformer = NO_PROVIDERS
+    ) -> None:
+        """`transformer`: of what configs refer to."""
+        self._settings = settings
+        self._transformer = transformer
+
+    def listed(self, *, connectors_only: bool) -> Sequence[Mapping[str, Any]]:
+        found = _connectors()
+        if connectors_only:
+            return found
+        own = version("headgate")
+        for kind, table in _PARTS:
+            names = sorted(name for name in table if "." in name)  # not the shorter spellings
+            found += [{"class": name, "type": kind, "version": own} for name in names]
+        return found
+
+    def config(self, plugin: str) -> Sequence[Mapping[str, Any]]:
+        """The plugin's own keys first. Raises LookupError: unknown."""
+        definition = _part_definition(plugin)
+        if definition is not None:
+            return _keys(definition)
+        try:
+            connector = find_connector(plugin)
+        except PluginError as error:
+            raise LookupError(f"Unknown plugin {plugin}.") from error
+        texts = self._settings.texts
+        framework = sink_keys(texts) if issubclass(connector, SinkConnector) else source_keys(texts)
+        own = connector.config_def()
+        return [
+            *_keys(own),
+            *(each for each in _keys(framework) if each["name"] not in own.keys),
+        ]
+
+    def validate(self, plugin: str, config: Mapping[str, str | None]) -> Mapping[str, Any]:
+        """ConfigInfos, also of a config with errors. Raises ValueError: no class, another class
+        than `plugin`, or one that is not here."""
+        named = config.get("connector.class")
+        if named and not _short(named).endswith(_short(plugin)):
+            raise ValueError(
+                f"Included connector type {named} does not match request type {plugin}"
+            )
+        if not named:
+            raise ValueError(missing_class_message(config))
+        try:
+            return config_infos(config, self._settings, self._transformer).plain()
+        except PluginError as error:
+            raise ValueError(str(error)) from error
+
+
+def _connectors() -> list[Mapping[str, Any]]:
+    """Sinks, then sources, as in Connect. One that cannot be imported is no plugin of this
+    worker."""
+    by_target: dict[str, str] = {}
+    for name, target in available().items():
+        if "." in name or target not in by_target:
+            by_target[target] = name
+    found: list[Mapping[str, Any]] = []
+    for name in by_target.values():
+        try:
+            connector = find_connector(name)
+        except PluginError:
+            continue
+        kind = connector_kind(connector)
+        found.append({"class": name, "type": kind, "version": connector.VERSION})
+    return sorted(found, key=lambda each: (each["type"], each["class"]))
+
+
+def _part_definition(plugin: str) -> ConfigDef | None:
+    if plugin in _CHAIN:
+        return cast(ConfigDef, _CHAIN[plugin].CONFIG)
+    if plugin in CONVERTERS or plugin in HEADER_CONVERTERS:
+        return config_def_of(plugin)
+    return None
+
+
+def _keys(definition: ConfigDef) -> list[dict[str, Any]]:
+    return [ConfigKeyInfo.of(key).plain() for key in definition.keys.values()]
+
+
+def _short(name: str) -> str:
+    """Connect's shorter spelling of a class."""
+    return name.removesuffix(_SUFFIX) if len(name) > len(_SUFFIX) else name

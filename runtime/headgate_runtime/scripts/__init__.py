@@ -1,1 +1,0 @@
-"""Commands for scripts: one JSON object per line in and out."""

@@ -1,0 +1,1 @@
+"""Spark for a worker: the server that it starts, the launcher of its resident tasks."""

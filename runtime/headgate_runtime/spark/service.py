@@ -1,0 +1,266 @@
+"""The one Spark that all workers of ``headgate up`` share, so that a worker that is killed costs no
+start of a JVM; or that of one ``headgate worker``.
+
+Three cases: a Spark Connect server of our own (``[spark] master``), one that runs elsewhere
+(``remote``), whose slots are counted before anything starts, and that of the `headgate up` we join.
+"""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from headgate.topics.config_events import Config
+from headgate_runtime.command.errors import EXIT_FAILED, UpError
+from headgate_runtime.up.pipeline import DEFAULT_MASTER, SparkSettings
+from headgate_runtime.up.restarts import Restarts
+
+if TYPE_CHECKING:
+    from headgate_spark.server import SparkServer
+
+ADDRESS_FILE = "spark.json"
+RUNNER = "spark"
+_STOP_LOOK_S = 0.1
+PRELOAD = ("headgate_runtime.tasks.main",)
+"""What every task imports: loaded once by the process that forks them."""
+
+Said = Callable[[str], None]
+Marked = Callable[[str, str], None]
+
+
+class Wanted(Protocol):
+    """What is to be run there: a pipeline, or what stands for one."""
+
+    @property
+    def runner(self) -> str: ...
+
+    @property
+    def workers(self) -> int: ...
+
+    @property
+    def data(self) -> Path:
+        """Logs and scratch files go below it."""
+        ...
+
+    @property
+    def spark(self) -> SparkSettings: ...
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSpark:
+    """`Wanted` of a single worker."""
+
+    runner: str
+    data: Path
+    spark: SparkSettings
+    workers: int = 1
+
+
+class SparkService:
+    """Used by one thread; what takes long happens on another, which nobody else looks at."""
+
+    def __init__(
+        self,
+        pipeline: Wanted,
+        *,
+        said: Said,
+        marked: Marked,
+        join: bool = False,
+        adapter: str = "headgate_embedded",
+        where: str = "[spark] master",
+    ) -> None:
+        """
+        Args:
+            join: use the Spark of the cluster on the same data.
+            adapter: package of the log, which every task imports too.
+            where: how the user names the setting of the master.
+        """
+        self._pipeline = pipeline
+        self._adapter = adapter
+        self._where = where
+        self._join = join
+        self._said = said
+        self._marked = marked
+        self._address: str | None = None
+        self._server: SparkServer | None = None
+        self._restarts = Restarts()
+        self._started_at = 0.0
+        self._restarting: threading.Thread | None = None
+        self._restart_at: float | None = None
+        self._given_up = False
+
+    def start(self, tasks_max: Sequence[int], stop: threading.Event) -> None:
+        """Returns when Spark can be used, or when `stop` is set.
+
+        Args:
+            tasks_max: `tasks.max` of each connector.
+
+        Raises:
+            UpError: there is no Spark to be had, or it has too few slots.
+        """
+        if self._pipeline.runner != RUNNER:
+            return
+        if self._join:
+            self._address = _joined_address(self._pipeline.data)
+        elif self._pipeline.spark.remote is not None:
+            self._address = self._pipeline.spark.remote
+            self._check_remote(self._address, tasks_max)
+        else:
+            self._start_own(tasks_max, stop)
+
+    def worker_settings(self) -> dict[str, str]:
+        """What a worker must know of Spark."""
+        return {} if self._address is None else {"remote": self._address}
+
+    def tick(self) -> None:
+        """Notice that our Spark has died; start it again."""
+        if self._server is None or self._given_up:
+            return
+        if self._restarting is not None:
+            if self._restarting.is_alive():
+                return
+            self._restarting = None
+        now = time.monotonic()
+        code = self._server.poll()
+        if code is None:
+            return
+        if self._restart_at is None:
+            self._ended(now)
+        elif now >= self._restart_at:
+            self._restart_at = None
+            self._restarting = threading.Thread(target=self._restart, daemon=True)
+            self._restarting.start()
+
+    def close(self) -> None:
+        if self._server is None:
+            return
+        self._address_file.unlink(missing_ok=True)
+        if self._restarting is not None:
+            self._restarting.join(1.0)
+        self._server.stop()
+
+    # -- a Spark of our own --
+
+    @property
+    def _address_file(self) -> Path:
+        return self._pipeline.data / ADDRESS_FILE
+
+    def _start_own(self, tasks_max: Sequence[int], stop: threading.Event) -> None:
+        from headgate_spark.server import ServerError, SparkServer
+        from headgate_spark.slots import SlotsError, slots_wanted
+
+        spark = self._pipeline.spark
+        master = spark.master or DEFAULT_MASTER
+        slots = slots_wanted(self._pipeline.workers, tasks_max)
+        try:
+            self._server = SparkServer(
+                master,
+                slots,
+                self._pipeline.data / "spark",
+                dict(spark.conf),
+                preload=(*PRELOAD, self._adapter),
+            )
+        except SlotsError as error:
+            raise UpError(f"{self._where}: {error}") from None
+        except ServerError as error:
+            raise UpError(str(error)) from None
+        self._said(
+            f"starting Spark ({self._server.plan.master}), which takes some seconds; its log, with "
+            f"what tasks there print: {self._server.log_file}"
+        )
+        begun = time.monotonic()
+        try:
+            self._server.launch()
+        except ServerError as error:  # there is no Java to start it with
+            raise UpError(str(error)) from None
+        try:
+            self._wait(self._server, stop)
+        except ServerError as error:
+            raise UpError(str(error), EXIT_FAILED) from None
+        self._started_at = time.monotonic()
+        self._address = self._server.address
+        self._address_file.write_text(json.dumps({"address": self._address}) + "\n")
+        if not stop.is_set():
+            self._said(f"Spark is up at {self._address} after {self._started_at - begun:.1f} s")
+
+    def _wait(self, server: "SparkServer", stop: threading.Event) -> None:
+        """Wait for the server on a thread, so that Ctrl-C is heard meanwhile."""
+        failed: list[Exception] = []
+
+        def wait() -> None:
+            try:
+                server.wait_ready()
+            except Exception as error:  # raised again by the caller's thread
+                failed.append(error)
+
+        thread = threading.Thread(target=wait, daemon=True)
+        thread.start()
+        while thread.is_alive() and not stop.is_set():
+            thread.join(_STOP_LOOK_S)
+        if failed and not stop.is_set():
+            raise failed[0]
+
+    def _ended(self, now: float) -> None:
+        assert self._server is not None
+        lived = now - self._started_at
+        pause = self._restarts.ended(answered=True, lived_s=lived)
+        self._marked("Spark", "ended")
+        if pause is None:
+            self._given_up = True
+            self._said(
+                f"Spark ended and is given up: {self._restarts.why()}; see {self._server.log_file}"
+            )
+            return
+        self._restart_at = now + pause
+        self._said(f"Spark ended; it starts again in {pause:g} s (log: {self._server.log_file})")
+
+    def _restart(self) -> None:
+        from headgate_spark.server import ServerError
+
+        assert self._server is not None
+        try:
+            self._server.restart()
+        except ServerError as error:
+            self._said(f"Spark could not be started again: {error}")
+            return  # `tick` finds it ended once more
+        self._started_at = time.monotonic()
+        self._said(f"Spark is up again at {self._server.address}")
+        self._marked("Spark", "up again")
+
+    @property
+    def given_up(self) -> bool:
+        return self._given_up
+
+    # -- a Spark of others --
+
+    def _check_remote(self, remote: str, tasks_max: Sequence[int]) -> None:
+        from headgate_spark.check import check_slots
+        from headgate_spark.slots import SlotsError
+
+        self._said(f"counting the free slots of Spark at {remote}")
+        try:
+            check_slots(remote, self._pipeline.workers, tasks_max)
+        except SlotsError as error:
+            raise UpError(str(error)) from None
+
+
+def _joined_address(data: Path) -> str:
+    try:
+        return str(json.loads((data / ADDRESS_FILE).read_text())["address"])
+    except (OSError, ValueError, KeyError):
+        raise UpError(
+            f"the cluster on {data} has no Spark that could be joined: its runner is another one, "
+            "or its Spark is still starting"
+        ) from None
+
+
+def tasks_max_of(connectors: Mapping[str, Config]) -> list[int]:
+    """`tasks.max` of each connector; 1 where it says nothing usable."""
+    found = []
+    for config in connectors.values():
+        text = (config.get("tasks.max") or "1").strip()
+        found.append(int(text) if text.isascii() and text.isdecimal() else 1)
+    return found

@@ -1,0 +1,1 @@
+"""A standalone worker: its answers, and the file of its source offsets."""

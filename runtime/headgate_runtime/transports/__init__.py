@@ -1,0 +1,1 @@
+"""Which adapter carries a worker's logs, group and calls."""

@@ -1,0 +1,185 @@
+"""The log of a standalone worker: data on Kafka, everything else in a folder of its own.
+
+Configs, statuses and the group of one are on the embedded log in a temporary folder, which ends
+with the worker, as Connect keeps them in memory. So are source offsets, for tasks may be other
+processes; `OffsetKeeper` brings them from the user's file and back to it.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from headgate.ports import KeyedLog
+from headgate_runtime.standalone.offset_file import OffsetFile, OffsetFileError, reason
+
+log = logging.getLogger(__name__)
+
+UNUSED_TOPIC: Final = "headgate-standalone-has-no-offsets-topic"
+SAVE_S: Final = 1.0
+_OWN_TOPIC_KEY: Final = "offsets.storage.topic"
+
+
+class StandaloneTransport:
+    """All ports of the worker; its `Peers` come from elsewhere."""
+
+    def __init__(self, transport: Mapping[str, str], said: Callable[[str], None]) -> None:
+        import headgate_embedded
+
+        inner = headgate_embedded.open_transport(transport, said=said)
+        self.config_log = inner.config_log
+        self.offset_log = inner.offset_log
+        self.status_log = inner.status_log
+        self.group = inner.group
+        self.record_log = inner.record_log
+        self.fencer = inner.fencer
+        self.clock = inner.clock
+        self._inner = inner
+
+    def tell(self, told: Callable[[], None]) -> bool:
+        return self._inner.tell(told)
+
+    def changed(self) -> bool:
+        return self._inner.changed()
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+class StandaloneTaskTransport:
+    """What the tasks of one connector need: records on Kafka, offsets in the folder."""
+
+    def __init__(self, inner: Any, kafka: Any) -> None:
+        self.offset_log = inner.offset_log
+        self.record_log = kafka.record_log
+        self.fencer = kafka.fencer
+        self.clock = inner.clock
+        self.offset_view = inner.offset_view
+        self._opened = (inner, kafka)
+
+    def close(self) -> None:
+        for each in self._opened:
+            each.close()
+
+
+def open_transport(
+    transport: Mapping[str, str], *, url: str = "", said: Callable[[str], None] = log.warning
+) -> StandaloneTransport:
+    """
+    Args:
+        transport: the worker's properties, and those of the embedded log's folder.
+        url: of no use here.
+    """
+    return StandaloneTransport(transport, said)
+
+
+def open_task_transport(
+    transport: Mapping[str, str],
+    connector_config: Mapping[str, str],
+    *,
+    connector: str,
+    kind: str,
+    exactly_once: bool,
+    said: Callable[[str], None] = log.warning,
+) -> StandaloneTaskTransport:
+    """As in Connect `offsets.storage.topic` of the connector is ignored."""
+    import headgate_embedded
+    import headgate_kafka
+
+    config = {key: text for key, text in connector_config.items() if key != _OWN_TOPIC_KEY}
+    names: dict[str, Any] = {"connector": connector, "kind": kind, "exactly_once": exactly_once}
+    kafka = headgate_kafka.open_task_transport(
+        {**transport, "offset.storage.topic": UNUSED_TOPIC}, config, **names, said=said
+    )
+    return StandaloneTaskTransport(
+        headgate_embedded.open_task_transport(transport, config, **names, said=said), kafka
+    )
+
+
+def before_forks() -> None:
+    """Loads what `open_task_transport` needs, and makes what clients of Kafka share."""
+    import headgate_embedded  # noqa: F401
+    import headgate_kafka
+
+    headgate_kafka.before_forks()
+
+
+class OffsetKeeper:
+    """Between the folder's offset log and the user's file. `load` before any task runs; then a
+    thread writes the file when offsets have changed, and `close` does so for the last time."""
+
+    def __init__(self, file: OffsetFile, offset_log: KeyedLog) -> None:
+        self._file = file
+        self._log = offset_log
+        self._position = 0
+        self._offsets: dict[bytes, bytes | None] = {}
+        self._unsaved = False
+        self._trouble: str | None = None
+        """What was last warned of; None: it was written since."""
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._keep, name="offset-file", daemon=True)
+
+    def load(self) -> None:
+        """
+        Raises:
+            OffsetFileError: the file cannot be read.
+        """
+        found = [(key, value) for key, value in self._file.load().items() if value is not None]
+        if found:
+            self._log.append(found)
+        self._read()
+        self._unsaved = False
+        self._thread.start()
+
+    def close(self) -> None:
+        """
+        Raises:
+            OffsetFileError: what is new could not be written.
+        """
+        self._ended.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        self._read()
+        try:
+            self._save()
+        except OSError as error:
+            raise OffsetFileError(
+                f"{self._file.path} cannot be written: {reason(error)}; the last source offsets "
+                "were not written, and source connectors will begin where the file says, if there "
+                "is one"
+            ) from None
+
+    def _keep(self) -> None:
+        while not self._ended.wait(SAVE_S):
+            try:
+                self._read()
+                self._save()
+                self._trouble = None
+            except OSError as error:
+                self._warn(reason(error))
+            except Exception:  # a bug, or a log that cannot be read just now: a thread that ended
+                # would lose every offset from here on, and nothing is forgotten by looking again
+                log.exception("offsets are not written to %s, trying again", self._file.path)
+
+    def _warn(self, trouble: str) -> None:
+        """Once for each: it is tried every second."""
+        if trouble != self._trouble:
+            log.warning("%s cannot be written, trying again: %s", self._file.path, trouble)
+            self._trouble = trouble
+
+    def _read(self) -> None:
+        while True:
+            records, self._position = self._log.read(self._position)
+            if not records:
+                return
+            for record in records:
+                if record.key is not None:
+                    self._offsets.pop(record.key, None)
+                    if record.value is not None:
+                        self._offsets[record.key] = record.value
+            self._unsaved = True
+
+    def _save(self) -> None:
+        if self._unsaved:
+            self._file.save(self._offsets)
+            self._unsaved = False

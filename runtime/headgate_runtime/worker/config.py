@@ -1,0 +1,109 @@
+"""What a worker process is told at its start, and what that makes of the settings of its parts."""
+
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from headgate.herder.settings import HerderSettings, Plugin
+from headgate.membership.protocols import COMPATIBLE, DEFAULT, HEADGATE, SESSIONED
+from headgate.task.messages import TaskKind
+from headgate_runtime.config.settings import WorkerSettings
+from headgate_runtime.plugins.find import PluginError, available, connector_kind, find_connector
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class WorkerConfig:
+    """What a worker process is told at its start."""
+
+    name: str
+    url: str
+    """Under which other workers call it."""
+    transport: Mapping[str, str]
+    settings: Mapping[str, str] = field(default_factory=dict)
+    spark: Mapping[str, str] = field(default_factory=dict)
+    """``remote``: address of the Spark Connect server that all workers share."""
+    config_topic: str = ""
+    """`HerderSettings.config_topic`."""
+    working_directory: str = ""
+    """Relative paths in connector configs are relative to it."""
+
+    @classmethod
+    def from_json(cls, line: str) -> "WorkerConfig":
+        raw: dict[str, Any] = json.loads(line)
+        return cls(**raw)
+
+
+def herder_settings(config: WorkerConfig, settings: WorkerSettings) -> HerderSettings:
+    """What the herder needs to know of the worker's settings."""
+    return HerderSettings(
+        worker_id=config.name,
+        url=config.url,
+        group=settings["group.id"],
+        config_topic=config.config_topic,
+        client_id=settings["client.id"] or f"{_client_prefix(config)}{config.name}",
+        exactly_once_support=settings["exactly.once.source.support"],
+        session_timeout_ms=settings["session.timeout.ms"],
+        heartbeat_interval_ms=settings["heartbeat.interval.ms"],
+        rebalance_timeout_ms=settings["rebalance.timeout.ms"],
+        sync_timeout_ms=settings["worker.sync.timeout.ms"],
+        rebalance_delay_ms_max=settings["scheduled.rebalance.max.delay.ms"],
+        task_stop_timeout_ms=settings["task.shutdown.graceful.timeout.ms"],
+        topic_tracking=settings["topic.tracking.enable"],
+        topic_tracking_reset=settings["topic.tracking.allow.reset"],
+        session_keys=config.transport.get("kind") == "kafka",  # calls go over HTTP there
+        key_ttl_ms=settings["inter.worker.key.ttl.ms"],
+        key_algorithm=settings["inter.worker.key.generation.algorithm"],
+        key_size=settings["inter.worker.key.size"],
+        protocols=offered_protocols(config, settings),
+        policy=settings["headgate.assignment.policy"],
+        plugins=_plugins(),
+        worker_settings={**settings.texts, **{f"spark.{k}": v for k, v in config.spark.items()}},
+        transport=transport_settings(config, settings),
+    )
+
+
+def transport_settings(config: WorkerConfig, settings: WorkerSettings) -> Mapping[str, str]:
+    """How this worker and its tasks reach the log."""
+    if config.transport.get("kind") != "embedded":
+        return config.transport
+    # Who stands still with the log's lock must be out of the way before the members that wait for
+    # it are taken for dead.
+    lease_ms: int = settings["session.timeout.ms"] // 2
+    return {"lock.lease.ms": str(lease_ms), **config.transport}
+
+
+def offered_protocols(config: WorkerConfig, settings: WorkerSettings) -> tuple[str, ...]:
+    """Of the group, best first. Where Java workers may be in it theirs are offered too, as far as
+    `connect.protocol` lets: limited to an older one, ours, which is newer, is not."""
+    if config.transport.get("kind") != "kafka":
+        return (HEADGATE,)
+    offered: dict[str, tuple[str, ...]] = {
+        "sessioned": (HEADGATE, SESSIONED, COMPATIBLE, DEFAULT),
+        "compatible": (COMPATIBLE, DEFAULT),
+        "eager": (DEFAULT,),
+    }
+    return offered[settings["connect.protocol"]]
+
+
+def _client_prefix(config: WorkerConfig) -> str:
+    """Member ids begin as a Java worker's do where such may look at them."""
+    return "connect-" if config.transport.get("kind") == "kafka" else ""
+
+
+def _plugins() -> dict[str, Plugin]:
+    found: dict[str, Plugin] = {}
+    for name in available():
+        try:
+            connector = find_connector(name)
+        except PluginError as error:
+            log.warning("plugin %s is left out: %s", name, error)
+            continue
+        plugin = Plugin(TaskKind(connector_kind(connector)), connector.VERSION)
+        for spelling in (name, name.rpartition(".")[2], connector.__name__):
+            found.setdefault(spelling, plugin)
+            found.setdefault(spelling.removesuffix("Connector"), plugin)
+    return found

@@ -1,0 +1,254 @@
+"""Connector instances of one worker, each on a thread of its own.
+
+Connector code never runs on the thread that decides (one blocked connector must not hang the
+worker), and an instance that does not stop in time is abandoned: its thread goes on by itself, and
+nothing it says later is listened to.
+"""
+
+import logging
+import queue
+import threading
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+
+from headgate.connector.api import Connector, OffsetReader, SourceConnector
+from headgate.connector.config_providers import reverse_transform
+from headgate.herder.connectors import tasks_max, tasks_max_enforced
+from headgate.herder.messages import (
+    Command,
+    ConnectorFailed,
+    ConnectorStarted,
+    ConnectorStopped,
+    GenerateTaskConfigs,
+    ResolvedConnector,
+    StartConnector,
+    StopConnector,
+    TaskConfigsGenerated,
+    TaskReconfigurationRequested,
+)
+from headgate.topics.config_events import Config
+from headgate_runtime.config.transformer import (
+    NO_PROVIDERS,
+    ResolvedConfig,
+    WorkerConfigTransformer,
+)
+from headgate_runtime.plugins.find import find_connector
+
+log = logging.getLogger(__name__)
+
+Post = Callable[[Command], None]
+Offsets = Callable[[str, Mapping[str, str]], OffsetReader]
+"""Reader of the source offsets of the connector with this name and config."""
+
+
+class _Context:
+    """What a connector may say to its worker (`ConnectorContext`)."""
+
+    def __init__(
+        self, instance: "_Instance", post: Post, offsets: Callable[[], OffsetReader] | None
+    ) -> None:
+        self._instance = instance
+        self._post = post
+        self._offsets = offsets
+
+    @cached_property
+    def offset_reader(self) -> OffsetReader:
+        if self._offsets is None:
+            raise AttributeError(
+                f"{self._instance.name} is a sink connector, which has no source offsets"
+            )
+        return self._offsets()
+
+    def request_task_reconfiguration(self) -> None:
+        if not self._instance.over.is_set():
+            self._post(TaskReconfigurationRequested(self._instance.name, self._instance.run))
+
+    def raise_error(self, error: BaseException) -> None:
+        if not self._instance.over.is_set():
+            self._post(_failed(self._instance, error))
+
+
+@dataclass
+class _Instance:
+    name: str
+    run: int
+    calls: "queue.SimpleQueue[Callable[[], None] | None]" = field(default_factory=queue.SimpleQueue)
+    over: threading.Event = field(default_factory=threading.Event)
+    """Stopped or abandoned: nothing is said of it any more."""
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    connector: Connector | None = None
+    raw: Config = field(default_factory=dict)
+    """As the herder has it."""
+    resolved: ResolvedConfig = field(default_factory=lambda: ResolvedConfig({}))
+    """What the connector was started with."""
+
+    def finish(self) -> bool:
+        """Whether the caller is the first to declare it over."""
+        with self.lock:
+            first = not self.over.is_set()
+            self.over.set()
+            return first
+
+
+class ConnectorHost:
+    """Performs the effects on connector instances; what becomes of them is told to `post`."""
+
+    def __init__(
+        self, post: Post, offsets: Offsets, transformer: WorkerConfigTransformer = NO_PROVIDERS
+    ) -> None:
+        """`transformer`: of what configs refer to."""
+        self._post = post
+        self._offsets = offsets
+        self._transformer = transformer
+        self._instances: dict[tuple[str, int], _Instance] = {}
+        self._lock = threading.Lock()
+
+    def start(self, effect: StartConnector) -> None:
+        instance = _Instance(effect.connector, effect.run, raw=effect.config)
+        with self._lock:
+            self._instances[effect.connector, effect.run] = instance
+        thread = threading.Thread(
+            target=self._serve, args=(instance,), name=f"connector-{effect.connector}", daemon=True
+        )
+        instance.calls.put(lambda: self._start(instance))
+        try:
+            thread.start()
+        except RuntimeError as error:  # there are too many threads: the instance did not begin
+            with self._lock:
+                del self._instances[effect.connector, effect.run]
+            log.warning("connector %s cannot start: %s", effect.connector, error)
+            self._post(_failed(instance, error))
+
+    def generate(self, effect: GenerateTaskConfigs) -> None:
+        instance = self._instances.get((effect.connector, effect.run))
+        if instance is None:
+            self._post(
+                TaskConfigsGenerated(
+                    effect.token, effect.connector, error="the connector instance is gone"
+                )
+            )
+            return
+        instance.calls.put(lambda: self._generate(instance, effect))
+
+    def stop(self, effect: StopConnector) -> None:
+        """`deadline_ms` is how long the instance has to stop."""
+        with self._lock:
+            instance = self._instances.pop((effect.connector, effect.run), None)
+        if instance is None:
+            self._post(ConnectorStopped(effect.connector, effect.run))
+            return
+        instance.calls.put(lambda: self._stop(instance))
+        instance.calls.put(None)
+        timer = threading.Timer(effect.deadline_ms / 1000, self._abandon, (instance,))
+        timer.daemon = True
+        timer.start()
+
+    # -- on the instance's thread --
+
+    def _serve(self, instance: _Instance) -> None:
+        while (call := instance.calls.get()) is not None:
+            call()
+
+    def _start(self, instance: _Instance) -> None:
+        try:
+            of = f"connector {instance.name}"
+            instance.resolved = self._transformer.resolve(instance.raw, of)
+            config = _strings(instance.resolved.config)
+            kind = find_connector(config.get("connector.class", ""))
+            connector = kind()
+            is_source = issubclass(kind, SourceConnector)
+            offsets = partial(self._offsets, instance.name, config) if is_source else None
+            connector.context = _Context(instance, self._post, offsets)
+            connector.start(config)
+            instance.connector = connector
+        except BaseException as error:  # connector code may raise anything, SystemExit too
+            failed = _failed(instance, error)
+            log.warning("connector %s failed to start: %s", instance.name, failed.reason)
+            self._say(instance, failed)
+            return
+        self._say(instance, ConnectorStarted(instance.name, instance.run))
+
+    def _generate(self, instance: _Instance, effect: GenerateTaskConfigs) -> None:
+        connector = instance.connector
+        if connector is None:
+            self._say(
+                instance,
+                TaskConfigsGenerated(effect.token, instance.name, error="it is not started"),
+            )
+            return
+        try:
+            resolved = self._resolved_now(instance)
+            limit = effect.tasks_max if resolved is None else resolved.tasks_max
+            configs = _task_configs(connector, limit)
+        except BaseException as error:  # as at its start
+            text = instance.resolved.hide(_line(error))
+            log.warning("connector %s gave no task configs: %s", instance.name, text)
+            self._say(instance, TaskConfigsGenerated(effect.token, instance.name, error=text))
+            return
+        logged = tuple(reverse_transform(instance.raw, config) for config in configs)
+        self._say(
+            instance,
+            TaskConfigsGenerated(effect.token, instance.name, logged, resolved=resolved),
+        )
+
+    def _resolved_now(self, instance: _Instance) -> ResolvedConnector | None:
+        """What the tasks would be started with; the connector may be older."""
+        if not self._transformer.resolves(instance.raw):
+            return None
+        config = self._transformer.resolve(instance.raw, f"connector {instance.name}").config
+        return ResolvedConnector(
+            self._transformer.digest(config), tasks_max(config), tasks_max_enforced(config)
+        )
+
+    def _stop(self, instance: _Instance) -> None:
+        error: str | None = None
+        if instance.connector is not None:
+            try:
+                instance.connector.stop()
+            except BaseException as raised:  # as at its start
+                error = instance.resolved.hide(_line(raised))
+                log.warning("connector %s failed to stop: %s", instance.name, error)
+        if instance.finish():
+            self._post(ConnectorStopped(instance.name, instance.run, error))
+
+    def _abandon(self, instance: _Instance) -> None:
+        if not instance.finish():
+            return
+        log.warning("connector %s did not stop in time and is abandoned", instance.name)
+        self._post(ConnectorStopped(instance.name, instance.run, "did not stop in time, abandoned"))
+
+    def _say(self, instance: _Instance, command: Command) -> None:
+        if not instance.over.is_set():
+            self._post(command)
+
+
+def _strings(config: Mapping[str, str | None]) -> dict[str, str]:
+    """A config as connectors get it: keys without a value are left out, as if never given."""
+    return {key: value for key, value in config.items() if value is not None}
+
+
+def _task_configs(connector: Connector, tasks_max: int) -> Sequence[dict[str, str]]:
+    """What the connector's `task_configs` returned, checked, with ``task.class`` set by us."""
+    task_class = type(connector).TASK  # type: ignore[attr-defined]
+    name = connector.JAVA_TASK or f"{task_class.__module__}:{task_class.__qualname__}"
+    configs: list[dict[str, str]] = []
+    for config in connector.task_configs(tasks_max):
+        for key, value in config.items():
+            if not isinstance(key, str) or not isinstance(value, str):
+                raise TypeError(
+                    f"task_configs returned {key!r}: {value!r}; keys and values must be strings"
+                )
+        configs.append({**config, "task.class": name})
+    return configs
+
+
+def _failed(instance: _Instance, error: BaseException) -> ConnectorFailed:
+    hide = instance.resolved.hide
+    trace = "".join(traceback.format_exception(error))
+    return ConnectorFailed(instance.name, instance.run, hide(_line(error)), hide(trace))
+
+
+def _line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"

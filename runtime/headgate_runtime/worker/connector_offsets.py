@@ -1,0 +1,381 @@
+"""Offsets of a connector for its users: read, altered, reset. Source: KIP-875, Worker.
+
+The herder has seen to it that nobody else is at work on them; here they are read and written, and
+the connector's class is asked. Runs on a thread: the class may take its time, and an open
+transaction keeps whoever reads waiting.
+"""
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, TypeVar, cast
+
+from headgate.connector.api import OffsetReader, SinkConnector, SourceConnector
+from headgate.connector.config import ConfigError
+from headgate.connector.config_providers import ConfigProviderError
+from headgate.connector.sink_names import sink_group
+from headgate.herder.messages import (
+    AlterConnectorOffsets,
+    ConnectorOffsetsAltered,
+    ConnectorOffsetsRead,
+    ErrorKind,
+    Failure,
+    OffsetChange,
+    ReadConnectorOffsets,
+)
+from headgate.ports import FencedError, KeyedLog, TopicPartition, TransportError
+from headgate.task.messages import TaskKind
+from headgate.topics.config_events import Config
+from headgate.topics.offsets import (
+    Offset,
+    OffsetFormatError,
+    Partition,
+    plan_alteration,
+    plan_reset,
+)
+from headgate_runtime.config.settings import WorkerSettings
+from headgate_runtime.config.transformer import (
+    NO_PROVIDERS,
+    ResolvedConfig,
+    WorkerConfigTransformer,
+)
+from headgate_runtime.plugins.find import PluginError, find_connector
+from headgate_runtime.tasks.offsets import SourceOffsets
+from headgate_runtime.transports.select import TaskTransport, open_task_transport
+
+log = logging.getLogger(__name__)
+
+_Asked = TypeVar("_Asked", ReadConnectorOffsets, AlterConnectorOffsets)
+_Done = TypeVar("_Done", ConnectorOffsetsRead, ConnectorOffsetsAltered)
+
+TOPIC: Final = "kafka_topic"
+PARTITION: Final = "kafka_partition"
+OFFSET: Final = "kafka_offset"
+OVERTAKEN: Final = (
+    "Offsets of connector {} were left as they are: while they were to be written another worker "
+    "became leader, or the connector was given tasks. Look at its offsets, and try again"
+)
+GIVEN_UP: Final = (
+    "Offsets of connector {} were left as they are: its class came back from alter_offsets only "
+    "when the request's time was over"
+)
+
+
+class ConnectorOffsets:
+    """Performs `ReadConnectorOffsets` and `AlterConnectorOffsets`. Safe from several threads."""
+
+    def __init__(
+        self,
+        transport: Mapping[str, str],
+        settings: WorkerSettings,
+        still_ours: Callable[[str, int | None], bool],
+        transformer: WorkerConfigTransformer = NO_PROVIDERS,
+    ) -> None:
+        """
+        Args:
+            transport: how tasks reach the log.
+            transformer: of what configs refer to.
+            still_ours: of a connector and the commit that left it without tasks: whether, now, this
+                worker leads and the config topic has no later one.
+        """
+        self._still_ours = still_ours
+        self._transformer = transformer
+        self._transport = transport
+        self._settings = settings
+        self._exactly_once = settings["exactly.once.source.support"] == "enabled"
+        self._lock = threading.Lock()
+        self._asked: set[int] = set()
+        """Tokens of alterations whose writing has not begun."""
+
+    def reader(self, connector: str, config: Mapping[str, str], shared: KeyedLog) -> OffsetReader:
+        """What a connector's instance reads its source offsets with: they may be in a topic of its
+        own. Source: KIP-618, `ConnectorContext.offsetStorageReader`.
+
+        Args:
+            config: without references.
+            shared: the workers' log.
+        """
+        elsewhere = (
+            config.get("offsets.storage.topic"),
+            config.get("producer.override.bootstrap.servers"),
+            self._transport.get("producer.bootstrap.servers"),
+        )
+        if any(elsewhere):
+            return _OffsetsElsewhere(
+                lambda: self._opened(connector, config, TaskKind.SOURCE), connector
+            )
+        return SourceOffsets(shared, connector)
+
+    def read(self, effect: ReadConnectorOffsets) -> ConnectorOffsetsRead:
+        return self._with_values(effect, self._read, ConnectorOffsetsRead, "retrieve offsets")
+
+    def _read(self, effect: ReadConnectorOffsets) -> ConnectorOffsetsRead:
+        try:
+            with self._opened(effect.connector, effect.config, effect.kind) as transport:
+                if effect.kind is TaskKind.SINK:
+                    found = self._reached(transport, effect.connector, effect.config)
+                    return ConnectorOffsetsRead(effect.token, tuple(map(_plain, found.items())))
+                view = transport.offset_view()
+        except (TransportError, _RefusedError) as error:
+            text = f"Failed to retrieve offsets of connector {effect.connector}: {error}"
+            return ConnectorOffsetsRead(effect.token, failure=Failure(ErrorKind.INTERNAL, text))
+        lines = view.partitions(effect.connector)
+        for line in lines:
+            if line.problem is not None:
+                log.warning(
+                    "source offset of %s at %s: %s", effect.connector, line.partition, line.problem
+                )
+        return ConnectorOffsetsRead(
+            effect.token, tuple((line.partition, line.offset) for line in lines)
+        )
+
+    def expect(self, token: int) -> None:
+        """`alter` will be called for it; until it writes, it can be given up."""
+        with self._lock:
+            self._asked.add(token)
+
+    def give_up(self, token: int) -> bool:
+        """Whether nothing of this alteration is written, now and later."""
+        return self._no_longer_asked(token)
+
+    def _no_longer_asked(self, token: int) -> bool:
+        """Whether it was until now: the first to say so has it, its writer or who gives it up."""
+        with self._lock:
+            asked = token in self._asked
+            self._asked.discard(token)
+        return asked
+
+    def alter(self, effect: AlterConnectorOffsets) -> ConnectorOffsetsAltered:
+        """Of what is expected, once."""
+        try:
+            return self._with_values(effect, self._alter, ConnectorOffsetsAltered, "change offsets")
+        finally:
+            self._no_longer_asked(effect.token)
+
+    def _with_values(
+        self, effect: _Asked, perform: Callable[[_Asked], _Done], done: type[_Done], what: str
+    ) -> _Done:
+        """On the config without references, of whose values the failure tells none."""
+        connector = effect.connector
+        try:
+            resolved = self._transformer.resolve(effect.config, f"connector {connector}")
+        except ConfigProviderError as error:
+            text = f"Failed to {what} of connector {connector}: {error}"
+            return done(effect.token, failure=Failure(ErrorKind.INTERNAL, text))
+        answer = perform(replace(effect, config=resolved.config))
+        return replace(answer, failure=_hidden(answer.failure, resolved))
+
+    def _alter(self, effect: AlterConnectorOffsets) -> ConnectorOffsetsAltered:
+        alter = self._alter_sink if effect.kind is TaskKind.SINK else self._alter_source
+        try:
+            with self._opened(effect.connector, effect.config, effect.kind) as transport:
+                handled = alter(transport, effect)
+        except _OvertakenError as overtaken:
+            failure = Failure(ErrorKind.CONFLICT, str(overtaken))
+            return ConnectorOffsetsAltered(effect.token, failure=failure)
+        except _RefusedError as refusal:
+            failure = Failure(ErrorKind.INTERNAL, str(refusal))
+            return ConnectorOffsetsAltered(effect.token, failure=failure)
+        except OffsetFormatError as error:
+            failure = Failure(ErrorKind.BAD_REQUEST, str(error))
+            return ConnectorOffsetsAltered(effect.token, failure=failure)
+        except (TransportError, FencedError) as error:
+            what = "reset" if effect.offsets is None else "alter"
+            text = f"Failed to {what} offsets of connector {effect.connector}: {error}"
+            return ConnectorOffsetsAltered(effect.token, failure=Failure(ErrorKind.INTERNAL, text))
+        return ConnectorOffsetsAltered(effect.token, handled)
+
+    @contextlib.contextmanager
+    def _opened(self, connector: str, config: Config, kind: TaskKind) -> Iterator[TaskTransport]:
+        transport = open_task_transport(
+            self._transport,
+            {key: value for key, value in config.items() if value is not None},
+            connector=connector,
+            kind=kind.value,
+            exactly_once=self._exactly_once,
+        )
+        try:
+            yield transport
+        finally:
+            transport.close()
+
+    # -- sources --
+
+    def _alter_source(self, transport: TaskTransport, effect: AlterConnectorOffsets) -> bool:
+        view = transport.offset_view()
+        if effect.offsets is None:
+            writes = plan_reset(view, effect.connector)
+            changes: Sequence[OffsetChange] = [
+                (line.partition, None) for line in view.partitions(effect.connector)
+            ]
+            if not writes.primary and not writes.shared_tombstones:
+                return self._asked_source(effect, changes)
+        else:
+            changes = list(effect.offsets)
+            writes = plan_alteration(
+                view, effect.connector, cast(Sequence[tuple[Partition, Offset]], changes)
+            )
+        handled = self._asked_source(effect, changes)
+        # The transport sees to the order of the topics, and to the copies.
+        records = (*writes.shared_tombstones, *writes.primary)
+        if effect.transactional_id is None:
+            self._begin_writing(effect)
+            transport.offset_log.append(records)
+            return handled
+        membership = (self._settings["group.id"], effect.member_id, effect.generation)
+        producer = transport.record_log.producer(
+            f"connector-producer-{effect.connector}-0", effect.transactional_id, membership
+        )
+        try:
+            producer.init()
+            # As a task rechecks: this thread may have been frozen while others took over, and Kafka
+            # takes the producer of whoever comes last. Who comes after this shuts it out.
+            self._begin_writing(effect)
+            producer.commit(records)
+        finally:
+            producer.close()
+        return handled
+
+    def _begin_writing(self, effect: AlterConnectorOffsets) -> None:
+        """What is still ours and still waited for is from here on written to its end."""
+        self._check_ours(effect)
+        if not self._no_longer_asked(effect.token):
+            text = GIVEN_UP.format(effect.connector)
+            log.warning("%s", text)
+            raise _OvertakenError(text)
+
+    def _check_ours(self, effect: AlterConnectorOffsets) -> None:
+        if not self._still_ours(effect.connector, effect.commit_offset):
+            raise _OvertakenError(OVERTAKEN.format(effect.connector))
+
+    def _asked_source(self, effect: AlterConnectorOffsets, changes: Sequence[OffsetChange]) -> bool:
+        connector = _class_of(effect)
+        if not issubclass(connector, SourceConnector):
+            raise _RefusedError(f"{connector.__name__} is no source connector")
+        given = cast("Sequence[tuple[Partition, Mapping[str, Any] | None]]", changes)
+        with _refusals(effect.connector):
+            return bool(connector.alter_offsets(_texts(effect.config), given))
+
+    # -- sinks --
+
+    def _group(self, connector: str, config: Config) -> str:
+        return sink_group(connector, config, self._transport)
+
+    def _sink_offsets(
+        self, transport: TaskTransport, connector: str, config: Config
+    ) -> Mapping[TopicPartition, int]:
+        found = transport.record_log.committed(self._group(connector, config))
+        return dict(sorted(found.items()))
+
+    def _reached(
+        self, transport: TaskTransport, connector: str, config: Config
+    ) -> Mapping[TopicPartition, int]:
+        """As the connector's class says, where there is one."""
+        committed = self._sink_offsets(transport, connector, config)
+        try:
+            sink = find_connector(config.get("connector.class") or "")
+        except PluginError:
+            return committed
+        if not issubclass(sink, SinkConnector):
+            return committed
+        with _refusals(connector):
+            return dict(sorted(sink.reached_offsets(_texts(config), committed).items()))
+
+    def _alter_sink(self, transport: TaskTransport, effect: AlterConnectorOffsets) -> bool:
+        changes: dict[TopicPartition, int | None] = {}
+        if effect.offsets is None:
+            changes = dict.fromkeys(self._reached(transport, effect.connector, effect.config))
+        for partition, offset in effect.offsets or ():
+            place, at = cast("dict[str, Any]", partition), cast("dict[str, Any] | None", offset)
+            key = (str(place[TOPIC]), int(place[PARTITION]))
+            changes[key] = None if at is None else int(at[OFFSET])
+        connector = _class_of(effect)
+        if not issubclass(connector, SinkConnector):
+            raise _RefusedError(f"{connector.__name__} is no sink connector")
+        self._check_ours(effect)
+        with _refusals(effect.connector):
+            handled = bool(connector.alter_offsets(_texts(effect.config), changes))
+        self._begin_writing(effect)
+        if effect.offsets is None:
+            # What only the class knows of the group has nothing to delete.
+            changes = dict.fromkeys(self._sink_offsets(transport, effect.connector, effect.config))
+        if changes:
+            group = self._group(effect.connector, effect.config)
+            try:
+                transport.record_log.commit_unguarded(group, changes)
+            except TransportError as error:
+                raise _RefusedError(
+                    f"Failed to alter consumer group offsets for connector {effect.connector}: "
+                    f"{error}"
+                ) from error
+        return handled
+
+
+class _OffsetsElsewhere:
+    """Opened for each question, which instances of connectors seldom ask: so there is nothing to
+    close when one is abandoned."""
+
+    def __init__(
+        self, opened: Callable[[], contextlib.AbstractContextManager[TaskTransport]], connector: str
+    ) -> None:
+        self._opened = opened
+        self._connector = connector
+
+    def offset(self, partition: Partition) -> Mapping[str, Any] | None:
+        return self.offsets([partition])[0]
+
+    def offsets(self, partitions: Iterable[Partition]) -> list[Mapping[str, Any] | None]:
+        with self._opened() as transport:
+            return SourceOffsets(transport.offset_log, self._connector).offsets(partitions)
+
+
+class _OvertakenError(Exception):
+    """Nothing was written."""
+
+
+class _RefusedError(Exception):
+    """What the user is told."""
+
+
+@contextlib.contextmanager
+def _refusals(connector: str) -> Iterator[None]:
+    """A connector's own code is at work: what it raises is for the user."""
+    try:
+        yield
+    except NotImplementedError:  # how a connector refuses: KIP-875; the user is told
+        raise _RefusedError(
+            f"Failed to modify offsets for connector {connector} because it doesn't support "
+            "external modification of offsets"
+        ) from None
+    except ConfigError as error:
+        # A refusal and no fault of the connector's: who asked reads all of it in the answer.
+        text = " ".join(str(error).split())
+        log.warning("alter_offsets of connector %s refused: %s", connector, text)
+        raise _RefusedError(str(error)) from error
+    except Exception as error:
+        log.exception("alter_offsets of connector %s", connector)
+        raise _RefusedError(str(error) or type(error).__name__) from error
+
+
+def _hidden(failure: Failure | None, resolved: ResolvedConfig) -> Failure | None:
+    if failure is None or not resolved.found:
+        return failure
+    return replace(failure, message=resolved.hide(failure.message))
+
+
+def _class_of(effect: AlterConnectorOffsets) -> type:
+    try:
+        return find_connector(effect.config.get("connector.class") or "")
+    except PluginError as error:
+        raise _RefusedError(str(error)) from error
+
+
+def _texts(config: Config) -> Mapping[str, str]:
+    return {key: value for key, value in config.items() if value is not None}
+
+
+def _plain(item: tuple[TopicPartition, int]) -> OffsetChange:
+    (topic, partition), offset = item
+    return {TOPIC: topic, PARTITION: partition}, {OFFSET: offset}

@@ -1,0 +1,347 @@
+"""A worker's hands on its logs: what the herder has written and read, as commands.
+
+`InlineLogs` writes on the loop's thread: for a log that answers at once. `ThreadedLogs` is for one
+that may let a writer wait for long, brokers: the loop only ever reads what has come already, and
+goes on serving the herder, its heartbeats and its tasks, while writes hang.
+
+What keeps its order: claims and appends to the config topic, among themselves, for a write must not
+slip behind the claim that follows it; the values of one key of the status topic; what is read. What
+does not: config topic against status topic, and reading against writing. No decision relies on it:
+a read-back waits for the answer to its append.
+"""
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, Protocol, TypeAlias, assert_never
+
+import orjson
+
+from headgate.herder.messages import (
+    AppendConfig,
+    ClaimLeadership,
+    Command,
+    ConfigAppended,
+    ConfigAppendFailed,
+    ConfigEndRead,
+    ConfigRead,
+    LeadershipClaimed,
+    ReadConfigToEnd,
+    StatusRead,
+)
+from headgate.ports import ConfigLog, FencedError, KeyedLog, TransportError
+from headgate.topics.config_events import RecordRejected
+from headgate.topics.config_records import decode_all, java_text
+from headgate.topics.config_reducer import REPLAY_BATCH
+from headgate.topics.status import StatusRejected, decode_status
+from headgate_runtime.worker.rejected_log import RejectedLog
+
+log = logging.getLogger(__name__)
+
+BATCH: Final = 5_000
+RETRY_S_MIN: Final = 0.25
+RETRY_S_MAX: Final = 5.0
+CLOSE_S: Final = 3.0
+"""How long a worker that ends waits for its last statuses to be written."""
+
+ConfigEffect: TypeAlias = AppendConfig | ClaimLeadership | ReadConfigToEnd
+Statuses: TypeAlias = Sequence[tuple[bytes, bytes | None]]
+
+
+class LogPorts(Protocol):
+    config_log: ConfigLog
+    status_log: KeyedLog
+
+
+class Logs(Protocol):
+    """Used by the loop's thread."""
+
+    def perform(self, effect: ConfigEffect) -> Sequence[Command]:
+        """What is known at once; the rest is posted."""
+        ...
+
+    def write_statuses(self, statuses: Statuses) -> None:
+        """Those of one decision, in order. Out of reach, they wait."""
+        ...
+
+    def look(self) -> Iterator[Command]:
+        """What others wrote since the last look, a batch at the most, and the ends that were
+        reached. Each is to be handled before the next is asked for: that may raise
+        `TransportError`, and what was read is not read again."""
+        ...
+
+    def has_read(self, config_end: int, status_end: int) -> bool:
+        """Whether `look` has given all before these positions."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class _Reader:
+    """Where this worker stands in both logs."""
+
+    def __init__(self, ports: LogPorts, topics: Mapping[str, str]) -> None:
+        self._ports = ports
+        self._config_position = 0
+        self._status_position = 0
+        self._rejected = {
+            what: RejectedLog(what, topics.get(what, "")) for what in ("config", "status")
+        }
+
+    def config(self) -> Iterator[Command]:
+        """Events of the records that nobody was given yet, `BATCH` at the most."""
+        records, self._config_position = self._ports.config_log.read(self._config_position, BATCH)
+        for start in range(0, len(records), REPLAY_BATCH):
+            some = records[start : start + REPLAY_BATCH]
+            events = decode_all(((r.offset, r.key, r.value) for r in some), orjson.loads)
+            for event in events:
+                if isinstance(event, RecordRejected):
+                    self._rejected["config"].tell(event)
+            yield ConfigRead(tuple(events))
+
+    def statuses(self) -> Sequence[Command]:
+        records, self._status_position = self._ports.status_log.read(self._status_position)
+        if not records:
+            return ()
+        events = [decode_status(r.key, r.value, orjson.loads, r.found_at) for r in records]
+        for event in events:
+            if isinstance(event, StatusRejected):
+                self._rejected["status"].tell(event)
+        keys = [java_text(r.key or b"") for r in records]
+        return [StatusRead(tuple(zip(keys, events, strict=True)))]
+
+    def has_read(self, config_end: int, status_end: int) -> bool:
+        return self._config_position >= config_end and self._status_position >= status_end
+
+    def to_end(self, token: int, end: int) -> Sequence[Command]:
+        """All up to position `end`, then the answer to `ReadConfigToEnd`."""
+        known: list[Command] = []
+        try:
+            while (position := self._config_position) < end:
+                known.extend(self.config())
+                if self._config_position == position:
+                    raise TransportError(
+                        f"the config log ends at {end}, nothing is read at {position}"
+                    )
+        except TransportError as error:
+            return [*known, ConfigEndRead(token, str(error))]
+        return [*known, ConfigEndRead(token)]
+
+
+def _write(config_log: ConfigLog, effect: AppendConfig | ClaimLeadership) -> Command:
+    match effect:
+        case AppendConfig(token, records, privileged):
+            try:
+                end = config_log.append(records, privileged=privileged)
+            except (FencedError, TransportError) as error:
+                log.warning("%s", error)
+                return ConfigAppendFailed(token, str(error), isinstance(error, FencedError))
+            return ConfigAppended(token, end)
+        case ClaimLeadership(generation):
+            try:
+                config_log.claim(generation)
+            except (FencedError, TransportError) as error:
+                log.warning("this worker leads, and tries again: %s", error)
+                return LeadershipClaimed(generation, str(error))
+            return LeadershipClaimed(generation)
+        case _:
+            assert_never(effect)
+
+
+class InlineLogs:
+    def __init__(self, ports: LogPorts, topics: Mapping[str, str]) -> None:
+        """
+        Args:
+            topics: ``config``, ``status``: their names, where they have names.
+        """
+        self._ports = ports
+        self._reader = _Reader(ports, topics)
+        self._waiting: list[tuple[bytes, bytes | None]] = []
+
+    def perform(self, effect: ConfigEffect) -> Sequence[Command]:
+        if not isinstance(effect, ReadConfigToEnd):
+            return [_write(self._ports.config_log, effect)]
+        try:
+            end = self._ports.config_log.end()
+        except TransportError as error:
+            return [ConfigEndRead(effect.token, str(error))]
+        return self._reader.to_end(effect.token, end)
+
+    def write_statuses(self, statuses: Statuses) -> None:
+        self._waiting.extend(statuses)
+        if not self._waiting:
+            return
+        try:
+            self._ports.status_log.append(self._waiting)
+        except TransportError as error:
+            log.warning("%d statuses wait: %s", len(self._waiting), error)
+            return
+        self._waiting = []
+
+    def look(self) -> Iterator[Command]:
+        yield from self._reader.config()
+        yield from self._reader.statuses()
+
+    def has_read(self, config_end: int, status_end: int) -> bool:
+        return self._reader.has_read(config_end, status_end)
+
+    def close(self) -> None:
+        """Nothing is under way."""
+
+
+class ThreadedLogs:
+    """Three threads: one writes the config topic, one the status topic, one asks for ends."""
+
+    def __init__(
+        self,
+        ports: LogPorts,
+        topics: Mapping[str, str],
+        post: Callable[[Command], None],
+        wake: Callable[[], None],
+    ) -> None:
+        """
+        Args:
+            topics: as with `InlineLogs`.
+            post: takes a command for the herder, from any thread.
+            wake: has the loop look again soon, from any thread.
+        """
+        self._ports = ports
+        self._post = post
+        self._wake = wake
+        self._reader = _Reader(ports, topics)
+        self._writes: queue.SimpleQueue[AppendConfig | ClaimLeadership | None] = queue.SimpleQueue()
+        self._ends: queue.SimpleQueue[int | None] = queue.SimpleQueue()
+        """Tokens that await an end."""
+        self._reached: queue.SimpleQueue[tuple[int, int]] = queue.SimpleQueue()
+        """(token, end): all before it can be read without waiting."""
+        self._statuses = _Latest()
+        self._closing = threading.Event()
+        self._threads = [
+            threading.Thread(target=target, name=name, daemon=True)
+            for name, target in (
+                ("config-writer", self._write_configs),
+                ("status-writer", self._write_statuses),
+                ("config-end", self._find_ends),
+            )
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def perform(self, effect: ConfigEffect) -> Sequence[Command]:
+        if isinstance(effect, ReadConfigToEnd):
+            self._ends.put(effect.token)
+        else:
+            self._writes.put(effect)
+        return ()
+
+    def write_statuses(self, statuses: Statuses) -> None:
+        self._statuses.put(statuses)
+
+    def look(self) -> Iterator[Command]:
+        yield from self._reader.config()
+        yield from self._reader.statuses()
+        while not self._reached.empty():
+            yield from self._reader.to_end(*self._reached.get())
+
+    def has_read(self, config_end: int, status_end: int) -> bool:
+        return self._reader.has_read(config_end, status_end)
+
+    def close(self) -> None:
+        """Waits a while for what is under way; what is not written then is not written."""
+        self._closing.set()
+        self._writes.put(None)
+        self._ends.put(None)
+        self._statuses.close()
+        for thread in self._threads:
+            thread.join(CLOSE_S)
+
+    def _write_configs(self) -> None:
+        while (effect := self._writes.get()) is not None:
+            try:
+                command = _write(self._ports.config_log, effect)
+            except Exception as error:  # a bug, which must not go unanswered
+                log.exception("%s", type(effect).__name__)
+                reason = f"{type(error).__name__}: {error}"
+                command = (
+                    ConfigAppendFailed(effect.token, reason, fenced=False)
+                    if isinstance(effect, AppendConfig)
+                    else LeadershipClaimed(effect.generation, reason)
+                )
+            self._post(command)
+
+    def _find_ends(self) -> None:
+        """An end that was asked for after a request was made answers it: one is enough for all that
+        have piled up."""
+        while (token := self._ends.get()) is not None:
+            tokens = [token]
+            while not self._ends.empty():
+                if (another := self._ends.get()) is None:
+                    return
+                tokens.append(another)
+            try:
+                end = self._ports.config_log.end()
+            except Exception as error:
+                if not isinstance(error, TransportError):
+                    log.exception("the end of the config topic")
+                for each in tokens:
+                    self._post(ConfigEndRead(each, str(error)))
+                continue
+            for each in tokens:
+                self._reached.put((each, end))
+            self._wake()
+
+    def _write_statuses(self) -> None:
+        """Tries until it succeeds: nobody asks for a status twice."""
+        pause_s = RETRY_S_MIN
+        while (batch := self._statuses.take()) is not None:
+            try:
+                self._ports.status_log.append(batch)
+            except TransportError as error:
+                log.warning("%d statuses wait: %s", len(batch), error)
+                self._statuses.put_back(batch)
+                if self._closing.wait(pause_s):
+                    return
+                pause_s = min(pause_s * 2, RETRY_S_MAX)
+                continue
+            except Exception:  # a bug: tried again it would keep all later ones waiting, and
+                # a thread that ends here would lose them all
+                log.exception("%d statuses are lost", len(batch))
+            pause_s = RETRY_S_MIN
+
+
+class _Latest:
+    """Statuses that wait: of each key the latest, in the order in which they changed. So however
+    long a broker is away, they are no more than there are connectors and tasks."""
+
+    def __init__(self) -> None:
+        self._values: dict[bytes, bytes | None] = {}
+        self._changed = threading.Condition()
+        self._closed = False
+
+    def put(self, statuses: Statuses) -> None:
+        with self._changed:
+            for key, value in statuses:
+                self._values.pop(key, None)
+                self._values[key] = value
+            self._changed.notify()
+
+    def put_back(self, statuses: Statuses) -> None:
+        """What could not be written; what came since is newer."""
+        with self._changed:
+            self._values = dict(statuses) | self._values
+
+    def take(self) -> Statuses | None:
+        """All, as soon as there are any; None once it is closed and nothing is left."""
+        with self._changed:
+            while not self._values and not self._closed:
+                self._changed.wait()
+            if not self._values:
+                return None
+            values, self._values = self._values, {}
+            return list(values.items())
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.notify()

@@ -1,0 +1,381 @@
+"""One worker: the loop that hands commands to the herder and performs its effects.
+
+Run as ``python -m headgate_runtime.worker``; the first line of standard input is its `WorkerConfig`
+as JSON. The end of standard input means that whoever started the worker is gone: it stops, and ends
+its process if it cannot. SIGTERM stops it cleanly.
+
+One thread owns the herder. It reads the logs and talks to the group itself; what may block on other
+people's code (connectors, tasks, calls to other workers) runs on other threads that post commands.
+"""
+
+import logging
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from headgate import wire
+from headgate.herder.herder import Herder
+from headgate.herder.messages import (
+    Call,
+    Called,
+    Command,
+    CoordinatorLost,
+    DescribeWorker,
+    ErrorKind,
+    Failure,
+    GroupAnswered,
+    ReadOffsets,
+    Shutdown,
+    TaskReported,
+    Tick,
+)
+from headgate.herder.reads import Read
+from headgate.ports import RefusedError, TransportError
+from headgate.task.messages import TaskReport
+from headgate.topics.config_events import Config
+from headgate_runtime.config.settings import WorkerSettings
+from headgate_runtime.config.transformer import NO_PROVIDERS, WorkerConfigTransformer
+from headgate_runtime.transports.select import Transport, may_keep_waiting, open_transport
+from headgate_runtime.worker import collector
+from headgate_runtime.worker.config import WorkerConfig, herder_settings, transport_settings
+from headgate_runtime.worker.loggers import Loggers
+from headgate_runtime.worker.logs import InlineLogs, Logs, ThreadedLogs
+from headgate_runtime.worker.offsets_look import OffsetsLook
+from headgate_runtime.worker.perform import Performer
+from headgate_runtime.worker.round_log import RoundLog
+
+log = logging.getLogger(__name__)
+
+POLL_MS = 10
+"""How often an idle loop looks at the logs; a look and the wait for it cost some 100 us, most of
+it the waking up."""
+QUICK_POLL_MS = 2
+QUICK_MS = 100
+"""After it has heard something it looks more often for so long: answers follow upon each other."""
+TOLD_POLL_MS = 50
+"""How often it looks where the transport tells of what comes, unless the look before has found
+something: there may be more, and it goes on quickly."""
+DRAIN_MS = 100
+"""How long commands are handled without a look at the logs and the group."""
+INBOX_SIZE = 100_000
+READ_S = 30.0
+"""How long a thread waits until the loop has read what is in the config log."""
+ORPHAN_GRACE_S = 6.0
+
+
+class Worker:
+    """Owns a herder. `run` returns when the herder is done."""
+
+    def __init__(
+        self,
+        config: WorkerConfig,
+        settings: WorkerSettings | None = None,
+        transport: Transport | None = None,
+        loggers: Loggers | None = None,
+        transformer: WorkerConfigTransformer = NO_PROVIDERS,
+        offsets_look: OffsetsLook | None = None,
+    ) -> None:
+        """
+        Args:
+            settings: those of `config`, where they are checked already.
+            transport: the one that `config` names, where it is open already.
+            transformer: of what configs of connectors refer to, closed with the worker.
+            offsets_look: where others can write to the offsets topic; closed with the worker.
+        """
+        self.config = config
+        self.settings = settings or WorkerSettings.parse(config.settings)
+        self.transport = transport or open_transport(
+            transport_settings(config, self.settings), config.url
+        )
+        self._inbox: queue.Queue[Command | None] = queue.Queue(INBOX_SIZE)
+        """None: look at the world."""
+        self._clock = self.transport.clock
+        self.herder = Herder(
+            herder_settings(config, self.settings),
+            self._clock.now_ms(),
+            wall_ms=time.time_ns() // 1_000_000,
+        )
+        self._rounds = RoundLog(self.herder)
+        self._served_ms = self._clock.now_ms()
+        self._is_told = self.transport.tell(self.wake)
+        self._logs = self._made_logs()
+        self._performer = Performer(
+            self.transport,
+            self._logs,
+            self.post,
+            self._report,
+            config,
+            self.settings,
+            self.alive,
+            loggers or Loggers(),
+            self._config_of,
+            self.still_ours,
+            transformer,
+            offsets_look,
+        )
+        self._quick_until_ms = 0
+        self._unfinished = True
+        """The last look found something, or failed: there may be more, changed or not."""
+        self._woken = False
+        """Somebody wants it to look."""
+        self._coordinator_lost_since: int | None = None
+        self._await_ends: tuple[tuple[int, int], Callable[[], None]] | None = None
+        self._awaiting: list[tuple[int, threading.Event]] = []
+        """Position of the config log, and who waits on a thread until it was read and handled."""
+        self._stop_asked = False
+        self._stopping = False
+        self.gave_up = ""
+        """Why it stops although nobody asked it to; empty: it does not."""
+
+    def _made_logs(self) -> Logs:
+        topics = {what: self.settings[f"{what}.storage.topic"] for what in ("config", "status")}
+        if may_keep_waiting(self.config.transport):
+            return ThreadedLogs(self.transport, topics, self.post, self.wake)
+        return InlineLogs(self.transport, topics)
+
+    def post(self, command: Command) -> None:
+        """Hand a command to the herder; from any thread."""
+        self._inbox.put(command)
+
+    def wake(self) -> None:
+        """Have the loop look at the world at once; from any thread. With an inbox that is full it
+        looks when it is through with it: nobody who only wakes it is kept waiting."""
+        self._woken = True
+        with suppress(queue.Full):
+            self._inbox.put_nowait(None)
+
+    def stop(self) -> None:
+        """Ask for a clean stop. Only sets a flag, so a signal handler may call it."""
+        self._stop_asked = True
+
+    def kill_tasks(self) -> None:
+        """End all of them at once, without their consent; from any thread."""
+        self._performer.kill_tasks()
+
+    def alive(self) -> bool:
+        """Whether the herder is being served. A worker that is not must not keep its tasks going:
+        the group may have given them to others."""
+        limit_ms: int = self.settings["session.timeout.ms"] // 4
+        return self._clock.now_ms() - self._served_ms < limit_ms
+
+    def still_ours(self, connector: str, commit_offset: int | None) -> bool:
+        """Whether, now, this worker leads and the connector's last commit is the one at
+        `commit_offset`. From any thread but the loop's.
+
+        Raises:
+            TransportError: the config topic cannot be read to its end.
+        """
+        end, read = self.transport.config_log.end(), threading.Event()
+        self._awaiting.append((end, read))
+        self.wake()
+        until = time.monotonic() + READ_S
+        while not read.wait(1.0):
+            if self.herder.done or time.monotonic() > until:
+                raise TransportError(
+                    f"the config log ends at {end}, which this worker did not read"
+                )
+        entry = self.herder.state.entry(connector)
+        return self.herder.leads and entry is not None and entry.commit_offset == commit_offset
+
+    def run(
+        self,
+        ready: Callable[[], None] = lambda: None,
+        after: tuple[int, int] = (0, 0),
+        before_close: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Serve the herder until it is done.
+
+        Args:
+            ready: called once the config log and the status log are read up to the positions
+                `after`: from then on what is shown of them is not too old.
+            before_close: called when nothing runs any more, while the transport is open still.
+        """
+        self._await_ends = (after, ready)
+        self._served_ms = self._clock.now_ms()
+        self._handle(Tick())
+        while not self.herder.done:
+            command = self._next_command()
+            self._served_ms = self._clock.now_ms()
+            if command is not None:
+                self._handle(command)
+            if self._stop_asked and not self._stopping:
+                self._stopping = True
+                self._handle(Shutdown())
+            self._drain()
+            self._read_world()
+        self._performer.close()
+        try:
+            before_close()
+        finally:
+            self.transport.close()
+
+    def _next_command(self) -> Command | None:
+        """What was posted, or `Tick` once it is due; None when it is time to look at the world."""
+        deadline = self.herder.next_deadline_ms
+        left_ms = None if deadline is None else deadline - self._clock.now_ms()
+        poll_ms = self._poll_ms()
+        wait_ms = poll_ms if left_ms is None else max(min(poll_ms, left_ms), 0)
+        try:
+            return self._inbox.get(timeout=wait_ms / 1000)
+        except queue.Empty:
+            return Tick() if left_ms is not None and left_ms <= wait_ms else None
+
+    def _poll_ms(self) -> int:
+        if self._is_told:
+            in_reach = self._coordinator_lost_since is None and not self.gave_up
+            more = self._unfinished and in_reach
+            return QUICK_POLL_MS if more else TOLD_POLL_MS
+        return QUICK_POLL_MS if self._clock.now_ms() < self._quick_until_ms else POLL_MS
+
+    def _drain(self) -> None:
+        """What has piled up is handled before the world is looked at again, for a while: each
+        command may cost a synced write, and the group must be heard in time."""
+        until_ms = self._clock.now_ms() + DRAIN_MS
+        while self._clock.now_ms() < until_ms:
+            try:
+                command = self._inbox.get_nowait()
+            except queue.Empty:
+                return
+            if command is not None:
+                self._handle(command)
+
+    def _handle(self, command: Command) -> None:
+        pending = [command]
+        self._quick_until_ms = self._clock.now_ms() + QUICK_MS
+        while pending:
+            command = pending.pop(0)
+            effects = self.herder.handle(self._clock.now_ms(), command)
+            if log.isEnabledFor(logging.DEBUG):
+                names = [type(effect).__name__ for effect in effects]
+                log.debug("%s -> %s", type(command).__name__, ", ".join(names) or "nothing")
+            pending.extend(self._performer.perform(effects))
+        self._rounds.look()
+
+    # -- what others wrote --
+
+    def _read_world(self) -> None:
+        if self._woken:
+            self._woken = False  # whatever it was said for is there to be seen below
+            self._unfinished = True
+        try:
+            if self.transport.changed() or self._unfinished:
+                self._unfinished = True
+                looks = (self._read_logs, self._read_calls, self._read_group)
+                found = [look() for look in looks]
+                self._unfinished = any(found)
+        except RefusedError as error:
+            self._give_up(error)
+            return
+        except TransportError as error:
+            self._lost(error)
+            return
+        self._coordinator_lost_since = None
+
+    def _read_logs(self) -> bool:
+        found = False
+        for command in self._logs.look():
+            found = True
+            self._handle(command)
+        if self._await_ends is not None and self._logs.has_read(*self._await_ends[0]):
+            _, ready = self._await_ends
+            self._await_ends = None
+            ready()
+            self._performer.look_at_offsets()
+        if self._awaiting:
+            self._handle(Tick())  # has the session ended?
+            for waiting in [each for each in self._awaiting if self._logs.has_read(each[0], 0)]:
+                self._awaiting.remove(waiting)
+                waiting[1].set()
+        return found
+
+    def _read_calls(self) -> bool:
+        calls = self.transport.peers.incoming()
+        for incoming in calls:
+            try:
+                call = wire.loads(Call, incoming.payload)
+            except wire.WireError as error:
+                self._performer.answer(
+                    incoming.call_id, Failure(ErrorKind.BAD_REQUEST, f"malformed call: {error}")
+                )
+                continue
+            reads = isinstance(call, Read | ReadOffsets | DescribeWorker)
+            log.log(logging.DEBUG if reads else logging.INFO, "asked: %s", _shown(call))
+            deadline = self._clock.now_ms() + incoming.deadline_ms_left
+            self._handle(Called(incoming.call_id, call, incoming.hops, deadline))
+        return bool(calls)
+
+    def _read_group(self) -> bool:
+        responses = self.transport.group.receive()
+        for response in responses:
+            self._handle(GroupAnswered(response))
+        return bool(responses)
+
+    def _lost(self, error: TransportError) -> None:
+        """The log is out of reach; after a heartbeat interval so is the group, and work stops."""
+        now = self._clock.now_ms()
+        if self._coordinator_lost_since is None:
+            self._coordinator_lost_since = now
+            log.warning("the log is out of reach, trying again: %s", error)
+        elif now - self._coordinator_lost_since >= self.settings["heartbeat.interval.ms"]:
+            self._coordinator_lost_since = now
+            self._handle(CoordinatorLost(str(error)))
+
+    def _give_up(self, error: RefusedError) -> None:
+        """As Connect's worker does: so it is seen, and whatever supervises it starts it again."""
+        if self._stopping or self.gave_up:
+            return
+        self.gave_up = str(error)
+        log.error("this worker gives up: %s", error)
+        self.stop()
+
+    def _config_of(self, connector: str) -> Config:
+        entry = self.herder.state.entry(connector)
+        return {} if entry is None or entry.config is None else entry.config
+
+    def _report(self, run: str, report: TaskReport) -> None:
+        self.post(TaskReported(run, report))
+
+
+def _shown(call: Call) -> str:
+    """Without configs: they have passwords."""
+    subject = getattr(call, "name", None) or getattr(call, "connector", None)
+    what = subject or getattr(call, "task", None) or getattr(call, "logger", "")
+    return f"{type(call).__name__} {what}".rstrip()
+
+
+def main() -> None:
+    """Entry point of the worker process."""
+    logging.basicConfig(
+        level=os.environ.get("HEADGATE_LOG_LEVEL", "INFO"),
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        stream=sys.stderr,
+    )
+    line = sys.stdin.readline()
+    if not line.strip():
+        sys.exit("headgate_runtime.worker: expected its configuration as one line of JSON on stdin")
+    config = WorkerConfig.from_json(line)
+    if config.working_directory:
+        os.chdir(config.working_directory)
+    worker = Worker(config)
+    signal.signal(signal.SIGTERM, lambda *_: worker.stop())
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to `headgate up`, which stops us
+    threading.Thread(target=_watch_parent, args=(worker.stop,), daemon=True).start()
+    collector.settle()
+    log.info("worker %s starts as %s", config.name, config.url)
+    worker.run()
+    log.info("worker %s has stopped", config.name)
+
+
+def _watch_parent(stop: Callable[[], None]) -> None:
+    """Returns never: when standard input ends, so does the worker."""
+    while sys.stdin.readline():
+        pass
+    log.warning("whoever started this worker is gone; stopping")
+    stop()
+    threading.Event().wait(ORPHAN_GRACE_S)
+    os._exit(3)

@@ -1,0 +1,108 @@
+"""`headgate up` as a process of its own, watched and hurt from outside."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from support.commands.processes import Process, descendants
+
+from headgate_embedded import RefusedError, open_reader
+
+HEADGATE = Path(sys.executable).with_name("headgate")
+
+
+@dataclass
+class Up:
+    """One ``headgate up`` on the pipeline file in `folder`."""
+
+    folder: Path
+    arguments: tuple[str, ...] = ()
+    process: "subprocess.Popen[str] | None" = None
+    family: dict[int, Process] = field(default_factory=dict)
+    """Every process ever seen below it, so that none is missed when its parent has gone."""
+
+    @property
+    def log_folder(self) -> Path:
+        return self.folder / "state"
+
+    def start(self) -> "Up":
+        output = (self.folder / "up.txt").open("a")
+        self.process = subprocess.Popen(
+            [str(HEADGATE), "up", "pipeline.toml", "--plain", *self.arguments],
+            cwd=self.folder,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        return self
+
+    def look(self) -> list[Process]:
+        assert self.process is not None
+        below = descendants(self.process.pid)
+        self.family.update((p.pid, p) for p in below)
+        return below
+
+    def workers(self) -> list[Process]:
+        return [p for p in self.look() if "headgate_runtime.worker" in p.command]
+
+    def executors(self) -> list[Process]:
+        return [p for p in self.look() if "CoarseGrainedExecutorBackend" in p.command]
+
+    def daemons(self) -> set[int]:
+        """Processes that fork the tasks of an executor: the parents of what runs their bodies."""
+        forks = [p for p in self.look() if "headgate_spark.daemon" in p.command]
+        pids = {p.pid for p in forks}
+        return {p.pid for p in forks if p.parent not in pids}
+
+    def records(self, topic: str) -> int:
+        """Committed records of `topic`; 0 before there is a log."""
+        try:
+            reader = open_reader(self.log_folder)
+        except RefusedError:
+            return 0
+        try:
+            return sum(reader.record_log.end_offsets([topic]).values())
+        finally:
+            reader.close()
+
+    def wait_for(self, what: str, true: Callable[[], bool], seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while not true():
+            assert self.process is not None
+            if self.process.poll() is not None:
+                raise AssertionError(f"headgate up ended while waiting for {what}\n{self.tail()}")
+            if time.monotonic() > deadline:
+                raise AssertionError(f"no {what} within {seconds} s\n{self.tail()}")
+            time.sleep(0.1)
+
+    def tail(self, lines: int = 60) -> str:
+        """The end of what it and its workers have printed."""
+        parts = []
+        for path in [self.folder / "up.txt", *sorted(self.folder.glob("state/logs/*.log"))]:
+            if path.exists():
+                text = path.read_text(errors="replace").splitlines()[-lines:]
+                parts.append(f"== {path.name}\n" + "\n".join(text))
+        return "\n".join(parts)
+
+    def end(self, number: signal.Signals = signal.SIGTERM, seconds: float = 40) -> int:
+        assert self.process is not None
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        return self.process.wait(seconds)
+
+    def clean_up(self) -> None:
+        """After a test, whatever became of it: nothing of it may live on."""
+        if self.process is not None:
+            self.look()
+            if self.process.poll() is None:
+                os.killpg(self.process.pid, signal.SIGKILL)
+                self.process.wait(10)
+        for process in self.family.values():
+            if process.alive() and process.same():
+                os.kill(process.pid, signal.SIGKILL)

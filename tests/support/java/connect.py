@@ -1,0 +1,140 @@
+"""Java for tests: workers of Kafka Connect, and small programs that drive Apache's own classes.
+
+The session's worker is the one whose URL is in HEADGATE_CONNECT; else one from the pinned jars, on
+the session's broker. Own workers, to be stopped, killed or set up, are always from the jars.
+"""
+
+import contextlib
+import os
+import subprocess
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+from support.kafka.broker import Found
+
+from local_kafka.broker import version
+from local_kafka.java_connect import JavaWorker, Rest
+from local_kafka.jvm import compile_java, open_java
+
+ADDRESS = "HEADGATE_CONNECT"
+SOURCES = Path(__file__).resolve().parents[2] / "java"
+
+
+@dataclass(frozen=True, slots=True)
+class FoundWorker:
+    """A Java worker that is only asked. It is shared: its connectors are to be removed again."""
+
+    url: str
+    origin: str
+    """Where it was found: ``environment`` or ``jars``."""
+    rest: Rest
+
+
+@pytest.fixture(scope="session")
+def java_connect(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[FoundWorker]:
+    """The session's Java worker, found or started when the first test asks."""
+
+    def broker() -> str:
+        found: Found = request.getfixturevalue("kafka_broker")
+        return found.address
+
+    with find_worker(tmp_path_factory.mktemp("connect"), broker) as found:
+        yield found
+
+
+@contextlib.contextmanager
+def find_worker(folder: Path, broker: Callable[[], str]) -> Iterator[FoundWorker]:
+    """As `java_connect`; `folder`, and what gives a broker's address, are for one that has to be
+    started."""
+    url = os.environ.get(ADDRESS, "").rstrip("/")
+    if url:
+        with Rest(url) as rest:
+            await_worker(rest, url)
+            yield FoundWorker(url, "environment", rest)
+        return
+    settings = {"bootstrap.servers": broker(), "group.id": f"t{uuid.uuid4().hex[:12]}"}
+    worker = JavaWorker(folder, settings)
+    try:
+        worker.start()
+        yield FoundWorker(worker.url, "jars", worker.rest)
+    finally:
+        worker.kill()
+        worker.rest.close()
+
+
+def await_worker(rest: Rest, url: str, timeout_s: float = 30.0) -> None:
+    """Returns when a Java worker that tests can be compared with answers. Raises `RuntimeError`."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            root = rest.get("/")
+        except httpx.TransportError as error:
+            seen = str(error)
+        else:
+            if root.status == 200:
+                break
+            seen = f"status {root.status}"
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"no Connect worker answers at {url} within {timeout_s:g} s: {seen}")
+        time.sleep(0.1)
+    has = root.body.get("version") if isinstance(root.body, dict) else None
+    if has != version():
+        raise RuntimeError(f"at {url} is Connect {has}; tests compare with Java's {version()}")
+    there = rest.get("/connectors").body
+    if there:
+        raise RuntimeError(f"the worker at {url} has connectors: {', '.join(there)}")
+
+
+@pytest.fixture
+def java_worker(tmp_path: Path) -> Iterator[Callable[..., JavaWorker]]:
+    """``make(address, group, properties)``: starts a worker; it ends with the test.
+
+    `properties` go over `local_kafka.java_connect.defaults`.
+    """
+    made: list[JavaWorker] = []
+
+    def make(address: str, group: str, properties: Mapping[str, str] | None = None) -> JavaWorker:
+        fixed = {"bootstrap.servers": address, "group.id": group}
+        worker = JavaWorker(tmp_path / f"worker-{len(made)}", {**fixed, **(properties or {})})
+        made.append(worker)
+        worker.start()
+        return worker
+
+    yield make
+    for worker in made:
+        worker.kill()
+        worker.rest.close()
+
+
+@pytest.fixture(scope="session")
+def java_program(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
+    """``run("Name", arguments)``: compiles ``tests/java/Name.java`` once and starts it.
+
+    Its class path has Kafka's jars. It is talked to by lines on stdin and stdout, UTF-8, and must
+    end when its stdin does.
+    """
+    classes: dict[str, Path] = {}
+    started: list[subprocess.Popen[str]] = []
+
+    def run(name: str, *arguments: str) -> "subprocess.Popen[str]":
+        if name not in classes:
+            into = tmp_path_factory.mktemp(name)
+            compile_java(SOURCES / f"{name}.java", into)
+            classes[name] = into
+        process = open_java(classes[name], name, arguments)
+        started.append(process)
+        return process
+
+    yield run
+    for process in started:
+        with process:  # closes its pipes, and waits
+            process.kill()

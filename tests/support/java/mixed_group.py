@@ -1,0 +1,162 @@
+"""A group of Java workers and ours, on Kafka: who leads it, who runs what, what its topics tell."""
+
+import contextlib
+import json
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import Message, TopicPartition
+from support.commands.worker import HeadgateWorker
+from support.kafka.cluster import await_true, committed_reader, end_offset
+
+from headgate.membership.codec import CODECS
+from headgate_kafka.group.describe import DescribedGroup, GroupDescriber
+from local_kafka.java_connect import JavaWorker, Reply, Rest
+
+AnyWorker = JavaWorker | HeadgateWorker
+STABLE_S = 90.0
+"""Several rounds of workers that wait for each other's tasks."""
+ASK_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A record of the status topic of a task."""
+
+    at_ms: int
+    worker: str
+    state: str
+    trace: str = ""
+    """Of one that FAILED."""
+
+
+def asked(rest: Rest, method: str, path: str, body: Any = None) -> Reply:
+    """Again, while Java says that it is busy with a rebalance."""
+    until = time.monotonic() + ASK_S
+    while True:
+        reply = rest.call(method, path, body)
+        if reply.status not in (409, 503) or "already exists" in str(reply.body):
+            return reply
+        assert time.monotonic() < until, reply
+        time.sleep(0.05)
+
+
+class MixedGroup:
+    """Internal topics are named as `local_kafka.java_connect.defaults` does."""
+
+    STATUS_PARTITIONS = 2
+
+    def __init__(self, address: str, group: str) -> None:
+        self.address, self.group = address, group
+        self.describer = GroupDescriber({"bootstrap_servers": [address]})
+
+    def described(self) -> DescribedGroup | None:
+        """None unless it is stable."""
+        group = self.describer.describe(self.group)
+        return group if group.state == "Stable" else None
+
+    def leader(self) -> str | None:
+        """URL of the worker that leads, once the group is stable."""
+        group = self.described()
+        if group is None:
+            return None
+        codec = CODECS[group.protocol]
+        names = {m.member_id: codec.decode_metadata(m.metadata).url for m in group.members}
+        leaders = {codec.decode_assignment(m.assignment).leader for m in group.members}
+        return names.get(next(iter(leaders)), "").rstrip("/") if len(leaders) == 1 else None
+
+    def members(self) -> int:
+        group = self.described()
+        return 0 if group is None else len(group.members)
+
+    def protocol(self) -> str:
+        """Of the newest round. One that is under way is waited for: with two members another may
+        follow at once."""
+        until = time.monotonic() + STABLE_S
+        while (group := self.described()) is None:
+            assert time.monotonic() < until, f"no round was over within {STABLE_S:g} s"
+            time.sleep(0.05)
+        return group.protocol
+
+    def owners(self, worker: AnyWorker, *connectors: str) -> set[str]:
+        """URLs of the workers that run tasks of these connectors."""
+        bodies: list[Any] = [worker.rest.status(name).body for name in connectors]
+        return {
+            f"http://{task['worker_id']}"
+            for body in bodies
+            for task in body.get("tasks", [])
+            if task["state"] == "RUNNING"
+        }
+
+    def messages(self, topic: str, partition: int = 0) -> list[Message]:
+        """All that a committed reader sees now."""
+        # Of a partition that never rests the client reports no end.
+        end = end_offset(self.address, topic, partition, stable=True)
+        quickly = {"enable.partition.eof": True, "fetch.wait.max.ms": 10}
+        reader = committed_reader(self.address, **quickly)
+        reader.assign([TopicPartition(topic, partition, 0)])
+        found: list[Message] = []
+        while (message := reader.poll(10)) is not None and (message.offset() or 0) < end:
+            assert message.error() is None, message.error()
+            found.append(message)
+        reader.close()
+        return found
+
+    def config_records(self, key: str) -> list[Message]:
+        """All of a key that are in the config topic now."""
+        written = self.messages(f"{self.group}-configs")
+        return [message for message in written if message.key() == key.encode()]
+
+    def commits(self, name: str) -> int:
+        """How often task configs of a connector were written."""
+        return len(self.config_records(f"commit-{name}"))
+
+    def told_of_tasks(self) -> dict[str, list[Told]]:
+        """All that the status topic was told of each task, in order, by key."""
+        return self.told("status-task-")
+
+    def told(self, *beginnings: str) -> dict[str, list[Told]]:
+        """As `told_of_tasks`, of connectors or tasks, by how their keys begin."""
+        found: dict[str, list[Told]] = {}
+        for partition in range(self.STATUS_PARTITIONS):
+            for message in self.messages(f"{self.group}-status", partition):
+                key = (message.key() or b"").decode()
+                if key.startswith(beginnings) and message.value():
+                    value = json.loads(message.value() or b"")
+                    found.setdefault(key, []).append(
+                        Told(
+                            message.timestamp()[1],
+                            value["worker_id"],
+                            value["state"],
+                            value.get("trace") or "",
+                        )
+                    )
+        return found
+
+    def ran(self) -> Counter[tuple[str, str]]:
+        """How often each worker has said of a connector or task that it runs, by its key."""
+        told = self.told("status-connector-", "status-task-")
+        return Counter(
+            (key, each.worker)
+            for key, history in told.items()
+            for each in history
+            if each.state == "RUNNING"
+        )
+
+    @contextlib.contextmanager
+    def runs_anew(self, key: str) -> Iterator[None]:
+        """What is asked for inside makes this connector or task run anew. Its state may say RUNNING
+        all the while; and a Java worker that is asked to stop what is still starting may write
+        RUNNING of it when something else runs, and never take that back."""
+        before = self._runs(key)
+        yield
+        await_true(f"another run of {key}", lambda: self._runs(key) > before, ASK_S)
+
+    def _runs(self, key: str) -> int:
+        return sum(count for (found, _), count in self.ran().items() if found == key)
+
+    def close(self) -> None:
+        self.describer.close()

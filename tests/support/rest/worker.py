@@ -1,0 +1,64 @@
+"""A whole worker behind the REST API, in this process: the real herder and its loop on an embedded
+log, tasks on threads."""
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from support.rest.world import LOCAL, wait_until
+
+from headgate.herder.session_keys import KeyRing
+from headgate_embedded import open_transport, transport_settings
+from headgate_rest import RestService, RestSettings
+from headgate_runtime.config.settings import WorkerSettings
+from headgate_runtime.plugins.rest import RestPlugins
+from headgate_runtime.standalone.answers import StandalonePeers, WithStandalonePeers
+from headgate_runtime.transports.with_peers import WithPeers
+from headgate_runtime.worker.config import WorkerConfig
+from headgate_runtime.worker.loggers import Loggers
+from headgate_runtime.worker.loop import Worker
+
+
+@contextmanager
+def rest_worker(
+    folder: Path, given: Mapping[str, str] | None = None, *, standalone: bool = False
+) -> Iterator[RestService]:
+    """A worker that is the only one of its group, once it has joined. `standalone`: it answers as
+    one without a group does."""
+    texts = {"headgate.task.runner": "thread", **(given or {})}
+    settings = WorkerSettings.parse(texts)
+    worker: Worker | None = None
+
+    def wake() -> None:
+        if worker is not None:
+            worker.wake()
+
+    rest = RestService(
+        RestSettings.of(LOCAL),
+        root={"version": "test", "commit": "c", "kafka_cluster_id": "embedded"},
+        plugins=RestPlugins(settings),
+        loggers=Loggers(),
+        session_keys=KeyRing,
+        sessioned=lambda: False,
+        arrived=wake,
+    )
+    log = open_transport(transport_settings(folder), url=rest.url)
+    config = WorkerConfig(rest.worker_id, rest.url, transport_settings(folder), texts)
+    if standalone:
+        rest.without_group()
+        peers = StandalonePeers(rest)
+        worker = Worker(config, settings, WithStandalonePeers(log, peers))
+        peers.serve(worker.herder)
+    else:
+        worker = Worker(config, settings, WithPeers(log, rest))
+    thread = threading.Thread(target=worker.run, args=(rest.ready,))
+    rest.start()
+    thread.start()
+    try:
+        wait_until(lambda: worker.herder.view().settled, 20)
+        yield rest
+    finally:
+        worker.stop()
+        thread.join()
+        rest.close()

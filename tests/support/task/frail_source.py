@@ -1,0 +1,63 @@
+"""A source connector that starts when it is told to, or fails where it is told to."""
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from support.task.connectors import CountingTask
+
+from headgate.connector.api import SourceConnector
+
+CLASS = f"{__name__}:FrailSource"
+START_S = 30.0
+
+
+TASK_STOP = "task.stop.waits.for"
+"""A file without which `stop` does not return; when that is called a folder is made, its name with
+`.asked` behind it."""
+CONNECTOR_STOP = "connector.stop.waits.for"
+
+
+class FrailTask(CountingTask):
+    def stop(self) -> None:
+        _wait_to_stop(self._config.get(TASK_STOP))
+
+
+class FrailSource(SourceConnector):
+    """`fails`: the name of the method that raises; `waits.for`: a file without which `start` does
+    not return. Its tasks are `FrailTask`."""
+
+    TASK = FrailTask
+
+    def start(self, config: Mapping[str, str]) -> None:
+        self._config = config
+        if "waits.for" in config:
+            _wait_for(Path(config["waits.for"]))
+        self._fail("start")
+
+    def task_configs(self, tasks_max: int) -> Sequence[Mapping[str, str]]:
+        self._fail("task_configs")
+        common = {"topic": "t", "pause.s": "60"}
+        if TASK_STOP in self._config:
+            common[TASK_STOP] = self._config[TASK_STOP]
+        return [{"task": str(n), **common} for n in range(tasks_max)]
+
+    def stop(self) -> None:
+        _wait_to_stop(self._config.get(CONNECTOR_STOP))
+
+    def _fail(self, where: str) -> None:
+        if self._config.get("fails") == where:
+            raise RuntimeError("no such database")
+
+
+def _wait_to_stop(file: str | None) -> None:
+    if file is not None:
+        Path(file).with_suffix(".asked").mkdir(exist_ok=True)
+        _wait_for(Path(file))
+
+
+def _wait_for(file: Path) -> None:
+    until = time.monotonic() + START_S
+    while not file.exists():
+        assert time.monotonic() < until, f"no {file}"
+        time.sleep(0.01)
