@@ -50,7 +50,7 @@ def run() -> Iterator[str]:
             "group.id": GROUP,
             "exactly.once.source.support": "enabled",
         }
-        prepare_internal_topics(properties, said=lambda _line: None)
+        prepare_internal_topics(properties, warn=lambda _line: None)
         transport = open_transport(properties)
         log = transport.config_log
         log.claim(1)

@@ -27,7 +27,7 @@ def main(brokers: str, topic: str) -> None:
         "status.storage.topic": topic,
     }
     began, cpu = time.perf_counter(), time.process_time()
-    opened = open_transport(transport, url="http://127.0.0.1:1/", said=print)
+    opened = open_transport(transport, url="http://127.0.0.1:1/", warn=print)
     config_log = opened.config_log
     end = config_log.end()
     state, position = ConfigState(), 0

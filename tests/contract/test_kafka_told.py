@@ -16,7 +16,7 @@ class Told:
     def __init__(self, world: KafkaWorld) -> None:
         self._told = threading.Event()
         self.transport: Any = world.connect()
-        self.transport.tell(self._told.set)
+        self.transport.subscribe(self._told.set)
         self._config_position = self._status_position = 0
         self.transport.config_log.end()
         self.transport.status_log.end()

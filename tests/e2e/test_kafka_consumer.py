@@ -358,7 +358,7 @@ def test_with_latest_ends_that_could_not_be_committed_go_with_the_next_commit(
     world, log, _ = latest
     topic, group = world.name("t"), world.name("g")
     said: list[str] = []
-    monkeypatch.setattr(log, "_said", said.append)
+    monkeypatch.setattr(log, "_warn", said.append)
     consumer = opened(world, log)
     client, consumer._client = consumer._client, Failing(consumer._client)
     await_partitions(consumer)

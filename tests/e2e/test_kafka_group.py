@@ -34,7 +34,7 @@ def member(own_broker: Callable[..., Broker]) -> Iterator[tuple[Broker, KafkaMem
     """The only worker of a group, and one connector that it runs."""
     broker = own_broker()
     made = KafkaMember(broker.address, GROUP, "connect-one:1", protocols=("headgate",))
-    prepare_internal_topics(made.properties, said=lambda _line: None)
+    prepare_internal_topics(made.properties, warn=lambda _line: None)
     with contextlib.closing(open_transport(made.properties)) as transport:
         transport.config_log.claim(1)
         transport.config_log.append(

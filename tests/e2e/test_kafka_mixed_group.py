@@ -55,7 +55,7 @@ class Group:
     def configure(self) -> None:
         """Connectors with a task each, as if they had always been there."""
         properties = {**self.java.properties, "bootstrap.servers": self.address}
-        prepare_internal_topics(properties, said=lambda _line: None)
+        prepare_internal_topics(properties, warn=lambda _line: None)
         records: list[tuple[str, bytes | None]] = []
         for name in CONNECTORS:
             config = {

@@ -54,7 +54,7 @@ def task(world: KafkaWorld, told: list[str]) -> Iterator[Opened]:
             connector="c",
             kind="source",
             exactly_once=exactly_once,
-            said=told.append,
+            warn=told.append,
         )
         opened.append(made)
         return made

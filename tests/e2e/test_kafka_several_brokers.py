@@ -81,7 +81,7 @@ def test_who_takes_a_broker_for_the_controller_that_is_gone_asks_another(
     settings = {"bootstrap.servers": address}
     # Each has a client of its own, which has not looked again for another's sake.
     topics, others = Topics(settings, print), Topics(settings, print)
-    admin = Admin(settings, said=print)
+    admin = Admin(settings, warn=print)
     doctor = KafkaDoctor({**settings, "group.id": "g"}, print)
     for client in (topics.client, others.client, admin.client, doctor._topics.client):
         # Brokers name one or the other.
@@ -96,7 +96,7 @@ def test_who_takes_a_broker_for_the_controller_that_is_gone_asks_another(
     policy = [ConfigResource(ResourceType.TOPIC, "t")]
     assert others.settings(policy)["t"]["cleanup.policy"].value == "delete"
     ensure_topics(
-        admin, [InternalTopic("t2", "offset.storage.topic", "offsets", 2, REPLICAS)], said=print
+        admin, [InternalTopic("t2", "offset.storage.topic", "offsets", 2, REPLICAS)], warn=print
     )
     assert time.monotonic() - began < 25
     assert len(doctor.brokers().addresses) == 2

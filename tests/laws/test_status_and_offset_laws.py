@@ -192,12 +192,12 @@ def test_compaction_changes_no_offset(found: list[LogRecord]) -> None:
 def test_the_latest_of_the_keys_of_a_partition_counts(found: list[LogRecord]) -> None:
     """Of equal ones the key in our own order."""
     identity = offsets.partition_identity({"p": 1, "q": 2})
-    standing: dict[bytes | None, LogRecord] = {}
+    membership: dict[bytes | None, LogRecord] = {}
     for record in found:
         key = offsets.decode_key(record.key)
         if key == offsets.OffsetKey("a", {"p": 1, "q": 2}):
-            standing[record.key] = record
-    latest = [record for record in standing.values() if record.value is not None]
+            membership[record.key] = record
+    latest = [record for record in membership.values() if record.value is not None]
     table = offsets.fold_offsets(offsets.OffsetTable(), found)
     stored = table.connectors.get("a", {}).get(identity)
     assert (stored is None) == (not latest)
@@ -206,7 +206,7 @@ def test_the_latest_of_the_keys_of_a_partition_counts(found: list[LogRecord]) ->
         keys = [record.key for record in latest if record.timestamp_ms == newest]
         assert stored.newest_key in keys
         assert OWN not in keys or stored.newest_key == OWN
-        assert stored.newest.value == standing[stored.newest_key].value
+        assert stored.newest.value == membership[stored.newest_key].value
 
 
 def answers(found: list[LogRecord]) -> list[object]:

@@ -43,7 +43,7 @@ class Database:
     Args:
         path: the file; made if it is not there, unless `read_only`.
         lease_ms: see `LEASE_MS`.
-        said: told, in one line, when a stopped process was killed.
+        warn: told, in one line, when a stopped process was killed.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Database:
         *,
         read_only: bool = False,
         lease_ms: int = LEASE_MS,
-        said: Callable[[str], None] = say_on_stderr,
+        warn: Callable[[str], None] = say_on_stderr,
     ) -> None:
         schema.check_library(apsw.sqlite_lib_version())
         if not read_only:
@@ -61,7 +61,7 @@ class Database:
         self.path = path
         self.read_only = read_only
         self._lease_ms = lease_ms
-        self._said = said
+        self._warn = warn
         self._mutex = threading.Lock()
         self._idle: list[apsw.Connection] = []
         self._all: list[apsw.Connection] = []
@@ -202,7 +202,7 @@ class Database:
             if wait is None:
                 wait = _LockWait(self._holders, self._lease_ms)
             if (stuck := wait.pause(connection)) is not None:
-                self._said(self._holders.end(stuck, wait.still_ms))
+                self._warn(self._holders.end(stuck, wait.still_ms))
 
     def _translated(self, error: apsw.Error) -> TransportError:
         return TransportError(f"{self.path}: {type(error).__name__}: {error}")

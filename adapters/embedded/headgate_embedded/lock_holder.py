@@ -58,29 +58,29 @@ class LockHolders:
 
         Returns what was done, or why nothing was.
         """
-        said = f"process {pid} has held the write lock of {self._shared} for {waited_ms:.0f} ms"
+        finding = f"process {pid} has held the write lock of {self._shared} for {waited_ms:.0f} ms"
         if pid <= 0 or pid == os.getpid():
-            return f"{said} and cannot be named from here: end it by hand"
+            return f"{finding} and cannot be named from here: end it by hand"
         try:
             handle = os.pidfd_open(pid)
         except ProcessLookupError:
-            return f"{said} and has ended"
+            return f"{finding} and has ended"
         try:
             # From here on the pid cannot pass to another process unnoticed.
             command = command_line(pid)
             if not (self._folder / _name(pid, start_ticks(pid))).exists():
-                return f"{said} and is none of this cluster ({command}): end it by hand"
+                return f"{finding} and is none of this cluster ({command}): end it by hand"
             if self.holder() != pid:
-                return f"{said} and has let it go"
+                return f"{finding} and has let it go"
             try:
                 signal.pidfd_send_signal(handle, signal.SIGKILL)
             except ProcessLookupError:
-                return f"{said} and has ended"
+                return f"{finding} and has ended"
             except PermissionError:
-                return f"{said} and may not be killed by this user ({command}): end it by hand"
+                return f"{finding} and may not be killed by this user ({command}): end it by hand"
         finally:
             os.close(handle)
-        return f"{said} without a commit: killed it ({command})"
+        return f"{finding} without a commit: killed it ({command})"
 
 
 def _name(pid: int, ticks: int | None) -> str:

@@ -42,7 +42,7 @@ class EmbeddedTransport:
         self.peers = EmbeddedPeers(database, clock, url)
         self._watch = database.watch()
 
-    def tell(self, _told: Callable[[], None]) -> bool:
+    def subscribe(self, _on_change: Callable[[], None]) -> bool:
         """Nobody is told of what another process writes to a file."""
         return False
 
@@ -62,7 +62,7 @@ def open_transport(
     transport: Mapping[str, str],
     *,
     url: str = "",
-    said: Callable[[str], None] = say_on_stderr,
+    warn: Callable[[str], None] = say_on_stderr,
     clock: Clock | None = None,
 ) -> EmbeddedTransport:
     """The ports on the log that `transport` names; the log is made if it is not there.
@@ -72,7 +72,7 @@ def open_transport(
             it there; ``lock.lease.ms``, how long a process may stand still with the write lock
             before it is killed; ``consumer.session.timeout.ms``; ``compression``, none or zlib.
         url: under which other workers call this one.
-        said: told in one line what an operator should know, such as the killing of a process;
+        warn: told in one line what an operator should know, such as the killing of a process;
             on stderr if left out.
         clock: of sessions and deadlines, the same for all processes; the machine's if left out.
 
@@ -83,7 +83,7 @@ def open_transport(
     """
     check_machine(transport)
     lease_ms = int(transport.get("lock.lease.ms", LEASE_MS))
-    database = Database(Path(transport["path"]) / FILE_NAME, lease_ms=lease_ms, said=said)
+    database = Database(Path(transport["path"]) / FILE_NAME, lease_ms=lease_ms, warn=warn)
     consumer = ConsumerSettings()
     if (timeout := transport.get("consumer.session.timeout.ms")) is not None:
         consumer = ConsumerSettings(session_timeout_ms=int(timeout))
@@ -99,7 +99,7 @@ def open_task_transport(
     connector: str,
     kind: str,
     exactly_once: bool,
-    said: Callable[[str], None] = say_on_stderr,
+    warn: Callable[[str], None] = say_on_stderr,
 ) -> EmbeddedTransport:
     """The ports as tasks of `connector` use them. There are no clients whose settings it could
     override, and no offsets topics but one: all but `transport` is of no use here.
@@ -107,7 +107,7 @@ def open_task_transport(
     Raises:
         RefusedError, TransportError: as `open_transport`.
     """
-    return open_transport(transport, said=said)
+    return open_transport(transport, warn=warn)
 
 
 def transport_settings(path: str | Path) -> dict[str, str]:

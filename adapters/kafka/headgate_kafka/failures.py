@@ -81,10 +81,10 @@ _HEARD_MS: Final = 60_000
 class Contact:
     """Whom one client talks to, and what it complained about last."""
 
-    def __init__(self, settings: Mapping[str, Any], said: Callable[[str], None]) -> None:
+    def __init__(self, settings: Mapping[str, Any], warn: Callable[[str], None]) -> None:
         self.servers = str(settings.get("bootstrap.servers", ""))
         self._given = dict(settings)
-        self._said = said
+        self._warn = warn
         self._last = ""
         self._last_at = 0.0
         self._refusal = ""
@@ -163,7 +163,7 @@ class Contact:
 
     def _heard(self, line: str) -> None:
         self._note(line)
-        self._said(line)
+        self._warn(line)
 
     def _recently(self) -> bool:
         return time.monotonic() - self._last_at < _HEARD_MS / 1000

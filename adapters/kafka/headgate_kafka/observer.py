@@ -11,17 +11,17 @@ from headgate_kafka.logs.keyed_log import KafkaKeyedLog
 from headgate_kafka.logs.offset_stores import servers_of
 from headgate_kafka.transport import KafkaTransport
 
-Said = Callable[[str], None]
+Warn = Callable[[str], None]
 _TOPIC_KEYS = {kind: f"{kind}.storage.topic" for kind in TopicKind}
 _CONFIG_KEY = _TOPIC_KEYS[TopicKind.CONFIG]
 
 
 class KafkaObserver:
-    def __init__(self, properties: Mapping[str, str], said: Said) -> None:
+    def __init__(self, properties: Mapping[str, str], warn: Warn) -> None:
         self.worker = properties
         self._opened: list[KafkaKeyedLog] = []
-        self._transport = KafkaTransport(properties, said)
-        self._topics = WorkerClients(properties, said).topics()
+        self._transport = KafkaTransport(properties, warn)
+        self._topics = WorkerClients(properties, warn).topics()
         self._group = GroupDescriber(worker_kafka_python(properties, client_id="headgate-observer"))
         self.config_log = self._transport.config_log
         self.status_log = self._transport.status_log
@@ -53,12 +53,12 @@ class KafkaObserver:
         self._transport.close()
 
 
-def open_observer(properties: Mapping[str, str], *, said: Said) -> KafkaObserver:
+def open_observer(properties: Mapping[str, str], *, warn: Warn) -> KafkaObserver:
     """
     Args:
         properties: a worker's; ``bootstrap.servers`` and ``group.id`` at least. Internal topics
             that are not named are told by what is in them.
-        said: about topics that could not be told. What clients complain about is in the errors.
+        warn: about topics that could not be told. What clients complain about is in the errors.
 
     Raises:
         ClientSettingsError: clients cannot be made from these properties.
@@ -67,17 +67,17 @@ def open_observer(properties: Mapping[str, str], *, said: Said) -> KafkaObserver
     """
     check_worker_clients(properties, in_group=True)
     named = {key: properties[key] for key in _TOPIC_KEYS.values() if properties.get(key)}
-    clients = WorkerClients(properties, _unsaid)
+    clients = WorkerClients(properties, _warn_nobody)
     clients.try_for_token()
     if _CONFIG_KEY in named:
         _check_config_topic(named[_CONFIG_KEY], clients.topics().names(), properties)
     if len(named) < len(_TOPIC_KEYS):
-        found = find_topics(clients.topics(), clients.reader("observer"), said)
+        found = find_topics(clients.topics(), clients.reader("observer"), warn)
         for kind, key in _TOPIC_KEYS.items():
             if key not in named:
                 at = properties["bootstrap.servers"]
                 named[key] = the_one(found, kind, f"--{kind}-topic", at)
-    return KafkaObserver({**properties, **named}, _unsaid)
+    return KafkaObserver({**properties, **named}, _warn_nobody)
 
 
 def _check_config_topic(topic: str, names: Sequence[str], properties: Mapping[str, str]) -> None:
@@ -102,5 +102,5 @@ def other_servers(worker: Mapping[str, str], config: Config) -> str | None:
     return servers
 
 
-def _unsaid(_line: str) -> None:
+def _warn_nobody(_line: str) -> None:
     pass

@@ -10,7 +10,7 @@ from headgate_kafka.admin.raw_admin import RawAdmin
 from headgate_kafka.admin.reach import Admin
 from headgate_kafka.admin.topics import ensure_topics, offset_topic
 from headgate_kafka.clients.roles import (
-    Said,
+    Warn,
     WorkerClients,
     connector_admin_properties,
     connector_clients,
@@ -41,14 +41,14 @@ class KafkaTaskTransport:
         connector: str,
         kind: Literal["source", "sink"],
         exactly_once: bool,
-        said: Said,
+        warn: Warn,
     ) -> None:
-        clients = WorkerClients(worker, said)
-        admin = connector_admin_properties(worker, connector_config, connector, kind, said)
-        topics = Topics(librdkafka(admin, "admin"), said)
+        clients = WorkerClients(worker, warn)
+        admin = connector_admin_properties(worker, connector_config, connector, kind, warn)
+        topics = Topics(librdkafka(admin, "admin"), warn)
         self._raw = RawAdmin(kafka_python(admin))
         self.fencer = KafkaFencer(self._raw)
-        self._shared_writer = PlainWriter(clients.writer("offsets"), said)
+        self._shared_writer = PlainWriter(clients.writer("offsets"), warn)
         self._own_writer: PlainWriter | None = None
         prefix = key_prefix(connector)
         shared = KafkaKeyedLog(
@@ -56,10 +56,10 @@ class KafkaTaskTransport:
             topics if clients.administered_as(admin) else clients.topics(),
             clients.reader("offsets"),
             self._shared_writer,
-            said,
+            warn,
             keep=lambda key: key.startswith(prefix),
         )
-        settings = connector_clients(worker, connector_config, said)
+        settings = connector_clients(worker, connector_config, warn)
         name = None
         if kind == "source":
             servers = str(settings.producer("", None)["bootstrap.servers"])
@@ -71,22 +71,22 @@ class KafkaTaskTransport:
         else:
             targets = OwnTopic(name, shared.topic, self._shared_writer)
             ensure_topics(
-                Admin(librdkafka(admin, "admin"), said=said),
+                Admin(librdkafka(admin, "admin"), warn=warn),
                 [offset_topic(worker, name)],
-                said=said,
+                warn=warn,
             )
             own_settings = settings.producer(f"connector-offsets-{connector}", None)
-            self._own_writer = PlainWriter(own_settings, said)
+            self._own_writer = PlainWriter(own_settings, warn)
             own = KafkaKeyedLog(
                 name,
                 topics,
                 own_offsets_reader(worker, connector_config, connector, settings),
                 self._own_writer,
-                said,
+                warn,
                 keep=lambda key: key.startswith(prefix),
             )
-            self.offset_log = CombinedOffsetLog(connector, own, shared, targets, said)
-        self.record_log = KafkaRecordLog(topics, self._raw, settings, targets, said)
+            self.offset_log = CombinedOffsetLog(connector, own, shared, targets, warn)
+        self.record_log = KafkaRecordLog(topics, self._raw, settings, targets, warn)
         self.clock = MonotonicClock()
 
     def offset_view(self) -> OffsetView:
@@ -111,7 +111,7 @@ def open_task_transport(
     connector: str,
     kind: Literal["source", "sink"],
     exactly_once: bool,
-    said: Said = lambda _line: None,
+    warn: Warn = lambda _line: None,
 ) -> KafkaTaskTransport:
     """The ports as one connector's tasks use them: with its overrides of client settings, and its
     offsets where they are (`headgate_kafka.logs.offset_stores`). An own offsets topic that does not
@@ -122,4 +122,4 @@ def open_task_transport(
         TopicRefusedError: its own offsets topic is not compacted, or may not be created.
         TransportError: nobody could say whether it exists.
     """
-    return KafkaTaskTransport(transport, connector_config, connector, kind, exactly_once, said)
+    return KafkaTaskTransport(transport, connector_config, connector, kind, exactly_once, warn)

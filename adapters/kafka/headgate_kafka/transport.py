@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from headgate_kafka.admin.fencer import KafkaFencer
-from headgate_kafka.clients.roles import Said, WorkerClients, connector_clients
+from headgate_kafka.clients.roles import Warn, WorkerClients, connector_clients
 from headgate_kafka.clients.settings import worker_kafka_python
 from headgate_kafka.group.port import KafkaGroup
 from headgate_kafka.logs.config_log import SYNC_MS, KafkaConfigLog
@@ -22,11 +22,11 @@ _SYNC_KEY: Final = "worker.sync.timeout.ms"
 class KafkaTransport:
     """The ports of one worker. Safe from several threads; it connects when first used."""
 
-    def __init__(self, worker: Mapping[str, str], said: Said) -> None:
-        clients = WorkerClients(worker, said)
+    def __init__(self, worker: Mapping[str, str], warn: Warn) -> None:
+        clients = WorkerClients(worker, warn)
         topics = clients.topics()
         self._raw = clients.raw_admin()
-        self._writer = PlainWriter(clients.writer("statuses"), said, at_once=True)
+        self._writer = PlainWriter(clients.writer("statuses"), warn, at_once=True)
         support = worker.get("exactly.once.source.support", DISABLED).strip().lower()
         sync_ms = int(worker.get(_SYNC_KEY, SYNC_MS))
         self.clock = MonotonicClock()
@@ -36,28 +36,28 @@ class KafkaTransport:
             clients.reader("configs"),
             clients.writer("configs"),
             None if support == DISABLED else f"connect-cluster-{worker['group.id']}",
-            said,
+            warn,
             sync_ms=sync_ms,
         )
         self._clients, self._topics = clients, topics
         self.offset_log = self.keyed_log(worker["offset.storage.topic"])
         self.offsets_check = OffsetsCheck(
-            worker["offset.storage.topic"], topics, clients.reader("offsets-check"), said
+            worker["offset.storage.topic"], topics, clients.reader("offsets-check"), warn
         )
         self.status_log = self.keyed_log(worker["status.storage.topic"])
         self.record_log = KafkaRecordLog(
             topics,
             self._raw,
-            connector_clients(worker, None, said),
+            connector_clients(worker, None, warn),
             OnlyTopic(worker["offset.storage.topic"]),
-            said,
+            warn,
         )
         self.fencer = KafkaFencer(self._raw)
         self.group = KafkaGroup(worker_kafka_python(worker, client_id=""))
 
-    def tell(self, told: Callable[[], None]) -> bool:
+    def subscribe(self, on_change: Callable[[], None]) -> bool:
         for port in (self.config_log, self.status_log, self.group):
-            port.tell(told)
+            port.subscribe(on_change)
         return True
 
     def changed(self) -> bool:
@@ -76,12 +76,12 @@ class KafkaTransport:
         """A topic of latest values on this cluster, such as a connector's own offsets topic. To be
         closed by who asked for it."""
         return KafkaKeyedLog(
-            topic, self._topics, self._clients.reader(topic), self._writer, self._clients.said
+            topic, self._topics, self._clients.reader(topic), self._writer, self._clients.warn
         )
 
 
 def open_transport(
-    transport: Mapping[str, str], *, url: str = "", said: Said = lambda _line: None
+    transport: Mapping[str, str], *, url: str = "", warn: Warn = lambda _line: None
 ) -> KafkaTransport:
     """The ports of a worker. Connects when they are used; the internal topics must be there (see
     `headgate_kafka.admin.topics.prepare_internal_topics`).
@@ -89,9 +89,9 @@ def open_transport(
     Args:
         transport: the worker's properties, as in its file.
         url: of the worker; of no use here, workers call each other over HTTP.
-        said: told in one line what an operator should know.
+        warn: told in one line what an operator should know.
 
     Raises:
         ClientSettingsError: clients cannot be made from these properties.
     """
-    return KafkaTransport(transport, said)
+    return KafkaTransport(transport, warn)

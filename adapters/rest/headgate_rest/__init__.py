@@ -1,9 +1,9 @@
 """Kafka Connect's REST API over HTTP: what a worker serves, and how it calls another worker."""
 
-from headgate_rest.asides import Loggers, Plugins
 from headgate_rest.server import ListenError
 from headgate_rest.service import RestService, try_to_listen, url_of
 from headgate_rest.settings import RestSettings
+from headgate_rest.side_requests import Loggers, Plugins
 
 __all__ = [
     "ListenError",

@@ -54,8 +54,8 @@ class OpenCalls:
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[bytes] = loop.create_future()
 
-        def answered(said: bytes) -> None:
-            loop.call_soon_threadsafe(answer.set_result, said)
+        def answered(answer_bytes: bytes) -> None:
+            loop.call_soon_threadsafe(answer.set_result, answer_bytes)
 
         call_id = self._add(_Open(payload, hops, time.monotonic() + timeout_ms / 1000, answered))
         self._arrived()

@@ -8,7 +8,7 @@ import httpcore
 from headgate.herder.messages import Call, ErrorKind, Failure, Result
 from headgate.ports import TransportError
 from headgate.topics.config_events import SessionKeyChanged
-from headgate_rest.asking import Question, question, result_of
+from headgate_rest.client_calls import Question, question, result_of
 from headgate_rest.http import HttpResponse
 from headgate_rest.server import client_context
 from headgate_rest.settings import RestSettings

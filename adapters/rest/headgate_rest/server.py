@@ -35,7 +35,7 @@ once the client has gone."""
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class ListenerGroup:
     """Some listeners and what is behind them."""
 
     listeners: tuple[Listener, ...]
@@ -51,35 +51,35 @@ class ListenError(OSError):
     def __init__(self, key: str, error: OSError) -> None:
         super().__init__(error.errno, error.strerror)
         self.key = key
-        """The worker's property, see `Door`."""
+        """The worker's property, see `ListenerGroup`."""
 
 
 class HttpServer:
     """Listens from its construction on; answers from `start` on."""
 
-    def __init__(self, settings: RestSettings, doors: Sequence[Door]) -> None:
+    def __init__(self, settings: RestSettings, listener_groups: Sequence[ListenerGroup]) -> None:
         """
         Raises:
             ListenError: one of the doors cannot be opened; then none of them is.
         """
         self._settings = settings
-        self._bound: list[tuple[Door, Listener, socket.socket]] = []
+        self._bound: list[tuple[ListenerGroup, Listener, socket.socket]] = []
         self._servers: list[uvicorn.Server] = []
         self._thread = threading.Thread(target=self._run, name="rest", daemon=True)
         self._failure: BaseException | None = None
         self._contexts: dict[int, ssl.SSLContext] = {}
-        for door in doors:
+        for listener_group in listener_groups:
             try:
-                self._open(door)
+                self._open(listener_group)
             except OSError as error:
                 self._close_sockets()
-                raise ListenError(door.key, error) from error
+                raise ListenError(listener_group.key, error) from error
 
-    def _open(self, door: Door) -> None:
-        if door.tls.certificate:
-            self._contexts[id(door)] = _server_context(door.tls)
-        for listener in door.listeners:
-            self._bound.append((door, listener, _bind(listener)))
+    def _open(self, listener_group: ListenerGroup) -> None:
+        if listener_group.tls.certificate:
+            self._contexts[id(listener_group)] = _server_context(listener_group.tls)
+        for listener in listener_group.listeners:
+            self._bound.append((listener_group, listener, _bind(listener)))
 
     @property
     def ports(self) -> dict[Listener, int]:
@@ -91,9 +91,9 @@ class HttpServer:
 
     def start(self) -> None:
         """Returns when requests are answered."""
-        for door, listener, _ in self._bound:
-            app = _with_cors(_App(door.handler, self._settings.headers), self._settings)
-            context = self._contexts[id(door)] if listener.scheme == "https" else None
+        for listener_group, listener, _ in self._bound:
+            app = _with_cors(_App(listener_group.handler, self._settings.headers), self._settings)
+            context = self._contexts[id(listener_group)] if listener.scheme == "https" else None
             self._servers.append(uvicorn.Server(_uvicorn_config(app, context)))
         self._thread.start()
         until = time.monotonic() + START_S

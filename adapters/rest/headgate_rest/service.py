@@ -17,26 +17,26 @@ from headgate.herder.messages import (
 )
 from headgate.herder.session_keys import KeyRing
 from headgate.ports import IncomingCall
-from headgate_rest import asides
-from headgate_rest.asides import Asides, Json, Loggers, Plugins
+from headgate_rest import side_requests
 from headgate_rest.http import HttpRequest, HttpResponse, Refusal, error_response
 from headgate_rest.open_calls import OPEN_MAX, OpenCalls, TooManyError
 from headgate_rest.peer import TIMEOUT_HEADER, PeerClient
 from headgate_rest.plugin_threads import LateError, PluginThreads
-from headgate_rest.server import Door, HttpServer, own_address
+from headgate_rest.server import HttpServer, ListenerGroup, own_address
 from headgate_rest.settings import RestSettings, advertised_url
+from headgate_rest.side_requests import Json, Loggers, Plugins, SideRequests
 from headgate_rest.signature import verify
 from headgate_rest.translate import (
     RETRY_LATER,
-    Aside,
-    Asked,
     DescribePlugin,
+    HerderRequest,
     ListLoggers,
     ListPlugins,
     SetWorkerLogger,
     ShowHealth,
     ShowLogger,
     ShowMethods,
+    SideRequest,
     ValidatePlugin,
     respond,
     understand,
@@ -62,10 +62,12 @@ def try_to_listen(settings: RestSettings) -> None:
     Raises:
         ListenError: as `RestService` does, with its words.
     """
-    doors = [Door(settings.listeners, _nobody, settings.tls)]
+    groups = [ListenerGroup(settings.listeners, _nobody, settings.tls)]
     if settings.admin_listeners:
-        doors.append(Door(settings.admin_listeners, _nobody, settings.admin_tls, ADMIN_KEY))
-    HttpServer(settings, doors).close()
+        groups.append(
+            ListenerGroup(settings.admin_listeners, _nobody, settings.admin_tls, ADMIN_KEY)
+        )
+    HttpServer(settings, groups).close()
 
 
 def url_of(settings: RestSettings) -> str:
@@ -86,7 +88,7 @@ class RestService:
         root: the body of ``GET /``: version, commit, kafka_cluster_id.
         session_keys: what internal calls are signed and verified with.
         sessioned: whether the group's protocol has its internal calls signed.
-        trouble: why the worker gives up; empty: it does not. `/health` says it.
+        error_text: why the worker gives up; empty: it does not. `/health` says it.
         arrived: called on the server's thread when `incoming` has something new.
     """
 
@@ -99,15 +101,15 @@ class RestService:
         loggers: Loggers,
         session_keys: Callable[[], KeyRing],
         sessioned: Callable[[], bool],
-        trouble: Callable[[], str] = lambda: "",
+        error_text: Callable[[], str] = lambda: "",
         arrived: Callable[[], None] = lambda: None,
     ) -> None:
         self._settings = settings
-        self._asides = Asides(root, plugins, loggers)
+        self._side_requests = SideRequests(root, plugins, loggers)
         self._validations = PluginThreads(PLUGIN_THREADS)
         self._descriptions = PluginThreads(PLUGIN_THREADS)
         self._session_keys = session_keys
-        self._trouble = trouble
+        self._error_text = error_text
         self._sessioned = sessioned
         self._open = OpenCalls(arrived)
         self._ready = False
@@ -115,10 +117,12 @@ class RestService:
         self._alone = False
         everything = settings.admin_listeners is None
         first = self._everything if everything else self._public
-        doors = [Door(settings.listeners, first, settings.tls)]
+        groups = [ListenerGroup(settings.listeners, first, settings.tls)]
         if settings.admin_listeners:
-            doors.append(Door(settings.admin_listeners, self._admin, settings.admin_tls, ADMIN_KEY))
-        self._server = HttpServer(settings, doors)
+            groups.append(
+                ListenerGroup(settings.admin_listeners, self._admin, settings.admin_tls, ADMIN_KEY)
+            )
+        self._server = HttpServer(settings, groups)
         self._client = PeerClient(settings, lambda: session_keys().current, sessioned)
         self.url = advertised_url(settings, self._server.ports, own_address())
         """Under which other workers call this one; ends with a slash, as Java's."""
@@ -205,31 +209,33 @@ class RestService:
     async def _answer(
         self,
         request: HttpRequest,
-        what: Asked | Aside,
+        what: HerderRequest | SideRequest,
         base_url: str,
         gone: asyncio.Future[None],
     ) -> HttpResponse:
         if isinstance(what, ShowHealth):
             return await self._health(gone)
         if not self._ready and not isinstance(what, _ALWAYS):
-            return asides.starting()
+            return side_requests.starting()
         timeout_ms = _timeout_ms(request, self._settings.request_timeout_ms)
-        if not isinstance(what, Asked):
-            answer = await self._aside(what, timeout_ms)
+        if not isinstance(what, HerderRequest):
+            answer = await self._side_request(what, timeout_ms)
             if isinstance(answer, HttpResponse):
                 return answer
             what = answer
         if what.internal and self._alone:
-            return asides.without_group(what.call)
+            return side_requests.without_group(what.call)
         if what.internal and self._sessioned():
             allowed = self._settings.verification_algorithms
             verify(request.headers, request.body, self._session_keys(), allowed)
         result = await self._ask(what, timeout_ms, gone)
         return respond(what, result, base_url or self.url.rstrip("/"))
 
-    async def _aside(self, what: Aside, timeout_ms: int) -> HttpResponse | Asked:
+    async def _side_request(
+        self, what: SideRequest, timeout_ms: int
+    ) -> HttpResponse | HerderRequest:
         """What plugins say has a limit, and threads apart: theirs may hang for ever."""
-        answer = partial(self._asides.answer, what)
+        answer = partial(self._side_requests.answer, what)
         if isinstance(what, ValidatePlugin):
             threads = self._validations
         elif isinstance(what, ListPlugins | DescribePlugin):
@@ -247,7 +253,9 @@ class RestService:
                 )
             return error_response(500, text)
 
-    async def _ask(self, asked: Asked, timeout_ms: int, gone: asyncio.Future[None]) -> Result:
+    async def _ask(
+        self, asked: HerderRequest, timeout_ms: int, gone: asyncio.Future[None]
+    ) -> Result:
         if self._closing:
             return CLOSED
         try:
@@ -270,14 +278,14 @@ class RestService:
 
     async def _health(self, gone: asyncio.Future[None]) -> HttpResponse:
         """Healthy is a worker whose herder answers. Source: KIP-1017."""
-        if trouble := self._trouble():
-            return asides.health(500, "unhealthy", asides.UNHEALTHY + trouble)
+        if error_text := self._error_text():
+            return side_requests.health(500, "unhealthy", side_requests.UNHEALTHY + error_text)
         if not self._ready:
-            return asides.health(503, "starting", asides.STARTING)
-        result = await self._ask(Asked(DescribeWorker()), HEALTH_TIMEOUT_MS, gone)
+            return side_requests.health(503, "starting", side_requests.STARTING)
+        result = await self._ask(HerderRequest(DescribeWorker()), HEALTH_TIMEOUT_MS, gone)
         if isinstance(result, Failure):
-            return asides.health(500, "unhealthy", asides.UNHEALTHY + result.message)
-        return asides.health(200, "healthy", asides.HEALTHY)
+            return side_requests.health(500, "unhealthy", side_requests.UNHEALTHY + result.message)
+        return side_requests.health(200, "healthy", side_requests.HEALTHY)
 
 
 def _is_admin(request: HttpRequest) -> bool:

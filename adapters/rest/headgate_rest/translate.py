@@ -84,7 +84,7 @@ LEVEL_EXPECTED: Final = 'an object like {"level": "DEBUG"}'
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class HerderRequest:
     """A question for the herder."""
 
     call: Call
@@ -149,7 +149,7 @@ class SetWorkerLogger:
     cluster: bool
 
 
-Aside: TypeAlias = (
+SideRequest: TypeAlias = (
     ShowMethods
     | ShowRoot
     | ShowHealth
@@ -163,7 +163,7 @@ Aside: TypeAlias = (
 """What is answered beside the herder."""
 
 
-def understand(request: HttpRequest) -> Asked | Aside:
+def understand(request: HttpRequest) -> HerderRequest | SideRequest:
     """What `request` asks for.
 
     Raises:
@@ -220,16 +220,16 @@ class _Route:
     def flag(self, name: str) -> bool:
         return query_flag(self.query, name) or False
 
-    def asked(self, call: Call, part: str | None = None) -> Asked:
-        return Asked(call, part=part)
+    def asked(self, call: Call, part: str | None = None) -> HerderRequest:
+        return HerderRequest(call, part=part)
 
-    def forwarded(self, call: Call) -> Asked:
+    def forwarded(self, call: Call) -> HerderRequest:
         """Of a call that workers pass on: ``forward`` says how often it was."""
         forward = query_flag(self.query, "forward")
-        return Asked(call, USER_HOPS if forward is None else 1 if forward else LAST_HOPS)
+        return HerderRequest(call, USER_HOPS if forward is None else 1 if forward else LAST_HOPS)
 
 
-_Handler: TypeAlias = Callable[[_Route], Asked | Aside]
+_Handler: TypeAlias = Callable[[_Route], HerderRequest | SideRequest]
 
 
 # -- bodies of calls --
@@ -243,7 +243,7 @@ _JAVA_SPACES: Final = "".join(map(chr, range(0x21)))
 """What Java's `trim` takes off: all up to the space."""
 
 
-def _create(route: _Route) -> Asked:
+def _create(route: _Route) -> HerderRequest:
     expected = 'an object like {"name": "orders", "config": {"connector.class": "..."}}'
     raw = read_texts(route.body, expected)
     fields = check_fields(raw, ("name", "config", "initial_state"), "the body", expected)
@@ -259,17 +259,17 @@ def _create(route: _Route) -> Asked:
     return route.forwarded(CreateConnector(name, config, target))
 
 
-def _put_config(route: _Route) -> Asked:
+def _put_config(route: _Route) -> HerderRequest:
     config = read_text_map(route.body, "the connector's config, an object of texts")
     return route.forwarded(PutConnectorConfig(route.name, config))
 
 
-def _patch_config(route: _Route) -> Asked:
+def _patch_config(route: _Route) -> HerderRequest:
     expected = "the keys to change, an object of texts and nulls"
     return route.forwarded(PatchConnectorConfig(route.name, read_text_map(route.body, expected)))
 
 
-def _alter_offsets(route: _Route) -> Asked:
+def _alter_offsets(route: _Route) -> HerderRequest:
     expected = 'an object like {"offsets": [{"partition": {...}, "offset": {...}}]}'
     fields = check_fields(read_json(route.body, expected), ("offsets",), "the body", expected)
     offsets: Any = fields.get("offsets")
@@ -291,12 +291,12 @@ def _alter_offsets(route: _Route) -> Asked:
     return route.forwarded(AlterOffsets(route.name, tuple(changes)))
 
 
-def _restart(route: _Route) -> Asked:
+def _restart(route: _Route) -> HerderRequest:
     call = RestartConnector(route.name, route.flag("includeTasks"), route.flag("onlyFailed"))
     return route.forwarded(call)
 
 
-def _put_task_configs(route: _Route) -> Asked:
+def _put_task_configs(route: _Route) -> HerderRequest:
     """Always of the last hop: passed on it would have lost its signature, so a worker that does not
     lead refuses it."""
     expected = "a list of task configs, objects of texts"
@@ -310,23 +310,23 @@ def _put_task_configs(route: _Route) -> Asked:
     if replaced is not None and not (replaced.isascii() and replaced.isdecimal()):
         raise Refusal(400, f"{INSTEAD_OF_HEADER} is {replaced!r}; expected a config offset")
     instead_of = None if replaced is None else int(replaced)
-    return Asked(PutTaskConfigs(route.name, configs, made_of, instead_of), LAST_HOPS)
+    return HerderRequest(PutTaskConfigs(route.name, configs, made_of, instead_of), LAST_HOPS)
 
 
-def _list(route: _Route) -> Asked:
+def _list(route: _Route) -> HerderRequest:
     return route.asked(ListConnectors(query_values(route.query, "expand")))
 
 
-def _list_plugins(route: _Route) -> Aside:
+def _list_plugins(route: _Route) -> SideRequest:
     return ListPlugins(query_flag(route.query, "connectorsOnly") is not False)
 
 
-def _validate(route: _Route) -> Aside:
+def _validate(route: _Route) -> SideRequest:
     config = read_text_map(route.body, "the connector's config, an object of texts")
     return ValidatePlugin(route.name, config)
 
 
-def _set_level(route: _Route) -> Aside:
+def _set_level(route: _Route) -> SideRequest:
     level = read_text_map(route.body, LEVEL_EXPECTED).get("level")
     if level is None:
         raise Refusal(400, "Desired 'level' parameter was not specified in request.")
@@ -360,7 +360,7 @@ _TABLE: Final[tuple[tuple[str, str, _Handler], ...]] = (
     ),
     ("GET", "/connectors/*/tasks", lambda r: r.asked(DescribeTasks(r.name))),
     ("POST", "/connectors/*/tasks", _put_task_configs),
-    ("PUT", "/connectors/*/fence", lambda r: Asked(FenceConnector(r.name), LAST_HOPS)),
+    ("PUT", "/connectors/*/fence", lambda r: HerderRequest(FenceConnector(r.name), LAST_HOPS)),
     ("GET", "/connectors/*/tasks/*/status", lambda r: r.asked(DescribeTaskStatus(r.task))),
     ("POST", "/connectors/*/tasks/*/restart", lambda r: r.forwarded(RestartTask(r.task))),
     ("GET", "/connectors/*/topics", lambda r: r.asked(DescribeTopics(r.name))),
@@ -406,7 +406,7 @@ STATUSES: Final[Mapping[ErrorKind, int]] = {
 RETRY_LATER: Final = {"Retry-After": "1"}
 
 
-def respond(asked: Asked, result: Result, base_url: str) -> HttpResponse:
+def respond(asked: HerderRequest, result: Result, base_url: str) -> HttpResponse:
     """The answer to who asked. `base_url` is what they know this worker by: ``http://host:port``."""
     if isinstance(result, Failure):
         return _failure(result)

@@ -248,10 +248,12 @@ def check_java() -> str | None:
     if java is None or not Path(java).exists():
         where = f"JAVA_HOME={home} has no bin/java" if home else "no java on the path"
         raise ServerError(f"Spark needs Java, and there is none ({where}): {advice}")
-    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
-    found = re.search(r'version "(?:1\.)?(\d+)', said.stderr + said.stdout)
+    output = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
+    found = re.search(r'version "(?:1\.)?(\d+)', output.stderr + output.stdout)
     if found is None or int(found[1]) < JAVA_VERSION_MIN:
-        seen = f"Java {found[1]}" if found else f"a Java of unknown version ({said.stderr[:80]!r})"
+        seen = (
+            f"Java {found[1]}" if found else f"a Java of unknown version ({output.stderr[:80]!r})"
+        )
         raise ServerError(f"Spark needs Java {JAVA_VERSION_MIN}, but {java} is {seen}: {advice}")
     return home
 

@@ -227,8 +227,8 @@ def _check_transaction_boundary(
 
 
 def _unexpected(error: Exception) -> str:
-    said = str(error).strip()
-    tail = f": {said}" if said else "; please see the worker logs for more details."
+    text = str(error).strip()
+    tail = f": {text}" if text else "; please see the worker logs for more details."
     return f"An unexpected error occurred during validation{tail}"
 
 

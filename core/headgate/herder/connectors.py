@@ -89,7 +89,7 @@ class Instance:
     instance knows. Source: AppliedConnectorConfig."""
     published: tuple[str, int | None] | None = None
     """Digest that task configs were last published with, and the commit that was in force then."""
-    trouble: str = ""
+    error_text: str = ""
     """Why its present run failed, or gave no task configs, in one line; empty: it did not."""
 
 
@@ -122,7 +122,7 @@ class Connectors:
                 found.revoked = True
                 self._reconcile(found)
 
-    def standing_changed(self) -> None:
+    def membership_changed(self) -> None:
         """Those that wait may go on now. Nothing else depends on the standing."""
         waiting, self._waiting = self._waiting, {}
         for name in waiting:
@@ -147,7 +147,7 @@ class Connectors:
         to be said again, for its status goes with the connector."""
         instance = self._held.get(name)
         if instance is not None:
-            instance.failed, instance.trouble = False, ""
+            instance.failed, instance.error_text = False, ""
             if instance.phase is Phase.ABSENT:
                 instance.shown = None
 
@@ -156,7 +156,7 @@ class Connectors:
         where the target state keeps it from running. Source: restartConnector."""
         instance = self._held[name]
         instance.tickets = (*instance.tickets, ticket)
-        instance.failed, instance.trouble = False, ""
+        instance.failed, instance.error_text = False, ""
         instance.restart = instance.phase in (Phase.STARTING, Phase.STARTED)
         self._reconcile(instance)
 
@@ -166,7 +166,7 @@ class Connectors:
         instance = self._held.get(name)
         if instance is None or instance.revoked or (only_failed and not instance.failed):
             return
-        instance.failed, instance.trouble = False, ""
+        instance.failed, instance.error_text = False, ""
         instance.restart = instance.phase in (Phase.STARTING, Phase.STARTED)
         if instance.phase is Phase.ABSENT:
             self._show_restarting(instance)
@@ -207,8 +207,8 @@ class Connectors:
         instance = self._held.get(name)
         if instance is None or instance.config != config:
             return None
-        if instance.trouble:
-            return Failure(ErrorKind.INTERNAL, instance.trouble)
+        if instance.error_text:
+            return Failure(ErrorKind.INTERNAL, instance.error_text)
         idle = instance.phase is Phase.STARTED and instance.generating is Generating.IDLE
         return Success() if idle else None
 
@@ -219,7 +219,7 @@ class Connectors:
         config = entry.config if entry is not None else None
         target = self._ctx.state.target_state(instance.name)
         if target is TargetState.STOPPED or config != instance.config:
-            instance.failed, instance.trouble = False, ""
+            instance.failed, instance.error_text = False, ""
         wanted = (
             config is not None
             and not instance.revoked
@@ -241,14 +241,14 @@ class Connectors:
                     self._rest(instance, target)
 
     def _start(self, instance: Instance, config: Config) -> None:
-        if not self._ctx.standing.stable:
+        if not self._ctx.membership.stable:
             self._waiting[instance.name] = None
             return
         self._run_count += 1
         instance.run = self._run_count
         instance.config = config
         instance.phase = Phase.STARTING
-        instance.trouble = ""
+        instance.error_text = ""
         instance.restart = False
         self._ctx.emit(StartConnector(instance.name, instance.run, config))
 
@@ -315,9 +315,9 @@ class Connectors:
             what = f"Connector {instance.name} has failed"
         self._fail(instance, failure.trace or failure.reason, f"{what}: {failure.reason}")
 
-    def _fail(self, instance: Instance, trace: str, trouble: str) -> None:
+    def _fail(self, instance: Instance, trace: str, error_text: str) -> None:
         instance.failed = True
-        instance.trouble = trouble
+        instance.error_text = error_text
         instance.shown = State.FAILED
         self._statuses.write_connector(instance.name, State.FAILED, trace)
         text = f"Failed to start connector: {instance.name}"
@@ -357,7 +357,7 @@ class Connectors:
         if instance is None or instance.config is None:
             return
         if answer.error is not None:
-            instance.trouble = f"Connector {instance.name} gave no task configs: {answer.error}"
+            instance.error_text = f"Connector {instance.name} gave no task configs: {answer.error}"
             self._try_later(instance)
             return
         found, config = answer.resolved, instance.config
@@ -367,7 +367,7 @@ class Connectors:
             text = _too_many(instance.name, len(answer.configs), limit)
             self._fail(instance, text, text)
             return
-        instance.trouble = ""
+        instance.error_text = ""
         configs = tuple(_with_topics(config, instance.config) for config in answer.configs)
         entry = self._ctx.state.entry(instance.name)
         digest = "" if found is None else found.digest

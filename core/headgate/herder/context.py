@@ -323,7 +323,7 @@ Timer: TypeAlias = (
 
 
 @dataclass(slots=True)
-class Standing:
+class Membership:
     """Where this worker stands in its group."""
 
     member_id: str = ""
@@ -352,7 +352,7 @@ class Context:
     now_ms: int
     wall_ahead_ms: int = 0
     state: ConfigState = field(default_factory=ConfigState)
-    standing: Standing = field(default_factory=Standing)
+    membership: Membership = field(default_factory=Membership)
     ready: bool = False
     """The log was read to its end once. What it had said before was not told to anyone."""
     stopping: bool = False

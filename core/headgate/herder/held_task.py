@@ -27,7 +27,7 @@ class HeldTask:
     target_told: TargetState = TargetState.STARTED
     """What the run was last told."""
     revoked: bool = False
-    stop_asked: bool = False
+    stop_requested: bool = False
     """We asked the present run to stop: how it ends says nothing about the task."""
     ended: TaskEnded | None = None
     """The last word of the present run, or our own verdict on it."""
@@ -101,7 +101,7 @@ class HeldTasks:
 
 def task_spec(ctx: Context, held: HeldTask, entry: ConnectorEntry) -> TaskSpec:
     """What the body of the task's next run is given."""
-    settings, standing, task = ctx.settings, ctx.standing, held.task
+    settings, membership, task = ctx.settings, ctx.membership, held.task
     # The config that the committed task configs were made of: a newer one is in force for
     # tasks once it has task configs of its own.
     connector_config = entry.applied if entry.applied is not None else entry.config
@@ -121,8 +121,8 @@ def task_spec(ctx: Context, held: HeldTask, entry: ConnectorEntry) -> TaskSpec:
         if exactly_once
         else None,
         group=settings.group,
-        member_id=standing.member_id,
-        generation=standing.generation,
+        member_id=membership.member_id,
+        generation=membership.generation,
         worker_id=settings.worker_id,
         worker_settings=settings.worker_settings,
         transport=settings.transport,
@@ -132,7 +132,7 @@ def task_spec(ctx: Context, held: HeldTask, entry: ConnectorEntry) -> TaskSpec:
 def has_failed(held: HeldTask) -> bool:
     """Its last word was that it failed, though something of its run may still be alive."""
     ended = held.ended
-    if ended is None or ended.outcome is not TaskOutcome.FAILED or held.stop_asked:
+    if ended is None or ended.outcome is not TaskOutcome.FAILED or held.stop_requested:
         return False
     return held.state in (TaskState.ENDING, TaskState.FAILED)
 

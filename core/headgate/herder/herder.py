@@ -146,7 +146,7 @@ class Herder:
     @property
     def leads(self) -> bool:
         """As far as this worker knows. May be asked from any thread."""
-        return self._ctx.standing.is_leader
+        return self._ctx.membership.is_leader
 
     @property
     def state(self) -> ConfigState:
@@ -171,7 +171,7 @@ class Herder:
     @property
     def protocol(self) -> str:
         """Of the group's last round; empty before the first."""
-        return self._ctx.standing.protocol
+        return self._ctx.membership.protocol
 
     def outcome(self, connector: str) -> Result | None:
         """What came of a connector's config, as far as this worker has to do with it; None: it is
@@ -184,13 +184,13 @@ class Herder:
         return self._restarts.under_way(connector)
 
     def view(self) -> WorkerView:
-        standing, pending = self._ctx.standing, self._pending()
+        membership, pending = self._ctx.membership, self._pending()
         return WorkerView(
             worker_id=self._ctx.settings.worker_id,
             url=self._ctx.settings.url,
-            member_id=standing.member_id,
-            leader=standing.leader,
-            generation=standing.generation,
+            member_id=membership.member_id,
+            leader=membership.leader,
+            generation=membership.generation,
             config_offset=self._ctx.state.offset,
             settled=not pending,
             pending=pending,
@@ -352,7 +352,7 @@ class Herder:
         self._statuses.clean_up(everything=not self._led_before)
         self._led_before = True
         self._keys.look()
-        self._requests.standing_changed()
+        self._requests.membership_changed()
 
     # -- timers and notes --
 
@@ -388,7 +388,7 @@ class Herder:
         ctx = self._ctx
         while ctx.notes or self._work.changed:
             if self._work.changed:
-                self._on_standing_changed()
+                self._on_membership_changed()
             while ctx.notes:
                 self._on_note(ctx.notes.popleft())
 
@@ -432,18 +432,18 @@ class Herder:
             case _:
                 assert_never(origin)
 
-    def _on_standing_changed(self) -> None:
+    def _on_membership_changed(self) -> None:
         self._work.changed = False
-        self._statuses.standing_changed()
-        self._leadership.standing_changed()
-        if not self._ctx.standing.is_leader:
+        self._statuses.membership_changed()
+        self._leadership.membership_changed()
+        if not self._ctx.membership.is_leader:
             self._rounds.give_up()
             self._offset_changes.give_up()
             self._led_before = False
-        self._requests.standing_changed()
-        self._offset_changes.standing_changed()
-        self._connectors.standing_changed()
-        self._tasks.standing_changed()
+        self._requests.membership_changed()
+        self._offset_changes.membership_changed()
+        self._connectors.membership_changed()
+        self._tasks.membership_changed()
         self._restarts.carry_out()
 
     # -- the end --

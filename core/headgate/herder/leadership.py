@@ -123,7 +123,7 @@ class Leadership:
         self._follows = False
         """The claim under way follows on one that was ready: nobody else wrote in between. By the
         same rule a log on Kafka keeps its leader's producer (`LeaderWriter.claim`)."""
-        self.trouble = ""
+        self.error_text = ""
         """Why the last attempt of this claim came to nothing; empty: none has yet."""
         self.claim_count = 0
         """Tells whether the claim is still the same, unbroken."""
@@ -140,18 +140,18 @@ class Leadership:
 
     # -- the claim --
 
-    def standing_changed(self) -> None:
-        standing = self._ctx.standing
-        if not standing.is_leader:
+    def membership_changed(self) -> None:
+        membership = self._ctx.membership
+        if not membership.is_leader:
             self.terms += self._claim is not Claim.NONE
             self._claim = Claim.NONE
             self._generation = -1
             self._give_up_waiting()
-        elif standing.generation != self._generation:
-            self._follows = self.ready and standing.generation == self._generation + 1
-            self._generation = standing.generation
+        elif membership.generation != self._generation:
+            self._follows = self.ready and membership.generation == self._generation + 1
+            self._generation = membership.generation
             self._failures = 0
-            self.trouble = ""
+            self.error_text = ""
             self._begin()
 
     def _begin(self) -> None:
@@ -163,10 +163,10 @@ class Leadership:
         if answer.generation != self._generation or self._claim is not Claim.CLAIMING:
             return False
         if answer.error is not None:
-            self.trouble = answer.error
+            self.error_text = answer.error
             self._claim_later()
             return False
-        self.trouble = ""
+        self.error_text = ""
         if self._follows:
             self._lead()
             return True
@@ -192,7 +192,7 @@ class Leadership:
         if generation != self._generation or self._claim is not Claim.READING:
             return False
         if error is not None:
-            self.trouble = error
+            self.error_text = error
             self._ctx.after(retry_delay_ms(1), ReadAgain(ForClaim(generation)))
             return False
         self._lead()
@@ -202,7 +202,7 @@ class Leadership:
         self._claim = Claim.READY
         self.claim_count += 1
         self._failures = 0
-        self.trouble = ""
+        self.error_text = ""
         for lane in list(self._lanes.values()):
             self._run(lane)
 
@@ -223,7 +223,7 @@ class Leadership:
                 self._ctx.note(LaneHeld(job.ticket, job.subject))
                 return
             call = job.call if isinstance(job, CallJob) else job
-            java = self._ctx.standing.protocol != HEADGATE
+            java = self._ctx.membership.protocol != HEADGATE
             decision = decide(self._ctx.state, call, self._ctx.settings, java=java)
             if isinstance(decision, Write):
                 lane.current, lane.answer, lane.then = job, decision.answer, decision.then
@@ -262,12 +262,12 @@ class Leadership:
         self._go_on(lane)
 
     def _go_on(self, lane: Lane) -> None:
-        if self._ctx.standing.is_leader:
+        if self._ctx.membership.is_leader:
             self._run(lane)
         else:
             self._give_up_waiting()
 
-    def let_go(self, ticket: int, subject: str) -> None:
+    def release(self, ticket: int, subject: str) -> None:
         """Of a lane that is held for `ticket`, or waited for; else nothing."""
         lane = self._lanes.get(subject)
         if lane is None:
@@ -322,9 +322,9 @@ class Leadership:
         if answer.fenced:
             # Nothing was written. Decide it again, here or wherever the leader is by then.
             lane.waiting.appendleft(job)
-            if self._ctx.standing.is_leader and self._claim is not Claim.WAITING:
+            if self._ctx.membership.is_leader and self._claim is not Claim.WAITING:
                 self._claim_later()
-            elif not self._ctx.standing.is_leader:
+            elif not self._ctx.membership.is_leader:
                 self._give_up_waiting()
             return True
         self._done(job, Failure(ErrorKind.INTERNAL, f"{WRITE_FAILED} ({answer.reason})"))

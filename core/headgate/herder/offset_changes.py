@@ -122,7 +122,7 @@ class OffsetChanges:
             if change.step is not Step.QUEUED:
                 self._ctx.note(Unplaced(change.ticket))
 
-    def standing_changed(self) -> None:
+    def membership_changed(self) -> None:
         """A round has ended: nobody may be left who has tasks of the connector."""
         for change in list(self._open.values()):
             if change.step is Step.SETTLING:
@@ -193,12 +193,12 @@ class OffsetChanges:
 
     def _settled(self, name: str) -> bool:
         """No task of it is alive on any member, as far as they can tell."""
-        return self._ctx.standing.stable and not self._member.releasing(name)
+        return self._ctx.membership.stable and not self._member.releasing(name)
 
     def on_lane_held(self, ticket: int, name: str) -> None:
         change = self._open.get(ticket)
         if change is None or change.step is not Step.QUEUED:
-            self._leadership.let_go(ticket, name)
+            self._leadership.release(ticket, name)
         else:
             self._read(change, Step.CHECKING)
 
@@ -212,7 +212,7 @@ class OffsetChanges:
             return
         if not self._settled(call.name):
             # A commit came between, from who led before: it is to be fenced for, too.
-            self._leadership.let_go(change.ticket, call.name)
+            self._leadership.release(change.ticket, call.name)
             self._fence(change)
             return
         kind = ctx.settings.kind(entry.config)
@@ -232,8 +232,8 @@ class OffsetChanges:
                 transactional_id=transactional_id(ctx.settings.group, call.name, 0)
                 if self._exactly_once(call.name)
                 else None,
-                member_id=ctx.standing.member_id,
-                generation=ctx.standing.generation,
+                member_id=ctx.membership.member_id,
+                generation=ctx.membership.generation,
                 commit_offset=entry.commit_offset,
             )
         )
@@ -267,7 +267,7 @@ class OffsetChanges:
 
     def _drop(self, change: Change) -> None:
         del self._open[change.ticket]
-        self._leadership.let_go(change.ticket, change.call.name)
+        self._leadership.release(change.ticket, change.call.name)
 
     # -- what is asked of the connector --
 

@@ -171,21 +171,21 @@ class Requests:
         if found is None:
             return
         if found.stage is Stage.WAITING:
-            text = CONFLICTING if self._ctx.standing.leader else NO_LEADER
+            text = CONFLICTING if self._ctx.membership.leader else NO_LEADER
             if words := self._member.disagreement.words:
                 text = f"{text.rstrip('.')}. {DIFFERENT_TOPICS}: {words}"
-            self.resolve(ticket, Failure(ErrorKind.CONFLICT, self._trouble or text))
+            self.resolve(ticket, Failure(ErrorKind.CONFLICT, self._error_text or text))
         else:
             text = f"Request timed out. The worker is currently {found.stage.value}."
-            told = f"{text} {self._trouble}".rstrip()
+            told = f"{text} {self._error_text}".rstrip()
             self.resolve(ticket, Failure(ErrorKind.TIMEOUT, told))
 
     @property
-    def _trouble(self) -> str:
+    def _error_text(self) -> str:
         """Why nothing can be written, as far as this worker leads and knows it; else empty."""
-        if not (self._ctx.standing.is_leader and self._leadership.trouble):
+        if not (self._ctx.membership.is_leader and self._leadership.error_text):
             return ""
-        return NOT_CLAIMED.format(self._leadership.trouble)
+        return NOT_CLAIMED.format(self._leadership.error_text)
 
     def shut_down(self) -> None:
         """What has been begun may come to be done: another worker that is asked the same would say
@@ -267,16 +267,16 @@ class Requests:
         acknowledged since."""
         if found.hops == 0 or not found.changes_as_leader:
             return False
-        leads = self._ctx.standing.leader_url == self._ctx.settings.url
+        leads = self._ctx.membership.leader_url == self._ctx.settings.url
         if leads and found.terms == self._leadership.terms:
             return False
         self.resolve(found.ticket, Failure(ErrorKind.CONFLICT, CONFLICTING))
         return True
 
     def _pass_to_leader(self, found: OpenCall) -> None:
-        standing = self._ctx.standing
-        self._pass(found, standing.leader_url)
-        found.asked_leader = standing.leader
+        membership = self._ctx.membership
+        self._pass(found, membership.leader_url)
+        found.asked_leader = membership.leader
 
     def _pass(self, found: OpenCall, url: str) -> None:
         if not url or url == self._ctx.settings.url:
@@ -337,10 +337,10 @@ class Requests:
             found.stage = Stage.WAITING
             self._look_later(found)
 
-    def standing_changed(self) -> None:
+    def membership_changed(self) -> None:
         """Another generation, or this worker leads now: who waited looks again, and what was asked
         of a leader that is gone is asked of the next one, where asking twice does no harm."""
-        leader = self._ctx.standing.leader
+        leader = self._ctx.membership.leader
         for found in list(self._open.values()):
             if found.stage is Stage.WAITING or (
                 found.stage is Stage.ELSEWHERE
@@ -546,7 +546,7 @@ class Requests:
 
     def _pass_to_owner(self, found: OpenCall, work: Work) -> None:
         """Only the leader knows owners."""
-        if not self._ctx.standing.is_leader:
+        if not self._ctx.membership.is_leader:
             self._pass_to_leader(found)
             return
         found.asked_leader = ""

@@ -28,7 +28,7 @@ class Restarts:
 
     def carry_out(self) -> None:
         """All that wait, if work may be started now."""
-        if not self._ctx.standing.stable:
+        if not self._ctx.membership.stable:
             return
         waiting, self._waiting = self._waiting, {}
         for name, request in waiting.items():

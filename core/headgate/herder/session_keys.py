@@ -103,7 +103,7 @@ class SessionKeys:
         self._ctx.emit(MakeSessionKey(self._token, settings.key_algorithm, size))
 
     def _responsible(self) -> bool:
-        rules = RULES.get(self._ctx.standing.protocol)
+        rules = RULES.get(self._ctx.membership.protocol)
         signed = rules is not None and rules.signed
         return self._ctx.settings.session_keys and signed and self._leadership.ready
 

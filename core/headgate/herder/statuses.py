@@ -102,9 +102,9 @@ class Statuses:
         """What is known now. Shares what it shows: look, do not keep."""
         return StatusView(self._connectors, self._tasks, self._topics)
 
-    def standing_changed(self) -> None:
-        if self._ctx.standing.generation >= 0:
-            self._generation = self._ctx.standing.generation
+    def membership_changed(self) -> None:
+        if self._ctx.membership.generation >= 0:
+            self._generation = self._ctx.membership.generation
 
     # -- writing --
 
@@ -141,7 +141,7 @@ class Statuses:
 
     def _status(self, connector: str, state: State, trace: str | None) -> Status:
         ctx = self._ctx
-        self.standing_changed()  # or is just changing
+        self.membership_changed()  # or is just changing
         entry = ctx.state.entry(connector)
         config = entry.config if entry is not None else None
         version = ctx.settings.version(config if config is not None else NO_CONFIG)
@@ -262,7 +262,7 @@ class Statuses:
         """A while ago something was read of `key` that this worker's own word came after, or was
         hidden by. It may be another's by now, or nobody's."""
         item, spoken = self._unheard.pop(key, (None, -1))
-        if item is None or not self._ctx.standing.alive:
+        if item is None or not self._ctx.membership.alive:
             return
         if self._configured(item) and spoken <= self._generation:
             self._repeat(key, self._known(item))

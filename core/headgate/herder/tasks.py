@@ -133,10 +133,10 @@ class Tasks:
             if held.state is TaskState.IDLE:
                 self._drop(held)
 
-    def standing_changed(self) -> None:
+    def membership_changed(self) -> None:
         """Work may be started now, or no longer."""
         self._to_start.clear()
-        if self._ctx.standing.stable:
+        if self._ctx.membership.stable:
             self._to_start.extend(self._idle)
 
     @property
@@ -186,14 +186,14 @@ class Tasks:
     def _start(self, held: HeldTask) -> None:
         entry = self._ctx.state.entry(held.task.connector)
         config = self._ctx.state.task_config(held.task)
-        if not self._ctx.standing.stable or entry is None or config is None:
+        if not self._ctx.membership.stable or entry is None or config is None:
             return
         self._run_count += 1
         held.run = f"{self._ctx.settings.worker_id}/{self._birth_ms}.{self._run_count}"
         spec = task_spec(self._ctx, held, entry)
         held.commit_offset = entry.commit_offset
         held.target_told = spec.target_state
-        held.stop_asked = held.log_read = held.confirmed = False
+        held.stop_requested = held.log_read = held.confirmed = False
         held.ended = held.running_since_ms = None
         held.progress = NO_PROGRESS
         held.topics = ()
@@ -245,7 +245,7 @@ class Tasks:
             self._ctx.emit(StopTaskBy(held.run, grace))
         elif grace_ms is not None and held.run in self._runs:
             self._ctx.emit(StopTaskBy(held.run, grace_ms))
-        held.stop_asked = True
+        held.stop_requested = True
 
     # -- what runs report --
 
@@ -305,7 +305,7 @@ class Tasks:
         verdict = held.ended
         self._move(held, TaskInput.ENDED)
         held.ended = ended = verdict or report
-        if held.stop_asked:
+        if held.stop_requested:
             self._statuses.write_task(held.task, State.UNASSIGNED)
         elif ended.outcome is TaskOutcome.FAILED:
             self._statuses.write_task(held.task, State.FAILED, ended.trace or ended.reason)
@@ -319,7 +319,7 @@ class Tasks:
         self._move(held, TaskInput.RELEASED)
         if held.revoked:
             self._drop(held)
-        elif held.stop_asked:
+        elif held.stop_requested:
             self._wait_idle(held)
         elif held.ended.outcome is TaskOutcome.FAILED:
             self._move(held, TaskInput.FAIL)
@@ -334,7 +334,7 @@ class Tasks:
         if held.show_restarting:
             held.show_restarting = False
             self._statuses.write_task(held.task, State.RESTARTING)
-        if self._ctx.standing.stable:
+        if self._ctx.membership.stable:
             self._to_start.append(held.task)
 
     def _drop(self, held: HeldTask) -> None:
@@ -432,7 +432,7 @@ class Tasks:
                 f"Cannot start source task {held.task} as no task count record follows its task "
                 "configs: older producers may not be shut out"
             )
-        if held.revoked or not self._ctx.standing.alive:
+        if held.revoked or not self._ctx.membership.alive:
             return (
                 f"Cannot start source task {held.task} as it has already been revoked from this "
                 "worker"
@@ -444,7 +444,7 @@ class Tasks:
     def _confirm(self, held: HeldTask) -> None:
         """Another producer has the task's transactional id. Either the task is another worker's by
         now, or a namesake of an older run came late: the log and the group tell."""
-        standing = self._ctx.standing
+        membership = self._ctx.membership
         self._move(held, TaskInput.CONFIRM)
         self._confirming[held.task] = None
         held.fenced_ms = self._ctx.now_ms
@@ -453,8 +453,8 @@ class Tasks:
             SendGroup(
                 Heartbeat(
                     self._ctx.settings.group,
-                    standing.member_id,
-                    standing.generation,
+                    membership.member_id,
+                    membership.generation,
                     sent_ms=self._ctx.now_ms,
                 )
             )
@@ -519,7 +519,7 @@ class Tasks:
     def pending(self) -> list[str]:
         """What is under way, in words: the first few, each with its task."""
         words = [f"{self._held[t].state.value} {t}" for t in self._unsettled]
-        if self._ctx.standing.stable:
+        if self._ctx.membership.stable:
             words.extend(f"to be started {t}" for t in self._idle if self._startable(t))
         return words
 

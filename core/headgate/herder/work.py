@@ -86,7 +86,7 @@ class GroupWork:
         if (
             isinstance(response, HeartbeatAnswered)
             and response.error is None
-            and response.generation == self._ctx.standing.generation
+            and response.generation == self._ctx.membership.generation
         ):
             self._tasks.on_membership_confirmed(response.sent_ms)
 
@@ -131,7 +131,7 @@ class GroupWork:
     def _give(self, given: MemberInput) -> None:
         for output in self.member.handle(self._ctx.now_ms, given, self._work_view()):
             self._carry_out(output)
-        self._stand()
+        self._update_membership()
         self._release()
 
     def _carry_out(self, output: MemberOutput) -> None:
@@ -142,27 +142,27 @@ class GroupWork:
                 self._revoke(connectors, tasks)
             case StopEverything():
                 self._start_allowed = False
-                self._ctx.standing.stable = self._ctx.standing.alive = False
+                self._ctx.membership.stable = self._ctx.membership.alive = False
                 self._revoke(tuple(self._connectors.held), tuple(self._tasks.held))
             case CatchUp():
                 self._catch_up += 1
                 self._ctx.read_to_end(ForMember(self._catch_up))
             case StartAllowed():
                 self._start_allowed = True
-                self._ctx.standing.stable = True
+                self._ctx.membership.stable = True
                 self.changed = True
             case _:
                 self._ctx.emit(SendGroup(output))
 
     def _assigned(self, assigned: Assigned) -> None:
         self.assigned = assigned
-        standing = self._ctx.standing
-        standing.member_id = self.member.member_id
-        standing.generation = assigned.generation
-        standing.protocol = assigned.protocol
-        standing.leader = assigned.leader
-        standing.leader_url = assigned.leader_url
-        standing.alive = True
+        membership = self._ctx.membership
+        membership.member_id = self.member.member_id
+        membership.generation = assigned.generation
+        membership.protocol = assigned.protocol
+        membership.leader = assigned.leader
+        membership.leader_url = assigned.leader_url
+        membership.alive = True
         self._start_allowed = False
         self._view = None
         for connector in assigned.connectors:
@@ -188,19 +188,19 @@ class GroupWork:
         self._connectors.revoke(connectors)
         self.changed = True
 
-    def _stand(self) -> None:
+    def _update_membership(self) -> None:
         """Bring `Standing` up to what the member says after an input."""
-        standing, member = self._ctx.standing, self.member
+        membership, member = self._ctx.membership, self.member
         alive = member.generation >= 0
         stable = self._start_allowed and alive and member.state in _WORKING
-        if not alive and standing.leader:
-            standing.leader = standing.leader_url = ""
-            standing.generation = -1
+        if not alive and membership.leader:
+            membership.leader = membership.leader_url = ""
+            membership.generation = -1
             self.changed = True
-        if (standing.alive, standing.stable) != (alive, stable):
-            standing.alive, standing.stable = alive, stable
+        if (membership.alive, membership.stable) != (alive, stable):
+            membership.alive, membership.stable = alive, stable
             self.changed = True
-        standing.member_id = member.member_id
+        membership.member_id = member.member_id
 
     def _work_view(self) -> WorkView:
         """Kept until something in it changes: it is as large as the work that is held."""

@@ -89,7 +89,7 @@ class _Group:
     latest_ms: int = 0
     """PREPARING: who has not joined by then is removed; COMPLETING: who has not synced."""
 
-    def tell(self, member: _Member) -> JoinedGroup:
+    def joined(self, member: _Member) -> JoinedGroup:
         """Answers the join of a member in the current generation."""
         members: tuple[GroupMember, ...] = ()
         if member.member_id == self.leader:
@@ -312,7 +312,7 @@ class Coordinator:
             # A round may have ended meanwhile, and its answer to this member may have been lost.
             member.joining = True
             return self._complete_if_due(now_ms, group)
-        return [group.tell(member)]
+        return [group.joined(member)]
 
     def _on_sync(self, now_ms: int, group: _Group, request: SyncGroup) -> list[GroupResponse]:
         member = group.members.get(request.member_id)
@@ -417,7 +417,7 @@ class Coordinator:
             member.confirmed = False
             member.assignment = b""
             member.deadline_ms = now_ms + member.session_timeout_ms
-        return [group.tell(member) for member in members]
+        return [group.joined(member) for member in members]
 
 
 def _is_consistent(group: _Group, request: JoinGroup) -> bool:

@@ -211,16 +211,16 @@ class Cluster:
         records, _ = self.transport.status_log.read(0)
         events = [decode_status(r.key or b"", r.value) for r in records]
         view = fold_statuses(StatusView(), events)
-        said = dict(view.connectors)
+        statuses = dict(view.connectors)
         for name, tasks in view.tasks.items():
-            said |= {str(TaskId(name, number)): status for number, status in tasks.items()}
-        if set(said) != set(owners):
-            return f"statuses of {sorted(said)}, owned: {sorted(owners)}"
-        for work, status in said.items():
+            statuses |= {str(TaskId(name, number)): status for number, status in tasks.items()}
+        if set(statuses) != set(owners):
+            return f"statuses of {sorted(statuses)}, owned: {sorted(owners)}"
+        for work, status in statuses.items():
             owner = self.workers[owners[work][0]]
             if (status.state, status.worker_id) != (State.RUNNING, owner.worker_id):
-                said_of = f"{status.state} on {status.worker_id}"
-                return f"{work} is said to be {said_of}, it runs on {owner.worker_id}"
+                status_of = f"{status.state} on {status.worker_id}"
+                return f"{work} is said to be {status_of}, it runs on {owner.worker_id}"
         return ""
 
     def _unfinished(self) -> str:

@@ -12,7 +12,7 @@ def as_exception(caught: object) -> BaseException:
 
 
 class HeldError:
-    """``with held:`` goes on behind its block whatever is raised in it, and `let_go` raises that.
+    """``with held:`` goes on behind its block whatever is raised in it, and `release` raises that.
 
     Also what no clause with a name catches (`as_exception`). An error is held no longer than until
     it was let go: its traceback holds all that was there where it was raised, such as a client with
@@ -35,7 +35,7 @@ class HeldError:
             self.text = str(error) or kind.__name__
         return True
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Raises what was raised, if anything was and was not let go before."""
         error, self._error = self._error, None
         try:

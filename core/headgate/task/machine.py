@@ -52,7 +52,7 @@ class TaskMachine:
         self._records = 0
         self._skipped = 0
         self._skip_detail = ""
-        self._trouble = ""
+        self._error_text = ""
         """What the task waits for, while it does."""
         self._idle = False
         self._told = TaskProgress(0, 0, False)
@@ -145,7 +145,7 @@ class TaskMachine:
     def _progress(self, now_ms: int | None) -> list[BodyEffect]:
         """A report of the counts when it is due: `idle` changed, or the last one is
         `PROGRESS_INTERVAL_MS` old (`now_ms` None: whatever its age)."""
-        detail = self._trouble or self._skip_detail
+        detail = self._error_text or self._skip_detail
         present = TaskProgress(self._records, self._skipped, self._idle, detail)
         if present == self._told:
             return []

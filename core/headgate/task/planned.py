@@ -82,12 +82,12 @@ class PlannedMachine(TaskMachine):
 
     def _on_batch_run(self, now_ms: int, given: BatchRun) -> list[BodyEffect]:
         self._tries = 0
-        self._trouble = ""
+        self._error_text = ""
         self._records += given.records
         return self._next(now_ms, 0 if given.records else RETRY_DELAY_MS)
 
     def _on_batch_retriable(self, now_ms: int, given: BatchRetriable) -> list[BodyEffect]:
-        self._trouble = given.reason
+        self._error_text = given.reason
         self._tries += 1
         return self._next(now_ms, retry_delay_ms(self._tries - 1))
 

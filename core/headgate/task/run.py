@@ -45,7 +45,7 @@ class Heard:
 
 
 @dataclass(frozen=True, slots=True)
-class BodySaid:
+class BodyReported:
     report: BodyReport
 
 
@@ -67,12 +67,12 @@ class BodyDead:
 
 
 @dataclass(frozen=True, slots=True)
-class StopAsked:
+class StopRequested:
     grace_ms: int
 
 
 @dataclass(frozen=True, slots=True)
-class KillAsked:
+class KillRequested:
     reason: str
 
 
@@ -84,12 +84,12 @@ class Tick:
 RunInput: TypeAlias = (
     HelloReceived
     | Heard
-    | BodySaid
+    | BodyReported
     | ConnectionClosed
     | LaunchOver
     | BodyDead
-    | StopAsked
-    | KillAsked
+    | StopRequested
+    | KillRequested
     | Tick
 )
 
@@ -139,8 +139,8 @@ def graceful_ms(spec: TaskSpec) -> int:
 
 def cut_short(ending: TaskEnded, reason: str) -> TaskEnded:
     """`ending`, which a body was about to say when it had to be given up for `reason`."""
-    said = f"{ending.reason}; then {reason}" if ending.reason else reason
-    return TaskEnded(ending.outcome, said, ending.trace)
+    reason_told = f"{ending.reason}; then {reason}" if ending.reason else reason
+    return TaskEnded(ending.outcome, reason_told, ending.trace)
 
 
 class RunMachine:
@@ -189,9 +189,9 @@ class RunMachine:
             case Heard():
                 self._hear()
                 return []
-            case BodySaid(report):
+            case BodyReported(report):
                 self._hear()
-                out = self._said(now_ms, report)
+                out = self._on_report(now_ms, report)
             case ConnectionClosed():
                 out = self._closed(now_ms)
             case LaunchOver(error):
@@ -200,10 +200,10 @@ class RunMachine:
                 self._dead = True
                 self._connected = False
                 out = self._end(TaskOutcome.LOST, "its process is gone")
-            case StopAsked(grace_ms):
+            case StopRequested(grace_ms):
                 self._stop_by(now_ms, grace_ms)
                 out = self._tick(now_ms)
-            case KillAsked(reason):
+            case KillRequested(reason):
                 out = self._kill(reason)
             case Tick():
                 out = self._tick(now_ms)
@@ -222,7 +222,7 @@ class RunMachine:
     def _hear(self) -> None:
         self._silent_ms = 0
 
-    def _said(self, now_ms: int, report: BodyReport) -> list[RunOutput]:
+    def _on_report(self, now_ms: int, report: BodyReport) -> list[RunOutput]:
         if isinstance(report, TaskClosing):
             self._ending = report.ending
             self._stop_by(now_ms, self._stop_limit_ms)

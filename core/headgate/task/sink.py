@@ -68,7 +68,7 @@ from headgate.task.steps import (
     PutRetriable,
     Report,
     ServeGroup,
-    SinkAsked,
+    SinkRequested,
     Started,
 )
 
@@ -141,7 +141,7 @@ class SinkMachine(TaskMachine):
         """The last `put` has records to take."""
         self._timeout_ms: int | None = None
         """How long it wants to wait at most."""
-        self._commit_asked = False
+        self._commit_requested = False
         self._last_commit_ms: int | None = None
         """When it was first asked for."""
 
@@ -196,8 +196,8 @@ class SinkMachine(TaskMachine):
 
     # -- what the task asks of its context --
 
-    def _on_sink_asked(self, now_ms: int, given: SinkAsked) -> list[BodyEffect]:
-        self._commit_asked = self._commit_asked or given.commit
+    def _on_sink_requested(self, now_ms: int, given: SinkRequested) -> list[BodyEffect]:
+        self._commit_requested = self._commit_requested or given.commit
         if given.timeout_ms is not None:
             self._waiting_ms, self._timeout_ms = now_ms, given.timeout_ms
         return self._hold((self._held | set(given.paused)) - set(given.resumed))
@@ -243,7 +243,7 @@ class SinkMachine(TaskMachine):
     def _on_delivered(self, now_ms: int, _given: Delivered) -> list[BodyEffect]:
         self._tries = 0
         self._refused = False
-        self._trouble = ""
+        self._error_text = ""
         self._waiting_ms = now_ms
         self._uncommitted = self._uncommitted or self._with_records
         if self._must_drop:
@@ -251,14 +251,14 @@ class SinkMachine(TaskMachine):
         return self._after_batch(now_ms, dry=not self._with_records)
 
     def _on_put_retriable(self, now_ms: int, given: PutRetriable) -> list[BodyEffect]:
-        self._trouble = given.reason
+        self._error_text = given.reason
         if self._must_drop:
             return self._end(now_ms)
         if self._ending is not None:
             # What put refused stays uncommitted and is delivered again by the next start.
             return self._commit_or_end(now_ms)
         self._refused = True
-        if self._uncommitted and (self._commit_asked or self._due_in_ms(now_ms) <= 0):
+        if self._uncommitted and (self._commit_requested or self._due_in_ms(now_ms) <= 0):
             return self._commit()  # of the batches before it
         return self._redeliver(now_ms)
 
@@ -275,12 +275,12 @@ class SinkMachine(TaskMachine):
     def _after_batch(self, now_ms: int, *, dry: bool) -> list[BodyEffect]:
         if self._ending is not None:
             return self._commit_or_end(now_ms)
-        due = self._commit_asked or self._due_in_ms(now_ms) <= 0
+        due = self._commit_requested or self._due_in_ms(now_ms) <= 0
         due = due or (dry and now_ms - self._commit_ms >= DRY_COMMIT_INTERVAL_MS)
         pausing = self._pause_wanted and self.state is not SinkState.PAUSED
         if self._uncommitted and (due or pausing):
             return self._commit()
-        self._commit_asked = False
+        self._commit_requested = False
         return self._go_on(now_ms)
 
     def _commit(self) -> list[BodyEffect]:
@@ -312,7 +312,7 @@ class SinkMachine(TaskMachine):
 
     def _on_offsets_committed(self, now_ms: int, given: OffsetsCommitted) -> list[BodyEffect]:
         if not self._refused:
-            self._trouble = ""
+            self._error_text = ""
         self._records += given.records
         self._uncommitted = given.pending
         return self._after_commit(now_ms)
@@ -323,7 +323,7 @@ class SinkMachine(TaskMachine):
         if given.again and self._may_settle(now_ms):
             self.state = SinkState.SETTLING
             return [ServeGroup(SETTLE_MS)]
-        self._trouble = f"Failed to commit consumer offsets: {given.reason}"
+        self._error_text = f"Failed to commit consumer offsets: {given.reason}"
         return self._after_commit(now_ms)
 
     def _may_settle(self, now_ms: int) -> bool:
@@ -338,7 +338,7 @@ class SinkMachine(TaskMachine):
 
     def _after_commit(self, now_ms: int) -> list[BodyEffect]:
         self._commit_ms = now_ms
-        self._commit_asked = False
+        self._commit_requested = False
         return self._go_on(now_ms) if self._ending is None else self._end(now_ms)
 
 
@@ -363,7 +363,7 @@ def _table() -> Table:
         out[state, PartitionsAssigned] = (state,)
         out[state, PartitionsRevoked] = (state,)
     for state in (s.STARTING, s.POLLING, s.DELIVERING, s.COMMITTING, s.PAUSED, s.SETTLING):
-        out[state, SinkAsked] = (state,)
+        out[state, SinkRequested] = (state,)
     for state in s:
         at_rest = state in SinkMachine.AT_REST
         for command in (PauseTask, ResumeTask):

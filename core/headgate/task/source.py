@@ -229,7 +229,7 @@ class SourceMachine(TaskMachine):
                 return self._fail(now_ms, given.detail + MEND_OR_TOLERATE)
             self._count_skipped(given.skipped, given.detail)
             self._passed_open = True
-        self._retriable = self._trouble = given.retriable
+        self._retriable = self._error_text = given.retriable
         if given.conflict:
             return self._fail(now_ms, COMMIT_AND_ABORT)
         was_dry, self._dry = self._dry, not given.found and not given.retriable
@@ -317,7 +317,7 @@ class SourceMachine(TaskMachine):
         return []
 
     def _on_committed(self, now_ms: int, given: Committed) -> list[BodyEffect]:
-        self._trouble = self._retriable
+        self._error_text = self._retriable
         self._records += self._open - given.open_records
         self._open = given.open_records
         self._passed_open = False
@@ -327,7 +327,7 @@ class SourceMachine(TaskMachine):
 
     def _on_commit_failed(self, now_ms: int, given: CommitFailed) -> list[BodyEffect]:
         # Connect: the offsets are put back, the next interval tries again, the task goes on.
-        self._trouble = f"Failed to flush source offsets: {given.reason}"
+        self._error_text = f"Failed to flush source offsets: {given.reason}"
         self._commit_ms = now_ms
         return self._after_commit(now_ms)
 

@@ -145,7 +145,7 @@ class PartitionsRevoked:
 
 
 @dataclass(frozen=True, slots=True)
-class SinkAsked:
+class SinkRequested:
     """The task asked its context for something in the call whose outcome follows, or in `open`."""
 
     paused: Partitions = ()
@@ -318,7 +318,7 @@ class HoldPartitions:
 
 @dataclass(frozen=True, slots=True)
 class OpenPartitions:
-    """Call `open()`. What it asks for is an input at once: `SinkAsked`."""
+    """Call `open()`. What it asks for is an input at once: `SinkRequested`."""
 
     partitions: Partitions
 
@@ -381,7 +381,7 @@ BodyInput: TypeAlias = (
     | Aborted
     | PartitionsAssigned
     | PartitionsRevoked
-    | SinkAsked
+    | SinkRequested
     | Consumed
     | Delivered
     | PutRetriable

@@ -88,7 +88,7 @@ def _kafka(file: WorkerFile) -> Generator[Check, None, Look | None]:
 
     look = None
     try:
-        doctor = open_doctor(file.properties, said=lambda _line: None)
+        doctor = open_doctor(file.properties, warn=lambda _line: None)
     except ClientSettingsError as error:
         yield Check(Outcome.BAD, "file", file.hide(str(error)))
         return None

@@ -200,7 +200,7 @@ class Rest:
                 loggers=self.loggers,
                 session_keys=self._session_keys,
                 sessioned=self._sessioned,
-                trouble=self._trouble,
+                error_text=self._error_text,
                 arrived=self._on_call,
             )
         except ListenError as error:
@@ -214,7 +214,7 @@ class Rest:
         if self._worker is not None:
             self._worker.wake()
 
-    def _trouble(self) -> str:
+    def _error_text(self) -> str:
         return "" if self._worker is None else self._worker.gave_up
 
     def _session_keys(self) -> KeyRing:
@@ -245,7 +245,7 @@ def reach_brokers(file: WorkerFile, stop: Stop) -> "tuple[WorkerFile, Reached]":
     ask = prepare_internal_topics if file.kind == DISTRIBUTED else reach_cluster
     with told_plainly(file):
         try:
-            reached = ask(file.properties, said=log.warning, sleep=stop.sleep)
+            reached = ask(file.properties, warn=log.warning, sleep=stop.sleep)
         except ClientSettingsError as error:
             raise CommandError(f"{file.path}: {error}", EXIT_USAGE) from None
         except TopicRefusedError as error:
@@ -280,7 +280,7 @@ def started_spark(file: WorkerFile, stop: Stop, stack: contextlib.ExitStack) -> 
     wanted = WorkerSpark("spark", data, SparkSettings(master=settings["headgate.spark.master"]))
     service = SparkService(
         wanted,
-        said=log.info,
+        warn=log.info,
         marked=lambda _who, _what: None,
         adapter="headgate_kafka",
         where=f"{file.path}: headgate.spark.master",

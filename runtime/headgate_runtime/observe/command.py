@@ -128,7 +128,7 @@ def _source(options: ObserveOptions) -> Any:
 
     properties = _properties(options)
     try:
-        return open_observer(properties, said=lambda line: print(line, file=sys.stderr))
+        return open_observer(properties, warn=lambda line: print(line, file=sys.stderr))
     except (TopicsNotFoundError, ClientSettingsError, TransportError) as error:
         raise ObserveError(str(error)) from None
 

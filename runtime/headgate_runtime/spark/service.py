@@ -27,7 +27,7 @@ _STOP_LOOK_S = 0.1
 PRELOAD = ("headgate_runtime.tasks.main",)
 """What every task imports: loaded once by the process that forks them."""
 
-Said = Callable[[str], None]
+Warn = Callable[[str], None]
 Marked = Callable[[str, str], None]
 
 
@@ -66,7 +66,7 @@ class SparkService:
         self,
         pipeline: Wanted,
         *,
-        said: Said,
+        warn: Warn,
         marked: Marked,
         join: bool = False,
         adapter: str = "headgate_embedded",
@@ -82,7 +82,7 @@ class SparkService:
         self._adapter = adapter
         self._where = where
         self._join = join
-        self._said = said
+        self._warn = warn
         self._marked = marked
         self._address: str | None = None
         self._server: SparkServer | None = None
@@ -167,7 +167,7 @@ class SparkService:
             raise UpError(f"{self._where}: {error}") from None
         except ServerError as error:
             raise UpError(str(error)) from None
-        self._said(
+        self._warn(
             f"starting Spark ({self._server.plan.master}), which takes some seconds; its log, with "
             f"what tasks there print: {self._server.log_file}"
         )
@@ -184,7 +184,7 @@ class SparkService:
         self._address = self._server.address
         self._address_file.write_text(json.dumps({"address": self._address}) + "\n")
         if not stop.is_set():
-            self._said(f"Spark is up at {self._address} after {self._started_at - begun:.1f} s")
+            self._warn(f"Spark is up at {self._address} after {self._started_at - begun:.1f} s")
 
     def _wait(self, server: "SparkServer", stop: threading.Event) -> None:
         """Wait for the server on a thread, so that Ctrl-C is heard meanwhile."""
@@ -210,12 +210,12 @@ class SparkService:
         self._marked("Spark", "ended")
         if pause is None:
             self._given_up = True
-            self._said(
+            self._warn(
                 f"Spark ended and is given up: {self._restarts.why()}; see {self._server.log_file}"
             )
             return
         self._restart_at = now + pause
-        self._said(f"Spark ended; it starts again in {pause:g} s (log: {self._server.log_file})")
+        self._warn(f"Spark ended; it starts again in {pause:g} s (log: {self._server.log_file})")
 
     def _restart(self) -> None:
         from headgate_spark.server import ServerError
@@ -224,10 +224,10 @@ class SparkService:
         try:
             self._server.restart()
         except ServerError as error:
-            self._said(f"Spark could not be started again: {error}")
+            self._warn(f"Spark could not be started again: {error}")
             return  # `tick` finds it ended once more
         self._started_at = time.monotonic()
-        self._said(f"Spark is up again at {self._server.address}")
+        self._warn(f"Spark is up again at {self._server.address}")
         self._marked("Spark", "up again")
 
     @property
@@ -240,7 +240,7 @@ class SparkService:
         from headgate_spark.check import check_slots
         from headgate_spark.slots import SlotsError
 
-        self._said(f"counting the free slots of Spark at {remote}")
+        self._warn(f"counting the free slots of Spark at {remote}")
         try:
             check_slots(remote, self._pipeline.workers, tasks_max)
         except SlotsError as error:

@@ -32,7 +32,7 @@ from headgate_runtime.transports.with_peers import WithPeers
 
 
 @dataclass(slots=True)
-class _Asked:
+class _Waiting:
     connector: str
     before: Config | None
     """Config in force when it was asked."""
@@ -56,7 +56,7 @@ class StandalonePeers:
     def __init__(self, inner: Peers) -> None:
         self._inner = inner
         self._herder: Herder | None = None
-        self._asked: dict[str, _Asked] = {}
+        self._asked: dict[str, _Waiting] = {}
         self._restarts: dict[str, _Restart] = {}
 
     def serve(self, herder: Herder) -> None:
@@ -117,7 +117,7 @@ class StandalonePeers:
             assert self._herder is not None
             entry = self._herder.state.entry(call.name)
             before = None if entry is None or entry.config is None else dict(entry.config)
-            self._asked[incoming.call_id] = _Asked(call.name, before, deadline)
+            self._asked[incoming.call_id] = _Waiting(call.name, before, deadline)
 
     def _look(self) -> None:
         for call_id, asked in list(self._asked.items()):
@@ -142,7 +142,7 @@ class StandalonePeers:
         text = f"Request timed out. The worker is currently stopping {restart.connector}."
         return Failure(ErrorKind.TIMEOUT, text)
 
-    def _result(self, asked: _Asked, info: dict[str, Any]) -> Result | None:
+    def _result(self, asked: _Waiting, info: dict[str, Any]) -> Result | None:
         assert self._herder is not None
         name = asked.connector
         outcome = self._herder.outcome(name)

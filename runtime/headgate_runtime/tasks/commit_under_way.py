@@ -24,7 +24,7 @@ class CommitUnderWay:
     def finish(self) -> None:
         """For who began it, once: raises why it failed."""
         self._settle()
-        self._held.let_go()
+        self._held.release()
 
     def _settle(self) -> None:
         with self._ending:

@@ -81,26 +81,26 @@ def logging_to(outbox: Outbox | None) -> Iterator[None]:
             root.removeHandler(handler)
 
 
-def relog(task: str, said: Logged) -> None:
+def relog(task: str, line_logged: Logged) -> None:
     """Into the log of this process, by the level that the logger has here."""
     own = f"{task}: "
-    text = said.text if said.text.startswith(own) else own + said.text
-    logging.getLogger(said.logger).log(said.level, "%s", text)
+    text = line_logged.text if line_logged.text.startswith(own) else own + line_logged.text
+    logging.getLogger(line_logged.logger).log(line_logged.level, "%s", text)
 
 
 def relog_line(task: str, line: str) -> None:
     """A line of what a process prints; what is no log record is logged with the task's name."""
     printed, mark, told = line.partition(MARK)
-    said: Logged | None = None
+    line_logged: Logged | None = None
     if mark:
         try:
-            said = wire.loads(Logged, told.encode())
+            line_logged = wire.loads(Logged, told.encode())
         except wire.WireError:  # somebody else's mark, or a line that others have written into
             printed = line
-    if printed or said is None:
+    if printed or line_logged is None:
         _log.info("%s: %s", task, printed)
-    if said is not None:
-        relog(task, said)
+    if line_logged is not None:
+        relog(task, line_logged)
 
 
 def _logged(record: logging.LogRecord, text: str) -> Logged:

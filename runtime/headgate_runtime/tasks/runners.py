@@ -109,13 +109,13 @@ class LaunchedRunner:
 
     def stop(self, run: str, grace_ms: int) -> None:
         self.send(run, StopTask())
-        self._give(run, life.StopAsked(grace_ms))
+        self._give(run, life.StopRequested(grace_ms))
 
     def close(self) -> None:
         with self._lock:
             runs = list(self._runs)
         for run in runs:
-            self._give(run, life.KillAsked("the runner was closed"))
+            self._give(run, life.KillRequested("the runner was closed"))
         self._launcher.close()
         deadline_ms = monotonic_ms() + CLOSE_LIMIT_MS
         while self._runs and monotonic_ms() < deadline_ms:
@@ -153,9 +153,9 @@ class LaunchedRunner:
                 connection.say(command)
             return True
 
-    def said(self, run: str, message: Any) -> None:
+    def reported(self, run: str, message: Any) -> None:
         heard = isinstance(message, Beat | Hello | Logged)
-        self._give(run, life.Heard() if heard else life.BodySaid(message))
+        self._give(run, life.Heard() if heard else life.BodyReported(message))
         if isinstance(message, Logged):
             with self._lock:
                 found = self._runs.get(run)

@@ -55,7 +55,7 @@ class Guests(Protocol):
         """Whether the body may stay; it has been welcomed then."""
         ...
 
-    def said(self, run: str, message: Any) -> None: ...
+    def reported(self, run: str, message: Any) -> None: ...
 
     def left(self, run: str) -> None: ...
 
@@ -129,7 +129,7 @@ class LifelineServer:
             if not line.endswith(b"\n"):
                 return
             try:
-                guests.said(run, wire.loads(FromBody, line))
+                guests.reported(run, wire.loads(FromBody, line))
             except wire.WireError:
                 _log.exception("lifeline of %s: what is this?", run)
                 return

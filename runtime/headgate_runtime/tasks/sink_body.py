@@ -36,7 +36,7 @@ from headgate.task.steps import (
     Put,
     PutRetriable,
     ServeGroup,
-    SinkAsked,
+    SinkRequested,
     Started,
 )
 from headgate_runtime.tasks.lifeline import BodyLifeline, monotonic_ms
@@ -93,13 +93,13 @@ class SinkContext:
     def request_commit(self) -> None:
         self._commit = True
 
-    def take_asked(self) -> Sequence[SinkAsked]:
+    def take_asked(self) -> Sequence[SinkRequested]:
         """What was asked since the last call: one input, or none."""
         if not (self._pauses or self._commit or self._timeout_ms is not None):
             return ()
         paused = tuple(sorted(place for place, wanted in self._pauses.items() if wanted))
         resumed = tuple(sorted(place for place, wanted in self._pauses.items() if not wanted))
-        asked = SinkAsked(paused, resumed, self._timeout_ms, self._commit)
+        asked = SinkRequested(paused, resumed, self._timeout_ms, self._commit)
         self._pauses, self._timeout_ms, self._commit = {}, None, False
         return (asked,)
 

@@ -247,7 +247,7 @@ class SourcePerformer:
     def _poll(self, delay_ms: int) -> Polled:
         ahead, self._ahead = self._ahead, None
         if isinstance(ahead, HeldError):
-            ahead.let_go()
+            ahead.release()
         elif ahead is not None:
             return ahead
         self._batch, self._sources, self._sent = [], [], 0
@@ -358,7 +358,7 @@ class SourcePerformer:
             wanted = None if partitions == -1 else partitions
             self._transport.record_log.create_topic(topic, wanted)
         self._known_topics.add(topic)
-        self._topics.met(topic)
+        self._topics.saw_topic(topic)
 
     # -- sending and committing --
 

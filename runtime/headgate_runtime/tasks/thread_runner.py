@@ -64,7 +64,9 @@ class ThreadRunner:
         self._beats.start()
 
     def start(self, spec: TaskSpec) -> None:
-        lifeline = MemoryLifeline(spec, self._limit_ms, lambda report: self._said(spec.run, report))
+        lifeline = MemoryLifeline(
+            spec, self._limit_ms, lambda report: self._reported(spec.run, report)
+        )
         thread = threading.Thread(
             target=self._run, args=(spec.run, lifeline), name=f"task-{spec.task}", daemon=True
         )
@@ -76,7 +78,7 @@ class ThreadRunner:
             thread.start()
         except RuntimeError as error:  # there are too many: the run did not begin
             reason = f"it could not be launched: {error}"
-            self._said(spec.run, TaskEnded(TaskOutcome.FAILED, reason))
+            self._reported(spec.run, TaskEnded(TaskOutcome.FAILED, reason))
             self._release(spec.run, abandoned=False)
 
     def send(self, run: str, command: TaskCommand) -> None:
@@ -109,7 +111,7 @@ class ThreadRunner:
         finally:  # whatever it was: who waits for this run would wait for ever
             self._release(run, abandoned=False)
 
-    def _said(self, run: str, report: BodyReport) -> None:
+    def _reported(self, run: str, report: BodyReport) -> None:
         with self._lock:
             found = self._runs.get(run)
             if found is None or found.ended:

@@ -39,7 +39,7 @@ class SentTopics:
         """Sent and not settled: the number of a record (as `Producer.send` counts them)."""
         self._next = 0
 
-    def met(self, topic: str) -> None:
+    def saw_topic(self, topic: str) -> None:
         """To be called once for each topic, before records of it are sent."""
         self._new.add(topic)
 

@@ -47,10 +47,12 @@ class Transport(Protocol):
     peers: Peers
     clock: Clock
 
-    def tell(self, told: Callable[[], None]) -> bool:
-        """Have `told` called, from any thread, when a log or the group may have something new; of
-        calls whoever brings them tells. Before anything else is asked. False: this log cannot
-        tell, `changed` is to be asked often."""
+    def subscribe(self, on_change: Callable[[], None]) -> bool:
+        """Have `on_change` called, from any thread, when a log or the group may have something new.
+
+        To be called before anything else. Returns False if this log cannot call back: then ask
+        `changed` often. Incoming calls are announced by the adapter that carries them.
+        """
         ...
 
     def changed(self) -> bool:
@@ -76,7 +78,7 @@ def may_keep_waiting(transport: Mapping[str, str]) -> bool:
 
 def open_transport(transport: Mapping[str, str], url: str = "") -> Transport:
     """The ports as a worker reached at `url` uses them."""
-    return cast(Transport, adapter(transport).open_transport(transport, url=url, said=log.warning))
+    return cast(Transport, adapter(transport).open_transport(transport, url=url, warn=log.warning))
 
 
 def open_task_transport(
@@ -98,7 +100,7 @@ def open_task_transport(
         connector=connector,
         kind=kind,
         exactly_once=exactly_once,
-        said=log.warning,
+        warn=log.warning,
     )
     return cast(TaskTransport, opened)
 

@@ -23,10 +23,10 @@ _OWN_TOPIC_KEY: Final = "offsets.storage.topic"
 class StandaloneTransport:
     """All ports of the worker; its `Peers` come from elsewhere."""
 
-    def __init__(self, transport: Mapping[str, str], said: Callable[[str], None]) -> None:
+    def __init__(self, transport: Mapping[str, str], warn: Callable[[str], None]) -> None:
         import headgate_embedded
 
-        inner = headgate_embedded.open_transport(transport, said=said)
+        inner = headgate_embedded.open_transport(transport, warn=warn)
         self.config_log = inner.config_log
         self.offset_log = inner.offset_log
         self.status_log = inner.status_log
@@ -36,8 +36,8 @@ class StandaloneTransport:
         self.clock = inner.clock
         self._inner = inner
 
-    def tell(self, told: Callable[[], None]) -> bool:
-        return self._inner.tell(told)
+    def subscribe(self, on_change: Callable[[], None]) -> bool:
+        return self._inner.subscribe(on_change)
 
     def changed(self) -> bool:
         return self._inner.changed()
@@ -63,14 +63,14 @@ class StandaloneTaskTransport:
 
 
 def open_transport(
-    transport: Mapping[str, str], *, url: str = "", said: Callable[[str], None] = log.warning
+    transport: Mapping[str, str], *, url: str = "", warn: Callable[[str], None] = log.warning
 ) -> StandaloneTransport:
     """
     Args:
         transport: the worker's properties, and those of the embedded log's folder.
         url: of no use here.
     """
-    return StandaloneTransport(transport, said)
+    return StandaloneTransport(transport, warn)
 
 
 def open_task_transport(
@@ -80,7 +80,7 @@ def open_task_transport(
     connector: str,
     kind: str,
     exactly_once: bool,
-    said: Callable[[str], None] = log.warning,
+    warn: Callable[[str], None] = log.warning,
 ) -> StandaloneTaskTransport:
     """As in Connect `offsets.storage.topic` of the connector is ignored."""
     import headgate_embedded
@@ -89,10 +89,10 @@ def open_task_transport(
     config = {key: text for key, text in connector_config.items() if key != _OWN_TOPIC_KEY}
     names: dict[str, Any] = {"connector": connector, "kind": kind, "exactly_once": exactly_once}
     kafka = headgate_kafka.open_task_transport(
-        {**transport, "offset.storage.topic": UNUSED_TOPIC}, config, **names, said=said
+        {**transport, "offset.storage.topic": UNUSED_TOPIC}, config, **names, warn=warn
     )
     return StandaloneTaskTransport(
-        headgate_embedded.open_task_transport(transport, config, **names, said=said), kafka
+        headgate_embedded.open_task_transport(transport, config, **names, warn=warn), kafka
     )
 
 
@@ -114,7 +114,7 @@ class OffsetKeeper:
         self._position = 0
         self._offsets: dict[bytes, bytes | None] = {}
         self._unsaved = False
-        self._trouble: str | None = None
+        self._error_text: str | None = None
         """What was last warned of; None: it was written since."""
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._keep, name="offset-file", daemon=True)
@@ -154,18 +154,18 @@ class OffsetKeeper:
             try:
                 self._read()
                 self._save()
-                self._trouble = None
+                self._error_text = None
             except OSError as error:
                 self._warn(reason(error))
             except Exception:  # a bug, or a log that cannot be read just now: a thread that ended
                 # would lose every offset from here on, and nothing is forgotten by looking again
                 log.exception("offsets are not written to %s, trying again", self._file.path)
 
-    def _warn(self, trouble: str) -> None:
+    def _warn(self, error_text: str) -> None:
         """Once for each: it is tried every second."""
-        if trouble != self._trouble:
-            log.warning("%s cannot be written, trying again: %s", self._file.path, trouble)
-            self._trouble = trouble
+        if error_text != self._error_text:
+            log.warning("%s cannot be written, trying again: %s", self._file.path, error_text)
+            self._error_text = error_text
 
     def _read(self) -> None:
         while True:

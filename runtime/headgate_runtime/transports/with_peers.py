@@ -25,8 +25,8 @@ class WithPeers:
         self.peers = peers
         self._inner = inner
 
-    def tell(self, told: Callable[[], None]) -> bool:
-        return bool(self._inner.tell(told))
+    def subscribe(self, on_change: Callable[[], None]) -> bool:
+        return bool(self._inner.subscribe(on_change))
 
     def changed(self) -> bool:
         """Not of calls: who brings one wakes the worker."""

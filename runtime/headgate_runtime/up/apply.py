@@ -42,14 +42,16 @@ def planned_changes(
     A connector whose config is there already needs no call; its target state is left alone.
     """
     changes: list[Change] = []
-    said: list[str] = []
+    notes: list[str] = []
     for name in state.connector_names():
         if name in named:
             continue
         if prune:
             changes.append(Change(DeleteConnector(name), f"deleting connector {name}", name))
         else:
-            said.append(f"connector {name} is not in the pipeline file and stays (--prune deletes)")
+            notes.append(
+                f"connector {name} is not in the pipeline file and stays (--prune deletes)"
+            )
     for name, config in named.items():
         entry = state.entry(name)
         if entry is None:
@@ -63,8 +65,8 @@ def planned_changes(
         else:
             target = state.target_state(name)
             if target != "STARTED":
-                said.append(f"connector {name} is as in the file and {target}, as somebody asked")
-    return changes, said
+                notes.append(f"connector {name} is as in the file and {target}, as somebody asked")
+    return changes, notes
 
 
 class Applier:
@@ -75,16 +77,16 @@ class Applier:
         peers: Peers,
         changes: Sequence[Change],
         urls: Callable[[], Sequence[str]],
-        said: Callable[[str], None],
+        warn: Callable[[str], None],
     ) -> None:
         """
         Args:
             urls: of the workers that can be asked now.
-            said: told, from the thread, what was done.
+            warn: told, from the thread, what was done.
         """
         self._peers = peers
         self._urls = urls
-        self._said = said
+        self._warn = warn
         self._left: list[Change] = list(changes)
         self._refused: list[str] = []
         self._last_answer: dict[str, str] = {}
@@ -116,9 +118,9 @@ class Applier:
             error = self._make(change)
             if error is not None:
                 self._refused.append(f"{change.words} was refused: {error}")
-                self._said(self._refused[-1])
+                self._warn(self._refused[-1])
             elif not self._stopped.is_set():
-                self._said(f"{change.words}: done")
+                self._warn(f"{change.words}: done")
             # Off the list last: whoever looks must see it on one of both.
             if not self._stopped.is_set():
                 del self._left[0]

@@ -144,7 +144,7 @@ class Up:
         self._transport_settings = folder.transport_settings(pipeline.data)
         self._thread = threading.current_thread()
         self._said_lock = threading.Lock()
-        self._said: list[str] = []
+        self._lines_to_show: list[str] = []
         self._transport = folder.open_log(pipeline.data, self._say)
         self._observer = Observer(self._transport, pipeline.connectors)
         self._registry = Registry(pipeline.data)
@@ -159,7 +159,7 @@ class Up:
         self._generation_before: int | None = None
         """That of the group before the first round that is counted."""
         self._rebalances = 0
-        self._spark = SparkService(pipeline, join=options.join, said=self._say, marked=self._mark)
+        self._spark = SparkService(pipeline, join=options.join, warn=self._say, marked=self._mark)
         self._processes: WorkerProcesses | None = None
         self._applier: Applier | None = None
         self._last_views: dict[str, tuple[float, WorkerView]] = {}
@@ -208,10 +208,10 @@ class Up:
             return
         self._say(f"starting {len(names)} worker{'s' if len(names) > 1 else ''}")
         self._processes.start()
-        plan, said = planned_changes(
+        plan, notes = planned_changes(
             seen.state, self._pipeline.connectors, prune=self._options.prune
         )
-        for line in said if not self._options.join else ():
+        for line in notes if not self._options.join else ():
             self._say(line)
         self._applier = Applier(self._transport.peers, plan, self._urls_up, self._say)
         self._applier.start()
@@ -399,7 +399,7 @@ class Up:
     def _say(self, text: str) -> None:
         """From any thread. What other threads say is shown at the next beat."""
         with self._said_lock:
-            self._said.append(text)
+            self._lines_to_show.append(text)
         if threading.current_thread() is self._thread:
             self._flush()
 
@@ -408,8 +408,8 @@ class Up:
 
     def _flush(self) -> None:
         with self._said_lock:
-            said, self._said = self._said, []
-        for line in said:
+            lines, self._lines_to_show = self._lines_to_show, []
+        for line in lines:
             self._display.message(line)
 
     def _urls_up(self) -> Sequence[str]:

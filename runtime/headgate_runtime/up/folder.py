@@ -99,7 +99,7 @@ def transport_settings(data: Path) -> dict[str, str]:
     return transport_settings(data)
 
 
-def open_log(data: Path, said: Callable[[str], None]) -> Transport:
+def open_log(data: Path, warn: Callable[[str], None]) -> Transport:
     """The log in the folder, made if it is not there.
 
     Raises:
@@ -109,7 +109,7 @@ def open_log(data: Path, said: Callable[[str], None]) -> Transport:
     from headgate_embedded.transport import open_transport
 
     try:
-        return cast(Transport, open_transport(transport_settings(data), said=said))
+        return cast(Transport, open_transport(transport_settings(data), warn=warn))
     except RefusedError as error:
         raise UpError(f"{error}") from None
     except TransportError as error:

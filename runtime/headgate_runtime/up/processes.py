@@ -91,7 +91,7 @@ class WorkerProcess:
         return self.process.pid if self.process is not None else None
 
 
-Said = Callable[[str], None]
+Warn = Callable[[str], None]
 Marked = Callable[[str, str], None]
 """Worker name and what happened to it."""
 
@@ -103,7 +103,7 @@ class WorkerProcesses:
         self,
         configs: Sequence[Mapping[str, Any]],
         logs: Path,
-        said: Said,
+        warn: Warn,
         marked: Marked,
         command: Sequence[str] = WORKER_COMMAND,
     ) -> None:
@@ -113,7 +113,7 @@ class WorkerProcesses:
             logs: folder of the log files, ``<worker name>.log``; it exists.
         """
         self._logs = logs
-        self._said = said
+        self._warn = warn
         self._marked = marked
         self._command = tuple(command)
         self._warned: dict[str, float] = {}
@@ -131,20 +131,20 @@ class WorkerProcesses:
         now = time.monotonic()
         for worker in self.workers:
             for text in warnings_of(worker.tail.new_lines()):
-                self._warn(worker.name, text, now)
+                self._warn_once(worker.name, text, now)
             if worker.process is not None and worker.process.poll() is not None:
                 self._ended(worker, now)
             if worker.phase is Phase.WAITING and now >= worker.restart_at:
                 self._start(worker)
 
-    def _warn(self, worker: str, text: str, now: float) -> None:
+    def _warn_once(self, worker: str, text: str, now: float) -> None:
         """What several workers, or one again and again, warn of is shown once in a while."""
         if now - self._warned.get(text, -SAME_WARNING_S) < SAME_WARNING_S:
             return
         if len(self._warned) > WARNINGS_KEPT:
             self._warned.clear()
         self._warned[text] = now
-        self._said(f"{worker}: {text}")
+        self._warn(f"{worker}: {text}")
 
     def answered(self, name: str) -> None:
         """The worker answered a call just now."""
@@ -169,7 +169,7 @@ class WorkerProcesses:
             worker.tail.new_lines()
         late = [worker for worker in living if _lives(worker)]
         for worker in late:
-            self._said(f"{worker.name} did not stop within {grace_s:g} s and is killed")
+            self._warn(f"{worker.name} did not stop within {grace_s:g} s and is killed")
         self.kill()
         return not late
 
@@ -211,7 +211,7 @@ class WorkerProcesses:
         worker.answered_at = None
         worker.starts += 1
         if worker.starts > 1:
-            self._said(f"{worker.name} starts again, process {process.pid}")
+            self._warn(f"{worker.name} starts again, process {process.pid}")
             self._marked(worker.name, "started again")
 
     def _ended(self, worker: WorkerProcess, now: float) -> None:
@@ -227,12 +227,12 @@ class WorkerProcesses:
             worker.phase = Phase.GIVEN_UP
             worker.note = f"{worker.restarts.why()}, the last time {how}{last}"
             where = self._log(worker.name)
-            self._said(f"{worker.name} {how} and is given up: {worker.restarts.why()}; see {where}")
+            self._warn(f"{worker.name} {how} and is given up: {worker.restarts.why()}; see {where}")
         else:
             worker.phase = Phase.WAITING
             worker.restart_at = now + pause
             worker.note = f"{how}; starts again in {pause:g} s"
-            self._said(f"{worker.name} {how}; it starts again in {pause:g} s{last}")
+            self._warn(f"{worker.name} {how}; it starts again in {pause:g} s{last}")
 
 
 def how_it_ended(returncode: int) -> str:

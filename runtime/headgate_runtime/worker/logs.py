@@ -97,7 +97,7 @@ class _Reader:
             events = decode_all(((r.offset, r.key, r.value) for r in some), orjson.loads)
             for event in events:
                 if isinstance(event, RecordRejected):
-                    self._rejected["config"].tell(event)
+                    self._rejected["config"].report(event)
             yield ConfigRead(tuple(events))
 
     def statuses(self) -> Sequence[Command]:
@@ -107,7 +107,7 @@ class _Reader:
         events = [decode_status(r.key, r.value, orjson.loads, r.found_at) for r in records]
         for event in events:
             if isinstance(event, StatusRejected):
-                self._rejected["status"].tell(event)
+                self._rejected["status"].report(event)
         keys = [java_text(r.key or b"") for r in records]
         return [StatusRead(tuple(zip(keys, events, strict=True)))]
 

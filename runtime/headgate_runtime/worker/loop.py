@@ -102,7 +102,7 @@ class Worker:
         )
         self._rounds = RoundLog(self.herder)
         self._served_ms = self._clock.now_ms()
-        self._is_told = self.transport.tell(self.wake)
+        self._subscribed = self.transport.subscribe(self.wake)
         self._logs = self._made_logs()
         self._performer = Performer(
             self.transport,
@@ -226,7 +226,7 @@ class Worker:
             return Tick() if left_ms is not None and left_ms <= wait_ms else None
 
     def _poll_ms(self) -> int:
-        if self._is_told:
+        if self._subscribed:
             in_reach = self._coordinator_lost_since is None and not self.gave_up
             more = self._unfinished and in_reach
             return QUICK_POLL_MS if more else TOLD_POLL_MS

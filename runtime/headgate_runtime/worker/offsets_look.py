@@ -45,7 +45,7 @@ class OffsetsLook:
                 return
             self._wanted.clear()
             try:
-                self._look(self._told.tell)
+                self._look(self._told.report)
             except (TransportError, UnknownTopicError) as error:
                 # Nobody waits for this; who needs the topic says so himself.
                 log.info("the offsets topic was not looked through: %s", error)

@@ -37,7 +37,7 @@ class RejectedLog:
         self._count = 0
         self._next = 2 * NAMED
 
-    def tell(self, record: Rejected) -> None:
+    def report(self, record: Rejected) -> None:
         self._count += 1
         if self._count <= NAMED:
             log.warning("%s, %s; passed over", self._topic, words(record))

@@ -55,7 +55,7 @@ class KafkaWorld:
             **worker_properties(servers, self._name),
             **(properties or {}),
         }
-        found = prepare_internal_topics(self.properties, said=lambda _line: None)
+        found = prepare_internal_topics(self.properties, warn=lambda _line: None)
         self.properties = knowing_cluster(self.properties, found.broker_count)
         self._opened: list[KafkaTransport] = []
 
@@ -65,7 +65,7 @@ class KafkaWorld:
     def connect(self, url: str = "") -> Any:
         """As a worker does, which is told of what comes."""
         opened = open_transport(self.properties, url=url)
-        opened.tell(lambda: None)
+        opened.subscribe(lambda: None)
         self._opened.append(opened)
         return opened
 

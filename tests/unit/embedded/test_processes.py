@@ -46,7 +46,7 @@ def line(process: "subprocess.Popen[str]") -> str:
 
 def opened(folder: Path, **settings: str) -> tuple[EmbeddedTransport, list[str]]:
     said: list[str] = []
-    transport = open_transport(transport_settings(folder) | settings, said=said.append)
+    transport = open_transport(transport_settings(folder) | settings, warn=said.append)
     transport.record_log.create_topic("t", 1)
     return transport, said
 

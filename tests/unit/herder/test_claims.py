@@ -5,7 +5,7 @@ from typing import TypeVar
 
 import pytest
 
-from headgate.herder.context import Context, Standing
+from headgate.herder.context import Context, Membership
 from headgate.herder.leadership import CallJob, Leadership
 from headgate.herder.messages import (
     AppendConfig,
@@ -37,8 +37,10 @@ class Leader:
         self.append = append
 
     def leads(self, generation: int, member: str = "me") -> None:
-        self.ctx.standing = Standing("me", generation, HEADGATE, member, "http://a/", True, True)
-        self.leadership.standing_changed()
+        self.ctx.membership = Membership(
+            "me", generation, HEADGATE, member, "http://a/", True, True
+        )
+        self.leadership.membership_changed()
 
     def claimed(self, generation: int, error: str | None = None) -> None:
         self.leadership.on_claimed(LeadershipClaimed(generation, error))

@@ -203,7 +203,7 @@ def test_what_another_said_meanwhile_is_not_said_over(key: str) -> None:
 def test_who_is_out_of_its_group_does_not_say_again_what_it_had(key: str) -> None:
     """It stops what it has, which takes its time: another may have said how it is."""
     herder = hidden_word(key).workers["a"].herder
-    herder._ctx.standing.alive = False
+    herder._ctx.membership.alive = False
     herder._statuses.on_unheard(key)
     assert herder._ctx.effects == []
 

@@ -24,18 +24,18 @@ class Held:
 
 @pytest.mark.parametrize("slow", ["connector", "tasks", "neither"])
 def test_from_its_record_until_all_has_stopped(slow: str) -> None:
-    standing = SimpleNamespace(stable=False)
+    membership = SimpleNamespace(stable=False)
     state = SimpleNamespace(entry=lambda name: name)
     connectors, held_tasks = Held(), Held()
     restarts = Restarts(
-        cast(Any, SimpleNamespace(standing=standing, state=state)),
+        cast(Any, SimpleNamespace(membership=membership, state=state)),
         cast(Any, connectors),
         cast(Any, held_tasks),
     )
     restarts.on_requested(RestartRequested(3, "c", include_tasks=True, only_failed=False))
     restarts.carry_out()  # waits for the end of a rebalance
     assert restarts.under_way("c") and not restarts.under_way("d")
-    standing.stable = True
+    membership.stable = True
     restarts.carry_out()
     connectors.stopping = slow == "connector"
     held_tasks.stopping = slow == "tasks"

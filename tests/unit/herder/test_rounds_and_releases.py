@@ -59,8 +59,8 @@ def context() -> Context:
         decode(offset, key.encode(), value) for offset, (key, value) in enumerate(records)
     ]
     ctx.state = fold(ctx.state, events)
-    ctx.standing.member_id = ctx.standing.leader = "a-1"
-    ctx.standing.stable = ctx.standing.alive = True
+    ctx.membership.member_id = ctx.membership.leader = "a-1"
+    ctx.membership.stable = ctx.membership.alive = True
     return ctx
 
 
@@ -122,7 +122,7 @@ def test_a_task_that_is_given_back_while_it_stops_is_started_anew(given_back: bo
     ctx = context()
     tasks = Tasks(ctx, Statuses(ctx))
     tasks.assign([C0])
-    tasks.standing_changed()
+    tasks.membership_changed()
     tasks.start_some()
     (start,) = [effect for effect in ctx.effects if isinstance(effect, StartTask)]
     run = start.spec.run

@@ -447,7 +447,7 @@ def test_a_transactional_producer(timeout: str | None, delivery: str | None, wan
         "producer.override.delivery.timeout.ms": delivery,
     }
     made = producer_settings(
-        WORKER, connector, client_id="p", transactional_id="g-c-0", said=said.append
+        WORKER, connector, client_id="p", transactional_id="g-c-0", warn=said.append
     )
     accepted("producer", made)
     assert made["transactional.id"] == "g-c-0"
@@ -467,7 +467,7 @@ def test_readers_of_committed_records() -> None:
         client_id="c",
         group_id="g",
         isolation_level="read_committed",
-        said=said.append,
+        warn=said.append,
     )
     assert made["isolation.level"] == "read_committed"
     assert made["enable.auto.commit"] == "false"
@@ -492,7 +492,7 @@ def test_what_the_jvm_alone_understands_is_named() -> None:
     ]
     said: list[str] = []
     override = {"producer.override.buffer.memory": "1", "producer.override.linger.ms": "1"}
-    producer_settings(worker, override, client_id="p", said=said.append)
+    producer_settings(worker, override, client_id="p", warn=said.append)
     assert len(said) == 1
     assert "producer.override.buffer.memory" in said[0]
     assert "linger" not in said[0]
@@ -507,7 +507,7 @@ def test_how_many_records_a_poll_gives(override: dict[str, str], found: int) -> 
     assert poll_records(WORKER, {}) is None
     assert java_only(worker) == []
     said: list[str] = []
-    made = consumer_settings(worker, override, client_id="c", group_id="g", said=said.append)
+    made = consumer_settings(worker, override, client_id="c", group_id="g", warn=said.append)
     accepted("consumer", made)
     assert said == []
 

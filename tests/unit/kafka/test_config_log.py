@@ -48,7 +48,7 @@ def made(request: pytest.FixtureRequest) -> tuple[KafkaConfigLog, Topics]:
         sync_ms=SYNC_MS,
     )
     if request.param:
-        log.tell(lambda: None)
+        log.subscribe(lambda: None)
     return log, topics
 
 

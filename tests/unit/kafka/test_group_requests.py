@@ -140,7 +140,7 @@ def test_answers_come_back_with_what_the_member_knows_its_requests_by(played: Pl
 def test_who_waits_for_answers_is_told_when_there_is_one(played: Played) -> None:
     group, link = played
     found: list[object] = []
-    group.tell(lambda: found.extend(group.receive()))
+    group.subscribe(lambda: found.extend(group.receive()))
     group.send(JOIN)
     assert not found
     link.answer("JoinGroupRequest", joined())

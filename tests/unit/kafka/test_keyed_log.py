@@ -45,7 +45,7 @@ def keyed_log(topics: object, *, told: bool = False) -> KafkaKeyedLog:
     settings = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "log_level": 0}
     log = KafkaKeyedLog("t", cast(Any, topics), settings, cast(Any, None), lambda _line: None)
     if told:
-        log.tell(lambda: None)
+        log.subscribe(lambda: None)
     return log
 
 

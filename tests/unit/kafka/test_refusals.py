@@ -141,7 +141,7 @@ def test_what_python_says_of_tls(text: str, hint: str) -> None:
 
 
 def test_what_a_client_heard_last_decides() -> None:
-    contact = Contact({"bootstrap.servers": "127.0.0.1:27496"}, said=lambda _line: None)
+    contact = Contact({"bootstrap.servers": "127.0.0.1:27496"}, warn=lambda _line: None)
     hear = contact.settings["error_cb"]
     down = KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down")
     for error in (PASSWORD, down):

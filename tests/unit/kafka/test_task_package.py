@@ -15,7 +15,7 @@ worker = {
     "offset.storage.topic": "offsets",
 }
 transport = open_task_transport(
-    worker, {}, connector="c", kind="source", exactly_once=True, said=lambda _line: None
+    worker, {}, connector="c", kind="source", exactly_once=True, warn=lambda _line: None
 )
 producer = transport.record_log.producer("p", "g-c-0", None)
 print(json.dumps([name for name in sys.modules if name.partition(".")[0] == "kafka"]))

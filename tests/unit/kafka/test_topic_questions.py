@@ -52,7 +52,7 @@ class Topics:
 
     def __init__(self, count: int | None, *, refused: bool = False, who: str = "admin") -> None:
         self.client = AdminClient()
-        self.contact = Contact({"bootstrap.servers": "b:9092"}, said=lambda _line: None)
+        self.contact = Contact({"bootstrap.servers": "b:9092"}, warn=lambda _line: None)
         self.count = count
         self._refused = refused
         self._who = who

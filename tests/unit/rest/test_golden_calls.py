@@ -22,9 +22,9 @@ from headgate.herder.messages import (
     SetTargetState,
 )
 from headgate.ids import TargetState, TaskId
-from headgate_rest.asking import result_of
+from headgate_rest.client_calls import result_of
 from headgate_rest.http import HttpRequest, HttpResponse
-from headgate_rest.translate import Aside, Asked, SetWorkerLogger, respond, understand
+from headgate_rest.translate import HerderRequest, SetWorkerLogger, SideRequest, respond, understand
 
 LINES: list[dict[str, Any]] = [
     json.loads(line)
@@ -54,7 +54,7 @@ MEANT: dict[int, Call] = {
 }
 
 
-def meant_by(line: dict[str, Any]) -> Asked | Aside:
+def meant_by(line: dict[str, Any]) -> HerderRequest | SideRequest:
     path, _, query = line["path"].partition("?")
     body = b"" if line["body"] is None else json.dumps(line["body"]).encode()
     return understand(HttpRequest(line["method"], path, query, body))
@@ -62,7 +62,7 @@ def meant_by(line: dict[str, Any]) -> Asked | Aside:
 
 @pytest.mark.parametrize("step", sorted(MEANT))
 def test_the_request_means(step: int) -> None:
-    assert meant_by(LINES[step]) == Asked(MEANT[step])
+    assert meant_by(LINES[step]) == HerderRequest(MEANT[step])
 
 
 @pytest.mark.parametrize("line", LINES, ids=lambda line: f"{line['step']}")
@@ -71,7 +71,7 @@ def test_the_recorded_answer_is_read_and_given_again(line: dict[str, Any]) -> No
     if isinstance(asked, SetWorkerLogger):
         assert asked == SetWorkerLogger("org.apache.kafka.connect", "INFO", cluster=True)
         return
-    assert isinstance(asked, Asked)
+    assert isinstance(asked, HerderRequest)
     body = b"" if line["response"] is None else json.dumps(line["response"]).encode()
     result = result_of(asked.call, HttpResponse(line["status"], body))
     answer = respond(asked, result, JAVA)

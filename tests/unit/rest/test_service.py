@@ -113,14 +113,14 @@ def test_health_is_that_the_herder_answers() -> None:
 
 
 def test_unhealthy_is_a_worker_that_gives_up_and_it_says_why() -> None:
-    trouble = ["no right"]
-    made = service(trouble=lambda: trouble[0])
+    error_text = ["no right"]
+    made = service(error_text=lambda: error_text[0])
     try:
         made.start()
         status, body, _ = ask(made, "GET /health")
         assert (status, body["status"]) == (500, "unhealthy")
         assert body["message"].endswith("no right")
-        trouble[0] = ""
+        error_text[0] = ""
         assert ask(made, "GET /health")[0] == 503
     finally:
         made.close()

@@ -36,12 +36,11 @@ from headgate.herder.messages import (
     Success,
 )
 from headgate.ids import TargetState, TaskId
-from headgate_rest.asking import question, result_of
+from headgate_rest.client_calls import question, result_of
 from headgate_rest.http import HttpRequest, HttpResponse, Refusal
 from headgate_rest.translate import (
-    Aside,
-    Asked,
     DescribePlugin,
+    HerderRequest,
     ListLoggers,
     ListPlugins,
     SetWorkerLogger,
@@ -49,6 +48,7 @@ from headgate_rest.translate import (
     ShowLogger,
     ShowMethods,
     ShowRoot,
+    SideRequest,
     ValidatePlugin,
     respond,
     understand,
@@ -65,11 +65,11 @@ def request(line: str, body: str | bytes = b"", **headers: str) -> HttpRequest:
     return HttpRequest(method, path, query, raw, named)
 
 
-def asked(call: Call, hops: int = 0, part: str | None = None) -> Asked:
-    return Asked(call, hops, part)
+def asked(call: Call, hops: int = 0, part: str | None = None) -> HerderRequest:
+    return HerderRequest(call, hops, part)
 
 
-UNDERSTOOD: list[tuple[str, str, Asked | Aside]] = [
+UNDERSTOOD: list[tuple[str, str, HerderRequest | SideRequest]] = [
     ("GET /", "", ShowRoot()),
     ("GET /health", "", ShowHealth()),
     ("GET /connectors", "", asked(ListConnectors())),
@@ -179,7 +179,7 @@ UNDERSTOOD: list[tuple[str, str, Asked | Aside]] = [
 
 
 @pytest.mark.parametrize(("line", "body", "meant"), UNDERSTOOD)
-def test_a_request_is_understood(line: str, body: str, meant: Asked | Aside) -> None:
+def test_a_request_is_understood(line: str, body: str, meant: HerderRequest | SideRequest) -> None:
     assert understand(request(line, body)) == meant
 
 
@@ -335,7 +335,7 @@ ANSWERED: list[tuple[Call, object, int, object]] = [
 
 @pytest.mark.parametrize(("call", "value", "status", "body"), ANSWERED)
 def test_a_result_is_answered(call: Call, value: object, status: int, body: object) -> None:
-    answer = respond(Asked(call), Success(value), "http://h:1")
+    answer = respond(HerderRequest(call), Success(value), "http://h:1")
     assert answer.status == status
     assert (json.loads(answer.body) if answer.body else None) == body
     assert answer.headers.get("Location") == (
@@ -351,14 +351,14 @@ def test_a_worker_that_asks_gets_the_result(
 
 
 def asked_and_answered(call: Call, result: Result) -> Result:
-    answer = respond(Asked(call), result, "http://h:1")
+    answer = respond(HerderRequest(call), result, "http://h:1")
     headers = {name.lower(): text for name, text in answer.headers.items()}
     return result_of(call, HttpResponse(answer.status, answer.body, headers))
 
 
 def test_the_config_alone_is_a_part_of_the_connector() -> None:
     answer = respond(
-        Asked(DescribeConnector("a"), part="config"), Success({"config": {"x": "y"}}), ""
+        HerderRequest(DescribeConnector("a"), part="config"), Success({"config": {"x": "y"}}), ""
     )
     assert json.loads(answer.body) == {"x": "y"}
 
@@ -384,7 +384,7 @@ def test_a_failure_has_connects_status_and_comes_back_as_it_was(
     kind: ErrorKind, message: str, status: int
 ) -> None:
     failure = Failure(kind, message)
-    answer = respond(Asked(DeleteConnector("a")), failure, "")
+    answer = respond(HerderRequest(DeleteConnector("a")), failure, "")
     assert answer.status == status
     assert json.loads(answer.body) == {"error_code": status, "message": message}
     later = kind in (ErrorKind.CONFLICT, ErrorKind.NOT_READY)
@@ -493,7 +493,7 @@ anywhere = st.one_of(
 )
 
 
-def understood(call: Call, hops: int) -> Asked | Aside:
+def understood(call: Call, hops: int) -> HerderRequest | SideRequest:
     asks = question(call, hops)
     path, _, query = asks.path.partition("?")
     headers = {name.lower(): text for name, text in asks.headers.items()}
@@ -502,18 +502,18 @@ def understood(call: Call, hops: int) -> Asked | Aside:
 
 @given(forwarded, st.sampled_from([1, 2]))
 def test_a_call_that_is_passed_on_comes_as_it_was(call: Call, hops: int) -> None:
-    assert understood(call, hops) == Asked(call, hops)
+    assert understood(call, hops) == HerderRequest(call, hops)
 
 
 @given(internal, st.sampled_from([1, 2]))
 def test_an_internal_call_is_not_passed_on_any_more(call: Call, hops: int) -> None:
-    assert understood(call, hops) == Asked(call, 2)
+    assert understood(call, hops) == HerderRequest(call, 2)
     assert question(call, hops).internal
 
 
 @given(anywhere)
 def test_a_call_for_any_worker_comes_as_it_was(call: Call) -> None:
-    assert understood(call, 1) == Asked(call)
+    assert understood(call, 1) == HerderRequest(call)
 
 
 def test_a_logger_level_comes_as_it_was() -> None:

@@ -21,8 +21,8 @@ def rejected(offset: int) -> StatusRejected:
 
 
 def test_where_it_is_and_what_is_wrong(caplog: pytest.LogCaptureFixture) -> None:
-    RejectedLog("status", "t").tell(rejected(7))
-    RejectedLog("config", "").tell(RecordRejected(4, "x" * 1_000, "not JSON"))
+    RejectedLog("status", "t").report(rejected(7))
+    RejectedLog("config", "").report(RecordRejected(4, "x" * 1_000, "not JSON"))
     assert caplog.messages == [
         "status topic t, partition 3, offset 7, key 'k7': a key of no known kind; passed over",
         f"config topic, partition 0, offset 4, key '{'x' * 100}... (1000 characters)': not JSON; "
@@ -33,7 +33,7 @@ def test_where_it_is_and_what_is_wrong(caplog: pytest.LogCaptureFixture) -> None
 def test_a_million_of_them_take_some_lines(caplog: pytest.LogCaptureFixture) -> None:
     told = RejectedLog("status", "t")
     for offset in range(1_000_000):
-        told.tell(rejected(offset))
+        told.report(rejected(offset))
     named = [line for line in caplog.messages if line.endswith("; passed over")]
     assert len(named) == NAMED
     rest = caplog.messages[NAMED:]
@@ -51,11 +51,11 @@ def test_a_look_that_fails_is_told_and_made_again(
     looked = threading.Semaphore(0)
     answers: list[Exception | None] = [TransportError("no broker"), None]
 
-    def look(tell: Callable[[Rejected], None]) -> None:
+    def look(report: Callable[[Rejected], None]) -> None:
         looked.release()
         if (failure := answers.pop(0)) is not None:
             raise failure
-        tell(rejected(7))
+        report(rejected(7))
         looked.release()
 
     made = OffsetsLook(look, "o")

@@ -95,8 +95,8 @@ class SlowTransport:
                 setattr(port, name, gate.wrap(getattr(port, name)))
         self._inner = inner
 
-    def tell(self, told: Callable[[], None]) -> bool:
-        return self._inner.tell(told)
+    def subscribe(self, on_change: Callable[[], None]) -> bool:
+        return self._inner.subscribe(on_change)
 
     def changed(self) -> bool:
         return self._inner.changed() or self.group.away

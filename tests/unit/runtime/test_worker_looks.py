@@ -133,11 +133,11 @@ def test_a_worker_that_is_told_of_what_comes_looks_seldom_unless_there_is_more(
 ) -> None:
     woken: list[Callable[[], None]] = []
 
-    def tell(_transport: EmbeddedTransport, told: Callable[[], None]) -> bool:
+    def subscribe(_transport: EmbeddedTransport, told: Callable[[], None]) -> bool:
         woken.append(told)
         return True
 
-    monkeypatch.setattr(EmbeddedTransport, "tell", tell)
+    monkeypatch.setattr(EmbeddedTransport, "subscribe", subscribe)
     made = Worker(
         WorkerConfig("w", "w", transport_settings(tmp_path), {"headgate.task.runner": "thread"})
     )

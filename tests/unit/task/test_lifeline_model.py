@@ -19,21 +19,21 @@ from headgate.task.messages import (
 )
 from headgate.task.run import (
     BodyDead,
-    BodySaid,
+    BodyReported,
     ConnectionClosed,
     Disconnect,
     Forward,
     Heard,
     HelloReceived,
-    KillAsked,
     KillBody,
     KillLaunched,
+    KillRequested,
     LaunchOver,
     Refuse,
     RunInput,
     RunMachine,
     RunOutput,
-    StopAsked,
+    StopRequested,
     Tick,
     Welcome,
 )
@@ -101,9 +101,9 @@ class World:
         if not self.alive and self.machine.watching_pid:
             self.give(BodyDead())
         if rng.random() < 0.02:
-            self.give(StopAsked(rng.randrange(0, 2 * LIMIT_MS)))
+            self.give(StopRequested(rng.randrange(0, 2 * LIMIT_MS)))
         if rng.random() < (0.2 if calm else 0.003):
-            self.give(KillAsked("closing"))
+            self.give(KillRequested("closing"))
         # Spark's own retry, or an orphan that connects late: never a second body.
         if rng.random() < 0.02 and (self.welcomed or self.machine.released):
             answer = self.machine.handle(self.now, HelloReceived(self.local))
@@ -135,10 +135,10 @@ class World:
             return
         self.act()
         if self.connected:
-            self.up.append(rng.choice((Heard(), BodySaid(TaskRunning()))))
+            self.up.append(rng.choice((Heard(), BodyReported(TaskRunning()))))
             if rng.random() < 0.03:
                 self.finished = self.over = True
-                self.up.append(BodySaid(TaskEnded(TaskOutcome.STOPPED)))
+                self.up.append(BodyReported(TaskEnded(TaskOutcome.STOPPED)))
                 self.up.append(ConnectionClosed())
 
     def act(self) -> None:
@@ -181,7 +181,7 @@ def test_a_body_that_hangs_after_a_failure_is_killed_with_its_own_words() -> Non
     machine = RunMachine(0, LIMIT_MS, 8 * LIMIT_MS, 5_000)
     machine.handle(0, HelloReceived(killable=True))
     failed = TaskEnded(TaskOutcome.FAILED, "OSError: disk on fire", "Traceback ...")
-    assert machine.handle(10, BodySaid(TaskClosing(failed))) == []
+    assert machine.handle(10, BodyReported(TaskClosing(failed))) == []
     for now in range(20, 5_010, 10):
         assert machine.handle(now, Heard()) == machine.handle(now, Tick()) == []
     told = "OSError: disk on fire; then it did not stop within 5000 ms: killed"
@@ -198,8 +198,8 @@ def test_a_body_that_hangs_after_a_failure_is_killed_with_its_own_words() -> Non
 def test_a_stop_that_is_due_sooner_ends_a_body_that_closes() -> None:
     machine = RunMachine(0, LIMIT_MS, 8 * LIMIT_MS, 5_000)
     machine.handle(0, HelloReceived(killable=True))
-    machine.handle(10, BodySaid(TaskClosing(TaskEnded(TaskOutcome.FENCED, "fenced"))))
-    assert machine.handle(20, StopAsked(0))[0] == Forward(
+    machine.handle(10, BodyReported(TaskClosing(TaskEnded(TaskOutcome.FENCED, "fenced"))))
+    assert machine.handle(20, StopRequested(0))[0] == Forward(
         TaskEnded(TaskOutcome.FENCED, "fenced; then it did not stop within 0 ms: killed")
     )
 

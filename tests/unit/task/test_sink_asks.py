@@ -18,7 +18,7 @@ from headgate.task.steps import (
     OpenPartitions,
     PartitionsAssigned,
     PartitionsRevoked,
-    SinkAsked,
+    SinkRequested,
     Started,
 )
 
@@ -141,7 +141,7 @@ def test_a_pause_ends_with_a_partition_that_goes_alone() -> None:
         Begin(),
         Started(),
         PartitionsAssigned((a, b)),
-        SinkAsked((a, b), (), None, False),
+        SinkRequested((a, b), (), None, False),
     ):
         machine.handle(0, given)
     machine.handle(0, PartitionsRevoked((a,)))

@@ -55,7 +55,7 @@ from headgate.task.steps import (
     RecordsSkipped,
     Report,
     SendFailed,
-    SinkAsked,
+    SinkRequested,
     Started,
 )
 
@@ -86,8 +86,8 @@ INPUTS: tuple[Any, ...] = (
     Consumed(dropped=1),
     Delivered(),
     PutRetriable("later"),
-    SinkAsked(paused=(("t", 0),)),
-    SinkAsked(timeout_ms=500, commit=True),
+    SinkRequested(paused=(("t", 0),)),
+    SinkRequested(timeout_ms=500, commit=True),
     OffsetsCommitted(3),
     GroupServed(),
     OffsetsNotCommitted("brokers away"),

@@ -61,7 +61,7 @@ from headgate_kafka.transport import DISABLED
 PLANNED_SINK: Final = "planned sink"
 """A sink connector whose tasks plan whole batches."""
 SUPPORT: Final = "exactly.once.source.support"
-Said = Callable[[str], None]
+Warn = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +74,10 @@ class KafkaDoctor:
     """One look at a cluster with a worker's own eyes. Writes nothing but, while the group has no
     members, the epochs of transactional ids."""
 
-    def __init__(self, worker: Mapping[str, str], said: Said) -> None:
+    def __init__(self, worker: Mapping[str, str], warn: Warn) -> None:
         self._worker = worker
-        self._said = said
-        self._clients = WorkerClients(worker, said)
+        self._warn = warn
+        self._clients = WorkerClients(worker, warn)
         self._raw = RawAdmin(worker_kafka_python(worker, client_id="headgate-doctor"))
         self._describer = GroupDescriber(worker_kafka_python(worker, client_id="headgate-doctor"))
         self._not_let_in: dict[object, str] = {}
@@ -170,20 +170,20 @@ class KafkaDoctor:
         Raises:
             RefusedError: it cannot.
         """
-        said = login.refused or self._not_let_in.get(login.identity)
-        if not said:
+        refusal = login.refused or self._not_let_in.get(login.identity)
+        if not refusal:
             try:
                 try_for_token(login.settings)
-                topics = Topics(login.settings, self._said)
+                topics = Topics(login.settings, self._warn)
                 _describe_cluster(topics)
             except KafkaException as failed:
-                said = _why_no_client(login, failed)
+                refusal = _why_no_client(login, failed)
             except TransportError as error:
-                said = f"{error}. {login.hint}" if login.hint else str(error)
+                refusal = f"{error}. {login.hint}" if login.hint else str(error)
             else:
                 return topics
-            self._not_let_in[login.identity] = said
-        raise RefusedError(said)
+            self._not_let_in[login.identity] = refusal
+        raise RefusedError(refusal)
 
     def own_topic_fault(self, name: str, config: Config) -> tuple[str, str] | None:
         """A source connector's own offsets topic, and why its tasks would refuse it or could not
@@ -245,8 +245,8 @@ class KafkaDoctor:
             if own is None:
                 continue
             try:
-                settings = connector_clients(self._worker, given, self._said)
-                observer = observer or KafkaObserver(self._worker, self._said)
+                settings = connector_clients(self._worker, given, self._warn)
+                observer = observer or KafkaObserver(self._worker, self._warn)
                 shared_ms, _ = _written(observer.offset_log(None), name)
                 own_ms = self._own_newest_ms(own, name, given, settings)
             except (TransportError, ClientSettingsError, KafkaException) as error:
@@ -263,15 +263,15 @@ class KafkaDoctor:
     ) -> int:
         """Read as the connector's own clients would, where they would; 0: no offset stands
         there."""
-        admin = connector_admin_properties(self._worker, config, name, "source", self._said)
-        topics = Topics(librdkafka(admin, "admin"), self._said)
+        admin = connector_admin_properties(self._worker, config, name, "source", self._warn)
+        topics = Topics(librdkafka(admin, "admin"), self._warn)
         try:
             topics.partitions(own)
         except UnknownTopicError:
             return 0  # its first task makes it
-        writer = PlainWriter(settings.producer(f"headgate-doctor-{name}", None), self._said)
+        writer = PlainWriter(settings.producer(f"headgate-doctor-{name}", None), self._warn)
         reader = own_offsets_reader(self._worker, config, name, settings)
-        log = KafkaKeyedLog(own, topics, reader, writer, self._said)
+        log = KafkaKeyedLog(own, topics, reader, writer, self._warn)
         try:
             found_ms, stands = _written(log, name)
             return found_ms if stands else 0
@@ -389,10 +389,10 @@ def _not_made(topic: InternalTopic, contact: Contact, error: KafkaError | None) 
     return f"cannot be made: {contact.error('the brokers refuse', error)}"
 
 
-def open_doctor(worker: Mapping[str, str], *, said: Said) -> KafkaDoctor:
+def open_doctor(worker: Mapping[str, str], *, warn: Warn) -> KafkaDoctor:
     """
     Raises:
         ClientSettingsError: clients cannot be made from these properties.
     """
     check_worker_clients(worker, in_group=True)
-    return KafkaDoctor(worker, said)
+    return KafkaDoctor(worker, warn)

@@ -15,7 +15,7 @@ from headgate_kafka.failures import Contact
 from headgate_kafka.login.oauth_login import try_for_token
 from headgate_kafka.login.principal import of_librdkafka
 
-Said: TypeAlias = Callable[[str], None]
+Warn: TypeAlias = Callable[[str], None]
 
 API_TIMEOUT_MS = 60_000
 """Java's ``default.api.timeout.ms``: how long a worker tries before it ends."""
@@ -45,7 +45,7 @@ class Admin:
         settings: Mapping[str, str],
         *,
         timeout_ms: int = API_TIMEOUT_MS,
-        said: Said,
+        warn: Warn,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         """
@@ -54,10 +54,10 @@ class Admin:
             sleep: waits; may raise to end the waiting for good.
         """
         # What it complains about is told with the failure, not line by line.
-        self._contact = Contact(settings, said=lambda _line: None)
+        self._contact = Contact(settings, warn=lambda _line: None)
         self.servers = self._contact.servers
         self.principal = of_librdkafka(settings)
-        self._said = said
+        self._warn = warn
         self._timeout_s = timeout_ms / 1000
         self._sleep = sleep
         self._has_asked = False
@@ -132,8 +132,8 @@ class Admin:
             patience.wait(reason)
 
     def _patience(self, what: str, *, quiet: bool = False) -> "_Patience":
-        said = _unsaid if quiet else self._said
-        return _Patience(what, self.servers, self._timeout_s, said, self._sleep)
+        warn = _warn_nobody if quiet else self._warn
+        return _Patience(what, self.servers, self._timeout_s, warn, self._sleep)
 
     def _described(self, limit_s: float) -> Any:
         asked = self.client.describe_cluster(request_timeout=limit_s)
@@ -148,13 +148,13 @@ class _Patience:
         what: str,
         servers: str,
         timeout_s: float,
-        said: Said,
+        warn: Warn,
         sleep: Callable[[float], object],
     ) -> None:
         self._what = what
         self._servers = servers
         self._timeout_s = timeout_s
-        self._said: Said | None = said
+        self._warn: Warn | None = warn
         self._sleep = sleep
         self._deadline = time.monotonic() + timeout_s
         self._backoff_s = BACKOFF_S_MIN
@@ -174,17 +174,17 @@ class _Patience:
             raise TransportError(
                 f"{self._what}. Gave up after {self._timeout_s:g} s at {self._servers}: {reason}"
             )
-        if self._said is not None:
-            self._said(
+        if self._warn is not None:
+            self._warn(
                 f"{self._what} ({self._servers}): {reason.rstrip('.')}; trying for {left_s:.0f} s "
                 "more"
             )
-            self._said = None
+            self._warn = None
         self._sleep(min(self._backoff_s, left_s))
         self._backoff_s = min(self._backoff_s * 2, BACKOFF_S_MAX)
 
 
-def _unsaid(_line: str) -> None:
+def _warn_nobody(_line: str) -> None:
     pass
 
 

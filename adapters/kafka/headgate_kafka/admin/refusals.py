@@ -53,20 +53,20 @@ def refusal(error: KafkaError) -> str:
     if error.code() == KafkaError._AUTHENTICATION:
         if any(sign in text for sign in _PASSING):
             return ""
-        _, no_token, said = text.partition(_NO_TOKEN)
+        _, no_token, answer_text = text.partition(_NO_TOKEN)
         if no_token:
-            return f"{text}; {TOKEN_HINT}" if _token_refused(said) else ""
+            return f"{text}; {TOKEN_HINT}" if _token_refused(answer_text) else ""
         return f"{text}; {LOGIN_HINT}"
     if error.code() == KafkaError._SSL or "SSL" in text:
         return tls_refusal(_ADVICE.sub("", text))
     return ""
 
 
-def _token_refused(said: str) -> bool:
+def _token_refused(answer_text: str) -> bool:
     """Whether an endpoint refuses to give a token; one that is away will be asked again. librdkafka
     hands on what the endpoint said, as a rule, and not the status."""
     try:
-        answer = json.loads(said)
+        answer = json.loads(answer_text)
     except ValueError:
         return False
     return isinstance(answer, dict) and answer.get("error") in _TOKEN_REFUSED

@@ -21,7 +21,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     TopicDescription,
 )
 
-from headgate_kafka.admin.reach import API_TIMEOUT_MS, Admin, Said
+from headgate_kafka.admin.reach import API_TIMEOUT_MS, Admin, Warn
 from headgate_kafka.clients.settings import (
     Properties,
     client_id_base,
@@ -141,7 +141,7 @@ class Reached(NamedTuple):
 
 
 def prepare_internal_topics(
-    worker: Properties, *, said: Said, sleep: Callable[[float], object] = time.sleep
+    worker: Properties, *, warn: Warn, sleep: Callable[[float], object] = time.sleep
 ) -> Reached:
     """Create or check the three topics of a worker. Tries for as long as the worker's
     ``default.api.timeout.ms`` says.
@@ -150,30 +150,30 @@ def prepare_internal_topics(
         TopicRefusedError: one of them is not as Connect needs it.
         TransportError: the brokers did not answer in time.
     """
-    admin = _admin(worker, said, sleep)
+    admin = _admin(worker, warn, sleep)
     admin.cluster()
-    ensure_topics(admin, internal_topics(worker), said=said)
+    ensure_topics(admin, internal_topics(worker), warn=warn)
     # If they are just starting there are more of them by now.
     found, count = admin.cluster()
     return Reached(found, count, _identity(admin, config_topic(worker), found))
 
 
 def reach_cluster(
-    worker: Properties, *, said: Said, sleep: Callable[[float], object] = time.sleep
+    worker: Properties, *, warn: Warn, sleep: Callable[[float], object] = time.sleep
 ) -> Reached:
     """As `prepare_internal_topics`, for a worker without topics of its own."""
-    return Reached(*_admin(worker, said, sleep).cluster(), "")
+    return Reached(*_admin(worker, warn, sleep).cluster(), "")
 
 
-def _admin(worker: Properties, said: Said, sleep: Callable[[float], object]) -> Admin:
+def _admin(worker: Properties, warn: Warn, sleep: Callable[[float], object]) -> Admin:
     settings = worker_client_settings(
         worker, "admin", client_id=f"{client_id_base(worker)}shared-admin"
     )
     timeout_ms = number(worker, "default.api.timeout.ms", API_TIMEOUT_MS)
-    return Admin(settings, timeout_ms=timeout_ms, said=said, sleep=sleep)
+    return Admin(settings, timeout_ms=timeout_ms, warn=warn, sleep=sleep)
 
 
-def ensure_topics(admin: Admin, topics: Sequence[InternalTopic], *, said: Said) -> None:
+def ensure_topics(admin: Admin, topics: Sequence[InternalTopic], *, warn: Warn) -> None:
     """Create what is absent, check what is there.
 
     Raises:
@@ -183,7 +183,7 @@ def ensure_topics(admin: Admin, topics: Sequence[InternalTopic], *, said: Said) 
     for topic in topics:
         created = _create(admin, topic)
         if not created:
-            _check_policy(admin, topic, said)
+            _check_policy(admin, topic, warn)
         if topic.key == "config.storage.topic":
             _check_single_partition(admin, topic)
 
@@ -293,14 +293,14 @@ def _check_single_partition(admin: Admin, topic: InternalTopic) -> None:
         )
 
 
-def _check_policy(admin: Admin, topic: InternalTopic, said: Said) -> None:
+def _check_policy(admin: Admin, topic: InternalTopic, warn: Warn) -> None:
     try:
         policy = admin.patiently(
             f"could not look at the settings of topic '{topic.name}' ({topic.key})",
             lambda limit_s: _cleanup_policy(admin.client, topic.name, limit_s),
         )
     except KafkaException as error:
-        said(
+        warn(
             f"could not check the clean-up policy of topic '{topic.name}' ({topic.key}), which "
             f"must be {COMPACT}: {error.args[0].str()}. {admin.principal} needs DescribeConfigs "
             f"on Topic:{topic.name}"

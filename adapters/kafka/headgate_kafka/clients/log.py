@@ -13,9 +13,9 @@ _PREFIX = re.compile(r"^[A-Z_]+ \[rdkafka#\w+-\d+\] \[thrd:[^\]]*\]: ")
 
 
 class _OnceAMinute(logging.Handler):
-    def __init__(self, said: Callable[[str], None], now_s: Callable[[], float]) -> None:
+    def __init__(self, warn: Callable[[str], None], now_s: Callable[[], float]) -> None:
         super().__init__(logging.WARNING)
-        self._said = said
+        self._warn = warn
         self._now_s = now_s
         self._last: dict[str, float] = {}
 
@@ -27,14 +27,14 @@ class _OnceAMinute(logging.Handler):
         if len(self._last) > KEPT:
             self._last.clear()
         self._last[text] = now
-        self._said(text)
+        self._warn(text)
 
 
 def client_logger(
-    said: Callable[[str], None], now_s: Callable[[], float] = time.monotonic
+    warn: Callable[[str], None], now_s: Callable[[], float] = time.monotonic
 ) -> logging.Logger:
-    """For the argument `logger` of confluent-kafka's clients: warnings and errors go to `said`,
+    """For the argument `logger` of confluent-kafka's clients: warnings and errors go to `warn`,
     each text once a minute. It speaks only where the client is polled."""
     logger = logging.Logger("headgate_kafka.librdkafka", logging.WARNING)
-    logger.addHandler(_OnceAMinute(said, now_s))
+    logger.addHandler(_OnceAMinute(warn, now_s))
     return logger

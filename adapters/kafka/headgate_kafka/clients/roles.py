@@ -23,7 +23,7 @@ from headgate_kafka.login.oauth_login import try_for_token
 from headgate_kafka.logs.reading import Topics
 from headgate_kafka.records.topics import ClientsSettings
 
-Said = Callable[[str], None]
+Warn = Callable[[str], None]
 _SECURITY: Final = ("security.", "sasl.", "ssl.", "enable.ssl.")
 _CONSUMER_SECURITY: Final = tuple(f"consumer.override.{prefix}" for prefix in _SECURITY)
 
@@ -33,7 +33,7 @@ class WorkerClients:
     """What the worker's properties say to its own clients."""
 
     properties: Mapping[str, str]
-    said: Said
+    warn: Warn
 
     def reader(self, what: str) -> dict[str, Any]:
         settings = worker_client_settings(self.properties, "consumer", client_id=self._id(what))
@@ -44,7 +44,7 @@ class WorkerClients:
         return dict(worker_client_settings(self.properties, "producer", client_id=self._id(what)))
 
     def topics(self) -> Topics:
-        return Topics(self._admin(), self.said)
+        return Topics(self._admin(), self.warn)
 
     def try_for_token(self) -> None:
         """As `headgate_kafka.login.oauth_login.try_for_token`."""
@@ -68,7 +68,7 @@ class WorkerClients:
 
 
 def connector_clients(
-    worker: Mapping[str, str], connector_config: Properties | None, said: Said
+    worker: Mapping[str, str], connector_config: Properties | None, warn: Warn
 ) -> ClientsSettings:
     return ClientsSettings(
         lambda client_id, transactional_id: producer_settings(
@@ -76,10 +76,10 @@ def connector_clients(
             connector_config,
             client_id=client_id,
             transactional_id=transactional_id,
-            said=said,
+            warn=warn,
         ),
         lambda client_id, group: consumer_settings(
-            worker, connector_config, client_id=client_id, group_id=group, said=said
+            worker, connector_config, client_id=client_id, group_id=group, warn=warn
         ),
         poll_records(worker, connector_config),
     )
@@ -119,12 +119,12 @@ def connector_admin_properties(
     connector_config: Mapping[str, str],
     connector: str,
     kind: Literal["source", "sink"],
-    said: Said,
+    warn: Warn,
 ) -> dict[str, str]:
     """Differs from Connect: whose data is on another cluster is administered there, also when only
     the servers of its producer or consumer were overridden, and then with their login."""
     found = admin_properties(
-        worker, connector_config, f"connector-worker-adminclient-{connector}", said
+        worker, connector_config, f"connector-worker-adminclient-{connector}", warn
     )
     role = "producer" if kind == "source" else "consumer"
     elsewhere = False

@@ -31,7 +31,7 @@ from headgate_kafka.login.security import Properties as Properties
 from headgate_kafka.login.security import security
 
 Role: TypeAlias = Literal["producer", "consumer", "admin"]
-Said: TypeAlias = Callable[[str], None]
+Warn: TypeAlias = Callable[[str], None]
 
 ROLES: tuple[Role, ...] = ("producer", "consumer", "admin")
 INT_MAX = "2147483647"
@@ -123,11 +123,11 @@ def producer_settings(
     *,
     client_id: str,
     transactional_id: str | None = None,
-    said: Said | None = None,
+    warn: Warn | None = None,
 ) -> dict[str, str]:
     """librdkafka's settings of a source task's producer (or a dead letter queue's).
 
-    With a `transactional_id` the keys that exactly-once needs are forced; `said` is told where
+    With a `transactional_id` the keys that exactly-once needs are forced; `warn` is told where
     that replaces what the user set.
     """
     base = {
@@ -139,10 +139,10 @@ def producer_settings(
     if transactional_id is not None:
         # Differs from Connect: an idempotent producer keeps the order with several requests too.
         del base["max.in.flight.requests.per.connection"]
-    properties = base | _connector_properties(worker, connector_config, "producer", said)
+    properties = base | _connector_properties(worker, connector_config, "producer", warn)
     if transactional_id is not None:
         forced = {"enable.idempotence": "true", "transactional.id": transactional_id}
-        _force(properties, forced, said)
+        _force(properties, forced, warn)
     return checked(properties, "producer") | {"partitioner": "murmur2_random"}
 
 
@@ -153,16 +153,16 @@ def consumer_settings(
     client_id: str,
     group_id: str,
     isolation_level: str | None = None,
-    said: Said | None = None,
+    warn: Warn | None = None,
 ) -> dict[str, str]:
     """librdkafka's settings of a connector's consumer. The user's ``group.id`` wins over `group_id`
     as in Connect; `isolation_level` is forced if given."""
     base = {"group.id": group_id, "auto.offset.reset": "earliest", "client.id": client_id}
-    properties = base | _connector_properties(worker, connector_config, "consumer", said)
+    properties = base | _connector_properties(worker, connector_config, "consumer", warn)
     forced = {"enable.auto.commit": "false"}
     if isolation_level is not None:
         forced["isolation.level"] = isolation_level
-    _force(properties, forced, said)
+    _force(properties, forced, warn)
     return checked(properties, "consumer")
 
 
@@ -181,21 +181,21 @@ def admin_settings(
     connector_config: Properties | None = None,
     *,
     client_id: str,
-    said: Said | None = None,
+    warn: Warn | None = None,
 ) -> dict[str, str]:
     """librdkafka's settings of the admin client of a connector."""
-    return checked(admin_properties(worker, connector_config, client_id, said), "admin")
+    return checked(admin_properties(worker, connector_config, client_id, warn), "admin")
 
 
 def admin_properties(
     worker: Properties,
     connector_config: Properties | None,
     client_id: str,
-    said: Said | None = None,
+    warn: Warn | None = None,
 ) -> dict[str, str]:
     """Java's properties of the admin client of a connector, for `kafka_python` too."""
     properties = _worker_properties(worker, "admin", client_id)
-    return properties | _connector_properties(worker, connector_config, "admin", said)
+    return properties | _connector_properties(worker, connector_config, "admin", warn)
 
 
 def worker_kafka_python(worker: Properties, *, client_id: str) -> dict[str, Any]:
@@ -259,15 +259,15 @@ def _worker_properties(worker: Properties, role: Role, client_id: str) -> dict[s
 
 
 def _connector_properties(
-    worker: Properties, connector_config: Properties | None, role: Role, said: Said | None
+    worker: Properties, connector_config: Properties | None, role: Role, warn: Warn | None
 ) -> dict[str, str]:
     found = {"bootstrap.servers": worker.get("bootstrap.servers") or "localhost:9092"}
     found |= _small_cluster(worker) | _with_prefix(worker, f"{role}.")
     overrides = _with_prefix(connector_config or {}, f"{role}.override.")
     unknown = sorted(key for key in overrides if not _understood(key, role))
-    if unknown and said is not None:
+    if unknown and warn is not None:
         names = ", ".join(f"{role}.override.{key}" for key in unknown)
-        said(f"not used here, they are for Java's client alone or not known: {names}")
+        warn(f"not used here, they are for Java's client alone or not known: {names}")
     return found | overrides
 
 
@@ -284,11 +284,11 @@ def _with_prefix(properties: Properties, prefix: str) -> dict[str, str]:
     }
 
 
-def _force(properties: dict[str, str], forced: Mapping[str, str], said: Said | None) -> None:
+def _force(properties: dict[str, str], forced: Mapping[str, str], warn: Warn | None) -> None:
     for key, value in forced.items():
         given = properties.get(key)
-        if given is not None and given.strip().lower() != value.lower() and said is not None:
-            said(f"{key} is {value} here; the value given for it, {given}, is not used")
+        if given is not None and given.strip().lower() != value.lower() and warn is not None:
+            warn(f"{key} is {value} here; the value given for it, {given}, is not used")
         properties[key] = value
 
 

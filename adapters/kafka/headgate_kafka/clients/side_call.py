@@ -7,7 +7,7 @@ from queue import SimpleQueue
 from headgate.task.held_error import HeldError
 
 
-class Beside:
+class SideCall:
     """One call at a time, on a thread that stays for the next, which is begun when the end of the
     one before was awaited, by whichever thread.
 
@@ -62,7 +62,7 @@ class _Call:
 
     def end(self) -> None:
         self._over.wait()
-        self._held.let_go()
+        self._held.release()
 
 
 def _serve(calls: "SimpleQueue[_Call | None]") -> None:

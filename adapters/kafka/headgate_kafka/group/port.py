@@ -71,15 +71,15 @@ def refused(group: str, at: str, error: Exception, who: str) -> GroupRefusedErro
     """With the operation, the resource and the principal."""
     if not isinstance(error, CodeError):
         return GroupRefusedError(f"no connection for {who} at {at}: {error}")
-    said = f"{error.operation} on group {group!r} was refused at {at}: {error}"
+    refusal = f"{error.operation} on group {group!r} was refused at {at}: {error}"
     if error.code == _NOT_AUTHORIZED:
         right = "Describe" if error.operation in _DESCRIBING else "Read"
         return GroupRefusedError(
-            f"{said}; {who} needs the operation {right} on the resource Group:{group} "
+            f"{refusal}; {who} needs the operation {right} on the resource Group:{group} "
             f"(kafka-acls --add --allow-principal ... --operation {right} --group {group})"
         )
     hint = _HINTS.get(error.code)
-    return GroupRefusedError(f"{said}; {hint}" if hint else said)
+    return GroupRefusedError(f"{refusal}; {hint}" if hint else refusal)
 
 
 class _Lane:
@@ -111,13 +111,13 @@ class _Failures:
         self.error = self._last = error
         return _REFUSED_PAUSE_S
 
-    def failed(self, said: str, error: Exception) -> float:
+    def failed(self, refusal: str, error: Exception) -> float:
         self._many += 1
         # That a connection may not be tried yet is no reason of its own.
         if self._last is None or not isinstance(error, NodeNotReadyError):
             name, text = type(error).__name__, str(error)
             self._last = TransportError(
-                f"{said}: {text}" if text.startswith(name) else f"{said}: {name}: {text}"
+                f"{refusal}: {text}" if text.startswith(name) else f"{refusal}: {name}: {text}"
             )
         # A connection that ended once is no news: the second try will tell.
         self.error = self._last if self._many > 1 else None
@@ -153,11 +153,11 @@ class KafkaGroup:
         self._left = threading.Event()
         self._left.set()
         self._closed = False
-        self._told: Callable[[], None] = lambda: None
+        self._on_change: Callable[[], None] = lambda: None
 
-    def tell(self, told: Callable[[], None]) -> None:
-        """Have `told` called, on a thread of this group's own, when an answer has arrived."""
-        self._told = told
+    def subscribe(self, on_change: Callable[[], None]) -> None:
+        """Have `on_change` called, on a thread of this group's own, when an answer has arrived."""
+        self._on_change = on_change
 
     def send(self, request: GroupRequest) -> None:
         self._raise_bug()
@@ -281,7 +281,7 @@ class KafkaGroup:
                     self._round_over = over and isinstance(self._waiting.current, JoinGroup)
         if answer is not None:
             self._arrived.append(answer)
-            self._told()
+            self._on_change()
 
     def _failed(self, request: GroupRequest, error: Exception) -> float:
         """Forget what may be wrong; seconds to wait."""

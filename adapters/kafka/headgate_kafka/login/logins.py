@@ -72,7 +72,7 @@ def connector_logins(
         _of_role(worker, config, role, client_id),
         _made(
             Role.ADMIN,
-            lambda: connector_admin_properties(worker, config, name, kind, _unsaid),
+            lambda: connector_admin_properties(worker, config, name, kind, _warn_nobody),
             client_id,
         ),
     ]
@@ -115,7 +115,7 @@ def _of_reader(
 ) -> Login:
     """Its settings are put together of a consumer's and a producer's, in librdkafka's words."""
     try:
-        clients = connector_clients(worker, config, _unsaid)
+        clients = connector_clients(worker, config, _warn_nobody)
         settings = connection(own_offsets_reader(worker, config, name, clients))
     except ClientSettingsError as error:
         return Login((Role.READER,), {}, dict, str(error))
@@ -135,5 +135,5 @@ def _made(
     return Login((role,), settings, lambda: kafka_python(properties), hint=hint)
 
 
-def _unsaid(_line: str) -> None:
+def _warn_nobody(_line: str) -> None:
     pass

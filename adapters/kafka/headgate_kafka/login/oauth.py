@@ -81,12 +81,12 @@ def ask(login: OAuthLogin) -> Token:
         with urllib.request.urlopen(request, timeout=ANSWER_S, context=context) as answer:
             body: bytes = answer.read()
     except urllib.error.HTTPError as error:
-        said = ""
+        shown = ""
         with error, contextlib.suppress(OSError, HTTPException):
-            said = _shown(error.read())
+            shown = _shown(error.read())
         passes = error.code >= 500 or error.code in _PASSING
         hint = "" if passes else TOKEN_HINT
-        raise _failure(login, f"answers {error.code}{said}", hint) from None
+        raise _failure(login, f"answers {error.code}{shown}", hint) from None
     except (OSError, ValueError, HTTPException) as error:
         reason = getattr(error, "reason", error)
         hint = _TRUST_HINT if isinstance(reason, ssl.SSLCertVerificationError) else ""
@@ -140,8 +140,8 @@ def _shown(body: bytes) -> str:
         parts = [answer.get("error"), answer.get("error_description")]
     except (AttributeError, ValueError):
         return ""
-    said = ", ".join(part for part in parts if isinstance(part, str))[:_SHOWN]
-    return f" ({said})" if said else ""
+    shown = ", ".join(part for part in parts if isinstance(part, str))[:_SHOWN]
+    return f" ({shown})" if shown else ""
 
 
 def _failure(login: OAuthLogin, what: str, hint: str) -> TransportError:

@@ -46,20 +46,20 @@ class KafkaConfigLog:
         reader_settings: Mapping[str, Any],
         writer_settings: Mapping[str, Any],
         transactional_id: str | None,
-        said: Callable[[str], None],
+        warn: Callable[[str], None],
         *,
         sync_ms: int = SYNC_MS,
     ) -> None:
         self._topic = topic
         self._topics = topics
         self._reader_settings = reader_settings
-        self._said = said
+        self._warn = warn
         self._sync_ms = sync_ms
-        self._plain = PlainWriter(writer_settings, said, at_once=True)
+        self._plain = PlainWriter(writer_settings, warn, at_once=True)
         self._leader = (
             None
             if transactional_id is None
-            else LeaderWriter(topic, writer_settings, transactional_id, said)
+            else LeaderWriter(topic, writer_settings, transactional_id, warn)
         )
         self._claimed = False
         self._mutex = threading.Lock()
@@ -91,10 +91,10 @@ class KafkaConfigLog:
 
     # -- reading --
 
-    def tell(self, told: Callable[[], None]) -> None:
-        """Have `told` called, from any thread, when there may be something to read. Before the
+    def subscribe(self, on_change: Callable[[], None]) -> None:
+        """Have `on_change` called, from any thread, when there may be something to read. Before the
         first read."""
-        self._on_arrival = told
+        self._on_arrival = on_change
 
     def read(self, position: int, limit: int = 5_000) -> tuple[Sequence[LogRecord], int]:
         with self._mutex:
@@ -153,7 +153,7 @@ class KafkaConfigLog:
         if self._reader is None or position != self._start:
             first = position or self._first()
             reader = self._reader or TopicReader(
-                self._reader_settings, self._topic, self._said, self._on_arrival
+                self._reader_settings, self._topic, self._warn, self._on_arrival
             )
             self._reader = None  # one that could not start has nothing to read
             self._ready.clear()
@@ -196,12 +196,12 @@ class LeaderWriter:
         topic: str,
         settings: Mapping[str, Any],
         transactional_id: str,
-        said: Callable[[str], None],
+        warn: Callable[[str], None],
     ) -> None:
         self._topic = topic
         self._transactional_id = transactional_id
         made = {**durable(settings, APPEND_MS), "transactional.id": transactional_id}
-        self._contact = Contact(made | within_transaction(made), said)
+        self._contact = Contact(made | within_transaction(made), warn)
         self._mutex = threading.Lock()
         self._client: Producer | None = None
         self._generation = -1
@@ -284,8 +284,8 @@ class LeaderWriter:
         if error is not None and error.txn_requires_abort():
             with suppress(KafkaException, SystemError):
                 client.abort_transaction(APPEND_MS / 1000)
-            told = next((each for each in refusals if each.code() not in _UNSENT), error)
-            return self._contact.error(what, told, right=f"Write on Topic:{self._topic}")
+            on_change = next((each for each in refusals if each.code() not in _UNSENT), error)
+            return self._contact.error(what, on_change, right=f"Write on Topic:{self._topic}")
         return self._contact.error(f"{what}, it may be in the topic or not", error)
 
     def _drop(self, why: str) -> None:

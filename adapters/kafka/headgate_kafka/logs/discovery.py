@@ -72,7 +72,7 @@ def kind_of(keys: Iterable[bytes | None]) -> TopicKind | None:
 
 
 def find_topics(
-    topics: Topics, reader_settings: Mapping[str, Any], said: Callable[[str], None]
+    topics: Topics, reader_settings: Mapping[str, Any], warn: Callable[[str], None]
 ) -> dict[TopicKind, list[str]]:
     """Names by kind, sorted. A topic without records is taken for what Connect's example
     properties call it.
@@ -82,7 +82,7 @@ def find_topics(
     """
     found: dict[TopicKind, list[str]] = {kind: [] for kind in TopicKind}
     for name in _compacted(topics):
-        keys = _peek(topics, reader_settings, name, said)
+        keys = _peek(topics, reader_settings, name, warn)
         kind = kind_of(keys) if keys else None
         if not keys and name in _CUSTOMARY:
             kind = TopicKind(_CUSTOMARY[name])
@@ -135,13 +135,13 @@ def _compacted(topics: Topics) -> list[str]:
 
 
 def _peek(
-    topics: Topics, reader_settings: Mapping[str, Any], name: str, said: Callable[[str], None]
+    topics: Topics, reader_settings: Mapping[str, Any], name: str, warn: Callable[[str], None]
 ) -> list[bytes | None]:
     """Keys of some records at the beginning of each partition. Gives up in silence on a partition
     that nothing comes from: it says no less about the others."""
     partitions = range(topics.partitions(name))
     ends = {place[1]: end for place, end in topics.ends([(name, p) for p in partitions]).items()}
-    reader = TopicReader(reader_settings, name, said)
+    reader = TopicReader(reader_settings, name, warn)
     keys: list[bytes | None] = []
     try:
         reader.start(dict.fromkeys((p for p, end in ends.items() if end), 0))
@@ -151,7 +151,7 @@ def _peek(
                 awaited, round(PEEK_S * 1000), lambda taken: keys.extend(m.key() for m in taken)
             )
     except TransportError as error:
-        said(f"topic {name} was not looked at to its end: {error}")
+        warn(f"topic {name} was not looked at to its end: {error}")
     finally:
         reader.close()
     return keys

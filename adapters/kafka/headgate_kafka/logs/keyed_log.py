@@ -90,7 +90,7 @@ class KafkaKeyedLog:
         topics: Topics,
         reader_settings: Mapping[str, Any],
         writer: PlainWriter,
-        said: Callable[[str], None],
+        warn: Callable[[str], None],
         *,
         keep: Callable[[bytes], bool] | None = None,
         end_ms: int = END_MS,
@@ -99,20 +99,20 @@ class KafkaKeyedLog:
         self._topics = topics
         self._reader_settings = reader_settings
         self.writer = writer
-        self._said = said
+        self._warn = warn
         self._keep = keep
         self._end_ms = end_ms
         self._mutex = threading.Lock()
         self._reader: TopicReader | None = None
         self._on_arrival: Callable[[], None] | None = None
         self._changes = Changes()
-        self._told = -1
+        self._last_told = -1
         self._closed = False
 
-    def tell(self, told: Callable[[], None]) -> None:
-        """Have `told` called, from any thread, when there may be something to read. Before the
+    def subscribe(self, on_change: Callable[[], None]) -> None:
+        """Have `on_change` called, from any thread, when there may be something to read. Before the
         first read."""
-        self._on_arrival = told
+        self._on_arrival = on_change
 
     def append(self, records: Sequence[tuple[bytes, bytes | None]]) -> None:
         """Durable when it returns. Not all or none: each record stands for itself."""
@@ -142,23 +142,23 @@ class KafkaKeyedLog:
         self._open()
         with self._mutex:
             self._drain()
-            before, self._told = self._told, self._changes.last
-            return before < self._told
+            before, self._last_told = self._last_told, self._changes.last
+            return before < self._last_told
 
     def rest(self) -> None:
         """No consumer fetches what nobody reads. Differs: Connect's follows the topic as long as
         the task lives, so that each commit of one task is sent to all others."""
         with self._mutex:
-            self._let_go()
+            self._release()
             self._changes = Changes()
-            self._told = -1
+            self._last_told = -1
 
     def close(self) -> None:
         self._closed = True  # who holds the mutex, to read or to wait, leaves off
         with self._mutex:
-            self._let_go()
+            self._release()
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         if self._reader is not None:
             self._reader.close()
             self._reader = None
@@ -200,7 +200,7 @@ class KafkaKeyedLog:
             self._check_open()
             if self._reader is None:
                 reader = TopicReader(
-                    self._reader_settings, self.topic, self._said, self._on_arrival
+                    self._reader_settings, self.topic, self._warn, self._on_arrival
                 )
                 reader.start(starts)
                 self._reader = reader

@@ -133,10 +133,10 @@ class CombinedOffsetLog:
         own: KafkaKeyedLog,
         shared: KafkaKeyedLog,
         targets: OwnTopic,
-        said: Callable[[str], None],
+        warn: Callable[[str], None],
     ) -> None:
-        """`said`: told if the own topic is older than the global one when it is read first."""
-        self._said: Callable[[str], None] | None = said
+        """`warn`: told if the own topic is older than the global one when it is read first."""
+        self._warn: Callable[[str], None] | None = warn
         self._newest_ms = [0, 0]
         """When an offset was written or forgotten last, in own and global topic."""
         self._connector = connector
@@ -213,14 +213,14 @@ class CombinedOffsetLog:
             raise TransportError(f"topic {log.topic!r} ends at {end}, nothing is read at {before}")
 
     def _say_if_stale(self) -> None:
-        said, self._said = self._said, None
-        if said is not None:
+        warn, self._warn = self._warn, None
+        if warn is not None:
             own, shared = (log.topic for log in self._logs)
             own_ms, shared_ms = self._newest_ms
             stands = self._connector in self._tables[0].connectors
             text = stale_own_topic(self._connector, own, shared, own_ms if stands else 0, shared_ms)
             if text is not None:
-                said(text)
+                warn(text)
 
     def _show(self, identity: str) -> None:
         now = self._deciding(identity)

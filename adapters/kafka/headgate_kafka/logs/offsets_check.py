@@ -25,19 +25,19 @@ class OffsetsCheck:
         topic: str,
         topics: Topics,
         reader_settings: Mapping[str, Any],
-        said: Callable[[str], None],
+        warn: Callable[[str], None],
     ) -> None:
         self._topic = topic
         self._topics = topics
         self._reader_settings = reader_settings
-        self._said = said
+        self._warn = warn
         self._mutex = threading.Lock()
         self._positions: dict[int, int] = {}
 
-    def look(self, tell: Callable[[OffsetRejected], None]) -> None:
+    def look(self, report: Callable[[OffsetRejected], None]) -> None:
         """
         Args:
-            tell: of each record that is no source offset and came since the last look.
+            report: called with each record that is no source offset and came since the last look.
 
         Raises:
             TransportError: the topic cannot be read; what was told is not told again.
@@ -51,7 +51,7 @@ class OffsetsCheck:
             behind = {p: self._from(p, starts[p], end) for p, end in ends.items()}
             behind = {p: position for p, position in behind.items() if position < ends[p]}
             if behind:
-                self._read(behind, {p: ends[p] for p in behind}, tell)
+                self._read(behind, {p: ends[p] for p in behind}, report)
 
     def _from(self, partition: int, start: int, end: int) -> int:
         known = self._positions.get(partition, 0)
@@ -61,16 +61,16 @@ class OffsetsCheck:
         self,
         positions: Mapping[int, int],
         ends: Mapping[int, int],
-        tell: Callable[[OffsetRejected], None],
+        report: Callable[[OffsetRejected], None],
     ) -> None:
         def note(messages: Sequence[Message]) -> None:
             for message in messages:
                 place = place_of(message)
                 record = LogRecord(place[1], message.key(), message.value(), place=place)
                 if (found := rejection(record)) is not None:
-                    tell(found)
+                    report(found)
 
-        reader = TopicReader(self._reader_settings, self._topic, self._said)
+        reader = TopicReader(self._reader_settings, self._topic, self._warn)
         try:
             reader.start(positions)
             reader.wait_past(ends, END_MS, note)

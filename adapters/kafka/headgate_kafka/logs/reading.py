@@ -88,8 +88,8 @@ class _LeaderMovedError(Exception):
 class Topics:
     """What the brokers say of topics; for all clients of one cluster. Safe from any thread."""
 
-    def __init__(self, settings: Mapping[str, Any], said: Callable[[str], None]) -> None:
-        self.contact = Contact(settings, said)
+    def __init__(self, settings: Mapping[str, Any], warn: Callable[[str], None]) -> None:
+        self.contact = Contact(settings, warn)
         self.client = AdminClient(self.contact.settings)
         self._mutex = threading.Lock()
         self._age_s = metadata_age_s(settings)
@@ -305,11 +305,11 @@ class TopicReader:
         self,
         settings: Mapping[str, Any],
         topic: str,
-        said: Callable[[str], None],
+        warn: Callable[[str], None],
         arrived: Callable[[], None] | None = None,
     ) -> None:
         self.topic = topic
-        self.contact = Contact({**settings, **READER}, said)
+        self.contact = Contact({**settings, **READER}, warn)
         consumer = Consumer(self.contact.settings)
         self._consumer = consumer if arrived is None else ReadAhead(consumer, arrived)
         self.positions: dict[int, int] = {}

@@ -50,7 +50,7 @@ class PlainWriter:
     def __init__(
         self,
         settings: Mapping[str, Any],
-        said: Callable[[str], None],
+        warn: Callable[[str], None],
         timeout_ms: int = APPEND_MS,
         *,
         at_once: bool = False,
@@ -60,7 +60,7 @@ class PlainWriter:
             at_once: connect now. The first record of an idempotent producer takes half a second.
         """
         # What could not be written in time is given up: written later it would come twice.
-        self._contact = Contact(durable(settings, timeout_ms), said)
+        self._contact = Contact(durable(settings, timeout_ms), warn)
         self._timeout_s = timeout_ms / 1000
         self._client: Producer | None = None
         self._mutex = threading.Lock()

@@ -78,7 +78,7 @@ class KafkaConsumer:
         self,
         settings: Mapping[str, Any],
         topics: SinkTopics,
-        said: Callable[[str], None],
+        warn: Callable[[str], None],
         records_max: int | None = None,
     ) -> None:
         """
@@ -86,9 +86,9 @@ class KafkaConsumer:
             records_max: of one poll; None: as many as are asked for.
         """
         self._records_max = records_max
-        self._contact = Contact({"fetch.queue.backoff.ms": 5, **settings, **READER}, said)
+        self._contact = Contact({"fetch.queue.backoff.ms": 5, **settings, **READER}, warn)
         self._group = str(settings.get("group.id", ""))
-        self._said = said
+        self._warn = warn
         self._assigned: Callback = _ignore
         self._revoked: Callback = _ignore
         self._held: frozenset[TopicPartition] = frozenset()
@@ -202,7 +202,7 @@ class KafkaConsumer:
                 step()
             except KafkaException as failed:
                 # Who cannot say goodbye is removed when its session ends.
-                self._said(str(self._contact.error(f"group {self._group}", kafka_error(failed))))
+                self._warn(str(self._contact.error(f"group {self._group}", kafka_error(failed))))
         self._raise_failed()
 
     def _leave(self) -> None:
@@ -359,7 +359,7 @@ class KafkaConsumer:
         except RebalancedError:
             pass  # they are given anew, to this member or another
         except TransportError as error:
-            self._said(str(error))
+            self._warn(str(error))
 
     def _on_revoke(self, client: Consumer, places: Sequence[Place]) -> None:
         gone = frozenset((place.topic, place.partition) for place in places)

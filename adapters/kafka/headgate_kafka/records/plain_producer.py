@@ -31,9 +31,9 @@ class PlainProducer(BaseProducer):
         self,
         settings: Mapping[str, Any],
         partitions: Callable[[str], int],
-        said: Callable[[str], None],
+        warn: Callable[[str], None],
     ) -> None:
-        super().__init__(settings, partitions, said)
+        super().__init__(settings, partitions, warn)
         self._client_id = str(settings.get("client.id", ""))
         self._client: Producer | None = None
         self._acked = 0

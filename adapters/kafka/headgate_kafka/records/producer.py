@@ -25,7 +25,7 @@ from headgate.ports import (
     TransactionOverError,
     TransportError,
 )
-from headgate_kafka.clients.side_call import Beside
+from headgate_kafka.clients.side_call import SideCall
 from headgate_kafka.failures import (
     NO_RIGHT,
     REASON_S,
@@ -84,9 +84,9 @@ class BaseProducer(ABC):
         self,
         settings: Mapping[str, Any],
         partitions: Callable[[str], int],
-        said: Callable[[str], None],
+        warn: Callable[[str], None],
     ) -> None:
-        self._contact = Contact({**DEFAULTS, **settings}, said)
+        self._contact = Contact({**DEFAULTS, **settings}, warn)
         age_s = metadata_age_s(settings)
         self._choice = PartitionChoice(partitions, self._contact, self._asking, age_s)
         self._sent = 0
@@ -151,9 +151,9 @@ class TransactionalProducer(BaseProducer):
         offset_topics: OffsetTopics,
         partitions: Callable[[str], int],
         describe: Callable[[str], str | None],
-        said: Callable[[str], None],
+        warn: Callable[[str], None],
     ) -> None:
-        super().__init__(settings, partitions, said)
+        super().__init__(settings, partitions, warn)
         self._id = transactional_id
         self._offset_topics = offset_topics
         self._describe = describe
@@ -170,7 +170,7 @@ class TransactionalProducer(BaseProducer):
         """Why this producer can do nothing any more."""
         self._refused = ""
         """Why the open transaction must not be committed."""
-        self._beside = Beside()
+        self._beside = SideCall()
 
     def connect(self) -> None:
         self._get_in_touch()

@@ -84,13 +84,13 @@ class KafkaRecordLog:
         raw: RawAdmin,
         settings: ClientsSettings,
         offset_topics: OffsetTopics,
-        said: Callable[[str], None],
+        warn: Callable[[str], None],
     ) -> None:
         self._topics = topics
         self._raw = raw
         self._settings = settings
         self._offset_topics = offset_topics
-        self._said = said
+        self._warn = warn
         self._mutex = threading.Lock()
         self._readers: dict[str, TopicReader] = {}
         self._names: list[str] = []
@@ -146,7 +146,7 @@ class KafkaRecordLog:
     @cached_property
     def _as_producer(self) -> Topics:
         settings = {**self._settings.producer(PRODUCERS_TOPICS, None), "enable.idempotence": False}
-        return Topics(settings, self._said)
+        return Topics(settings, self._warn)
 
     def _partitions_to_write(self, topic: str) -> int:
         topics, count = self._looked_up(topic)
@@ -218,7 +218,7 @@ class KafkaRecordLog:
             reader = self._readers.get(topic)
             if reader is None:
                 settings = self._settings.consumer(READER, READER)
-                reader = self._readers[topic] = TopicReader(settings, topic, self._said)
+                reader = self._readers[topic] = TopicReader(settings, topic, self._warn)
             if reader.positions != {partition: start}:
                 self._check_start(place, start)
                 reader.start({partition: start})
@@ -296,19 +296,19 @@ class KafkaRecordLog:
         """`membership` is of no use to Kafka, see `TransactionalProducer`."""
         settings = self._settings.producer(client_id, transactional_id)
         if transactional_id is None:
-            return PlainProducer(settings, self._partitions_to_write, self._said)
+            return PlainProducer(settings, self._partitions_to_write, self._warn)
         return TransactionalProducer(
             settings,
             transactional_id,
             self._offset_topics,
             self._partitions_to_write,
             self._raw.transaction_state,
-            self._said,
+            self._warn,
         )
 
     def consumer(self, group: str, topics: SinkTopics, client_id: str) -> KafkaConsumer:
         settings = self._settings.consumer(client_id, group)
-        return KafkaConsumer(settings, topics, self._said, self._settings.poll_records)
+        return KafkaConsumer(settings, topics, self._warn, self._settings.poll_records)
 
     def close(self) -> None:
         with self._mutex:

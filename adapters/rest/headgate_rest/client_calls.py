@@ -206,13 +206,13 @@ def _json(body: bytes) -> Any:
 
 def _failure(answer: HttpResponse, body: Any) -> Failure:
     table = cast(dict[str, Any], body) if isinstance(body, dict) else {}
-    said = table.get("message")
-    if not isinstance(said, str):
+    message = table.get("message")
+    if not isinstance(message, str):
         if answer.status == 404:
             # Jetty has no paths until Connect has started.
             return Failure(ErrorKind.NOT_READY, "the worker has not completed its startup")
-        said = f"answered {answer.status}: {answer.body[:80]!r}"
-    return Failure(_kind(answer, said), said)
+        message = f"answered {answer.status}: {answer.body[:80]!r}"
+    return Failure(_kind(answer, message), message)
 
 
 def _kind(answer: HttpResponse, message: str) -> ErrorKind:

@@ -11,9 +11,8 @@ from headgate.herder.messages import Call, FenceConnector, SetLoggerLevel
 from headgate_rest.http import HttpResponse, Refusal, error_response, json_response
 from headgate_rest.translate import (
     RETRY_LATER,
-    Aside,
-    Asked,
     DescribePlugin,
+    HerderRequest,
     ListLoggers,
     ListPlugins,
     SetWorkerLogger,
@@ -21,6 +20,7 @@ from headgate_rest.translate import (
     ShowLogger,
     ShowMethods,
     ShowRoot,
+    SideRequest,
     ValidatePlugin,
 )
 
@@ -71,19 +71,19 @@ class Loggers(Protocol):
         ...
 
 
-class Asides:
+class SideRequests:
     def __init__(self, root: Json, plugins: Plugins, loggers: Loggers) -> None:
         self._root = root
         self._plugins = plugins
         self._loggers = loggers
 
-    def answer(self, aside: Aside) -> HttpResponse | Asked:
+    def answer(self, request: SideRequest) -> HttpResponse | HerderRequest:
         """The answer, or the question for the herder that it comes down to.
 
         Raises:
             Refusal: as Connect refuses it.
         """
-        match aside:
+        match request:
             case ShowMethods(allowed):
                 return HttpResponse(200, headers={"Allow": allowed})
             case ShowRoot():
@@ -93,7 +93,7 @@ class Asides:
             case ListPlugins(connectors_only):
                 return json_response(200, self._plugins.listed(connectors_only=connectors_only))
             case DescribePlugin() | ValidatePlugin():
-                return self._plugin(aside)
+                return self._plugin(request)
             case ListLoggers():
                 return json_response(200, dict(sorted(self._loggers.levels().items())))
             case ShowLogger(logger):
@@ -105,16 +105,16 @@ class Asides:
                 if not self._loggers.is_level(level):
                     raise Refusal(404, f"invalid log level '{level}'.")
                 if cluster:
-                    return Asked(SetLoggerLevel(logger, level))
+                    return HerderRequest(SetLoggerLevel(logger, level))
                 return json_response(200, list(self._loggers.set_level(logger, level)))
             case _:
-                assert_never(aside)
+                assert_never(request)
 
-    def _plugin(self, aside: DescribePlugin | ValidatePlugin) -> HttpResponse:
+    def _plugin(self, request: DescribePlugin | ValidatePlugin) -> HttpResponse:
         try:
-            if isinstance(aside, DescribePlugin):
-                return json_response(200, self._plugins.config(aside.plugin))
-            return json_response(200, self._plugins.validate(aside.plugin, aside.config))
+            if isinstance(request, DescribePlugin):
+                return json_response(200, self._plugins.config(request.plugin))
+            return json_response(200, self._plugins.validate(request.plugin, request.config))
         except LookupError as error:
             raise Refusal(404, str(error)) from error
         except ValueError as error:

@@ -9,7 +9,7 @@ import pytest
 from support.task.scripted_source import let_a_bare_error_out
 
 from headgate.ports import TransportError
-from headgate_kafka.clients.side_call import Beside
+from headgate_kafka.clients.side_call import SideCall
 
 LIMIT_S = 10.0
 
@@ -21,7 +21,7 @@ def test_its_end_is_awaited_when_it_is_asked_for() -> None:
         assert go.wait(LIMIT_S)
         done.append("done")
 
-    beside = Beside()
+    beside = SideCall()
     end = beside.begin(call)
     assert done == []
     go.set()
@@ -34,7 +34,7 @@ def test_what_it_raises_is_raised_at_its_end_and_the_next_is_made() -> None:
     def breaks() -> None:
         raise SystemExit("it broke")
 
-    beside, threads = Beside(), list[int]()
+    beside, threads = SideCall(), list[int]()
     end = beside.begin(breaks)
     with pytest.raises(SystemExit, match="it broke"):
         end()
@@ -48,7 +48,7 @@ def test_what_it_raises_is_raised_at_its_end_and_the_next_is_made() -> None:
 def test_it_has_come_to_where_it_waits_although_others_compute() -> None:
     """Who begins it computes on, and would keep the interpreter for milliseconds. (A busy machine
     may take it from the call now and then.)"""
-    beside, go, waits = Beside(), threading.Event(), list[int]()
+    beside, go, waits = SideCall(), threading.Event(), list[int]()
     waiting = 0
 
     def call() -> None:
@@ -67,7 +67,7 @@ def test_it_has_come_to_where_it_waits_although_others_compute() -> None:
 
 def test_what_is_no_exception_is_told_at_its_end_too() -> None:
     """Else whoever waits would wait for ever."""
-    beside = Beside()
+    beside = SideCall()
     end = beside.begin(let_a_bare_error_out)
     with pytest.raises(TransportError, match=r"transactional\.id"):
         end()
@@ -86,7 +86,7 @@ def test_what_failed_is_not_kept() -> None:
         raise ValueError("it broke")
 
     seen: list[weakref.ref[Client]] = []
-    beside = Beside()
+    beside = SideCall()
     gc.disable()
     try:
         end = beside.begin(breaks)
@@ -103,7 +103,7 @@ def test_its_thread_ends_with_it_and_keeps_nobody() -> None:
         return [thread for thread in threading.enumerate() if thread.name == "beside"]
 
     before = named()
-    beside = Beside()
+    beside = SideCall()
     beside.begin(lambda: None)()
     [thread] = [thread for thread in named() if thread not in before]
     assert thread.daemon
