@@ -1,4 +1,4 @@
-"""Code that pages show: what the README shows runs, and what comes from an example is still in it."""
+"""Code in pages: the README's runs, and code from an example is still in that example."""
 
 import re
 import subprocess
