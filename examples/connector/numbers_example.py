@@ -1,4 +1,4 @@
-"""A source and a sink of one's own: docs/writing-connectors.md goes through them."""
+"""A source and a sink of one's own: docs/build/connectors.md goes through them."""
 
 import os
 from collections.abc import Mapping, Sequence

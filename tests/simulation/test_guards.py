@@ -1,6 +1,6 @@
 """Every check of the simulation can fail: without its guard some seed breaks the invariant.
 
-One test per invariant of docs/architecture.md. What is removed is named in the test.
+One test per invariant of docs/know/architecture.md. What is removed is named in the test.
 """
 
 from collections.abc import Callable, Iterable

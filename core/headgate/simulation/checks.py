@@ -1,6 +1,6 @@
 """What must always hold, as named checks on a simulated cluster.
 
-Numbers are those of docs/architecture.md.
+Numbers are those of docs/know/architecture.md.
 
 Safety is checked as things happen and after every step; liveness when the faults have stopped.
 """

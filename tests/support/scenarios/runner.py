@@ -3,21 +3,21 @@
 A file is one story. It begins with comments (``#``) that say what it shows and where that comes
 from. A block is a command line, input lines, ``----``, the output, a blank line:
 
-    # Two tasks become one: both old producers are fenced first. Source: KIP-618.
+    # A connector that was read is STARTED. Source: KafkaConfigBackingStore.
     log
     connector-orders {"properties":{}}
     ----
     offset=1
 
-    fence orders group=g
+    target-state orders
     ----
-    nothing to fence: the connector has no task configs
+    orders: STARTED
 
 The words of a command line are its name, then arguments, ``name=value`` or plain; quotes keep a
 word with spaces together. An output that has blank lines itself stands between two lines ``----``.
 All blocks of a file act on one `World`, which the file's directory under ``specs/`` chooses.
 
-To add commands, put ``scenario_<subject>.py`` beside this module with
+To add commands, put ``<subject>.py`` beside this module with
 
     WORLDS = {"<directory>": MyWorld}
 
@@ -25,7 +25,8 @@ where `MyWorld` derives from `World` and has a method ``do_<command>`` (dashes a
 each command, which takes the `Block` and returns the output: a string or lines. A `CoreError` it
 raises is shown as output; anything else fails the test.
 
-``pytest tests/scenarios --rewrite`` fills in the outputs; explain every line of that diff.
+``pytest tests/scenarios --rewrite`` fills in the outputs; explain every line of that diff. The
+commands of each directory are in `docs/contribute/scenarios.md`.
 """
 
 import importlib

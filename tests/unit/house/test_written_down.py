@@ -22,7 +22,7 @@ def texts() -> Iterator[tuple[Path, str]]:
             skipped = MADE & set(path.relative_to(ROOT).parts) or path == Path(__file__).resolve()
             if path.is_file() and path.suffix in KINDS and not skipped:
                 yield path, path.read_text(encoding="utf-8")
-    for name in ("README.md", "CHANGELOG.md", "Makefile", "pyproject.toml"):
+    for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "Makefile", "pyproject.toml"):
         yield ROOT / name, (ROOT / name).read_text(encoding="utf-8")
 
 
