@@ -4,24 +4,8 @@ import gc
 import time
 from collections.abc import Callable
 
+from headgate.herder import messages as m
 from headgate.herder.herder import Herder
-from headgate.herder.messages import (
-    Called,
-    ClaimLeadership,
-    Command,
-    ConfigEndRead,
-    ConfigRead,
-    Effect,
-    GroupAnswered,
-    LeadershipClaimed,
-    ReadConfigToEnd,
-    RestartTask,
-    SendGroup,
-    SetTargetState,
-    StartTask,
-    TaskReported,
-    Tick,
-)
 from headgate.herder.settings import HerderSettings
 from headgate.ids import TargetState, TaskId
 from headgate.membership.coordinator import Coordinator
@@ -61,7 +45,7 @@ class _Worker:
         self.assigned_ms = 0.0
         self._log: tuple[ConfigEvent, ...] = _log()
 
-    def give(self, command: Command) -> float:
+    def give(self, command: m.Command) -> float:
         """CPU milliseconds that the herder took, effects not performed."""
         began = time.thread_time()
         effects = self.herder.handle(self.now_ms, command)
@@ -70,26 +54,26 @@ class _Worker:
             self._perform(effect)
         return took_ms
 
-    def _perform(self, effect: Effect) -> None:
+    def _perform(self, effect: m.Effect) -> None:
         match effect:
-            case SendGroup(request):
+            case m.SendGroup(request):
                 for response in self._coordinator.handle(self.now_ms, request, "1"):
                     self._answer(response)
-            case ReadConfigToEnd(token):
+            case m.ReadConfigToEnd(token):
                 if self._log:
                     log, self._log = self._log, ()
                     for start in range(0, len(log), 5_000):
-                        self.give(ConfigRead(log[start : start + 5_000]))
-                self.give(ConfigEndRead(token))
-            case StartTask(spec):
+                        self.give(m.ConfigRead(log[start : start + 5_000]))
+                self.give(m.ConfigEndRead(token))
+            case m.StartTask(spec):
                 self.runs.append(spec.run)
-            case ClaimLeadership(generation):
-                self.give(LeadershipClaimed(generation))
+            case m.ClaimLeadership(generation):
+                self.give(m.LeadershipClaimed(generation))
             case _:
                 pass
 
     def _answer(self, response: GroupResponse) -> None:
-        took_ms = self.give(GroupAnswered(response))
+        took_ms = self.give(m.GroupAnswered(response))
         self.assigned_ms = max(self.assigned_ms, took_ms)
 
     def start_all(self) -> tuple[float, int, float]:
@@ -101,7 +85,7 @@ class _Worker:
             for response in self._coordinator.tick(self.now_ms):
                 self._answer(response)
             before = len(self.runs)
-            took_ms = self.give(Tick())
+            took_ms = self.give(m.Tick())
             if before:
                 commands, slowest_ms = commands + 1, max(slowest_ms, took_ms)
         return self.assigned_ms, commands, slowest_ms
@@ -122,24 +106,24 @@ def _log() -> tuple[ConfigEvent, ...]:
 def run() -> list[str]:
     collector.settle()  # as a worker does
     worker = _Worker()
-    worker.give(Tick())
+    worker.give(m.Tick())
     assigned_ms, commands, slowest_ms = worker.start_all()
     lines = [
         f"{len(worker.runs):,} tasks in one round, as its leader: {assigned_ms:.0f} ms at once",
         f"starting them: {commands} commands more, the slowest {slowest_ms:.1f} ms",
     ]
     for run_id in worker.runs:
-        worker.give(TaskReported(run_id, TaskRunning()))
+        worker.give(m.TaskReported(run_id, TaskRunning()))
     runs = worker.runs
     lines += [
-        _measured(worker, "tick", lambda _: Tick()),
+        _measured(worker, "tick", lambda _: m.Tick()),
         _measured(
             worker,
             "progress of a task",
-            lambda n: TaskReported(runs[n * 7 % len(runs)], TaskProgress(n, 0, False)),
+            lambda n: m.TaskReported(runs[n * 7 % len(runs)], TaskProgress(n, 0, False)),
         ),
         _measured(worker, "a task is lost", lambda n: _report(runs[n], TaskOutcome.LOST)),
-        _measured(worker, "a run is released", lambda n: TaskReported(runs[n], TaskReleased())),
+        _measured(worker, "a run is released", lambda n: m.TaskReported(runs[n], TaskReleased())),
         _measured(worker, "a call to pause", _pause),
         _measured(worker, "a call to restart a task", _restart),
         _measured(worker, "a target state is read", _Records()),
@@ -147,19 +131,19 @@ def run() -> list[str]:
     return lines
 
 
-def _report(run_id: str, outcome: TaskOutcome) -> TaskReported:
+def _report(run_id: str, outcome: TaskOutcome) -> m.TaskReported:
     report: TaskReport = TaskEnded(outcome, "killed")
-    return TaskReported(run_id, report)
+    return m.TaskReported(run_id, report)
 
 
-def _pause(number: int) -> Command:
-    call = SetTargetState(f"c{number % CONNECTORS}", TargetState.PAUSED)
-    return Called(f"pause {number}", call)
+def _pause(number: int) -> m.Command:
+    call = m.SetTargetState(f"c{number % CONNECTORS}", TargetState.PAUSED)
+    return m.Called(f"pause {number}", call)
 
 
-def _restart(number: int) -> Command:
+def _restart(number: int) -> m.Command:
     task = TaskId(f"c{500 + number % 500}", number % TASKS_EACH)
-    return Called(f"restart {number}", RestartTask(task))
+    return m.Called(f"restart {number}", m.RestartTask(task))
 
 
 class _Records:
@@ -168,14 +152,14 @@ class _Records:
     def __init__(self) -> None:
         self._offset = 1_000_000
 
-    def __call__(self, number: int) -> Command:
+    def __call__(self, number: int) -> m.Command:
         self._offset += 1
         paused = number // CONNECTORS % 2 == 0
         target = TargetState.PAUSED if paused else TargetState.STARTED
-        return ConfigRead((TargetStateChanged(self._offset, f"c{number % CONNECTORS}", target),))
+        return m.ConfigRead((TargetStateChanged(self._offset, f"c{number % CONNECTORS}", target),))
 
 
-def _measured(worker: _Worker, what: str, command: Callable[[int], Command]) -> str:
+def _measured(worker: _Worker, what: str, command: Callable[[int], m.Command]) -> str:
     gc.collect()
     times = sorted(worker.give(command(number)) for number in range(REPEATS))
     median, worst = times[len(times) // 2], times[-1]

@@ -15,42 +15,10 @@ from typing import assert_never
 
 from headgate import wire
 from headgate.herder import context as c
+from headgate.herder import messages as m
 from headgate.herder.connectors import Connectors
 from headgate.herder.fencing_rounds import FencingRounds
 from headgate.herder.leadership import Leadership
-from headgate.herder.messages import (
-    Answer,
-    ApplyLoggerLevel,
-    Called,
-    Command,
-    ConfigAppended,
-    ConfigAppendFailed,
-    ConfigEndRead,
-    ConfigRead,
-    ConfigValidated,
-    ConnectorFailed,
-    ConnectorOffsetsAltered,
-    ConnectorOffsetsRead,
-    ConnectorStarted,
-    ConnectorStopped,
-    CoordinatorLost,
-    DescribeWorker,
-    Effect,
-    GroupAnswered,
-    LeadershipClaimed,
-    PeerAnswered,
-    ProducersFenced,
-    Result,
-    SessionKeyMade,
-    Shutdown,
-    StatusRead,
-    Success,
-    TaskConfigsGenerated,
-    TaskReconfigurationRequested,
-    TaskReported,
-    Tick,
-    WorkerView,
-)
 from headgate.herder.offset_changes import OffsetChanges
 from headgate.herder.privileged import RecordCount
 from headgate.herder.requests import Requests
@@ -108,7 +76,7 @@ class Herder:
         """Was the leader of the generation before, too."""
         self._begun = False
 
-    def handle(self, now_ms: int, command: Command) -> list[Effect]:
+    def handle(self, now_ms: int, command: m.Command) -> list[m.Effect]:
         """What to do about `command`, in order; stop at the first that fails.
 
         Cost: independent of how much work is held, except for a change of the assignment, the loss
@@ -173,7 +141,7 @@ class Herder:
         """Of the group's last round; empty before the first."""
         return self._ctx.membership.protocol
 
-    def outcome(self, connector: str) -> Result | None:
+    def outcome(self, connector: str) -> m.Result | None:
         """What came of a connector's config, as far as this worker has to do with it; None: it is
         under way, or another's."""
         return self._connectors.outcome(connector)
@@ -183,9 +151,9 @@ class Herder:
         workers carry out."""
         return self._restarts.under_way(connector)
 
-    def view(self) -> WorkerView:
+    def view(self) -> m.WorkerView:
         membership, pending = self._ctx.membership, self._pending()
-        return WorkerView(
+        return m.WorkerView(
             worker_id=self._ctx.settings.worker_id,
             url=self._ctx.settings.url,
             member_id=membership.member_id,
@@ -215,58 +183,58 @@ class Herder:
 
     # -- the one dispatch on the kind of command --
 
-    def _dispatch(self, command: Command) -> None:
+    def _dispatch(self, command: m.Command) -> None:
         match command:
-            case Tick():
+            case m.Tick():
                 pass
-            case ConfigRead(events):
+            case m.ConfigRead(events):
                 self._on_config_read(events)
-            case ConfigEndRead(token, error):
+            case m.ConfigEndRead(token, error):
                 self._on_end_read(self._ctx.end_read(token), error)
-            case ConfigAppended():
+            case m.ConfigAppended():
                 if not self._leadership.on_appended(command):
                     self._requests.on_appended(command.token)
-            case ConfigAppendFailed():
+            case m.ConfigAppendFailed():
                 if not self._leadership.on_append_failed(command):
                     self._requests.on_append_failed(command.token, command.reason)
-            case LeadershipClaimed():
+            case m.LeadershipClaimed():
                 if self._leadership.on_claimed(command):
                     self._leads_now()
-            case StatusRead(records):
+            case m.StatusRead(records):
                 self._statuses.on_read(records, leading=self._leadership.ready)
-            case GroupAnswered(response):
+            case m.GroupAnswered(response):
                 self._work.on_group_answered(response)
-            case CoordinatorLost(reason):
+            case m.CoordinatorLost(reason):
                 self._work.on_coordinator_lost(reason)
-            case Called(call_id, DescribeWorker()):
-                self._ctx.emit(Answer(call_id, Success(wire.plain(self.view()))))
-            case Called():
+            case m.Called(call_id, m.DescribeWorker()):
+                self._ctx.emit(m.Answer(call_id, m.Success(wire.plain(self.view()))))
+            case m.Called():
                 self._requests.on_called(command)
-            case PeerAnswered(token, result):
+            case m.PeerAnswered(token, result):
                 self._requests.on_peer_answered(token, result)
-            case ConfigValidated():
+            case m.ConfigValidated():
                 self._requests.on_validated(command)
-            case ConnectorStarted(connector, run):
+            case m.ConnectorStarted(connector, run):
                 self._connectors.on_started(connector, run)
-            case ConnectorStopped(connector, run):
+            case m.ConnectorStopped(connector, run):
                 self._connectors.on_stopped(connector, run)
-            case ConnectorFailed():
+            case m.ConnectorFailed():
                 self._connectors.on_failed(command)
-            case TaskConfigsGenerated():
+            case m.TaskConfigsGenerated():
                 self._connectors.on_generated(command)
-            case TaskReconfigurationRequested(connector, run):
+            case m.TaskReconfigurationRequested(connector, run):
                 self._connectors.reconfigure(connector, run)
-            case TaskReported(run, report):
+            case m.TaskReported(run, report):
                 self._tasks.on_report(run, report)
-            case ProducersFenced(token, error):
+            case m.ProducersFenced(token, error):
                 self._rounds.on_fenced(token, error)
-            case SessionKeyMade():
+            case m.SessionKeyMade():
                 self._keys.on_made(command)
-            case ConnectorOffsetsRead():
+            case m.ConnectorOffsetsRead():
                 self._requests.on_offsets_read(command)
-            case ConnectorOffsetsAltered():
+            case m.ConnectorOffsetsAltered():
                 self._offset_changes.on_altered(command)
-            case Shutdown():
+            case m.Shutdown():
                 self._on_shutdown()
             case _:
                 assert_never(command)
@@ -289,7 +257,7 @@ class Herder:
                 case SessionKeyChanged():
                     self._keys.look()
                 case LoggerLevelChanged(logger=logger, level=level):
-                    ctx.emit(ApplyLoggerLevel(logger, level))
+                    ctx.emit(m.ApplyLoggerLevel(logger, level))
                 case RestartRequested():
                     self._restarts.on_requested(event)
                 case _:
@@ -420,7 +388,7 @@ class Herder:
                 assert_never(note)
 
     def _on_finished(
-        self, origin: c.FromConnector | c.FromTasks | c.FromOffsets, result: Result
+        self, origin: c.FromConnector | c.FromTasks | c.FromOffsets, result: m.Result
     ) -> None:
         match origin:
             case c.FromConnector():

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Final, assert_never
 
 from headgate.assignment.model import Work
+from headgate.herder import messages as m
 from headgate.herder.connectors import Connectors
 from headgate.herder.context import (
     Ask,
@@ -27,42 +28,6 @@ from headgate.herder.context import (
 )
 from headgate.herder.fencing_rounds import FencingRounds
 from headgate.herder.leadership import WRITE_FAILED, CallJob, Leadership
-from headgate.herder.messages import (
-    AlterOffsets,
-    Answer,
-    AppendConfig,
-    Call,
-    Called,
-    CallPeer,
-    ConfigValidated,
-    ConnectorOffsetsRead,
-    CreateConnector,
-    DeleteConnector,
-    DescribeConnector,
-    DescribeStatus,
-    DescribeTasks,
-    DescribeTaskStatus,
-    DescribeTopics,
-    DescribeWorker,
-    ErrorKind,
-    Failure,
-    FenceConnector,
-    ListConnectors,
-    PatchConnectorConfig,
-    PutConnectorConfig,
-    PutTaskConfigs,
-    ReadConnectorOffsets,
-    ReadOffsets,
-    ResetOffsets,
-    ResetTopics,
-    RestartConnector,
-    RestartTask,
-    Result,
-    SetLoggerLevel,
-    SetTargetState,
-    Success,
-    ValidateConfig,
-)
 from headgate.herder.offset_changes import OffsetChanges
 from headgate.herder.offset_input import NOTHING_GIVEN
 from headgate.herder.open_call import BEGUN, OpenCall, Stage
@@ -133,10 +98,10 @@ class Requests:
 
     # -- in --
 
-    def on_called(self, command: Called) -> None:
+    def on_called(self, command: m.Called) -> None:
         if self._ctx.stopping:
-            failure = Failure(ErrorKind.NOT_READY, SHUTTING_DOWN)
-            self._ctx.emit(Answer(command.call_id, failure))
+            failure = m.Failure(m.ErrorKind.NOT_READY, SHUTTING_DOWN)
+            self._ctx.emit(m.Answer(command.call_id, failure))
             return
         latest_ms = self._ctx.now_ms + self._ctx.settings.request_timeout_ms
         deadline_ms = latest_ms if command.deadline_ms is None else command.deadline_ms
@@ -145,7 +110,7 @@ class Requests:
     def on_ask(self, note: Ask) -> None:
         self._take(note.origin, note.call, 0, self._ctx.now_ms + INTERNAL_TIMEOUT_MS)
 
-    def _take(self, origin: Origin, call: Call, hops: int, deadline_ms: int) -> None:
+    def _take(self, origin: Origin, call: m.Call, hops: int, deadline_ms: int) -> None:
         ticket = self._ctx.token()
         terms = self._leadership.terms
         self._open[ticket] = OpenCall(ticket, origin, call, hops, deadline_ms, terms=terms)
@@ -154,7 +119,7 @@ class Requests:
 
     # -- out --
 
-    def resolve(self, ticket: int, result: Result) -> None:
+    def resolve(self, ticket: int, result: m.Result) -> None:
         """The one place where a call leaves the table."""
         found = self._open.pop(ticket, None)
         if found is None:
@@ -162,7 +127,7 @@ class Requests:
         self._by_token.pop(found.token, None)
         self._offset_changes.closed(ticket)
         if isinstance(found.origin, FromOutside):
-            self._ctx.emit(Answer(found.origin.call_id, result))
+            self._ctx.emit(m.Answer(found.origin.call_id, result))
         else:
             self._ctx.note(Finished(found.origin, result))
 
@@ -174,11 +139,11 @@ class Requests:
             text = CONFLICTING if self._ctx.membership.leader else NO_LEADER
             if words := self._member.disagreement.words:
                 text = f"{text.rstrip('.')}. {DIFFERENT_TOPICS}: {words}"
-            self.resolve(ticket, Failure(ErrorKind.CONFLICT, self._error_text or text))
+            self.resolve(ticket, m.Failure(m.ErrorKind.CONFLICT, self._error_text or text))
         else:
             text = f"Request timed out. The worker is currently {found.stage.value}."
             told = f"{text} {self._error_text}".rstrip()
-            self.resolve(ticket, Failure(ErrorKind.TIMEOUT, told))
+            self.resolve(ticket, m.Failure(m.ErrorKind.TIMEOUT, told))
 
     @property
     def _error_text(self) -> str:
@@ -191,9 +156,9 @@ class Requests:
         """What has been begun may come to be done: another worker that is asked the same would say
         that it exists already, or is gone."""
         for ticket, found in list(self._open.items()):
-            failure = Failure(ErrorKind.NOT_READY, SHUTTING_DOWN)
+            failure = m.Failure(m.ErrorKind.NOT_READY, SHUTTING_DOWN)
             if found.stage in BEGUN:
-                failure = Failure(ErrorKind.TIMEOUT, SHUT_DOWN_WHILE.format(found.stage.value))
+                failure = m.Failure(m.ErrorKind.TIMEOUT, SHUT_DOWN_WHILE.format(found.stage.value))
             self.resolve(ticket, failure)
 
     # -- to where it can be done --
@@ -204,50 +169,50 @@ class Requests:
         if self._gone_elsewhere(found):
             return
         match call:
-            case DescribeWorker():
+            case m.DescribeWorker():
                 raise AssertionError("answered by the herder itself")
-            case SetTargetState() if call.target_state is not TargetState.STOPPED:
+            case m.SetTargetState() if call.target_state is not TargetState.STOPPED:
                 self._set_target_state(found, call)
-            case CreateConnector() | PutConnectorConfig() if not found.validated:
+            case m.CreateConnector() | m.PutConnectorConfig() if not found.validated:
                 self._validate(found, call)
-            case PatchConnectorConfig():
+            case m.PatchConnectorConfig():
                 self._patch(found, call)
-            case RestartConnector() if call.by_record:
+            case m.RestartConnector() if call.by_record:
                 self._order_restart(found, call)
-            case RestartConnector():
+            case m.RestartConnector():
                 self._restart_connector(found, call)
-            case RestartTask():
+            case m.RestartTask():
                 self._restart_task(found, call)
-            case FenceConnector():
+            case m.FenceConnector():
                 if self._leadership.ready:
                     found.stage = Stage.FENCING
                     self._rounds.join(found.ticket, call.connector)
                 else:
                     self._pass_to_leader(found)
             case (
-                CreateConnector()
-                | PutConnectorConfig()
-                | DeleteConnector()
-                | SetTargetState()
-                | PutTaskConfigs()
+                m.CreateConnector()
+                | m.PutConnectorConfig()
+                | m.DeleteConnector()
+                | m.SetTargetState()
+                | m.PutTaskConfigs()
             ):
                 self._submit(found, call)
             case (
-                ListConnectors()
-                | DescribeConnector()
-                | DescribeTasks()
-                | DescribeStatus()
-                | DescribeTaskStatus()
-                | DescribeTopics()
+                m.ListConnectors()
+                | m.DescribeConnector()
+                | m.DescribeTasks()
+                | m.DescribeStatus()
+                | m.DescribeTaskStatus()
+                | m.DescribeTopics()
             ):
                 self._read(found, call)
-            case ResetTopics():
+            case m.ResetTopics():
                 self.resolve(found.ticket, self._reset_topics(call))
-            case SetLoggerLevel(logger, level):
+            case m.SetLoggerLevel(logger, level):
                 self._append(found, encode_logger_level(logger, level))
-            case ReadOffsets():
+            case m.ReadOffsets():
                 self._read_offsets(found, call)
-            case AlterOffsets() | ResetOffsets():
+            case m.AlterOffsets() | m.ResetOffsets():
                 self._change_offsets(found, call)
             case _:
                 assert_never(call)
@@ -270,7 +235,7 @@ class Requests:
         leads = self._ctx.membership.leader_url == self._ctx.settings.url
         if leads and found.terms == self._leadership.terms:
             return False
-        self.resolve(found.ticket, Failure(ErrorKind.CONFLICT, CONFLICTING))
+        self.resolve(found.ticket, m.Failure(m.ErrorKind.CONFLICT, CONFLICTING))
         return True
 
     def _pass_to_leader(self, found: OpenCall) -> None:
@@ -284,12 +249,12 @@ class Requests:
             # claimed): what changes that routes it again.
             found.stage = Stage.WAITING
         elif found.hops >= HOPS_MAX:
-            self.resolve(found.ticket, Failure(ErrorKind.CONFLICT, CONFLICTING))
+            self.resolve(found.ticket, m.Failure(m.ErrorKind.CONFLICT, CONFLICTING))
         else:
             found.stage = Stage.ELSEWHERE
             self._await_token(found)
             left_ms = max(found.deadline_ms - self._ctx.now_ms, 0)
-            self._ctx.emit(CallPeer(found.token, url, found.call, found.hops + 1, left_ms))
+            self._ctx.emit(m.CallPeer(found.token, url, found.call, found.hops + 1, left_ms))
 
     def _await_token(self, found: OpenCall) -> None:
         self._by_token.pop(found.token, None)
@@ -301,24 +266,24 @@ class Requests:
         ticket = self._by_token.pop(token, None)
         return None if ticket is None else self._open.get(ticket)
 
-    def on_peer_answered(self, token: int, result: Result) -> None:
+    def on_peer_answered(self, token: int, result: m.Result) -> None:
         found = self._awaited(token)
         if found is None:
             return
-        if isinstance(result, Failure) and self._may_pass(found, result):
+        if isinstance(result, m.Failure) and self._may_pass(found, result):
             self._look_later(found)
         else:
             self.resolve(found.ticket, result)
 
-    def _may_pass(self, found: OpenCall, failure: Failure) -> bool:
+    def _may_pass(self, found: OpenCall, failure: m.Failure) -> bool:
         """It was not the one either, is on its way out, or a Java worker in a rebalance. Only where
         the call came in is it looked after again: each worker on its way would do so. Our own parts
         make a call of theirs anew after a conflict, of newer configs."""
         if found.hops > 0:
             return False
-        if failure.kind is ErrorKind.CONFLICT and isinstance(found.origin, FromOutside):
+        if failure.kind is m.ErrorKind.CONFLICT and isinstance(found.origin, FromOutside):
             return failure.message.startswith(_OF_THE_MOMENT)
-        return failure.kind is ErrorKind.NOT_READY
+        return failure.kind is m.ErrorKind.NOT_READY
 
     def _look_later(self, found: OpenCall) -> None:
         found.stage = Stage.WAITING
@@ -346,7 +311,7 @@ class Requests:
                 found.stage is Stage.ELSEWHERE
                 and leader
                 and found.asked_leader not in ("", leader)
-                and not isinstance(found.call, CreateConnector | DeleteConnector)
+                and not isinstance(found.call, m.CreateConnector | m.DeleteConnector)
             ):
                 self._route(found)
 
@@ -358,15 +323,15 @@ class Requests:
             return
         result = read(self._ctx.state, self._statuses.view, call, self._ctx.settings)
         if (
-            isinstance(call, DescribeConnector | DescribeTasks)
-            and isinstance(result, Failure)
+            isinstance(call, m.DescribeConnector | m.DescribeTasks)
+            and isinstance(result, m.Failure)
             and not found.log_read
         ):
             self._read_log(found)
             return
         self.resolve(found.ticket, result)
 
-    def _read_offsets(self, found: OpenCall, call: ReadOffsets) -> None:
+    def _read_offsets(self, found: OpenCall, call: m.ReadOffsets) -> None:
         entry = self._ctx.state.entry(call.name)
         if entry is None or entry.config is None:
             self._unless_read(found, f"Connector {call.name} not found")
@@ -374,18 +339,18 @@ class Requests:
         found.stage = Stage.READING_OFFSETS
         self._await_token(found)
         kind = self._ctx.settings.kind(entry.config)
-        self._ctx.emit(ReadConnectorOffsets(found.token, call.name, entry.config, kind))
+        self._ctx.emit(m.ReadConnectorOffsets(found.token, call.name, entry.config, kind))
 
-    def on_offsets_read(self, answer: ConnectorOffsetsRead) -> None:
+    def on_offsets_read(self, answer: m.ConnectorOffsetsRead) -> None:
         found = self._awaited(answer.token)
         if found is None:
             return
         lines = [{"partition": part, "offset": offset} for part, offset in answer.offsets]
-        result = Success({"offsets": lines}) if answer.failure is None else answer.failure
+        result = m.Success({"offsets": lines}) if answer.failure is None else answer.failure
         self.resolve(found.ticket, result)
 
-    def _change_offsets(self, found: OpenCall, call: AlterOffsets | ResetOffsets) -> None:
-        if isinstance(call, AlterOffsets) and not call.offsets:
+    def _change_offsets(self, found: OpenCall, call: m.AlterOffsets | m.ResetOffsets) -> None:
+        if isinstance(call, m.AlterOffsets) and not call.offsets:
             self.resolve(found.ticket, NOTHING_GIVEN)
         elif self._leadership.ready:
             found.stage = Stage.CHANGING_OFFSETS
@@ -393,18 +358,18 @@ class Requests:
         else:
             self._pass_to_leader(found)
 
-    def _reset_topics(self, call: ResetTopics) -> Result:
+    def _reset_topics(self, call: m.ResetTopics) -> m.Result:
         settings = self._ctx.settings
         if not settings.topic_tracking:
             return TRACKING_DISABLED
         if not settings.topic_tracking_reset:
             return RESET_DISABLED
         self._statuses.reset_topics(call.name)
-        return Success()
+        return m.Success()
 
     # -- create, put, patch: validation first --
 
-    def _validate(self, found: OpenCall, call: CreateConnector | PutConnectorConfig) -> None:
+    def _validate(self, found: OpenCall, call: m.CreateConnector | m.PutConnectorConfig) -> None:
         if self._name_fits(found, call.name, call.config.get("name")):
             config: Config = {**call.config, "name": call.name}
             found.call = replace(call, config=config)
@@ -417,15 +382,15 @@ class Requests:
             f"Connector name configuration ({given}) doesn't match connector name in the URL "
             f"({name})"
         )
-        self.resolve(found.ticket, Failure(ErrorKind.BAD_REQUEST, text))
+        self.resolve(found.ticket, m.Failure(m.ErrorKind.BAD_REQUEST, text))
         return False
 
     def _ask_to_validate(self, found: OpenCall, name: str, config: Config) -> None:
         found.stage = Stage.VALIDATING
         self._await_token(found)
-        self._ctx.emit(ValidateConfig(found.token, name, config))
+        self._ctx.emit(m.ValidateConfig(found.token, name, config))
 
-    def _patch(self, found: OpenCall, call: PatchConnectorConfig) -> None:
+    def _patch(self, found: OpenCall, call: m.PatchConnectorConfig) -> None:
         """The leader merges, has the whole validated, and writes it if it is still what the
         changes make of the config in force; else it begins again."""
         entry = self._ctx.state.entry(call.name)
@@ -446,12 +411,12 @@ class Requests:
             found.validated = False
             self._route(found)
 
-    def on_validated(self, answer: ConfigValidated) -> None:
+    def on_validated(self, answer: m.ConfigValidated) -> None:
         found = self._awaited(answer.token)
         if found is None:
             return
         if answer.errors:
-            failure = Failure(ErrorKind.BAD_REQUEST, "\n".join(answer.errors))
+            failure = m.Failure(m.ErrorKind.BAD_REQUEST, "\n".join(answer.errors))
             self.resolve(found.ticket, failure)
             return
         found.validated = True
@@ -459,7 +424,7 @@ class Requests:
 
     # -- pause, resume: any worker --
 
-    def _set_target_state(self, found: OpenCall, call: SetTargetState) -> None:
+    def _set_target_state(self, found: OpenCall, call: m.SetTargetState) -> None:
         if self._ctx.state.entry(call.name) is None:
             self._unless_read(found, f"Unknown connector {call.name}")
             return
@@ -469,12 +434,12 @@ class Requests:
         """What any worker may write. The log's word that it has it is enough."""
         found.stage = Stage.WRITING
         self._await_token(found)
-        self._ctx.emit(AppendConfig(found.token, (record,), privileged=False))
+        self._ctx.emit(m.AppendConfig(found.token, (record,), privileged=False))
 
     def _unless_read(self, found: OpenCall, not_found: str) -> None:
         """Not found, if the log's end says so too."""
         if found.log_read:
-            self.resolve(found.ticket, Failure(ErrorKind.NOT_FOUND, not_found))
+            self.resolve(found.ticket, m.Failure(m.ErrorKind.NOT_FOUND, not_found))
         else:
             self._read_log(found)
 
@@ -495,17 +460,17 @@ class Requests:
     def on_appended(self, token: int) -> None:
         found = self._awaited(token)
         if found is not None:
-            self.resolve(found.ticket, Success())
+            self.resolve(found.ticket, m.Success())
 
     def on_append_failed(self, token: int, reason: str) -> None:
         found = self._awaited(token)
         if found is not None:
-            failure = Failure(ErrorKind.INTERNAL, f"{WRITE_FAILED} ({reason})")
+            failure = m.Failure(m.ErrorKind.INTERNAL, f"{WRITE_FAILED} ({reason})")
             self.resolve(found.ticket, failure)
 
     # -- restarts: with flags by record, else by the owner --
 
-    def _order_restart(self, found: OpenCall, call: RestartConnector) -> None:
+    def _order_restart(self, found: OpenCall, call: m.RestartConnector) -> None:
         name = call.name
         if self._ctx.state.entry(name) is None:
             self._unless_read(found, f"Unknown connector: {name}")
@@ -518,12 +483,12 @@ class Requests:
         )
         if plan is None and self._leadership.ready:
             text = f"Status for connector {name} not found"
-            self.resolve(found.ticket, Failure(ErrorKind.NOT_FOUND, text))
+            self.resolve(found.ticket, m.Failure(m.ErrorKind.NOT_FOUND, text))
         else:
-            answer = Success(plan)
+            answer = m.Success(plan)
             self._submit(found, OrderRestart(name, call.include_tasks, call.only_failed, answer))
 
-    def _restart_connector(self, found: OpenCall, call: RestartConnector) -> None:
+    def _restart_connector(self, found: OpenCall, call: m.RestartConnector) -> None:
         if self._ctx.state.entry(call.name) is None:
             self._unless_read(found, f"Unknown connector: {call.name}")
         elif self._connectors.holds(call.name):
@@ -532,7 +497,7 @@ class Requests:
         else:
             self._pass_to_owner(found, call.name)
 
-    def _restart_task(self, found: OpenCall, call: RestartTask) -> None:
+    def _restart_task(self, found: OpenCall, call: m.RestartTask) -> None:
         task = call.task
         if self._ctx.state.entry(task.connector) is None:
             self._unless_read(found, f"Unknown connector: {task.connector}")

@@ -12,25 +12,9 @@ from headgate.herder.context import Context, ForMember
 from headgate.herder.messages import SendGroup
 from headgate.herder.tasks import Tasks
 from headgate.ids import TaskId
-from headgate.membership.member import Member, MemberState
-from headgate.membership.member_messages import (
-    Assigned,
-    CatchUp,
-    CaughtUp,
-    CoordinatorLost,
-    Leave,
-    MemberInput,
-    MemberOutput,
-    MemberSettings,
-    RejoinRequested,
-    Revoked,
-    Start,
-    StartAllowed,
-    StopEverything,
-    Tick,
-    WorkReleased,
-    WorkView,
-)
+from headgate.membership import member_messages as mm
+from headgate.membership.member import Member
+from headgate.membership.member_messages import MemberState
 from headgate.membership.messages import GroupResponse, HeartbeatAnswered
 
 _WORKING = (MemberState.STEADY, MemberState.RELEASING)
@@ -44,7 +28,7 @@ class GroupWork:
         self._tasks = tasks
         settings = ctx.settings
         self.member = Member(
-            MemberSettings(
+            mm.MemberSettings(
                 group=settings.group,
                 client_id=settings.client_id or settings.worker_id,
                 url=settings.url,
@@ -57,7 +41,7 @@ class GroupWork:
                 config_topic=settings.config_topic,
             )
         )
-        self.assigned: Assigned | None = None
+        self.assigned: mm.Assigned | None = None
         """The last round that this worker completed."""
         self.changed = False
         """Where the worker stands has changed since the parts were told."""
@@ -67,19 +51,19 @@ class GroupWork:
         self._awaiting_release = False
         self._releasing_connectors: dict[str, None] = {}
         self._releasing_tasks: dict[TaskId, None] = {}
-        self._view: WorkView | None = None
+        self._view: mm.WorkView | None = None
         self._configured: dict[str, int] = {}
         self._configured_at: int | None = None
 
     # -- inputs --
 
     def join(self) -> None:
-        self._give(Start())
+        self._give(mm.Start())
 
     def tick(self) -> None:
         deadline_ms = self.member.next_deadline_ms
         if deadline_ms is not None and deadline_ms <= self._ctx.now_ms:
-            self._give(Tick())
+            self._give(mm.Tick())
 
     def on_group_answered(self, response: GroupResponse) -> None:
         self._give(response)
@@ -91,18 +75,18 @@ class GroupWork:
             self._tasks.on_membership_confirmed(response.sent_ms)
 
     def on_coordinator_lost(self, reason: str) -> None:
-        self._give(CoordinatorLost(reason))
+        self._give(mm.CoordinatorLost(reason))
 
     def rejoin(self, reason: str) -> None:
         self._start_allowed = False  # what is assigned is about to change
-        self._give(RejoinRequested(reason))
+        self._give(mm.RejoinRequested(reason))
 
     def caught_up(self, number: int, error: str | None) -> None:
         if number == self._catch_up:
-            self._give(CaughtUp(error))
+            self._give(mm.CaughtUp(error))
 
     def leave(self) -> None:
-        self._give(Leave())
+        self._give(mm.Leave())
 
     @property
     def left(self) -> bool:
@@ -124,37 +108,37 @@ class GroupWork:
     def _release(self) -> None:
         if self._awaiting_release and not self._releasing_tasks and not self._releasing_connectors:
             self._awaiting_release = False
-            self._give(WorkReleased())
+            self._give(mm.WorkReleased())
 
     # -- the member machine --
 
-    def _give(self, given: MemberInput) -> None:
+    def _give(self, given: mm.MemberInput) -> None:
         for output in self.member.handle(self._ctx.now_ms, given, self._work_view()):
             self._carry_out(output)
         self._update_membership()
         self._release()
 
-    def _carry_out(self, output: MemberOutput) -> None:
+    def _carry_out(self, output: mm.MemberOutput) -> None:
         match output:
-            case Assigned():
+            case mm.Assigned():
                 self._assigned(output)
-            case Revoked(connectors, tasks):
+            case mm.Revoked(connectors, tasks):
                 self._revoke(connectors, tasks)
-            case StopEverything():
+            case mm.StopEverything():
                 self._start_allowed = False
                 self._ctx.membership.stable = self._ctx.membership.alive = False
                 self._revoke(tuple(self._connectors.held), tuple(self._tasks.held))
-            case CatchUp():
+            case mm.CatchUp():
                 self._catch_up += 1
                 self._ctx.read_to_end(ForMember(self._catch_up))
-            case StartAllowed():
+            case mm.StartAllowed():
                 self._start_allowed = True
                 self._ctx.membership.stable = True
                 self.changed = True
             case _:
                 self._ctx.emit(SendGroup(output))
 
-    def _assigned(self, assigned: Assigned) -> None:
+    def _assigned(self, assigned: mm.Assigned) -> None:
         self.assigned = assigned
         membership = self._ctx.membership
         membership.member_id = self.member.member_id
@@ -202,7 +186,7 @@ class GroupWork:
             self.changed = True
         membership.member_id = member.member_id
 
-    def _work_view(self) -> WorkView:
+    def _work_view(self) -> mm.WorkView:
         """Kept until something in it changes: it is as large as the work that is held."""
         state = self._ctx.state
         if self._configured_at != state.assignment_offset:
@@ -214,7 +198,7 @@ class GroupWork:
             }
             self._view = None
         if self._view is None:
-            self._view = WorkView(
+            self._view = mm.WorkView(
                 state.assignment_offset,
                 state.offset,
                 self._configured,

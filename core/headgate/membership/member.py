@@ -38,29 +38,12 @@ from typing import Any, ClassVar, Final, TypeAlias
 from headgate.assignment.model import Work
 from headgate.errors import IllegalTransitionError
 from headgate.ids import TaskId
+from headgate.membership import member_messages as mm
 from headgate.membership.codec import CODECS, Assignment, AssignmentError
 from headgate.membership.disagreement import Disagreement
 from headgate.membership.joining import Joining, join_request
 from headgate.membership.last_round import LastRound
 from headgate.membership.leading import Leader, Works, lead
-from headgate.membership.member_messages import (
-    CatchUp,
-    CaughtUp,
-    CoordinatorLost,
-    Leave,
-    MemberInput,
-    MemberOutput,
-    MemberSettings,
-    MemberState,
-    RejoinRequested,
-    Revoked,
-    Start,
-    StartAllowed,
-    StopEverything,
-    Tick,
-    WorkReleased,
-    WorkView,
-)
 from headgate.membership.messages import (
     GroupError,
     Heartbeat,
@@ -75,36 +58,36 @@ from headgate.membership.protocols import policy_of
 from headgate.membership.session import Session
 from headgate.wire import WireError
 
-__all__ = ["Member", "MemberState"]
+__all__ = ["Member"]
 
 _OF_A_MEMBER: Final = (None, GroupError.REBALANCE_IN_PROGRESS, GroupError.ILLEGAL_GENERATION)
 """What only a member is told."""
 
 _AFTER_A_SYNC: Final = (
-    MemberState.SYNCING,
-    MemberState.RELEASING,
-    MemberState.CATCHING_UP,
-    MemberState.PAUSING,
-    MemberState.STEADY,
+    mm.MemberState.SYNCING,
+    mm.MemberState.RELEASING,
+    mm.MemberState.CATCHING_UP,
+    mm.MemberState.PAUSING,
+    mm.MemberState.STEADY,
 )
 """States in which a round has ended, so that the next may find work running."""
 
-_Handler: TypeAlias = Callable[..., list[MemberOutput]]
+_Handler: TypeAlias = Callable[..., list[mm.MemberOutput]]
 
 
-def _everywhere(kind: type[Any]) -> list[tuple[MemberState, type[Any]]]:
-    return [(state, kind) for state in MemberState]
+def _everywhere(kind: type[Any]) -> list[tuple[mm.MemberState, type[Any]]]:
+    return [(state, kind) for state in mm.MemberState]
 
 
 class Member:
     """One worker's membership. Deterministic: everything it knows came in through `handle`."""
 
-    def __init__(self, settings: MemberSettings) -> None:
+    def __init__(self, settings: mm.MemberSettings) -> None:
         self._settings = settings
-        self._state = MemberState.OUTSIDE
+        self._state = mm.MemberState.OUTSIDE
         self._reason = ""
         """Why it joins, pauses or stops everything."""
-        self._then = MemberState.JOINING
+        self._then = mm.MemberState.JOINING
         """STOPPING, RELEASING: what follows."""
         self._until_ms = 0
         """RELEASING, STOPPING, PAUSING: when it goes on in any case."""
@@ -126,7 +109,9 @@ class Member:
         self._rebalances = 0
         self.disagreement = Disagreement()
 
-    def handle(self, now_ms: int, input: MemberInput, view: WorkView) -> list[MemberOutput]:
+    def handle(
+        self, now_ms: int, input: mm.MemberInput, view: mm.WorkView
+    ) -> list[mm.MemberOutput]:
         """What to do about `input`, to be carried out in order.
 
         Args:
@@ -147,7 +132,7 @@ class Member:
     # -- what it shows --
 
     @property
-    def state(self) -> MemberState:
+    def state(self) -> mm.MemberState:
         return self._state
 
     @property
@@ -159,11 +144,11 @@ class Member:
         if self._session.deadline_ms is not None:
             deadlines.append(self._session.deadline_ms)
         match self._state:
-            case MemberState.JOINING | MemberState.SYNCING:
+            case mm.MemberState.JOINING | mm.MemberState.SYNCING:
                 deadlines.append(self._sent_ms + self._settings.heartbeat_interval_ms)
-            case MemberState.RELEASING | MemberState.STOPPING | MemberState.PAUSING:
+            case mm.MemberState.RELEASING | mm.MemberState.STOPPING | mm.MemberState.PAUSING:
                 deadlines.append(self._until_ms)
-            case MemberState.STEADY if self._last.next_join_ms is not None:
+            case mm.MemberState.STEADY if self._last.next_join_ms is not None:
                 deadlines.append(self._last.next_join_ms)
             case _:
                 pass
@@ -215,23 +200,23 @@ class Member:
     def pending(self) -> tuple[str, ...]:
         """What is under way, in words; empty when settled. A running delay is pending, too."""
         match self._state:
-            case MemberState.OUTSIDE:
+            case mm.MemberState.OUTSIDE:
                 return (f"outside group {self._settings.group}",)
-            case MemberState.JOINING:
+            case mm.MemberState.JOINING:
                 return (f"joining group {self._settings.group}: {self._reason}",)
-            case MemberState.SYNCING:
+            case mm.MemberState.SYNCING:
                 return (f"waiting for the assignment of generation {self._joined_generation}",)
-            case MemberState.RELEASING:
-                if self._last.eager and self._then is MemberState.JOINING:
+            case mm.MemberState.RELEASING:
+                if self._last.eager and self._then is mm.MemberState.JOINING:
                     return (f"stopping everything before joining: {self._reason}",)
                 return (f"stopping what generation {self.generation} revoked",)
-            case MemberState.CATCHING_UP:
+            case mm.MemberState.CATCHING_UP:
                 return (f"reading the config topic up to {self._last.offset_text}",)
-            case MemberState.PAUSING:
+            case mm.MemberState.PAUSING:
                 return (f"pausing before joining: {self._reason}",)
-            case MemberState.STOPPING:
+            case mm.MemberState.STOPPING:
                 return (f"stopping everything: {self._reason}",)
-            case MemberState.STEADY:
+            case mm.MemberState.STEADY:
                 return self._last.pending(leads=self.is_leader)
 
     def releasing(self, connector: str) -> bool:
@@ -250,31 +235,31 @@ class Member:
 
     # -- joining --
 
-    def _start(self, now_ms: int, _: Start, view: WorkView) -> list[MemberOutput]:
+    def _start(self, now_ms: int, _: mm.Start, view: mm.WorkView) -> list[mm.MemberOutput]:
         return self._join(now_ms, view, "starting")
 
-    def _join(self, now_ms: int, view: WorkView, reason: str) -> list[MemberOutput]:
+    def _join(self, now_ms: int, view: mm.WorkView, reason: str) -> list[mm.MemberOutput]:
         self._reason = reason
         held = self._last.held(view)
         if self._last.eager and any(held) and self._state in _AFTER_A_SYNC:
-            return self._release(now_ms, held, MemberState.JOINING)
+            return self._release(now_ms, held, mm.MemberState.JOINING)
         return self._ask_to_join(now_ms, view)
 
-    def _ask_to_join(self, now_ms: int, view: WorkView) -> list[MemberOutput]:
+    def _ask_to_join(self, now_ms: int, view: mm.WorkView) -> list[mm.MemberOutput]:
         held = self._last.held(view)
-        self._state = MemberState.JOINING
+        self._state = mm.MemberState.JOINING
         self._sequence += 1
         self._reported = held
         left_ms, last = self._last.delay_left_ms(now_ms), self._last.assignment
         joining = Joining(self._member_id, *held, last, left_ms, self.generation)
         return self._send(now_ms, join_request(self._settings, joining, view, self._sequence))
 
-    def _send(self, now_ms: int, request: JoinGroup | SyncGroup) -> list[MemberOutput]:
+    def _send(self, now_ms: int, request: JoinGroup | SyncGroup) -> list[mm.MemberOutput]:
         self._request = request
         self._first_sent_ms = self._sent_ms = now_ms
         return [request]
 
-    def _joined(self, now_ms: int, answer: JoinedGroup, view: WorkView) -> list[MemberOutput]:
+    def _joined(self, now_ms: int, answer: JoinedGroup, view: mm.WorkView) -> list[mm.MemberOutput]:
         if answer.sequence not in (0, self._sequence):
             return []  # of an earlier join, which said something else
         match answer.error:
@@ -290,8 +275,8 @@ class Member:
                 self._reason = f"refused with {error}"
                 return []
 
-    def _sync(self, now_ms: int, answer: JoinedGroup, view: WorkView) -> list[MemberOutput]:
-        self._state = MemberState.SYNCING
+    def _sync(self, now_ms: int, answer: JoinedGroup, view: mm.WorkView) -> list[mm.MemberOutput]:
+        self._state = mm.MemberState.SYNCING
         self._member_id = answer.member_id
         self._joined_generation = answer.generation
         self._joined_protocol = answer.protocol
@@ -319,7 +304,7 @@ class Member:
 
     # -- the assignment --
 
-    def _synced(self, now_ms: int, answer: SyncedGroup, view: WorkView) -> list[MemberOutput]:
+    def _synced(self, now_ms: int, answer: SyncedGroup, view: mm.WorkView) -> list[mm.MemberOutput]:
         if (answer.member_id, answer.generation) != (self._member_id, self._joined_generation):
             return []
         match answer.error:
@@ -352,12 +337,12 @@ class Member:
             self._last.another_leads()
             self.disagreement.another_leads()
 
-    def _act(self, now_ms: int, assignment: Assignment, view: WorkView) -> list[MemberOutput]:
+    def _act(self, now_ms: int, assignment: Assignment, view: mm.WorkView) -> list[mm.MemberOutput]:
         own_topic = self._settings.config_topic
         if own_topic and assignment.config_topic not in ("", own_topic):
             self.disagreement.another_topic(assignment, own_topic, leads=self.is_leader)
             reason = "members of the group read another config topic"
-            return self._stop_everything(now_ms, reason, MemberState.PAUSING)
+            return self._stop_everything(now_ms, reason, mm.MemberState.PAUSING)
         self.disagreement.same_topic()
         if assignment.config_topic:
             return self._pause(now_ms, f"the leader {self.leader_url} has another topic: gives way")
@@ -365,46 +350,50 @@ class Member:
         if assignment.error is not AssignmentError.NONE:
             self.disagreement.goes_on(self._last, read)
             outputs = self._pause(now_ms, f"the leader had not read up to {self._last.offset_text}")
-            return [*outputs, CatchUp(self._last.offset)] if read < self._last.offset else outputs
+            return (
+                [*outputs, mm.CatchUp(self._last.offset)] if read < self._last.offset else outputs
+            )
         works = self._last.to_release(view)
         if not any(works):
             return self._compare(now_ms, view)
         if self._last.eager:
-            return self._release(now_ms, works, MemberState.STEADY)
+            return self._release(now_ms, works, mm.MemberState.STEADY)
         self._reason = "revoked work is stopped"
-        outputs = self._release(now_ms, works, MemberState.JOINING)
-        return [*outputs, StartAllowed()] if read == self._last.offset else outputs
+        outputs = self._release(now_ms, works, mm.MemberState.JOINING)
+        return [*outputs, mm.StartAllowed()] if read == self._last.offset else outputs
 
-    def _release(self, now_ms: int, works: Works, then: MemberState) -> list[MemberOutput]:
+    def _release(self, now_ms: int, works: Works, then: mm.MemberState) -> list[mm.MemberOutput]:
         """`then`: JOINING, or STEADY if what is assigned is to be started afterwards."""
-        self._state = MemberState.RELEASING
+        self._state = mm.MemberState.RELEASING
         self._then = then
         self._until_ms = now_ms + self._release_ms()
         self._last.release(works)
-        return [Revoked(*works)]
+        return [mm.Revoked(*works)]
 
-    def _pause(self, now_ms: int, reason: str) -> list[MemberOutput]:
-        self._state = MemberState.PAUSING
+    def _pause(self, now_ms: int, reason: str) -> list[mm.MemberOutput]:
+        self._state = mm.MemberState.PAUSING
         self._request = None
         self._reason = reason
         self._until_ms = now_ms + self._settings.error_pause_ms
         return []
 
-    def _compare(self, now_ms: int, view: WorkView) -> list[MemberOutput]:
+    def _compare(self, now_ms: int, view: mm.WorkView) -> list[mm.MemberOutput]:
         """Whether this worker knows what the leader knew."""
         read, offset = self._last.offset_read(view), self._last.offset
         if read < offset:
-            self._state = MemberState.CATCHING_UP
-            return [CatchUp(offset)]
+            self._state = mm.MemberState.CATCHING_UP
+            return [mm.CatchUp(offset)]
         self.disagreement.over()
         if read > offset:
             return self._join(
                 now_ms, view, f"read up to {read}, assigned for {self._last.offset_text}"
             )
-        self._state = MemberState.STEADY
-        return [StartAllowed()]
+        self._state = mm.MemberState.STEADY
+        return [mm.StartAllowed()]
 
-    def _caught_up(self, now_ms: int, answer: CaughtUp, view: WorkView) -> list[MemberOutput]:
+    def _caught_up(
+        self, now_ms: int, answer: mm.CaughtUp, view: mm.WorkView
+    ) -> list[mm.MemberOutput]:
         read = self._last.offset_read(view)
         if answer.error is None and read >= self._last.offset:
             return self._compare(now_ms, view)
@@ -414,20 +403,24 @@ class Member:
             now_ms,
             f"could not read the config topic up to {self._last.offset_text}: "
             f"{answer.error or f'its end is at {read}'}",
-            MemberState.PAUSING,
+            mm.MemberState.PAUSING,
         )
 
-    def _released(self, now_ms: int, _: WorkReleased | None, view: WorkView) -> list[MemberOutput]:
-        if self._then is MemberState.STEADY:
+    def _released(
+        self, now_ms: int, _: mm.WorkReleased | None, view: mm.WorkView
+    ) -> list[mm.MemberOutput]:
+        if self._then is mm.MemberState.STEADY:
             return self._compare(now_ms, view)
         return self._ask_to_join(now_ms, view)
 
-    def _rejoin(self, now_ms: int, request: RejoinRequested, view: WorkView) -> list[MemberOutput]:
+    def _rejoin(
+        self, now_ms: int, request: mm.RejoinRequested, view: mm.WorkView
+    ) -> list[mm.MemberOutput]:
         return self._join(now_ms, view, request.reason)
 
     # -- doubt --
 
-    def _check_session(self, now_ms: int) -> list[MemberOutput]:
+    def _check_session(self, now_ms: int) -> list[mm.MemberOutput]:
         """Before believing anything: a worker that was stopped may find answers that were right
         when they were sent."""
         silent_ms = self._session.silent_ms(now_ms)
@@ -437,27 +430,31 @@ class Member:
             now_ms,
             f"nothing heard from the coordinator for {silent_ms} ms, "
             f"the session timeout is {self._settings.session_timeout_ms} ms",
-            MemberState.JOINING,
+            mm.MemberState.JOINING,
         )
 
-    def _lost(self, now_ms: int, lost: CoordinatorLost, view: WorkView) -> list[MemberOutput]:
+    def _lost(
+        self, now_ms: int, lost: mm.CoordinatorLost, view: mm.WorkView
+    ) -> list[mm.MemberOutput]:
         return self._stop_everything(
-            now_ms, f"coordinator lost: {lost.reason}", MemberState.JOINING
+            now_ms, f"coordinator lost: {lost.reason}", mm.MemberState.JOINING
         )
 
-    def _disowned(self, now_ms: int) -> list[MemberOutput]:
+    def _disowned(self, now_ms: int) -> list[mm.MemberOutput]:
         generation = self._joined_generation
         self._forget_id()
         return self._stop_everything(
             now_ms,
             f"the coordinator no longer knows this member (of generation {generation})",
-            MemberState.JOINING,
+            mm.MemberState.JOINING,
         )
 
-    def _stop_everything(self, now_ms: int, reason: str, then: MemberState) -> list[MemberOutput]:
+    def _stop_everything(
+        self, now_ms: int, reason: str, then: mm.MemberState
+    ) -> list[mm.MemberOutput]:
         """Give the assignment up. The member id stays unless the coordinator disowned it: if it
         still counts, going on with it spares the group the delay."""
-        self._state = MemberState.STOPPING
+        self._state = mm.MemberState.STOPPING
         self._then = then
         self._reason = reason
         self._until_ms = now_ms + self._release_ms()
@@ -465,10 +462,12 @@ class Member:
         self._request = None
         self._last.give_up()
         self.disagreement.another_leads()
-        return [StopEverything(reason)]
+        return [mm.StopEverything(reason)]
 
-    def _stopped(self, now_ms: int, _: WorkReleased | None, view: WorkView) -> list[MemberOutput]:
-        if self._then is MemberState.JOINING:
+    def _stopped(
+        self, now_ms: int, _: mm.WorkReleased | None, view: mm.WorkView
+    ) -> list[mm.MemberOutput]:
+        if self._then is mm.MemberState.JOINING:
             return self._join(now_ms, view, self._reason)
         self._state = self._then
         settings = self._settings
@@ -486,18 +485,18 @@ class Member:
         self._member_id = ""
         self._joined_generation = -1
 
-    def _leave(self, now_ms: int, _: Leave, view: WorkView) -> list[MemberOutput]:
-        if self._state is MemberState.STOPPING:
-            self._then = MemberState.OUTSIDE
+    def _leave(self, now_ms: int, _: mm.Leave, view: mm.WorkView) -> list[mm.MemberOutput]:
+        if self._state is mm.MemberState.STOPPING:
+            self._then = mm.MemberState.OUTSIDE
             return []
         held = bool(view.held_connectors or view.held_tasks)
-        outputs = self._stop_everything(now_ms, "leaving the group", MemberState.OUTSIDE)
+        outputs = self._stop_everything(now_ms, "leaving the group", mm.MemberState.OUTSIDE)
         return outputs if held else self._stopped(now_ms, None, view)
 
     # -- time and heartbeats --
 
-    def _tick(self, now_ms: int, _: Tick, view: WorkView) -> list[MemberOutput]:
-        outputs: list[MemberOutput] = []
+    def _tick(self, now_ms: int, _: mm.Tick, view: mm.WorkView) -> list[mm.MemberOutput]:
+        outputs: list[mm.MemberOutput] = []
         if self._beats() and now_ms >= self._session.heartbeat_ms:
             self._session.beat(now_ms)
             outputs.append(
@@ -507,57 +506,59 @@ class Member:
             )
         return outputs + self._time_is_over(now_ms, view)
 
-    def _time_is_over(self, now_ms: int, view: WorkView) -> list[MemberOutput]:
+    def _time_is_over(self, now_ms: int, view: mm.WorkView) -> list[mm.MemberOutput]:
         match self._state:
-            case MemberState.JOINING | MemberState.SYNCING:
+            case mm.MemberState.JOINING | mm.MemberState.SYNCING:
                 if now_ms >= self._sent_ms + self._settings.heartbeat_interval_ms:
                     return self._repeat(now_ms)
-            case MemberState.RELEASING if now_ms >= self._until_ms:
+            case mm.MemberState.RELEASING if now_ms >= self._until_ms:
                 self._reason = "work takes too long to stop"
                 return self._released(now_ms, None, view)
-            case MemberState.STOPPING if now_ms >= self._until_ms:
+            case mm.MemberState.STOPPING if now_ms >= self._until_ms:
                 return self._stopped(now_ms, None, view)
-            case MemberState.PAUSING if now_ms >= self._until_ms:
+            case mm.MemberState.PAUSING if now_ms >= self._until_ms:
                 return self._join(now_ms, view, self._reason)
-            case MemberState.STEADY:
+            case mm.MemberState.STEADY:
                 if self._last.next_join_ms is not None and now_ms >= self._last.next_join_ms:
                     return self._join(now_ms, view, self._last.why_again(now_ms))
             case _:
                 pass
         return []
 
-    def _repeat(self, now_ms: int) -> list[MemberOutput]:
+    def _repeat(self, now_ms: int) -> list[mm.MemberOutput]:
         self._sent_ms = now_ms
         return [self._request] if self._request is not None else []
 
     def _heartbeat_answered(
-        self, now_ms: int, answer: HeartbeatAnswered, view: WorkView
-    ) -> list[MemberOutput]:
+        self, now_ms: int, answer: HeartbeatAnswered, view: mm.WorkView
+    ) -> list[mm.MemberOutput]:
         if (answer.member_id, answer.generation) != (self._member_id, self._joined_generation):
             return []
         if answer.error is GroupError.UNKNOWN_MEMBER_ID:
-            if self._state is MemberState.STOPPING:
+            if self._state is mm.MemberState.STOPPING:
                 self._forget_id()
                 return []
             return self._disowned(now_ms)
         if answer.error not in _OF_A_MEMBER:
             return []
-        if self._state is not MemberState.STOPPING:
+        if self._state is not mm.MemberState.STOPPING:
             self._session.heard(answer.sent_ms)
         if answer.error is None:
             return []
         match self._state:
-            case MemberState.JOINING if answer.error is GroupError.ILLEGAL_GENERATION:
+            case mm.MemberState.JOINING if answer.error is GroupError.ILLEGAL_GENERATION:
                 # The round is over, its answer was lost.
                 return self._repeat(now_ms)
-            case MemberState.RELEASING if self._then is MemberState.JOINING:
+            case mm.MemberState.RELEASING if self._then is mm.MemberState.JOINING:
                 return []
             case state if state in _AFTER_A_SYNC:
                 return self._join(now_ms, view, f"heartbeat answered with {answer.error}")
             case _:
                 return []  # it joins anyhow, or once its work is stopped
 
-    def _ignore(self, now_ms: int, input: MemberInput, view: WorkView) -> list[MemberOutput]:
+    def _ignore(
+        self, now_ms: int, input: mm.MemberInput, view: mm.WorkView
+    ) -> list[mm.MemberOutput]:
         """Out of date, or said already by what is under way."""
         return []
 
@@ -574,27 +575,27 @@ class Member:
             settings.rebalance_timeout_ms // 2,
         )
 
-    TRANSITIONS: ClassVar[Mapping[tuple[MemberState, type[Any]], _Handler]] = {
-        (MemberState.OUTSIDE, Start): _start,
-        **dict.fromkeys(_everywhere(Tick), _tick),
+    TRANSITIONS: ClassVar[Mapping[tuple[mm.MemberState, type[Any]], _Handler]] = {
+        (mm.MemberState.OUTSIDE, mm.Start): _start,
+        **dict.fromkeys(_everywhere(mm.Tick), _tick),
         **dict.fromkeys(_everywhere(JoinedGroup), _ignore),
-        (MemberState.JOINING, JoinedGroup): _joined,
+        (mm.MemberState.JOINING, JoinedGroup): _joined,
         **dict.fromkeys(_everywhere(SyncedGroup), _ignore),
-        (MemberState.SYNCING, SyncedGroup): _synced,
+        (mm.MemberState.SYNCING, SyncedGroup): _synced,
         **dict.fromkeys(_everywhere(HeartbeatAnswered), _heartbeat_answered),
-        (MemberState.OUTSIDE, HeartbeatAnswered): _ignore,
+        (mm.MemberState.OUTSIDE, HeartbeatAnswered): _ignore,
         # Anywhere else a round is coming or its offset is about to be compared.
-        **dict.fromkeys(_everywhere(RejoinRequested), _ignore),
-        (MemberState.STEADY, RejoinRequested): _rejoin,
-        **dict.fromkeys(_everywhere(CoordinatorLost), _lost),
-        (MemberState.OUTSIDE, CoordinatorLost): _ignore,
-        (MemberState.STOPPING, CoordinatorLost): _ignore,
-        **dict.fromkeys(_everywhere(WorkReleased), _ignore),
-        (MemberState.RELEASING, WorkReleased): _released,
-        (MemberState.STOPPING, WorkReleased): _stopped,
-        **dict.fromkeys(_everywhere(CaughtUp), _ignore),
-        (MemberState.CATCHING_UP, CaughtUp): _caught_up,
-        **dict.fromkeys(_everywhere(Leave), _leave),
-        (MemberState.OUTSIDE, Leave): _ignore,
+        **dict.fromkeys(_everywhere(mm.RejoinRequested), _ignore),
+        (mm.MemberState.STEADY, mm.RejoinRequested): _rejoin,
+        **dict.fromkeys(_everywhere(mm.CoordinatorLost), _lost),
+        (mm.MemberState.OUTSIDE, mm.CoordinatorLost): _ignore,
+        (mm.MemberState.STOPPING, mm.CoordinatorLost): _ignore,
+        **dict.fromkeys(_everywhere(mm.WorkReleased), _ignore),
+        (mm.MemberState.RELEASING, mm.WorkReleased): _released,
+        (mm.MemberState.STOPPING, mm.WorkReleased): _stopped,
+        **dict.fromkeys(_everywhere(mm.CaughtUp), _ignore),
+        (mm.MemberState.CATCHING_UP, mm.CaughtUp): _caught_up,
+        **dict.fromkeys(_everywhere(mm.Leave), _leave),
+        (mm.MemberState.OUTSIDE, mm.Leave): _ignore,
     }
     """What each input does in each state; a missing pair is illegal."""

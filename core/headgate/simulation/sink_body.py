@@ -11,31 +11,9 @@ from headgate.connector.sink_names import sink_group, sink_subscription
 from headgate.ports import ConsumerRecord, RebalancedError, TopicPartition
 from headgate.simulation.body import Body
 from headgate.simulation.memory_clients import MemoryConsumer
+from headgate.task import steps
 from headgate.task.messages import BodyReport, TaskSpec
 from headgate.task.sink import SinkMachine, SinkSettings
-from headgate.task.steps import (
-    BodyEffect,
-    BodyInput,
-    CallStart,
-    Close,
-    Closed,
-    ClosePartitions,
-    CommitOffsets,
-    CommitPartitions,
-    Consume,
-    Consumed,
-    Delivered,
-    GroupServed,
-    OffsetsCommitted,
-    OffsetsNotCommitted,
-    OpenPartitions,
-    PartitionsAssigned,
-    PartitionsRevoked,
-    Put,
-    PutRetriable,
-    ServeGroup,
-    Started,
-)
 
 if TYPE_CHECKING:
     from headgate.simulation.cluster import Cluster
@@ -56,64 +34,64 @@ class SinkBody(Body):
         self._delivered: dict[TopicPartition, tuple[int, int]] = {}
         """Next offset after what `put` took, and how many records are not committed yet."""
 
-    def _delay_ms(self, effect: BodyEffect) -> int:
+    def _delay_ms(self, effect: steps.BodyEffect) -> int:
         match effect:
-            case Consume(timeout_ms) | ServeGroup(timeout_ms):
+            case steps.Consume(timeout_ms) | steps.ServeGroup(timeout_ms):
                 return timeout_ms
-            case Put(delay_ms):
+            case steps.Put(delay_ms):
                 return delay_ms
             case _:
                 return 0
 
-    def _act(self, effect: BodyEffect) -> BodyInput | None:
+    def _act(self, effect: steps.BodyEffect) -> steps.BodyInput | None:
         match effect:
-            case CallStart():
+            case steps.CallStart():
                 return self._start()
-            case Consume(_, paused):
+            case steps.Consume(_, paused):
                 return self._consume(paused)
-            case Put(delay_ms):
+            case steps.Put(delay_ms):
                 return self._put(delay_ms)
-            case ServeGroup():
+            case steps.ServeGroup():
                 self._member.poll(0, 0)
-                return GroupServed()
-            case CommitOffsets():
+                return steps.GroupServed()
+            case steps.CommitOffsets():
                 return self._commit(set(self._delivered))
-            case OpenPartitions():
+            case steps.OpenPartitions():
                 return None
-            case CommitPartitions(partitions):
+            case steps.CommitPartitions(partitions):
                 # Refused: they are another's in a moment, who reads again from the last commit.
                 self._commit(set(partitions))
                 return None
-            case ClosePartitions(partitions):
+            case steps.ClosePartitions(partitions):
                 self._close_partitions(set(partitions))
                 return None
-            case Close():
+            case steps.Close():
                 return self._close()
             case _:
                 raise AssertionError(f"a sink does not {effect!r}")
 
-    def _start(self) -> BodyInput:
+    def _start(self) -> steps.BodyInput:
         topics = sink_subscription(self.spec.connector_config)
         log = self._cluster.transport.record_log
         client_id = f"connector-consumer-{self.spec.task}"
         self._consumer = log.consumer(self._group, topics, client_id)
         self._consumer.on_rebalance(
-            lambda given: self._interrupt(PartitionsAssigned(tuple(sorted(given)))),
-            lambda given: self._interrupt(PartitionsRevoked(tuple(sorted(given)))),
+            lambda given: self._interrupt(steps.PartitionsAssigned(tuple(sorted(given)))),
+            lambda given: self._interrupt(steps.PartitionsRevoked(tuple(sorted(given)))),
         )
-        return Started()
+        return steps.Started()
 
     @property
     def _member(self) -> MemoryConsumer:
         assert self._consumer is not None
         return self._consumer
 
-    def _interrupt(self, given: PartitionsAssigned | PartitionsRevoked) -> None:
+    def _interrupt(self, given: steps.PartitionsAssigned | steps.PartitionsRevoked) -> None:
         """Within a poll, at the same instant: what the machine wants done has no outcome."""
         for effect in self._machine.handle(self._schedule.now_ms, given):
             self._act(effect)
 
-    def _consume(self, paused: bool) -> BodyInput:
+    def _consume(self, paused: bool) -> steps.BodyInput:
         self._batch = []
         held = sorted(self._member.assignment())
         if paused:
@@ -121,42 +99,42 @@ class SinkBody(Body):
         else:
             self._member.resume(held)
         self._batch = list(self._member.poll(BATCH, 0))
-        return Consumed(records=len(self._batch))
+        return steps.Consumed(records=len(self._batch))
 
-    def _put(self, delay_ms: int) -> BodyInput:
+    def _put(self, delay_ms: int) -> steps.BodyInput:
         if delay_ms:
             self._member.poll(0, 0)  # to stay a member; partitions may go, and records with them
         if self._cluster.faulty and self._schedule.likely(REFUSED_PROBABILITY):
-            return PutRetriable("the system is away")
+            return steps.PutRetriable("the system is away")
         self._cluster.checks.sink_put(self._group, self._batch)
         for record in self._batch:
             place = (record.topic, record.partition)
             _, count = self._delivered.get(place, (0, 0))
             self._delivered[place] = (record.offset + 1, count + 1)
         self._batch = []
-        return Delivered()
+        return steps.Delivered()
 
-    def _commit(self, partitions: set[TopicPartition]) -> BodyInput:
+    def _commit(self, partitions: set[TopicPartition]) -> steps.BodyInput:
         due = {p: end for p, (end, count) in self._delivered.items() if p in partitions and count}
         if not due:
-            return OffsetsCommitted(0, pending=False)
+            return steps.OffsetsCommitted(0, pending=False)
         try:
             self._member.commit(due)
         except RebalancedError as error:
-            return OffsetsNotCommitted(str(error), again=True)
+            return steps.OffsetsNotCommitted(str(error), again=True)
         self._cluster.checks.sink_committed(self.spec, self._member.membership, due)
         covered = sum(self._delivered[place][1] for place in due)
         self._delivered.update((place, (end, 0)) for place, end in due.items())
-        return OffsetsCommitted(covered, pending=False)
+        return steps.OffsetsCommitted(covered, pending=False)
 
     def _close_partitions(self, gone: set[TopicPartition]) -> None:
         for place in sorted(gone):
             self._delivered.pop(place, None)
         self._batch = [r for r in self._batch if (r.topic, r.partition) not in gone]
 
-    def _close(self) -> BodyInput:
+    def _close(self) -> steps.BodyInput:
         if self._consumer is not None:
             # Leaving revokes what it holds: that was settled before, and the machine has ended.
             self._consumer.on_rebalance(lambda _given: None, lambda _given: None)
             self._consumer.close()
-        return Closed()
+        return steps.Closed()

@@ -10,28 +10,9 @@ from typing import TYPE_CHECKING
 
 from headgate.ports import Producer, ProducerRecord
 from headgate.simulation.body import Body
+from headgate.task import steps
 from headgate.task.messages import BodyReport, TaskSpec
 from headgate.task.source import SourceMachine, SourceSettings
-from headgate.task.steps import (
-    Aborted,
-    AbortTransaction,
-    BodyEffect,
-    BodyInput,
-    CallStart,
-    Close,
-    Closed,
-    Committed,
-    CommitTransaction,
-    Connect,
-    InitProducer,
-    OffsetsRead,
-    Poll,
-    Polled,
-    ProducerReady,
-    ReadOffsets,
-    SendRecords,
-    Started,
-)
 from headgate.topics.offsets import decode_key, decode_value, encode_key, encode_value
 
 if TYPE_CHECKING:
@@ -56,46 +37,46 @@ class SourceBody(Body):
         self._next: dict[int, int] = {}
         self._batch: list[tuple[int, int]] = []
         self._open: list[tuple[int, int]] = []
-        self._ahead: Polled | None = None
+        self._ahead: steps.Polled | None = None
         """What was polled during the last commit."""
 
-    def _delay_ms(self, effect: BodyEffect) -> int:
-        return effect.delay_ms if isinstance(effect, Poll) else 0
+    def _delay_ms(self, effect: steps.BodyEffect) -> int:
+        return effect.delay_ms if isinstance(effect, steps.Poll) else 0
 
-    def _act(self, effect: BodyEffect) -> BodyInput | None:
+    def _act(self, effect: steps.BodyEffect) -> steps.BodyInput | None:
         match effect:
-            case Connect():
+            case steps.Connect():
                 return None
-            case InitProducer():
+            case steps.InitProducer():
                 return self._init()
-            case ReadOffsets():
+            case steps.ReadOffsets():
                 return self._read_offsets()
-            case CallStart():
-                return Started()
-            case Poll():
+            case steps.CallStart():
+                return steps.Started()
+            case steps.Poll():
                 return self._poll()
-            case SendRecords(first, end):
+            case steps.SendRecords(first, end):
                 self._send(self._batch[first:end])
                 return None
-            case CommitTransaction():
+            case steps.CommitTransaction():
                 return self._commit()
-            case AbortTransaction():
-                return Aborted()
-            case Close():
-                return Closed()
+            case steps.AbortTransaction():
+                return steps.Aborted()
+            case steps.Close():
+                return steps.Closed()
             case _:
                 raise AssertionError(f"a source does not {effect!r}")
 
-    def _init(self) -> BodyInput:
+    def _init(self) -> steps.BodyInput:
         spec = self.spec
         membership = (spec.group, spec.member_id, spec.generation)
         log = self._cluster.transport.record_log
         self._producer = log.producer(spec.run, spec.transactional_id, membership)
         self._producer.init()
         self._cluster.checks.producer_initialised(spec)
-        return ProducerReady()
+        return steps.ProducerReady()
 
-    def _read_offsets(self) -> BodyInput:
+    def _read_offsets(self) -> steps.BodyInput:
         count = int(self.spec.task_config["count"])
         index = int(self.spec.task_config["index"])
         self._next = {p: 0 for p in range(PARTITIONS) if p % count == index}
@@ -108,9 +89,9 @@ class SourceBody(Body):
             partition = int((known.partition or {})["p"])
             if partition in self._next:
                 self._next[partition] = int(offset["n"]) + 1
-        return OffsetsRead()
+        return steps.OffsetsRead()
 
-    def _poll(self) -> Polled:
+    def _poll(self) -> steps.Polled:
         if self._ahead is not None:
             ahead, self._ahead = self._ahead, None
             return ahead
@@ -121,7 +102,7 @@ class SourceBody(Body):
             count = max(0, min(self._schedule.chance.randint(0, BATCH), there - first))
             self._batch += [(partition, first + i) for i in range(count)]
             self._next[partition] = first + count
-        return Polled(records=len(self._batch))
+        return steps.Polled(records=len(self._batch))
 
     def _send(self, records: list[tuple[int, int]]) -> None:
         assert self._producer is not None
@@ -134,7 +115,7 @@ class SourceBody(Body):
         )
         self._open += records
 
-    def _commit(self) -> BodyInput:
+    def _commit(self) -> steps.BodyInput:
         if self._open:
             assert self._producer is not None
             reached = dict(self._open)
@@ -150,4 +131,4 @@ class SourceBody(Body):
             )
             self._cluster.checks.data_committed(self.spec, self._open)
             self._open = []
-        return Committed(ahead=self._ahead is not None)
+        return steps.Committed(ahead=self._ahead is not None)

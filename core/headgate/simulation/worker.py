@@ -5,49 +5,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from headgate.herder import messages as m
 from headgate.herder.herder import Herder
-from headgate.herder.messages import (
-    AlterConnectorOffsets,
-    Answer,
-    AppendConfig,
-    Call,
-    Called,
-    CallPeer,
-    ClaimLeadership,
-    Command,
-    ConfigAppended,
-    ConfigAppendFailed,
-    ConfigEndRead,
-    ConfigRead,
-    ConfigValidated,
-    ConnectorOffsetsAltered,
-    ConnectorStarted,
-    ConnectorStopped,
-    Effect,
-    ErrorKind,
-    Failure,
-    FenceProducers,
-    GenerateTaskConfigs,
-    GiveUpAlteration,
-    GroupAnswered,
-    LeadershipClaimed,
-    MakeSessionKey,
-    ProducersFenced,
-    ReadConfigToEnd,
-    SendGroup,
-    SendTask,
-    SessionKeyMade,
-    StartConnector,
-    StartTask,
-    StatusRead,
-    StopConnector,
-    StopTaskBy,
-    TaskConfigsGenerated,
-    TaskReported,
-    Tick,
-    ValidateConfig,
-    WriteStatus,
-)
 from headgate.herder.settings import HerderSettings
 from headgate.ports import FencedError
 from headgate.simulation.runner import SimulatedRunner
@@ -86,8 +45,8 @@ class SimulatedWorker:
         self._transport = cluster.connect(self.url)
         self.herder = Herder(settings, self._schedule.now_ms)
         self.runner = SimulatedRunner(cluster, self, settings.session_timeout_ms // 2)
-        self._inbox: deque[Command] = deque()
-        self._effects: deque[Effect] = deque()
+        self._inbox: deque[m.Command] = deque()
+        self._effects: deque[m.Effect] = deque()
         self._performing = False
         self._config_position = 0
         self._status_position = 0
@@ -125,10 +84,10 @@ class SimulatedWorker:
         else:
             action()
 
-    def ask(self, call_id: str, call: Call, hops: int, deadline_ms: int) -> None:
-        self.post(Called(call_id, call, hops, deadline_ms))
+    def ask(self, call_id: str, call: m.Call, hops: int, deadline_ms: int) -> None:
+        self.post(m.Called(call_id, call, hops, deadline_ms))
 
-    def post(self, command: Command) -> None:
+    def post(self, command: m.Command) -> None:
         self._inbox.append(command)
         self._schedule.soon(lambda: self.when_awake(self._turn), 5)
 
@@ -146,18 +105,18 @@ class SimulatedWorker:
             return
         events = () if self._lags() else self._next_events()
         if events:
-            self._inbox.append(ConfigRead(events))
+            self._inbox.append(m.ConfigRead(events))
         records, self._status_position = self._transport.status_log.read(self._status_position)
         if records:
             keyed = [((r.key or b"").decode(), r.value) for r in records]
             read = tuple((key, decode_status(key, value)) for key, value in keyed)
-            self._inbox.append(StatusRead(read))
+            self._inbox.append(m.StatusRead(read))
         for response in self._transport.group.receive():
             if not self._cluster.message_lost():
-                self._inbox.append(GroupAnswered(response))
+                self._inbox.append(m.GroupAnswered(response))
         deadline = self.herder.next_deadline_ms
         if deadline is not None and deadline <= self._schedule.now_ms:
-            self._inbox.append(Tick())
+            self._inbox.append(m.Tick())
         self._turn()
 
     def _lags(self) -> bool:
@@ -201,74 +160,74 @@ class SimulatedWorker:
             self._later(outcome)
         self._pump()
 
-    def _later(self, outcome: Command) -> None:
+    def _later(self, outcome: m.Command) -> None:
         self._schedule.soon(lambda: self.when_awake(partial(self.post, outcome)))
 
     # -- effects --
 
-    def _perform(self, effect: Effect) -> Command | None:
+    def _perform(self, effect: m.Effect) -> m.Command | None:
         match effect:
-            case AppendConfig():
+            case m.AppendConfig():
                 return self._append(effect)
-            case ClaimLeadership(generation):
+            case m.ClaimLeadership(generation):
                 return self._claim(generation)
-            case ReadConfigToEnd(token):
+            case m.ReadConfigToEnd(token):
                 events = self._next_events()
                 if events:
-                    self._inbox.append(ConfigRead(events))
-                return ConfigEndRead(token)
-            case SendGroup(request):
+                    self._inbox.append(m.ConfigRead(events))
+                return m.ConfigEndRead(token)
+            case m.SendGroup(request):
                 if not self._cluster.message_lost():
                     self._transport.group.send(request)
-            case WriteStatus(key, value):
+            case m.WriteStatus(key, value):
                 self._transport.status_log.append([(key.encode(), value)])
-            case FenceProducers(token, _, ids):
+            case m.FenceProducers(token, _, ids):
                 self._transport.fencer.fence(ids)
-                return ProducersFenced(token)
-            case StartTask(spec):
+                return m.ProducersFenced(token)
+            case m.StartTask(spec):
                 self._cluster.checks.task_started(self, spec)
                 self.runner.start(spec)
-            case SendTask(run, command):
+            case m.SendTask(run, command):
                 self.runner.send(run, command)
-            case StopTaskBy(run, grace_ms):
+            case m.StopTaskBy(run, grace_ms):
                 self.runner.stop(run, grace_ms)
-            case MakeSessionKey(token, _, key_size):
-                return SessionKeyMade(token, bytes(key_size // 8), self._schedule.now_ms)
-            case AlterConnectorOffsets():
+            case m.MakeSessionKey(token, _, key_size):
+                return m.SessionKeyMade(token, bytes(key_size // 8), self._schedule.now_ms)
+            case m.AlterConnectorOffsets():
                 self._alter_offsets(effect)
-            case GiveUpAlteration(token) if token in self._asking:
+            case m.GiveUpAlteration(token) if token in self._asking:
                 self._asking.remove(token)
-                failure = Failure(ErrorKind.TIMEOUT, "given up")
-                return ConnectorOffsetsAltered(token, failure=failure)
-            case GiveUpAlteration():
+                failure = m.Failure(m.ErrorKind.TIMEOUT, "given up")
+                return m.ConnectorOffsetsAltered(token, failure=failure)
+            case m.GiveUpAlteration():
                 pass  # it is being written, or was
-            case CallPeer(token, url, call, hops, timeout_ms):
+            case m.CallPeer(token, url, call, hops, timeout_ms):
                 self._cluster.network.call(self, token, url, call, hops, timeout_ms)
-            case Answer(call_id, result):
+            case m.Answer(call_id, result):
                 self._cluster.network.answer(call_id, result)
             case _:
                 return self._perform_on_connector(effect)
         return None
 
-    def _append(self, effect: AppendConfig) -> Command:
+    def _append(self, effect: m.AppendConfig) -> m.Command:
         try:
             end = self._transport.config_log.append(effect.records, privileged=effect.privileged)
         except FencedError as error:
-            return ConfigAppendFailed(effect.token, str(error), fenced=True)
+            return m.ConfigAppendFailed(effect.token, str(error), fenced=True)
         self._cluster.checks.config_appended(self, effect)
         if self._cluster.message_lost():
-            return ConfigAppendFailed(effect.token, "no answer in time", fenced=False)
-        return ConfigAppended(effect.token, end)
+            return m.ConfigAppendFailed(effect.token, "no answer in time", fenced=False)
+        return m.ConfigAppended(effect.token, end)
 
-    def _claim(self, generation: int) -> Command:
+    def _claim(self, generation: int) -> m.Command:
         try:
             self._transport.config_log.claim(generation)
         except FencedError as error:
-            return LeadershipClaimed(generation, str(error))
+            return m.LeadershipClaimed(generation, str(error))
         self._cluster.checks.leadership_claimed(self, generation)
-        return LeadershipClaimed(generation)
+        return m.LeadershipClaimed(generation)
 
-    def _alter_offsets(self, effect: AlterConnectorOffsets) -> None:
+    def _alter_offsets(self, effect: m.AlterConnectorOffsets) -> None:
         """Takes its time, on a thread of its own: whatever the herder does meanwhile, no task may
         come near. (The offsets stay as they are: what tasks deliver is checked record by record.)
         """
@@ -284,42 +243,42 @@ class SimulatedWorker:
                 or entry is None
                 or entry.commit_offset != effect.commit_offset
             ):
-                overtaken = Failure(ErrorKind.CONFLICT, "overtaken")
-                self.post(ConnectorOffsetsAltered(effect.token, failure=overtaken))
+                overtaken = m.Failure(m.ErrorKind.CONFLICT, "overtaken")
+                self.post(m.ConnectorOffsetsAltered(effect.token, failure=overtaken))
                 return
             self._cluster.checks.offsets_written(self, effect.connector)
             self._schedule.soon(lambda: self.when_awake(done), OFFSETS_MS)
 
         def done() -> None:
             self._cluster.checks.offsets_written(self, effect.connector)
-            self.post(ConnectorOffsetsAltered(effect.token))
+            self.post(m.ConnectorOffsetsAltered(effect.token))
 
         self._schedule.soon(lambda: self.when_awake(asked), CLASS_MS)
 
-    def _perform_on_connector(self, effect: Effect) -> Command | None:
+    def _perform_on_connector(self, effect: m.Effect) -> m.Command | None:
         match effect:
-            case ValidateConfig(token):
-                return ConfigValidated(token, ())
-            case StartConnector(connector, run, config):
+            case m.ValidateConfig(token):
+                return m.ConfigValidated(token, ())
+            case m.StartConnector(connector, run, config):
                 self._cluster.checks.connector_started(self, connector)
                 self._connectors[connector, run] = dict(config)
-                return ConnectorStarted(connector, run)
-            case StopConnector(connector, run):
+                return m.ConnectorStarted(connector, run)
+            case m.StopConnector(connector, run):
                 stopped = partial(self._connector_stopped, connector, run)
                 self._schedule.soon(lambda: self.when_awake(stopped), CONNECTOR_STOP_MS)
                 return None
-            case GenerateTaskConfigs(token, connector, run, tasks_max):
+            case m.GenerateTaskConfigs(token, connector, run, tasks_max):
                 if (connector, run) not in self._connectors:
-                    return TaskConfigsGenerated(token, connector, error="the instance is gone")
+                    return m.TaskConfigsGenerated(token, connector, error="the instance is gone")
                 count = min(tasks_max, PARTITIONS)
                 configs = tuple({"index": str(i), "count": str(count)} for i in range(count))
-                return TaskConfigsGenerated(token, connector, configs)
+                return m.TaskConfigsGenerated(token, connector, configs)
             case _:
                 raise AssertionError(f"unknown effect {effect!r}")
 
     def _connector_stopped(self, connector: str, run: int) -> None:
         self._connectors.pop((connector, run), None)
-        self.post(ConnectorStopped(connector, run))
+        self.post(m.ConnectorStopped(connector, run))
 
     def instances(self) -> list[str]:
         """Names of the connectors that have an instance here."""
@@ -327,5 +286,5 @@ class SimulatedWorker:
 
     # -- from its runner --
 
-    def reported(self, report: TaskReported) -> None:
+    def reported(self, report: m.TaskReported) -> None:
         self.when_awake(lambda: self.post(report))

@@ -26,6 +26,7 @@ from types import MappingProxyType
 from typing import ClassVar
 
 from headgate.ids import TargetState
+from headgate.task import steps
 from headgate.task.machine import (
     RETRY_DELAY_MS,
     Table,
@@ -43,34 +44,6 @@ from headgate.task.messages import (
     TaskSpec,
 )
 from headgate.task.run import graceful_ms
-from headgate.task.steps import (
-    Begin,
-    BodyEffect,
-    CallStart,
-    Closed,
-    ClosePartitions,
-    CommitOffsets,
-    CommitPartitions,
-    Consume,
-    Consumed,
-    Delivered,
-    Failed,
-    GroupServed,
-    HoldPartitions,
-    LifelineLost,
-    OffsetsCommitted,
-    OffsetsNotCommitted,
-    OpenPartitions,
-    Partitions,
-    PartitionsAssigned,
-    PartitionsRevoked,
-    Put,
-    PutRetriable,
-    Report,
-    ServeGroup,
-    SinkRequested,
-    Started,
-)
 
 CONSUME_TIMEOUT_MS = 100
 DRY_COMMIT_INTERVAL_MS = 500
@@ -145,73 +118,77 @@ class SinkMachine(TaskMachine):
         self._last_commit_ms: int | None = None
         """When it was first asked for."""
 
-    def _on_begin(self, _now_ms: int, _given: Begin) -> list[BodyEffect]:
+    def _on_begin(self, _now_ms: int, _given: steps.Begin) -> list[steps.BodyEffect]:
         return self._paused(SinkState.WAITING) if self._pause_wanted else self._start_up()
 
-    def _start_up(self) -> list[BodyEffect]:
+    def _start_up(self) -> list[steps.BodyEffect]:
         self.state = SinkState.STARTING
-        return [CallStart()]
+        return [steps.CallStart()]
 
-    def _on_started(self, now_ms: int, _given: Started) -> list[BodyEffect]:
+    def _on_started(self, now_ms: int, _given: steps.Started) -> list[steps.BodyEffect]:
         self._commit_ms = self._waiting_ms = now_ms
         if self._ending is not None:
             return self._close(now_ms, self._ending)
         if self._pause_wanted:
-            return [*self._paused(SinkState.PAUSED), Consume(CONSUME_TIMEOUT_MS, paused=True)]
+            return [*self._paused(SinkState.PAUSED), steps.Consume(CONSUME_TIMEOUT_MS, paused=True)]
         return self._run(now_ms)
 
-    def _run(self, now_ms: int) -> list[BodyEffect]:
+    def _run(self, now_ms: int) -> list[steps.BodyEffect]:
         self._told_paused = False
         self.state = SinkState.POLLING
-        return [Report(TaskRunning()), self._consume(now_ms)]
+        return [steps.Report(TaskRunning()), self._consume(now_ms)]
 
-    def _paused(self, state: StrEnum) -> list[BodyEffect]:
+    def _paused(self, state: StrEnum) -> list[steps.BodyEffect]:
         self._told_paused = True
         return super()._paused(state)
 
-    def _consume(self, now_ms: int) -> BodyEffect:
+    def _consume(self, now_ms: int) -> steps.BodyEffect:
         if self._timeout_ms is None:
-            return Consume(CONSUME_TIMEOUT_MS)
+            return steps.Consume(CONSUME_TIMEOUT_MS)
         left_ms = self._waiting_ms + self._timeout_ms - now_ms
-        return Consume(max(0, min(CONSUME_TIMEOUT_MS, left_ms)))
+        return steps.Consume(max(0, min(CONSUME_TIMEOUT_MS, left_ms)))
 
-    def _on_resume_task(self, now_ms: int, given: ResumeTask) -> list[BodyEffect]:
+    def _on_resume_task(self, now_ms: int, given: ResumeTask) -> list[steps.BodyEffect]:
         super()._on_resume_task(now_ms, given)
         return self._start_up() if self.state is SinkState.WAITING else []
 
     # -- partitions come and go inside a poll of the consumer --
 
-    def _on_partitions_assigned(self, _now_ms: int, given: PartitionsAssigned) -> list[BodyEffect]:
+    def _on_partitions_assigned(
+        self, _now_ms: int, given: steps.PartitionsAssigned
+    ) -> list[steps.BodyEffect]:
         self._assigned |= set(given.partitions)
         # With a rebalance that takes all and gives most of it back, what stays with the task stays
         # paused. Source: WorkerSinkTask.HandleRebalance.onPartitionsAssigned.
         hold = self._hold(self._held & self._assigned)
         opens = given.partitions and self.state is not SinkState.SETTLING
-        return [*hold, OpenPartitions(given.partitions)] if opens else hold
+        return [*hold, steps.OpenPartitions(given.partitions)] if opens else hold
 
-    def _on_partitions_revoked(self, _now_ms: int, given: PartitionsRevoked) -> list[BodyEffect]:
+    def _on_partitions_revoked(
+        self, _now_ms: int, given: steps.PartitionsRevoked
+    ) -> list[steps.BodyEffect]:
         self._assigned -= set(given.partitions)
-        close = ClosePartitions(given.partitions)
-        return [close] if self._must_drop else [CommitPartitions(given.partitions), close]
+        close = steps.ClosePartitions(given.partitions)
+        return [close] if self._must_drop else [steps.CommitPartitions(given.partitions), close]
 
     # -- what the task asks of its context --
 
-    def _on_sink_requested(self, now_ms: int, given: SinkRequested) -> list[BodyEffect]:
+    def _on_sink_requested(self, now_ms: int, given: steps.SinkRequested) -> list[steps.BodyEffect]:
         self._commit_requested = self._commit_requested or given.commit
         if given.timeout_ms is not None:
             self._waiting_ms, self._timeout_ms = now_ms, given.timeout_ms
         return self._hold((self._held | set(given.paused)) - set(given.resumed))
 
-    def _hold(self, held: frozenset[tuple[str, int]]) -> list[BodyEffect]:
+    def _hold(self, held: frozenset[tuple[str, int]]) -> list[steps.BodyEffect]:
         if held == self._held:
             return []
         self._held = held
-        partitions: Partitions = tuple(sorted(held))
-        return [HoldPartitions(partitions)]
+        partitions: steps.Partitions = tuple(sorted(held))
+        return [steps.HoldPartitions(partitions)]
 
     # -- a batch --
 
-    def _on_consumed(self, now_ms: int, given: Consumed) -> list[BodyEffect]:
+    def _on_consumed(self, now_ms: int, given: steps.Consumed) -> list[steps.BodyEffect]:
         if self._must_drop:
             return self._end(now_ms)
         if given.skipped:
@@ -235,12 +212,12 @@ class SinkMachine(TaskMachine):
             limit_ms = min(limit_ms, self._timeout_ms)
         return now_ms - self._waiting_ms >= limit_ms
 
-    def _put(self, delay_ms: int) -> list[BodyEffect]:
+    def _put(self, delay_ms: int) -> list[steps.BodyEffect]:
         self.state = SinkState.DELIVERING
         self._timeout_ms = None
-        return [Put(delay_ms)]
+        return [steps.Put(delay_ms)]
 
-    def _on_delivered(self, now_ms: int, _given: Delivered) -> list[BodyEffect]:
+    def _on_delivered(self, now_ms: int, _given: steps.Delivered) -> list[steps.BodyEffect]:
         self._tries = 0
         self._refused = False
         self._error_text = ""
@@ -250,7 +227,7 @@ class SinkMachine(TaskMachine):
             return self._end(now_ms)
         return self._after_batch(now_ms, dry=not self._with_records)
 
-    def _on_put_retriable(self, now_ms: int, given: PutRetriable) -> list[BodyEffect]:
+    def _on_put_retriable(self, now_ms: int, given: steps.PutRetriable) -> list[steps.BodyEffect]:
         self._error_text = given.reason
         if self._must_drop:
             return self._end(now_ms)
@@ -262,7 +239,7 @@ class SinkMachine(TaskMachine):
             return self._commit()  # of the batches before it
         return self._redeliver(now_ms)
 
-    def _redeliver(self, now_ms: int) -> list[BodyEffect]:
+    def _redeliver(self, now_ms: int) -> list[steps.BodyEffect]:
         delay_ms = retry_delay_ms(self._tries) if self._timeout_ms is None else self._timeout_ms
         if self._uncommitted:
             delay_ms = min(delay_ms, max(RETRY_DELAY_MS, self._due_in_ms(now_ms)))
@@ -272,7 +249,7 @@ class SinkMachine(TaskMachine):
     def _due_in_ms(self, now_ms: int) -> int:
         return self._commit_ms + self._settings.flush_interval_ms - now_ms
 
-    def _after_batch(self, now_ms: int, *, dry: bool) -> list[BodyEffect]:
+    def _after_batch(self, now_ms: int, *, dry: bool) -> list[steps.BodyEffect]:
         if self._ending is not None:
             return self._commit_or_end(now_ms)
         due = self._commit_requested or self._due_in_ms(now_ms) <= 0
@@ -283,34 +260,36 @@ class SinkMachine(TaskMachine):
         self._commit_requested = False
         return self._go_on(now_ms)
 
-    def _commit(self) -> list[BodyEffect]:
+    def _commit(self) -> list[steps.BodyEffect]:
         self.state = SinkState.COMMITTING
-        return [CommitOffsets()]
+        return [steps.CommitOffsets()]
 
-    def _commit_or_end(self, now_ms: int) -> list[BodyEffect]:
+    def _commit_or_end(self, now_ms: int) -> list[steps.BodyEffect]:
         if not self._uncommitted:
             return self._end(now_ms)
         if self._last_commit_ms is None:
             self._last_commit_ms = now_ms
         return self._commit()
 
-    def _end(self, now_ms: int) -> list[BodyEffect]:
+    def _end(self, now_ms: int) -> list[steps.BodyEffect]:
         assert self._ending is not None
         return self._close(now_ms, self._ending)
 
-    def _go_on(self, now_ms: int) -> list[BodyEffect]:
+    def _go_on(self, now_ms: int) -> list[steps.BodyEffect]:
         if self._refused:
             return self._redeliver(now_ms)
         if self._pause_wanted:
             told = [] if self._told_paused else self._paused(SinkState.PAUSED)
             self.state = SinkState.PAUSED
-            return [*told, Consume(CONSUME_TIMEOUT_MS, paused=True)]
+            return [*told, steps.Consume(CONSUME_TIMEOUT_MS, paused=True)]
         if self._told_paused:
             return self._run(now_ms)
         self.state = SinkState.POLLING
         return [*self._progress(now_ms), self._consume(now_ms)]
 
-    def _on_offsets_committed(self, now_ms: int, given: OffsetsCommitted) -> list[BodyEffect]:
+    def _on_offsets_committed(
+        self, now_ms: int, given: steps.OffsetsCommitted
+    ) -> list[steps.BodyEffect]:
         if not self._refused:
             self._error_text = ""
         self._records += given.records
@@ -318,11 +297,11 @@ class SinkMachine(TaskMachine):
         return self._after_commit(now_ms)
 
     def _on_offsets_not_committed(
-        self, now_ms: int, given: OffsetsNotCommitted
-    ) -> list[BodyEffect]:
+        self, now_ms: int, given: steps.OffsetsNotCommitted
+    ) -> list[steps.BodyEffect]:
         if given.again and self._may_settle(now_ms):
             self.state = SinkState.SETTLING
-            return [ServeGroup(SETTLE_MS)]
+            return [steps.ServeGroup(SETTLE_MS)]
         self._error_text = f"Failed to commit consumer offsets: {given.reason}"
         return self._after_commit(now_ms)
 
@@ -333,10 +312,10 @@ class SinkMachine(TaskMachine):
             self._last_commit_ms = now_ms
         return now_ms < self._last_commit_ms + self._settings.last_commit_ms
 
-    def _on_group_served(self, now_ms: int, _given: GroupServed) -> list[BodyEffect]:
+    def _on_group_served(self, now_ms: int, _given: steps.GroupServed) -> list[steps.BodyEffect]:
         return self._end(now_ms) if self._must_drop else self._commit_or_end(now_ms)
 
-    def _after_commit(self, now_ms: int) -> list[BodyEffect]:
+    def _after_commit(self, now_ms: int) -> list[steps.BodyEffect]:
         self._commit_ms = now_ms
         self._commit_requested = False
         return self._go_on(now_ms) if self._ending is None else self._end(now_ms)
@@ -346,32 +325,32 @@ def _table() -> Table:
     s = SinkState
     go_on = (s.POLLING, s.PAUSED, s.CLOSING)
     out: dict[tuple[StrEnum, type], tuple[StrEnum, ...]] = {
-        (s.NEW, Begin): (s.WAITING, s.STARTING),
+        (s.NEW, steps.Begin): (s.WAITING, s.STARTING),
         (s.WAITING, ResumeTask): (s.STARTING,),
-        (s.STARTING, Started): go_on,
-        (s.POLLING, Consumed): (*go_on, s.DELIVERING, s.COMMITTING),
-        (s.DELIVERING, Delivered): (*go_on, s.COMMITTING),
-        (s.DELIVERING, PutRetriable): (s.DELIVERING, s.COMMITTING, s.CLOSING),
-        (s.COMMITTING, OffsetsCommitted): (*go_on, s.DELIVERING),
-        (s.COMMITTING, OffsetsNotCommitted): (*go_on, s.DELIVERING, s.SETTLING),
-        (s.SETTLING, GroupServed): (s.COMMITTING, s.CLOSING),
+        (s.STARTING, steps.Started): go_on,
+        (s.POLLING, steps.Consumed): (*go_on, s.DELIVERING, s.COMMITTING),
+        (s.DELIVERING, steps.Delivered): (*go_on, s.COMMITTING),
+        (s.DELIVERING, steps.PutRetriable): (s.DELIVERING, s.COMMITTING, s.CLOSING),
+        (s.COMMITTING, steps.OffsetsCommitted): (*go_on, s.DELIVERING),
+        (s.COMMITTING, steps.OffsetsNotCommitted): (*go_on, s.DELIVERING, s.SETTLING),
+        (s.SETTLING, steps.GroupServed): (s.COMMITTING, s.CLOSING),
         # A partition that was assigned within a paused poll may bring records with it.
-        (s.PAUSED, Consumed): (*go_on, s.DELIVERING, s.COMMITTING),
-        (s.CLOSING, Closed): (s.ENDED,),
+        (s.PAUSED, steps.Consumed): (*go_on, s.DELIVERING, s.COMMITTING),
+        (s.CLOSING, steps.Closed): (s.ENDED,),
     }
     for state in (s.POLLING, s.DELIVERING, s.PAUSED, s.SETTLING):
-        out[state, PartitionsAssigned] = (state,)
-        out[state, PartitionsRevoked] = (state,)
+        out[state, steps.PartitionsAssigned] = (state,)
+        out[state, steps.PartitionsRevoked] = (state,)
     for state in (s.STARTING, s.POLLING, s.DELIVERING, s.COMMITTING, s.PAUSED, s.SETTLING):
-        out[state, SinkRequested] = (state,)
+        out[state, steps.SinkRequested] = (state,)
     for state in s:
         at_rest = state in SinkMachine.AT_REST
         for command in (PauseTask, ResumeTask):
             out.setdefault((state, command), (state,))
-        for ending in (StopTask, LifelineLost):
+        for ending in (StopTask, steps.LifelineLost):
             out[state, ending] = (s.CLOSING,) if at_rest else (state,)
         if state not in (s.NEW, s.CLOSING, s.ENDED):
-            out[state, Failed] = (s.CLOSING,)
+            out[state, steps.Failed] = (s.CLOSING,)
     return MappingProxyType(out)
 
 

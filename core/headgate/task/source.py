@@ -19,6 +19,7 @@ from types import MappingProxyType
 from typing import ClassVar
 
 from headgate.ids import TargetState
+from headgate.task import steps as st
 from headgate.task.machine import (
     IDLE_POLL_DELAY_MS,
     RETRY_DELAY_MS,
@@ -38,32 +39,6 @@ from headgate.task.messages import (
     TaskOutcome,
     TaskRunning,
     TaskSpec,
-)
-from headgate.task.steps import (
-    Aborted,
-    AbortTransaction,
-    Ask,
-    Begin,
-    BodyEffect,
-    CallStart,
-    Closed,
-    CommitFailed,
-    Committed,
-    CommitTransaction,
-    Connect,
-    Failed,
-    FlushOffsets,
-    InitProducer,
-    LifelineLost,
-    OffsetsRead,
-    Poll,
-    Polled,
-    ProducerReady,
-    ReadOffsets,
-    Report,
-    SendFailed,
-    SendRecords,
-    Started,
 )
 
 DRY_FLUSH_INTERVAL_MS = 500
@@ -143,7 +118,7 @@ class SourceMachine(TaskMachine):
         self._settings = settings
         self._rechecked: RecheckAnswered | None = None
         """The worker's answer, which may come while offsets are read."""
-        self._plan: deque[BodyEffect] = deque()
+        self._plan: deque[st.BodyEffect] = deque()
         """What is still to be done about the batch that was polled last."""
         self._open = 0
         """Records sent and not yet covered by a commit."""
@@ -161,42 +136,42 @@ class SourceMachine(TaskMachine):
 
     # -- start-up --
 
-    def _on_begin(self, _now_ms: int, _given: Begin) -> list[BodyEffect]:
+    def _on_begin(self, _now_ms: int, _given: st.Begin) -> list[st.BodyEffect]:
         # A task that is paused from birth does nothing at all: its producer would fence others.
         return self._paused(SourceState.WAITING) if self._pause_wanted else self._start_up()
 
-    def _start_up(self) -> list[BodyEffect]:
+    def _start_up(self) -> list[st.BodyEffect]:
         if not self._settings.exactly_once:
             self.state = SourceState.READING
-            return [ReadOffsets()]
+            return [st.ReadOffsets()]
         self.state = SourceState.FENCING
-        return [Report(FencingRequested()), Connect()]
+        return [st.Report(FencingRequested()), st.Connect()]
 
-    def _on_fencing_answered(self, now_ms: int, given: FencingAnswered) -> list[BodyEffect]:
+    def _on_fencing_answered(self, now_ms: int, given: FencingAnswered) -> list[st.BodyEffect]:
         if self.state is not SourceState.FENCING:
             return []  # crossed our own end
         if given.error is not None:
             return self._close(now_ms, TaskEnded(TaskOutcome.FAILED, given.error))
         self.state = SourceState.INITIALISING
-        return [InitProducer()]
+        return [st.InitProducer()]
 
-    def _on_producer_ready(self, now_ms: int, _given: ProducerReady) -> list[BodyEffect]:
+    def _on_producer_ready(self, now_ms: int, _given: st.ProducerReady) -> list[st.BodyEffect]:
         if self._ending is not None:
             return self._close(now_ms, self._ending)
         self.state = SourceState.READING
-        return [Report(ProducerInitialised()), ReadOffsets()]
+        return [st.Report(ProducerInitialised()), st.ReadOffsets()]
 
-    def _on_recheck_answered(self, now_ms: int, given: RecheckAnswered) -> list[BodyEffect]:
+    def _on_recheck_answered(self, now_ms: int, given: RecheckAnswered) -> list[st.BodyEffect]:
         self._rechecked = given
         return self._start_if_rechecked(now_ms) if self.state is SourceState.RECHECKING else []
 
-    def _on_offsets_read(self, now_ms: int, _given: OffsetsRead) -> list[BodyEffect]:
+    def _on_offsets_read(self, now_ms: int, _given: st.OffsetsRead) -> list[st.BodyEffect]:
         if self._ending is not None:
             return self._close(now_ms, self._ending)
         self.state = SourceState.RECHECKING
         return self._start_if_rechecked(now_ms)
 
-    def _start_if_rechecked(self, now_ms: int) -> list[BodyEffect]:
+    def _start_if_rechecked(self, now_ms: int) -> list[st.BodyEffect]:
         if self._settings.exactly_once:
             if self._rechecked is None:
                 return []
@@ -205,9 +180,9 @@ class SourceMachine(TaskMachine):
                     now_ms, TaskEnded(TaskOutcome.ABANDONED, self._rechecked.abandon)
                 )
         self.state = SourceState.STARTING
-        return [CallStart()]
+        return [st.CallStart()]
 
-    def _on_started(self, now_ms: int, _given: Started) -> list[BodyEffect]:
+    def _on_started(self, now_ms: int, _given: st.Started) -> list[st.BodyEffect]:
         self._commit_ms = now_ms
         if self._ending is not None:
             return self._close(now_ms, self._ending)
@@ -215,13 +190,13 @@ class SourceMachine(TaskMachine):
             return self._paused(SourceState.PAUSED)
         return self._run()
 
-    def _run(self) -> list[BodyEffect]:
+    def _run(self) -> list[st.BodyEffect]:
         self.state = SourceState.POLLING
-        return [Report(TaskRunning()), Poll()]
+        return [st.Report(TaskRunning()), st.Poll()]
 
     # -- a batch --
 
-    def _on_polled(self, now_ms: int, given: Polled) -> list[BodyEffect]:
+    def _on_polled(self, now_ms: int, given: st.Polled) -> list[st.BodyEffect]:
         if self._must_drop:
             return self._rest_ended(now_ms)
         if given.skipped:
@@ -242,18 +217,18 @@ class SourceMachine(TaskMachine):
             self._delay_ms = IDLE_POLL_DELAY_MS
         return self._proceed(now_ms)
 
-    def _steps(self, now_ms: int, given: Polled) -> list[BodyEffect]:
+    def _steps(self, now_ms: int, given: st.Polled) -> list[st.BodyEffect]:
         """Sends, commits and aborts for one batch, in order."""
-        steps: list[BodyEffect] = []
+        steps: list[st.BodyEffect] = []
         sent = 0
         for boundary in given.boundaries if self._by_connector else ():
             if boundary.end > sent:
-                steps.append(SendRecords(sent, boundary.end))
+                steps.append(st.SendRecords(sent, boundary.end))
                 sent = boundary.end
-            commit = boundary.ask is Ask.COMMIT
-            steps.append(CommitTransaction() if commit else AbortTransaction())
+            commit = boundary.ask is st.Ask.COMMIT
+            steps.append(st.CommitTransaction() if commit else st.AbortTransaction())
         if given.records > sent:
-            steps.append(SendRecords(sent, given.records))
+            steps.append(st.SendRecords(sent, given.records))
         if self._commit_due(now_ms, given.records):
             steps.append(self._commit_step())
         return steps
@@ -263,8 +238,8 @@ class SourceMachine(TaskMachine):
         settings = self._settings
         return settings.exactly_once and settings.boundary is TransactionBoundary.CONNECTOR
 
-    def _commit_step(self) -> BodyEffect:
-        return CommitTransaction() if self._settings.exactly_once else FlushOffsets()
+    def _commit_step(self) -> st.BodyEffect:
+        return st.CommitTransaction() if self._settings.exactly_once else st.FlushOffsets()
 
     def _commit_due(self, now_ms: int, records: int) -> bool:
         """Whether to commit at the end of this batch."""
@@ -283,13 +258,13 @@ class SourceMachine(TaskMachine):
         dry = not settings.exactly_once and self._dry and bool(self._open or self._passed_open)
         return dry and not records and since_ms >= DRY_FLUSH_INTERVAL_MS
 
-    def _proceed(self, now_ms: int) -> list[BodyEffect]:
+    def _proceed(self, now_ms: int) -> list[st.BodyEffect]:
         """The next steps of the plan, up to one that has an outcome; then the next poll."""
-        effects: list[BodyEffect] = []
+        effects: list[st.BodyEffect] = []
         while self._plan:
             step = self._plan.popleft()
             effects.append(step)
-            if isinstance(step, SendRecords):
+            if isinstance(step, st.SendRecords):
                 self._open += step.end - step.first
                 continue
             self.state = SourceState.COMMITTING
@@ -298,15 +273,15 @@ class SourceMachine(TaskMachine):
             # Also before a pause or a stop: what a task has given is delivered.
             self._ahead = False
             self.state = SourceState.POLLING
-            return [*effects, *self._progress(now_ms), Poll()]
+            return [*effects, *self._progress(now_ms), st.Poll()]
         if self._ending is not None:
             return effects + self._close(now_ms, self._ending)
         if self._pause_wanted:
             return effects + self._paused(SourceState.PAUSED)
         self.state = SourceState.POLLING
-        return [*effects, *self._progress(now_ms), Poll(self._delay_ms)]
+        return [*effects, *self._progress(now_ms), st.Poll(self._delay_ms)]
 
-    def _on_send_failed(self, now_ms: int, given: SendFailed) -> list[BodyEffect]:
+    def _on_send_failed(self, now_ms: int, given: st.SendFailed) -> list[st.BodyEffect]:
         if self._ending is not None and self.state is SourceState.CLOSING:
             return []
         if not self._tolerate:
@@ -316,7 +291,7 @@ class SourceMachine(TaskMachine):
         self._count_skipped(given.records, given.reason)
         return []
 
-    def _on_committed(self, now_ms: int, given: Committed) -> list[BodyEffect]:
+    def _on_committed(self, now_ms: int, given: st.Committed) -> list[st.BodyEffect]:
         self._error_text = self._retriable
         self._records += self._open - given.open_records
         self._open = given.open_records
@@ -325,29 +300,29 @@ class SourceMachine(TaskMachine):
         self._ahead = given.ahead
         return self._after_commit(now_ms)
 
-    def _on_commit_failed(self, now_ms: int, given: CommitFailed) -> list[BodyEffect]:
+    def _on_commit_failed(self, now_ms: int, given: st.CommitFailed) -> list[st.BodyEffect]:
         # Connect: the offsets are put back, the next interval tries again, the task goes on.
         self._error_text = f"Failed to flush source offsets: {given.reason}"
         self._commit_ms = now_ms
         return self._after_commit(now_ms)
 
-    def _on_aborted(self, now_ms: int, _given: Aborted) -> list[BodyEffect]:
+    def _on_aborted(self, now_ms: int, _given: st.Aborted) -> list[st.BodyEffect]:
         self._open = 0
         self._passed_open = False
         self._commit_ms = now_ms
         return self._after_commit(now_ms)
 
-    def _after_commit(self, now_ms: int) -> list[BodyEffect]:
+    def _after_commit(self, now_ms: int) -> list[st.BodyEffect]:
         if self._must_drop:
             return self._rest_ended(now_ms)
         return self._proceed(now_ms)
 
-    def _fail(self, now_ms: int, reason: str) -> list[BodyEffect]:
+    def _fail(self, now_ms: int, reason: str) -> list[st.BodyEffect]:
         return self._close(now_ms, TaskEnded(TaskOutcome.FAILED, reason))
 
     # -- pause, resume, stop --
 
-    def _on_resume_task(self, now_ms: int, given: ResumeTask) -> list[BodyEffect]:
+    def _on_resume_task(self, now_ms: int, given: ResumeTask) -> list[st.BodyEffect]:
         super()._on_resume_task(now_ms, given)
         if self.state is SourceState.WAITING:
             return self._start_up()
@@ -356,50 +331,50 @@ class SourceMachine(TaskMachine):
             return self._run()
         return []
 
-    def _rest_ended(self, now_ms: int) -> list[BodyEffect]:
+    def _rest_ended(self, now_ms: int) -> list[st.BodyEffect]:
         # Without transactions a pause may have left offsets that could not be flushed.
         assert self._ending is not None
         unflushed = bool(self._open or self._passed_open) and not self._settings.exactly_once
         if self.state is SourceState.PAUSED and unflushed and not self._must_drop:
             self.state = SourceState.COMMITTING
-            return [FlushOffsets()]
+            return [st.FlushOffsets()]
         return self._close(now_ms, self._ending)
 
 
 def _table() -> Table:
     s = SourceState
     out: dict[tuple[StrEnum, type], tuple[StrEnum, ...]] = {
-        (s.NEW, Begin): (s.WAITING, s.FENCING, s.READING),
+        (s.NEW, st.Begin): (s.WAITING, s.FENCING, s.READING),
         (s.FENCING, FencingAnswered): (s.INITIALISING, s.CLOSING),
-        (s.INITIALISING, ProducerReady): (s.READING, s.CLOSING),
+        (s.INITIALISING, st.ProducerReady): (s.READING, s.CLOSING),
         (s.READING, RecheckAnswered): (s.READING,),
-        (s.READING, OffsetsRead): (s.RECHECKING, s.STARTING, s.CLOSING),
+        (s.READING, st.OffsetsRead): (s.RECHECKING, s.STARTING, s.CLOSING),
         (s.RECHECKING, RecheckAnswered): (s.STARTING, s.CLOSING),
-        (s.STARTING, Started): (s.POLLING, s.PAUSED, s.CLOSING),
-        (s.POLLING, Polled): (s.POLLING, s.COMMITTING, s.PAUSED, s.CLOSING),
-        (s.COMMITTING, Committed): (s.POLLING, s.COMMITTING, s.PAUSED, s.CLOSING),
-        (s.COMMITTING, CommitFailed): (s.POLLING, s.COMMITTING, s.PAUSED, s.CLOSING),
-        (s.COMMITTING, Aborted): (s.POLLING, s.COMMITTING, s.PAUSED, s.CLOSING),
-        (s.CLOSING, Closed): (s.ENDED,),
+        (s.STARTING, st.Started): (s.POLLING, s.PAUSED, s.CLOSING),
+        (s.POLLING, st.Polled): (s.POLLING, s.COMMITTING, s.PAUSED, s.CLOSING),
+        (s.COMMITTING, st.Committed): (s.POLLING, s.COMMITTING, s.PAUSED, s.CLOSING),
+        (s.COMMITTING, st.CommitFailed): (s.POLLING, s.COMMITTING, s.PAUSED, s.CLOSING),
+        (s.COMMITTING, st.Aborted): (s.POLLING, s.COMMITTING, s.PAUSED, s.CLOSING),
+        (s.CLOSING, st.Closed): (s.ENDED,),
         (s.WAITING, ResumeTask): (s.FENCING, s.READING),
         (s.PAUSED, ResumeTask): (s.POLLING,),
         (s.PAUSED, StopTask): (s.COMMITTING, s.CLOSING),
-        (s.PAUSED, LifelineLost): (s.CLOSING,),
+        (s.PAUSED, st.LifelineLost): (s.CLOSING,),
     }
     for state in (s.POLLING, s.COMMITTING, s.CLOSING):
         # What the log refuses may come to light after the batch: at the flush, or while paused.
-        out[state, SendFailed] = (state, s.CLOSING)
+        out[state, st.SendFailed] = (state, s.CLOSING)
     for state in s:
         at_rest = state in SourceMachine.AT_REST
         for command in (PauseTask, ResumeTask):
             out.setdefault((state, command), (state,))
-        for ending in (StopTask, LifelineLost):
+        for ending in (StopTask, st.LifelineLost):
             out.setdefault((state, ending), (s.CLOSING,) if at_rest else (state,))
         if state in (s.CLOSING, s.ENDED):
             for answer in (FencingAnswered, RecheckAnswered):
                 out[state, answer] = (state,)  # it crossed the task's own end
         if state not in (s.NEW, s.CLOSING, s.ENDED):
-            out[state, Failed] = (s.CLOSING,)
+            out[state, st.Failed] = (s.CLOSING,)
     return MappingProxyType(out)
 
 

@@ -15,40 +15,7 @@ from typing import TypeAlias, assert_never
 from headgate import wire
 from headgate.connector.api import OffsetReader
 from headgate.connector.config_providers import ConfigProviderError
-from headgate.herder.messages import (
-    AlterConnectorOffsets,
-    Answer,
-    AppendConfig,
-    ApplyLoggerLevel,
-    CallPeer,
-    ClaimLeadership,
-    Command,
-    ConfigValidated,
-    ConnectorOffsetsAltered,
-    ConnectorOffsetsRead,
-    Effect,
-    ErrorKind,
-    Failure,
-    FenceProducers,
-    GenerateTaskConfigs,
-    GiveUpAlteration,
-    MakeSessionKey,
-    PeerAnswered,
-    ProducersFenced,
-    ReadConfigToEnd,
-    ReadConnectorOffsets,
-    Result,
-    SendGroup,
-    SendTask,
-    SessionKeyMade,
-    StartConnector,
-    StartTask,
-    StopConnector,
-    StopTaskBy,
-    Success,
-    ValidateConfig,
-    WriteStatus,
-)
+from headgate.herder import messages as m
 from headgate.ids import State
 from headgate.ports import Reporter, Runner, TransportError
 from headgate.topics.config_events import Config
@@ -77,7 +44,11 @@ OVERRIDES = ("admin.", "producer.override.bootstrap.", "producer.bootstrap.")
 """Keys of a worker or a connector that make its admin client another than the worker's own."""
 
 ThreadEffect: TypeAlias = (
-    ValidateConfig | FenceProducers | CallPeer | ReadConnectorOffsets | AlterConnectorOffsets
+    m.ValidateConfig
+    | m.FenceProducers
+    | m.CallPeer
+    | m.ReadConnectorOffsets
+    | m.AlterConnectorOffsets
 )
 
 
@@ -88,7 +59,7 @@ class Performer:
         self,
         transport: Transport,
         logs: Logs,
-        post: Callable[[Command], None],
+        post: Callable[[m.Command], None],
         report: Reporter,
         config: WorkerConfig,
         settings: WorkerSettings,
@@ -144,9 +115,9 @@ class Performer:
     def kill_tasks(self) -> None:
         self._runner.close()
 
-    def perform(self, effects: Sequence[Effect]) -> list[Command]:
+    def perform(self, effects: Sequence[m.Effect]) -> list[m.Command]:
         """Perform all in order; returns what is known at once. The rest is posted."""
-        known: list[Command] = []
+        known: list[m.Command] = []
         statuses: list[tuple[bytes, bytes | None]] = []
         for effect in effects:
             known.extend(self._perform(effect, statuses))
@@ -154,60 +125,60 @@ class Performer:
         return known
 
     def _perform(
-        self, effect: Effect, statuses: list[tuple[bytes, bytes | None]]
-    ) -> Sequence[Command]:
+        self, effect: m.Effect, statuses: list[tuple[bytes, bytes | None]]
+    ) -> Sequence[m.Command]:
         match effect:
-            case AppendConfig() | ClaimLeadership() | ReadConfigToEnd():
+            case m.AppendConfig() | m.ClaimLeadership() | m.ReadConfigToEnd():
                 return self._logs.perform(effect)
-            case SendGroup(request):
+            case m.SendGroup(request):
                 self._guarded("group request", lambda: self._transport.group.send(request))
-            case WriteStatus(key, value):
+            case m.WriteStatus(key, value):
                 level = logging.ERROR if _has_failed(value) else logging.INFO
                 log.log(
                     level, "status %s %s", key, value.decode() if value is not None else "deleted"
                 )
                 statuses.append((key.encode(), value))
-            case StartConnector():
+            case m.StartConnector():
                 self._connectors.start(effect)
-            case GenerateTaskConfigs():
+            case m.GenerateTaskConfigs():
                 self._connectors.generate(effect)
-            case StopConnector():
+            case m.StopConnector():
                 self._connectors.stop(effect)
-            case StartTask(spec):
+            case m.StartTask(spec):
                 log.info("task %s starts as run %s", spec.task, spec.run)
                 self._runner.start(spec)
-            case SendTask(run, command):
+            case m.SendTask(run, command):
                 self._runner.send(run, command)
-            case StopTaskBy(run, grace_ms):
+            case m.StopTaskBy(run, grace_ms):
                 self._runner.stop(run, grace_ms)
-            case ValidateConfig():
+            case m.ValidateConfig():
                 self._validations.submit(partial(self._in_thread, effect))
-            case FenceProducers():
+            case m.FenceProducers():
                 self._fencings.submit(partial(self._in_thread, effect))
-            case CallPeer():
+            case m.CallPeer():
                 self._calls.submit(partial(self._in_thread, effect))
-            case MakeSessionKey(token, _, key_size):
+            case m.MakeSessionKey(token, _, key_size):
                 secret = secrets.token_bytes(key_size // 8)
-                return [SessionKeyMade(token, secret, time.time_ns() // 1_000_000)]
-            case ReadConnectorOffsets():
+                return [m.SessionKeyMade(token, secret, time.time_ns() // 1_000_000)]
+            case m.ReadConnectorOffsets():
                 self._offset_threads.submit(partial(self._in_thread, effect))
-            case AlterConnectorOffsets(token):
+            case m.AlterConnectorOffsets(token):
                 self._offsets.expect(token)
                 self._offset_threads.submit(partial(self._in_thread, effect))
-            case GiveUpAlteration(token):
+            case m.GiveUpAlteration(token):
                 if self._offsets.give_up(token):
                     log.warning("the change of offsets %d is given up: its time is over", token)
-                    failure = Failure(ErrorKind.TIMEOUT, "given up: its time is over")
-                    return [ConnectorOffsetsAltered(token, failure=failure)]
-            case ApplyLoggerLevel(logger, level):
+                    failure = m.Failure(m.ErrorKind.TIMEOUT, "given up: its time is over")
+                    return [m.ConnectorOffsetsAltered(token, failure=failure)]
+            case m.ApplyLoggerLevel(logger, level):
                 self._loggers.set_level(logger, level)
-            case Answer(call_id, result):
+            case m.Answer(call_id, result):
                 self.answer(call_id, result)
             case _:
                 assert_never(effect)
         return ()
 
-    def answer(self, call_id: str, result: Result) -> None:
+    def answer(self, call_id: str, result: m.Result) -> None:
         payload = wire.dumps(result)
         self._guarded("answer", lambda: self._transport.peers.answer(call_id, payload))
 
@@ -228,7 +199,7 @@ class Performer:
             log.exception("%s", type(effect).__name__)
             command = _failure_of(effect, f"{type(error).__name__}: {error}")
         self._post(command)
-        if isinstance(effect, (ReadConnectorOffsets, AlterConnectorOffsets)):
+        if isinstance(effect, (m.ReadConnectorOffsets, m.AlterConnectorOffsets)):
             self.look_at_offsets()
 
     def look_at_offsets(self) -> None:
@@ -236,28 +207,28 @@ class Performer:
         if self._offsets_look is not None:
             self._offsets_look.soon()
 
-    def _answer_of(self, effect: ThreadEffect) -> Command:
+    def _answer_of(self, effect: ThreadEffect) -> m.Command:
         match effect:
-            case ValidateConfig(token, name, config):
+            case m.ValidateConfig(token, name, config):
                 error = config_error(name, config, self._settings, self._transformer)
-                return ConfigValidated(token, () if error is None else (error,))
-            case FenceProducers(token, connector, ids):
+                return m.ConfigValidated(token, () if error is None else (error,))
+            case m.FenceProducers(token, connector, ids):
                 log.info("fencing %d producers of %s", len(ids), connector)
                 try:
                     self._fence(connector, ids)
                 except (TransportError, ConfigProviderError) as error:
                     log.warning("tasks of %s wait for their fence: %s", connector, error)
-                    return ProducersFenced(token, str(error))
-                return ProducersFenced(token)
-            case CallPeer(token, url, call, hops, timeout_ms):
+                    return m.ProducersFenced(token, str(error))
+                return m.ProducersFenced(token)
+            case m.CallPeer(token, url, call, hops, timeout_ms):
                 try:
                     payload = self._transport.peers.call(url, wire.dumps(call), hops, timeout_ms)
-                    return PeerAnswered(token, wire.loads(Success | Failure, payload))
+                    return m.PeerAnswered(token, wire.loads(m.Success | m.Failure, payload))
                 except (TransportError, wire.WireError) as error:
-                    return PeerAnswered(token, Failure(ErrorKind.TIMEOUT, f"{url}: {error}"))
-            case ReadConnectorOffsets():
+                    return m.PeerAnswered(token, m.Failure(m.ErrorKind.TIMEOUT, f"{url}: {error}"))
+            case m.ReadConnectorOffsets():
                 return self._offsets.read(effect)
-            case AlterConnectorOffsets():
+            case m.AlterConnectorOffsets():
                 return self._offsets.alter(effect)
             case _:
                 assert_never(effect)
@@ -282,18 +253,18 @@ def _has_failed(status: bytes | None) -> bool:
     return status is not None and json.loads(status).get("state") == State.FAILED
 
 
-def _failure_of(effect: ThreadEffect, reason: str) -> Command:
+def _failure_of(effect: ThreadEffect, reason: str) -> m.Command:
     match effect:
-        case ValidateConfig(token):
-            return ConfigValidated(token, (reason,))
-        case FenceProducers(token):
-            return ProducersFenced(token, reason)
-        case CallPeer(token):
-            return PeerAnswered(token, Failure(ErrorKind.INTERNAL, reason))
-        case ReadConnectorOffsets(token):
-            return ConnectorOffsetsRead(token, failure=Failure(ErrorKind.INTERNAL, reason))
-        case AlterConnectorOffsets(token):
-            return ConnectorOffsetsAltered(token, failure=Failure(ErrorKind.INTERNAL, reason))
+        case m.ValidateConfig(token):
+            return m.ConfigValidated(token, (reason,))
+        case m.FenceProducers(token):
+            return m.ProducersFenced(token, reason)
+        case m.CallPeer(token):
+            return m.PeerAnswered(token, m.Failure(m.ErrorKind.INTERNAL, reason))
+        case m.ReadConnectorOffsets(token):
+            return m.ConnectorOffsetsRead(token, failure=m.Failure(m.ErrorKind.INTERNAL, reason))
+        case m.AlterConnectorOffsets(token):
+            return m.ConnectorOffsetsAltered(token, failure=m.Failure(m.ErrorKind.INTERNAL, reason))
         case _:
             assert_never(effect)
 

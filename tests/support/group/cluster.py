@@ -18,25 +18,10 @@ from typing import Any
 
 from headgate.assignment.model import Work
 from headgate.ids import TaskId
+from headgate.membership import member_messages as mm
 from headgate.membership.coordinator import Coordinator, GroupState
-from headgate.membership.member import Member, MemberState
-from headgate.membership.member_messages import (
-    Assigned,
-    CatchUp,
-    CaughtUp,
-    Leave,
-    MemberInput,
-    MemberOutput,
-    MemberSettings,
-    RejoinRequested,
-    Revoked,
-    Start,
-    StartAllowed,
-    StopEverything,
-    Tick,
-    WorkReleased,
-    WorkView,
-)
+from headgate.membership.member import Member
+from headgate.membership.member_messages import MemberState
 
 GROUP = "g"
 OURS = ("headgate",)
@@ -70,7 +55,7 @@ class Worker:
     may_start: bool = False
     awaits_release: bool = False
     frozen_until_ms: int = -1
-    mailbox: list[MemberInput] = field(default_factory=list)
+    mailbox: list[mm.MemberInput] = field(default_factory=list)
     stopped_because: list[str] = field(default_factory=list)
     alive: bool = True
     leaving: bool = False
@@ -130,13 +115,13 @@ class Cluster:
         offer = self.offers[0] if len(self.offers) == 1 else self.random.choice(self.offers)
         if topic is None:
             topic = self.topics[0] if len(self.topics) == 1 else self.random.choice(self.topics)
-        settings = MemberSettings(
+        settings = mm.MemberSettings(
             GROUP, name, f"url-{name}", protocols=offer, config_topic=topic, **self.settings
         )
         worker = Worker(name, Member(settings), self.offset, self.config_offset, topic=topic)
         self.workers.append(worker)
         self.topic_of[name] = topic
-        self._at(self.now_ms, "input", (worker, Start()))
+        self._at(self.now_ms, "input", (worker, mm.Start()))
         self._at(self.now_ms, "tick", worker)
         return worker
 
@@ -162,7 +147,7 @@ class Cluster:
 
     def leave(self, worker: Worker) -> None:
         worker.leaving = True
-        self._at(self.now_ms, "input", (worker, Leave()))
+        self._at(self.now_ms, "input", (worker, mm.Leave()))
 
     def run(self, ms: int) -> None:
         until_ms = self.now_ms + ms
@@ -174,7 +159,7 @@ class Cluster:
 
     # -- what happens --
 
-    def _on_input(self, what: tuple[Worker, MemberInput]) -> None:
+    def _on_input(self, what: tuple[Worker, mm.MemberInput]) -> None:
         worker, given = what
         if not worker.alive:
             return
@@ -197,19 +182,19 @@ class Cluster:
                 if worker.alive:
                     self._give(worker, item)
             if worker.alive and deadline_ms is not None and deadline_ms <= self.now_ms:
-                self._give(worker, Tick())
+                self._give(worker, mm.Tick())
         self._at(self.now_ms + 20, "tick", worker)
 
     def _on_read(self, worker: Worker) -> None:
         worker.config_offset = self.config_offset
         if worker.offset < self.offset:
             worker.offset = self.offset
-            self._on_input((worker, RejoinRequested("the config topic changed")))
+            self._on_input((worker, mm.RejoinRequested("the config topic changed")))
 
     def _on_caught_up(self, worker: Worker) -> None:
         worker.offset = self.offset
         worker.config_offset = self.config_offset
-        self._on_input((worker, CaughtUp()))
+        self._on_input((worker, mm.CaughtUp()))
 
     def _on_request(self, what: tuple[Worker, Any]) -> None:
         worker, request = what
@@ -242,13 +227,13 @@ class Cluster:
         worker.stopping -= works
         if worker.alive and worker.awaits_release and not worker.stopping:
             worker.awaits_release = False
-            self._on_input((worker, WorkReleased()))
+            self._on_input((worker, mm.WorkReleased()))
         if worker.alive and self.now_ms >= worker.frozen_until_ms:
             self._start_assigned(worker)
 
-    def _give(self, worker: Worker, given: MemberInput) -> None:
+    def _give(self, worker: Worker, given: mm.MemberInput) -> None:
         held = sorted(worker.running | worker.stopping, key=str)
-        view = WorkView(
+        view = mm.WorkView(
             worker.offset,
             worker.config_offset,
             self.connectors if worker.offset == self.offset else {},
@@ -260,22 +245,22 @@ class Cluster:
         if worker.left:
             self.crash(worker)
 
-    def _perform(self, worker: Worker, output: MemberOutput) -> None:
+    def _perform(self, worker: Worker, output: mm.MemberOutput) -> None:
         match output:
-            case Assigned():
+            case mm.Assigned():
                 worker.assigned = {*output.connectors, *output.tasks}
                 worker.may_start = False
-            case Revoked():
+            case mm.Revoked():
                 worker.assigned -= {*output.connectors, *output.tasks}
                 self._stop(worker, {*output.connectors, *output.tasks} & worker.running)
-            case StopEverything():
+            case mm.StopEverything():
                 worker.stopped_because.append(output.reason)
                 worker.assigned = set()
                 worker.may_start = False
                 self._stop(worker, set(worker.running))
-            case CatchUp():
+            case mm.CatchUp():
                 self._at(self.now_ms + self._latency(), "caught_up", worker)
-            case StartAllowed():
+            case mm.StartAllowed():
                 worker.may_start = True
                 self._start_assigned(worker)
             case _:

@@ -3,10 +3,11 @@
 from headgate.assignment.model import MemberAssignment
 from headgate.ids import TaskId
 from headgate.membership.codec import CODECS, Assignment, AssignmentError, Metadata
-from headgate.membership.member import Member, MemberState
+from headgate.membership.member import Member
 from headgate.membership.member_messages import (
     MemberOutput,
     MemberSettings,
+    MemberState,
     Start,
     WorkView,
 )

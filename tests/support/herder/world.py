@@ -17,61 +17,10 @@ from headgate.connector.config_providers import (
     reverse_transform,
     transform,
 )
+from headgate.herder import messages as m
 from headgate.herder.calls import config_digest
 from headgate.herder.connectors import tasks_max, tasks_max_enforced
 from headgate.herder.herder import Herder
-from headgate.herder.messages import (
-    AlterConnectorOffsets,
-    Answer,
-    AppendConfig,
-    ApplyLoggerLevel,
-    Call,
-    Called,
-    CallPeer,
-    ClaimLeadership,
-    Command,
-    ConfigAppended,
-    ConfigAppendFailed,
-    ConfigEndRead,
-    ConfigRead,
-    ConfigValidated,
-    ConnectorFailed,
-    ConnectorOffsetsAltered,
-    ConnectorOffsetsRead,
-    ConnectorStarted,
-    ConnectorStopped,
-    CoordinatorLost,
-    Effect,
-    ErrorKind,
-    Failure,
-    FenceProducers,
-    GenerateTaskConfigs,
-    GiveUpAlteration,
-    GroupAnswered,
-    LeadershipClaimed,
-    MakeSessionKey,
-    OffsetChange,
-    PeerAnswered,
-    ProducersFenced,
-    ReadConfigToEnd,
-    ReadConnectorOffsets,
-    ResolvedConnector,
-    Result,
-    SendGroup,
-    SendTask,
-    SessionKeyMade,
-    StartConnector,
-    StartTask,
-    StatusRead,
-    StopConnector,
-    StopTaskBy,
-    Success,
-    TaskConfigsGenerated,
-    TaskReported,
-    Tick,
-    ValidateConfig,
-    WriteStatus,
-)
 from headgate.herder.settings import HerderSettings, Plugin
 from headgate.ids import TargetState, TaskId
 from headgate.membership.coordinator import Coordinator
@@ -95,7 +44,7 @@ from headgate.task.messages import (
 from headgate.topics.config_records import decode
 from headgate.topics.status import decode_status
 
-SILENT = (SendGroup, ReadConfigToEnd, ValidateConfig)
+SILENT = (m.SendGroup, m.ReadConfigToEnd, m.ValidateConfig)
 """Effects that every story is full of."""
 
 
@@ -103,7 +52,7 @@ SILENT = (SendGroup, ReadConfigToEnd, ValidateConfig)
 class Worker:
     name: str
     herder: Herder
-    inbox: deque[Command] = field(default_factory=deque)
+    inbox: deque[m.Command] = field(default_factory=deque)
     read: int = 0
     """Records of the config log it was given."""
     statuses_read: int = 0
@@ -135,7 +84,7 @@ class HerderWorld:
         self.secrets: dict[str, str] = {}
         """What connector configs refer to as ``${vault:KEY}``."""
         self.log: list[tuple[str, bytes | None]] = []
-        self.offsets: dict[str, list[OffsetChange]] = {}
+        self.offsets: dict[str, list[m.OffsetChange]] = {}
         """By connector, as they were set last."""
         self.writing = False
         """Whether the changes of offsets that are held have come to their writing."""
@@ -146,10 +95,10 @@ class HerderWorld:
         self.workers: dict[str, Worker] = {}
         self.member_of: dict[str, Worker] = {}
         self.trace: list[str] = []
-        self.answers: dict[str, list[Result]] = {}
-        self.held: list[tuple[Worker, Effect]] = []
-        self.holds: list[Callable[[Worker, Effect], bool]] = []
-        self.later: list[tuple[int, Worker, Command]] = []
+        self.answers: dict[str, list[m.Result]] = {}
+        self.held: list[tuple[Worker, m.Effect]] = []
+        self.holds: list[Callable[[Worker, m.Effect], bool]] = []
+        self.later: list[tuple[int, Worker, m.Command]] = []
         self.claim_errors: list[str] = []
         """What comes of the next claims of the config topic; those after them succeed."""
         self.fence_errors: list[str] = []
@@ -173,25 +122,25 @@ class HerderWorld:
             given["exactly_once_support"] = "enabled"
         worker = Worker(name, Herder(HerderSettings(**given), self.now_ms))  # type: ignore[arg-type]
         self.workers[name] = worker
-        worker.inbox.append(Tick())
+        worker.inbox.append(m.Tick())
         return worker
 
     # -- asking --
 
-    def call(self, worker: str, call: Call, deadline_ms: int | None = None) -> str:
+    def call(self, worker: str, call: m.Call, deadline_ms: int | None = None) -> str:
         self._calls += 1
         call_id = f"call-{self._calls}"
         self.answers[call_id] = []
         deadline = None if deadline_ms is None else self.now_ms + deadline_ms
-        self.workers[worker].inbox.append(Called(call_id, call, deadline_ms=deadline))
+        self.workers[worker].inbox.append(m.Called(call_id, call, deadline_ms=deadline))
         return call_id
 
-    def give(self, worker: str, command: Command) -> None:
+    def give(self, worker: str, command: m.Command) -> None:
         self.workers[worker].inbox.append(command)
 
     def report(self, worker: str, run: str, *reports: TaskReport) -> None:
         for report in reports:
-            self.give(worker, TaskReported(run, report))
+            self.give(worker, m.TaskReported(run, report))
 
     def run_of(self, worker: str, task: TaskId) -> str:
         runs = self.workers[worker].runs
@@ -246,7 +195,7 @@ class HerderWorld:
             item[1].inbox.append(item[2])
         for worker in self.workers.values():
             if self._awake(worker):
-                worker.inbox.append(Tick())
+                worker.inbox.append(m.Tick())
 
     def _awake(self, worker: Worker) -> bool:
         return not (worker.dead or worker.frozen or worker.herder.done)
@@ -258,7 +207,7 @@ class HerderWorld:
             self._read_news(worker)
         deadline = worker.herder.next_deadline_ms
         if not worker.inbox and deadline is not None and deadline <= self.now_ms:
-            worker.inbox.append(Tick())
+            worker.inbox.append(m.Tick())
         if not worker.inbox:
             return False
         command = worker.inbox.popleft()
@@ -273,19 +222,19 @@ class HerderWorld:
             news = self.statuses[worker.statuses_read :]
             records = tuple((key, decode_status(key, value)) for key, value in news)
             worker.statuses_read = len(self.statuses)
-            worker.inbox.append(StatusRead(records))
+            worker.inbox.append(m.StatusRead(records))
 
-    def _read(self, worker: Worker) -> ConfigRead:
+    def _read(self, worker: Worker) -> m.ConfigRead:
         events = tuple(
             decode(offset, self.log[offset][0].encode(), self.log[offset][1])
             for offset in range(worker.read, len(self.log))
         )
         worker.read = len(self.log)
-        return ConfigRead(events)
+        return m.ConfigRead(events)
 
     # -- effects --
 
-    def _effect(self, worker: Worker, effect: Effect) -> None:
+    def _effect(self, worker: Worker, effect: m.Effect) -> None:
         if not isinstance(effect, SILENT):
             self.trace.append(f"{worker.name}: {shown(effect)}")
         if any(hold(worker, effect) for hold in self.holds):
@@ -300,12 +249,12 @@ class HerderWorld:
         for worker, effect in held:
             self.perform(worker, effect)
 
-    def perform(self, worker: Worker, effect: Effect) -> None:
+    def perform(self, worker: Worker, effect: m.Effect) -> None:
         answer = getattr(self, f"_on_{type(effect).__name__}")(worker, effect)
         if answer is not None:
             worker.inbox.append(answer)
 
-    def _on_SendGroup(self, worker: Worker, effect: SendGroup) -> None:  # noqa: N802
+    def _on_SendGroup(self, worker: Worker, effect: m.SendGroup) -> None:  # noqa: N802
         if worker.cut_off:
             return
         self._members += 1
@@ -316,95 +265,95 @@ class HerderWorld:
             name = response.member_id.rpartition("-")[0]  # type: ignore[attr-defined]
             worker = self.workers.get(name)
             if worker is not None and not worker.cut_off and not worker.dead:
-                worker.inbox.append(GroupAnswered(response))  # type: ignore[arg-type]
+                worker.inbox.append(m.GroupAnswered(response))  # type: ignore[arg-type]
 
-    def _on_ClaimLeadership(self, worker: Worker, effect: ClaimLeadership) -> Command:  # noqa: N802
+    def _on_ClaimLeadership(self, worker: Worker, effect: m.ClaimLeadership) -> m.Command:  # noqa: N802
         if effect.generation < self.claimed_generation:
-            return LeadershipClaimed(effect.generation, "a later leader has claimed the log")
+            return m.LeadershipClaimed(effect.generation, "a later leader has claimed the log")
         if self.claim_errors:
-            return LeadershipClaimed(effect.generation, self.claim_errors.pop(0))
+            return m.LeadershipClaimed(effect.generation, self.claim_errors.pop(0))
         self.claimed_generation, self.claimed_by = effect.generation, worker.name
-        return LeadershipClaimed(effect.generation)
+        return m.LeadershipClaimed(effect.generation)
 
-    def _on_AppendConfig(self, worker: Worker, effect: AppendConfig) -> Command:  # noqa: N802
+    def _on_AppendConfig(self, worker: Worker, effect: m.AppendConfig) -> m.Command:  # noqa: N802
         if effect.privileged and self.claimed_by != worker.name:
-            return ConfigAppendFailed(effect.token, "a later leader has claimed the log", True)
+            return m.ConfigAppendFailed(effect.token, "a later leader has claimed the log", True)
         self.log.extend(effect.records)
-        return ConfigAppended(effect.token, len(self.log))
+        return m.ConfigAppended(effect.token, len(self.log))
 
-    def _on_ReadConfigToEnd(self, worker: Worker, effect: ReadConfigToEnd) -> None:  # noqa: N802
+    def _on_ReadConfigToEnd(self, worker: Worker, effect: m.ReadConfigToEnd) -> None:  # noqa: N802
         if worker.cut_off:
-            worker.inbox.append(ConfigEndRead(effect.token, "the log is out of reach"))
+            worker.inbox.append(m.ConfigEndRead(effect.token, "the log is out of reach"))
             return
         if worker.read < len(self.log):
             worker.inbox.append(self._read(worker))
-        worker.inbox.append(ConfigEndRead(effect.token))
+        worker.inbox.append(m.ConfigEndRead(effect.token))
 
     def _on_ReadConnectorOffsets(  # noqa: N802
-        self, _worker: Worker, effect: ReadConnectorOffsets
-    ) -> Command:
-        return ConnectorOffsetsRead(effect.token, tuple(self.offsets.get(effect.connector, ())))
+        self, _worker: Worker, effect: m.ReadConnectorOffsets
+    ) -> m.Command:
+        return m.ConnectorOffsetsRead(effect.token, tuple(self.offsets.get(effect.connector, ())))
 
     def _on_AlterConnectorOffsets(  # noqa: N802
-        self, _worker: Worker, effect: AlterConnectorOffsets
-    ) -> Command:
+        self, _worker: Worker, effect: m.AlterConnectorOffsets
+    ) -> m.Command:
         refused = effect.config.get("offsets.error")
         if refused:
-            failure = Failure(ErrorKind.BAD_REQUEST, refused)
-            return ConnectorOffsetsAltered(effect.token, failure=failure)
+            failure = m.Failure(m.ErrorKind.BAD_REQUEST, refused)
+            return m.ConnectorOffsetsAltered(effect.token, failure=failure)
         self.offsets[effect.connector] = list(effect.offsets or ())
-        return ConnectorOffsetsAltered(effect.token, handled="managed" in effect.config)
+        return m.ConnectorOffsetsAltered(effect.token, handled="managed" in effect.config)
 
     def _on_GiveUpAlteration(  # noqa: N802
-        self, _worker: Worker, effect: GiveUpAlteration
-    ) -> Command | None:
+        self, _worker: Worker, effect: m.GiveUpAlteration
+    ) -> m.Command | None:
         """One that is held is at its connector's class, unless it is `writing`."""
         for held in list(self.held):
             if getattr(held[1], "token", None) == effect.token and not self.writing:
                 self.held.remove(held)
-                failure = Failure(ErrorKind.TIMEOUT, "given up")
-                return ConnectorOffsetsAltered(effect.token, failure=failure)
+                failure = m.Failure(m.ErrorKind.TIMEOUT, "given up")
+                return m.ConnectorOffsetsAltered(effect.token, failure=failure)
         return None
 
     def _on_MakeSessionKey(  # noqa: N802
-        self, _worker: Worker, effect: MakeSessionKey
-    ) -> Command:
+        self, _worker: Worker, effect: m.MakeSessionKey
+    ) -> m.Command:
         key = self.now_ms.to_bytes(effect.key_size // 8)  # no two alike
-        return SessionKeyMade(effect.token, key, self.now_ms)
+        return m.SessionKeyMade(effect.token, key, self.now_ms)
 
     def _on_ApplyLoggerLevel(  # noqa: N802
-        self, _worker: Worker, _effect: ApplyLoggerLevel
+        self, _worker: Worker, _effect: m.ApplyLoggerLevel
     ) -> None:
         pass
 
-    def _on_WriteStatus(self, _worker: Worker, effect: WriteStatus) -> None:  # noqa: N802
+    def _on_WriteStatus(self, _worker: Worker, effect: m.WriteStatus) -> None:  # noqa: N802
         self.statuses.append((effect.key, effect.value))
 
-    def _on_ValidateConfig(self, _worker: Worker, effect: ValidateConfig) -> Command:  # noqa: N802
+    def _on_ValidateConfig(self, _worker: Worker, effect: m.ValidateConfig) -> m.Command:  # noqa: N802
         wrong = effect.config.get("invalid")
-        return ConfigValidated(effect.token, (wrong,) if wrong else ())
+        return m.ConfigValidated(effect.token, (wrong,) if wrong else ())
 
-    def _on_StartConnector(self, worker: Worker, effect: StartConnector) -> Command:  # noqa: N802
+    def _on_StartConnector(self, worker: Worker, effect: m.StartConnector) -> m.Command:  # noqa: N802
         reason = effect.config.get("start.error")
         if reason:
-            return ConnectorFailed(effect.connector, effect.run, reason, f"trace of: {reason}")
+            return m.ConnectorFailed(effect.connector, effect.run, reason, f"trace of: {reason}")
         worker.configs[effect.connector, effect.run] = dict(effect.config)
-        return ConnectorStarted(effect.connector, effect.run)
+        return m.ConnectorStarted(effect.connector, effect.run)
 
-    def _on_StopConnector(self, worker: Worker, effect: StopConnector) -> Command:  # noqa: N802
+    def _on_StopConnector(self, worker: Worker, effect: m.StopConnector) -> m.Command:  # noqa: N802
         worker.configs.pop((effect.connector, effect.run), None)
-        return ConnectorStopped(effect.connector, effect.run)
+        return m.ConnectorStopped(effect.connector, effect.run)
 
     def _on_GenerateTaskConfigs(  # noqa: N802
-        self, worker: Worker, effect: GenerateTaskConfigs
-    ) -> Command:
+        self, worker: Worker, effect: m.GenerateTaskConfigs
+    ) -> m.Command:
         config = worker.configs.get((effect.connector, effect.run))
         if config is None or config.get("tasks.error"):
-            return TaskConfigsGenerated(effect.token, effect.connector, error="no task configs")
+            return m.TaskConfigsGenerated(effect.token, effect.connector, error="no task configs")
         known = transform(config, {"vault": _Vault(self.secrets)})
         now = known.config
         found = (
-            ResolvedConnector(config_digest(now), tasks_max(now), tasks_max_enforced(now))
+            m.ResolvedConnector(config_digest(now), tasks_max(now), tasks_max_enforced(now))
             if has_references(config)
             else None
         )
@@ -414,39 +363,39 @@ class HerderWorld:
             reverse_transform(config, {"task": str(n), "v": now.get("v") or ""})
             for n in range(count)
         )
-        return TaskConfigsGenerated(effect.token, effect.connector, configs, resolved=found)
+        return m.TaskConfigsGenerated(effect.token, effect.connector, configs, resolved=found)
 
-    def _on_FenceProducers(self, _worker: Worker, effect: FenceProducers) -> Command:  # noqa: N802
-        return ProducersFenced(
+    def _on_FenceProducers(self, _worker: Worker, effect: m.FenceProducers) -> m.Command:  # noqa: N802
+        return m.ProducersFenced(
             effect.token, self.fence_errors.pop(0) if self.fence_errors else None
         )
 
-    def _on_CallPeer(self, worker: Worker, effect: CallPeer) -> Command | None:  # noqa: N802
+    def _on_CallPeer(self, worker: Worker, effect: m.CallPeer) -> m.Command | None:  # noqa: N802
         target = next((w for w in self.workers.values() if effect.url == f"http://{w.name}/"), None)
-        call = wire.loads(Call, wire.dumps(effect.call))
+        call = wire.loads(m.Call, wire.dumps(effect.call))
         if target is None or target.dead or target.cut_off or worker.cut_off:
-            failure = Failure(ErrorKind.TIMEOUT, f"{effect.url} is silent")
+            failure = m.Failure(m.ErrorKind.TIMEOUT, f"{effect.url} is silent")
             due_ms = self.now_ms + effect.timeout_ms
-            self.later.append((due_ms, worker, PeerAnswered(effect.token, failure)))
+            self.later.append((due_ms, worker, m.PeerAnswered(effect.token, failure)))
             return None
         call_id = f"peer {worker.name} {effect.token}"
         deadline = self.now_ms + effect.timeout_ms
-        target.inbox.append(Called(call_id, call, effect.hops, deadline))
+        target.inbox.append(m.Called(call_id, call, effect.hops, deadline))
         return None
 
-    def _on_Answer(self, _worker: Worker, effect: Answer) -> None:  # noqa: N802
+    def _on_Answer(self, _worker: Worker, effect: m.Answer) -> None:  # noqa: N802
         if effect.call_id.startswith("peer "):
             _, name, token = effect.call_id.split()
             caller = self.workers[name]
-            result = wire.loads(Success | Failure, wire.dumps(effect.result))
+            result = wire.loads(m.Success | m.Failure, wire.dumps(effect.result))
             if not caller.dead:
-                caller.inbox.append(PeerAnswered(int(token), result))
+                caller.inbox.append(m.PeerAnswered(int(token), result))
             return
         self.answers[effect.call_id].append(effect.result)
 
     # -- bodies --
 
-    def _on_StartTask(self, worker: Worker, effect: StartTask) -> None:  # noqa: N802
+    def _on_StartTask(self, worker: Worker, effect: m.StartTask) -> None:  # noqa: N802
         spec = effect.spec
         worker.runs[spec.run] = spec
         if spec.task in self.silent_bodies:
@@ -464,7 +413,7 @@ class HerderWorld:
         else:
             self.report(worker.name, spec.run, TaskRunning())
 
-    def _on_SendTask(self, worker: Worker, effect: SendTask) -> None:  # noqa: N802
+    def _on_SendTask(self, worker: Worker, effect: m.SendTask) -> None:  # noqa: N802
         spec = worker.runs.get(effect.run)
         if spec is None or spec.task in self.silent_bodies:
             return
@@ -491,7 +440,7 @@ class HerderWorld:
             case StopTask():
                 self._end(worker, spec, TaskEnded(TaskOutcome.STOPPED))
 
-    def _on_StopTaskBy(self, worker: Worker, effect: StopTaskBy) -> None:  # noqa: N802
+    def _on_StopTaskBy(self, worker: Worker, effect: m.StopTaskBy) -> None:  # noqa: N802
         spec = worker.runs.get(effect.run)
         if spec is not None:
             self._end(worker, spec, TaskEnded(TaskOutcome.STOPPED))
@@ -514,7 +463,7 @@ class HerderWorld:
         worker.runs.clear()
 
     def lose_coordinator(self, name: str) -> None:
-        self.give(name, CoordinatorLost("no answer"))
+        self.give(name, m.CoordinatorLost("no answer"))
 
     # -- what is seen --
 
@@ -527,16 +476,16 @@ class HerderWorld:
         }
 
 
-def shown(effect: Effect) -> str:
+def shown(effect: m.Effect) -> str:
     """One line of a trace."""
     match effect:
-        case AppendConfig(_, records, privileged):
+        case m.AppendConfig(_, records, privileged):
             how = "" if privileged else " (plain)"
             keys = ", ".join(key if value is not None else f"-{key}" for key, value in records)
             return f"append{how} {keys}"
-        case ClaimLeadership(generation):
+        case m.ClaimLeadership(generation):
             return f"claim leadership of generation {generation}"
-        case WriteStatus(key, value):
+        case m.WriteStatus(key, value):
             if value is None:
                 return f"status -{key.removeprefix('status-')}"
             status = json.loads(value)
@@ -544,39 +493,39 @@ def shown(effect: Effect) -> str:
                 return f"status {key.removeprefix('status-')} of task {status['topic']['task']}"
             trace = f" ({status['trace']})" if status["trace"] else ""
             return f"status {key.removeprefix('status-')} {status['state']}{trace}"
-        case StartConnector(connector, run):
+        case m.StartConnector(connector, run):
             return f"start connector {connector} (run {run})"
-        case StopConnector(connector, run):
+        case m.StopConnector(connector, run):
             return f"stop connector {connector} (run {run})"
-        case GenerateTaskConfigs(_, connector, _, tasks_max):
+        case m.GenerateTaskConfigs(_, connector, _, tasks_max):
             return f"generate task configs of {connector}, at most {tasks_max}"
-        case StartTask(spec):
+        case m.StartTask(spec):
             mode = " exactly-once" if spec.exactly_once else ""
             paused = " PAUSED" if spec.target_state is TargetState.PAUSED else ""
             return f"start task {spec.task} of commit {spec.commit_offset}{mode}{paused}"
-        case SendTask(run, command):
+        case m.SendTask(run, command):
             return f"tell {run.rpartition('.')[2]} {command}"
-        case StopTaskBy(run, grace_ms):
+        case m.StopTaskBy(run, grace_ms):
             return f"stop run {run.rpartition('.')[2]} within {grace_ms} ms"
-        case ReadConnectorOffsets(connector=connector, kind=kind):
+        case m.ReadConnectorOffsets(connector=connector, kind=kind):
             return f"read offsets of {kind.value} {connector}"
-        case AlterConnectorOffsets(connector=connector, offsets=offsets, transactional_id=tid):
+        case m.AlterConnectorOffsets(connector=connector, offsets=offsets, transactional_id=tid):
             how = f" as {tid}" if tid else ""
             what = "all" if offsets is None else json.dumps(offsets)
             return f"alter offsets of {connector}{how}: {what}"
-        case GiveUpAlteration():
+        case m.GiveUpAlteration():
             return "give up altering offsets"
-        case MakeSessionKey(_, algorithm, key_size):
+        case m.MakeSessionKey(_, algorithm, key_size):
             return f"make a session key: {algorithm}, {key_size} bits"
-        case ApplyLoggerLevel(logger, level):
+        case m.ApplyLoggerLevel(logger, level):
             return f"set logger {logger} to {level}"
-        case FenceProducers(_, connector, ids):
+        case m.FenceProducers(_, connector, ids):
             return f"fence producers of {connector}: {', '.join(ids)}"
-        case CallPeer(_, url, call, hops):
+        case m.CallPeer(_, url, call, hops):
             return f"call {url} {type(call).__name__} hops={hops}"
-        case Answer(call_id, Success()):
+        case m.Answer(call_id, m.Success()):
             return f"answer {call_id.partition(' ')[0]}: success"
-        case Answer(call_id, Failure(kind, message)):
+        case m.Answer(call_id, m.Failure(kind, message)):
             return f"answer {call_id.partition(' ')[0]}: {kind.value}: {message}"
         case _:
             return str(effect)

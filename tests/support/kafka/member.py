@@ -7,25 +7,9 @@ from dataclasses import dataclass, field
 
 from headgate.assignment.model import Work
 from headgate.ids import TaskId
-from headgate.membership.member import Member, MemberState
-from headgate.membership.member_messages import (
-    Assigned,
-    CatchUp,
-    CaughtUp,
-    CoordinatorLost,
-    Leave,
-    MemberInput,
-    MemberOutput,
-    MemberSettings,
-    RejoinRequested,
-    Revoked,
-    Start,
-    StartAllowed,
-    StopEverything,
-    Tick,
-    WorkReleased,
-    WorkView,
-)
+from headgate.membership import member_messages as mm
+from headgate.membership.member import Member
+from headgate.membership.member_messages import MemberState
 from headgate.membership.messages import JoinedGroup, SyncGroup
 from headgate.ports import TransportError
 from headgate.topics.config_records import decode_all
@@ -43,7 +27,7 @@ class LedRound:
 
     now_ms: int
     joined: JoinedGroup
-    view: WorkView
+    view: mm.WorkView
     last_completed_generation: int
     assignments: dict[str, bytes]
 
@@ -64,7 +48,7 @@ class KafkaMember:
     running: set[Work] = field(default_factory=set)
     stops: list[Work] = field(default_factory=list)
     """What was stopped, in order."""
-    assigned: list[Assigned] = field(default_factory=list)
+    assigned: list[mm.Assigned] = field(default_factory=list)
     led: list[LedRound] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
     """What it was told of its coordinator."""
@@ -81,7 +65,7 @@ class KafkaMember:
         }
         self.transport = open_transport(self.properties)
         self.member = Member(
-            MemberSettings(
+            mm.MemberSettings(
                 self.group,
                 self.name,
                 self.url,
@@ -103,14 +87,14 @@ class KafkaMember:
 
     def start(self) -> None:
         self._read(to_end=True)
-        self._give(Start())
+        self._give(mm.Start())
 
     def leave(self) -> None:
-        self._give(Leave())
+        self._give(mm.Leave())
 
     def lose(self, reason: str) -> None:
         """It gives up what it has, and joins again."""
-        self._give(CoordinatorLost(reason))
+        self._give(mm.CoordinatorLost(reason))
 
     def close(self) -> None:
         """As if it were killed, unless it has left: nothing is said to anybody."""
@@ -135,10 +119,10 @@ class KafkaMember:
         before = self.state.assignment_offset
         self._read()
         if self.state.assignment_offset != before:
-            self._give(RejoinRequested("the config topic changed"))
+            self._give(mm.RejoinRequested("the config topic changed"))
         deadline_ms = self.member.next_deadline_ms
         if deadline_ms is not None and deadline_ms <= self._now_ms():
-            self._give(Tick())
+            self._give(mm.Tick())
         try:
             for response in self.transport.group.receive():
                 self._give(response)
@@ -166,26 +150,26 @@ class KafkaMember:
             if not records and self._position >= end:
                 return
 
-    def _give(self, given: MemberInput) -> None:
+    def _give(self, given: mm.MemberInput) -> None:
         now_ms, view, completed = self._now_ms(), self._view(), self._completed
         for output in self.member.handle(now_ms, given, view):
             if isinstance(output, SyncGroup) and isinstance(given, JoinedGroup) and given.members:
                 self.led.append(LedRound(now_ms, given, view, completed, dict(output.assignments)))
             self._perform(output)
 
-    def _perform(self, output: MemberOutput) -> None:
+    def _perform(self, output: mm.MemberOutput) -> None:
         match output:
-            case Assigned():
+            case mm.Assigned():
                 self.assigned.append(output)
                 self._completed = output.generation
-            case Revoked():
+            case mm.Revoked():
                 self._stop({*output.connectors, *output.tasks})
-            case StopEverything():
+            case mm.StopEverything():
                 self._stop(set(self.running))
-            case CatchUp():
+            case mm.CatchUp():
                 self._read(to_end=True)
-                self._give(CaughtUp())
-            case StartAllowed():
+                self._give(mm.CaughtUp())
+            case mm.StartAllowed():
                 self.running |= {*self.member.connectors, *self.member.tasks}
             case _:
                 self.transport.group.send(output)
@@ -193,10 +177,10 @@ class KafkaMember:
     def _stop(self, works: set[Work]) -> None:
         self.stops += sorted(works & self.running, key=str)
         self.running -= works
-        self._give(WorkReleased())
+        self._give(mm.WorkReleased())
 
-    def _view(self) -> WorkView:
-        return WorkView(
+    def _view(self) -> mm.WorkView:
+        return mm.WorkView(
             self.state.assignment_offset,
             self.state.offset,
             {

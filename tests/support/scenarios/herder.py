@@ -31,35 +31,7 @@ from collections.abc import Callable, Iterable
 from support.herder.world import HerderWorld, Worker
 from support.scenarios.runner import Block, World
 
-from headgate.herder.messages import (
-    AlterOffsets,
-    Call,
-    CreateConnector,
-    DeleteConnector,
-    DescribeConnector,
-    DescribeStatus,
-    DescribeTasks,
-    DescribeTaskStatus,
-    DescribeTopics,
-    Effect,
-    Failure,
-    FenceConnector,
-    ListConnectors,
-    OffsetChange,
-    PatchConnectorConfig,
-    PutConnectorConfig,
-    PutTaskConfigs,
-    ReadOffsets,
-    ResetOffsets,
-    ResetTopics,
-    RestartConnector,
-    RestartTask,
-    SetLoggerLevel,
-    SetTargetState,
-    Shutdown,
-    Success,
-    TaskReconfigurationRequested,
-)
+from headgate.herder import messages as m
 from headgate.ids import TargetState, TaskId
 from headgate.task.messages import (
     FencingRequested,
@@ -141,7 +113,7 @@ class HerderScenario(World):
         return ""
 
     def do_shutdown(self, block: Block) -> str:
-        self.world.give(block.words[0], Shutdown())
+        self.world.give(block.words[0], m.Shutdown())
         self.world.run()
         done = self.world.workers[block.words[0]].herder.done
         return f"{block.words[0]} is {'done' if done else 'not done'}"
@@ -186,9 +158,9 @@ class HerderScenario(World):
         self.world.run()
         self.world.trace[:] = [line for line in self.world.trace if f" {call_id}:" not in line]
         match self.world.answers[call_id]:
-            case [Success(value)]:
+            case [m.Success(value)]:
                 return json.dumps(value)
-            case [Failure(kind, message)]:
+            case [m.Failure(kind, message)]:
                 return f"{kind.value}: {message}"
             case _:
                 return "no answer yet"
@@ -201,7 +173,7 @@ class HerderScenario(World):
     def do_request_task_reconfiguration(self, block: Block) -> str:
         worker, connector = block.words
         run = max(run for name, run in self.world.workers[worker].configs if name == connector)
-        self.world.give(worker, TaskReconfigurationRequested(connector, run))
+        self.world.give(worker, m.TaskReconfigurationRequested(connector, run))
         self.world.run()
         return ""
 
@@ -211,7 +183,7 @@ class HerderScenario(World):
         kind, *worker = [word for word in block.words if word != "quiet"]
         key = block.options.get("key")
 
-        def hold(of: Worker, effect: Effect) -> bool:
+        def hold(of: Worker, effect: m.Effect) -> bool:
             if key is not None and key not in dict(getattr(effect, "records", ())):
                 return False
             return type(effect).__name__ == kind and (not worker or of.name in worker)
@@ -295,7 +267,7 @@ class HerderScenario(World):
             yield f"{key.removeprefix('status-')} {shown}"
 
 
-def _call(operation: str, words: list[str], block: Block) -> Call:
+def _call(operation: str, words: list[str], block: Block) -> m.Call:
     """``create NAME [state]``, ``put NAME``, ``delete``, ``pause``, ``resume``, ``stop``,
     ``restart NAME [include-tasks] [only-failed]``, ``restart-task NAME-N``, ``fence NAME``,
     ``task-configs NAME``, ``patch NAME``, ``list [status] [info]``, ``info``, ``tasks``,
@@ -304,61 +276,61 @@ def _call(operation: str, words: list[str], block: Block) -> Call:
     ``key=value`` a line (to patch: ``key`` alone removes it); of task configs one line each,
     ``key=value`` words; of offsets one line each, partition and offset as JSON."""
     if operation == "list":
-        return ListConnectors(tuple(words))
+        return m.ListConnectors(tuple(words))
     name = words[0]
     if operation in _READS:
         return _READS[operation](name)
     match operation:
         case "create":
             state = TargetState(words[1]) if len(words) > 1 else None
-            return CreateConnector(name, _config(block.input), state)
+            return m.CreateConnector(name, _config(block.input), state)
         case "put":
-            return PutConnectorConfig(name, _config(block.input))
+            return m.PutConnectorConfig(name, _config(block.input))
         case "delete":
-            return DeleteConnector(name)
+            return m.DeleteConnector(name)
         case "pause":
-            return SetTargetState(name, TargetState.PAUSED)
+            return m.SetTargetState(name, TargetState.PAUSED)
         case "resume":
-            return SetTargetState(name, TargetState.STARTED)
+            return m.SetTargetState(name, TargetState.STARTED)
         case "stop":
-            return SetTargetState(name, TargetState.STOPPED)
+            return m.SetTargetState(name, TargetState.STOPPED)
         case "restart":
-            return RestartConnector(
+            return m.RestartConnector(
                 name, include_tasks="include-tasks" in words, only_failed="only-failed" in words
             )
         case "restart-task":
-            return RestartTask(TaskId.parse(name))
+            return m.RestartTask(TaskId.parse(name))
         case "fence":
-            return FenceConnector(name)
+            return m.FenceConnector(name)
         case "task-configs":
             configs = tuple(_config(shlex.split(line)) for line in block.input)
-            return PutTaskConfigs(name, configs)
+            return m.PutTaskConfigs(name, configs)
         case "patch":
             given = (line.partition("=") for line in block.input)
             changes = {key: value if equals else None for key, equals, value in given}
-            return PatchConnectorConfig(name, changes)
+            return m.PatchConnectorConfig(name, changes)
         case "task-status":
-            return DescribeTaskStatus(TaskId.parse(name))
+            return m.DescribeTaskStatus(TaskId.parse(name))
         case "alter-offsets":
-            return AlterOffsets(name, tuple(_offset_change(line) for line in block.input))
+            return m.AlterOffsets(name, tuple(_offset_change(line) for line in block.input))
         case "logger":
-            return SetLoggerLevel(name, words[1])
+            return m.SetLoggerLevel(name, words[1])
         case _:
             raise ValueError(f"{block.where()}: no operation {operation!r}")
 
 
-_READS: dict[str, Callable[[str], Call]] = {
-    "info": DescribeConnector,
-    "tasks": DescribeTasks,
-    "status": DescribeStatus,
-    "topics": DescribeTopics,
-    "reset-topics": ResetTopics,
-    "offsets": ReadOffsets,
-    "reset-offsets": ResetOffsets,
+_READS: dict[str, Callable[[str], m.Call]] = {
+    "info": m.DescribeConnector,
+    "tasks": m.DescribeTasks,
+    "status": m.DescribeStatus,
+    "topics": m.DescribeTopics,
+    "reset-topics": m.ResetTopics,
+    "offsets": m.ReadOffsets,
+    "reset-offsets": m.ResetOffsets,
 }
 
 
-def _offset_change(line: str) -> OffsetChange:
+def _offset_change(line: str) -> m.OffsetChange:
     partition, offset = json.loads(f"[{line}]")
     return partition, offset
 

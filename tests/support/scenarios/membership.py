@@ -21,26 +21,9 @@ from support.scenarios.runner import Block, World
 
 from headgate.assignment.model import MemberAssignment, Work
 from headgate.ids import TaskId
+from headgate.membership import member_messages as mm
 from headgate.membership.codec import CODECS, Assignment, AssignmentError
 from headgate.membership.member import Member
-from headgate.membership.member_messages import (
-    Assigned,
-    CatchUp,
-    CaughtUp,
-    CoordinatorLost,
-    Leave,
-    MemberInput,
-    MemberOutput,
-    MemberSettings,
-    RejoinRequested,
-    Revoked,
-    Start,
-    StartAllowed,
-    StopEverything,
-    Tick,
-    WorkReleased,
-    WorkView,
-)
 from headgate.membership.messages import (
     GroupError,
     Heartbeat,
@@ -58,14 +41,14 @@ ME = "me-1"
 
 class MembershipWorld(World):
     def __init__(self) -> None:
-        self.member = Member(MemberSettings("connect", "me", "me:1"))
+        self.member = Member(mm.MemberSettings("connect", "me", "me:1"))
         self.offset = 0
         self.ahead = 0
         self.protocol = HEADGATE
 
     def do_member(self, block: Block) -> Iterator[str]:
         protocols = tuple(block.options["protocols"].split(","))
-        self.member = Member(MemberSettings("connect", "me", "me:1", protocols=protocols))
+        self.member = Member(mm.MemberSettings("connect", "me", "me:1", protocols=protocols))
         yield from ()
 
     def do_at(self, block: Block) -> Iterator[str]:
@@ -74,7 +57,7 @@ class MembershipWorld(World):
         if "config" in block.options:
             self.ahead = int(block.options["config"]) - self.offset
         works = [parse_work(line) for line in block.input]
-        view = WorkView(
+        view = mm.WorkView(
             self.offset,
             self.offset + self.ahead,
             {},
@@ -85,7 +68,7 @@ class MembershipWorld(World):
         yield from map(show, outputs)
         yield f"({self.member.state}: {'; '.join(self.member.pending) or 'settled'})"
 
-    def _input(self, what: str, options: dict[str, str]) -> MemberInput:
+    def _input(self, what: str, options: dict[str, str]) -> mm.MemberInput:
         generation = int(options.get("generation", -1))
         error = GroupError(options["error"]) if options.get("error", "").isupper() else None
         match what:
@@ -103,15 +86,15 @@ class MembershipWorld(World):
                 return PLAIN[what]
 
 
-PLAIN: dict[str, MemberInput] = {
-    "start": Start(),
-    "tick": Tick(),
-    "leave": Leave(),
-    "released": WorkReleased(),
-    "caught-up": CaughtUp(),
-    "not-caught-up": CaughtUp("timed out"),
-    "rejoin": RejoinRequested("task configs of orders were committed"),
-    "coordinator-lost": CoordinatorLost("no answer"),
+PLAIN: dict[str, mm.MemberInput] = {
+    "start": mm.Start(),
+    "tick": mm.Tick(),
+    "leave": mm.Leave(),
+    "released": mm.WorkReleased(),
+    "caught-up": mm.CaughtUp(),
+    "not-caught-up": mm.CaughtUp("timed out"),
+    "rejoin": mm.RejoinRequested("task configs of orders were committed"),
+    "coordinator-lost": mm.CoordinatorLost("no answer"),
 }
 
 
@@ -147,7 +130,7 @@ def parse_work(text: str) -> Work:
     return TaskId.parse(text) if "-" in text else text
 
 
-def show(output: MemberOutput) -> str:
+def show(output: mm.MemberOutput) -> str:
     match output:
         case JoinGroup():
             told = {name: CODECS[name].decode_metadata(data) for name, data in output.protocols}
@@ -164,16 +147,16 @@ def show(output: MemberOutput) -> str:
             return f"heartbeat for generation {output.generation}"
         case LeaveGroup():
             return f"leave as {output.member_id}"
-        case Assigned():
+        case mm.Assigned():
             failed = ", failed" if output.failed else ""
             return f"assigned {words(output.connectors, output.tasks)}{failed}"
-        case Revoked():
+        case mm.Revoked():
             return f"stop {words(output.connectors, output.tasks)}"
-        case StopEverything():
+        case mm.StopEverything():
             return f"stop everything: {output.reason}"
-        case CatchUp():
+        case mm.CatchUp():
             return f"read the config topic to {output.offset}"
-        case StartAllowed():
+        case mm.StartAllowed():
             return "start what is assigned"
 
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import pytest
 from support.group.cluster import OFFERS, OURS, Cluster, TwoOwnersError
 
-from headgate.membership.member import Member, MemberState
-from headgate.membership.member_messages import MemberOutput, WorkView
+from headgate.membership.member import Member
+from headgate.membership.member_messages import MemberOutput, MemberState, WorkView
 
 SEEDS = range(40)
 

@@ -20,24 +20,10 @@ from support.group.members import (
 )
 
 from headgate.errors import IllegalTransitionError
+from headgate.membership import member_messages as mm
 from headgate.membership.codec import Assignment, AssignmentError
-from headgate.membership.member import Member, MemberState
-from headgate.membership.member_messages import (
-    Assigned,
-    CatchUp,
-    CaughtUp,
-    CoordinatorLost,
-    Leave,
-    MemberInput,
-    MemberOutput,
-    RejoinRequested,
-    Revoked,
-    Start,
-    StartAllowed,
-    StopEverything,
-    Tick,
-    WorkReleased,
-)
+from headgate.membership.member import Member
+from headgate.membership.member_messages import MemberState
 from headgate.membership.messages import (
     GroupError,
     Heartbeat,
@@ -50,7 +36,7 @@ from headgate.membership.messages import (
 from headgate.membership.protocols import HEADGATE
 
 
-def refused(kind: type, error: GroupError, generation: int = 1) -> MemberInput:
+def refused(kind: type, error: GroupError, generation: int = 1) -> mm.MemberInput:
     if kind is SyncedGroup:
         return SyncedGroup("g", ME, generation, error=error)
     return HeartbeatAnswered("g", ME, generation, error, sent_ms=0)
@@ -63,9 +49,9 @@ def in_state(state: MemberState) -> Member:
         case MemberState.OUTSIDE | MemberState.STEADY:
             pass
         case MemberState.STOPPING:
-            member.handle(0, CoordinatorLost("gone"), held)
+            member.handle(0, mm.CoordinatorLost("gone"), held)
         case _:
-            member.handle(0, RejoinRequested("commit read"), held)
+            member.handle(0, mm.RejoinRequested("commit read"), held)
             if state is not MemberState.JOINING:
                 member.handle(0, joined(member, 2), held)
             if state is MemberState.RELEASING:
@@ -78,15 +64,15 @@ def in_state(state: MemberState) -> Member:
     return member
 
 
-INPUTS: list[MemberInput] = [
-    Start(),
-    Tick(),
-    RejoinRequested("r"),
-    CoordinatorLost("r"),
-    WorkReleased(),
-    CaughtUp(),
-    CaughtUp("late"),
-    Leave(),
+INPUTS: list[mm.MemberInput] = [
+    mm.Start(),
+    mm.Tick(),
+    mm.RejoinRequested("r"),
+    mm.CoordinatorLost("r"),
+    mm.WorkReleased(),
+    mm.CaughtUp(),
+    mm.CaughtUp("late"),
+    mm.Leave(),
     synced(2),
     JoinedGroup("g", ME, 3, HEADGATE, "w-0", sequence=0),
     *(JoinedGroup("g", ME, -1, "", "", error=error) for error in GroupError),
@@ -97,9 +83,9 @@ INPUTS: list[MemberInput] = [
 
 @pytest.mark.parametrize("state", list(MemberState))
 @pytest.mark.parametrize("given", INPUTS, ids=str)
-def test_every_input_in_every_state(state: MemberState, given: MemberInput) -> None:
+def test_every_input_in_every_state(state: MemberState, given: mm.MemberInput) -> None:
     member = in_state(state)
-    if isinstance(given, Start) and state is not MemberState.OUTSIDE:
+    if isinstance(given, mm.Start) and state is not MemberState.OUTSIDE:
         with pytest.raises(IllegalTransitionError, match="while"):
             member.handle(10, given, VIEW)
         return
@@ -107,22 +93,22 @@ def test_every_input_in_every_state(state: MemberState, given: MemberInput) -> N
     # Whatever it was: it waits for something that comes by itself, or is out, and can say what.
     assert member.state is MemberState.OUTSIDE or member.next_deadline_ms is not None
     assert (member.pending == ()) == (member.state is MemberState.STEADY)
-    stops = [output for output in outputs if isinstance(output, StopEverything)]
+    stops = [output for output in outputs if isinstance(output, mm.StopEverything)]
     assert len(stops) <= 1
     if stops:
         assert member.connectors == () and member.tasks == () and not member.leader
-        assert not any(isinstance(output, StartAllowed | JoinGroup) for output in outputs)
+        assert not any(isinstance(output, mm.StartAllowed | JoinGroup) for output in outputs)
 
 
 def test_the_table_covers_every_input() -> None:
     kinds = {type(given) for given in INPUTS}
     missing = {(s, k) for s in MemberState for k in kinds} - set(Member.TRANSITIONS)
-    assert missing == {(s, Start) for s in MemberState if s is not MemberState.OUTSIDE}
+    assert missing == {(s, mm.Start) for s in MemberState if s is not MemberState.OUTSIDE}
 
 
 def test_first_join_gets_an_id_and_joins_with_it() -> None:
     member = Member(SETTINGS)
-    (first,) = member.handle(0, Start(), VIEW)
+    (first,) = member.handle(0, mm.Start(), VIEW)
     assert isinstance(first, JoinGroup) and first.member_id == ""
     answer = JoinedGroup("g", ME, -1, "", "", error=GroupError.MEMBER_ID_REQUIRED, sequence=1)
     (second,) = member.handle(1, answer, VIEW)
@@ -133,129 +119,129 @@ def test_first_join_gets_an_id_and_joins_with_it() -> None:
 def test_a_frozen_member_stops_everything_before_it_believes_anything() -> None:
     """The answers in its mailbox were right when they were sent; others own its work by now."""
     for late in (
-        Tick(),
+        mm.Tick(),
         HeartbeatAnswered("g", ME, 1, None, sent_ms=0),
-        RejoinRequested("commit read"),
+        mm.RejoinRequested("commit read"),
         synced(1, assigned=(A0, A1)),
     ):
         member = follower()
         outputs = member.handle(SETTINGS.session_timeout_ms, late, holding(A0))
-        assert isinstance(outputs[0], StopEverything)
-        assert not sent(outputs, StartAllowed) and not sent(outputs, JoinGroup)
+        assert isinstance(outputs[0], mm.StopEverything)
+        assert not sent(outputs, mm.StartAllowed) and not sent(outputs, JoinGroup)
         assert member.tasks == ()
 
 
 def test_a_frozen_member_does_not_take_an_assignment_that_waited_for_it() -> None:
     member = follower()
-    member.handle(0, RejoinRequested("r"), holding(A0))
+    member.handle(0, mm.RejoinRequested("r"), holding(A0))
     member.handle(0, joined(member, 2), holding(A0))
     late = synced(2, assigned=(A1,))
     outputs = member.handle(SETTINGS.session_timeout_ms, late, holding(A0))
-    assert [type(output) for output in outputs] == [StopEverything]
+    assert [type(output) for output in outputs] == [mm.StopEverything]
 
 
 def test_only_answers_prolong_the_session_and_by_their_sending_time() -> None:
     member = follower()
-    (beat,) = member.handle(3_000, Tick(), holding(A0))
+    (beat,) = member.handle(3_000, mm.Tick(), holding(A0))
     assert beat == Heartbeat("g", ME, 1, 3_000)
-    member.handle(6_000, Tick(), holding(A0))
+    member.handle(6_000, mm.Tick(), holding(A0))
     member.handle(9_000, HeartbeatAnswered("g", ME, 1, None, 3_000), holding(A0))
-    assert not sent(member.handle(12_999, Tick(), holding(A0)), StopEverything)
-    assert sent(member.handle(13_000, Tick(), holding(A0)), StopEverything)
+    assert not sent(member.handle(12_999, mm.Tick(), holding(A0)), mm.StopEverything)
+    assert sent(member.handle(13_000, mm.Tick(), holding(A0)), mm.StopEverything)
 
 
 def test_it_goes_on_beating_while_it_joins() -> None:
     member = follower()
-    member.handle(0, RejoinRequested("r"), holding(A0))
-    outputs = member.handle(3_000, Tick(), holding(A0))
+    member.handle(0, mm.RejoinRequested("r"), holding(A0))
+    outputs = member.handle(3_000, mm.Tick(), holding(A0))
     assert [type(output) for output in outputs] == [Heartbeat, JoinGroup]
     busy = HeartbeatAnswered("g", ME, 1, GroupError.REBALANCE_IN_PROGRESS, 3_000)
     assert member.handle(3_001, busy, holding(A0)) == []
-    assert not sent(member.handle(12_000, Tick(), holding(A0)), StopEverything)
+    assert not sent(member.handle(12_000, mm.Tick(), holding(A0)), mm.StopEverything)
 
 
 def test_revocation_waits_until_the_work_is_stopped() -> None:
     member = in_state(MemberState.STEADY)
-    member.handle(0, RejoinRequested("r"), holding(A0))
+    member.handle(0, mm.RejoinRequested("r"), holding(A0))
     member.handle(0, joined(member, 2), holding(A0))
     outputs = member.handle(0, synced(2, revoked=(A0,)), holding(A0))
-    assert [type(output) for output in outputs] == [Assigned, Revoked, StartAllowed]
+    assert [type(output) for output in outputs] == [mm.Assigned, mm.Revoked, mm.StartAllowed]
     # Another round is under way; still it first stops.
     busy = HeartbeatAnswered("g", ME, 2, GroupError.REBALANCE_IN_PROGRESS, 0)
     assert member.handle(10, busy, holding(A0)) == []
-    assert metadata(member.handle(20, WorkReleased(), VIEW)).tasks == ()
+    assert metadata(member.handle(20, mm.WorkReleased(), VIEW)).tasks == ()
 
 
 def test_what_does_not_stop_in_time_is_reported_as_held() -> None:
     member = in_state(MemberState.RELEASING)
     deadline_ms = SETTINGS.rebalance_timeout_ms - SETTINGS.heartbeat_interval_ms
-    outputs: list[MemberOutput] = []
+    outputs: list[mm.MemberOutput] = []
     for now_ms in range(3_000, deadline_ms + 1, 3_000):
-        outputs = member.handle(now_ms, Tick(), holding(A0))
+        outputs = member.handle(now_ms, mm.Tick(), holding(A0))
         member.handle(now_ms, HeartbeatAnswered("g", ME, 2, None, now_ms), holding(A0))
     assert metadata(outputs).tasks == (A0,)
 
 
 def test_assigned_but_not_started_work_is_held_too() -> None:
     member = follower()
-    assert metadata(member.handle(0, RejoinRequested("r"), VIEW)).tasks == (A0,)
+    assert metadata(member.handle(0, mm.RejoinRequested("r"), VIEW)).tasks == (A0,)
 
 
 def test_a_delay_ends_in_a_planned_round() -> None:
     member = follower()
-    member.handle(0, RejoinRequested("r"), holding(A0))
+    member.handle(0, mm.RejoinRequested("r"), holding(A0))
     member.handle(0, joined(member, 2), holding(A0))
     outputs = member.handle(0, synced(2, delay_ms=1_000), holding(A0))
-    assert [type(output) for output in outputs] == [Assigned, StartAllowed]
+    assert [type(output) for output in outputs] == [mm.Assigned, mm.StartAllowed]
     assert member.pending and member.next_deadline_ms == 1_000
-    assert not sent(member.handle(999, Tick(), holding(A0)), JoinGroup)
-    told = metadata(member.handle(1_000, Tick(), holding(A0)))
+    assert not sent(member.handle(999, mm.Tick(), holding(A0)), JoinGroup)
+    told = metadata(member.handle(1_000, mm.Tick(), holding(A0)))
     assert (told.last_delay_ms, told.delay_left_ms) == (1_000, 0)
 
 
 def test_behind_the_leader_it_reads_before_it_starts() -> None:
     member = in_state(MemberState.CATCHING_UP)
-    assert member.handle(10, RejoinRequested("read a commit"), holding(A0)) == []
-    outputs = member.handle(20, CaughtUp(), holding(A0, offset=OFFSET + 1))
-    assert outputs == [StartAllowed()]
+    assert member.handle(10, mm.RejoinRequested("read a commit"), holding(A0)) == []
+    outputs = member.handle(20, mm.CaughtUp(), holding(A0, offset=OFFSET + 1))
+    assert outputs == [mm.StartAllowed()]
 
 
 def test_ahead_of_the_leader_it_joins_again_and_starts_nothing() -> None:
     member = in_state(MemberState.CATCHING_UP)
-    outputs = member.handle(20, CaughtUp(), holding(A0, offset=OFFSET + 2))
+    outputs = member.handle(20, mm.CaughtUp(), holding(A0, offset=OFFSET + 2))
     assert [type(output) for output in outputs] == [JoinGroup]
 
 
 def test_who_cannot_catch_up_stops_then_leaves_then_comes_back() -> None:
     member = in_state(MemberState.CATCHING_UP)
-    (stop,) = member.handle(0, CaughtUp("timed out"), holding(A0))
-    assert isinstance(stop, StopEverything) and "timed out" in stop.reason
-    assert member.handle(100, WorkReleased(), VIEW) == [LeaveGroup("g", ME)]
-    outputs = member.handle(100 + SETTINGS.error_pause_ms, Tick(), VIEW)
+    (stop,) = member.handle(0, mm.CaughtUp("timed out"), holding(A0))
+    assert isinstance(stop, mm.StopEverything) and "timed out" in stop.reason
+    assert member.handle(100, mm.WorkReleased(), VIEW) == [LeaveGroup("g", ME)]
+    outputs = member.handle(100 + SETTINGS.error_pause_ms, mm.Tick(), VIEW)
     assert sent(outputs, JoinGroup) and member.member_id == ""
 
 
 def test_a_config_mismatch_keeps_the_work_and_pauses() -> None:
     member = follower()
-    member.handle(0, RejoinRequested("r"), holding(A0))
+    member.handle(0, mm.RejoinRequested("r"), holding(A0))
     member.handle(0, joined(member, 2), holding(A0))
     mismatch = synced(2, offset=OFFSET + 3, error=AssignmentError.CONFIG_MISMATCH)
     assigned, catch_up = member.handle(0, mismatch, holding(A0))
-    assert isinstance(assigned, Assigned) and assigned.failed and assigned.tasks == (A0,)
-    assert catch_up == CatchUp(OFFSET + 3)
-    assert not sent(member.handle(SETTINGS.error_pause_ms - 1, Tick(), holding(A0)), JoinGroup)
-    assert metadata(member.handle(SETTINGS.error_pause_ms, Tick(), holding(A0))).tasks == (A0,)
+    assert isinstance(assigned, mm.Assigned) and assigned.failed and assigned.tasks == (A0,)
+    assert catch_up == mm.CatchUp(OFFSET + 3)
+    assert not sent(member.handle(SETTINGS.error_pause_ms - 1, mm.Tick(), holding(A0)), JoinGroup)
+    assert metadata(member.handle(SETTINGS.error_pause_ms, mm.Tick(), holding(A0))).tasks == (A0,)
 
 
 def fail_rounds(member: Member, generations: range, offset: int) -> None:
     """Rounds that the leader refuses because it has read less than somebody."""
     for generation in generations:
         now_ms = generation * SETTINGS.error_pause_ms
-        member.handle(now_ms, RejoinRequested("r"), VIEW)
+        member.handle(now_ms, mm.RejoinRequested("r"), VIEW)
         member.handle(now_ms, joined(member, generation), VIEW)
         failed = synced(generation, offset=offset, error=AssignmentError.CONFIG_MISMATCH)
         member.handle(now_ms, failed, VIEW)
-        member.handle(now_ms + SETTINGS.error_pause_ms, Tick(), VIEW)
+        member.handle(now_ms + SETTINGS.error_pause_ms, mm.Tick(), VIEW)
 
 
 @pytest.mark.parametrize(
@@ -282,41 +268,41 @@ def test_rounds_that_fail_one_after_another_are_told_as_two_config_topics(
 
 def test_who_never_reaches_the_offset_of_its_leader_reads_another_config_topic() -> None:
     member, now_ms = Member(SETTINGS), 0
-    member.handle(now_ms, Start(), VIEW)
+    member.handle(now_ms, mm.Start(), VIEW)
     for generation in range(1, 4):
         assert member.disagreement.words == ""
         member.handle(now_ms, joined(member, generation), VIEW)
         member.handle(now_ms, synced(generation, offset=OFFSET + 3), VIEW)
-        member.handle(now_ms, CaughtUp(), VIEW)
-        member.handle(now_ms, WorkReleased(), VIEW)
+        member.handle(now_ms, mm.CaughtUp(), VIEW)
+        member.handle(now_ms, mm.WorkReleased(), VIEW)
         now_ms += SETTINGS.error_pause_ms
-        member.handle(now_ms, Tick(), VIEW)
+        member.handle(now_ms, mm.Tick(), VIEW)
     assert "nothing after 5, but the leader url-0 has read up to" in member.disagreement.words
 
 
 def test_who_is_told_that_its_leader_reads_another_config_topic_stops_and_stays_away() -> None:
     member = Member(replace(SETTINGS, config_topic="'mine'"))
-    member.handle(0, Start(), VIEW)
+    member.handle(0, mm.Start(), VIEW)
     member.handle(0, joined(member), holding(A0))
     told = Assignment(
         AssignmentError.CONFIG_MISMATCH, "w-0", "url-0", OFFSET, config_topic="'theirs'"
     )
     answer = SyncedGroup("g", ME, 1, CODEC.encode_assignment(told))
     outputs = member.handle(0, answer, holding(A0))
-    assert [type(output) for output in outputs] == [Assigned, StopEverything]
+    assert [type(output) for output in outputs] == [mm.Assigned, mm.StopEverything]
     assert member.disagreement.words.startswith(
         "the leader url-0 reads config topic 'theirs', this worker 'mine': members of one group"
     )
-    (left,) = member.handle(10, WorkReleased(), VIEW)
+    (left,) = member.handle(10, mm.WorkReleased(), VIEW)
     assert isinstance(left, LeaveGroup)
     assert member.next_deadline_ms == 10 + SETTINGS.other_topic_pause_ms
-    assert sent(member.handle(10 + SETTINGS.other_topic_pause_ms, Tick(), VIEW), JoinGroup)
+    assert sent(member.handle(10 + SETTINGS.other_topic_pause_ms, mm.Tick(), VIEW), JoinGroup)
     member.handle(40_000, joined(member, 3), VIEW)
     mismatch = synced(3, error=AssignmentError.CONFIG_MISMATCH)
     member.handle(40_000, mismatch, VIEW)
     assert member.disagreement.words == "", "one such round is no sign of anything"
     assert member.next_deadline_ms == 40_000 + SETTINGS.error_pause_ms
-    member.handle(41_000, Tick(), VIEW)
+    member.handle(41_000, mm.Tick(), VIEW)
     member.handle(41_000, joined(member, 4), VIEW)
     member.handle(41_000, synced(4), VIEW)
     assert member.state is MemberState.STEADY
@@ -325,7 +311,7 @@ def test_who_is_told_that_its_leader_reads_another_config_topic_stops_and_stays_
 
 def test_who_is_told_that_its_leader_gives_way_keeps_its_work_and_joins_again() -> None:
     member = Member(replace(SETTINGS, config_topic="'mine'"))
-    member.handle(0, Start(), holding(A0))
+    member.handle(0, mm.Start(), holding(A0))
     for generation in range(1, 8):
         member.handle(0, joined(member, generation), holding(A0))
         told = Assignment(
@@ -333,7 +319,7 @@ def test_who_is_told_that_its_leader_gives_way_keeps_its_work_and_joins_again() 
         )
         answer = SyncedGroup("g", ME, generation, CODEC.encode_assignment(told))
         outputs = member.handle(0, answer, holding(A0))
-        assert [type(output) for output in outputs] == [Assigned]
+        assert [type(output) for output in outputs] == [mm.Assigned]
         assert member.pending == (
             "pausing before joining: the leader url-0 has another topic: gives way",
         )
@@ -346,14 +332,14 @@ def test_who_is_told_that_its_leader_gives_way_keeps_its_work_and_joins_again() 
 
 def test_a_config_topic_that_cannot_be_read_is_not_another_one() -> None:
     member, now_ms = Member(SETTINGS), 0
-    member.handle(now_ms, Start(), VIEW)
+    member.handle(now_ms, mm.Start(), VIEW)
     for generation in range(1, 6):
         member.handle(now_ms, joined(member, generation), VIEW)
         member.handle(now_ms, synced(generation, offset=OFFSET + 3), VIEW)
-        member.handle(now_ms, CaughtUp("timed out"), VIEW)
-        member.handle(now_ms, WorkReleased(), VIEW)
+        member.handle(now_ms, mm.CaughtUp("timed out"), VIEW)
+        member.handle(now_ms, mm.WorkReleased(), VIEW)
         now_ms += SETTINGS.error_pause_ms
-        member.handle(now_ms, Tick(), VIEW)
+        member.handle(now_ms, mm.Tick(), VIEW)
     assert member.disagreement.words == ""
 
 
@@ -361,8 +347,8 @@ def test_disowned_it_stops_everything_before_it_joins_as_somebody_new() -> None:
     member = follower()
     unknown = refused(HeartbeatAnswered, GroupError.UNKNOWN_MEMBER_ID)
     (stop,) = member.handle(10, unknown, holding(A0))
-    assert isinstance(stop, StopEverything)
-    (again,) = member.handle(20, WorkReleased(), VIEW)
+    assert isinstance(stop, mm.StopEverything)
+    (again,) = member.handle(20, mm.WorkReleased(), VIEW)
     assert isinstance(again, JoinGroup) and again.member_id == ""
     assert metadata([again]).tasks == ()
 
@@ -377,7 +363,7 @@ def test_a_round_without_it_makes_it_join_with_its_work(error: GroupError) -> No
 
 def test_a_failed_sync_is_no_completed_generation() -> None:
     member = follower()
-    member.handle(0, RejoinRequested("r"), holding(A0))
+    member.handle(0, mm.RejoinRequested("r"), holding(A0))
     member.handle(0, joined(member, 2), holding(A0))
     member.handle(0, refused(SyncedGroup, GroupError.REBALANCE_IN_PROGRESS, 2), holding(A0))
     assert (member.state, member.generation) == (MemberState.JOINING, 1)
@@ -386,18 +372,18 @@ def test_a_failed_sync_is_no_completed_generation() -> None:
 def test_a_late_answer_to_an_earlier_join_is_no_answer() -> None:
     """It said what the member held then; the assignment for it leaves out what was held."""
     member = follower()
-    member.handle(0, RejoinRequested("r"), holding(A0))
+    member.handle(0, mm.RejoinRequested("r"), holding(A0))
     late = joined(member, 2)
-    member.handle(1, CoordinatorLost("gone"), holding(A0))
-    member.handle(2, WorkReleased(), VIEW)
+    member.handle(1, mm.CoordinatorLost("gone"), holding(A0))
+    member.handle(2, mm.WorkReleased(), VIEW)
     assert member.handle(3, late, VIEW) == []
     assert member.state is MemberState.JOINING
 
 
 def test_leaving_stops_first() -> None:
     member = follower()
-    (stop,) = member.handle(0, Leave(), holding(A0))
-    assert isinstance(stop, StopEverything)
-    assert member.handle(10, WorkReleased(), VIEW) == [LeaveGroup("g", ME)]
+    (stop,) = member.handle(0, mm.Leave(), holding(A0))
+    assert isinstance(stop, mm.StopEverything)
+    assert member.handle(10, mm.WorkReleased(), VIEW) == [LeaveGroup("g", ME)]
     assert member.state is MemberState.OUTSIDE
-    assert follower().handle(0, Leave(), VIEW) == [LeaveGroup("g", ME)]
+    assert follower().handle(0, mm.Leave(), VIEW) == [LeaveGroup("g", ME)]

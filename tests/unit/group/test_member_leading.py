@@ -23,11 +23,12 @@ from headgate.assignment.model import MemberAssignment, Round, RoundInput
 from headgate.ids import TaskId
 from headgate.membership import leading
 from headgate.membership.codec import AssignmentError, Metadata
-from headgate.membership.member import Member, MemberState
+from headgate.membership.member import Member
 from headgate.membership.member_messages import (
     CoordinatorLost,
     MemberOutput,
     MemberSettings,
+    MemberState,
     RejoinRequested,
     Start,
     StopEverything,

@@ -20,11 +20,12 @@ from headgate.assignment import POLICIES
 from headgate.assignment.model import Policy, Round, RoundInput
 from headgate.membership import leading
 from headgate.membership.codec import CODECS, Assignment, AssignmentError
-from headgate.membership.member import Member, MemberState
+from headgate.membership.member import Member
 from headgate.membership.member_messages import (
     CoordinatorLost,
     MemberOutput,
     MemberSettings,
+    MemberState,
     RejoinRequested,
     Start,
     Tick,

@@ -5,27 +5,8 @@ import pytest
 from support.herder.setups import C0, SOURCE, created, failure, one_worker, two_workers
 from support.herder.world import HerderWorld
 
+from headgate.herder import messages as m
 from headgate.herder.context import Context
-from headgate.herder.messages import (
-    AppendConfig,
-    ConfigAppendFailed,
-    CoordinatorLost,
-    CreateConnector,
-    DescribeConnector,
-    Effect,
-    ErrorKind,
-    Failure,
-    MakeSessionKey,
-    PatchConnectorConfig,
-    PutConnectorConfig,
-    ReadConfigToEnd,
-    RestartConnector,
-    RestartTask,
-    SessionKeyMade,
-    StartTask,
-    Success,
-    TaskReported,
-)
 from headgate.herder.restarts import Restarts
 from headgate.herder.session_keys import KeyRing
 from headgate.herder.settings import HerderSettings
@@ -82,13 +63,13 @@ def test_how_old_an_own_key_is_does_not_hang_on_the_date(ahead_ms: int) -> None:
     """The date is set right, or the machine has slept, by more than a key's life."""
     world = HerderWorld()
     world.add("a", session_keys=True)
-    world.holds.append(lambda _, e: isinstance(e, MakeSessionKey))
+    world.holds.append(lambda _, e: isinstance(e, m.MakeSessionKey))
     world.advance(1_000)
     for life in range(1, 4):
         (_, asked), *more = world.held
-        assert isinstance(asked, MakeSessionKey) and not more
+        assert isinstance(asked, m.MakeSessionKey) and not more
         world.held.clear()
-        made = SessionKeyMade(asked.token, b"%d" % life * 32, world.now_ms + ahead_ms)
+        made = m.SessionKeyMade(asked.token, b"%d" % life * 32, world.now_ms + ahead_ms)
         world.give("a", made)
         world.advance(3_590_000)
         assert not world.held, "another one before an hour was over"
@@ -98,7 +79,7 @@ def test_how_old_an_own_key_is_does_not_hang_on_the_date(ahead_ms: int) -> None:
 def test_a_key_that_nobody_waits_for_is_not_written() -> None:
     world = one_worker(session_keys=True)
     length = len(world.log)
-    world.give("a", SessionKeyMade(999, b"k" * 32, 5))
+    world.give("a", m.SessionKeyMade(999, b"k" * 32, 5))
     world.run()
     assert len(world.log) == length
 
@@ -107,13 +88,13 @@ def test_a_key_that_nobody_waits_for_is_not_written() -> None:
 def test_a_key_that_could_not_be_written_is_made_again(fenced: bool) -> None:
     world = HerderWorld()
     world.add("a", session_keys=True)
-    world.holds.append(lambda _, e: isinstance(e, AppendConfig))
+    world.holds.append(lambda _, e: isinstance(e, m.AppendConfig))
     world.advance(1_000)
     ((_, append),) = world.held
-    assert isinstance(append, AppendConfig)
+    assert isinstance(append, m.AppendConfig)
     world.holds.clear()
     world.held.clear()
-    world.give("a", ConfigAppendFailed(append.token, "no answer", fenced))
+    world.give("a", m.ConfigAppendFailed(append.token, "no answer", fenced))
     world.advance(1_000)
     assert world.workers["a"].herder.state.session_key is not None
 
@@ -125,16 +106,16 @@ def test_a_task_count_that_could_not_be_written_is_written_after_another_claim(
     world = one_worker(exactly_once=True)
     created(world, TWO)
     world.holds.append(
-        lambda _, e: isinstance(e, AppendConfig) and e.records[0][0] == "tasks-fencing-c"
+        lambda _, e: isinstance(e, m.AppendConfig) and e.records[0][0] == "tasks-fencing-c"
     )
-    world.call("a", PutConnectorConfig("c", {**TWO, "v": "2"}))
+    world.call("a", m.PutConnectorConfig("c", {**TWO, "v": "2"}))
     world.advance(5_000)
     ((_, append),) = world.held
-    assert isinstance(append, AppendConfig)
+    assert isinstance(append, m.AppendConfig)
     world.holds.clear()
     world.held.clear()
     world.trace.clear()
-    world.give("a", ConfigAppendFailed(append.token, "no answer", fenced))
+    world.give("a", m.ConfigAppendFailed(append.token, "no answer", fenced))
     world.until_settled()
     written = [n for n, line in enumerate(world.trace) if "append tasks-fencing-c" in line]
     claims = [n for n, line in enumerate(world.trace) if "claim leadership" in line]
@@ -171,10 +152,10 @@ def test_a_key_that_others_may_read_first_or_later_is_taken_besides_the_current_
     assert first is not None
     world.advance(65_000)
     assert a.session_keys == KeyRing(first)  # its making was long enough ago
-    world.holds.append(lambda _, e: isinstance(e, ReadConfigToEnd | AppendConfig))
+    world.holds.append(lambda _, e: isinstance(e, m.ReadConfigToEnd | m.AppendConfig))
     world.advance(236_000)
     ((_, append),) = world.held
-    assert isinstance(append, AppendConfig)
+    assert isinstance(append, m.AppendConfig)
     (made,) = a.session_keys.also
     assert a.session_keys == KeyRing(first, (made,)) and made != first.key
     world.holds.clear()
@@ -217,17 +198,17 @@ def test_a_write_without_an_answer_is_followed_by_a_claim_before_anything_is_dec
     world = one_worker()
     created(world)
     world.trace.clear()
-    world.holds.append(lambda _, e: isinstance(e, AppendConfig))
-    lost = world.call("a", PutConnectorConfig("c", {**SOURCE, "v": "1"}))
+    world.holds.append(lambda _, e: isinstance(e, m.AppendConfig))
+    lost = world.call("a", m.PutConnectorConfig("c", {**SOURCE, "v": "1"}))
     world.run()
     ((_, append),) = world.held
-    assert isinstance(append, AppendConfig)
+    assert isinstance(append, m.AppendConfig)
     world.holds.clear()
     world.held.clear()
-    world.give("a", ConfigAppendFailed(append.token, "no answer", fenced=False))
+    world.give("a", m.ConfigAppendFailed(append.token, "no answer", fenced=False))
     world.run()
-    assert failure(world, lost).kind is ErrorKind.INTERNAL
-    world.call("a", PutConnectorConfig("c", {**SOURCE, "v": "2"}))
+    assert failure(world, lost).kind is m.ErrorKind.INTERNAL
+    world.call("a", m.PutConnectorConfig("c", {**SOURCE, "v": "2"}))
     world.until_settled()
     found = [
         line.partition(" of ")[0] for line in world.trace if "claim" in line or "append" in line
@@ -241,13 +222,13 @@ def test_a_write_without_an_answer_is_followed_by_a_claim_before_anything_is_dec
 def test_of_many_patches_at_once_none_is_lost() -> None:
     world = one_worker()
     created(world)
-    calls = [world.call("a", PatchConnectorConfig("c", {f"k{n}": str(n)})) for n in range(5)]
+    calls = [world.call("a", m.PatchConnectorConfig("c", {f"k{n}": str(n)})) for n in range(5)]
     world.until_settled()
-    assert all(isinstance(world.answers[call][0], Success) for call in calls)
-    info = world.call("a", DescribeConnector("c"))
+    assert all(isinstance(world.answers[call][0], m.Success) for call in calls)
+    info = world.call("a", m.DescribeConnector("c"))
     world.run()
     (answer,) = world.answers[info]
-    assert isinstance(answer, Success)
+    assert isinstance(answer, m.Success)
     config = answer.value["config"]  # type: ignore[index]
     assert {key: value for key, value in config.items() if key.startswith("k")} == {
         f"k{n}": str(n) for n in range(5)
@@ -258,13 +239,13 @@ def test_a_patch_of_what_was_deleted_while_it_was_validated_finds_nothing() -> N
     world = one_worker()
     created(world)
     world.holds.append(lambda _, e: type(e).__name__ == "ValidateConfig")
-    call_id = world.call("a", PatchConnectorConfig("c", {"v": "2"}))
+    call_id = world.call("a", m.PatchConnectorConfig("c", {"v": "2"}))
     world.run()
     world.log += [("connector-c", None), ("target-state-c", None)]
     world.run()
     world.release()
     world.run()
-    assert world.answers[call_id] == [Failure(ErrorKind.NOT_FOUND, "Connector c not found")]
+    assert world.answers[call_id] == [m.Failure(m.ErrorKind.NOT_FOUND, "Connector c not found")]
 
 
 # -- restarts --
@@ -273,13 +254,13 @@ def test_a_patch_of_what_was_deleted_while_it_was_validated_finds_nothing() -> N
 def test_a_restart_without_a_status_to_plan_with_is_not_written() -> None:
     world = one_worker()
     world.holds.append(lambda _, e: type(e).__name__ in ("StartConnector", "WriteStatus"))
-    world.call("a", CreateConnector("c", SOURCE))
+    world.call("a", m.CreateConnector("c", SOURCE))
     world.run()
     length = len(world.log)
-    call_id = world.call("a", RestartConnector("c", include_tasks=True))
+    call_id = world.call("a", m.RestartConnector("c", include_tasks=True))
     world.run()
     text = "Status for connector c not found"
-    assert world.answers[call_id] == [Failure(ErrorKind.NOT_FOUND, text)]
+    assert world.answers[call_id] == [m.Failure(m.ErrorKind.NOT_FOUND, text)]
     assert len(world.log) == length
 
 
@@ -288,12 +269,12 @@ def test_a_task_that_has_failed_and_is_not_released_yet_is_restarted_when_it_is(
     created(world)
     run = world.run_of("a", C0)
     world.workers["a"].runs.pop(run)
-    world.give("a", TaskReported(run, TaskEnded(TaskOutcome.FAILED, "bad")))
+    world.give("a", m.TaskReported(run, TaskEnded(TaskOutcome.FAILED, "bad")))
     world.run()
-    world.call("a", RestartConnector("c", include_tasks=True, only_failed=True))
+    world.call("a", m.RestartConnector("c", include_tasks=True, only_failed=True))
     world.run()
     assert world.running() == {"a": []}
-    world.give("a", TaskReported(run, TaskReleased()))
+    world.give("a", m.TaskReported(run, TaskReleased()))
     world.run()
     assert world.running() == {"a": ["c-0"]}
 
@@ -302,7 +283,7 @@ def test_a_restart_of_what_has_failed_leaves_alone_what_was_told_to_stop() -> No
     world = one_worker()
     created(world)
     world.trace.clear()
-    world.call("a", RestartConnector("c", include_tasks=True, only_failed=True))
+    world.call("a", m.RestartConnector("c", include_tasks=True, only_failed=True))
     world.run()
     assert [line for line in world.trace if "start" in line and "append" not in line] == []
 
@@ -311,7 +292,7 @@ def test_what_is_taken_away_while_it_is_restarted_is_not_called_restarting() -> 
     world = one_worker()
     created(world)
     world.holds.append(lambda _, e: type(e).__name__ == "StopConnector")
-    world.call("a", RestartConnector("c", include_tasks=True))
+    world.call("a", m.RestartConnector("c", include_tasks=True))
     world.run()
     world.trace.clear()
     world.lose_coordinator("a")
@@ -331,14 +312,14 @@ def test_a_task_that_fails_on_its_way_out_has_not_failed() -> None:
     created(world)
     run = world.run_of("a", C0)
     world.holds.append(lambda _, e: type(e).__name__ == "StopTaskBy")
-    world.call("a", RestartTask(C0))
+    world.call("a", m.RestartTask(C0))
     world.run()
     world.workers["a"].runs.pop(run)
-    world.give("a", TaskReported(run, TaskEnded(TaskOutcome.FAILED, "while it stopped")))
+    world.give("a", m.TaskReported(run, TaskEnded(TaskOutcome.FAILED, "while it stopped")))
     world.run()
-    world.call("a", RestartConnector("c", include_tasks=True, only_failed=True))
+    world.call("a", m.RestartConnector("c", include_tasks=True, only_failed=True))
     world.run()
-    world.give("a", TaskReported(run, TaskReleased()))
+    world.give("a", m.TaskReported(run, TaskReleased()))
     world.run()
     assert world.running() == {"a": ["c-0"]}
     assert not [line for line in world.trace if "RESTARTING" in line]
@@ -383,9 +364,9 @@ COUNT = "tasks-fencing-c"
 
 def count_written(world: HerderWorld, config: dict[str, str]) -> str:
     """In which append, after new task configs of that config."""
-    world.holds.append(lambda _, e: isinstance(e, StartTask))  # no task asks for anything
+    world.holds.append(lambda _, e: isinstance(e, m.StartTask))  # no task asks for anything
     world.trace.clear()
-    world.call("a", PutConnectorConfig("c", config))
+    world.call("a", m.PutConnectorConfig("c", config))
     world.advance(5_000)
     return next((line for line in appends(world) if COUNT in line), "")
 
@@ -434,7 +415,7 @@ def test_what_the_log_has_of_a_fence_is_not_asked_of_the_leader() -> None:
     world = two_workers(exactly_once=True)
     world.trace.clear()
     created(world, {**SOURCE, "tasks.max": "4"})
-    world.call("b", RestartTask(TaskId("c", 3)))
+    world.call("b", m.RestartTask(TaskId("c", 3)))
     world.until_settled()
     assert sum(map(len, world.running().values())) == 4
     assert not [line for line in world.trace if "FenceConnector" in line]
@@ -446,19 +427,19 @@ def test_what_the_log_has_of_a_fence_is_not_asked_of_the_leader() -> None:
 def test_task_configs_and_commit_are_decided_anew_when_the_leader_is_fenced_between_them() -> None:
     world = one_worker(protocols=("sessioned",))
 
-    def is_commit(_: object, effect: Effect) -> bool:
-        return isinstance(effect, AppendConfig) and "commit-c" in dict(effect.records)
+    def is_commit(_: object, effect: m.Effect) -> bool:
+        return isinstance(effect, m.AppendConfig) and "commit-c" in dict(effect.records)
 
     world.holds.append(is_commit)
-    world.call("a", CreateConnector("c", {**SOURCE, "tasks.max": "2"}))
+    world.call("a", m.CreateConnector("c", {**SOURCE, "tasks.max": "2"}))
     world.run()
     ((_, append),) = world.held
-    assert isinstance(append, AppendConfig)
+    assert isinstance(append, m.AppendConfig)
     world.holds.clear()
     world.held.clear()
     world.trace.clear()
     world.claimed_by = "somebody else"
-    world.give("a", ConfigAppendFailed(append.token, "fenced", fenced=True))
+    world.give("a", m.ConfigAppendFailed(append.token, "fenced", fenced=True))
     world.until_settled()
     assert appends(world) == ["a: append task-c-0, task-c-1", "a: append commit-c"]
     assert world.running() == {"a": ["c-0", "c-1"]}
@@ -467,8 +448,8 @@ def test_task_configs_and_commit_are_decided_anew_when_the_leader_is_fenced_betw
 def task_configs_not_read_back(**settings: object) -> HerderWorld:
     """One worker has appended those of a new connector, and cannot read now."""
     world = one_worker(protocols=("sessioned",), **settings)
-    world.call("a", CreateConnector("c", SOURCE))
-    world.holds.append(lambda _, e: isinstance(e, AppendConfig) and "task-c-0" in dict(e.records))
+    world.call("a", m.CreateConnector("c", SOURCE))
+    world.holds.append(lambda _, e: isinstance(e, m.AppendConfig) and "task-c-0" in dict(e.records))
     world.run()
     world.workers["a"].cut_off = True
     world.release()
@@ -491,7 +472,7 @@ def test_a_commit_is_decided_anew_where_another_may_have_led_since() -> None:
     world = task_configs_not_read_back(exactly_once=True)
     tasks = [encode_task(TaskId("c", n), {"task": str(n)}) for n in range(3)]
     world.log += [*tasks, encode_commit("c", 3), encode_task_count("c", 3)]
-    world.give("a", CoordinatorLost("away"))  # leads again, by a claim of its own
+    world.give("a", m.CoordinatorLost("away"))  # leads again, by a claim of its own
     world.advance(1_000)
     world.trace.clear()
     world.workers["a"].cut_off = False

@@ -5,28 +5,8 @@ from typing import Any
 import pytest
 from support.herder.world import HerderWorld, Worker
 
+from headgate.herder import messages as m
 from headgate.herder.calls import OffsetChange
-from headgate.herder.messages import (
-    AlterConnectorOffsets,
-    AlterOffsets,
-    CallPeer,
-    ConfigEndRead,
-    ConnectorOffsetsAltered,
-    ConnectorOffsetsRead,
-    CreateConnector,
-    Effect,
-    ErrorKind,
-    Failure,
-    FenceConnector,
-    FenceProducers,
-    ProducersFenced,
-    ReadConfigToEnd,
-    ReadOffsets,
-    ResetOffsets,
-    Result,
-    SetTargetState,
-    Success,
-)
 from headgate.herder.offset_input import sink_changes, source_changes
 from headgate.ids import TargetState
 from headgate.topics.config_records import encode_commit, encode_target_state
@@ -41,35 +21,35 @@ def stopped(workers: str = "a", **settings: object) -> HerderWorld:
         world.add(name, **settings)
         world.advance(10_000)
         world.until_settled()
-    world.call("a", CreateConnector("c", SOURCE))
+    world.call("a", m.CreateConnector("c", SOURCE))
     world.until_settled()
-    world.call("a", SetTargetState("c", TargetState.STOPPED))
+    world.call("a", m.SetTargetState("c", TargetState.STOPPED))
     world.until_settled()
     world.trace.clear()
     return world
 
 
 def hold_altering(world: HerderWorld) -> None:
-    world.holds.append(lambda _, e: isinstance(e, AlterConnectorOffsets))
+    world.holds.append(lambda _, e: isinstance(e, m.AlterConnectorOffsets))
 
 
 def is_altered(world: HerderWorld) -> bool:
     return any("alter offsets" in line for line in world.trace)
 
 
-def answer(world: HerderWorld, call_id: str) -> Result:
+def answer(world: HerderWorld, call_id: str) -> m.Result:
     (found,) = world.answers[call_id]
     return found
 
 
-def kind(result: Result) -> ErrorKind | None:
-    return result.kind if isinstance(result, Failure) else None
+def kind(result: m.Result) -> m.ErrorKind | None:
+    return result.kind if isinstance(result, m.Failure) else None
 
 
-def last_look(worker: Worker, effect: Effect) -> bool:
+def last_look(worker: Worker, effect: m.Effect) -> bool:
     """The read of the log with the lane held, before the writing."""
     checking = "offsets of c: checking" in worker.herder.view().pending
-    return isinstance(effect, ReadConfigToEnd) and checking
+    return isinstance(effect, m.ReadConfigToEnd) and checking
 
 
 def lose_leadership(world: HerderWorld) -> None:
@@ -85,12 +65,12 @@ def lose_leadership(world: HerderWorld) -> None:
 def test_a_change_that_outlives_its_leader_is_done_when_no_tasks_came_in_between() -> None:
     world = stopped("ab")
     hold_altering(world)
-    call_id = world.call("a", ResetOffsets("c"), deadline_ms=200_000)
+    call_id = world.call("a", m.ResetOffsets("c"), deadline_ms=200_000)
     world.run()
     lose_leadership(world)
     world.release()
     world.run()
-    assert isinstance(answer(world, call_id), Success)
+    assert isinstance(answer(world, call_id), m.Success)
 
 
 @pytest.mark.parametrize("deleted", [False, True])
@@ -99,19 +79,19 @@ def test_a_change_that_outlives_its_leader_is_not_called_done_when_tasks_came(
 ) -> None:
     world = stopped("ab")
     hold_altering(world)
-    call_id = world.call("a", ResetOffsets("c"), deadline_ms=200_000)
+    call_id = world.call("a", m.ResetOffsets("c"), deadline_ms=200_000)
     world.run()
     lose_leadership(world)
     if deleted:
         world.log += [("connector-c", None), ("target-state-c", None)]
     else:
-        world.call("b", SetTargetState("c", TargetState.STARTED))
+        world.call("b", m.SetTargetState("c", TargetState.STARTED))
     world.advance(10_000)
     world.release()
     world.run()
     result = answer(world, call_id)
-    assert kind(result) is ErrorKind.CONFLICT
-    assert isinstance(result, Failure)
+    assert kind(result) is m.ErrorKind.CONFLICT
+    assert isinstance(result, m.Failure)
     assert "look at its offsets" in result.message
 
 
@@ -119,28 +99,28 @@ def test_the_log_is_read_before_a_change_that_outlived_its_claim_is_called_done(
     """The former leader has not read what its successor wrote."""
     world = stopped("ab")
     hold_altering(world)
-    call_id = world.call("a", ResetOffsets("c"), deadline_ms=200_000)
+    call_id = world.call("a", m.ResetOffsets("c"), deadline_ms=200_000)
     world.run()
     lose_leadership(world)
-    world.holds.append(lambda w, e: isinstance(e, ReadConfigToEnd) and w.name == "a")
-    world.call("b", SetTargetState("c", TargetState.STARTED))
-    ((_, alter),) = [(w, e) for w, e in world.held if isinstance(e, AlterConnectorOffsets)]
+    world.holds.append(lambda w, e: isinstance(e, m.ReadConfigToEnd) and w.name == "a")
+    world.call("b", m.SetTargetState("c", TargetState.STARTED))
+    ((_, alter),) = [(w, e) for w, e in world.held if isinstance(e, m.AlterConnectorOffsets)]
     world.held.clear()
     world.workers["a"].cut_off = True
-    world.give("a", ConnectorOffsetsAltered(alter.token, handled=True))  # type: ignore[attr-defined]
+    world.give("a", m.ConnectorOffsetsAltered(alter.token, handled=True))  # type: ignore[attr-defined]
     world.run()
     assert world.answers[call_id] == []
     world.workers["a"].cut_off = False
     world.advance(1_000)
     world.release()
     world.run()
-    assert kind(answer(world, call_id)) is ErrorKind.CONFLICT
+    assert kind(answer(world, call_id)) is m.ErrorKind.CONFLICT
 
 
 def test_a_change_goes_to_the_next_leader_when_this_one_is_none_any_more() -> None:
     world = stopped("ab")
-    world.holds.append(lambda w, e: isinstance(e, ReadConfigToEnd) and w.name == "a")
-    call_id = world.call("a", ResetOffsets("c"), deadline_ms=200_000)
+    world.holds.append(lambda w, e: isinstance(e, m.ReadConfigToEnd) and w.name == "a")
+    call_id = world.call("a", m.ResetOffsets("c"), deadline_ms=200_000)
     world.run()
     world.workers["a"].frozen = True
     world.advance(20_000)
@@ -149,17 +129,17 @@ def test_a_change_goes_to_the_next_leader_when_this_one_is_none_any_more() -> No
     world.held.clear()
     world.advance(30_000)
     world.until_settled()
-    assert isinstance(answer(world, call_id), Success)
+    assert isinstance(answer(world, call_id), m.Success)
     assert "b: alter offsets of c: all" in world.trace
     assert "a: alter offsets of c: all" not in world.trace
 
 
 def test_what_nobody_waits_for_any_more_is_not_begun() -> None:
     world = stopped()
-    world.holds.append(lambda _, e: isinstance(e, ReadConfigToEnd))
-    call_id = world.call("a", ResetOffsets("c"), deadline_ms=1_000)
+    world.holds.append(lambda _, e: isinstance(e, m.ReadConfigToEnd))
+    call_id = world.call("a", m.ResetOffsets("c"), deadline_ms=1_000)
     world.advance(2_000)
-    assert kind(answer(world, call_id)) is ErrorKind.TIMEOUT
+    assert kind(answer(world, call_id)) is m.ErrorKind.TIMEOUT
     world.release()
     world.run()
     assert not is_altered(world)
@@ -168,22 +148,22 @@ def test_what_nobody_waits_for_any_more_is_not_begun() -> None:
 def test_a_class_that_hangs_keeps_nobody_waiting_when_its_time_is_over() -> None:
     world = stopped()
     hold_altering(world)
-    hung = world.call("a", ResetOffsets("c"), deadline_ms=1_000)
+    hung = world.call("a", m.ResetOffsets("c"), deadline_ms=1_000)
     world.run()
-    world.call("a", SetTargetState("c", TargetState.STARTED))
+    world.call("a", m.SetTargetState("c", TargetState.STARTED))
     world.advance(500)
     assert world.running() == {"a": []}
     world.advance(1_000)
     world.until_settled()
-    assert kind(answer(world, hung)) is ErrorKind.TIMEOUT
+    assert kind(answer(world, hung)) is m.ErrorKind.TIMEOUT
     assert world.trace.count("a: give up altering offsets") == 1
     assert world.running() == {"a": ["c-0", "c-1"]}
     world.holds.clear()
-    world.call("a", SetTargetState("c", TargetState.STOPPED))
+    world.call("a", m.SetTargetState("c", TargetState.STOPPED))
     world.until_settled()
-    again = world.call("a", ResetOffsets("c"))
+    again = world.call("a", m.ResetOffsets("c"))
     world.until_settled()
-    assert isinstance(answer(world, again), Success)
+    assert isinstance(answer(world, again), m.Success)
     assert len(world.answers[hung]) == 1
 
 
@@ -191,11 +171,11 @@ def test_what_is_being_written_keeps_its_lane_when_nobody_waits_for_it_any_more(
     world = stopped()
     hold_altering(world)
     world.writing = True
-    call_id = world.call("a", ResetOffsets("c"), deadline_ms=1_000)
+    call_id = world.call("a", m.ResetOffsets("c"), deadline_ms=1_000)
     world.run()
-    world.call("a", SetTargetState("c", TargetState.STARTED))
+    world.call("a", m.SetTargetState("c", TargetState.STARTED))
     world.advance(40_000)
-    assert kind(answer(world, call_id)) is ErrorKind.TIMEOUT
+    assert kind(answer(world, call_id)) is m.ErrorKind.TIMEOUT
     assert world.running() == {"a": []}
     world.release()
     world.until_settled()
@@ -207,13 +187,13 @@ def test_stopped_is_not_enough_while_there_are_tasks() -> None:
     """Somebody wrote the target state alone."""
     world = HerderWorld()
     world.add("a")
-    world.call("a", CreateConnector("c", SOURCE))
+    world.call("a", m.CreateConnector("c", SOURCE))
     world.until_settled()
     world.log.append(encode_target_state("c", TargetState.STOPPED))
     world.until_settled()
-    call_id = world.call("a", ResetOffsets("c"))
+    call_id = world.call("a", m.ResetOffsets("c"))
     world.run()
-    assert kind(answer(world, call_id)) is ErrorKind.BAD_REQUEST
+    assert kind(answer(world, call_id)) is m.ErrorKind.BAD_REQUEST
 
 
 def test_tasks_that_no_round_has_taken_away_yet_are_waited_for() -> None:
@@ -222,16 +202,16 @@ def test_tasks_that_no_round_has_taken_away_yet_are_waited_for() -> None:
     world.add("a")
     world.add("b")
     world.advance(10_000)
-    world.call("a", CreateConnector("c", SOURCE))
+    world.call("a", m.CreateConnector("c", SOURCE))
     world.until_settled()
     world.holds.append(lambda _, e: type(e).__name__ in ("SendGroup", "StopTaskBy"))
-    world.call("a", SetTargetState("c", TargetState.STOPPED))
-    call_id = world.call("a", ResetOffsets("c"))
+    world.call("a", m.SetTargetState("c", TargetState.STOPPED))
+    call_id = world.call("a", m.ResetOffsets("c"))
     world.run()
     assert not is_altered(world)
     world.release()
     world.until_settled()
-    assert isinstance(answer(world, call_id), Success)
+    assert isinstance(answer(world, call_id), m.Success)
 
 
 def test_a_task_that_another_worker_still_stops_is_waited_for() -> None:
@@ -240,25 +220,25 @@ def test_a_task_that_another_worker_still_stops_is_waited_for() -> None:
     for name in "ab":
         world.add(name)
         world.advance(10_000)
-    world.call("a", CreateConnector("c", {**SOURCE, "tasks.max": "1"}))
+    world.call("a", m.CreateConnector("c", {**SOURCE, "tasks.max": "1"}))
     world.until_settled()
     assert world.running() == {"a": [], "b": ["c-0"]}
     world.holds.append(lambda _, e: type(e).__name__ == "StopTaskBy")
-    world.call("a", SetTargetState("c", TargetState.STOPPED))
+    world.call("a", m.SetTargetState("c", TargetState.STOPPED))
     world.run()
-    call_id = world.call("a", ResetOffsets("c"))
+    call_id = world.call("a", m.ResetOffsets("c"))
     world.advance(5_000)
     assert not is_altered(world)
     world.release()
     world.until_settled()
-    assert isinstance(answer(world, call_id), Success)
+    assert isinstance(answer(world, call_id), m.Success)
 
 
 def test_two_changes_are_made_one_after_the_other() -> None:
     world = stopped()
     hold_altering(world)
-    first = world.call("a", ResetOffsets("c"))
-    second = world.call("a", AlterOffsets("c", (({"n": 1}, {"m": 1}),)))
+    first = world.call("a", m.ResetOffsets("c"))
+    second = world.call("a", m.AlterOffsets("c", (({"n": 1}, {"m": 1}),)))
     world.run()
     assert len(world.held) == 1
     world.release()
@@ -272,23 +252,23 @@ def test_two_changes_are_made_one_after_the_other() -> None:
 
 def test_a_log_that_cannot_be_read_is_said() -> None:
     world = stopped()
-    world.holds.append(lambda _, e: isinstance(e, ReadConfigToEnd))
-    call_id = world.call("a", ResetOffsets("c"))
+    world.holds.append(lambda _, e: isinstance(e, m.ReadConfigToEnd))
+    call_id = world.call("a", m.ResetOffsets("c"))
     world.run()
     ((_, read),) = world.held
-    assert isinstance(read, ReadConfigToEnd)
-    world.give("a", ConfigEndRead(read.token, "no broker"))
+    assert isinstance(read, m.ReadConfigToEnd)
+    world.give("a", m.ConfigEndRead(read.token, "no broker"))
     world.run()
     text = "Failed to read to end of config topic before modifying connector offsets (no broker)"
-    assert answer(world, call_id) == Failure(ErrorKind.INTERNAL, text)
+    assert answer(world, call_id) == m.Failure(m.ErrorKind.INTERNAL, text)
 
 
 def test_what_was_resumed_elsewhere_is_seen_at_the_end_of_the_log() -> None:
     world = stopped()
-    call_id = world.call("a", ResetOffsets("c"))
+    call_id = world.call("a", m.ResetOffsets("c"))
     world.log.append(encode_target_state("c", TargetState.STARTED))
     world.run()
-    assert kind(answer(world, call_id)) is ErrorKind.BAD_REQUEST
+    assert kind(answer(world, call_id)) is m.ErrorKind.BAD_REQUEST
     assert not is_altered(world)
 
 
@@ -296,20 +276,20 @@ def test_a_resume_that_waits_behind_the_lane_is_seen_before_the_writing() -> Non
     """Between the first look and the turn in the lane, another worker has written."""
     world = stopped()
     world.holds.append(last_look)
-    call_id = world.call("a", ResetOffsets("c"))
+    call_id = world.call("a", m.ResetOffsets("c"))
     world.run()
     assert len(world.held) == 1
     world.log.append(encode_target_state("c", TargetState.STARTED))
     world.release()
     world.run()
-    assert kind(answer(world, call_id)) is ErrorKind.BAD_REQUEST
+    assert kind(answer(world, call_id)) is m.ErrorKind.BAD_REQUEST
     assert not is_altered(world)
 
 
 def test_a_commit_that_comes_after_the_fencing_is_fenced_too() -> None:
     world = stopped(exactly_once=True)
     world.holds.append(last_look)
-    call_id = world.call("a", ResetOffsets("c"))
+    call_id = world.call("a", m.ResetOffsets("c"))
     world.run()
     assert len(world.held) == 1, world.trace
     world.log.append(encode_commit("c", 0))
@@ -321,20 +301,20 @@ def test_a_commit_that_comes_after_the_fencing_is_fenced_too() -> None:
         "a: append tasks-fencing-c",
         "a: alter offsets of c as headgate-c-0: all",
     ]
-    assert isinstance(answer(world, call_id), Success)
+    assert isinstance(answer(world, call_id), m.Success)
 
 
 def test_a_fencing_that_fails_is_told() -> None:
     world = stopped(exactly_once=True)
-    world.holds.append(lambda _, e: isinstance(e, FenceProducers))
-    call_id = world.call("a", ResetOffsets("c"))
+    world.holds.append(lambda _, e: isinstance(e, m.FenceProducers))
+    call_id = world.call("a", m.ResetOffsets("c"))
     world.run()
     ((_, fence),) = world.held
-    assert isinstance(fence, FenceProducers)
-    world.give("a", ProducersFenced(fence.token, "not authorized"))
+    assert isinstance(fence, m.FenceProducers)
+    world.give("a", m.ProducersFenced(fence.token, "not authorized"))
     world.run()
     result = answer(world, call_id)
-    assert isinstance(result, Failure)
+    assert isinstance(result, m.Failure)
     assert result.message.startswith("Failed to perform zombie fencing for source connector prior")
     assert "not authorized" in result.message
     assert not is_altered(world)
@@ -342,24 +322,24 @@ def test_a_fencing_that_fails_is_told() -> None:
 
 def test_a_fencing_that_takes_long_is_waited_for() -> None:
     world = stopped(exactly_once=True)
-    world.holds.append(lambda _, e: isinstance(e, FenceProducers))
-    call_id = world.call("a", ResetOffsets("c"))
+    world.holds.append(lambda _, e: isinstance(e, m.FenceProducers))
+    call_id = world.call("a", m.ResetOffsets("c"))
     world.advance(35_000)
     assert world.answers[call_id] == []
     world.release()
     world.run()
-    assert isinstance(answer(world, call_id), Success)
+    assert isinstance(answer(world, call_id), m.Success)
 
 
 @pytest.mark.parametrize(
     "command",
-    [ConnectorOffsetsAltered(999), ConnectorOffsetsRead(999, (({"n": 1}, None),))],
+    [m.ConnectorOffsetsAltered(999), m.ConnectorOffsetsRead(999, (({"n": 1}, None),))],
     ids=lambda command: type(command).__name__,
 )
 def test_a_stale_answer_changes_nothing(command: Any) -> None:
     world = stopped()
     hold_altering(world)
-    call_id = world.call("a", ResetOffsets("c"))
+    call_id = world.call("a", m.ResetOffsets("c"))
     world.run()
     world.give("a", command)
     world.run()
@@ -369,21 +349,21 @@ def test_a_stale_answer_changes_nothing(command: Any) -> None:
 def test_offsets_that_cannot_be_read_are_said() -> None:
     world = stopped()
     world.holds.append(lambda _, e: type(e).__name__ == "ReadConnectorOffsets")
-    call_id = world.call("a", ReadOffsets("c"))
+    call_id = world.call("a", m.ReadOffsets("c"))
     world.run()
     ((_, read),) = world.held
-    failure = Failure(ErrorKind.INTERNAL, "no such topic")
-    world.give("a", ConnectorOffsetsRead(read.token, failure=failure))  # type: ignore[union-attr]
+    failure = m.Failure(m.ErrorKind.INTERNAL, "no such topic")
+    world.give("a", m.ConnectorOffsetsRead(read.token, failure=failure))  # type: ignore[union-attr]
     world.run()
     assert answer(world, call_id) == failure
 
 
 def test_fencing_for_a_change_is_asked_of_nobody_else_while_leading() -> None:
     world = stopped("ab", exactly_once=True)
-    world.call("a", ResetOffsets("c"))
+    world.call("a", m.ResetOffsets("c"))
     world.run()
-    calls = [e for _, e in world.held if isinstance(e, CallPeer)]
-    assert not [call for call in calls if isinstance(call.call, FenceConnector)]
+    calls = [e for _, e in world.held if isinstance(e, m.CallPeer)]
+    assert not [call for call in calls if isinstance(call.call, m.FenceConnector)]
     assert "a: alter offsets of c as headgate-c-0: all" in world.trace
 
 
@@ -416,8 +396,8 @@ TP = {"kafka_topic": "t", "kafka_partition": 0}
 )
 def test_what_is_no_offset_of_a_sink_is_refused(given: OffsetChange, says: str) -> None:
     result = sink_changes([given])
-    assert isinstance(result, Failure)
-    assert result.kind is ErrorKind.BAD_REQUEST
+    assert isinstance(result, m.Failure)
+    assert result.kind is m.ErrorKind.BAD_REQUEST
     assert says in result.message
 
 
@@ -437,4 +417,4 @@ def test_what_a_source_offset_cannot_hold_is_refused(wrong: object, place: int) 
     pair: list[object] = [{}, {}]
     pair[place] = wrong
     result = source_changes([(pair[0], pair[1])])
-    assert kind(result) is ErrorKind.BAD_REQUEST  # type: ignore[arg-type]
+    assert kind(result) is m.ErrorKind.BAD_REQUEST  # type: ignore[arg-type]

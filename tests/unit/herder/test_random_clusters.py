@@ -9,24 +9,7 @@ import random
 import pytest
 from support.herder.world import HerderWorld
 
-from headgate.herder.messages import (
-    AlterOffsets,
-    Call,
-    CreateConnector,
-    DeleteConnector,
-    DescribeConnector,
-    FenceConnector,
-    ListConnectors,
-    PatchConnectorConfig,
-    PutConnectorConfig,
-    ReadOffsets,
-    ResetOffsets,
-    RestartConnector,
-    RestartTask,
-    SetTargetState,
-    Shutdown,
-    Success,
-)
+from headgate.herder import messages as m
 from headgate.ids import TargetState, TaskId
 from headgate.task.messages import TaskEnded, TaskOutcome
 from headgate.topics.config_state import ConfigState
@@ -86,30 +69,30 @@ class Story:
         if self.random.random() < 0.5:
             self.world.run()
 
-    def some_call(self) -> Call:
+    def some_call(self) -> m.Call:
         name = self.random.choice(CONNECTORS)
         config = {
             "connector.class": "Source",
             "tasks.max": str(self.random.randint(1, 3)),
             "v": str(self.random.randint(0, 2)),
         }
-        calls: tuple[Call, ...] = (
-            CreateConnector(name, config),
-            CreateConnector(name, config, self.random.choice(list(TargetState))),
-            PutConnectorConfig(name, config),
-            PutConnectorConfig(name, config),
-            DeleteConnector(name),
-            SetTargetState(name, self.random.choice(list(TargetState))),
-            RestartConnector(name),
-            RestartTask(TaskId(name, self.random.randint(0, 2))),
-            FenceConnector(name),
-            RestartConnector(name, self.random.random() < 0.7, self.random.random() < 0.5),
-            PatchConnectorConfig(name, {"v": str(self.random.randint(0, 2)), "w": None}),
-            ResetOffsets(name),
-            AlterOffsets(name, (({"n": 1}, {"m": 1}),)),
-            ReadOffsets(name),
-            DescribeConnector(name),
-            ListConnectors(("status", "info")),
+        calls: tuple[m.Call, ...] = (
+            m.CreateConnector(name, config),
+            m.CreateConnector(name, config, self.random.choice(list(TargetState))),
+            m.PutConnectorConfig(name, config),
+            m.PutConnectorConfig(name, config),
+            m.DeleteConnector(name),
+            m.SetTargetState(name, self.random.choice(list(TargetState))),
+            m.RestartConnector(name),
+            m.RestartTask(TaskId(name, self.random.randint(0, 2))),
+            m.FenceConnector(name),
+            m.RestartConnector(name, self.random.random() < 0.7, self.random.random() < 0.5),
+            m.PatchConnectorConfig(name, {"v": str(self.random.randint(0, 2)), "w": None}),
+            m.ResetOffsets(name),
+            m.AlterOffsets(name, (({"n": 1}, {"m": 1}),)),
+            m.ReadOffsets(name),
+            m.DescribeConnector(name),
+            m.ListConnectors(("status", "info")),
         )
         return self.random.choice(calls)
 
@@ -129,7 +112,7 @@ class Story:
 
     def leave(self) -> None:
         place = self.random.choice(NAMES)
-        self.world.give(self.workers[place], Shutdown())
+        self.world.give(self.workers[place], m.Shutdown())
         self.world.advance(10_000)
         assert self.world.workers[self.workers[place]].herder.done
         self.start(place)
@@ -210,9 +193,9 @@ def check_offsets_may_be_changed(story: Story) -> None:
         state = story.world.workers[name].herder.state
         for connector in state.connector_names():
             if state.target_state(connector) is TargetState.STOPPED:
-                call_id = story.world.call(name, ResetOffsets(connector))
+                call_id = story.world.call(name, m.ResetOffsets(connector))
                 story.world.advance(QUIET_MS)
-                assert isinstance(story.world.answers[call_id][0], Success)
+                assert isinstance(story.world.answers[call_id][0], m.Success)
 
 
 def check_statuses(world: HerderWorld, state: ConfigState) -> None:

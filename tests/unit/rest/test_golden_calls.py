@@ -6,21 +6,7 @@ from typing import Any
 
 import pytest
 
-from headgate.herder.messages import (
-    AlterOffsets,
-    Call,
-    CreateConnector,
-    DeleteConnector,
-    DescribeStatus,
-    ListConnectors,
-    PatchConnectorConfig,
-    PutConnectorConfig,
-    ReadOffsets,
-    ResetTopics,
-    RestartConnector,
-    RestartTask,
-    SetTargetState,
-)
+from headgate.herder import messages as m
 from headgate.ids import TargetState, TaskId
 from headgate_rest.client_calls import result_of
 from headgate_rest.http import HttpRequest, HttpResponse
@@ -33,24 +19,24 @@ LINES: list[dict[str, Any]] = [
 JAVA = "http://127.0.0.1:21010"
 SRC = LINES[0]["body"]["config"]
 
-MEANT: dict[int, Call] = {
-    0: CreateConnector("src", SRC),
-    1: DescribeStatus("src"),
-    2: PutConnectorConfig("src", {**SRC, "tasks.max": "3"}),
-    6: SetTargetState("src", TargetState.PAUSED),
-    8: SetTargetState("src", TargetState.STARTED),
-    11: SetTargetState("src", TargetState.STOPPED),
-    14: ReadOffsets("src"),
-    15: AlterOffsets("src", (({"task": 0}, {"n": 1000}), ({"task": 1}, None))),
-    22: RestartConnector("src"),
-    23: RestartConnector("src", include_tasks=True),
-    24: RestartConnector("src", include_tasks=True, only_failed=True),
-    25: RestartTask(TaskId("src", 0)),
-    26: PatchConnectorConfig("src", {"lab.sleep": "700", "transaction.boundary": None}),
-    29: ResetTopics("src"),
-    33: ListConnectors(("status", "info")),
-    39: CreateConnector("init-stopped", {**SRC, "topic": "g-init"}, TargetState.STOPPED),
-    47: DeleteConnector("src"),
+MEANT: dict[int, m.Call] = {
+    0: m.CreateConnector("src", SRC),
+    1: m.DescribeStatus("src"),
+    2: m.PutConnectorConfig("src", {**SRC, "tasks.max": "3"}),
+    6: m.SetTargetState("src", TargetState.PAUSED),
+    8: m.SetTargetState("src", TargetState.STARTED),
+    11: m.SetTargetState("src", TargetState.STOPPED),
+    14: m.ReadOffsets("src"),
+    15: m.AlterOffsets("src", (({"task": 0}, {"n": 1000}), ({"task": 1}, None))),
+    22: m.RestartConnector("src"),
+    23: m.RestartConnector("src", include_tasks=True),
+    24: m.RestartConnector("src", include_tasks=True, only_failed=True),
+    25: m.RestartTask(TaskId("src", 0)),
+    26: m.PatchConnectorConfig("src", {"lab.sleep": "700", "transaction.boundary": None}),
+    29: m.ResetTopics("src"),
+    33: m.ListConnectors(("status", "info")),
+    39: m.CreateConnector("init-stopped", {**SRC, "topic": "g-init"}, TargetState.STOPPED),
+    47: m.DeleteConnector("src"),
 }
 
 

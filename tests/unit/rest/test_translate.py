@@ -7,34 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.herder.messages import (
-    AlterOffsets,
-    Call,
-    CreateConnector,
-    DeleteConnector,
-    DescribeConnector,
-    DescribeStatus,
-    DescribeTasks,
-    DescribeTaskStatus,
-    DescribeTopics,
-    DescribeWorker,
-    ErrorKind,
-    Failure,
-    FenceConnector,
-    ListConnectors,
-    PatchConnectorConfig,
-    PutConnectorConfig,
-    PutTaskConfigs,
-    ReadOffsets,
-    ResetOffsets,
-    ResetTopics,
-    RestartConnector,
-    RestartTask,
-    Result,
-    SetLoggerLevel,
-    SetTargetState,
-    Success,
-)
+from headgate.herder import messages as m
 from headgate.ids import TargetState, TaskId
 from headgate_rest.client_calls import question, result_of
 from headgate_rest.http import HttpRequest, HttpResponse, Refusal
@@ -65,96 +38,100 @@ def request(line: str, body: str | bytes = b"", **headers: str) -> HttpRequest:
     return HttpRequest(method, path, query, raw, named)
 
 
-def asked(call: Call, hops: int = 0, part: str | None = None) -> HerderRequest:
+def asked(call: m.Call, hops: int = 0, part: str | None = None) -> HerderRequest:
     return HerderRequest(call, hops, part)
 
 
 UNDERSTOOD: list[tuple[str, str, HerderRequest | SideRequest]] = [
     ("GET /", "", ShowRoot()),
     ("GET /health", "", ShowHealth()),
-    ("GET /connectors", "", asked(ListConnectors())),
-    ("GET /connectors/", "", asked(ListConnectors())),
-    ("HEAD /connectors", "", asked(ListConnectors())),
+    ("GET /connectors", "", asked(m.ListConnectors())),
+    ("GET /connectors/", "", asked(m.ListConnectors())),
+    ("HEAD /connectors", "", asked(m.ListConnectors())),
     (
         "GET /connectors?expand=info&expand=status&x=1",
         "",
-        asked(ListConnectors(("info", "status"))),
+        asked(m.ListConnectors(("info", "status"))),
     ),
-    ("GET /connectors?expand=", "", asked(ListConnectors(("",)))),
-    ("GET /connectors/a", "", asked(DescribeConnector("a"))),
-    ("GET /connectors/a/", "", asked(DescribeConnector("a"))),
-    ("GET /connectors/a%2Fb%20c-1", "", asked(DescribeConnector("a/b c-1"))),
-    ("GET /connectors/a+b", "", asked(DescribeConnector("a+b"))),
-    ("GET /connectors/%C3%A9", "", asked(DescribeConnector("é"))),
-    ("GET /connectors/a/config", "", asked(DescribeConnector("a"), part="config")),
-    ("GET /connectors/a/status", "", asked(DescribeStatus("a"))),
-    ("GET /connectors/a/tasks", "", asked(DescribeTasks("a"))),
-    ("GET /connectors/a/tasks/3/status", "", asked(DescribeTaskStatus(TaskId("a", 3)))),
-    ("GET /connectors/a/tasks/-1/status", "", asked(DescribeTaskStatus(TaskId("a", -1)))),
-    ("GET /connectors/a/topics", "", asked(DescribeTopics("a"))),
-    ("PUT /connectors/a/topics/reset", "", asked(ResetTopics("a"))),
-    ("DELETE /connectors/a", "", asked(DeleteConnector("a"))),
-    ("DELETE /connectors/a?forward=true", "", asked(DeleteConnector("a"), 1)),
-    ("DELETE /connectors/a?forward=false", "", asked(DeleteConnector("a"), 2)),
-    ("PUT /connectors/a/pause", "", asked(SetTargetState("a", PAUSED))),
-    ("PUT /connectors/a/resume", "", asked(SetTargetState("a", STARTED))),
-    ("PUT /connectors/a/stop", "", asked(SetTargetState("a", STOPPED))),
-    ("PUT /connectors/a/stop?forward=true", "", asked(SetTargetState("a", STOPPED), 1)),
-    ("POST /connectors/a/restart", "", asked(RestartConnector("a"))),
+    ("GET /connectors?expand=", "", asked(m.ListConnectors(("",)))),
+    ("GET /connectors/a", "", asked(m.DescribeConnector("a"))),
+    ("GET /connectors/a/", "", asked(m.DescribeConnector("a"))),
+    ("GET /connectors/a%2Fb%20c-1", "", asked(m.DescribeConnector("a/b c-1"))),
+    ("GET /connectors/a+b", "", asked(m.DescribeConnector("a+b"))),
+    ("GET /connectors/%C3%A9", "", asked(m.DescribeConnector("é"))),
+    ("GET /connectors/a/config", "", asked(m.DescribeConnector("a"), part="config")),
+    ("GET /connectors/a/status", "", asked(m.DescribeStatus("a"))),
+    ("GET /connectors/a/tasks", "", asked(m.DescribeTasks("a"))),
+    ("GET /connectors/a/tasks/3/status", "", asked(m.DescribeTaskStatus(TaskId("a", 3)))),
+    ("GET /connectors/a/tasks/-1/status", "", asked(m.DescribeTaskStatus(TaskId("a", -1)))),
+    ("GET /connectors/a/topics", "", asked(m.DescribeTopics("a"))),
+    ("PUT /connectors/a/topics/reset", "", asked(m.ResetTopics("a"))),
+    ("DELETE /connectors/a", "", asked(m.DeleteConnector("a"))),
+    ("DELETE /connectors/a?forward=true", "", asked(m.DeleteConnector("a"), 1)),
+    ("DELETE /connectors/a?forward=false", "", asked(m.DeleteConnector("a"), 2)),
+    ("PUT /connectors/a/pause", "", asked(m.SetTargetState("a", PAUSED))),
+    ("PUT /connectors/a/resume", "", asked(m.SetTargetState("a", STARTED))),
+    ("PUT /connectors/a/stop", "", asked(m.SetTargetState("a", STOPPED))),
+    ("PUT /connectors/a/stop?forward=true", "", asked(m.SetTargetState("a", STOPPED), 1)),
+    ("POST /connectors/a/restart", "", asked(m.RestartConnector("a"))),
     (
         "POST /connectors/a/restart?includeTasks=true&onlyFailed=false&forward=true",
         "",
-        asked(RestartConnector("a", include_tasks=True), 1),
+        asked(m.RestartConnector("a", include_tasks=True), 1),
     ),
     (
         "POST /connectors/a/restart?includeTasks=yes&onlyFailed=TRUE",
         "",
-        asked(RestartConnector("a", only_failed=True)),
+        asked(m.RestartConnector("a", only_failed=True)),
     ),
-    ("POST /connectors/a/tasks/0/restart", "", asked(RestartTask(TaskId("a", 0)))),
-    ("GET /connectors/a/offsets", "", asked(ReadOffsets("a"))),
-    ("DELETE /connectors/a/offsets", "", asked(ResetOffsets("a"))),
+    ("POST /connectors/a/tasks/0/restart", "", asked(m.RestartTask(TaskId("a", 0)))),
+    ("GET /connectors/a/offsets", "", asked(m.ReadOffsets("a"))),
+    ("DELETE /connectors/a/offsets", "", asked(m.ResetOffsets("a"))),
     (
         "PATCH /connectors/a/offsets",
         '{"offsets":[{"partition":{"f":"x"},"offset":{"n":1,"d":1.5}},{"partition":{},"offset":null}'
         ',{"partition":{"p":2}}]}',
-        asked(AlterOffsets("a", (({"f": "x"}, {"n": 1, "d": 1.5}), ({}, None), ({"p": 2}, None)))),
+        asked(
+            m.AlterOffsets("a", (({"f": "x"}, {"n": 1, "d": 1.5}), ({}, None), ({"p": 2}, None)))
+        ),
     ),
     (  # of a source that has no partitions; of a sink the herder refuses it
         "PATCH /connectors/a/offsets",
         '{"offsets":[{"partition":null,"offset":{"n":1}},{"offset":null}]}',
-        asked(AlterOffsets("a", ((None, {"n": 1}), (None, None)))),
+        asked(m.AlterOffsets("a", ((None, {"n": 1}), (None, None)))),
     ),
-    ("PUT /connectors/a/fence", "", asked(FenceConnector("a"), 2)),
-    ("PUT /connectors/a/fence?forward=true", "", asked(FenceConnector("a"), 2)),
+    ("PUT /connectors/a/fence", "", asked(m.FenceConnector("a"), 2)),
+    ("PUT /connectors/a/fence?forward=true", "", asked(m.FenceConnector("a"), 2)),
     (
         "POST /connectors/a/tasks",
         '[{"file":"x"},{"file":null}]',
-        asked(PutTaskConfigs("a", ({"file": "x"}, {"file": None})), 2),
+        asked(m.PutTaskConfigs("a", ({"file": "x"}, {"file": None})), 2),
     ),
-    ("POST /connectors/a/tasks", "[]", asked(PutTaskConfigs("a", ()), 2)),
+    ("POST /connectors/a/tasks", "[]", asked(m.PutTaskConfigs("a", ()), 2)),
     # Names are trimmed as Java does it, numbers and booleans become texts as they are written.
     (
         "POST /connectors",
         '{"name":" \\u0007a\\t","config":{"n":1e3,"i":7.0,"b":true,"t":"x","null":null}}',
-        asked(CreateConnector("a", {"n": "1e3", "i": "7.0", "b": "true", "t": "x", "null": None})),
+        asked(
+            m.CreateConnector("a", {"n": "1e3", "i": "7.0", "b": "true", "t": "x", "null": None})
+        ),
     ),
     (
         "POST /connectors?forward=true",
         '{"name":"a","config":{},"initial_state":"running"}',
-        asked(CreateConnector("a", {}, STARTED), 1),
+        asked(m.CreateConnector("a", {}, STARTED), 1),
     ),
     (
         "POST /connectors",
         '{"config":{},"initial_state":"Stopped"}',
-        asked(CreateConnector("", {}, STOPPED)),
+        asked(m.CreateConnector("", {}, STOPPED)),
     ),
-    ("POST /connectors", '{"name":7,"config":{}}', asked(CreateConnector("7", {}))),
-    ("PUT /connectors/a/config", '{"b":"c"}', asked(PutConnectorConfig("a", {"b": "c"}))),
+    ("POST /connectors", '{"name":7,"config":{}}', asked(m.CreateConnector("7", {}))),
+    ("PUT /connectors/a/config", '{"b":"c"}', asked(m.PutConnectorConfig("a", {"b": "c"}))),
     (
         "PATCH /connectors/a/config?forward=false",
         '{"b":null}',
-        asked(PatchConnectorConfig("a", {"b": None}), 2),
+        asked(m.PatchConnectorConfig("a", {"b": None}), 2),
     ),
     ("GET /connector-plugins", "", ListPlugins(connectors_only=True)),
     ("GET /connector-plugins?connectorsOnly=false", "", ListPlugins(connectors_only=False)),
@@ -173,7 +150,7 @@ UNDERSTOOD: list[tuple[str, str, HerderRequest | SideRequest]] = [
         '{"level":"x"}',
         SetWorkerLogger("a.b", "x", cluster=False),
     ),
-    ("GET /headgate/worker", "", asked(DescribeWorker())),
+    ("GET /headgate/worker", "", asked(m.DescribeWorker())),
     ("OPTIONS /connectors", "", ShowMethods("GET,POST,OPTIONS")),
 ]
 
@@ -185,18 +162,18 @@ def test_a_request_is_understood(line: str, body: str, meant: HerderRequest | Si
 
 def test_the_digest_of_the_config_comes_in_a_header() -> None:
     found = understand(request("POST /connectors/a/tasks", "[]", headgate_made_of="d1"))
-    assert found == asked(PutTaskConfigs("a", (), "d1"), 2)
+    assert found == asked(m.PutTaskConfigs("a", (), "d1"), 2)
 
 
 def test_the_commit_to_be_followed_comes_in_a_header() -> None:
     found = understand(request("POST /connectors/a/tasks", "[]", headgate_instead_of="17"))
-    assert found == asked(PutTaskConfigs("a", (), None, 17), 2)
+    assert found == asked(m.PutTaskConfigs("a", (), None, 17), 2)
     with pytest.raises(Refusal, match="Headgate-Instead-Of is '-1'; expected a config offset"):
         understand(request("POST /connectors/a/tasks", "[]", headgate_instead_of="-1"))
 
 
 def test_how_a_commit_to_be_followed_is_asked_for() -> None:
-    sent = question(PutTaskConfigs("a", (), "d1", 17), 1)
+    sent = question(m.PutTaskConfigs("a", (), "d1", 17), 1)
     assert sent.headers == {"Headgate-Made-Of": "d1", "Headgate-Instead-Of": "17"}
 
 
@@ -295,47 +272,47 @@ def test_another_media_type_is_refused_as_by_connect(media_type: str) -> None:
 @pytest.mark.parametrize("media_type", ["application/json", "Application/JSON; charset=utf-8"])
 def test_json_is_taken_with_any_charset(media_type: str) -> None:
     asks = request("PUT /connectors/a/config", "{}", content_type=media_type)
-    assert understand(asks) == asked(PutConnectorConfig("a", {}))
+    assert understand(asks) == asked(m.PutConnectorConfig("a", {}))
 
 
 # -- answers --
 
 INFO: dict[str, Any] = {"name": "a/b", "config": {}, "tasks": [], "type": "source"}
 
-ANSWERED: list[tuple[Call, object, int, object]] = [
-    (CreateConnector("a/b", {}), {**INFO, "created": True}, 201, INFO),
-    (PutConnectorConfig("a/b", {}), {**INFO, "created": True}, 201, INFO),
-    (PutConnectorConfig("a/b", {}), {**INFO, "created": False}, 200, INFO),
-    (PatchConnectorConfig("a/b", {}), {**INFO, "created": False}, 200, INFO),
-    (DeleteConnector("a"), None, 204, None),
-    (SetTargetState("a", PAUSED), None, 202, None),
-    (SetTargetState("a", STARTED), None, 202, None),
-    (SetTargetState("a", STOPPED), None, 204, None),
-    (RestartConnector("a"), None, 204, None),
-    (RestartConnector("a", include_tasks=True), {"name": "a"}, 202, {"name": "a"}),
-    (RestartConnector("a", only_failed=True), {"name": "a"}, 202, {"name": "a"}),
-    (RestartTask(TaskId("a", 1)), None, 204, None),
-    (PutTaskConfigs("a", ()), None, 204, None),
-    (FenceConnector("a"), None, 204, None),
-    (DescribeWorker(), {"url": "u"}, 200, {"url": "u"}),
-    (ListConnectors(), ["a"], 200, ["a"]),
-    (ListConnectors(("info",)), {}, 200, {}),
-    (DescribeConnector("a"), INFO, 200, INFO),
-    (DescribeTasks("a"), [], 200, []),
-    (DescribeStatus("a"), {"name": "é"}, 200, {"name": "é"}),
-    (DescribeTaskStatus(TaskId("a", 0)), {"id": 0}, 200, {"id": 0}),
-    (DescribeTopics("a"), {"a": {"topics": []}}, 200, {"a": {"topics": []}}),
-    (ReadOffsets("a"), {"offsets": []}, 200, {"offsets": []}),
-    (AlterOffsets("a", (({}, None),)), {"message": "m"}, 200, {"message": "m"}),
-    (ResetOffsets("a"), {"message": "m"}, 200, {"message": "m"}),
-    (ResetTopics("a"), None, 202, None),
-    (SetLoggerLevel("a", "INFO"), None, 204, None),
+ANSWERED: list[tuple[m.Call, object, int, object]] = [
+    (m.CreateConnector("a/b", {}), {**INFO, "created": True}, 201, INFO),
+    (m.PutConnectorConfig("a/b", {}), {**INFO, "created": True}, 201, INFO),
+    (m.PutConnectorConfig("a/b", {}), {**INFO, "created": False}, 200, INFO),
+    (m.PatchConnectorConfig("a/b", {}), {**INFO, "created": False}, 200, INFO),
+    (m.DeleteConnector("a"), None, 204, None),
+    (m.SetTargetState("a", PAUSED), None, 202, None),
+    (m.SetTargetState("a", STARTED), None, 202, None),
+    (m.SetTargetState("a", STOPPED), None, 204, None),
+    (m.RestartConnector("a"), None, 204, None),
+    (m.RestartConnector("a", include_tasks=True), {"name": "a"}, 202, {"name": "a"}),
+    (m.RestartConnector("a", only_failed=True), {"name": "a"}, 202, {"name": "a"}),
+    (m.RestartTask(TaskId("a", 1)), None, 204, None),
+    (m.PutTaskConfigs("a", ()), None, 204, None),
+    (m.FenceConnector("a"), None, 204, None),
+    (m.DescribeWorker(), {"url": "u"}, 200, {"url": "u"}),
+    (m.ListConnectors(), ["a"], 200, ["a"]),
+    (m.ListConnectors(("info",)), {}, 200, {}),
+    (m.DescribeConnector("a"), INFO, 200, INFO),
+    (m.DescribeTasks("a"), [], 200, []),
+    (m.DescribeStatus("a"), {"name": "é"}, 200, {"name": "é"}),
+    (m.DescribeTaskStatus(TaskId("a", 0)), {"id": 0}, 200, {"id": 0}),
+    (m.DescribeTopics("a"), {"a": {"topics": []}}, 200, {"a": {"topics": []}}),
+    (m.ReadOffsets("a"), {"offsets": []}, 200, {"offsets": []}),
+    (m.AlterOffsets("a", (({}, None),)), {"message": "m"}, 200, {"message": "m"}),
+    (m.ResetOffsets("a"), {"message": "m"}, 200, {"message": "m"}),
+    (m.ResetTopics("a"), None, 202, None),
+    (m.SetLoggerLevel("a", "INFO"), None, 204, None),
 ]
 
 
 @pytest.mark.parametrize(("call", "value", "status", "body"), ANSWERED)
-def test_a_result_is_answered(call: Call, value: object, status: int, body: object) -> None:
-    answer = respond(HerderRequest(call), Success(value), "http://h:1")
+def test_a_result_is_answered(call: m.Call, value: object, status: int, body: object) -> None:
+    answer = respond(HerderRequest(call), m.Success(value), "http://h:1")
     assert answer.status == status
     assert (json.loads(answer.body) if answer.body else None) == body
     assert answer.headers.get("Location") == (
@@ -345,12 +322,12 @@ def test_a_result_is_answered(call: Call, value: object, status: int, body: obje
 
 @pytest.mark.parametrize(("call", "value", "status", "body"), ANSWERED)
 def test_a_worker_that_asks_gets_the_result(
-    call: Call, value: object, status: int, body: object
+    call: m.Call, value: object, status: int, body: object
 ) -> None:
-    assert asked_and_answered(call, Success(value)) == Success(value)
+    assert asked_and_answered(call, m.Success(value)) == m.Success(value)
 
 
-def asked_and_answered(call: Call, result: Result) -> Result:
+def asked_and_answered(call: m.Call, result: m.Result) -> m.Result:
     answer = respond(HerderRequest(call), result, "http://h:1")
     headers = {name.lower(): text for name, text in answer.headers.items()}
     return result_of(call, HttpResponse(answer.status, answer.body, headers))
@@ -358,91 +335,97 @@ def asked_and_answered(call: Call, result: Result) -> Result:
 
 def test_the_config_alone_is_a_part_of_the_connector() -> None:
     answer = respond(
-        HerderRequest(DescribeConnector("a"), part="config"), Success({"config": {"x": "y"}}), ""
+        HerderRequest(m.DescribeConnector("a"), part="config"),
+        m.Success({"config": {"x": "y"}}),
+        "",
     )
     assert json.loads(answer.body) == {"x": "y"}
 
 
 NOT_NOW = "Cannot complete request because of a conflicting operation (e.g. worker rebalance)"
 AWAITED = "Request cannot be completed because a rebalance is expected"
-FAILED: list[tuple[ErrorKind, str, int]] = [
-    (ErrorKind.BAD_REQUEST, "bad", 400),
-    (ErrorKind.FORBIDDEN, "Topic tracking is disabled.", 403),
-    (ErrorKind.NOT_FOUND, "Connector a not found", 404),
-    (ErrorKind.ALREADY_EXISTS, "Connector a already exists", 409),
-    (ErrorKind.CONFLICT, "Fencing failed because new task configurations were generated", 409),
-    (ErrorKind.NOT_READY, NOT_NOW, 409),
-    (ErrorKind.NOT_READY, AWAITED, 409),
-    (ErrorKind.NOT_READY, "The worker is shutting down; ask another one", 503),
-    (ErrorKind.INTERNAL, "Failed to start task: x", 500),
-    (ErrorKind.TIMEOUT, "Request timed out. The worker is currently restarting.", 500),
+FAILED: list[tuple[m.ErrorKind, str, int]] = [
+    (m.ErrorKind.BAD_REQUEST, "bad", 400),
+    (m.ErrorKind.FORBIDDEN, "Topic tracking is disabled.", 403),
+    (m.ErrorKind.NOT_FOUND, "Connector a not found", 404),
+    (m.ErrorKind.ALREADY_EXISTS, "Connector a already exists", 409),
+    (m.ErrorKind.CONFLICT, "Fencing failed because new task configurations were generated", 409),
+    (m.ErrorKind.NOT_READY, NOT_NOW, 409),
+    (m.ErrorKind.NOT_READY, AWAITED, 409),
+    (m.ErrorKind.NOT_READY, "The worker is shutting down; ask another one", 503),
+    (m.ErrorKind.INTERNAL, "Failed to start task: x", 500),
+    (m.ErrorKind.TIMEOUT, "Request timed out. The worker is currently restarting.", 500),
 ]
 
 
 @pytest.mark.parametrize(("kind", "message", "status"), FAILED)
 def test_a_failure_has_connects_status_and_comes_back_as_it_was(
-    kind: ErrorKind, message: str, status: int
+    kind: m.ErrorKind, message: str, status: int
 ) -> None:
-    failure = Failure(kind, message)
-    answer = respond(HerderRequest(DeleteConnector("a")), failure, "")
+    failure = m.Failure(kind, message)
+    answer = respond(HerderRequest(m.DeleteConnector("a")), failure, "")
     assert answer.status == status
     assert json.loads(answer.body) == {"error_code": status, "message": message}
-    later = kind in (ErrorKind.CONFLICT, ErrorKind.NOT_READY)
+    later = kind in (m.ErrorKind.CONFLICT, m.ErrorKind.NOT_READY)
     assert answer.headers.get("Retry-After") == ("1" if later else None)
-    assert asked_and_answered(DeleteConnector("a"), failure) == failure
+    assert asked_and_answered(m.DeleteConnector("a"), failure) == failure
 
 
 @pytest.mark.parametrize(("kind", "message", "status"), FAILED)
-def test_what_java_says_is_of_the_same_kind(kind: ErrorKind, message: str, status: int) -> None:
+def test_what_java_says_is_of_the_same_kind(kind: m.ErrorKind, message: str, status: int) -> None:
     body = json.dumps({"error_code": status, "message": message}).encode()
-    assert result_of(DeleteConnector("a"), HttpResponse(status, body)) == Failure(kind, message)
+    assert result_of(m.DeleteConnector("a"), HttpResponse(status, body)) == m.Failure(kind, message)
 
 
 def test_every_kind_of_failure_is_in_the_table() -> None:
-    assert {kind for kind, _, _ in FAILED} == set(ErrorKind)
+    assert {kind for kind, _, _ in FAILED} == set(m.ErrorKind)
 
 
-JAVA_SAYS: list[tuple[int, bytes, Result]] = [
-    (202, b"", Success()),
-    (204, b"", Success()),
+JAVA_SAYS: list[tuple[int, bytes, m.Result]] = [
+    (202, b"", m.Success()),
+    (204, b"", m.Success()),
     # Where Java only reads: GET of a connector, its config, its tasks.
     (
         500,
         json.dumps({"error_code": 500, "message": AWAITED}).encode(),
-        Failure(ErrorKind.NOT_READY, AWAITED),
+        m.Failure(m.ErrorKind.NOT_READY, AWAITED),
     ),
     # Jetty before Connect has started.
     (
         404,
         b"<html>...",
-        Failure(ErrorKind.NOT_READY, "the worker has not completed its startup"),
+        m.Failure(m.ErrorKind.NOT_READY, "the worker has not completed its startup"),
     ),
-    (404, b"", Failure(ErrorKind.NOT_READY, "the worker has not completed its startup")),
+    (404, b"", m.Failure(m.ErrorKind.NOT_READY, "the worker has not completed its startup")),
     (
         403,
         b'{"error_code":403,"message":"Internal request contained invalid signature."}',
-        Failure(ErrorKind.NOT_READY, "Internal request contained invalid signature."),
+        m.Failure(m.ErrorKind.NOT_READY, "Internal request contained invalid signature."),
     ),
     (  # it knows of a round since which calls are signed
         400,
         b'{"error_code":400,"message":"Internal request missing required signature"}',
-        Failure(ErrorKind.NOT_READY, "Internal request missing required signature"),
+        m.Failure(m.ErrorKind.NOT_READY, "Internal request missing required signature"),
     ),
-    (200, b"<html>", Failure(ErrorKind.INTERNAL, "answered 200 with what is not JSON: b'<html>'")),
-    (302, b"", Failure(ErrorKind.INTERNAL, "answered 302: b''")),
-    (502, b"gateway", Failure(ErrorKind.INTERNAL, "answered 502: b'gateway'")),
-    (400, b'["x"]', Failure(ErrorKind.BAD_REQUEST, "answered 400: b'[\"x\"]'")),
+    (
+        200,
+        b"<html>",
+        m.Failure(m.ErrorKind.INTERNAL, "answered 200 with what is not JSON: b'<html>'"),
+    ),
+    (302, b"", m.Failure(m.ErrorKind.INTERNAL, "answered 302: b''")),
+    (502, b"gateway", m.Failure(m.ErrorKind.INTERNAL, "answered 502: b'gateway'")),
+    (400, b'["x"]', m.Failure(m.ErrorKind.BAD_REQUEST, "answered 400: b'[\"x\"]'")),
 ]
 
 
 @pytest.mark.parametrize(("status", "body", "result"), JAVA_SAYS)
-def test_odd_answers(status: int, body: bytes, result: Result) -> None:
-    assert result_of(FenceConnector("a"), HttpResponse(status, body)) == result
+def test_odd_answers(status: int, body: bytes, result: m.Result) -> None:
+    assert result_of(m.FenceConnector("a"), HttpResponse(status, body)) == result
 
 
 def test_an_answer_without_connector_info_is_no_success() -> None:
-    result = result_of(PutConnectorConfig("a", {}), HttpResponse(200, b"[]"))
-    assert isinstance(result, Failure)
+    result = result_of(m.PutConnectorConfig("a", {}), HttpResponse(200, b"[]"))
+    assert isinstance(result, m.Failure)
 
 
 # -- there and back --
@@ -453,47 +436,47 @@ configs = st.dictionaries(names, st.none() | names, max_size=3)
 tasks = st.builds(TaskId, names, st.integers(0, 2**31 - 1))
 plain = st.dictionaries(names, st.none() | st.integers() | st.booleans() | names, max_size=2)
 forwarded = st.one_of(
-    st.builds(CreateConnector, trimmed, configs, st.none() | st.sampled_from(TargetState)),
-    st.builds(PutConnectorConfig, names, configs),
-    st.builds(PatchConnectorConfig, names, configs),
-    st.builds(DeleteConnector, names),
-    st.builds(SetTargetState, names, st.just(STOPPED)),
-    st.builds(RestartConnector, names, st.booleans(), st.booleans()),
-    st.builds(RestartTask, tasks),
+    st.builds(m.CreateConnector, trimmed, configs, st.none() | st.sampled_from(TargetState)),
+    st.builds(m.PutConnectorConfig, names, configs),
+    st.builds(m.PatchConnectorConfig, names, configs),
+    st.builds(m.DeleteConnector, names),
+    st.builds(m.SetTargetState, names, st.just(STOPPED)),
+    st.builds(m.RestartConnector, names, st.booleans(), st.booleans()),
+    st.builds(m.RestartTask, tasks),
     st.builds(
-        AlterOffsets,
+        m.AlterOffsets,
         names,
         st.lists(st.tuples(plain, st.none() | plain), min_size=1, max_size=3).map(tuple),
     ),
-    st.builds(ResetOffsets, names),
+    st.builds(m.ResetOffsets, names),
 )
-internal = st.builds(FenceConnector, names) | st.builds(
-    PutTaskConfigs,
+internal = st.builds(m.FenceConnector, names) | st.builds(
+    m.PutTaskConfigs,
     names,
     st.lists(configs, max_size=3).map(tuple),
     st.none() | st.just("0" * 64),
     st.none() | st.integers(0, 2**62),
 )
 anywhere = st.one_of(
-    st.builds(ListConnectors, st.lists(names, max_size=2).map(tuple)),
-    st.builds(SetTargetState, names, st.sampled_from([PAUSED, STARTED])),
-    st.just(DescribeWorker()),
+    st.builds(m.ListConnectors, st.lists(names, max_size=2).map(tuple)),
+    st.builds(m.SetTargetState, names, st.sampled_from([PAUSED, STARTED])),
+    st.just(m.DescribeWorker()),
     *(
         st.builds(kind, names)
         for kind in (
-            DescribeConnector,
-            DescribeTasks,
-            DescribeStatus,
-            DescribeTopics,
-            ReadOffsets,
-            ResetTopics,
+            m.DescribeConnector,
+            m.DescribeTasks,
+            m.DescribeStatus,
+            m.DescribeTopics,
+            m.ReadOffsets,
+            m.ResetTopics,
         )
     ),
-    st.builds(DescribeTaskStatus, tasks),
+    st.builds(m.DescribeTaskStatus, tasks),
 )
 
 
-def understood(call: Call, hops: int) -> HerderRequest | SideRequest:
+def understood(call: m.Call, hops: int) -> HerderRequest | SideRequest:
     asks = question(call, hops)
     path, _, query = asks.path.partition("?")
     headers = {name.lower(): text for name, text in asks.headers.items()}
@@ -501,20 +484,22 @@ def understood(call: Call, hops: int) -> HerderRequest | SideRequest:
 
 
 @given(forwarded, st.sampled_from([1, 2]))
-def test_a_call_that_is_passed_on_comes_as_it_was(call: Call, hops: int) -> None:
+def test_a_call_that_is_passed_on_comes_as_it_was(call: m.Call, hops: int) -> None:
     assert understood(call, hops) == HerderRequest(call, hops)
 
 
 @given(internal, st.sampled_from([1, 2]))
-def test_an_internal_call_is_not_passed_on_any_more(call: Call, hops: int) -> None:
+def test_an_internal_call_is_not_passed_on_any_more(call: m.Call, hops: int) -> None:
     assert understood(call, hops) == HerderRequest(call, 2)
     assert question(call, hops).internal
 
 
 @given(anywhere)
-def test_a_call_for_any_worker_comes_as_it_was(call: Call) -> None:
+def test_a_call_for_any_worker_comes_as_it_was(call: m.Call) -> None:
     assert understood(call, 1) == HerderRequest(call)
 
 
 def test_a_logger_level_comes_as_it_was() -> None:
-    assert understood(SetLoggerLevel("a.b/c", "iNfO"), 1) == SetWorkerLogger("a.b/c", "iNfO", True)
+    assert understood(m.SetLoggerLevel("a.b/c", "iNfO"), 1) == SetWorkerLogger(
+        "a.b/c", "iNfO", True
+    )

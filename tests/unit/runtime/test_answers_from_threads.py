@@ -6,23 +6,7 @@ from pathlib import Path
 import pytest
 
 from headgate import wire
-from headgate.herder.messages import (
-    AlterConnectorOffsets,
-    CallPeer,
-    Command,
-    ConfigValidated,
-    ConnectorOffsetsAltered,
-    DeleteConnector,
-    Effect,
-    ErrorKind,
-    Failure,
-    FenceProducers,
-    GiveUpAlteration,
-    PeerAnswered,
-    ProducersFenced,
-    Success,
-    ValidateConfig,
-)
+from headgate.herder import messages as m
 from headgate.task.messages import TaskKind
 from headgate_embedded import transport_settings
 from headgate_runtime.worker import perform
@@ -41,21 +25,21 @@ def made(folder: Path) -> Worker:
 @pytest.mark.parametrize(
     ("effect", "answer"),
     [
-        (ValidateConfig(7, "c", {}), ConfigValidated(7, (BUG,))),
-        (FenceProducers(7, "c", ("g-c-0",)), ProducersFenced(7, BUG)),
+        (m.ValidateConfig(7, "c", {}), m.ConfigValidated(7, (BUG,))),
+        (m.FenceProducers(7, "c", ("g-c-0",)), m.ProducersFenced(7, BUG)),
         (
-            CallPeer(7, "b", DeleteConnector("c"), 1, 100),
-            PeerAnswered(7, Failure(ErrorKind.INTERNAL, BUG)),
+            m.CallPeer(7, "b", m.DeleteConnector("c"), 1, 100),
+            m.PeerAnswered(7, m.Failure(m.ErrorKind.INTERNAL, BUG)),
         ),
     ],
     ids=lambda given: type(given).__name__,
 )
 def test_a_bug_is_an_answer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, effect: Effect, answer: Command
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, effect: m.Effect, answer: m.Command
 ) -> None:
     worker = made(tmp_path)
 
-    def bug(*_args: object) -> Command:
+    def bug(*_args: object) -> m.Command:
         raise KeyError("a bug")
 
     monkeypatch.setattr(Performer, "_answer_of", bug)
@@ -72,8 +56,8 @@ def test_a_plugin_that_exits_is_an_answer(tmp_path: Path, monkeypatch: pytest.Mo
         raise SystemExit("no licence")
 
     monkeypatch.setattr(perform, "config_error", exits)
-    worker._performer.perform([ValidateConfig(7, "c", {})])
-    assert worker._inbox.get(timeout=5) == ConfigValidated(7, ("SystemExit: no licence",))
+    worker._performer.perform([m.ValidateConfig(7, "c", {})])
+    assert worker._inbox.get(timeout=5) == m.ConfigValidated(7, ("SystemExit: no licence",))
     worker._performer.close()
     worker.transport.close()
 
@@ -85,24 +69,26 @@ def test_a_change_of_offsets_that_hangs_is_answered_when_it_is_given_up(
     worker = made(tmp_path)
     gate, begun = threading.Event(), threading.Event()
 
-    def hangs(offsets: ConnectorOffsets, effect: AlterConnectorOffsets) -> ConnectorOffsetsAltered:
+    def hangs(
+        offsets: ConnectorOffsets, effect: m.AlterConnectorOffsets
+    ) -> m.ConnectorOffsetsAltered:
         begun.set()
         gate.wait(60)
-        return ConnectorOffsetsAltered(effect.token)
+        return m.ConnectorOffsetsAltered(effect.token)
 
     monkeypatch.setattr(ConnectorOffsets, "_alter", hangs)
-    alter = AlterConnectorOffsets(7, "c", {}, TaskKind.SOURCE, None, None, "m", 1)
+    alter = m.AlterConnectorOffsets(7, "c", {}, TaskKind.SOURCE, None, None, "m", 1)
     try:
         worker._performer.perform([alter])
         assert begun.wait(5)
         assert [t.daemon for t in threading.enumerate() if t.name == "offsets"] == [True]
-        (known,) = worker._performer.perform([GiveUpAlteration(7)])
-        assert isinstance(known, ConnectorOffsetsAltered)
+        (known,) = worker._performer.perform([m.GiveUpAlteration(7)])
+        assert isinstance(known, m.ConnectorOffsetsAltered)
         assert known.token == 7 and known.failure is not None
-        assert worker._performer.perform([GiveUpAlteration(7)]) == []
+        assert worker._performer.perform([m.GiveUpAlteration(7)]) == []
     finally:
         gate.set()
-    assert worker._inbox.get(timeout=5) == ConnectorOffsetsAltered(7)
+    assert worker._inbox.get(timeout=5) == m.ConnectorOffsetsAltered(7)
     worker._performer.close()
     worker.transport.close()
 
@@ -119,8 +105,8 @@ def test_validations_that_hang_keep_no_fencing_and_no_other_worker_waiting(
 
     monkeypatch.setattr(perform, "config_error", hangs)
     monkeypatch.setattr(worker.transport.fencer, "fence", lambda _ids: None)
-    monkeypatch.setattr(worker.transport.peers, "call", lambda *_: wire.dumps(Success(1)))
-    validations = [ValidateConfig(n, "c", {}) for n in range(VALIDATION_THREADS + 1)]
+    monkeypatch.setattr(worker.transport.peers, "call", lambda *_: wire.dumps(m.Success(1)))
+    validations = [m.ValidateConfig(n, "c", {}) for n in range(VALIDATION_THREADS + 1)]
     try:
         worker._performer.perform(validations)
         for _ in range(VALIDATION_THREADS):
@@ -128,13 +114,13 @@ def test_validations_that_hang_keep_no_fencing_and_no_other_worker_waiting(
         hanging = [thread for thread in threading.enumerate() if thread.name == "validation"]
         assert len(hanging) == VALIDATION_THREADS
         assert all(thread.daemon for thread in hanging), "the interpreter waits for them"
-        worker._performer.perform([FenceProducers(100, "c", ("g-c-0",))])
-        assert worker._inbox.get(timeout=5) == ProducersFenced(100)
-        worker._performer.perform([CallPeer(101, "b", DeleteConnector("c"), 1, 100)])
-        assert worker._inbox.get(timeout=5) == PeerAnswered(101, Success(1))
+        worker._performer.perform([m.FenceProducers(100, "c", ("g-c-0",))])
+        assert worker._inbox.get(timeout=5) == m.ProducersFenced(100)
+        worker._performer.perform([m.CallPeer(101, "b", m.DeleteConnector("c"), 1, 100)])
+        assert worker._inbox.get(timeout=5) == m.PeerAnswered(101, m.Success(1))
     finally:
         gate.set()
     answers = [worker._inbox.get(timeout=5) for _ in validations]
-    assert all(isinstance(answer, ConfigValidated) for answer in answers)
+    assert all(isinstance(answer, m.ConfigValidated) for answer in answers)
     worker._performer.close()
     worker.transport.close()

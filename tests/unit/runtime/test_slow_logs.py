@@ -10,22 +10,7 @@ from typing import Any
 import pytest
 
 from headgate import wire
-from headgate.herder.messages import (
-    AppendConfig,
-    ClaimLeadership,
-    Command,
-    ConfigAppended,
-    ConfigAppendFailed,
-    ConfigEndRead,
-    ConfigRead,
-    CoordinatorLost,
-    DescribeWorker,
-    LeadershipClaimed,
-    PutConnectorConfig,
-    ReadConfigToEnd,
-    Result,
-    Success,
-)
+from headgate.herder import messages as m
 from headgate.membership.messages import GroupRequest, GroupResponse, Heartbeat
 from headgate.ports import LogRecord, TransportError
 from headgate_embedded import EmbeddedTransport, open_transport, transport_settings
@@ -139,13 +124,13 @@ def until(true: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def asked(folder: Path, call: Any, timeout_ms: int = 20_000) -> Result:
+def asked(folder: Path, call: Any, timeout_ms: int = 20_000) -> m.Result:
     transport = open_transport(transport_settings(folder), url="user")
     try:
         payload = transport.peers.call("w", wire.dumps(call), 0, timeout_ms)
     finally:
         transport.close()
-    answer: Result = wire.loads(Result, payload)
+    answer: m.Result = wire.loads(m.Result, payload)
     return answer
 
 
@@ -154,10 +139,10 @@ def test_a_write_that_hangs_stops_neither_beats_nor_answers(
 ) -> None:
     generation = slow.herder.view().generation
     gate.open.clear()
-    answers: list[Result] = []
+    answers: list[m.Result] = []
     config = {"connector.class": "FileStreamSource", "topic": "t", "file": "none", "name": "c"}
     user = threading.Thread(
-        target=lambda: answers.append(asked(tmp_path, PutConnectorConfig("c", config)))
+        target=lambda: answers.append(asked(tmp_path, m.PutConnectorConfig("c", config)))
     )
     user.start()
     until(lambda: gate.held > 0)
@@ -165,7 +150,7 @@ def test_a_write_that_hangs_stops_neither_beats_nor_answers(
     while time.monotonic() < began + 4:  # more than three sessions
         assert slow.alive()
         time.sleep(0.02)
-    assert isinstance(asked(tmp_path, DescribeWorker()), Success)
+    assert isinstance(asked(tmp_path, m.DescribeWorker()), m.Success)
     group: Any = slow.transport.group
     beats = [beat for beat in group.beats if beat > began]
     assert len(beats) >= 10
@@ -173,16 +158,16 @@ def test_a_write_that_hangs_stops_neither_beats_nor_answers(
     assert not answers
     gate.open.set()
     user.join(SECONDS)
-    assert isinstance(answers[0], Success)
+    assert isinstance(answers[0], m.Success)
 
 
 def test_out_of_reach_it_gives_up_its_work_while_a_write_hangs(
     slow: Worker, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[Command] = []
+    told: list[m.Command] = []
     handle = slow._handle
 
-    def listen(command: Command) -> None:
+    def listen(command: m.Command) -> None:
         told.append(command)
         handle(command)
 
@@ -190,7 +175,7 @@ def test_out_of_reach_it_gives_up_its_work_while_a_write_hangs(
     gate.open.clear()
     group: Any = slow.transport.group
     group.away = True
-    until(lambda: any(isinstance(command, CoordinatorLost) for command in told))
+    until(lambda: any(isinstance(command, m.CoordinatorLost) for command in told))
     assert slow.alive()
     group.away = False
     gate.open.set()
@@ -200,14 +185,14 @@ def test_out_of_reach_it_gives_up_its_work_while_a_write_hangs(
 def test_an_end_is_told_at_once_where_nothing_else_changes(
     slow: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[Command] = []
+    told: list[m.Command] = []
     handle = slow._handle
     monkeypatch.setattr(slow, "_handle", lambda command: (told.append(command), handle(command)))
     monkeypatch.setattr(slow.transport, "changed", lambda: False)
     for token in range(1_000, 1_020):
-        slow._logs.perform(ReadConfigToEnd(token))
+        slow._logs.perform(m.ReadConfigToEnd(token))
         began = time.monotonic()
-        until(lambda token=token: ConfigEndRead(token) in told)  # type: ignore[misc]
+        until(lambda token=token: m.ConfigEndRead(token) in told)  # type: ignore[misc]
         assert time.monotonic() < began + 1
 
 
@@ -260,86 +245,86 @@ def ports() -> Ports:
 
 
 @pytest.fixture
-def posted() -> list[Command]:
+def posted() -> list[m.Command]:
     return []
 
 
 @pytest.fixture
-def logs(ports: Ports, posted: list[Command]) -> Iterator[ThreadedLogs]:
+def logs(ports: Ports, posted: list[m.Command]) -> Iterator[ThreadedLogs]:
     made = ThreadedLogs(ports, {}, posted.append, lambda: None)
     yield made
     made.close()
 
 
 def test_claims_and_appends_keep_their_order(
-    logs: ThreadedLogs, ports: Ports, posted: list[Command]
+    logs: ThreadedLogs, ports: Ports, posted: list[m.Command]
 ) -> None:
     ports.config_log.away = 0
     effects = [
-        ClaimLeadership(1),
-        AppendConfig(1, (("a", b"1"),), privileged=True),
-        AppendConfig(2, (("a", b"2"),), privileged=True),
-        ClaimLeadership(2),
-        AppendConfig(3, (("a", b"3"),), privileged=False),
+        m.ClaimLeadership(1),
+        m.AppendConfig(1, (("a", b"1"),), privileged=True),
+        m.AppendConfig(2, (("a", b"2"),), privileged=True),
+        m.ClaimLeadership(2),
+        m.AppendConfig(3, (("a", b"3"),), privileged=False),
     ]
     for effect in effects:
         assert logs.perform(effect) == ()
     until(lambda: len(posted) == 5)
     assert ports.config_log.written == [1, [("a", b"1")], [("a", b"2")], 2, [("a", b"3")]]
     assert posted == [
-        LeadershipClaimed(1),
-        ConfigAppended(1, 2),
-        ConfigAppended(2, 3),
-        LeadershipClaimed(2),
-        ConfigAppended(3, 5),
+        m.LeadershipClaimed(1),
+        m.ConfigAppended(1, 2),
+        m.ConfigAppended(2, 3),
+        m.LeadershipClaimed(2),
+        m.ConfigAppended(3, 5),
     ]
 
 
 def test_a_failed_write_and_a_bug_are_answers(
-    logs: ThreadedLogs, ports: Ports, posted: list[Command]
+    logs: ThreadedLogs, ports: Ports, posted: list[m.Command]
 ) -> None:
     ports.config_log.away = 1
-    logs.perform(AppendConfig(1, (("a", b"1"),), privileged=True))
+    logs.perform(m.AppendConfig(1, (("a", b"1"),), privileged=True))
     until(lambda: len(posted) == 1)
-    logs.perform(AppendConfig(2, (("a", b"bug"),), privileged=True))
-    logs.perform(AppendConfig(3, (("a", b"1"),), privileged=True))
+    logs.perform(m.AppendConfig(2, (("a", b"bug"),), privileged=True))
+    logs.perform(m.AppendConfig(3, (("a", b"1"),), privileged=True))
     until(lambda: len(posted) == 3)
     assert posted == [
-        ConfigAppendFailed(1, "out of reach", fenced=False),
-        ConfigAppendFailed(2, "KeyError: 'a bug'", fenced=False),
-        ConfigAppended(3, 1),
+        m.ConfigAppendFailed(1, "out of reach", fenced=False),
+        m.ConfigAppendFailed(2, "KeyError: 'a bug'", fenced=False),
+        m.ConfigAppended(3, 1),
     ]
 
 
 def test_what_is_read_comes_before_the_end_that_was_asked_for(
-    logs: ThreadedLogs, ports: Ports, posted: list[Command]
+    logs: ThreadedLogs, ports: Ports, posted: list[m.Command]
 ) -> None:
     ports.config_log.records = [LogRecord(n, b"connector-%d" % n, None) for n in range(12_000)]
-    logs.perform(ReadConfigToEnd(7))
+    logs.perform(m.ReadConfigToEnd(7))
     until(lambda: ports.config_log.ends == 1)
-    commands: list[Command] = []
+    commands: list[m.Command] = []
     deadline = time.monotonic() + SECONDS
-    while not any(isinstance(command, ConfigEndRead) for command in commands):
+    while not any(isinstance(command, m.ConfigEndRead) for command in commands):
         assert time.monotonic() < deadline
         commands += logs.look()
-    assert commands[-1] == ConfigEndRead(7)
-    reads = [command for command in commands if isinstance(command, ConfigRead)]
+    assert commands[-1] == m.ConfigEndRead(7)
+    reads = [command for command in commands if isinstance(command, m.ConfigRead)]
     assert sum(len(command.events) for command in reads) == 12_000
     assert posted == []
     ports.config_log.away = 1
-    logs.perform(ReadConfigToEnd(8))
-    until(lambda: posted == [ConfigEndRead(8, "out of reach")])
+    logs.perform(m.ReadConfigToEnd(8))
+    until(lambda: posted == [m.ConfigEndRead(8, "out of reach")])
 
 
 def test_statuses_wait_for_their_log_the_latest_of_each_key(
-    logs: ThreadedLogs, ports: Ports, posted: list[Command]
+    logs: ThreadedLogs, ports: Ports, posted: list[m.Command]
 ) -> None:
     ports.status_log.away = 2
     logs.write_statuses([(b"a", b"1"), (b"b", b"1")])
     until(lambda: ports.status_log.away == 1)
     logs.write_statuses([(b"a", b"2")])
     logs.write_statuses([(b"c", b"1"), (b"a", b"3")])
-    logs.perform(ClaimLeadership(1))  # nor does the config topic wait for the status topic
+    logs.perform(m.ClaimLeadership(1))  # nor does the config topic wait for the status topic
     until(lambda: bool(posted))
     assert ports.status_log.written == []
     until(lambda: bool(ports.status_log.written))

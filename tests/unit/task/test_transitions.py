@@ -9,6 +9,7 @@ import pytest
 
 from headgate.errors import IllegalTransitionError
 from headgate.ids import TargetState
+from headgate.task import steps
 from headgate.task.machine import TaskMachine
 from headgate.task.messages import (
     FencingAnswered,
@@ -28,74 +29,47 @@ from headgate.task.source import (
     SourceSettings,
     TransactionBoundary,
 )
-from headgate.task.steps import (
-    Aborted,
-    Ask,
-    BatchRetriable,
-    BatchRun,
-    Begin,
-    BodyInput,
-    Boundary,
-    Closed,
-    CommitFailed,
-    Committed,
-    Consumed,
-    Delivered,
-    Failed,
-    GroupServed,
-    LifelineLost,
-    OffsetsCommitted,
-    OffsetsNotCommitted,
-    OffsetsRead,
-    PartitionsAssigned,
-    PartitionsRevoked,
-    Polled,
-    ProducerReady,
-    PutRetriable,
-    RecordsSkipped,
-    Report,
-    SendFailed,
-    SinkRequested,
-    Started,
-)
 
 INPUTS: tuple[Any, ...] = (
-    Begin(),
-    Failed(TaskOutcome.FAILED, "broken"),
-    LifelineLost("silent"),
-    Started(),
-    Closed(),
-    ProducerReady(),
-    OffsetsRead(),
-    Polled(),
-    Polled(records=3),
-    Polled(records=2, skipped=1, detail="x"),
-    Polled(retriable="later"),
-    Polled(records=3, boundaries=(Boundary(2, Ask.COMMIT), Boundary(3, Ask.ABORT))),
-    SendFailed(1, "refused"),
-    Committed(),
-    Committed(open_records=1),
-    Committed(ahead=True),
-    CommitFailed("timeout"),
-    Aborted(),
-    PartitionsAssigned((("t", 0),)),
-    PartitionsRevoked((("t", 0),)),
-    Consumed(),
-    Consumed(records=3),
-    Consumed(skipped=1, detail="x"),
-    Consumed(dropped=1),
-    Delivered(),
-    PutRetriable("later"),
-    SinkRequested(paused=(("t", 0),)),
-    SinkRequested(timeout_ms=500, commit=True),
-    OffsetsCommitted(3),
-    GroupServed(),
-    OffsetsNotCommitted("brokers away"),
-    OffsetsNotCommitted("rebalance", again=True),
-    BatchRun(0),
-    BatchRun(3),
-    BatchRetriable("later"),
-    RecordsSkipped(1, "x"),
+    steps.Begin(),
+    steps.Failed(TaskOutcome.FAILED, "broken"),
+    steps.LifelineLost("silent"),
+    steps.Started(),
+    steps.Closed(),
+    steps.ProducerReady(),
+    steps.OffsetsRead(),
+    steps.Polled(),
+    steps.Polled(records=3),
+    steps.Polled(records=2, skipped=1, detail="x"),
+    steps.Polled(retriable="later"),
+    steps.Polled(
+        records=3,
+        boundaries=(steps.Boundary(2, steps.Ask.COMMIT), steps.Boundary(3, steps.Ask.ABORT)),
+    ),
+    steps.SendFailed(1, "refused"),
+    steps.Committed(),
+    steps.Committed(open_records=1),
+    steps.Committed(ahead=True),
+    steps.CommitFailed("timeout"),
+    steps.Aborted(),
+    steps.PartitionsAssigned((("t", 0),)),
+    steps.PartitionsRevoked((("t", 0),)),
+    steps.Consumed(),
+    steps.Consumed(records=3),
+    steps.Consumed(skipped=1, detail="x"),
+    steps.Consumed(dropped=1),
+    steps.Delivered(),
+    steps.PutRetriable("later"),
+    steps.SinkRequested(paused=(("t", 0),)),
+    steps.SinkRequested(timeout_ms=500, commit=True),
+    steps.OffsetsCommitted(3),
+    steps.GroupServed(),
+    steps.OffsetsNotCommitted("brokers away"),
+    steps.OffsetsNotCommitted("rebalance", again=True),
+    steps.BatchRun(0),
+    steps.BatchRun(3),
+    steps.BatchRetriable("later"),
+    steps.RecordsSkipped(1, "x"),
     FencingAnswered(),
     FencingAnswered("no"),
     RecheckAnswered(),
@@ -177,7 +151,7 @@ def test_product(table: Any, makers: list[Callable[[], TaskMachine]]) -> None:
 
 
 def test_the_inputs_above_are_all_there_are() -> None:
-    kinds = {*get_args(BodyInput), *get_args(TaskCommand)}
+    kinds = {*get_args(steps.BodyInput), *get_args(TaskCommand)}
     assert {type(given) for given in INPUTS} == kinds
 
 
@@ -189,7 +163,7 @@ def test_the_last_word_is_said_once_and_last(makers: list[Callable[[], TaskMachi
         machine = make()
         effects = [
             effect
-            for step in (Begin(), StopTask(), LifelineLost("x"))
+            for step in (steps.Begin(), StopTask(), steps.LifelineLost("x"))
             for effect in machine.handle(0, step)
         ]
         while not machine.ended:
@@ -197,8 +171,10 @@ def test_the_last_word_is_said_once_and_last(makers: list[Callable[[], TaskMachi
                 given
                 for given in INPUTS
                 if (machine.state, type(given)) in machine.TABLE
-                and not isinstance(given, TaskCommand | LifelineLost | Failed)
+                and not isinstance(given, TaskCommand | steps.LifelineLost | steps.Failed)
             )
             effects += machine.handle(0, outcome)
-        words = [e for e in effects if isinstance(e, Report) and isinstance(e.report, TaskEnded)]
+        words = [
+            e for e in effects if isinstance(e, steps.Report) and isinstance(e.report, TaskEnded)
+        ]
         assert words == effects[-1:]

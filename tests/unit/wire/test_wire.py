@@ -8,101 +8,75 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate import wire
-from headgate.herder.messages import (
-    AlterOffsets,
-    Call,
-    CreateConnector,
-    DeleteConnector,
-    DescribeConnector,
-    DescribeStatus,
-    DescribeTasks,
-    DescribeTaskStatus,
-    DescribeTopics,
-    DescribeWorker,
-    ErrorKind,
-    Failure,
-    FenceConnector,
-    ListConnectors,
-    PatchConnectorConfig,
-    PutConnectorConfig,
-    PutTaskConfigs,
-    ReadOffsets,
-    ResetOffsets,
-    ResetTopics,
-    RestartConnector,
-    RestartTask,
-    SessionKeyMade,
-    SetLoggerLevel,
-    SetTargetState,
-    Success,
-    TaskView,
-    WorkerView,
-)
+from headgate.herder import messages as m
 from headgate.ids import State, TargetState, TaskId
 from headgate.task.messages import TaskKind, TaskSpec
 
 configs = st.dictionaries(st.text(), st.none() | st.text(), max_size=3)
 calls = (
-    st.builds(CreateConnector, st.text(), configs, st.none() | st.sampled_from(TargetState))
-    | st.builds(PutTaskConfigs, st.text(), st.lists(configs, max_size=3).map(tuple))
-    | st.builds(RestartTask, st.builds(TaskId, st.text(), st.integers(0, 9)))
-    | st.just(DescribeWorker())
+    st.builds(m.CreateConnector, st.text(), configs, st.none() | st.sampled_from(TargetState))
+    | st.builds(m.PutTaskConfigs, st.text(), st.lists(configs, max_size=3).map(tuple))
+    | st.builds(m.RestartTask, st.builds(TaskId, st.text(), st.integers(0, 9)))
+    | st.just(m.DescribeWorker())
 )
 
 
 @given(calls)
-def test_a_call_comes_back_equal(call: Call) -> None:
-    assert wire.loads(Call, wire.dumps(call)) == call
+def test_a_call_comes_back_equal(call: m.Call) -> None:
+    assert wire.loads(m.Call, wire.dumps(call)) == call
 
 
 OFFSETS = (({"file": "a", "type": "odd"}, {"position": 1}), (None, None))
-EVERY_CALL: tuple[Call, ...] = (
-    CreateConnector("c", {"a": None}, TargetState.STOPPED),
-    PutConnectorConfig("c", {"a": "b"}),
-    PatchConnectorConfig("c", {"a": "b", "gone": None}),
-    DeleteConnector("c"),
-    SetTargetState("c", TargetState.PAUSED),
-    RestartConnector("c", include_tasks=True, only_failed=True),
-    RestartTask(TaskId("c", 1)),
-    PutTaskConfigs("c", ({"a": "b"},), "d1"),
-    FenceConnector("c"),
-    DescribeWorker(),
-    ListConnectors(("status", "info")),
-    DescribeConnector("c"),
-    DescribeTasks("c"),
-    DescribeStatus("c"),
-    DescribeTaskStatus(TaskId("c", 1)),
-    DescribeTopics("c"),
-    ReadOffsets("c"),
-    AlterOffsets("c", OFFSETS),
-    ResetOffsets("c"),
-    ResetTopics("c"),
-    SetLoggerLevel("org.apache", "Debug"),
+EVERY_CALL: tuple[m.Call, ...] = (
+    m.CreateConnector("c", {"a": None}, TargetState.STOPPED),
+    m.PutConnectorConfig("c", {"a": "b"}),
+    m.PatchConnectorConfig("c", {"a": "b", "gone": None}),
+    m.DeleteConnector("c"),
+    m.SetTargetState("c", TargetState.PAUSED),
+    m.RestartConnector("c", include_tasks=True, only_failed=True),
+    m.RestartTask(TaskId("c", 1)),
+    m.PutTaskConfigs("c", ({"a": "b"},), "d1"),
+    m.FenceConnector("c"),
+    m.DescribeWorker(),
+    m.ListConnectors(("status", "info")),
+    m.DescribeConnector("c"),
+    m.DescribeTasks("c"),
+    m.DescribeStatus("c"),
+    m.DescribeTaskStatus(TaskId("c", 1)),
+    m.DescribeTopics("c"),
+    m.ReadOffsets("c"),
+    m.AlterOffsets("c", OFFSETS),
+    m.ResetOffsets("c"),
+    m.ResetTopics("c"),
+    m.SetLoggerLevel("org.apache", "Debug"),
 )
 
 
 @pytest.mark.parametrize("call", EVERY_CALL, ids=lambda call: type(call).__name__)
-def test_every_kind_of_call_comes_back_equal(call: Call) -> None:
-    assert wire.loads(Call, wire.dumps(call)) == call
+def test_every_kind_of_call_comes_back_equal(call: m.Call) -> None:
+    assert wire.loads(m.Call, wire.dumps(call)) == call
 
 
 def test_no_kind_of_call_was_forgotten() -> None:
-    assert {type(call) for call in EVERY_CALL} == set(get_args(Call))
+    assert {type(call) for call in EVERY_CALL} == set(get_args(m.Call))
 
 
 def test_the_session_key_is_not_shown() -> None:
-    assert "secret" not in repr(SessionKeyMade(1, b"secret", 2))
+    assert "secret" not in repr(m.SessionKeyMade(1, b"secret", 2))
 
 
 def test_a_result_comes_back_equal() -> None:
-    for result in (Success({"a": [1, None, "x"]}), Failure(ErrorKind.NOT_FOUND, "no such thing")):
-        assert wire.loads(Success | Failure, wire.dumps(result)) == result
+    for result in (
+        m.Success({"a": [1, None, "x"]}),
+        m.Failure(m.ErrorKind.NOT_FOUND, "no such thing"),
+    ):
+        assert wire.loads(m.Success | m.Failure, wire.dumps(result)) == result
 
 
 def test_nested_views_come_back_equal() -> None:
-    task = TaskView(TaskId("c", 1), State.RUNNING, 5, 0, True, 2, "")
-    view = WorkerView("w", "u", "m", "m", 3, 9, True, (), {"c": State.PAUSED}, (task,), 4)
-    assert wire.from_plain(WorkerView, json.loads(json.dumps(wire.plain(view)))) == view
+    task = m.TaskView(TaskId("c", 1), State.RUNNING, 5, 0, True, 2, "")
+    view = m.WorkerView("w", "u", "m", "m", 3, 9, True, (), {"c": State.PAUSED}, (task,), 4)
+    assert wire.from_plain(m.WorkerView, json.loads(json.dumps(wire.plain(view)))) == view
 
 
 def test_a_task_spec_comes_back_equal() -> None:
@@ -127,8 +101,8 @@ def test_a_task_spec_comes_back_equal() -> None:
 
 
 def test_unknown_fields_of_a_newer_peer_are_ignored() -> None:
-    raw = json.loads(wire.dumps(DescribeWorker())) | {"verbose": True}
-    assert wire.loads(Call, json.dumps(raw).encode()) == DescribeWorker()
+    raw = json.loads(wire.dumps(m.DescribeWorker())) | {"verbose": True}
+    assert wire.loads(m.Call, json.dumps(raw).encode()) == m.DescribeWorker()
 
 
 @pytest.mark.parametrize(
@@ -143,4 +117,4 @@ def test_unknown_fields_of_a_newer_peer_are_ignored() -> None:
 )
 def test_what_is_malformed_is_said(data: bytes, says: str) -> None:
     with pytest.raises(wire.WireError, match=says):
-        wire.loads(Call, data)
+        wire.loads(m.Call, data)
