@@ -3,7 +3,8 @@
 import time
 from collections.abc import Iterator
 
-from headgate.simulation.cluster import Options, simulate
+from headgate.simulation.cluster import simulate
+from headgate.simulation.world import Options
 
 SEEDS = 5
 

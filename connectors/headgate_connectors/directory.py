@@ -33,7 +33,8 @@ from headgate.connector.api import (
 )
 from headgate.connector.config import ConfigDef, ConfigError, Importance, Type
 from headgate.connector.validators import at_least, non_empty, one_of
-from headgate_connectors.directory_formats import FileFault, NotReady, Reader, Row, open_reader
+from headgate_connectors.directory_formats import open_reader
+from headgate_connectors.directory_reader import FileFault, NotReady, Reader, Row
 
 FORMATS = {
     ".jsonl": "jsonl",

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from headgate_connectors.directory_formats import FileFault, NotReady, Row
+from headgate_connectors.directory_reader import FileFault, NotReady, Row
 
 _MAGIC = b"PAR1"
 

@@ -6,8 +6,9 @@ help and mistakes included, is for `headgate_runtime.command.parser`.
 """
 
 import sys
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
+
+from headgate_runtime.command import launch
 
 EXIT_FAILED = 1
 EXIT_KILLED = 130
@@ -22,28 +23,14 @@ def main() -> None:
         sys.exit(EXIT_KILLED)
 
 
-def worker(properties: str) -> None:
-    """``headgate worker``: returns when the worker was stopped cleanly, else exits."""
-    from headgate_runtime.command.worker import run
-
-    _until_stopped(partial(run, properties))
-
-
-def standalone(properties: str, connectors: Sequence[str]) -> None:
-    """``headgate standalone``, likewise."""
-    from headgate_runtime.command.standalone import run
-
-    _until_stopped(partial(run, properties, connectors))
-
-
 def _run(arguments: Sequence[str]) -> None:
     match arguments:
         case [_, *files] if any(file.startswith("-") for file in files):
             _parse()
         case ["worker", properties]:
-            worker(properties)
+            launch.worker(properties)
         case ["standalone", properties, *connectors]:
-            standalone(properties, connectors)
+            launch.standalone(properties, connectors)
         case _:
             _parse()
 
@@ -52,16 +39,6 @@ def _parse() -> None:
     from headgate_runtime.command.parser import app
 
     app()
-
-
-def _until_stopped(run: Callable[[], None]) -> None:
-    from headgate_runtime.command.worker import CommandError
-
-    try:
-        run()
-    except CommandError as error:
-        print(f"headgate: {error}", file=sys.stderr)
-        sys.exit(error.exit_code)
 
 
 if __name__ == "__main__":

@@ -24,11 +24,12 @@ from headgate.herder.requests import Requests
 from headgate.herder.tasks import Tasks
 from headgate.herder.work import GroupWork
 from headgate.simulation.checks import Checks, InvariantBroken
-from headgate.simulation.cluster import Options, simulate
-from headgate.simulation.memory import MemoryConfigLog, MemoryFencer
+from headgate.simulation.cluster import simulate
 from headgate.simulation.memory_clients import MemoryConsumer, MemoryProducer
+from headgate.simulation.memory_transport import MemoryConfigLog, MemoryFencer
 from headgate.simulation.sink_body import SinkBody
 from headgate.simulation.worker import SimulatedWorker
+from headgate.simulation.world import Options
 from headgate.task.sink import SinkMachine
 from headgate.topics.config_reducer import fold
 from headgate.topics.config_state import ConfigState

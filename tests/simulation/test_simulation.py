@@ -5,7 +5,8 @@ import os
 
 import pytest
 
-from headgate.simulation.cluster import Options, simulate
+from headgate.simulation.cluster import simulate
+from headgate.simulation.world import Options
 
 SEEDS = 200
 ONE = os.environ.get("HEADGATE_SEED")

@@ -58,8 +58,6 @@ from headgate.membership.protocols import policy_of
 from headgate.membership.session import Session
 from headgate.wire import WireError
 
-__all__ = ["Member"]
-
 _OF_A_MEMBER: Final = (None, GroupError.REBALANCE_IN_PROGRESS, GroupError.ILLEGAL_GENERATION)
 """What only a member is told."""
 

@@ -6,16 +6,13 @@ The machine is the real one; `SourceBody` and `SinkBody` perform its effects.
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from headgate.ports import FencedError
 from headgate.simulation.schedule import Schedule
+from headgate.simulation.world import World
 from headgate.task.machine import TaskMachine
 from headgate.task.messages import BodyReport, TaskCommand, TaskEnded, TaskOutcome, TaskSpec
 from headgate.task.steps import Begin, BodyEffect, BodyInput, Failed, LifelineLost, Report
-
-if TYPE_CHECKING:
-    from headgate.simulation.cluster import Cluster
 
 STEP_MS = 60
 """The longest that one effect of a body takes to begin."""
@@ -26,7 +23,7 @@ class Body(ABC):
 
     def __init__(
         self,
-        cluster: "Cluster",
+        world: World,
         spec: TaskSpec,
         report: Callable[[BodyReport], None],
         machine: TaskMachine,
@@ -36,8 +33,8 @@ class Body(ABC):
         self.frozen = False
         self._orphaned = False
         self._begun = False
-        self._cluster = cluster
-        self._schedule: Schedule = cluster.schedule
+        self._world = world
+        self._schedule: Schedule = world.schedule
         self._report = report
         self._machine = machine
         self._waiting: deque[Callable[[], None]] = deque()
@@ -129,7 +126,7 @@ class Body(ABC):
         effect = effects.popleft()
 
         def act() -> None:
-            if self._cluster.faults.freezes_committer(self, effect):
+            if self._world.faults.freezes_committer(self, effect):
                 self._waiting.append(act)
                 return
             outcome = self._do(effect)

@@ -6,13 +6,14 @@ Safety is checked as things happen and after every step; liveness when the fault
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import NoReturn
 
 from headgate.errors import CoreError
 from headgate.herder.messages import AppendConfig, Effect
 from headgate.ids import TargetState
 from headgate.ports import ConsumerRecord, TopicPartition
 from headgate.simulation.memory_clients import Membership
+from headgate.simulation.world import Worker, World
 from headgate.task.messages import TaskSpec
 from headgate.topics.config_events import (
     ConfigEvent,
@@ -24,10 +25,6 @@ from headgate.topics.config_records import decode
 from headgate.topics.config_reducer import fold
 from headgate.topics.config_state import ConfigState
 
-if TYPE_CHECKING:
-    from headgate.simulation.cluster import Cluster
-    from headgate.simulation.worker import SimulatedWorker
-
 
 class InvariantBroken(CoreError):
     """A check failed. The message begins with the invariant's name."""
@@ -36,8 +33,8 @@ class InvariantBroken(CoreError):
 class Checks:
     """Told of what happens; raises `InvariantBroken` at the step that breaks something."""
 
-    def __init__(self, cluster: "Cluster") -> None:
-        self._cluster = cluster
+    def __init__(self, world: World) -> None:
+        self._world = world
         self.state = ConfigState()
         """The log as an observer without any work sees it."""
         self.events: list[ConfigEvent] = []
@@ -52,13 +49,13 @@ class Checks:
         self._covered: dict[tuple[str, TopicPartition], int] = {}
         """Offset that the group has committed."""
 
-    def broken(self, invariant: str, text: str) -> None:
-        now = self._cluster.schedule.now_ms
-        raise InvariantBroken(f"{invariant}: {text} (at {now} ms of seed {self._cluster.seed})")
+    def broken(self, invariant: str, text: str) -> NoReturn:
+        now = self._world.schedule.now_ms
+        raise InvariantBroken(f"{invariant}: {text} (at {now} ms of seed {self._world.seed})")
 
     # -- as things happen --
 
-    def config_appended(self, worker: "SimulatedWorker", effect: AppendConfig) -> None:
+    def config_appended(self, worker: Worker, effect: AppendConfig) -> None:
         if effect.privileged and self._writers.get(worker.url) != self._claimed:
             self.broken(
                 "4 one log writer",
@@ -72,11 +69,11 @@ class Checks:
 
     @property
     def _writers(self) -> dict[str, int]:
-        return self._cluster.claims
+        return self._world.claims
 
-    def leadership_claimed(self, worker: "SimulatedWorker", generation: int) -> None:
+    def leadership_claimed(self, worker: Worker, generation: int) -> None:
         self._claimed = generation
-        self._cluster.claims[worker.url] = generation
+        self._world.claims[worker.url] = generation
 
     def _stopped_is_empty(self, connector: str) -> None:
         state = self.state
@@ -85,7 +82,7 @@ class Checks:
         if state.target_state(connector) is TargetState.STOPPED and state.tasks(connector):
             self.broken("8 stopped is empty", f"{connector} is STOPPED with tasks")
 
-    def offsets_written(self, worker: "SimulatedWorker", connector: str) -> None:
+    def offsets_written(self, worker: Worker, connector: str) -> None:
         """While the leader writes a connector's offsets nobody has tasks of it.
 
         One whose claim was overtaken may still be at it: the producer that it writes with is shut
@@ -97,8 +94,8 @@ class Checks:
         self.offsets_changed += 1
         if state.tasks(connector):
             self.broken("8 stopped is empty", f"offsets of {connector} change, it has tasks")
-        for other in self._cluster.workers.values():
-            if other.dead or not self._cluster.is_member(other):
+        for other in self._world.workers.values():
+            if other.dead or not self._world.is_member(other):
                 continue
             for running in other.runner.unreleased():
                 if running.task.connector == connector:
@@ -107,16 +104,16 @@ class Checks:
                         f"offsets of {connector} change, {other.name} has {running.run}",
                     )
 
-    def task_started(self, worker: "SimulatedWorker", spec: TaskSpec) -> None:
+    def task_started(self, worker: Worker, spec: TaskSpec) -> None:
         """Work is added for a worker only when every former owner has released it or is out.
 
         A worker that froze with the start decided, and wakes up out of the group, may still make
         it: that run is a zombie from its birth, and checks 2 and 3 are about those.
         """
-        if not self._cluster.is_member(worker):
+        if not self._world.is_member(worker):
             return
-        for other in self._cluster.workers.values():
-            if other.dead or not self._cluster.is_member(other):
+        for other in self._world.workers.values():
+            if other.dead or not self._world.is_member(other):
                 continue
             for running in other.runner.unreleased():
                 if running.task == spec.task:
@@ -125,12 +122,12 @@ class Checks:
                         f"{worker.name} starts {spec.task}, {other.name} has {running.run}",
                     )
 
-    def connector_started(self, worker: "SimulatedWorker", connector: str) -> None:
+    def connector_started(self, worker: Worker, connector: str) -> None:
         """As `task_started`; the instance before it on the same worker counts as well."""
-        if not self._cluster.is_member(worker):
+        if not self._world.is_member(worker):
             return
-        for other in self._cluster.workers.values():
-            if other.dead or not self._cluster.is_member(other):
+        for other in self._world.workers.values():
+            if other.dead or not self._world.is_member(other):
                 continue
             if connector in other.instances():
                 self.broken("1 one owner", f"{worker.name} starts {connector}, {other.name} has it")
@@ -206,7 +203,7 @@ class Checks:
         self, spec: TaskSpec, membership: Membership, offsets: Mapping[TopicPartition, int]
     ) -> None:
         """Only a member of the current generation commits; and only what was put before (6)."""
-        why_not = self._cluster.why_not_committing(membership)
+        why_not = self._world.why_not_committing(membership)
         if why_not:
             self.broken(
                 "6 offsets of the generation", f"{spec.run} committed {dict(offsets)}: {why_not}"
@@ -230,7 +227,7 @@ class Checks:
         if before:
             self.broken("12 every call is answered, once", f"{call_id} was answered twice")
 
-    def decided(self, worker: "SimulatedWorker", effects: Sequence[Effect]) -> None:
+    def decided(self, worker: Worker, effects: Sequence[Effect]) -> None:
         """After every decision: the worker's state is the log's, folded in whatever batches."""
         state = worker.herder.state
         if state.offset == self.state.offset and not _same(state, self.state):
@@ -238,7 +235,7 @@ class Checks:
 
     def read_log(self) -> ConfigState:
         """The state of the log as it is now."""
-        records, _ = self._cluster.transport.config_log.read(len(self.events), 1_000_000)
+        records, _ = self._world.transport.config_log.read(len(self.events), 1_000_000)
         events = [decode(r.offset, r.key, r.value) for r in records]
         self.events += events
         self.state = fold(self.state, events)
@@ -266,7 +263,7 @@ class Checks:
 
     def output_is_what_was_committed(self) -> None:
         """What a committed reader sees: each record once, in order per source partition (5, 6)."""
-        log = self._cluster.transport.record_log
+        log = self._world.transport.record_log
         for connector in sorted({name for name, _ in self._next_record}):
             seen: dict[int, int] = {}
             for (topic, part), end in sorted(log.end_offsets([connector]).items()):

@@ -14,13 +14,15 @@ from headgate.ids import State, TargetState, TaskId
 from headgate.membership.consumer import ConsumerSettings
 from headgate.simulation.checks import Checks
 from headgate.simulation.faults import Faults
-from headgate.simulation.memory import MemoryCluster, MemoryTransport
+from headgate.simulation.memory import MemoryCluster
 from headgate.simulation.memory_clients import Membership
+from headgate.simulation.memory_transport import MemoryTransport
 from headgate.simulation.network import Network
 from headgate.simulation.schedule import Schedule
 from headgate.simulation.source_body import PARTITIONS, RECORDS
 from headgate.simulation.user import NAMES, SINKS, SOURCES, User
 from headgate.simulation.worker import SimulatedWorker
+from headgate.simulation.world import Options, Worker
 from headgate.topics.status import StatusView, decode_status, fold_statuses
 
 GROUP = "simulated"
@@ -30,25 +32,6 @@ FLUSH_INTERVAL_MS = 300
 KEY_TTL_MS = 7_000
 CONSUMER_SESSION_MS = 1_000
 """Less than a lifeline may be silent: a sink task that froze can find itself shut out and alive."""
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    seed: int
-    workers: int = 3
-    faults_ms: int = 20_000
-    """How long faults and users go on."""
-    settle_ms: int = 120_000
-    """Within which everything must have settled after that."""
-    lost_messages: float = 0.01
-    """Probability that a message or an answer goes astray while there are faults."""
-    session_timeout_ms: int = 3_000
-    frozen_committers: float = 0.0
-    """Probability that a sink task freezes past its consumer session between deciding to commit
-    offsets and doing so."""
-    frozen_writers: float = 0.0
-    """Probability that a leader freezes past its session between deciding a write and making it:
-    the moment that the claim on the log is for, and one that other faults seldom meet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +61,7 @@ class Cluster:
             lambda: self.schedule.now_ms,
             consumer=ConsumerSettings(CONSUMER_SESSION_MS),
         )
-        self.transport: MemoryTransport = self._memory.connect("observer")
+        self.transport: MemoryTransport = MemoryTransport(self._memory, "observer")
         self.claims: dict[str, int] = {}
         self.checks = Checks(self)
         self.network = Network(self)
@@ -118,7 +101,7 @@ class Cluster:
         self.workers[name] = SimulatedWorker(self, name, settings)
 
     def connect(self, url: str) -> MemoryTransport:
-        return self._memory.connect(url)
+        return MemoryTransport(self._memory, url)
 
     def worker_at(self, url: str) -> SimulatedWorker | None:
         for worker in self.workers.values():
@@ -126,7 +109,7 @@ class Cluster:
                 return worker
         return None
 
-    def is_member(self, worker: SimulatedWorker) -> bool:
+    def is_member(self, worker: Worker) -> bool:
         return self._memory.coordinator.is_member(GROUP, worker.herder.view().member_id)
 
     def why_not_committing(self, membership: Membership) -> str:

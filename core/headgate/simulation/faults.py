@@ -2,15 +2,10 @@
 
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from headgate.herder.messages import AppendConfig, Effect
+from headgate.simulation.world import TaskBody, Worker, World
 from headgate.task.steps import BodyEffect, CommitOffsets
-
-if TYPE_CHECKING:
-    from headgate.simulation.body import Body
-    from headgate.simulation.cluster import Cluster
-    from headgate.simulation.worker import SimulatedWorker
 
 PAUSE_MS = (300, 4_000)
 """Between two faults."""
@@ -19,9 +14,9 @@ FROZEN_COMMITTER_MS = 1_300
 
 
 class Faults:
-    def __init__(self, cluster: "Cluster") -> None:
-        self._cluster = cluster
-        self._schedule = cluster.schedule
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._schedule = world.schedule
         self.counts: Counter[str] = Counter()
 
     def begin(self, until_ms: int) -> None:
@@ -45,15 +40,15 @@ class Faults:
 
     def freezes_writer(self, effect: Effect) -> bool:
         """Whether the leader freezes before it performs `effect`."""
-        probability = self._cluster.options.frozen_writers
-        if not (probability and self._cluster.faulty and isinstance(effect, AppendConfig)):
+        probability = self._world.options.frozen_writers
+        if not (probability and self._world.faulty and isinstance(effect, AppendConfig)):
             return False
         return effect.privileged and self._schedule.likely(probability)
 
-    def freezes_committer(self, body: "Body", effect: BodyEffect) -> bool:
+    def freezes_committer(self, body: TaskBody, effect: BodyEffect) -> bool:
         """Whether a sink task freezes before it commits, unnoticed by its worker."""
-        probability = self._cluster.options.frozen_committers
-        if not (probability and self._cluster.faulty and isinstance(effect, CommitOffsets)):
+        probability = self._world.options.frozen_committers
+        if not (probability and self._world.faulty and isinstance(effect, CommitOffsets)):
             return False
         if not self._schedule.likely(probability):
             return False
@@ -63,14 +58,14 @@ class Faults:
         )
         return True
 
-    def _awake(self) -> "list[SimulatedWorker]":
-        workers = self._cluster.workers
+    def _awake(self) -> list[Worker]:
+        workers = self._world.workers
         return [
             workers[n] for n in sorted(workers) if not workers[n].dead and not workers[n].frozen
         ]
 
     def _duration(self) -> int:
-        session = self._cluster.options.session_timeout_ms
+        session = self._world.options.session_timeout_ms
         return self._schedule.chance.choice([session // 6, session // 2, session, session * 2])
 
     def _crash(self) -> str:
@@ -81,7 +76,7 @@ class Faults:
         worker.crash()
         self._schedule.after(
             self._schedule.chance.choice([50, 500, 4_000]),
-            lambda: self._cluster.start_worker(worker.name),
+            lambda: self._world.start_worker(worker.name),
         )
         return "crash of a worker"
 
@@ -114,12 +109,12 @@ class Faults:
         if not awake:
             return "nothing"
         worker = self._schedule.chance.choice(awake)
-        session = self._cluster.options.session_timeout_ms
+        session = self._world.options.session_timeout_ms
         for body in worker.runner.bodies():
             if not body.frozen:
                 worker.runner.freeze_body(body, session * 2)
         worker.crash()
-        self._schedule.after(500, lambda: self._cluster.start_worker(worker.name))
+        self._schedule.after(500, lambda: self._world.start_worker(worker.name))
         return "stranded tasks"
 
     def _freeze_body(self) -> str:

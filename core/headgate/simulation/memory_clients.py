@@ -1,7 +1,7 @@
 """Producers and consumers on the log in memory."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias, assert_never
+from typing import TypeAlias, assert_never
 
 from headgate.connector.sink_names import SinkTopics, topics_now
 from headgate.membership.consumer import (
@@ -24,10 +24,8 @@ from headgate.ports import (
     TopicPartition,
     TransportError,
 )
+from headgate.simulation.memory import MemoryCluster
 from headgate.task.partitioner import Partitioner
-
-if TYPE_CHECKING:
-    from headgate.simulation.memory import MemoryCluster
 
 Membership: TypeAlias = tuple[str, str, int]
 """Group, member id, generation."""
@@ -39,7 +37,7 @@ class MemoryProducer:
 
     def __init__(
         self,
-        cluster: "MemoryCluster",
+        cluster: MemoryCluster,
         client_id: str,
         transactional_id: str | None,
         membership: Membership | None,
@@ -141,7 +139,7 @@ class MemoryConsumer:
 
     def __init__(
         self,
-        cluster: "MemoryCluster",
+        cluster: MemoryCluster,
         way: Group,
         group: str,
         topics: SinkTopics,

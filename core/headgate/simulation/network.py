@@ -2,14 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from headgate import wire
 from headgate.herder.messages import Call, ErrorKind, Failure, PeerAnswered, Result, Success
-
-if TYPE_CHECKING:
-    from headgate.simulation.cluster import Cluster
-    from headgate.simulation.worker import SimulatedWorker
+from headgate.simulation.world import Worker, World
 
 
 @dataclass
@@ -22,15 +18,15 @@ class _Open:
 
 
 class Network:
-    def __init__(self, cluster: "Cluster") -> None:
-        self._cluster = cluster
-        self._schedule = cluster.schedule
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._schedule = world.schedule
         self._open: dict[str, _Open] = {}
         self._count = 0
 
     def call(
         self,
-        caller: "SimulatedWorker",
+        caller: Worker,
         token: int,
         url: str,
         call: Call,
@@ -58,11 +54,11 @@ class Network:
         deadline = self._schedule.now_ms + timeout_ms
 
         def arrive() -> None:
-            target = self._cluster.worker_at(url)
+            target = self._world.worker_at(url)
             if target is not None:
                 target.when_awake(lambda: target.ask(call_id, copy, hops, deadline))
 
-        if not self._cluster.message_lost():
+        if not self._world.message_lost():
             self._schedule.soon(arrive, 50)
         late = Failure(ErrorKind.TIMEOUT, f"{url} did not answer in {timeout_ms} ms")
         self._schedule.after(timeout_ms, lambda: self._close(entry, late))
@@ -71,10 +67,10 @@ class Network:
         entry = self._open.get(call_id)
         if entry is None:
             return
-        self._cluster.checks.answered(call_id, entry.answered)
+        self._world.checks.answered(call_id, entry.answered)
         entry.answered = True
         copy = wire.loads(Success | Failure, wire.dumps(result))
-        if not self._cluster.message_lost():
+        if not self._world.message_lost():
             self._schedule.soon(lambda: self._close(entry, copy), 50)
 
     def _close(self, entry: _Open, result: Result) -> None:

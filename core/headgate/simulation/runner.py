@@ -6,12 +6,12 @@ body is released only when it is dead, and a frozen body can be killed but not s
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
 from headgate.herder.messages import TaskReported
 from headgate.simulation.body import Body
 from headgate.simulation.sink_body import SinkBody
 from headgate.simulation.source_body import SourceBody
+from headgate.simulation.world import TaskBody, Worker, World
 from headgate.task.messages import (
     BodyReport,
     StopTask,
@@ -25,10 +25,6 @@ from headgate.task.messages import (
 )
 from headgate.task.run import graceful_ms
 
-if TYPE_CHECKING:
-    from headgate.simulation.cluster import Cluster
-    from headgate.simulation.worker import SimulatedWorker
-
 
 class _Run:
     def __init__(self, spec: TaskSpec) -> None:
@@ -41,9 +37,9 @@ class _Run:
 
 
 class SimulatedRunner:
-    def __init__(self, cluster: "Cluster", worker: "SimulatedWorker", silence_ms: int) -> None:
-        self._cluster = cluster
-        self._schedule = cluster.schedule
+    def __init__(self, world: World, worker: Worker, silence_ms: int) -> None:
+        self._world = world
+        self._schedule = world.schedule
         self._worker = worker
         self._silence_ms = silence_ms
         self._runs: dict[str, _Run] = {}
@@ -60,7 +56,7 @@ class SimulatedRunner:
     def start(self, spec: TaskSpec) -> None:
         run = self._runs[spec.run] = _Run(spec)
         kind = SinkBody if spec.kind is TaskKind.SINK else SourceBody
-        body = run.body = kind(self._cluster, spec, lambda report: self._up(run, report))
+        body = run.body = kind(self._world, spec, lambda report: self._up(run, report))
         self._in_order(run, lambda: None if body.dead else body.begin(), 200)
 
     def send(self, name: str, command: TaskCommand) -> None:
@@ -128,13 +124,13 @@ class SimulatedRunner:
 
     # -- faults --
 
-    def kill_body(self, body: Body) -> None:
+    def kill_body(self, body: TaskBody) -> None:
         """SIGKILL from outside: the worker sees the lifeline close."""
         run = self._runs[body.spec.run]
         body.die()
         self._schedule.soon(lambda: self._worker.when_awake(lambda: self._lost(run, "gone")))
 
-    def freeze_body(self, body: Body, for_ms: int) -> None:
+    def freeze_body(self, body: TaskBody, for_ms: int) -> None:
         run = self._runs[body.spec.run]
         body.freeze()
         self._schedule.after(for_ms, lambda: body.thaw(for_ms, self._silence_ms))

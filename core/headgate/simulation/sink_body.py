@@ -5,18 +5,15 @@ in a real body; a poll itself takes no time here, the waiting lies before it.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from headgate.connector.sink_names import sink_group, sink_subscription
 from headgate.ports import ConsumerRecord, RebalancedError, TopicPartition
 from headgate.simulation.body import Body
 from headgate.simulation.memory_clients import MemoryConsumer
+from headgate.simulation.world import World
 from headgate.task import steps
 from headgate.task.messages import BodyReport, TaskSpec
 from headgate.task.sink import SinkMachine, SinkSettings
-
-if TYPE_CHECKING:
-    from headgate.simulation.cluster import Cluster
 
 BATCH = 50
 REFUSED_PROBABILITY = 0.03
@@ -24,10 +21,8 @@ REFUSED_PROBABILITY = 0.03
 
 
 class SinkBody(Body):
-    def __init__(
-        self, cluster: "Cluster", spec: TaskSpec, report: Callable[[BodyReport], None]
-    ) -> None:
-        super().__init__(cluster, spec, report, SinkMachine(SinkSettings.from_spec(spec)))
+    def __init__(self, world: World, spec: TaskSpec, report: Callable[[BodyReport], None]) -> None:
+        super().__init__(world, spec, report, SinkMachine(SinkSettings.from_spec(spec)))
         self._group = sink_group(spec.task.connector, spec.connector_config)
         self._consumer: MemoryConsumer | None = None
         self._batch: list[ConsumerRecord] = []
@@ -72,7 +67,7 @@ class SinkBody(Body):
 
     def _start(self) -> steps.BodyInput:
         topics = sink_subscription(self.spec.connector_config)
-        log = self._cluster.transport.record_log
+        log = self._world.transport.record_log
         client_id = f"connector-consumer-{self.spec.task}"
         self._consumer = log.consumer(self._group, topics, client_id)
         self._consumer.on_rebalance(
@@ -104,9 +99,9 @@ class SinkBody(Body):
     def _put(self, delay_ms: int) -> steps.BodyInput:
         if delay_ms:
             self._member.poll(0, 0)  # to stay a member; partitions may go, and records with them
-        if self._cluster.faulty and self._schedule.likely(REFUSED_PROBABILITY):
+        if self._world.faulty and self._schedule.likely(REFUSED_PROBABILITY):
             return steps.PutRetriable("the system is away")
-        self._cluster.checks.sink_put(self._group, self._batch)
+        self._world.checks.sink_put(self._group, self._batch)
         for record in self._batch:
             place = (record.topic, record.partition)
             _, count = self._delivered.get(place, (0, 0))
@@ -122,7 +117,7 @@ class SinkBody(Body):
             self._member.commit(due)
         except RebalancedError as error:
             return steps.OffsetsNotCommitted(str(error), again=True)
-        self._cluster.checks.sink_committed(self.spec, self._member.membership, due)
+        self._world.checks.sink_committed(self.spec, self._member.membership, due)
         covered = sum(self._delivered[place][1] for place in due)
         self._delivered.update((place, (end, 0)) for place, end in due.items())
         return steps.OffsetsCommitted(covered, pending=False)

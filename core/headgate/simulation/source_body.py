@@ -6,17 +6,14 @@ or out of order. Their key is the source partition, so that a topic keeps their 
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from headgate.ports import Producer, ProducerRecord
 from headgate.simulation.body import Body
+from headgate.simulation.world import World
 from headgate.task import steps
 from headgate.task.messages import BodyReport, TaskSpec
 from headgate.task.source import SourceMachine, SourceSettings
 from headgate.topics.offsets import decode_key, decode_value, encode_key, encode_value
-
-if TYPE_CHECKING:
-    from headgate.simulation.cluster import Cluster
 
 PARTITIONS = 4
 RECORDS = 320
@@ -29,10 +26,8 @@ POLLED_AHEAD = 0.5
 
 
 class SourceBody(Body):
-    def __init__(
-        self, cluster: "Cluster", spec: TaskSpec, report: Callable[[BodyReport], None]
-    ) -> None:
-        super().__init__(cluster, spec, report, SourceMachine(SourceSettings.from_spec(spec)))
+    def __init__(self, world: World, spec: TaskSpec, report: Callable[[BodyReport], None]) -> None:
+        super().__init__(world, spec, report, SourceMachine(SourceSettings.from_spec(spec)))
         self._producer: Producer | None = None
         self._next: dict[int, int] = {}
         self._batch: list[tuple[int, int]] = []
@@ -70,17 +65,17 @@ class SourceBody(Body):
     def _init(self) -> steps.BodyInput:
         spec = self.spec
         membership = (spec.group, spec.member_id, spec.generation)
-        log = self._cluster.transport.record_log
+        log = self._world.transport.record_log
         self._producer = log.producer(spec.run, spec.transactional_id, membership)
         self._producer.init()
-        self._cluster.checks.producer_initialised(spec)
+        self._world.checks.producer_initialised(spec)
         return steps.ProducerReady()
 
     def _read_offsets(self) -> steps.BodyInput:
         count = int(self.spec.task_config["count"])
         index = int(self.spec.task_config["index"])
         self._next = {p: 0 for p in range(PARTITIONS) if p % count == index}
-        records, _ = self._cluster.transport.offset_log.read(0, 1_000_000)
+        records, _ = self._world.transport.offset_log.read(0, 1_000_000)
         for record in records:
             known = decode_key(record.key or b"")
             offset = decode_value(record.value)
@@ -129,6 +124,6 @@ class SourceBody(Body):
                     for p, n in sorted(reached.items())
                 ]
             )
-            self._cluster.checks.data_committed(self.spec, self._open)
+            self._world.checks.data_committed(self.spec, self._open)
             self._open = []
         return steps.Committed(ahead=self._ahead is not None)

@@ -1,7 +1,6 @@
 """Somebody who creates, changes and deletes connectors, and notes what was promised."""
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 from headgate.herder.messages import (
     Call,
@@ -18,9 +17,7 @@ from headgate.herder.messages import (
     Success,
 )
 from headgate.ids import TargetState, TaskId
-
-if TYPE_CHECKING:
-    from headgate.simulation.cluster import Cluster
+from headgate.simulation.world import World
 
 SOURCES = ("a", "b", "c")
 """Each writes to the topic of its name."""
@@ -31,10 +28,10 @@ CALL_TIMEOUT_MS = 8_000
 
 
 class User:
-    def __init__(self, cluster: "Cluster") -> None:
-        self._cluster = cluster
-        self._schedule = cluster.schedule
-        self._chance = cluster.schedule.chance
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._schedule = world.schedule
+        self._chance = world.schedule.chance
         self._variant = 0
         self.open_calls = 0
         self.asked = 0
@@ -55,7 +52,7 @@ class User:
 
     def _restore(self) -> None:
         self.open_calls -= len(NAMES)
-        state = self._cluster.checks.read_log()
+        state = self._world.checks.read_log()
         for name in NAMES:
             started = SetTargetState(name, TargetState.STARTED)
             if state.entry(name) is None:
@@ -123,8 +120,8 @@ class User:
     def _send(self, call: Call, *, again: bool, then: Call | None = None) -> None:
         self.open_calls += 1
         self.asked += 1
-        since = len(self._cluster.checks.events)
-        url = self._chance.choice(sorted(self._cluster.workers))
+        since = len(self._world.checks.events)
+        url = self._chance.choice(sorted(self._world.workers))
 
         def deliver(result: Result) -> None:
             self.open_calls -= 1
@@ -134,15 +131,15 @@ class User:
             elif then is not None:
                 self._until_done(then)
 
-        target = self._cluster.workers[url].url
-        self._cluster.network.send(target, call, 0, CALL_TIMEOUT_MS, deliver)
+        target = self._world.workers[url].url
+        self._world.network.send(target, call, 0, CALL_TIMEOUT_MS, deliver)
 
     def _check(self, call: Call, result: Result, since: int) -> None:
         """An acknowledged intent is in the log, where no crash can reach it (invariant 9)."""
         if isinstance(result, Failure):
             if result.kind is ErrorKind.INTERNAL and "no answer in time" not in result.message:
-                self._cluster.checks.broken("12 every call is answered", result.message)
+                self._world.checks.broken("12 every call is answered", result.message)
             return
         assert isinstance(result, Success)
         if isinstance(call, SetTargetState):
-            self._cluster.checks.intent_kept(call.name, call.target_state, since)
+            self._world.checks.intent_kept(call.name, call.target_state, since)

@@ -3,7 +3,6 @@
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
 from headgate.herder import messages as m
 from headgate.herder.herder import Herder
@@ -11,12 +10,10 @@ from headgate.herder.settings import HerderSettings
 from headgate.ports import FencedError
 from headgate.simulation.runner import SimulatedRunner
 from headgate.simulation.source_body import PARTITIONS
+from headgate.simulation.world import World
 from headgate.topics.config_events import ConfigEvent
 from headgate.topics.config_records import decode
 from headgate.topics.status import decode_status
-
-if TYPE_CHECKING:
-    from headgate.simulation.cluster import Cluster
 
 LOOK_MS = 20
 """How often a worker looks at the logs and its clock."""
@@ -34,17 +31,17 @@ OFFSETS_MS = 1_500
 class SimulatedWorker:
     """One incarnation of a worker: after a crash a new one takes its place under the same name."""
 
-    def __init__(self, cluster: "Cluster", name: str, settings: HerderSettings) -> None:
+    def __init__(self, world: World, name: str, settings: HerderSettings) -> None:
         self.name = name
         self.url = settings.url
         self.worker_id = settings.worker_id
         self.dead = False
         self.frozen = False
-        self._cluster = cluster
-        self._schedule = cluster.schedule
-        self._transport = cluster.connect(self.url)
+        self._world = world
+        self._schedule = world.schedule
+        self._transport = world.connect(self.url)
         self.herder = Herder(settings, self._schedule.now_ms)
-        self.runner = SimulatedRunner(cluster, self, settings.session_timeout_ms // 2)
+        self.runner = SimulatedRunner(world, self, settings.session_timeout_ms // 2)
         self._inbox: deque[m.Command] = deque()
         self._effects: deque[m.Effect] = deque()
         self._performing = False
@@ -112,7 +109,7 @@ class SimulatedWorker:
             read = tuple((key, decode_status(key, value)) for key, value in keyed)
             self._inbox.append(m.StatusRead(read))
         for response in self._transport.group.receive():
-            if not self._cluster.message_lost():
+            if not self._world.message_lost():
                 self._inbox.append(m.GroupAnswered(response))
         deadline = self.herder.next_deadline_ms
         if deadline is not None and deadline <= self._schedule.now_ms:
@@ -122,7 +119,7 @@ class SimulatedWorker:
     def _lags(self) -> bool:
         """Records of the config topic may reach a worker late; reading to its end is another
         thing, and never lags."""
-        if self._cluster.faulty and self._schedule.likely(LAG_PROBABILITY):
+        if self._world.faulty and self._schedule.likely(LAG_PROBABILITY):
             lag = self._schedule.chance.randint(*LAG_MS)
             self._lagging_until = self._schedule.now_ms + lag
         return self._schedule.now_ms < self._lagging_until
@@ -130,7 +127,7 @@ class SimulatedWorker:
     def _turn(self) -> None:
         while self._inbox and not self.herder.done:
             effects = self.herder.handle(self._schedule.now_ms, self._inbox.popleft())
-            self._cluster.checks.decided(self, effects)
+            self._world.checks.decided(self, effects)
             self._effects.extend(effects)
         self._pump()
 
@@ -149,9 +146,9 @@ class SimulatedWorker:
 
     def _perform_next(self) -> None:
         self._performing = False
-        if self._cluster.faults.freezes_writer(self._effects[0]):
+        if self._world.faults.freezes_writer(self._effects[0]):
             self.freeze()
-            self._schedule.after(2 * self._cluster.options.session_timeout_ms, self.thaw)
+            self._schedule.after(2 * self._world.options.session_timeout_ms, self.thaw)
             self._pump()
             return
         effect = self._effects.popleft()
@@ -177,7 +174,7 @@ class SimulatedWorker:
                     self._inbox.append(m.ConfigRead(events))
                 return m.ConfigEndRead(token)
             case m.SendGroup(request):
-                if not self._cluster.message_lost():
+                if not self._world.message_lost():
                     self._transport.group.send(request)
             case m.WriteStatus(key, value):
                 self._transport.status_log.append([(key.encode(), value)])
@@ -185,7 +182,7 @@ class SimulatedWorker:
                 self._transport.fencer.fence(ids)
                 return m.ProducersFenced(token)
             case m.StartTask(spec):
-                self._cluster.checks.task_started(self, spec)
+                self._world.checks.task_started(self, spec)
                 self.runner.start(spec)
             case m.SendTask(run, command):
                 self.runner.send(run, command)
@@ -202,9 +199,9 @@ class SimulatedWorker:
             case m.GiveUpAlteration():
                 pass  # it is being written, or was
             case m.CallPeer(token, url, call, hops, timeout_ms):
-                self._cluster.network.call(self, token, url, call, hops, timeout_ms)
+                self._world.network.call(self, token, url, call, hops, timeout_ms)
             case m.Answer(call_id, result):
-                self._cluster.network.answer(call_id, result)
+                self._world.network.answer(call_id, result)
             case _:
                 return self._perform_on_connector(effect)
         return None
@@ -214,8 +211,8 @@ class SimulatedWorker:
             end = self._transport.config_log.append(effect.records, privileged=effect.privileged)
         except FencedError as error:
             return m.ConfigAppendFailed(effect.token, str(error), fenced=True)
-        self._cluster.checks.config_appended(self, effect)
-        if self._cluster.message_lost():
+        self._world.checks.config_appended(self, effect)
+        if self._world.message_lost():
             return m.ConfigAppendFailed(effect.token, "no answer in time", fenced=False)
         return m.ConfigAppended(effect.token, end)
 
@@ -224,7 +221,7 @@ class SimulatedWorker:
             self._transport.config_log.claim(generation)
         except FencedError as error:
             return m.LeadershipClaimed(generation, str(error))
-        self._cluster.checks.leadership_claimed(self, generation)
+        self._world.checks.leadership_claimed(self, generation)
         return m.LeadershipClaimed(generation)
 
     def _alter_offsets(self, effect: m.AlterConnectorOffsets) -> None:
@@ -237,7 +234,7 @@ class SimulatedWorker:
             if effect.token not in self._asking:
                 return  # given up
             self._asking.remove(effect.token)
-            entry = self._cluster.checks.read_log().entry(effect.connector)
+            entry = self._world.checks.read_log().entry(effect.connector)
             if (
                 not self.herder.leads
                 or entry is None
@@ -246,11 +243,11 @@ class SimulatedWorker:
                 overtaken = m.Failure(m.ErrorKind.CONFLICT, "overtaken")
                 self.post(m.ConnectorOffsetsAltered(effect.token, failure=overtaken))
                 return
-            self._cluster.checks.offsets_written(self, effect.connector)
+            self._world.checks.offsets_written(self, effect.connector)
             self._schedule.soon(lambda: self.when_awake(done), OFFSETS_MS)
 
         def done() -> None:
-            self._cluster.checks.offsets_written(self, effect.connector)
+            self._world.checks.offsets_written(self, effect.connector)
             self.post(m.ConnectorOffsetsAltered(effect.token))
 
         self._schedule.soon(lambda: self.when_awake(asked), CLASS_MS)
@@ -260,7 +257,7 @@ class SimulatedWorker:
             case m.ValidateConfig(token):
                 return m.ConfigValidated(token, ())
             case m.StartConnector(connector, run, config):
-                self._cluster.checks.connector_started(self, connector)
+                self._world.checks.connector_started(self, connector)
                 self._connectors[connector, run] = dict(config)
                 return m.ConnectorStarted(connector, run)
             case m.StopConnector(connector, run):

@@ -15,7 +15,7 @@ from typing import Annotated, Any, NoReturn, TextIO
 
 import typer
 
-from headgate_runtime import cli
+from headgate_runtime.command import launch
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -108,7 +108,7 @@ def worker(
     ],
 ) -> None:
     """Run one distributed worker on Kafka."""
-    cli.worker(properties)
+    launch.worker(properties)
 
 
 @app.command()
@@ -123,7 +123,7 @@ def standalone(
     ] = None,
 ) -> None:
     """Run one worker without a group: data on Kafka, source offsets in a file."""
-    cli.standalone(properties, connectors or [])
+    launch.standalone(properties, connectors or [])
 
 
 @app.command()

@@ -14,6 +14,7 @@ from support.rest.serving import serving_meanwhile
 from headgate.membership.consumer import ConsumerSettings
 from headgate.ports import Clock, ConfigLog, Fencer, Group, KeyedLog, LogRecord, Peers, RecordLog
 from headgate.simulation.memory import MemoryCluster
+from headgate.simulation.memory_transport import MemoryTransport
 from headgate_embedded import open_transport, transport_settings
 
 SESSION_MS = 5_000
@@ -95,7 +96,7 @@ class MemoryWorld:
         return text
 
     def connect(self, url: str = "") -> Transport:
-        return self.cluster.connect(url)
+        return MemoryTransport(self.cluster, url)
 
     def now_ms(self) -> int:
         return self._now_ms

@@ -49,7 +49,7 @@ from headgate_kafka.failures import NO_RIGHT, Contact, kafka_error
 from headgate_kafka.group.describe import DescribedGroup, GroupDescriber
 from headgate_kafka.group.port import GroupRefusedError
 from headgate_kafka.login.logins import Login, Role, connector_logins, own_offsets_topic
-from headgate_kafka.login.oauth_login import try_for_token
+from headgate_kafka.login.token_trial import try_for_token
 from headgate_kafka.logs.keyed_log import KafkaKeyedLog
 from headgate_kafka.logs.offset_stores import newest_ms, stale_own_topic
 from headgate_kafka.logs.reading import Topics

@@ -12,8 +12,8 @@ from confluent_kafka.admin import AdminClient
 from headgate.ports import RefusedError, TransportError
 from headgate_kafka.admin.controller import look_again, took_too_long
 from headgate_kafka.failures import Contact
-from headgate_kafka.login.oauth_login import try_for_token
 from headgate_kafka.login.principal import of_librdkafka
+from headgate_kafka.login.token_trial import try_for_token
 
 Warn: TypeAlias = Callable[[str], None]
 

@@ -19,7 +19,7 @@ from headgate_kafka.clients.settings import (
     worker_client_settings,
     worker_kafka_python,
 )
-from headgate_kafka.login.oauth_login import try_for_token
+from headgate_kafka.login.token_trial import try_for_token
 from headgate_kafka.logs.reading import Topics
 from headgate_kafka.records.topics import ClientsSettings
 
@@ -47,7 +47,7 @@ class WorkerClients:
         return Topics(self._admin(), self.warn)
 
     def try_for_token(self) -> None:
-        """As `headgate_kafka.login.oauth_login.try_for_token`."""
+        """As `headgate_kafka.login.token_trial.try_for_token`."""
         try_for_token(self._admin())
 
     def administered_as(self, properties: Mapping[str, str]) -> bool:

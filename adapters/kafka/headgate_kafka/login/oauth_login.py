@@ -101,23 +101,6 @@ def of_librdkafka(settings: Mapping[str, Any]) -> OAuthLogin | None:
     )
 
 
-def try_for_token(settings: Mapping[str, Any]) -> None:
-    """Asks the endpoint once, before there is a client with these settings of librdkafka's, and so
-    only where there is to be the first of them: that says neither who did not answer nor how, and
-    while an endpoint answers 5xx its client cannot be let go for 47 s (2.16.0).
-
-    Raises:
-        RefusedError: the endpoint refuses, or gives no token.
-        TransportError: it does not answer, or cannot now.
-    """
-    login = of_librdkafka(settings)
-    if login is not None:
-        # Here: few log in so.
-        from headgate_kafka.login.oauth import ask
-
-        ask(login)
-
-
 def _credential(
     properties: Mapping[str, str | None], options: Mapping[str, str], what: str, option: str
 ) -> str:

@@ -1,0 +1,188 @@
+"""What the parts of a simulated cluster know of each other.
+
+`headgate.simulation.cluster` puts the parts together. Each part takes a `World` and sees the
+others through the protocols here, so no part imports the cluster, or another part that is above it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NoReturn, Protocol
+
+from headgate.herder.herder import Herder
+from headgate.herder.messages import AppendConfig, Call, Command, Effect, Result, TaskReported
+from headgate.ids import TargetState
+from headgate.ports import ConsumerRecord, TopicPartition
+from headgate.simulation.memory_clients import Membership
+from headgate.simulation.memory_transport import MemoryTransport
+from headgate.simulation.schedule import Schedule
+from headgate.task.messages import TaskSpec
+from headgate.task.steps import BodyEffect
+from headgate.topics.config_events import ConfigEvent
+from headgate.topics.config_state import ConfigState
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    seed: int
+    workers: int = 3
+    faults_ms: int = 20_000
+    """How long faults and users go on."""
+    settle_ms: int = 120_000
+    """Within which everything must have settled after that."""
+    lost_messages: float = 0.01
+    """Probability that a message or an answer goes astray while there are faults."""
+    session_timeout_ms: int = 3_000
+    frozen_committers: float = 0.0
+    """Probability that a sink task freezes past its consumer session between deciding to commit
+    offsets and doing so."""
+    frozen_writers: float = 0.0
+    """Probability that a leader freezes past its session between deciding a write and making it.
+    The claim on the log is for that moment, and other faults seldom meet it."""
+
+
+class TaskBody(Protocol):
+    """The body of one run of a task, as faults see it."""
+
+    spec: TaskSpec
+    dead: bool
+    frozen: bool
+
+    def die(self) -> None: ...
+
+    def freeze(self) -> None: ...
+
+    def thaw(self, frozen_ms: int, silence_ms: int) -> None: ...
+
+
+class Runner(Protocol):
+    """The runs of one worker's tasks."""
+
+    def bodies(self) -> Sequence[TaskBody]: ...
+
+    def unreleased(self) -> Sequence[TaskSpec]: ...
+
+    def kill_body(self, body: TaskBody) -> None: ...
+
+    def freeze_body(self, body: TaskBody, for_ms: int) -> None: ...
+
+
+class Worker(Protocol):
+    """One incarnation of a worker."""
+
+    name: str
+    url: str
+    dead: bool
+    frozen: bool
+    herder: Herder
+
+    @property
+    def runner(self) -> Runner: ...
+
+    def crash(self) -> None: ...
+
+    def freeze(self) -> None: ...
+
+    def thaw(self) -> None: ...
+
+    def when_awake(self, action: Callable[[], None]) -> None: ...
+
+    def ask(self, call_id: str, call: Call, hops: int, deadline_ms: int) -> None: ...
+
+    def post(self, command: Command) -> None: ...
+
+    def instances(self) -> Sequence[str]: ...
+
+    def reported(self, report: TaskReported) -> None: ...
+
+
+class Observer(Protocol):
+    """Whoever is told of what happens, and raises when something breaks."""
+
+    events: list[ConfigEvent]
+
+    def broken(self, invariant: str, text: str) -> NoReturn: ...
+
+    def config_appended(self, worker: Worker, effect: AppendConfig) -> None: ...
+
+    def leadership_claimed(self, worker: Worker, generation: int) -> None: ...
+
+    def offsets_written(self, worker: Worker, connector: str) -> None: ...
+
+    def task_started(self, worker: Worker, spec: TaskSpec) -> None: ...
+
+    def connector_started(self, worker: Worker, connector: str) -> None: ...
+
+    def producer_initialised(self, spec: TaskSpec) -> None: ...
+
+    def data_committed(self, spec: TaskSpec, records: Sequence[tuple[int, int]]) -> None: ...
+
+    def sink_put(self, group: str, records: Sequence[ConsumerRecord]) -> None: ...
+
+    def sink_committed(
+        self, spec: TaskSpec, membership: Membership, offsets: Mapping[TopicPartition, int]
+    ) -> None: ...
+
+    def answered(self, call_id: str, before: bool) -> None: ...
+
+    def decided(self, worker: Worker, effects: Sequence[Effect]) -> None: ...
+
+    def read_log(self) -> ConfigState: ...
+
+    def intent_kept(self, connector: str, target: TargetState, since: int) -> None: ...
+
+
+class CallNetwork(Protocol):
+    """Calls from worker to worker, and of users to workers."""
+
+    def call(
+        self, caller: Worker, token: int, url: str, call: Call, hops: int, timeout_ms: int
+    ) -> None: ...
+
+    def send(
+        self, url: str, call: Call, hops: int, timeout_ms: int, deliver: Callable[[Result], None]
+    ) -> None: ...
+
+    def answer(self, call_id: str, result: Result) -> None: ...
+
+
+class Freezing(Protocol):
+    """Faults at a moment that the part itself reaches."""
+
+    def freezes_writer(self, effect: Effect) -> bool: ...
+
+    def freezes_committer(self, body: TaskBody, effect: BodyEffect) -> bool: ...
+
+
+class World(Protocol):
+    """A simulated cluster, as its parts see it."""
+
+    options: Options
+    seed: int
+    schedule: Schedule
+    transport: MemoryTransport
+    claims: dict[str, int]
+    faulty: bool
+
+    @property
+    def checks(self) -> Observer: ...
+
+    @property
+    def network(self) -> CallNetwork: ...
+
+    @property
+    def faults(self) -> Freezing: ...
+
+    @property
+    def workers(self) -> Mapping[str, Worker]: ...
+
+    def start_worker(self, name: str) -> None: ...
+
+    def connect(self, url: str) -> MemoryTransport: ...
+
+    def worker_at(self, url: str) -> Worker | None: ...
+
+    def is_member(self, worker: Worker) -> bool: ...
+
+    def why_not_committing(self, membership: Membership) -> str: ...
+
+    def message_lost(self) -> bool: ...
