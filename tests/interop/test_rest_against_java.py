@@ -1,8 +1,8 @@
 """The same requests, good and bad, to a worker of ours and to a Java worker: the same answers.
 
 Where an answer differs on purpose the table `DIFFERS` says so, and why; ``docs/run/rest.md`` has
-the same table for users. One story is told to both, step by step, so that each answer depends on all
-that was asked before.
+the same table for users. One story is told to both, step by step, so that each answer depends on
+all that was asked before.
 """
 
 import json
