@@ -1,6 +1,6 @@
 """What the principals of a worker and of its connectors must be allowed, and whether they are.
 
-The list is Connect's (its documentation on ACLs, KIP-618); `docs/permissions.md` has it as a table.
+The list is Connect's (its documentation on ACLs, KIP-618); `docs/run/permissions.md` has it as a table.
 Rights on topics and groups are asked for: the brokers say what a principal may do with each. Of a
 group that is not there yet they do not: there a stranger's heartbeat tries whether Read is granted.
 Rights on transactional ids can only be tried. Looking one up needs Describe, and does no harm; what
