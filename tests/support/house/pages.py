@@ -115,7 +115,7 @@ def faults(page: Path, root: Path) -> list[str]:
         page: below `root`, the top of the repository.
 
     Returns:
-        Texts such as ``docs/a.md:7: 41 words in a sentence: ...``, in the order of the page.
+        Texts such as ``README.md:7: 41 words in a sentence: ...``, in the order of the page.
     """
     where = page.relative_to(root)
     return [
