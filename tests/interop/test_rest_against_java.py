@@ -1,8 +1,8 @@
 """The same requests, good and bad, to a worker of ours and to a Java worker: the same answers.
 
-Where an answer differs on purpose the table `DIFFERS` says so, and why; ``docs/rest.md`` has the
-same table for users. One story is told to both, step by step, so that each answer depends on all
-that was asked before.
+Where an answer differs on purpose the table `DIFFERS` says so, and why; ``docs/run/rest.md`` has
+the same table for users. One story is told to both, step by step, so that each answer depends on
+all that was asked before.
 """
 
 import json
@@ -305,9 +305,9 @@ STORY: dict[str, Step] = {
     "gone": Step("GET /connectors/a"),
 }
 
-BODY = "Java says 500 to a body it cannot use; the message here says what was expected"
-BELOW = "what is below 0 in a sink's offsets is refused as what it is"
-BROKERS = "Java does not say which offsets the brokers refused, nor why"
+BODY = "Java answers 500 to a body that it cannot use. Headgate says what it expected"
+BELOW = "A negative partition or offset of a sink is refused as a bad request"
+BROKERS = "Java does not say which offsets the brokers refused, nor why. Headgate does"
 DIFFERS: dict[str, Differs] = {
     "create by half": Differs(500, 400, BODY),
     "create a list": Differs(500, 400, BODY),
@@ -317,7 +317,9 @@ DIFFERS: dict[str, Differs] = {
     "create with more fields": Differs(500, 400, BODY),
     "create in a bad state": Differs(500, 400, BODY),
     "create with an object": Differs(500, 400, BODY),
-    "create with a null": Differs(400, 400, "Java does not say which key has no value"),
+    "create with a null": Differs(
+        400, 400, "Java does not say which key has no value. Headgate names the key"
+    ),
     "put without body": Differs(500, 400, BODY),
     "put null": Differs(500, 400, BODY),
     "alter with more fields": Differs(500, 400, BODY),
@@ -333,8 +335,10 @@ DIFFERS: dict[str, Differs] = {
     "validate nothing": Differs(500, 400, BODY),
     "validate without body": Differs(500, 400, BODY),
     "logger without body": Differs(500, 400, BODY),
-    "a slash": Differs(400, 404, "Java cannot be asked of a name with a slash; here it is %2F"),
-    "bad percent": Differs(400, 400, "Java answers by a page of HTML"),
+    "a slash": Differs(
+        400, 404, "Java has no path for a name with a slash. Headgate takes %2F for it"
+    ),
+    "bad percent": Differs(400, 400, "Java answers with an HTML page. Headgate answers in JSON"),
 }
 
 
@@ -443,5 +447,5 @@ def test_the_same_story_has_the_same_answers(
 
 def test_the_differences_are_of_steps_and_told_to_users() -> None:
     assert set(DIFFERS) <= set(STORY)
-    page = (Path(__file__).parents[2] / "docs/rest.md").read_text()
+    page = (Path(__file__).parents[2] / "docs/run/rest.md").read_text()
     assert [differs.why for differs in DIFFERS.values() if differs.why not in page] == []

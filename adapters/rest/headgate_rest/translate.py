@@ -2,7 +2,7 @@
 
 Source: Connect's resources (`ConnectorsResource`, `InternalClusterResource`,
 `ConnectorPluginsResource`, `LoggingResource`, `RootResource`), KIP-52, KIP-475, KIP-495, KIP-558,
-KIP-745, KIP-769, KIP-875, KIP-980, KIP-976, KIP-1017. What differs is in ``docs/rest.md``.
+KIP-745, KIP-769, KIP-875, KIP-980, KIP-976, KIP-1017. What differs is in ``docs/run/rest.md``.
 """
 
 import re

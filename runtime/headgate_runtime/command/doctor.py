@@ -247,7 +247,7 @@ def _permissions(about: str, ask: Callable[[], list[Tried]]) -> Iterator[Check]:
         else:
             yield Check(Outcome.NOTE, about, f"not tried: {wanted}, {wanted.purpose}{reason}")
     text = f"{granted} of {len(tried)} are granted" if tried else "none is known to be needed"
-    yield Check(Outcome.GOOD, about, f"{text} (docs/permissions.md)")
+    yield Check(Outcome.GOOD, about, f"{text} (docs/run/permissions.md)")
 
 
 def _how(one: Tried) -> str:

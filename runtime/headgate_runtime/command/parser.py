@@ -50,7 +50,7 @@ def root(
 @app.command()
 def up(
     pipeline: Annotated[
-        str, typer.Argument(metavar="PIPELINE.toml", help="What to run: docs/pipeline-file.md.")
+        str, typer.Argument(metavar="PIPELINE.toml", help="What to run: docs/run/pipeline.md.")
     ],
     until_idle: Annotated[
         bool,
@@ -104,7 +104,7 @@ def up(
 def worker(
     properties: Annotated[
         str,
-        typer.Argument(metavar="FILE.properties", help="As Connect's: docs/kafka.md."),
+        typer.Argument(metavar="FILE.properties", help="As Connect's: docs/run/kafka.md."),
     ],
 ) -> None:
     """Run one distributed worker on Kafka."""
@@ -115,7 +115,7 @@ def worker(
 def standalone(
     properties: Annotated[
         str,
-        typer.Argument(metavar="WORKER.properties", help="As Connect's: docs/kafka.md."),
+        typer.Argument(metavar="WORKER.properties", help="As Connect's: docs/run/kafka.md."),
     ],
     connectors: Annotated[
         list[str] | None,
@@ -207,7 +207,7 @@ def observe(
     status_topic: Annotated[str | None, typer.Option("--status-topic", help="Likewise.")] = None,
     offset_topic: Annotated[str | None, typer.Option("--offset-topic", help="Likewise.")] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object (docs/scripts.md).")
+        bool, typer.Option("--json", help="Print one JSON object (docs/run/commands.md).")
     ] = False,
     follow: Annotated[
         bool, typer.Option("--follow", help="Look again and again, until Ctrl-C.")

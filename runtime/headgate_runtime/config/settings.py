@@ -203,160 +203,308 @@ STRING_CONVERTER = "org.apache.kafka.connect.storage.StringConverter"
 HEADER_CONVERTER = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
 _DISTRIBUTED = frozenset({DISTRIBUTED})
 _TOPIC_KEYS = ("config.storage.topic", "offset.storage.topic", "status.storage.topic")
+_BROKERS_OWN = "-1 takes the broker's default."
+
+
+def _replicas(topic: str) -> Key:
+    """Replication factor with which a worker creates one of its internal topics."""
+    doc = f"Replication factor of the {topic} topic, if the worker creates it. {_BROKERS_OWN}"
+    return Key(_count(SHORT_MAX), "3", doc, _DISTRIBUTED)
+
+
+def _partitions(topic: str, default: str) -> Key:
+    """Number of partitions with which a worker creates one of its internal topics."""
+    doc = f"Number of partitions of the {topic} topic, if the worker creates it. {_BROKERS_OWN}"
+    return Key(_count(), default, doc, _DISTRIBUTED)
+
 
 KEYS: dict[str, Key] = {
     "bootstrap.servers": Key(
-        brokers, "", "Brokers to begin with, host:port and commas.", ON_KAFKA, ON_KAFKA
+        brokers,
+        "",
+        "Brokers to connect to first: `host:port` pairs, separated by commas. The worker finds "
+        "the rest of the cluster through them.",
+        ON_KAFKA,
+        ON_KAFKA,
     ),
-    "group.id": Key(_name, "headgate", "Name of the group of workers.", IN_GROUP, _DISTRIBUTED),
+    "group.id": Key(
+        _name,
+        "headgate",
+        "Id of the Connect group. All workers with this id share the work. Transactional ids "
+        "contain it.",
+        IN_GROUP,
+        _DISTRIBUTED,
+    ),
     "client.id": Key(
-        _text, "", "Part of the names that clients of the worker give themselves.", EVERYWHERE
+        _text, "", "Name of this worker within the client ids of its Kafka clients.", EVERYWHERE
     ),
     "key.converter": Key(
         _class_of(CONVERTERS),
         STRING_CONVERTER,
-        "Default converter of record keys.",
+        "Converter of record keys, for connectors that set none.",
         required=ON_KAFKA,
     ),
     "value.converter": Key(
         _class_of(CONVERTERS),
         STRING_CONVERTER,
-        "Default converter of record values.",
+        "Converter of record values, for connectors that set none.",
         required=ON_KAFKA,
     ),
     "header.converter": Key(
-        _class_of(HEADER_CONVERTERS), HEADER_CONVERTER, "Default converter of headers."
+        _class_of(HEADER_CONVERTERS),
+        HEADER_CONVERTER,
+        "Converter of record headers, for connectors that set none.",
     ),
-    "config.storage.topic": Key(_name, "", "The config topic.", _DISTRIBUTED, _DISTRIBUTED),
-    "config.storage.replication.factor": Key(
-        _count(SHORT_MAX),
-        "3",
-        "Replicas of the config topic if it is created here; -1 as the broker has it.",
+    "config.storage.topic": Key(
+        _name,
+        "",
+        "Topic that stores connector configs, task configs and target states. All workers of a "
+        "group name the same one.",
+        _DISTRIBUTED,
         _DISTRIBUTED,
     ),
+    "config.storage.replication.factor": _replicas("config"),
     "offset.storage.topic": Key(
-        _name, "connect-offsets", "The offsets topic.", IN_GROUP, _DISTRIBUTED
-    ),
-    "offset.storage.partitions": Key(
-        _count(), "25", "Partitions of the offsets topic if it is created here.", _DISTRIBUTED
-    ),
-    "offset.storage.replication.factor": Key(
-        _count(SHORT_MAX),
-        "3",
-        "Replicas of the offsets topic if it is created here.",
+        _name,
+        "connect-offsets",
+        "Topic that stores the source offsets of connectors. All workers of a group name the "
+        "same one.",
+        IN_GROUP,
         _DISTRIBUTED,
     ),
+    "offset.storage.partitions": _partitions("offsets", "25"),
+    "offset.storage.replication.factor": _replicas("offsets"),
     "offset.storage.file.filename": Key(
-        _name, "", "File of the source offsets.", frozenset({STANDALONE}), frozenset({STANDALONE})
+        _name,
+        "",
+        "File in which a standalone worker stores source offsets.",
+        frozenset({STANDALONE}),
+        frozenset({STANDALONE}),
     ),
-    "status.storage.topic": Key(_name, "", "The status topic.", _DISTRIBUTED, _DISTRIBUTED),
-    "status.storage.partitions": Key(
-        _count(), "5", "Partitions of the status topic if it is created here.", _DISTRIBUTED
-    ),
-    "status.storage.replication.factor": Key(
-        _count(SHORT_MAX),
-        "3",
-        "Replicas of the status topic if it is created here.",
+    "status.storage.topic": Key(
+        _name,
+        "",
+        "Topic that stores the statuses of connectors and tasks. All workers of a group name the "
+        "same one.",
+        _DISTRIBUTED,
         _DISTRIBUTED,
     ),
+    "status.storage.partitions": _partitions("status", "5"),
+    "status.storage.replication.factor": _replicas("status"),
     "session.timeout.ms": Key(
-        _number(100), "10000", "Silence after which a worker is out.", IN_GROUP
+        _number(100),
+        "10000",
+        "A worker that sends no heartbeat for this long is removed from the group.",
+        IN_GROUP,
     ),
-    "heartbeat.interval.ms": Key(_number(10), "3000", "Time between heartbeats.", IN_GROUP),
+    "heartbeat.interval.ms": Key(
+        _number(10),
+        "3000",
+        "Time between two heartbeats to the group coordinator. It must be less than "
+        "`session.timeout.ms`.",
+        IN_GROUP,
+    ),
     "rebalance.timeout.ms": Key(
-        _number(100), "60000", "Longest wait for members to join again.", IN_GROUP
+        _number(100),
+        "60000",
+        "Longest time that a rebalance waits for a worker to rejoin. A worker that takes longer "
+        "is removed from the group.",
+        IN_GROUP,
     ),
     "worker.sync.timeout.ms": Key(
-        _number(1), "3000", "Limit for reading the config topic to its end.", IN_GROUP
+        _number(1),
+        "3000",
+        "Longest time that a worker may take to read the config topic to its end. After it the "
+        "worker stops its work, leaves the group and tries again.",
+        IN_GROUP,
     ),
     "scheduled.rebalance.max.delay.ms": Key(
-        _number(0), "300000", "How long lost work waits for its worker to come back.", IN_GROUP
+        _number(0),
+        "300000",
+        "Longest time that the work of a lost worker stays unassigned, in case the worker comes "
+        "back.",
+        IN_GROUP,
     ),
     "connect.protocol": Key(
-        _protocol, "sessioned", "Newest of Connect's protocols to offer.", _DISTRIBUTED
+        _protocol,
+        "sessioned",
+        "Newest of Connect's group protocols that the worker offers: `eager`, `compatible` or "
+        "`sessioned`.",
+        _DISTRIBUTED,
     ),
     "exactly.once.source.support": Key(
-        _one_of(*EXACTLY_ONCE), "disabled", "Exactly-once source connectors (KIP-618).", IN_GROUP
+        _one_of(*EXACTLY_ONCE),
+        "disabled",
+        "Exactly-once delivery by source connectors (KIP-618): `disabled`, `preparing` or "
+        "`enabled`.",
+        IN_GROUP,
     ),
     "inter.worker.key.generation.algorithm": Key(
-        _one_of(*MACS), "HmacSHA256", "Of the key that workers sign requests with.", _DISTRIBUTED
+        _one_of(*MACS),
+        "HmacSHA256",
+        "Algorithm that generates the session key. Workers sign internal requests with that key.",
+        _DISTRIBUTED,
     ),
     "inter.worker.key.size": Key(
-        _number_or_none(8), "", "Its bits; the algorithm's own number if empty.", _DISTRIBUTED
+        _number_or_none(8),
+        "",
+        "Size of the session key in bits. If it is empty, the algorithm's default is used.",
+        _DISTRIBUTED,
     ),
     "inter.worker.key.ttl.ms": Key(
-        _number(0), "3600000", "How long such a key is used; 0: for ever.", _DISTRIBUTED
+        _number(0),
+        "3600000",
+        "Time after which the leader replaces the session key. 0 keeps one key for ever.",
+        _DISTRIBUTED,
     ),
     "inter.worker.signature.algorithm": Key(
-        _one_of(*MACS), "HmacSHA256", "Requests to other workers are signed by it.", _DISTRIBUTED
+        _one_of(*MACS),
+        "HmacSHA256",
+        "Algorithm with which this worker signs its internal requests.",
+        _DISTRIBUTED,
     ),
     "inter.worker.verification.algorithms": Key(
-        _macs, "HmacSHA256", "Accepted from other workers.", _DISTRIBUTED
+        _macs,
+        "HmacSHA256",
+        "Signature algorithms that this worker accepts in internal requests. The list must "
+        "contain `inter.worker.signature.algorithm`.",
+        _DISTRIBUTED,
     ),
     "offset.flush.interval.ms": Key(
-        _number(1, LONG_MAX), "60000", "Time between commits of offsets."
+        _number(1, LONG_MAX),
+        "60000",
+        "Time between two commits of a task's offsets, where they are not part of a transaction.",
     ),
     "task.shutdown.graceful.timeout.ms": Key(
-        _number(0, LONG_MAX), "5000", "Time a task has to stop before it is killed."
+        _number(0, LONG_MAX), "5000", "Time that a task has to stop. After it the task is killed."
     ),
-    "topic.creation.enable": Key(_boolean, "true", "Create the topics that sources name."),
+    "topic.creation.enable": Key(
+        _boolean,
+        "true",
+        "Whether workers create the missing topics that source connectors write to.",
+    ),
     "topic.tracking.enable": Key(
-        _boolean, "true", "Record which topics a connector uses.", ON_KAFKA
+        _boolean, "true", "Whether workers record which topics each connector uses.", ON_KAFKA
     ),
     "topic.tracking.allow.reset": Key(
-        _boolean, "true", "Let users forget the topics that were recorded.", ON_KAFKA
+        _boolean, "true", "Whether users may reset the record of topics in use.", ON_KAFKA
     ),
     "connector.client.config.override.policy": Key(
-        _override_policy, "All", "Which client settings connectors may override.", ON_KAFKA
+        _override_policy,
+        "All",
+        "Which Kafka client settings a connector's config may override: `All`, `None`, "
+        "`Principal` or `Allowlist`.",
+        ON_KAFKA,
     ),
     "connector.client.config.override.allowlist": Key(
-        _list, "", "Those that the policy Allowlist lets pass.", ON_KAFKA
+        _list,
+        "",
+        "Client settings that the policy `Allowlist` permits, without prefix, separated by commas.",
+        ON_KAFKA,
     ),
     "config.providers": Key(
-        _list, "", "Names of those who know what configs only refer to.", ON_KAFKA
+        _list,
+        "",
+        "Names of config providers, separated by commas. Keys that begin with "
+        "`config.providers.NAME.` configure each one.",
+        ON_KAFKA,
     ),
-    "listeners": Key(_names, "http://:8083", "Where the REST API listens.", ON_KAFKA),
-    "admin.listeners": Key(_list, "", "Where its admin endpoints do, if elsewhere.", ON_KAFKA),
+    "listeners": Key(
+        _names,
+        "http://:8083",
+        "Addresses of the REST API, separated by commas: `http://host:port` or "
+        "`https://host:port`. Without a host it listens on every interface.",
+        ON_KAFKA,
+    ),
+    "admin.listeners": Key(
+        _list,
+        "",
+        "Addresses of the `/admin` endpoints, if they are not to be on `listeners`. If the value "
+        "is empty, there are no `/admin` endpoints.",
+        ON_KAFKA,
+    ),
     "rest.advertised.host.name": Key(
-        _text, "", "Name under which others reach this worker.", ON_KAFKA
+        _text, "", "Host name that other workers use to reach this worker's REST API.", ON_KAFKA
     ),
     "rest.advertised.port": Key(
-        _number_or_none(1), "", "Port under which others reach this worker.", ON_KAFKA
+        _number_or_none(1),
+        "",
+        "Port that other workers use to reach this worker's REST API.",
+        ON_KAFKA,
     ),
     "rest.advertised.listener": Key(
-        _text, "", "Which of the listeners others use: http or https.", ON_KAFKA
+        _text,
+        "",
+        "Listener that other workers use to reach this worker: `http` or `https`.",
+        ON_KAFKA,
     ),
-    "access.control.allow.origin": Key(_text, "", "Origins that browsers may call from.", ON_KAFKA),
-    "access.control.allow.methods": Key(_text, "", "Methods they may use.", ON_KAFKA),
+    "access.control.allow.origin": Key(
+        _text,
+        "",
+        "Origins whose web pages may call the REST API (`Access-Control-Allow-Origin`).",
+        ON_KAFKA,
+    ),
+    "access.control.allow.methods": Key(
+        _text,
+        "",
+        "HTTP methods that those web pages may use (`Access-Control-Allow-Methods`).",
+        ON_KAFKA,
+    ),
     "response.http.headers.config": Key(
-        _text, "", "Headers of every answer: set NAME: VALUE, add NAME: VALUE.", ON_KAFKA
+        _text,
+        "",
+        "Headers added to every REST response, separated by commas: `set NAME: VALUE`, `add "
+        "NAME: VALUE`.",
+        ON_KAFKA,
     ),
     "ssl.client.auth": Key(
         _one_of("none", "requested", "required"),
         "none",
-        "Certificates of those who call the REST API by https.",
+        "Whether the REST API asks for client certificates over https: `none`, `requested` or "
+        "`required`.",
         ON_KAFKA,
     ),
-    "headgate.task.runner": Key(_one_of(*RUNNERS), "spark", "Where tasks run."),
+    "headgate.task.runner": Key(
+        _one_of(*RUNNERS),
+        "spark",
+        "Where tasks run: on Spark executors (`spark`), in a child process each (`process`) or "
+        "in threads of the worker (`thread`).",
+    ),
     "headgate.assignment.policy": Key(
-        _one_of(*POLICIES), "kip415", "How work is shared.", IN_GROUP
+        _one_of(*POLICIES),
+        "kip415",
+        "How the leader shares out the work: by the rules of KIP-415 (`kip415`) or exactly as "
+        "Kafka Connect does (`connect`).",
+        IN_GROUP,
     ),
     "headgate.topic.partitions": Key(
         _count(),
         "-1",
-        "Partitions of a topic that a source makes; -1: as many as a new topic gets.",
+        "Number of partitions of a topic that a source connector creates. -1 takes the default "
+        "of the log.",
     ),
     "headgate.spark.master": Key(
-        _name, "local[2]", "Master of the Spark that a worker starts for its tasks.", ON_KAFKA
+        _name, "local[2]", "Master URL of the Spark that the worker starts for its tasks.", ON_KAFKA
     ),
     "headgate.spark.remote": Key(
-        _text, "", "Spark Connect server to use instead, sc://host:port.", ON_KAFKA
+        _text,
+        "",
+        "Address of a running Spark Connect server, `sc://host:port`. If it is set, the worker "
+        "starts no Spark.",
+        ON_KAFKA,
     ),
     "headgate.spark.slots": Key(
-        _number(1), "16", "Tasks that the Spark which a worker starts has room for.", ON_KAFKA
+        _number(1),
+        "16",
+        "Number of tasks that the Spark which the worker starts can run at the same time.",
+        ON_KAFKA,
     ),
     "headgate.data": Key(
-        _text, "", "Folder for its log and scratch files; a temporary one if empty.", ON_KAFKA
+        _text,
+        "",
+        "Folder for the logs and scratch files of the Spark that the worker starts. If it is "
+        "empty, a temporary folder is used.",
+        ON_KAFKA,
     ),
 }
 

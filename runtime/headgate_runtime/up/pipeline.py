@@ -1,6 +1,6 @@
 """The pipeline file of ``headgate up``: read, checked whole, and made into Connect's strings.
 
-What the file may say is in docs/pipeline-file.md. Everything that is wrong with it is found before
+What the file may say is in docs/run/pipeline.md. Everything that is wrong with it is found before
 anything starts and told at once, each fault with its line and with what would be right.
 """
 
@@ -240,7 +240,7 @@ class _Reader:
             if key in _ELSEWHERE:
                 text = f"means nothing here: {_ELSEWHERE[key]}"
             else:
-                hint = nearest(key, known) or "; docs/pipeline-file.md lists them"
+                hint = nearest(key, known) or "; docs/run/pipeline.md lists them"
                 text = f"unknown key{hint}"
             self._problem(paths[key], text)
             del texts[key]

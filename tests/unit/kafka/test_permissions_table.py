@@ -1,4 +1,4 @@
-"""The tables of ``docs/permissions.md`` and what `headgate doctor` tries are the same."""
+"""The tables of ``docs/run/permissions.md`` and what `headgate doctor` tries are the same."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -18,7 +18,7 @@ from headgate_kafka.admin.permissions import (
     worker_permissions,
 )
 
-TABLES: Final = Path(__file__).parents[3] / "docs/permissions.md"
+TABLES: Final = Path(__file__).parents[3] / "docs/run/permissions.md"
 WORKER: Final = {
     "group.id": "workers",
     "config.storage.topic": "configs",
@@ -38,7 +38,7 @@ RESOURCES: Final[dict[str, tuple[str, ...]]] = {
     "Topic: its own offsets topic": ("Topic:own",),
     "Topic: its own offsets topic (`offsets.storage.topic`, or implied by another cluster), else "
     "the worker's `offset.storage.topic`": ("Topic:own", "Topic:offsets"),
-    f"TransactionalId: {ID} of every task; prefixed, as a rule: `${{group.id}}-${{connector}}-`": (
+    f"TransactionalId: {ID} of every task; as a rule, prefixed `${{group.id}}-${{connector}}-`": (
         "TransactionalId:workers-c-0",
     ),
     "Group: `connect-${connector}`, or `consumer.override.group.id`": ("Group:connect-c",),
@@ -47,6 +47,7 @@ RESOURCES: Final[dict[str, tuple[str, ...]]] = {
     "the same group": ("Group:connect-c",),
 }
 """What cells of the tables stand for in the examples here."""
+HEADS: Final = ("client", "operation", "---")
 Row = tuple[str, str]
 """Whose right it is, and the right."""
 
@@ -81,7 +82,8 @@ def written() -> dict[str, set[Row]]:
         if line.startswith("## "):
             section = line.removeprefix("## ")
         cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if not line.startswith("|") or cells[0] in ("who", "operation", "---"):
+        width = 3 if section == "A worker" else 4
+        if not line.startswith("|") or len(cells) != width or cells[0] in HEADS:
             continue
         who = "worker" if section == "A worker" else cells.pop(0)
         operations, resource = cells[0].split(", "), cells[1]
@@ -100,7 +102,7 @@ def test_what_is_tried_is_in_the_tables_and_the_other_way_round() -> None:
 
 
 def test_so_many_ids_are_tried_as_the_text_says() -> None:
-    said = "Of a connector with more than 1,000 tasks the ids of the first 999 and of the last one"
+    said = "more than 1,000 tasks, the doctor tries the ids of the first 999 and of the last one"
     assert said in re.sub(r"\s+", " ", TABLES.read_text())
     assert TASKS_TRIED == 1_000
 

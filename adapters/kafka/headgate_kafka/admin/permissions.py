@@ -1,11 +1,12 @@
 """What the principals of a worker and of its connectors must be allowed, and whether they are.
 
-The list is Connect's (its documentation on ACLs, KIP-618); `docs/permissions.md` has it as a table.
-Rights on topics and groups are asked for: the brokers say what a principal may do with each. Of a
-group that is not there yet they do not: there a stranger's heartbeat tries whether Read is granted.
-Rights on transactional ids can only be tried. Looking one up needs Describe, and does no harm; what
-needs Write is to initialise a producer, which would fence the one that is at work: so that is tried
-where nobody is at work. Create is asked for where a topic lacks (`headgate_kafka.admin.doctor`).
+The list is Connect's (its documentation on ACLs, KIP-618). `docs/run/permissions.md` has it as
+tables. Rights on topics and groups are asked for: the brokers say what a principal may do with
+each. Of a group that is not there yet they do not: there a stranger's heartbeat tries whether Read
+is granted. Rights on transactional ids can only be tried. Looking one up needs Describe, and does
+no harm; what needs Write is to initialise a producer, which would fence the one that is at work: so
+that is tried where nobody is at work. Create is asked for where a topic lacks
+(`headgate_kafka.admin.doctor`).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -315,7 +315,7 @@ def _check_kerberos() -> None:
             "sasl.mechanism",
             "GSSAPI (Kerberos) cannot be used: the librdkafka that is installed was built without "
             "it, as that in confluent-kafka's wheels is; expected PLAIN, SCRAM-SHA-256 or "
-            "SCRAM-SHA-512, or a confluent-kafka that was built with it (docs/kafka.md)",
+            "SCRAM-SHA-512, or a confluent-kafka that was built with it (docs/run/security.md)",
         )
 
 
