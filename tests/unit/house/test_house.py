@@ -116,3 +116,40 @@ def test_nothing_of_one_machine_is_written_down() -> None:
     """No address of a package index in what pins the packages."""
     for path in (ROOT / "requirements").iterdir():
         assert "://" not in path.read_text(), path
+
+
+def _imported_files() -> dict[str, set[str]]:
+    """Which modules each module imports, those inside functions and for types alone too."""
+    names = {
+        ".".join(path.relative_to(SOURCE_ROOTS[package]).with_suffix("").parts): path
+        for package, path in modules()
+    }
+    found: dict[str, set[str]] = {}
+    for name, path in names.items():
+        found[name] = set()
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                found[name] |= {alias.name for alias in node.names} & set(names)
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                inner = {f"{node.module}.{alias.name}" for alias in node.names}
+                found[name] |= (inner | {node.module}) & set(names)
+        found[name].discard(name)
+    return found
+
+
+def circle_in(imported: dict[str, set[str]]) -> list[str]:
+    """Modules that import each other in a loop, sorted; empty if there is none."""
+    left = dict(imported)
+    while free := [name for name, targets in left.items() if not targets & set(left)]:
+        for name in free:
+            del left[name]
+    users = {target for targets in left.values() for target in targets}
+    return sorted(name for name in left if name in users)
+
+
+def test_no_files_import_each_other_in_a_circle() -> None:
+    assert circle_in(_imported_files()) == []
+
+
+def test_a_circle_is_seen() -> None:
+    assert circle_in({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": set()}) == ["b", "c"]
