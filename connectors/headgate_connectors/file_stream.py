@@ -94,7 +94,7 @@ class FileStreamSourceTask(SourceTask):
         self._partition: Partition = {"filename": self._name}
         self._file: BinaryIO | None = None
         self._missed = False
-        """That the file is not there has been told."""
+        """Whether it was logged that the file is missing."""
         self._lines: deque[bytes] = deque()
         """Whole, with their ends; not yet records. They start at the position."""
         self._tail: list[bytes] = []

@@ -123,12 +123,12 @@ class KeyedLog(Protocol):
     def read(self, position: int, limit: int = 5_000) -> tuple[Sequence[LogRecord], int]:
         """Changes after `position` (0: from the beginning), and the position after them.
 
-        Only the latest value of a key need be delivered; tombstones are delivered to who was there
+        Only the latest value of a key need be delivered; tombstones go to readers that were there
         before. Records of one key come in order of change; their `offset` rises, and positions are
         for this log, as this object shows it, only. Never waits, as with `ConfigLog`.
 
-        Where others can write records without a key they are delivered like any, for who tells of
-        them; of a flood the last need be.
+        Where others can write records without a key they are delivered like any, for whoever
+        reports them; of a flood the last need be.
         """
         ...
 
@@ -344,7 +344,7 @@ class RecordLog(Protocol):
         ...
 
     def topic_names(self) -> Sequence[str]:
-        """Of all topics that there are, the brokers' own included; or were a while ago: asking
+        """Names of all topics, the brokers' own included, now or a while ago: asking
         brokers costs them something, so on Kafka it is done every ``metadata.max.age.ms`` of the
         consumers (5 minutes), as Java's consumers do for ``topics.regex``."""
         ...

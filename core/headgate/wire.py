@@ -137,7 +137,7 @@ def _has_fields(kind: Any) -> bool:
 
 @lru_cache(maxsize=256)
 def _fields(kind: Any) -> tuple[tuple[str, bool], ...]:
-    """Of a dataclass or named tuple: names, and whether each must be given."""
+    """Fields of a dataclass or named tuple: names, and whether each must be given."""
     if is_dataclass(kind):
         return tuple(
             (item.name, item.default is MISSING and item.default_factory is MISSING)

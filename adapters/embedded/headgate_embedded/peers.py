@@ -14,7 +14,7 @@ KEPT_MS: Final = 60_000
 
 
 class EmbeddedPeers:
-    """The worker at `url` ("" for who only calls)."""
+    """The worker at `url` ("" for a process that only calls)."""
 
     def __init__(self, database: Database, clock: Clock, url: str) -> None:
         self._database = database

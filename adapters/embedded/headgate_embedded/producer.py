@@ -61,7 +61,7 @@ class EmbeddedProducer:
         self._sent = 0
         self._acked = 0
         self._numbers: dict[TopicPartition, list[int]] | None = None
-        """Of the records that are buffered, if places are kept."""
+        """Numbers of the buffered records, if places are kept."""
         self._places: list[tuple[int, RecordMetadata]] = []
 
     def connect(self) -> None:

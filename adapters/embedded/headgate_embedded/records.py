@@ -74,7 +74,7 @@ class EmbeddedRecordLog:
         return ends
 
     def start_offsets(self, topics: Sequence[str]) -> Mapping[TopicPartition, int]:
-        """There is no retention yet: from the first record on."""
+        """Offset of the first record: there is no retention yet."""
         return dict.fromkeys(self.end_offsets(topics), 0)
 
     def read(

@@ -72,7 +72,7 @@ UNDELIVERED: Final = frozenset(
 )
 """Why a transaction cannot be committed although none of its records was refused."""
 REASON_S: Final = 5.0
-"""Of a client that has only to say what it knows: on a busy machine its own thread is late."""
+"""Time for a client to say what it knows already: on a busy machine its own thread is late."""
 _LOOK_S: Final = 0.02
 _HEARD_MS: Final = 60_000
 """For so long what a client last complained about is taken as the reason of a failure."""

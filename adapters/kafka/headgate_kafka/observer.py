@@ -43,7 +43,7 @@ class KafkaObserver:
         return other_servers(self.worker, config)
 
     def topic_names(self) -> list[str]:
-        """Of all topics that there are now."""
+        """Names of all topics that there are now."""
         return self._topics.names()
 
     def close(self) -> None:

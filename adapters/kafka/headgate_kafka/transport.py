@@ -74,7 +74,7 @@ class KafkaTransport:
 
     def keyed_log(self, topic: str) -> KafkaKeyedLog:
         """A topic of latest values on this cluster, such as a connector's own offsets topic. To be
-        closed by who asked for it."""
+        closed by the caller."""
         return KafkaKeyedLog(
             topic, self._topics, self._clients.reader(topic), self._writer, self._clients.warn
         )

@@ -87,7 +87,7 @@ class OpenCalls:
             return self._calls.pop(call_id, None)
 
     def take(self) -> Sequence[IncomingCall]:
-        """Those that nobody has taken and somebody waits for, in order of arrival."""
+        """Calls that nobody has taken and somebody waits for, in order of arrival."""
         if not self._waiting:
             return ()
         now = time.monotonic()

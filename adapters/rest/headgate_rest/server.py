@@ -132,7 +132,7 @@ class HttpServer:
 
 
 def own_address() -> str:
-    """Of this machine, as others may reach it; for listeners on all addresses."""
+    """Address of this machine, as others may reach it; for listeners on all addresses."""
     name = socket.gethostname()
     try:
         return socket.gethostbyname(name)

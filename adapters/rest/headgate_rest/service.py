@@ -157,7 +157,7 @@ class RestService:
         return wire.dumps(self._client.call(url, call, hops, timeout_ms))
 
     def ask(self, payload: bytes, timeout_ms: int) -> bytes:
-        """The answer to a call by who is in this process, for whom the way over HTTP would be a
+        """The answer to a call from this process, for which the way over HTTP would be a
         detour: this worker may be reached under `url` from outside alone.
 
         Raises:

@@ -184,7 +184,7 @@ def _check_algorithms(signature: str, verification: tuple[str, ...]) -> None:
 
 
 def _tls(texts: Mapping[str, str], prefix: str, listeners: tuple[Listener, ...]) -> TlsSettings:
-    """Of the listeners that need it. Keys with their prefix, such as ``listeners.https.``, come
+    """TLS of the listeners that need it. Keys with their prefix, such as ``listeners.https.``, come
     before those without, which are the Kafka clients' too."""
     if "https" not in {each.scheme for each in listeners}:
         return TlsSettings()

@@ -57,7 +57,7 @@ class Loggers(Protocol):
     """Levels of this worker's loggers: ``{"level", "last_modified"}``, the latter ms or None."""
 
     def levels(self) -> Mapping[str, Json]:
-        """Of loggers that have one."""
+        """Levels of loggers that have one."""
         ...
 
     def level(self, logger: str) -> Json | None:

@@ -90,7 +90,7 @@ class HerderRequest:
     call: Call
     hops: int = USER_HOPS
     part: str | None = None
-    """Of the value that is the answer; None is all of it."""
+    """Part of the value that is the answer; None is all of it."""
 
     @property
     def internal(self) -> bool:
@@ -224,7 +224,7 @@ class _Route:
         return HerderRequest(call, part=part)
 
     def forwarded(self, call: Call) -> HerderRequest:
-        """Of a call that workers pass on: ``forward`` says how often it was."""
+        """Request of a call that workers pass on: ``forward`` says how often it was."""
         forward = query_flag(self.query, "forward")
         return HerderRequest(call, USER_HOPS if forward is None else 1 if forward else LAST_HOPS)
 
@@ -379,7 +379,7 @@ _TABLE: Final[tuple[tuple[str, str, _Handler], ...]] = (
 
 
 def _routes() -> dict[int, list[tuple[tuple[str | None, ...], str, _Handler]]]:
-    """By the number of segments."""
+    """Routes by the number of segments."""
     routes: dict[int, list[tuple[tuple[str | None, ...], str, _Handler]]] = {}
     for method, path, handler in _TABLE:
         parts = path.strip("/").split("/") if path != "/" else []
@@ -407,7 +407,7 @@ RETRY_LATER: Final = {"Retry-After": "1"}
 
 
 def respond(asked: HerderRequest, result: Result, base_url: str) -> HttpResponse:
-    """The answer to who asked. `base_url` is what they know this worker by: ``http://host:port``."""
+    """The answer to the client. `base_url` is what it knows this worker by: ``http://host:port``."""
     if isinstance(result, Failure):
         return _failure(result)
     call, value = asked.call, result.value

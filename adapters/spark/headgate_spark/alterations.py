@@ -56,7 +56,7 @@ class Alteration:
     """One change by a user."""
 
     era: int
-    """That begins with it; from 1."""
+    """Era that begins with this alteration; from 1."""
     offsets: Mapping[TopicPartition, int]
     """Where the next batch of each is to begin; 0 where it was reset."""
 
@@ -91,7 +91,7 @@ class Look:
         self._files = files
         self.alterations = alterations
         self._places: dict[TopicPartition, list[_Place]] = {}
-        """Of each entry, in the order in which they were made."""
+        """Place of each entry, in the order in which they were made."""
         for name in names:
             found = ENTRY_NAME.fullmatch(name)
             if found:
@@ -112,7 +112,7 @@ class Look:
         return {one: position for one, position in found.items() if position is not None}
 
     def entries(self, partition: TopicPartition) -> list[Entry]:
-        """Those that hold, in order; each begins where the one before it ends, or where users set
+        """Entries that hold, in order; each begins where the one before it ends, or where users set
         the partition since."""
         return list(self._holding(partition, self._places.get(partition, ())))
 

@@ -33,7 +33,7 @@ PRELOAD_VARIABLE = "HEADGATE_PRELOAD"
 
 
 def preload() -> None:
-    """Import what is there; what is not will be missed, or not, by who needs it."""
+    """Imports what is there. A module that is missing fails where it is needed, if at all."""
     # A fork copies one thread only; neither a library's pool nor a helper may be among what is
     # lost, holding a lock that nobody will give back.
     for name, value in ONE_THREAD.items():

@@ -16,7 +16,7 @@ VERSION = 1
 ENTRY_NAME = re.compile(r"(.+)-(\d+)-(\d+)(?:\.(\d+))?\.json")
 """Groups: topic, partition, start, era if it is not 0."""
 DRAFT_NAME = re.compile(r"\.draft-(\d+)-.+")
-"""Of what becomes an entry; group: era."""
+"""Name of a draft, which may become an entry; group: era."""
 STAGED_NAME = re.compile(r"(.+)-(\d+)-(\d+)-\d+-[0-9a-f]{32}\.[a-z]+")
 
 
@@ -101,12 +101,12 @@ def entry_path(topic: str, partition: int, start: int, era: int) -> str:
 
 
 def published_path(topic: str, partition: int, start: int, number: int, era: int, kind: str) -> str:
-    """Of file `number` of a batch that begins at `start`."""
+    """Path of file `number` of a batch that begins at `start`."""
     return f"{topic}-{partition}-{start}-{number}{_suffix(era)}.{kind}"
 
 
 def staged_path(topic: str, partition: int, start: int, number: int, token: str, kind: str) -> str:
-    """Of file `number` of a batch that begins at `start`. `token` (32 hexadecimal digits) is new
+    """Path of file `number` of a batch that begins at `start`. `token` (32 hex digits) is new
     for each attempt to write it: a lost attempt may still be writing when the next one begins."""
     return f"{STAGING}/{topic}-{partition}-{start}-{number}-{token}.{kind}"
 

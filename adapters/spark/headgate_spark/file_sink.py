@@ -365,7 +365,7 @@ class SparkFileSink(SinkConnector):
     def reached_offsets(
         cls, config: Mapping[str, str], committed: Mapping[tuple[str, int], int]
     ) -> Mapping[tuple[str, int], int]:
-        """Those of the manifest, for topics of this connector: the group only follows."""
+        """Offsets in the manifest, for topics of this connector: the group only follows."""
         written = look(LocalFiles(target_folder(config["path"]))).positions
         pattern, names = topic_pattern(config), {topic for topic, _ in written}
         mine = sink_topics(config) if pattern is None else pattern.of(names)

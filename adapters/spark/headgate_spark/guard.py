@@ -67,7 +67,7 @@ class Guarded:
         return self._guard.pid
 
     def poll(self) -> int | None:
-        """Its exit code, or 256 less the signal that ended it; None while it or its own run."""
+        """Exit code of the command, or 256 less the signal that ended it; None while it runs."""
         return self._guard.poll()
 
     def wait(self, timeout_s: float) -> int:

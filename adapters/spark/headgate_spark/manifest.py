@@ -11,7 +11,7 @@ of any number of processes that wrote the same records, one commits; the others 
 drop their files. Whoever finds an entry *rolls it forward*: renames its staged files to their
 published names, then commits its end to the consumer group. Nothing is ever overwritten.
 
-Why not files named by their start offset, overwritten by who comes later: a process that was
+Why not files named by their start offset, which a later writer overwrites: a process that was
 frozen and wakes up replaces a longer file by a shorter one (loss), or writes a file that overlaps
 the next (doubling).
 

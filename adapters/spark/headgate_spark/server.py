@@ -83,7 +83,7 @@ class SparkServer:
 
     @property
     def pid(self) -> int | None:
-        """Of the driver's JVM."""
+        """Process id of the driver's JVM."""
         return None if self._process is None else self._process.pid
 
     @property

@@ -52,7 +52,7 @@ class SliceTask:
     batch_start: int
     """Start of the batch this slice is of: names the entry that its file can be committed by."""
     number: int
-    """Of this slice in its topic-partition."""
+    """Number of this slice in its topic-partition."""
     format: str
     """parquet, json or csv."""
     metadata: tuple[str, ...]

@@ -27,7 +27,8 @@ class Plan:
     executors: bool
     """Whether executors are processes of their own."""
     executor_memory_mb: int | None = None
-    """Of ``local-cluster``; Spark refuses executors that ask for more than their worker has."""
+    """Memory in ``local-cluster``; Spark refuses executors that ask for more than their worker
+    has."""
 
 
 def slots_wanted(workers: int, tasks_max: Sequence[int]) -> int:
@@ -77,7 +78,7 @@ def plan(master: str, slots: int, cpus: int) -> Plan:
 
 
 def most_at_once(spans: Sequence[tuple[int, int]]) -> int:
-    """Of these (begin, end) times, how many were under way at one moment."""
+    """The most of these (begin, end) spans that were under way at one moment."""
     changes = sorted([(begin, 1) for begin, _ in spans] + [(end, -1) for _, end in spans])
     here = most = 0
     for _, change in changes:

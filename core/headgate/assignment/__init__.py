@@ -10,8 +10,8 @@ from headgate.assignment.model import Policy
 POLICIES: Final[Mapping[str, Policy]] = MappingProxyType(
     {"connect": connect.assign, "eager": eager.assign, "kip415": kip415.assign}
 )
-"""By the name that ``headgate.assignment.policy`` gives. `eager` is for groups at version 0 of the
-protocol only: its members have stopped everything before they join."""
+"""Policies by their names in ``headgate.assignment.policy``. `eager` is for version 0 of the
+protocol only: members there stop everything before they join."""
 COOPERATIVE: Final = frozenset({"connect", "kip415"})
 """Policies that give nobody what another member says it has: for groups whose members keep their
 work while they join."""

@@ -68,7 +68,8 @@ class Memory:
     not."""
 
     generation: int = -1
-    """Of that round: who has what is known only if it was the last round this leader completed."""
+    """Generation of that round; ownership is known only if it was the leader's last completed
+    one."""
     members: frozenset[str] = frozenset()
     owned: Mapping[str, frozenset[int]] = field(
         default_factory=lambda: dict[str, frozenset[int]](), repr=False
@@ -209,7 +210,7 @@ class _Load(Generic[T]):
     """What one member is to have of one kind: `kept`, then `given`."""
 
     sort_key: bytes
-    """Of its member."""
+    """Sort key of the member."""
     kept: Sequence[T]
     """In the order in which it reported it."""
     given: list[T]

@@ -42,7 +42,8 @@ class Memory:
 
     leader: str
     generation: int
-    """Of the round that made it: valid only if that was the last round this leader completed."""
+    """Generation of the round that made it; valid only if it was the leader's last completed
+    one."""
     owned: Mapping[str, frozenset[Work]] = field(repr=False)
     """What each member was left with or given, by member id."""
     waiting: frozenset[Work] = frozenset()

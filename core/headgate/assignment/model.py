@@ -39,7 +39,7 @@ class RoundInput:
     leader: str
     generation: int
     last_completed_generation: int
-    """Of this leader: the generation of its last successful sync, as leader or not; -1 before
+    """Generation of this leader's last successful sync, as leader or not; -1 before
     any."""
     connectors: Mapping[str, int]
     """Configured connectors and how many tasks each has (0 while inconsistent)."""

@@ -40,7 +40,7 @@ def assign_partitions(
     Returns:
         Per member, sorted. Every partition of a subscribed topic has exactly one owner; within a
         topic the members differ by one partition at most, and who has one more of a topic is
-        chosen by who has fewest in all. A member keeps what it owned up to its share, unless two
+        the member that has fewest in all. A member keeps what it owned up to its share, unless two
         claim the same partition: then the first by member id keeps it.
 
     Raises:

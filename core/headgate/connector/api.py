@@ -238,7 +238,7 @@ class PlannedSinkTaskContext(Protocol):
 
     @property
     def topics(self) -> Sequence[str]:
-        """That the sink reads; of ``topics.regex`` those that match by now."""
+        """Topics that the sink reads; with ``topics.regex``, those that match by now."""
         ...
 
     @property
@@ -287,7 +287,7 @@ class ExactlyOnceSupport(StrEnum):
 class ConnectorContext(Protocol):
     @property
     def offset_reader(self) -> OffsetReader:
-        """Of a source connector: the source offsets of its tasks. Every question reads the offsets
+        """Source offsets of the connector's tasks. Every question reads the offsets
         topic to its end first. From any thread. Source: SourceConnectorContext.
 
         Raises:
@@ -311,8 +311,8 @@ class Connector(ABC):
     REQUIRES_RUNNER: ClassVar[str | None] = None
     """Name of the only task runner that can run it ("spark"), None for any."""
     JAVA_TASK: ClassVar[str | None] = None
-    """Of a connector that exists in Java too, with the same settings and offsets: Java's class of
-    its task. It is what ``task.class`` says in the config topic, so that Java workers of the group
+    """Java's class of the task, if the connector exists in Java with the same settings and offsets.
+    It is what ``task.class`` says in the config topic, so that Java workers of the group
     can run the task."""
 
     context: ConnectorContext

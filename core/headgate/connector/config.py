@@ -45,7 +45,7 @@ class Importance(StrEnum):
 
 
 class Width(StrEnum):
-    """Of the field in a form."""
+    """Width of the field in a form."""
 
     NONE = "NONE"
     SHORT = "SHORT"

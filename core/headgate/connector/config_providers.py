@@ -45,7 +45,7 @@ class ConfigProvider(ABC):
 
     @abstractmethod
     def get(self, path: str, keys: Collection[str]) -> Mapping[str, str]:
-        """Those of `keys` that there are under `path` (empty where the reference has none), with
+        """Values of those `keys` that exist under `path` (empty where the reference has none), with
         their values. A reference to one that is not there is left as it stands.
 
         Raises:
@@ -77,7 +77,7 @@ class Transformed:
 
 
 def references(value: str | None) -> Iterator[Reference]:
-    """Those in one value, from left to right. A path has no colon: the first one ends it."""
+    """References in one value, from left to right. A path has no colon: the first one ends it."""
     for match in _REFERENCE.finditer(value or ""):
         yield Reference(match[0], match[1], match[3] or "", match[4])
 

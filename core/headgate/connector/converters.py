@@ -339,7 +339,7 @@ CONVERTERS: Final[Mapping[str, type[Converter]]] = {
         found.__name__.removesuffix("Converter"),
     )
 }
-"""By full name, simple name, and simple name without ``Converter``."""
+"""Converters by full name, simple name, and simple name without ``Converter``."""
 
 HEADER_CONVERTERS: Final[frozenset[str]] = frozenset(
     {

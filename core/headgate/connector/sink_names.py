@@ -52,7 +52,7 @@ def sink_group(connector: str, config: Config, worker: Mapping[str, str] = NO_PR
 
 
 def sink_topics(config: Config) -> list[str]:
-    """Those that ``topics`` names, in its order; none where ``topics.regex`` says it."""
+    """Topics that ``topics`` names, in its order; none where ``topics.regex`` is set."""
     return [part.strip() for part in (config.get("topics") or "").split(",") if part.strip()]
 
 

@@ -167,7 +167,7 @@ class ReadOffsets:
 
 @dataclass(frozen=True, slots=True)
 class AlterOffsets:
-    """Of a STOPPED connector; the leader. Partitions that are not named keep their offsets."""
+    """Alters offsets of a STOPPED connector, by the leader. Partitions not named keep theirs."""
 
     name: str
     offsets: tuple[OffsetChange, ...]

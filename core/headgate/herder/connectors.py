@@ -73,19 +73,19 @@ class Instance:
     revoked: bool = False
     restart: bool = False
     show_restarting: bool = False
-    """Its stop is part of a restart by record, which statuses tell."""
+    """The stop is part of a restart by record, and statuses say so."""
     shown: State | None = None
     """State word of our last status."""
     tickets: tuple[int, ...] = ()
     """Restart requests, to be answered once task configs are published."""
     generating: Generating = Generating.IDLE
     token: int = 0
-    """Of the generation of task configs that is under way."""
+    """Token of the generation of task configs under way."""
     failures: int = 0
     again: bool = False
     """Another generation was asked for while one was under way."""
     applied_digest: str | None = None
-    """Of the resolved connector config that the task configs in force were made of, as far as this
+    """Digest of the resolved connector config behind the task configs in force, as far as this
     instance knows. Source: AppliedConnectorConfig."""
     published: tuple[str, int | None] | None = None
     """Digest that task configs were last published with, and the commit that was in force then."""
@@ -123,7 +123,7 @@ class Connectors:
                 self._reconcile(found)
 
     def membership_changed(self) -> None:
-        """Those that wait may go on now. Nothing else depends on the standing."""
+        """Lets waiting instances go on. Nothing else here depends on the membership."""
         waiting, self._waiting = self._waiting, {}
         for name in waiting:
             if name in self._held:
@@ -333,7 +333,7 @@ class Connectors:
             self._generate(instance)
 
     def on_tasks_gone(self, name: str) -> None:
-        """Its tasks were taken from it: it was stopped. Where it was also resumed within the same
+        """The connector was stopped, so its tasks are gone. If it was also resumed within the same
         read of the log, it was never seen to be stopped here, and goes on without a new start."""
         instance = self._held.get(name)
         if instance is not None and instance.phase is Phase.STARTED:

@@ -182,7 +182,7 @@ class ForMember:
     """The assignment was made at a later config offset."""
 
     number: int
-    """Of the read: an earlier one says nothing about a later assignment."""
+    """Number of the read: an earlier one says nothing about a later assignment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,7 +329,7 @@ class Membership:
     member_id: str = ""
     generation: int = -1
     protocol: str = ""
-    """Of the last round that was completed; see `headgate.membership.protocols`."""
+    """Protocol of the last round that was completed; see `headgate.membership.protocols`."""
     leader: str = ""
     """Member id of the leader; empty while none is known."""
     leader_url: str = ""

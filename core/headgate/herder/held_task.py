@@ -33,7 +33,7 @@ class HeldTask:
     """The last word of the present run, or our own verdict on it."""
     progress: TaskProgress = NO_PROGRESS
     topics: tuple[str, ...] = ()
-    """That the run has used."""
+    """Topics that the run has used."""
     attempts: int = 0
     failures: int = 0
     """Attempts since it last ran for a while: what the backoff goes by."""
@@ -41,7 +41,7 @@ class HeldTask:
     tickets: tuple[int, ...] = ()
     """Restart requests to be answered at the next start."""
     show_restarting: bool = False
-    """Its stop is part of a restart by record, which statuses tell."""
+    """The stop is part of a restart by record, and statuses say so."""
     log_read: bool = False
     """Fenced: the log was read to its end since."""
     confirmed: bool = False
@@ -130,7 +130,7 @@ def task_spec(ctx: Context, held: HeldTask, entry: ConnectorEntry) -> TaskSpec:
 
 
 def has_failed(held: HeldTask) -> bool:
-    """Its last word was that it failed, though something of its run may still be alive."""
+    """Whether the task's last report was a failure; parts of its run may still be alive."""
     ended = held.ended
     if ended is None or ended.outcome is not TaskOutcome.FAILED or held.stop_requested:
         return False

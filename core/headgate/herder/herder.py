@@ -138,7 +138,7 @@ class Herder:
 
     @property
     def protocol(self) -> str:
-        """Of the group's last round; empty before the first."""
+        """Protocol of the group's last round; empty before the first."""
         return self._ctx.membership.protocol
 
     def outcome(self, connector: str) -> m.Result | None:

@@ -111,7 +111,7 @@ class Lane:
     looking: bool = False
     """`current` changes nothing in the log as far as that was read: it is read to its end."""
     looked: bool = False
-    """Of the first that waits this has been seen."""
+    """The first waiting job has been looked at this way."""
 
 
 class Leadership:
@@ -268,7 +268,7 @@ class Leadership:
             self._give_up_waiting()
 
     def release(self, ticket: int, subject: str) -> None:
-        """Of a lane that is held for `ticket`, or waited for; else nothing."""
+        """Releases the lane that is held for `ticket`, or waited for; else does nothing."""
         lane = self._lanes.get(subject)
         if lane is None:
             return

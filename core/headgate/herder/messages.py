@@ -415,7 +415,7 @@ class AlterConnectorOffsets:
     config: Config
     kind: TaskKind
     offsets: tuple[OffsetChange, ...] | None
-    """Of a sink connector: each partition has exactly the keys of `ReadConnectorOffsets`, with
+    """Offsets to write. A sink's partitions have exactly the keys of `ReadConnectorOffsets`, with
     integers."""
     transactional_id: str | None
     """Write in one transaction of this id; None: without. It is that of the connector's task 0, and
@@ -424,7 +424,7 @@ class AlterConnectorOffsets:
     generation: int
     """Membership that it is done under, as in `TaskSpec`."""
     commit_offset: int | None = None
-    """Of the commit that left the connector without tasks. Offsets of a source are written only if,
+    """Offset of the commit that left no tasks. Offsets of a source are written only if,
     right before (once the producer is initialised, where there is a transaction), the config topic
     has no later one and this worker still leads."""
 

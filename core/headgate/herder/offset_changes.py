@@ -67,7 +67,7 @@ class Step(StrEnum):
     READING = "reading"
     FENCING = "fencing"
     SETTLING = "settling"
-    """Its tasks may still be alive somewhere."""
+    """The connector's tasks may still be alive somewhere."""
     QUEUED = "queued"
     """For its lane."""
     CHECKING = "checking"
@@ -79,13 +79,13 @@ class Step(StrEnum):
 class Change:
     ticket: int
     token: int
-    """Of what is awaited: an answer to anything else is stale."""
+    """Token of the answer that is awaited: any other answer is stale."""
     call: ChangeCall
     step: Step = Step.READING
     commit_offset: int | None = None
-    """Of the commit that left the connector without tasks; ALTERING and later."""
+    """Offset of the commit that left the connector without tasks; ALTERING and later."""
     claim: int = 0
-    """Of the log, under which the change was begun."""
+    """Claim on the log under which the change was begun."""
     result: Success = field(default_factory=Success)
     """CONFIRMING: what it is answered if all is well."""
 

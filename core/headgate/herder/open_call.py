@@ -21,7 +21,7 @@ from headgate.topics.config_events import Config
 
 
 class Stage(StrEnum):
-    """What a call waits for; shown to who asked when its time is over."""
+    """What a call waits for; the caller is told when its time is over."""
 
     NEW = "looking at the request"
     VALIDATING = "validating the connector's config"
@@ -58,10 +58,10 @@ class OpenCall:
     stage: Stage = Stage.NEW
     validated: bool = False
     merged: Config | None = None
-    """Of a patch: the whole config that was given to be validated."""
+    """Whole config that a patch comes to, as it was given to be validated."""
     log_read: bool = False
     token: int = 0
-    """Of the question that is open for it."""
+    """Token of the question that is open for it."""
     asked_leader: str = ""
     """Member id of the leader that it was passed to."""
     terms: int = 0

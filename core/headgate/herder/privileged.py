@@ -61,7 +61,7 @@ class MergedPatch:
 
 @dataclass(frozen=True, slots=True)
 class OrderRestart:
-    """A restart that all workers shall carry out, and the answer to who asked for it."""
+    """A restart that all workers shall carry out, and the answer to its caller."""
 
     name: str
     include_tasks: bool

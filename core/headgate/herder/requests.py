@@ -56,7 +56,7 @@ from headgate.topics.config_records import Record, encode_logger_level, encode_t
 HOPS_MAX: Final = 2
 """Any worker -> leader -> owner."""
 INTERNAL_TIMEOUT_MS: Final = 10_000
-"""Of our own calls, which are asked again: a lost answer must not cost more than this."""
+"""Time limit of our own calls, which are repeated: a lost answer must not cost more than this."""
 ROUTE_DELAY_MS_MAX: Final = 2_000
 
 NO_LEADER = (

@@ -26,7 +26,7 @@ from headgate.topics.config_events import SessionKeyChanged
 KEY_SIZES: Final = {"HmacMD5": 512, "HmacSHA1": 512, "HmacSHA384": 384, "HmacSHA512": 512}
 """Bits of a key where `inter.worker.key.size` is not set, as Java's generators have them."""
 KEY_SIZE: Final = 256
-"""Of all others, `HmacSHA256` among them."""
+"""Key size of all other algorithms, `HmacSHA256` among them."""
 
 ALSO_TAKEN_MS: Final = 60_000
 """For how long a key is taken besides the current one: before it was read, or once replaced."""
@@ -48,7 +48,7 @@ class SessionKeys:
         self._ctx = ctx
         self._leadership = leadership
         self._token = 0
-        """Of the key that is being made; 0: none is."""
+        """Token of the key that is being made; 0: none is."""
         self._writing = False
         self._failures = 0
         self._mine: tuple[bytes, int] = b"", 0

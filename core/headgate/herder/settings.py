@@ -39,7 +39,7 @@ class HerderSettings:
     exactly_once_support: ExactlyOnceSupport = "disabled"
     """`exactly.once.source.support`"""
     protocols: tuple[str, ...] = ("headgate",)
-    """Of the group, offered best first; `connect.protocol` limits them."""
+    """Protocols offered to the group, best first; `connect.protocol` limits them."""
     session_timeout_ms: int = 10_000
     """`session.timeout.ms`"""
     heartbeat_interval_ms: int = 3_000
@@ -72,7 +72,7 @@ class HerderSettings:
     policy: str = "kip415"
     """`headgate.assignment.policy`"""
     plugins: Mapping[str, Plugin] = field(default_factory=lambda: NO_PLUGINS)
-    """By the spellings that `connector.class` may have."""
+    """Plugins by every spelling that `connector.class` may have."""
     worker_settings: Mapping[str, str] = field(default_factory=lambda: NO_TEXTS)
     """Handed to every task as it is."""
     transport: Mapping[str, str] = field(default_factory=lambda: NO_TEXTS)

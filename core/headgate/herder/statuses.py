@@ -52,7 +52,7 @@ UNHEARD_MS: Final = 5_000
 Else it is written once more, which costs a record."""
 
 TRACE_CHARS_MAX: Final = 50_000
-"""Of a trace in a status. Java writes it whole; but one that a broker refuses, for it makes a
+"""Length limit of a trace in a status. Java writes it whole; but one that a broker refuses (a
 record of more than a megabyte, would never be written, and keep all that wait with it."""
 
 
@@ -73,16 +73,16 @@ class Statuses:
         """As read, possibly stale. In place: a status topic has one record per item and change, and
         folding single records over an immutable view of 100,000 tasks would cost its copy."""
         self._topics: dict[str, dict[str, TopicActivity]] = {}
-        """By connector and topic."""
+        """Topics used, by connector and topic."""
         self._topics_written: set[str] = set()
         """Keys of used topics that were written and not read since."""
         self._generation = 0
         """The last one that this worker was a member of: it still speaks of its work when it has
         left, or was left out of, the group."""
         self._own: dict[str, tuple[Status, bytes]] = {}
-        """By key, what this worker said last of what it has, and its bytes."""
+        """This worker's last status of each key that it has, and its bytes."""
         self._unheard: dict[str, tuple[str | TaskId, int]] = {}
-        """By key, what it said something of, where something else was read that may hide it, and
+        """Work by key whose own status may be hidden by another status that was read, and
         the latest generation in which others have spoken of it since."""
         self._said_again: set[str] = set()
         """Keys of what was said again after a removal, or after another's word that is not older.
@@ -93,7 +93,7 @@ class Statuses:
         self._changed: dict[str, None] = {}
         """Connectors that were removed, or got other tasks, since the last clean-up."""
         self._orphans: dict[str, str | TaskId] = {}
-        """By key, the connector or task of which the log has a record that is not shown, or was not
+        """Connector or task by key, where the log has a record that is not shown, or that was not
         configured when it was read: the removal of a connector's status hides those of its tasks
         from readers, and removes none of them."""
 
@@ -331,7 +331,7 @@ class Statuses:
         self._remove_orphans(list(self._orphans))
 
     def _clean_up_connector(self, name: str) -> None:
-        """Its topics and its tasks first, then itself."""
+        """Removes the statuses of a connector: its topics and tasks first, then its own."""
         state = self._ctx.state
         if state.entry(name) is None:
             self.reset_topics(name)
@@ -342,8 +342,8 @@ class Statuses:
             self._remove(connector_key(name))
 
     def _remove_orphans(self, keys: Iterable[str]) -> None:
-        """Of these keys: what has no connector or task. Those that have one by now, and are shown,
-        are no orphans any more."""
+        """Removes those of these keys that have no connector or task. Keys that have one and show
+        it are no orphans any more."""
         state = self._ctx.state
         for key in keys:
             match self._orphans.get(key):

@@ -94,7 +94,7 @@ class Tasks:
         self._statuses = statuses
         self._held = HeldTasks()
         self._runs: dict[str, HeldTask] = {}
-        """By run, those of which something is alive."""
+        """Held tasks by run, where something of the run is alive."""
         self._idle: dict[TaskId, None] = {}
         """Held, not revoked, nothing alive: to be started when that is allowed."""
         self._revoked: dict[TaskId, None] = {}
@@ -548,6 +548,6 @@ class Tasks:
 
 def _for_good(kind: ErrorKind, tries: int) -> bool:
     """Whether fencing was refused in a way that another try will not change. A leader answers even
-    BAD_REQUEST for the moment: to who did not sign, as nobody did before the group's protocol
+    BAD_REQUEST for the moment: to a call without signature, as all were before the group's protocol
     changed."""
     return kind in _REFUSALS and tries >= FENCING_TRIES_MAX

@@ -48,7 +48,7 @@ class Hashed(Generic[T]):
     """A kind of keys."""
 
     hash_of: Callable[[T], int]
-    """Their `hashCode`, unsigned."""
+    """`hashCode` of a key, unsigned."""
     rank_of: Callable[[T], Any]
     """Sorts them as their `compareTo` does."""
 
@@ -125,7 +125,7 @@ def _has_a_full_bucket(items: Collection[T], kind: Hashed[T], capacity: int) -> 
 
 
 def _capacity_grown(size: int) -> int:
-    """Of a table into which `size` keys were put."""
+    """Capacity of a table into which `size` keys were put."""
     capacity = _CAPACITY_MIN
     while capacity * 3 // 4 < size:
         capacity *= 2
@@ -133,8 +133,8 @@ def _capacity_grown(size: int) -> int:
 
 
 def _capacity_made(size: int) -> int:
-    """Of a table made for `size` keys, by Java 17 and 18. From 19 on it is half of that when `size`
-    is exactly 12, 24, 48, …, as if it had grown."""
+    """Capacity of a table made for `size` keys, by Java 17 and 18. From 19 on it is half of that
+    when `size` is exactly 12, 24, 48, …, as if it had grown."""
     capacity = _CAPACITY_MIN
     while capacity < size * 4 // 3 + 1:
         capacity *= 2

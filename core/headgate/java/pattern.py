@@ -19,7 +19,7 @@ from typing import Final, TypeAlias
 from headgate.errors import CoreError
 
 _Set: TypeAlias = int
-"""Of characters: a bit for each of ASCII, and one for all others."""
+"""Set of characters: a bit for each of ASCII, and one for all others."""
 
 _OTHERS: Final = 128
 _ALL: Final[_Set] = (1 << 129) - 1

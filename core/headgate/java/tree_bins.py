@@ -67,7 +67,7 @@ class _Bucket(Generic[T]):
         self._root_to_front()
 
     def split(self, bit: int) -> "tuple[_Bucket[T], _Bucket[T]]":
-        """Those whose hashes have `bit` not, and those that have it."""
+        """Nodes whose hashes lack `bit`, and nodes whose hashes have it."""
         low = _Bucket([node for node in self.nodes if not node.spread & bit])
         high = _Bucket([node for node in self.nodes if node.spread & bit])
         if self.is_tree:
@@ -87,7 +87,8 @@ class _Bucket(Generic[T]):
     # -- the tree --
 
     def _add(self, node: "_Node[T]") -> "_Node[T]":
-        """Its parent as it was added, before the tree was balanced; of the first itself."""
+        """Adds a node. Returns its parent before the tree was balanced; for the first node,
+        itself."""
         parent, at = node, self._root
         while at is not None:
             parent, at = at, at.left if node.rank < at.rank else at.right
@@ -124,7 +125,7 @@ class _Bucket(Generic[T]):
         self._root.red = False
 
     def _rotate(self, node: "_Node[T]", *, left: bool) -> None:
-        """Its child on the other side takes its place."""
+        """Rotates `node`: its child on the other side takes its place."""
         child = node.right if left else node.left
         assert child is not None
         inner = child.left if left else child.right

@@ -39,7 +39,7 @@ CONNECTOR: Final = -1
 STRING_BYTES_MAX: Final = 2**15 - 1
 
 NAMES_CACHED: Final = 2**15
-"""Of a big group's round: the same names are in the messages of many members."""
+"""Names kept in a big group's round: the messages of many members repeat them."""
 
 TASKS_CACHED: Final = 2**17
 """They are reported again in every round."""

@@ -29,7 +29,7 @@ class Assignment:
     leader: str
     leader_url: str
     config_offset: int
-    """That the leader computed for; with `CONFIG_MISMATCH` the highest of the members."""
+    """Config offset that the leader computed for; with `CONFIG_MISMATCH` the members' highest."""
     change: MemberAssignment = MemberAssignment()
     delay_ms: int = 0
     config_topic: str = ""
@@ -55,7 +55,8 @@ class Metadata:
     config_topic: str = ""
     """`MemberSettings.config_topic`."""
     generation: int = -1
-    """Of the last round that it completed; -1 for none, or if it gave its membership up since."""
+    """Generation of its last completed round; -1 for none, or if it gave its membership up
+    since."""
     last: Assignment | None = None
     """The last assignment it got; None: none yet, or given up. Connect's protocols carry it, with
     what is held in place of what was assigned; ours does not."""

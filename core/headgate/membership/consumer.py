@@ -108,7 +108,7 @@ class ConsumerMember:
         self._pending: GroupRequest | None = None
         self._sent_ms = 0
         self._sequence = 0
-        """Of the last join."""
+        """Sequence number of the last join."""
         self._owned: tuple[TopicPartition, ...] = ()
         self._counts: Mapping[str, int] = {}
         """As leader: the partitions per topic that it last shared out."""

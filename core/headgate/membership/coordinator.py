@@ -61,9 +61,9 @@ class _Member:
     deadline_ms: int
     """When it is removed unless it is heard."""
     sequence: int
-    """Of its last join."""
+    """Sequence number of the member's last join."""
     joining: bool = True
-    """Its join is part of the round in preparation."""
+    """The member's join is part of the round in preparation."""
     confirmed: bool = False
     """It spoke in this generation, so it has had the answer to its join."""
     syncing: bool = False

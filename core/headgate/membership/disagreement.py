@@ -37,9 +37,9 @@ class Disagreement:
         """As leader, by url: which topic members of the last round read."""
         self._own = ""
         self._told: dict[str, int] = {}
-        """By url, as leader: the offset that the member was told last."""
+        """As leader: the offset that each member was told last, by url."""
         self._deaf: dict[str, int] = {}
-        """By url, as leader: how often in a row it came with less than it had been told."""
+        """As leader: how often in a row a member came with less than it had been told, by url."""
         self._here: frozenset[str] = frozenset()
         """Urls of the last round that this member led."""
 

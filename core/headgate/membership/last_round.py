@@ -126,7 +126,7 @@ class LastRound:
 
     @property
     def offset(self) -> int:
-        """That the round was computed for; -1 without one."""
+        """Config offset that the round was computed for; -1 without one."""
         return self.assignment.config_offset if self.assignment else -1
 
     @property
@@ -190,7 +190,7 @@ class LastRound:
 
     @property
     def furthest_url(self) -> str:
-        """Of a member that has read further than this leader; empty if none has."""
+        """Url of a member that has read further than this leader; empty if none has."""
         return self._led.furthest_url if self._led and self._counts(self._led) else ""
 
     def _counts(self, led: Led) -> bool:

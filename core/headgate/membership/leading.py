@@ -30,7 +30,7 @@ class Led:
     generation: int
     assignments: Mapping[str, bytes]
     urls: Mapping[str, str]
-    """By member id."""
+    """Urls by member id."""
     held: Mapping[str, Works]
     """What each member reported."""
     memory: object | None
@@ -46,13 +46,13 @@ class Led:
     configured: Mapping[str, int] | None = None
     """Connectors and how many tasks each has; None if the round was refused."""
     furthest_url: str = ""
-    """Of a member that has read further than this leader; empty if none has."""
+    """Url of a member that has read further than this leader; empty if none has."""
     offset: int = -1
-    """That is announced, as members of the round's protocol count it."""
+    """Config offset that is announced, as members of the round's protocol count it."""
     read: Mapping[str, int] = field(default_factory=lambda: dict[str, int]())
-    """By url: how far members had read when they joined."""
+    """Config offsets that members had read when they joined, by url."""
     strangers: Mapping[str, str] = field(default_factory=lambda: dict[str, str]())
-    """By url: members that read another config topic, and which. They are told so and given
+    """Members that read another config topic, and which one, by url. They are told so and given
     nothing; what they hold is no work of this group."""
 
     def owner_url(self, work: Work) -> str | None:

@@ -91,16 +91,16 @@ class Member:
         """RELEASING, STOPPING, PAUSING: when it goes on in any case."""
         self._member_id = ""
         self._sequence = 0
-        """Of the last join; never falls, so that a late answer is known as such."""
+        """Sequence number of the last join; it never falls, so a late answer is known as such."""
         self._joined_generation = -1
-        """Of the last `JoinedGroup`; what heartbeats speak for."""
+        """Generation of the last `JoinedGroup`; heartbeats carry it."""
         self._joined_protocol = ""
-        """That the coordinator chose for `_joined_generation`."""
+        """Protocol that the coordinator chose for `_joined_generation`."""
         self._session = Session(settings.session_timeout_ms, settings.heartbeat_interval_ms)
         self._request: JoinGroup | SyncGroup | None = None
         self._first_sent_ms = 0
         self._sent_ms = 0
-        """Of `_request`: first and last time."""
+        """When `_request` was sent: first and last time."""
         self._reported: Works = ((), ())
         """What the last join said was held, in protocols that can say it."""
         self._last = LastRound()
@@ -154,12 +154,13 @@ class Member:
 
     @property
     def generation(self) -> int:
-        """Of the last successful sync; -1 before any, or after the membership was given up."""
+        """Generation of the last successful sync; -1 before any, or once the membership was given
+        up."""
         return self._last.generation
 
     @property
     def protocol(self) -> str:
-        """Of the last round completed; empty before any."""
+        """Protocol of the last round completed; empty before any."""
         return self._last.protocol
 
     @property

@@ -174,7 +174,7 @@ class Assigned:
     """New ones first, then those held before, as Connect orders them in its report."""
     tasks: tuple[TaskId, ...]
     config_offset: int
-    """That the leader computed for, as members of `protocol` count it."""
+    """Config offset that the leader computed for, as members of `protocol` count it."""
     failed: bool
     """The leader's snapshot was behind a member's (config mismatch): work goes on, nothing new
     starts, another round follows."""

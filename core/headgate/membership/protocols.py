@@ -43,7 +43,7 @@ RULES: Final[Mapping[str, Rules]] = MappingProxyType(
         DEFAULT: Rules(policy="eager", eager=True),
     }
 )
-"""By name, best first."""
+"""Protocols by name, best first."""
 
 
 def policy_of(protocol: str, chosen: str) -> str:

@@ -59,7 +59,7 @@ class Body(ABC):
         self._give(command)
 
     def silence(self, reason: str) -> None:
-        """Its end of the lifeline has been quiet for too long, or is closed."""
+        """The body's end of the lifeline has been quiet for too long, or is closed."""
         self._give(LifelineLost(reason))
 
     def die(self) -> None:
@@ -70,7 +70,7 @@ class Body(ABC):
         self.frozen = True
 
     def orphan(self) -> None:
-        """Its worker died while it was frozen: it ends when it wakes up."""
+        """The worker died while the body was frozen: the body ends when it wakes up."""
         self._orphaned = True
 
     def thaw(self, frozen_ms: int, silence_ms: int) -> None:

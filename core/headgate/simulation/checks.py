@@ -172,7 +172,8 @@ class Checks:
         new task's own producer that shuts out the old one when it is initialised.
         """
         counts: list[int] = []
-        """Of the newest task count record, and of the one before the commit that it followed."""
+        """Counts of the newest task count record, and of the one before the commit that it
+        followed."""
         newest: TasksCommitted | None = None
         for event in reversed(self.events):
             if getattr(event, "connector", None) != spec.task.connector:

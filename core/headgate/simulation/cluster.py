@@ -42,9 +42,9 @@ class Report:
     settled_ms: int
     """How long it took to settle after the faults."""
     records: int
-    """That sources committed."""
+    """Records that sources committed."""
     delivered: int
-    """That sinks put, those put twice counted twice."""
+    """Records that sinks put; those put twice are counted twice."""
     faults: dict[str, int]
     calls: int
     offsets_changed: int

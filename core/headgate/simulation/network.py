@@ -12,7 +12,7 @@ from headgate.simulation.world import Worker, World
 class _Open:
     deliver: Callable[[Result], None]
     answered: bool = False
-    """By the worker that was called; a second answer breaks invariant 12."""
+    """The worker that was called has answered; a second answer breaks invariant 12."""
     closed: bool = False
     """The caller has its answer or has given up."""
 

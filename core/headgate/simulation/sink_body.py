@@ -17,7 +17,7 @@ from headgate.task.sink import SinkMachine, SinkSettings
 
 BATCH = 50
 REFUSED_PROBABILITY = 0.03
-"""Of a `put` while there are faults: the system is away for a moment."""
+"""Probability that a `put` is refused while there are faults: the system is away for a moment."""
 
 
 class SinkBody(Body):

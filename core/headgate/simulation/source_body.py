@@ -17,12 +17,12 @@ from headgate.topics.offsets import decode_key, decode_value, encode_key, encode
 
 PARTITIONS = 4
 RECORDS = 320
-"""Of each source partition; a source that has given them all is idle."""
+"""Records of each source partition; a source that has given them all is idle."""
 RECORD_INTERVAL_MS = 60
 """Record n is there to be polled from n times this on: so records flow while there are faults."""
 BATCH = 5
 POLLED_AHEAD = 0.5
-"""Of the commits: the source is polled before their outcome is known."""
+"""Share of the commits during which the source is polled before their outcome is known."""
 
 
 class SourceBody(Body):

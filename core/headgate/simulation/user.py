@@ -87,7 +87,8 @@ class User:
         return PutConnectorConfig(name, config)
 
     def _change_offsets(self, name: str) -> None:
-        """Of a connector that was stopped a moment ago, and may be resumed at any moment."""
+        """Changes offsets of a connector that was just stopped, and may be resumed at any
+        moment."""
         self._ask(SetTargetState(name, TargetState.STOPPED))
         for call in (ResetOffsets(name), SetTargetState(name, TargetState.STARTED)):
             self._schedule.soon(partial(self._ask, call), 2_000)

@@ -22,7 +22,7 @@ class HeldError:
     def __init__(self) -> None:
         self._error: BaseException | None = None
         self.text = ""
-        """Of what was raised; stays. Empty: nothing was."""
+        """Text of the error that was raised; it stays. Empty: nothing was raised."""
 
     def __enter__(self) -> None:
         pass

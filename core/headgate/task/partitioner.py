@@ -28,8 +28,8 @@ def murmur2(data: bytes) -> int:
 
 
 class Partitioner:
-    """Of one producer: by key, or without key all records of one call to one partition, the next
-    call to the next."""
+    """Partitioner of one producer: by key; without key, one call's records to one partition, the
+    next call to the next."""
 
     def __init__(self) -> None:
         self._hashes: dict[bytes, int] = {}

@@ -75,7 +75,7 @@ class SourceSettings:
     exactly_once: bool
     boundary: TransactionBoundary = TransactionBoundary.POLL
     interval_ms: int = 60_000
-    """Of the transactions (`interval`), or of the flushes of offsets without exactly-once."""
+    """Interval of the transactions (`interval`), or of offset flushes without exactly-once."""
     tolerate: bool = False
     """`errors.tolerance` = all."""
     target_state: TargetState = TargetState.STARTED

@@ -84,13 +84,14 @@ class Polled:
     """
 
     records: int = 0
-    """That are to be sent."""
+    """Records that are to be sent."""
     dropped: int = 0
-    """That a transform dropped."""
+    """Records that a transform dropped."""
     skipped: int = 0
-    """That could not be read or converted. Their source offsets are passed over if tolerated."""
+    """Records that could not be read or converted. Their source offsets are passed over if
+    tolerated."""
     detail: str = ""
-    """Of the first skipped record: its input, its position, the reason."""
+    """First skipped record: its input, its position, the reason."""
     retriable: str = ""
     """`poll` raised `RetriableError` with this text."""
     boundaries: Sequence[Boundary] = ()
@@ -165,7 +166,8 @@ class Consumed:
     skipped: int = 0
     detail: str = ""
     dropped: int = 0
-    """That a transform dropped: nobody takes them, but the group's offsets are to pass them."""
+    """Records that a transform dropped: nobody takes them, but the group's offsets must pass
+    them."""
 
 
 @dataclass(frozen=True, slots=True)

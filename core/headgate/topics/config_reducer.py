@@ -263,7 +263,8 @@ def _on_session_key_changed(draft: _Draft, event: SessionKeyChanged) -> None:
 
 
 def _on_news(_draft: _Draft, _event: RestartRequested | LoggerLevelChanged) -> None:
-    """Restarts and log levels are orders of the moment: told to who is there, never replayed."""
+    """Restarts and log levels are orders of the moment: for workers that are there, never
+    replayed."""
 
 
 def _on_record_rejected(draft: _Draft, event: RecordRejected) -> None:

@@ -58,7 +58,7 @@ class ConfigState:
     """Config offset: that of the last record read, plus 1; -1 before any. Not the consumer's
     position."""
     entries: Mapping[str, ConnectorEntry] = field(default_factory=lambda: MappingProxyType({}))
-    """By name, deleted connectors included; `connector_names` has the configured ones."""
+    """Entries by name, deleted connectors included; `connector_names` has the configured ones."""
     session_key: SessionKeyChanged | None = None
     rejected: tuple[RecordRejected, ...] = ()
     """The last `REJECTED_KEPT` records that could not be used."""

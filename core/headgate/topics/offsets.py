@@ -209,8 +209,8 @@ class StoredOffset:
 
     partition: Partition | None
     values: Mapping[bytes, StoredValue]
-    """By key, in the bytes that stand in the topic; the one that counts last. More than one where
-    the partition's map was written in several orders."""
+    """Values by key, in the bytes that stand in the topic; the one that counts comes last. More
+    than one where the partition's map was written in several orders."""
 
     @property
     def newest(self) -> StoredValue:
@@ -238,7 +238,7 @@ class OffsetTable:
     connectors: Mapping[str, Mapping[str, StoredOffset]] = field(
         default_factory=dict[str, Mapping[str, StoredOffset]]
     )
-    """By connector, then by `partition_identity`."""
+    """Offsets by connector, then by `partition_identity`."""
     rejected: tuple[OffsetRejected, ...] = ()
     """The last `REJECTED_KEPT` records that could not be used. A value that cannot be read stands
     all the same: that is not the same as none."""
@@ -371,9 +371,9 @@ class OffsetView:
     """
 
     shared: OffsetTable = field(default_factory=OffsetTable)
-    """Of the workers' global topic."""
+    """Offsets in the workers' global topic."""
     own: OffsetTable | None = None
-    """Of the connector's own topic, where it has one."""
+    """Offsets in the connector's own topic, where it has one."""
 
     def offset(self, connector: str, partition: Partition | None) -> Offset | None:
         """The source offset of `partition`, None if there is none.

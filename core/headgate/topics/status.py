@@ -34,7 +34,7 @@ class Status:
     """Group generation of that worker when it wrote."""
     trace: str | None = None
     version: str | None = None
-    """Of the plugin (KIP-891); absent in records of older workers."""
+    """Version of the plugin (KIP-891); absent in records of older workers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ def decode_status(
 
     Args:
         parse: as in `headgate.topics.config_records.decode`.
-        place: of the record, for who is told that it was refused.
+        place: of the record, for the message that it was refused.
     """
     event = _decode(key, value, parse)
     if isinstance(event, StatusRejected):
@@ -289,11 +289,11 @@ class StatusView:
     tasks: Mapping[str, Mapping[int, Status]] = field(
         default_factory=dict[str, Mapping[int, Status]]
     )
-    """By connector and number."""
+    """Task statuses by connector and number."""
     topics: Mapping[str, Mapping[str, TopicActivity]] = field(
         default_factory=dict[str, Mapping[str, TopicActivity]]
     )
-    """By connector and topic."""
+    """Topics used, by connector and topic."""
     rejected: tuple[StatusRejected, ...] = ()
     """The last `REJECTED_KEPT` records that could not be used."""
     rejected_count: int = 0

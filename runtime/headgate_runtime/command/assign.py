@@ -98,7 +98,7 @@ class _Rounds:
     completed: int = -1
     config: Mapping[str, Any] = field(default_factory=dict)
     memories: dict[str, object] = field(default_factory=dict)
-    """By leader, or of whoever led last."""
+    """Memory by leader, or that of the last leader."""
 
     def answer(self, line: dict[str, Any]) -> dict[str, Any]:
         self.delay_ms_max = _int(line, "max_delay_ms", self.delay_ms_max)

@@ -151,7 +151,7 @@ def _rest(worker: Mapping[str, str], look: Look | None) -> Iterator[Check]:
 
 
 def _urls(look: Look | None) -> list[str | None]:
-    """Of the group's members; None for those that were not seen."""
+    """Urls of the group's members; None for those that were not seen."""
     if look is None:
         return [None]
     return [member["url"] for member in describe(look)["group"]["members"]]

@@ -14,14 +14,15 @@ _FORMATTER = logging.Formatter()
 
 
 class _Hiding(logging.Filter):
-    """Of all handlers of the process. What it has been told it keeps: a value that was replaced by
+    """Filter of all handlers of the process. It keeps every value: one that was replaced by
     another may be a secret still."""
 
     def __init__(self) -> None:
         super().__init__()
         self._lock = threading.Lock()
         self._references: dict[str, str] = {}
-        """By value. Short ones are left out: numbers, say, would be found in any line."""
+        """References by value. Short ones are left out: numbers, say, would be found in any
+        line."""
         self._values = HiddenValues(())
 
     def add(self, found: Mapping[str, str]) -> None:

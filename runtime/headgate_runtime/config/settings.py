@@ -22,7 +22,7 @@ CONNECT_PROTOCOLS = ("eager", "compatible", "sessioned")
 OVERRIDE_POLICIES = ("All", "None", "Principal", "Allowlist")
 BROKER_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MACS = ("HmacSHA1", "HmacSHA224", "HmacSHA256", "HmacSHA384", "HmacSHA512")
-"""Of Java's algorithms, those that there are here."""
+"""Java's MAC algorithms that exist here."""
 SHORT_MAX = 2**15 - 1
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
@@ -179,7 +179,7 @@ def _protocol(value: str) -> str:
 
 
 def _override_policy(value: str) -> str:
-    """By name or by the name of Connect's class."""
+    """Override policy by its short name or by the name of Connect's class."""
     short = value.strip().rpartition(".")[2]
     return _one_of(*OVERRIDE_POLICIES)(
         short.removesuffix("ConnectorClientConfigOverridePolicy") or value
@@ -510,7 +510,7 @@ KEYS: dict[str, Key] = {
 
 
 def keys_of(file: str) -> dict[str, Key]:
-    """Those that may be given in files of this kind."""
+    """Keys that may be given in files of this kind."""
     return {name: key for name, key in KEYS.items() if file in key.files}
 
 

@@ -40,7 +40,7 @@ class ResolvedConfig:
 
 
 class WorkerConfigTransformer:
-    """Of one worker. Safe from several threads, as providers are; they may take their time."""
+    """Transformer of one worker's configs. Safe from several threads, as providers are."""
 
     def __init__(self, providers: Mapping[str, ConfigProvider] | None = None) -> None:
         self._providers = dict(providers or {})

@@ -57,9 +57,9 @@ class WorkerFile:
     warnings: tuple[str, ...]
     kind: str = DISTRIBUTED
     transformer: WorkerConfigTransformer = field(default_factory=WorkerConfigTransformer)
-    """Of what connectors refer to: the file's config providers."""
+    """Resolver of what connectors refer to, by the file's config providers."""
     hide: Callable[[str], str] = str
-    """Of a text, what it may show: not what references of the file came to."""
+    """Hides in a text the values that references of the file resolved to."""
 
 
 def read_worker_file(path: str, kind: str = DISTRIBUTED) -> WorkerFile:
@@ -192,8 +192,8 @@ def _unknown_own(key: str, known: Iterable[str], kind: str) -> str:
 
 
 def _misspelt(unknown: Iterable[str], known: Iterable[str]) -> dict[str, str]:
-    """Those that are near one that is known -> that one. Keys for workers of the other kind are
-    spelt right."""
+    """Unknown keys that are close to a known key -> that key. Keys for workers of the other kind
+    are spelt right."""
     candidates = sorted(known)
     near = {
         key: difflib.get_close_matches(key, candidates, n=1, cutoff=NEAR)

@@ -22,7 +22,7 @@ EVERY_S = 2.0
 SETTLE_S = 5.0
 """How long a single look waits for the end of a rebalance."""
 WIDTH = 120
-"""Of lines where there is no terminal to ask."""
+"""Width of lines where there is no terminal to ask."""
 
 
 _STALE = "as it was before: "

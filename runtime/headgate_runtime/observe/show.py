@@ -102,7 +102,7 @@ def _state(one: Mapping[str, Any]) -> Text:
 
 
 def _reported_by(one: Mapping[str, Any]) -> str:
-    """Of which generation the status is; and of whom, if not of the owner."""
+    """Generation of the status, and its worker if that is not the owner."""
     if one["worker_id"] is None:
         return "-"
     by = "" if one["worker_id"] == one["owner"] else f" by {one['worker_id']}"

@@ -27,9 +27,9 @@ REBALANCING: Final = ("PreparingRebalance", "CompletingRebalance")
 """In which brokers do not tell what members say."""
 COMPARED: Final = "config.storage.topic and bootstrap.servers"
 REJECTED_SHOWN: Final = 10
-"""Of each topic, in words."""
+"""Rejected records that are shown of each topic, in words."""
 RUNS_SHOWN: Final = 10
-"""Of missing tasks."""
+"""Runs of missing tasks that are shown."""
 
 _STATE_OF_TARGET: Final = {
     TargetState.STARTED: State.RUNNING,
@@ -67,7 +67,7 @@ class GroupLook(Protocol):
 
     @property
     def protocol(self) -> str:
-        """That all members share; empty while there is none."""
+        """Protocol that all members share; empty while there is none."""
         ...
 
     @property
@@ -105,7 +105,7 @@ class Look:
         default_factory=dict[str, Sequence[SourceOffset]]
     )
     offset_tables: Mapping[str, OffsetTable] = field(default_factory=dict[str, OffsetTable])
-    """By topic: the workers' offsets topic, and topics of connectors' own."""
+    """Offset tables by topic: the workers' offsets topic, and connectors' own topics."""
     sink_progress: Mapping[str, SinkProgress] = field(default_factory=dict[str, SinkProgress])
     passing: tuple[str, ...] = ()
     """Client ids of members that came or left while it was looked at."""

@@ -1,6 +1,6 @@
-"""Answers of a standalone worker that wait for what was asked for: to who makes a connector or
-changes its config, once it has started and its tasks are in the log, which the body then lists; to
-who restarts with flags, once what is to be started again has stopped.
+"""Answers of a standalone worker that wait for what was asked for. Whoever makes a connector or
+changes its config is answered once it has started and its tasks, which the body lists, are in
+the log. A restart with flags is answered once what is to be started again has stopped.
 
 Source: StandaloneHerder.putConnectorConfig, restartConnectorAndTasks. Distributed workers answer,
 as in Connect, when the config or the restart is in the log. Differs: the message of a failed start

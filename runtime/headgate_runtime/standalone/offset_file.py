@@ -202,7 +202,8 @@ class OffsetFile:
             raise
 
     def _beside(self) -> Path:
-        """Of the same folder, for only within one is a file replaced in one step."""
+        """Temporary file in the same folder: only within one folder is a file replaced in one
+        step."""
         return self.path.absolute().parent / f".{self.path.name}.{uuid.uuid4().hex}"
 
     def _like_the_old(self, descriptor: int) -> None:

@@ -1,4 +1,4 @@
-"""A commit whose end is awaited by who began it, or before that by who must not overtake it."""
+"""A commit under way. Its caller awaits its end, and so does whatever must not overtake it."""
 
 import threading
 from collections.abc import Callable

@@ -23,7 +23,7 @@ _GONE = "the process that tasks are forked from has ended"
 
 class ProcessLauncher:
     """A process per task, forked from one that has loaded what tasks need. What it logs and
-    prints goes to the worker's log; its command line ends with the task's name, for who looks at
+    prints goes to the worker's log; its command line ends with the task's name, for lists of
     processes.
 
     A body ends when the process it was forked from does, as it does when the worker ends. That is
@@ -81,11 +81,11 @@ class _Body:
         standard_in, self._input = os.pipe()
         self._output, standard_out = os.pipe()
         self.ends = (standard_in, standard_out)
-        """Of the process: standard input; standard output and error."""
+        """Ends of the process's standard input, and of its standard output and error."""
         self._drained = threading.Thread(target=self._relay, name=f"task-{name}", daemon=True)
 
     def give_up(self) -> None:
-        """There will be no process."""
+        """Gives the body up: there will be no process."""
         for descriptor in (*self.ends, self._input, self._output):
             os.close(descriptor)
 
@@ -127,7 +127,7 @@ class _Zygote:
             )
         self._lock = threading.Lock()
         self._bodies: dict[str, _Body] = {}
-        """Of processes that have not ended, by run."""
+        """Bodies whose processes have not ended, by run."""
         self._closed = False
         self.gone = False
         """It has ended, and so will its bodies: all are told to be over, or will be."""

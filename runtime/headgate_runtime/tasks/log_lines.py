@@ -16,7 +16,7 @@ _log = logging.getLogger("headgate.task")
 MARK: Final = "\x1e"
 """Begins a log record among the lines that a process prints. JSON does not have it as it is."""
 TEXT_MAX: Final = 8_192
-"""Of what goes over the lifeline: a longer text is cut."""
+"""Length of a text on the lifeline: a longer one is cut."""
 KEPT_MAX: Final = 500
 """Log records that wait for the lifeline, which takes them several times a second."""
 

@@ -47,7 +47,7 @@ class PlannedContext:
 
     @property
     def topics(self) -> Sequence[str]:
-        """Those of now: of a pattern there may be more or fewer with each batch."""
+        """Topics of now: a pattern may match more or fewer with each batch."""
         return topics_now(self._subscription, self._log.topic_names)
 
     @property

@@ -70,7 +70,7 @@ def encode(message: object) -> bytes:
 
 
 def boot_id() -> str:
-    """Of this start of this machine; empty where the system does not tell."""
+    """Id of this boot of the machine; empty where the system does not tell."""
     return _read("/proc/sys/kernel/random/boot_id")
 
 

@@ -140,7 +140,7 @@ class SinkPerformer:
         self._topics = UsedTopics(lifeline)
         self._batch: list[SinkRecord] = []
         self._ends: dict[TopicPartition, tuple[int, int]] = {}
-        """Of the batch: next offset and count of records, skipped ones included."""
+        """Next offset and count of records in the batch, skipped ones included."""
         self._delivered: dict[TopicPartition, int] = {}
         """Next offset after what `put` took."""
         self._committed: dict[TopicPartition, int] = {}

@@ -28,7 +28,7 @@ LOG_ROOM = 131_072
 """Characters of log records that are sent until the worker is heard again. The system's buffers
 hold them: the task's own words and the beats need not wait behind them for a worker that hangs."""
 EXIT_STATUS = 70
-"""Of a process whose lifeline was lost and whose task did not end by itself (EX_SOFTWARE)."""
+"""Exit status of a process that lost its lifeline before its task ended (EX_SOFTWARE)."""
 
 
 class SocketLifeline(BodyLifeline):

@@ -535,7 +535,7 @@ class UnsettledRecords:
 
     def __init__(self) -> None:
         self._sent: dict[int, SourceRecord] = {}
-        """By the producer's number."""
+        """Records by the producer's number."""
         self._next = 0
         self.lost: list[SourceRecord] = []
 

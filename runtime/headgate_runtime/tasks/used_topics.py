@@ -12,7 +12,7 @@ from headgate_runtime.tasks.lifeline import BodyLifeline
 
 
 class UsedTopics:
-    """Of any task."""
+    """Topics that a task has used."""
 
     def __init__(self, lifeline: BodyLifeline) -> None:
         self._lifeline = lifeline
@@ -26,7 +26,7 @@ class UsedTopics:
 
 
 class SentTopics:
-    """Of a source task: topics count once the log has taken a record of them.
+    """Topics that a source task has used: each counts once the log has taken a record of it.
 
     Costs nothing per record, but in the batch after a topic that is new.
     """

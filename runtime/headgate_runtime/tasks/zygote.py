@@ -93,7 +93,7 @@ class Zygote:
     def __init__(self, launcher: socket.socket) -> None:
         self._launcher = launcher
         self._ids: dict[int, str] = {}
-        """Of children that are not collected, by pid."""
+        """Ids of children that are not collected, by pid."""
         self._unread = b""
         self._descriptors: list[int] = []
         self._spare: _Spare | None = None
@@ -245,7 +245,7 @@ def _await_task(connection: socket.socket) -> Body:
 
 
 def _take_ends(standard_in: int, standard_out: int) -> None:
-    """Of its standard input, and of its output and errors."""
+    """Takes these ends as standard input, and as output and errors."""
     os.dup2(standard_in, 0)
     os.dup2(standard_out, 1)
     os.dup2(standard_out, 2)
@@ -254,7 +254,7 @@ def _take_ends(standard_in: int, standard_out: int) -> None:
 
 
 def threads() -> int:
-    """Of this process, those of libraries included where the system tells them."""
+    """Number of this process's threads, those of libraries included where the system tells."""
     tasks = Path("/proc/self/task")
     if tasks.exists():
         return len(list(tasks.iterdir()))

@@ -56,7 +56,7 @@ class Transport(Protocol):
         ...
 
     def changed(self) -> bool:
-        """Whether a log, the group or a call may have something new for who looks again, since
+        """Whether a log, the group or a call may have something new since
         this was asked last. For one thread; cheap, so that an idle loop need not look at each."""
         ...
 

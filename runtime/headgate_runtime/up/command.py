@@ -157,7 +157,7 @@ class Up:
         self._verdict: Verdict | None = None
         self._started = time.monotonic()
         self._generation_before: int | None = None
-        """That of the group before the first round that is counted."""
+        """Generation of the group before the first round that is counted."""
         self._rebalances = 0
         self._spark = SparkService(pipeline, join=options.join, warn=self._say, marked=self._mark)
         self._processes: WorkerProcesses | None = None
@@ -334,7 +334,8 @@ class Up:
         )
 
     def _count_rebalances(self, views: Sequence[WorkerView]) -> None:
-        """By generations, each of which is one round: counts of workers start over with them."""
+        """Counts rebalances by generations, each of which is one round: workers' counts start
+        over."""
         members = [view for view in views if view.generation >= 0]
         if not members:
             return
@@ -366,7 +367,7 @@ class Up:
         )
 
     def _write_summary(self, code: int) -> None:
-        """``logs/summary.json``: what this run did, for scripts and for who comes later."""
+        """Writes ``logs/summary.json``: what this run did, for scripts and later readers."""
         snapshot, skipped = self._snapshot, self._skipped_records()
         sinks = {
             one.connector: {"committed": one.committed, "new": one.new, "lag": one.lag}

@@ -70,7 +70,7 @@ class PipelineError(Exception):
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
     master: str | None = None
-    """Of the Spark that is started here; None with `remote`."""
+    """Master of the Spark that is started here; None with `remote`."""
     remote: str | None = None
     """Address (``sc://host:port``) of a Spark Connect server that is not ours."""
     conf: Mapping[str, str] = field(default_factory=dict)

@@ -55,7 +55,7 @@ class LogTail:
 
 
 def warnings_of(lines: Sequence[str]) -> list[str]:
-    """Of a worker's log, what its user should see: the messages of warnings and errors."""
+    """Messages of warnings and errors in a worker's log, which its user should see."""
     shown = []
     for line in lines:
         for level in _SHOWN_LEVELS:
@@ -74,7 +74,7 @@ class WorkerProcess:
     name: str
     url: str
     config: Mapping[str, Any]
-    """Its `WorkerConfig` as plain data."""
+    """The worker's `WorkerConfig` as plain data."""
     tail: LogTail
     process: "subprocess.Popen[bytes] | None" = None
     phase: Phase = Phase.STARTING

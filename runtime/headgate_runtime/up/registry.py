@@ -18,7 +18,7 @@ class Registered:
     name: str
     url: str
     pid: int | None
-    """Of the worker's process; None while it waits to be started again."""
+    """Process id of the worker; None while it waits to be started again."""
     up: int
 
 

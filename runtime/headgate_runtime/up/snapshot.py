@@ -16,14 +16,14 @@ class Phase(StrEnum):
     """How a worker process stands, seen from outside."""
 
     STARTING = "starting"
-    """Its process lives and has not answered yet."""
+    """The process lives and has not answered yet."""
     UP = "up"
     SILENT = "silent"
     """It answered before and does not now: stopped, overloaded or hung."""
     WAITING = "restarting"
-    """Its process ended; another one starts after a pause."""
+    """The process ended; another one starts after a pause."""
     GIVEN_UP = "given up"
-    """Its process ended too often."""
+    """The process ended too often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +53,9 @@ class ConnectorSnapshot:
     """The pipeline file names it."""
     target_state: TargetState
     tasks: tuple[TaskId, ...]
-    """Of the committed set."""
+    """Tasks of the committed set."""
     committed: bool
-    """Its task configs are complete. False: new, or to be repaired by its owner."""
+    """The task configs are complete. False: new, or to be repaired by the owner."""
     ends: Mapping[TopicPartition, int]
     """Sinks: end offsets of its topics, taken after the workers were asked."""
     consumed: Mapping[TopicPartition, int]
@@ -76,7 +76,7 @@ class Snapshot:
     workers: tuple[WorkerSnapshot, ...]
     connectors: tuple[ConnectorSnapshot, ...]
     config_offset: int
-    """Of the config topic as read for this snapshot, after the workers were asked."""
+    """Config offset as read for this snapshot, after the workers were asked."""
     rebalances: int = 0
     """Rounds of the group that were seen, those before the first look included."""
     applying: tuple[str, ...] = ()

@@ -127,7 +127,7 @@ class _Scanner:
                 raise _NotUnderstood
 
     def _items(self, closing: str, path: Path) -> None:
-        """Of an array, or the pairs of an inline table."""
+        """Reads the items of an array, or the pairs of an inline table."""
         while True:
             self._skip(" \t\n,", comments=True)
             if self.position >= len(self.text):

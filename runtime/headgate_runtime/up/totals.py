@@ -20,7 +20,7 @@ class TopicTotal:
     records: int
     """All that are in the log."""
     new: int
-    """Those that came during this run, whoever wrote them."""
+    """Records that came during this run, whoever wrote them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class SinkTotal:
     committed: int
     """Records below its committed consumer offsets."""
     new: int
-    """Those that it committed during this run; below 0 when its offsets were set back."""
+    """Records that the sink committed during this run; below 0 when its offsets were set back."""
     lag: int
 
 

@@ -77,8 +77,8 @@ def transport_settings(config: WorkerConfig, settings: WorkerSettings) -> Mappin
 
 
 def offered_protocols(config: WorkerConfig, settings: WorkerSettings) -> tuple[str, ...]:
-    """Of the group, best first. Where Java workers may be in it theirs are offered too, as far as
-    `connect.protocol` lets: limited to an older one, ours, which is newer, is not."""
+    """Protocols offered to the group, best first. Where Java workers may be in it, theirs too, as
+    far as `connect.protocol` lets: limited to an older one, ours, which is newer, is not."""
     if config.transport.get("kind") != "kafka":
         return (HEADGATE,)
     offered: dict[str, tuple[str, ...]] = {

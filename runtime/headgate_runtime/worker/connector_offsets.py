@@ -148,7 +148,7 @@ class ConnectorOffsets:
         return asked
 
     def alter(self, effect: AlterConnectorOffsets) -> ConnectorOffsetsAltered:
-        """Of what is expected, once."""
+        """Alters offsets as expected, once."""
         try:
             return self._with_values(effect, self._alter, ConnectorOffsetsAltered, "change offsets")
         finally:

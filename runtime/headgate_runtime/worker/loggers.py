@@ -30,7 +30,7 @@ class Loggers:
         self._changed_ms: dict[str, int] = {}
 
     def levels(self) -> Mapping[str, Mapping[str, Any]]:
-        """Of the root and of each logger that has a level of its own."""
+        """Levels of the root and of each logger that has a level of its own."""
         named = {
             name: found
             for name, found in list(logging.root.manager.loggerDict.items())

@@ -62,7 +62,8 @@ class Logs(Protocol):
         ...
 
     def write_statuses(self, statuses: Statuses) -> None:
-        """Those of one decision, in order. Out of reach, they wait."""
+        """Writes the statuses of one decision, in order. While the log is out of reach, they
+        wait."""
         ...
 
     def look(self) -> Iterator[Command]:

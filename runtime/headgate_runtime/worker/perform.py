@@ -234,7 +234,8 @@ class Performer:
                 assert_never(effect)
 
     def _fence(self, connector: str, ids: Sequence[str]) -> None:
-        """By an admin client as the connector wants it: its producers may be on other brokers."""
+        """Fences by an admin client as the connector wants it: its producers may be on other
+        brokers."""
         known = self._transformer.resolve(self._config_of(connector), f"connector {connector}")
         config = {key: text for key, text in known.config.items() if text is not None}
         if not any(key.startswith(OVERRIDES) for key in (*config, *self._transport_settings)):

@@ -25,7 +25,7 @@ class Rejected(Protocol):
 
 
 class RejectedLog:
-    """Of one topic; each record is to be given to it once. For one thread at a time."""
+    """Log of one topic's rejected records; each is reported once. For one thread at a time."""
 
     def __init__(self, what: str, topic: str) -> None:
         """

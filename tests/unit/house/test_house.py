@@ -1,6 +1,7 @@
 """Rules of the house that a reader relies on: who may import whom, how long a function may be."""
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -153,3 +154,28 @@ def test_no_files_import_each_other_in_a_circle() -> None:
 
 def test_a_circle_is_seen() -> None:
     assert circle_in({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": set()}) == ["b", "c"]
+
+
+FRAGMENT = ("Of ", "That ", "By ", "Its ", "Their ", "Those ", "Them ", "There ", "Whose ")
+RIDDLE = re.compile(r"\b(by|to|of|for|with|from) who\b")
+
+
+def documentation(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """(line, text) of every docstring: of modules, classes, functions and attributes."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Expr(value=ast.Constant(value=str(text))):
+                yield node.lineno, text.strip()
+            case _:
+                pass
+
+
+def test_docstrings_name_their_subject() -> None:
+    """An editor shows a docstring alone: "Of the last join." says nothing there."""
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line} {text.splitlines()[0]}"
+        for _, path in modules()
+        for line, text in documentation(ast.parse(path.read_text()))
+        if text.startswith(FRAGMENT) or RIDDLE.search(text)
+    ]
+    assert not wrong

@@ -300,7 +300,7 @@ def _given(config: Config) -> dict[str, str]:
 
 
 def _why_no_client(login: Login, failed: KafkaException) -> str:
-    """Of a key or a certificate more is said by who reads those for kafka-python."""
+    """Why a client cannot be made. The reader of keys for kafka-python says more of a key."""
     try:
         login.kafka_python()
     except ClientSettingsError as error:
@@ -352,7 +352,7 @@ def _fault_of(topic: InternalTopic, topics: Topics) -> str | None:
 
 
 def _fault_of_absent(topic: InternalTopic, topics: Topics) -> str | None:
-    """What the brokers say to who asks to make it as a worker would, and only to look whether they
+    """The brokers' answer when asked to make the topic as a worker would, only to see whether they
     would."""
 
     def create(limit_s: float) -> None:

@@ -28,7 +28,7 @@ from headgate_kafka.group.port import GroupRefusedError
 from headgate_kafka.logs.reading import Topics
 
 TASKS_TRIED: Final = 1_000
-"""Of one connector at the most: of more the first, and the last."""
+"""Tasks of one connector that are tried: of more, the first ones and the last."""
 
 
 class ResourceKind(StrEnum):
@@ -72,7 +72,7 @@ class Tried:
 
 
 def worker_permissions(worker: Mapping[str, str]) -> list[Permission]:
-    """Of the worker's own principal: its group, its topics, its leader's transactional id."""
+    """Permissions of the worker's principal: its group, topics, the leader's transactional id."""
     group = worker["group.id"]
     found = [Permission("Read", ResourceKind.GROUP, group, "to be a member of the workers' group")]
     for key, purpose in (
@@ -100,7 +100,7 @@ def worker_permissions(worker: Mapping[str, str]) -> list[Permission]:
 def producer_permissions(
     worker: Mapping[str, str], name: str, config: Config, tasks: int, own: str | None
 ) -> list[Permission]:
-    """Of the principal of a source connector's producers.
+    """Permissions of the principal of a source connector's producers.
 
     The topics it writes to are known only where its config has ``topic``.
 
@@ -122,7 +122,7 @@ def producer_permissions(
 
 
 def reader_permissions(name: str, own: str) -> list[Permission]:
-    """Of the principal that reads a source connector's own offsets topic. The global one workers
+    """Permissions of the principal that reads a source's own offsets topic. The global one workers
     read themselves."""
     return [Permission("Read", ResourceKind.TOPIC, own, _offsets_of(name))]
 
@@ -130,7 +130,7 @@ def reader_permissions(name: str, own: str) -> list[Permission]:
 def source_admin_permissions(
     worker: Mapping[str, str], name: str, producers: int, own: str | None
 ) -> list[Permission]:
-    """Of the principal of a source connector's admin client. Whether it may make an own offsets
+    """Permissions of a source connector's admin client. Whether it may make an own offsets
     topic that is not there is found by asking for that. Of data topics that it may not describe
     the producers are told.
 
@@ -158,7 +158,7 @@ def consumer_permissions(
     config: Config,
     topic_names: Callable[[], Iterable[str]],
 ) -> list[Permission]:
-    """Of the principal of a sink connector's consumers.
+    """Permissions of the principal of a sink connector's consumers.
 
     Args:
         topic_names: of all topics that the principal may see, for a sink of a pattern: of others
@@ -180,7 +180,7 @@ def sink_admin_permissions(
     *,
     planned: bool = False,
 ) -> list[Permission]:
-    """Of the principal of a sink connector's admin client.
+    """Permissions of the principal of a sink connector's admin client.
 
     Args:
         topic_names: as for `consumer_permissions`.
@@ -278,7 +278,7 @@ class Rights:
         self._allowed: dict[tuple[ResourceKind, str], frozenset[int] | Tried] = {}
 
     def try_all(self, permissions: Sequence[Permission]) -> list[Tried]:
-        """Each right once, for who cannot do without it if there is one.
+        """Each right once, for the client that cannot do without it, if there is one.
 
         Raises:
             TransportError: the brokers do not answer.

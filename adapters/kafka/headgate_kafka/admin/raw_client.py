@@ -47,7 +47,7 @@ class RawClient:
             raise self._failed("no connection for administration", error) from None
 
     def fence(self, transactional_ids: Sequence[str], deadline: float) -> dict[str, int]:
-        """Those that answered in time.
+        """Producer epochs of the transactional ids that were fenced in time.
 
         Args:
             deadline: by the monotonic clock, in seconds.

@@ -67,7 +67,7 @@ class Admin:
         return AdminClient(self._contact.settings)
 
     def cluster(self) -> tuple[str, int]:
-        """Its id and how many brokers are up. Also finds out whether there is a broker at all.
+        """Cluster id and the number of brokers that are up. Also shows whether any broker answers.
         Source: ConnectUtils.kafkaClusterId.
 
         Raises:

@@ -31,7 +31,7 @@ _PASSING: Final = (
     "Request not valid in current SASL state",  # a session ended before it was renewed
     '"status":"invalid_token"',  # too old, since there is no newer one; or wrong: it is not said
 )
-"""Of what is told as a failed login."""
+"""Texts in a failed login that stand for a broker's own trouble or an invalid token."""
 _NO_TOKEN: Final = "Failed to acquire SASL OAUTHBEARER token: "
 _TOKEN_REFUSED: Final = frozenset(
     {
@@ -47,7 +47,7 @@ _STATE = re.compile(r"\s*\(after \d+ms in state \w+(?:, \d+ identical error\(s\)
 
 
 def refusal(error: KafkaError) -> str:
-    """Of what librdkafka complains about: what was said and what to do, if it is a refusal; else
+    """Text of librdkafka's complaint and what to do, if it is a refusal; else
     nothing."""
     text = _STATE.sub("", error.str()).rstrip(".: ")
     if error.code() == KafkaError._AUTHENTICATION:

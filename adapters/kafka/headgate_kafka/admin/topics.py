@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 COMPACT = "compact"
 OWN_OFFSETS_KEY = "offsets.storage.topic"
-"""Of a connector; how it is made the worker's keys for its own one say."""
+"""Key of a connector's own offsets topic; the worker's keys say how it is made."""
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 """What brokers that give topics no ids answer: 16 bytes of nothing, as Kafka writes them."""
 _NOT_SETTINGS = frozenset({"topic", "replication.factor", "partitions", "cleanup.policy"})
@@ -56,11 +56,11 @@ class InternalTopic:
     """-1: the broker's default."""
     replication_factor: int
     settings: Mapping[str, str] = field(default_factory=dict)
-    """Of the topic, from the worker's keys of the same prefix."""
+    """Topic settings, from the worker's keys of the same prefix."""
 
     @property
     def prefix(self) -> str:
-        """Of the worker's keys that say how it is made."""
+        """Prefix of the worker's keys that say how the topic is made."""
         key = "offset.storage.topic" if self.key == OWN_OFFSETS_KEY else self.key
         return key.removesuffix("topic")
 

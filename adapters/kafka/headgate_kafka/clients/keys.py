@@ -2,7 +2,7 @@
 
 Three kinds: the same or another name here (`RENAMED`), handled by code in `client_settings`
 (`SECURITY`, `TRANSLATED`), and of the JVM or of Java's client alone (`JAVA_ONLY`). Names of
-librdkafka's own that have no Java equivalent (`NATIVE`) are passed on as well, for who tunes.
+librdkafka's own that have no Java equivalent (`NATIVE`) are passed on as well, for tuning.
 """
 
 COMMON = {
@@ -61,7 +61,7 @@ RENAMED = {
     "consumer": {**COMMON, **CONSUMER},
     "admin": COMMON,
 }
-"""By kind of client: Java's name -> librdkafka's."""
+"""Java's name -> librdkafka's, by kind of client."""
 
 SECURITY = frozenset(
     {

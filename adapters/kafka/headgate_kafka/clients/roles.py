@@ -152,7 +152,7 @@ def connector_properties(
 
 
 def connection(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a client's settings, librdkafka's, what says where it connects to and as whom."""
+    """The part of librdkafka's settings that says where a client connects and as whom."""
     return {
         key: value
         for key, value in settings.items()

@@ -70,9 +70,9 @@ _WRITERS_OWN = frozenset(
 )
 """Whoever writes to internal topics has these as it needs them (`headgate_kafka.logs.writing`)."""
 _SMALL_CLUSTER = "headgate.small.cluster.servers"
-"""Of a running worker, never of its file: servers of which it knows that they have few brokers."""
+"""Set by a running worker, never in its file: servers that are known to have few brokers."""
 _ADMIN_LISTENERS = "admin.listeners"
-"""Of the REST API, not of an admin client."""
+"""A key of the REST API, not of an admin client."""
 
 
 # -- who gets what --
@@ -403,8 +403,8 @@ def _at_once(properties: Properties) -> dict[str, str]:
 
 
 def _reconnecting(settings: Mapping[str, str]) -> dict[str, str]:
-    """Of two given ones Java takes the smaller for the first pause; where only that is given, it
-    does not grow. Source: CommonClientConfigs.postProcessReconnectBackoffConfigs."""
+    """Pauses before reconnecting. Java takes the smaller for the first pause; if only that is
+    given, it does not grow. Source: CommonClientConfigs.postProcessReconnectBackoffConfigs."""
     first = int(settings.get("reconnect.backoff.ms", RECONNECT_MS))
     only = first if "reconnect.backoff.ms" in settings else RECONNECT_MS_MAX
     longest = int(settings.get("reconnect.backoff.max.ms", only))

@@ -15,7 +15,7 @@ _JAVA_NAMES: Final = {
     "`max.in.flight`": "`max.in.flight.requests.per.connection`",
     "`message.timeout.ms`": "`delivery.timeout.ms`",
 }
-"""Of what librdkafka calls otherwise where it says what does not go together."""
+"""Other names of settings, as librdkafka's complaints about combinations have them."""
 _UNHEARD: Final = logging.Logger("trial", logging.CRITICAL + 1)
 """With `debug` a client has much to say."""
 

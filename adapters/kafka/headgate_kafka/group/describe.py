@@ -31,7 +31,7 @@ class DescribedMember:
     host: str
     """As the broker writes it: ``/10.0.0.7``."""
     metadata: bytes
-    """Of the join that its current generation began with, in the group's protocol."""
+    """Metadata of the join that the current generation began with, in the group's protocol."""
     assignment: bytes
 
 
@@ -43,11 +43,11 @@ class DescribedGroup:
     protocol_type: str
     """``connect`` for workers; empty if the group is not there."""
     protocol: str
-    """That all members share; empty while there is none."""
+    """Protocol that all members share; empty while there is none."""
     members: tuple[DescribedMember, ...]
     """While a round is under way their metadata is empty."""
     coordinator: str
-    """Its address."""
+    """Address of the coordinator."""
     authorized_operations: frozenset[int] = frozenset()
     """What the principal that asked may do with the group: codes of Kafka's ACL operations."""
 

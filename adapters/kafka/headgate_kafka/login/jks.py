@@ -17,7 +17,7 @@ _KEY, _CERTIFICATE = 1, 2
 _DIGEST = 20
 _WHITENER = b"Mighty Aphrodite"
 _KEY_PROTECTOR = bytes.fromhex("2b060104012a02110101")
-"""Of the algorithm that keys are protected by: 1.3.6.1.4.1.42.2.17.1.1."""
+"""Object id of the algorithm that protects keys: 1.3.6.1.4.1.42.2.17.1.1."""
 
 
 class JksError(ValueError):

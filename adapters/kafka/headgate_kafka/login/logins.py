@@ -39,7 +39,7 @@ class Login:
     settings: Mapping[str, Any]
     """librdkafka's, of an admin client that goes there."""
     kafka_python: Callable[[], dict[str, Any]]
-    """Its arguments for the same; of no use where only offsets are read. Raises
+    """kafka-python's arguments for the same; of no use where only offsets are read. Raises
     `ClientSettingsError`: it cannot log in so."""
     refused: str = ""
     """Why no client can be made at all, if so."""
@@ -113,7 +113,8 @@ def _of_role(
 def _of_reader(
     worker: Mapping[str, str], config: Mapping[str, str], name: str, client_id: str
 ) -> Login:
-    """Its settings are put together of a consumer's and a producer's, in librdkafka's words."""
+    """Login with settings put together from a consumer's and a producer's, in librdkafka's
+    words."""
     try:
         clients = connector_clients(worker, config, _warn_nobody)
         settings = connection(own_offsets_reader(worker, config, name, clients))

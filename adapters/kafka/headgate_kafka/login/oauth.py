@@ -35,7 +35,7 @@ from headgate_kafka.login.tls import client_context
 ANSWER_S: Final = 10.0
 RENEWED_AFTER: Final = 0.8
 USED_UNTIL: Final = 0.95
-"""Of its life. A broker's clock may be a little ahead, and what it finds too old it refuses like a
+"""Share of a token's life. A broker's clock may be ahead, and it refuses an expired token like a
 wrong one."""
 AGAIN_S: Final = 5.0
 _LIFE_S_MIN: Final = 1.0
@@ -105,7 +105,7 @@ def _context(login: OAuthLogin) -> ssl.SSLContext | None:
 
 
 def _token(login: OAuthLogin, body: bytes) -> Token:
-    """Of the endpoint's answer."""
+    """Token in the endpoint's answer."""
     try:
         answer: Any = json.loads(body)
     except ValueError:

@@ -57,7 +57,7 @@ class _Tls:
     """Certificates in PEM; None: those that the system trusts."""
     identity: Identity | None
     key_password: str | None = field(repr=False)
-    """Of the key, where that is encrypted still."""
+    """Password of the key, if it is still encrypted."""
     check_host: bool
 
     def librdkafka(self) -> dict[str, str | None]:
@@ -148,7 +148,7 @@ class Security:
 
 
 def security(properties: Properties) -> Security:
-    """Of one client's properties, without prefixes.
+    """Login and certificates of one client's properties, without prefixes.
 
     Raises:
         ClientSettingsError: a value that cannot be used, a file that cannot be read.

@@ -1,4 +1,4 @@
-"""What Python's TLS checks a server by, alike for brokers and for who gives tokens."""
+"""What Python's TLS checks a server by, alike for brokers and for token endpoints."""
 
 import ssl
 

@@ -108,7 +108,7 @@ class KafkaConfigLog:
 
     def end(self) -> int:
         """Waits here, on the caller's thread, until all is there, or so much that reading takes
-        a while: `read` gives it at once to who goes on where it ended last."""
+        a while: `read` then returns it at once to a reader that goes on where it ended last."""
         timeout_s = self._sync_ms / 1000
         end = self._topics.ends([(self._topic, _PLACE)])[self._topic, _PLACE]
         reached, moved_at = -1, time.monotonic()
@@ -129,7 +129,7 @@ class KafkaConfigLog:
         return end
 
     def changed(self) -> bool:
-        """Whether `read` has something for who goes on where it ended last. Cheap."""
+        """Whether `read` has something for a reader that goes on where it ended last. Cheap."""
         with self._mutex:
             if self._ready or self._reader is None:
                 return True
@@ -205,7 +205,7 @@ class LeaderWriter:
         self._mutex = threading.Lock()
         self._client: Producer | None = None
         self._generation = -1
-        """Of the last claim."""
+        """Generation of the last claim."""
         self._gone = "was never made"
 
     def claim(self, generation: int) -> None:

@@ -32,7 +32,7 @@ class Changes:
         self.last = 0
         self._latest: dict[bytes, int] = {}
         self._changes: list[Change] = []
-        """By number; some are superseded."""
+        """Changes by number; some are superseded."""
 
     def add(
         self, key: bytes | None, value: bytes | None, timestamp_ms: int, place: Place | None = None

@@ -26,7 +26,7 @@ from headgate_kafka.logs.keyed_log import Changes, KafkaKeyedLog
 from headgate_kafka.logs.writing import PlainWriter
 
 STALE_MS: Final = 60_000
-"""By how much the global topic may be ahead of a connector's own: copies are written later."""
+"""How far the global topic may be ahead of a connector's own: copies are written later."""
 
 Records = Sequence[tuple[bytes, bytes | None]]
 
@@ -51,7 +51,7 @@ def own_topic(
 
 
 def servers_of(text: str) -> frozenset[str]:
-    """Those that ``bootstrap.servers`` names."""
+    """Servers that ``bootstrap.servers`` names."""
     return frozenset(part.strip() for part in text.split(",") if part.strip())
 
 

@@ -62,7 +62,7 @@ class ReadAhead:
             return next(iter(self._take(1)), None)
 
     def position(self, _places: Sequence[TopicPartition]) -> Sequence[TopicPartition]:
-        """Of all that was taken; none while there is something to take."""
+        """Position behind all that was taken; none while there is something to take."""
         with self._changed:
             return () if self._kept else self._passed
 

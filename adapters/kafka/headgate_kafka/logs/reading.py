@@ -76,7 +76,7 @@ class NoRightError(TransportError):
 
 
 class TopicGoneError(TransportError):
-    """A topic that was there is not there any more, or not known to who leads it."""
+    """A topic that was there is gone, or its leader does not know it."""
 
 
 class _LeaderMovedError(Exception):
@@ -94,7 +94,7 @@ class Topics:
         self._mutex = threading.Lock()
         self._age_s = metadata_age_s(settings)
         self._counts: dict[str, tuple[int, float]] = {}
-        """By topic: its partitions, and when that was asked."""
+        """Partition count by topic, and when it was asked."""
 
     def partitions(self, topic: str, *, age_s_max: float | None = None) -> int:
         """How many; topics may grow.
@@ -142,7 +142,7 @@ class Topics:
         return len(asked[topic].result().partitions)
 
     def names(self) -> list[str]:
-        """Of all topics there are now, the brokers' own included.
+        """Names of all topics there are now, the brokers' own included.
 
         Raises:
             TransportError: the brokers did not answer.
@@ -313,7 +313,7 @@ class TopicReader:
         consumer = Consumer(self.contact.settings)
         self._consumer = consumer if arrived is None else ReadAhead(consumer, arrived)
         self.positions: dict[int, int] = {}
-        """By partition: up to where all was given out."""
+        """Position by partition, up to which everything was given out."""
         self._problem: KafkaError | None = None
 
     def start(self, positions: Mapping[int, int]) -> None:

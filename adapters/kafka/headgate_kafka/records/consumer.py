@@ -58,9 +58,10 @@ LATEST: Final = frozenset({"latest", "largest", "end"})
 """Values of ``auto.offset.reset`` that are one in librdkafka."""
 REQUEST_S: Final = 15.0
 LEAVE_S: Final = 2.0
-"""Until a rebalance that others hold up is left in its middle, by who holds partitions."""
+"""Wait before a member that holds partitions leaves in the middle of a rebalance held up by
+others."""
 LEAVE_EMPTY_S: Final = 0.3
-"""The same, by who holds none: time enough to be served what has come already."""
+"""The same for a member without partitions: enough to be served what has come already."""
 _LEAVE_WAIT_S: Final = 0.01
 
 Callback = Callable[[Sequence[TopicPartition]], None]
@@ -100,9 +101,9 @@ class KafkaConsumer:
         self._static = bool(self._contact.settings.get("group.instance.id"))
         """It stays a member while it is away, for its session's time (KIP-345)."""
         self._coming: frozenset[TopicPartition] = frozenset()
-        """That are being taken up: the client does not know them yet."""
+        """Partitions that are being taken up: the client does not know them yet."""
         self._starts: dict[TopicPartition, int] = {}
-        """Their seeks."""
+        """Offsets to seek to, by partition."""
         reset = str(self._contact.settings.get("auto.offset.reset", "")).lower()
         self._at_ends = reset in LATEST
         self._begun: dict[TopicPartition, int] = {}
@@ -385,7 +386,7 @@ class KafkaConsumer:
                 client.unassign()
 
     def _call(self, callback: Callable[[Any], object], places: Sequence[Any]) -> None:
-        """What is raised in a callback goes to who polls. librdkafka's own way out would lose it,
+        """Passes what a callback raises to the poll. librdkafka's own way out would lose it,
         or make of it something that only a bare `except` catches."""
         try:
             callback(places)
@@ -428,7 +429,7 @@ def _place(message: Message) -> tuple[str | None, int | None]:
 
 
 def record_of(message: Message) -> ConsumerRecord:
-    """Of a message that is no error: it has all of this."""
+    """Record of a message that is no error, so none of this is missing."""
     return ConsumerRecord(
         cast(str, message.topic()),
         cast(int, message.partition()),

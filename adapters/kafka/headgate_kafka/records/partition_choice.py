@@ -43,7 +43,8 @@ class PartitionChoice:
         self._age_s = age_s
         self._counts: dict[str, int] = {}
         self._older: dict[str, int] = {}
-        """Those to be asked again before their topic's next record."""
+        """Topics to be asked about again before their next record, and their older partition
+        counts."""
         self._fresh_until = time.monotonic() + age_s
         self._turns: dict[str, int] = {}
         self._changed: dict[str, int] = {}
@@ -51,7 +52,7 @@ class PartitionChoice:
 
     @property
     def topics(self) -> Sequence[str]:
-        """That were met."""
+        """Topics that records went to."""
         return sorted(self._counts.keys() | self._older.keys())
 
     def choose(self, records: Sequence[ProducerRecord]) -> dict[str, int]:
@@ -147,7 +148,7 @@ class PartitionChoice:
         )
 
     def _first(self, topic: str) -> int:
-        """Of a topic that is not there once the brokers have made it, as they do for Java's
+        """Partition count of a new topic, once the brokers have made it, as they do for Java's
         producer, which asks for metadata (``auto.create.topics.enable``)."""
         try:
             return self._count(topic)

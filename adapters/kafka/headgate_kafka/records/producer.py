@@ -42,7 +42,7 @@ from headgate_kafka.records.partition_choice import BY_KEY, PartitionChoice
 
 INIT_MS: Final = 30_000
 COMMIT_MS: Final = 30_000
-"""Of brokers that do not answer, or take no record."""
+"""Time-out of a commit while brokers do not answer, or take no record."""
 CLOSE_MS: Final = 5_000
 QUEUE_MS: Final = 60_000
 """A full queue that does not move for so long: the brokers are away."""
@@ -52,9 +52,9 @@ DEFAULTS: Final = {"linger.ms": 20, "queue.buffering.max.messages": 1_000_000}
 """Unless the user has set them; measured best for transactions of a few thousand records."""
 TRANSACTION_TIMEOUT_MS: Final = 60_000
 _ABORTED: Final = frozenset({"PrepareEpochFence", "PrepareAbort", "CompleteAbort"})
-"""Of a transaction that took too long; who initialises a producer leaves its id ``Empty``."""
+"""States of a transaction that took too long; initialising a producer leaves its id ``Empty``."""
 _NOT_TRIED: Final = frozenset({KafkaError.OPERATION_NOT_ATTEMPTED})
-"""Of a partition when the coordinator refused another: it is gone, or may not be written."""
+"""Error of a partition when the coordinator refused another, which is gone or not writable."""
 _QUEUE_WAIT_S: Final = 0.01
 _NOW: Final = 0
 """The timestamp for which librdkafka takes the time of sending."""

@@ -38,9 +38,9 @@ from headgate_kafka.records.producer import OffsetTopics, TransactionalProducer
 READ_MS: Final = 30_000
 BROKERS_CHOICE: Final = -1
 READER: Final = "headgate-reader"
-"""Client id, and the group that librdkafka wants, of who reads without one."""
+"""Client id of readers without a group, and the group id that librdkafka wants all the same."""
 PRODUCERS_TOPICS: Final = "headgate-topics"
-"""Client id of who looks for topics with a producer's login."""
+"""Client id for looking up topics with a producer's login."""
 _NEVER: Final = frozenset({KafkaError.TOPIC_EXCEPTION, KafkaError.INVALID_PARTITIONS})
 """A topic that cannot be made until its name or its settings are other ones."""
 _HAS_MEMBERS: Final = frozenset(
@@ -51,7 +51,7 @@ _HAS_MEMBERS: Final = frozenset(
         KafkaError.NON_EMPTY_GROUP,
     }
 )
-"""What brokers say to who sets a group's offsets and is none of its members."""
+"""Brokers' answers to a client that sets a group's offsets and is no member."""
 
 
 class ClientsSettings:
