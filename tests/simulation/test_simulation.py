@@ -5,6 +5,8 @@ import os
 
 import pytest
 
+from headgate.herder.tasks import Tasks
+from headgate.simulation.checks import InvariantBroken
 from headgate.simulation.cluster import simulate
 from headgate.simulation.world import Options
 
@@ -43,6 +45,17 @@ def test_leaders_that_freeze_before_they_write(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(10))
 def test_sink_tasks_that_freeze_before_they_commit(seed: int) -> None:
     assert simulate(Options(seed=seed, frozen_committers=0.1)).delivered > 0
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_tasks_that_fail_are_restarted_by_their_policy(seed: int) -> None:
+    assert simulate(Options(seed=seed, failing_polls=0.3)).records > 0
+
+
+def test_without_restarts_what_failed_stays_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Tasks, "restart_failed", lambda *_: None)
+    with pytest.raises(InvariantBroken, match="is FAILED on"):
+        simulate(Options(seed=0, failing_polls=0.3, settle_ms=20_000))
 
 
 def test_a_seed_is_a_whole_run() -> None:

@@ -41,6 +41,7 @@ from headgate.connector.framework import (
     sink_keys,
     source_keys,
 )
+from headgate.connector.restart_policy import KEYS as RESTART_KEYS
 from headgate.java.pattern import compile_java
 
 Config: TypeAlias = Mapping[str, Any]
@@ -122,7 +123,7 @@ def unknown_keys(connector_class: type[Connector], config: Config) -> dict[str, 
     For the pipeline file; over the API Connect takes such keys, since a connector may read them.
     """
     definition, _ = framework_definition(connector_class, config, {})
-    known = {*definition.keys, *connector_class.config_def().keys}
+    known = {*definition.keys, *connector_class.config_def().keys, *RESTART_KEYS}
     for key in CONVERTER_KEYS:
         names = _converter_definition(str(config.get(key, "")))
         known.update(f"{key}.{name}" for name in (names.keys if names else ()))

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from headgate.connector.restart_policy import RestartPolicy, restart_policy
 from headgate.herder.calls import config_digest
 from headgate.herder.context import (
     Ask,
@@ -21,6 +22,7 @@ from headgate.herder.context import (
     FromConnector,
     GenerateAgain,
     Resolved,
+    RestartFailedConnector,
     Unplaced,
     retry_delay_ms,
 )
@@ -70,6 +72,10 @@ class Instance:
     config: Config | None = None
     """What the present or last run was started with."""
     failed: bool = False
+    restarts: int = 0
+    """Restarts in a row by the restart policy."""
+    started_ms: int | None = None
+    """When the present or last run had started; None: it had not."""
     revoked: bool = False
     restart: bool = False
     show_restarting: bool = False
@@ -147,7 +153,7 @@ class Connectors:
         to be said again, for its status goes with the connector."""
         instance = self._held.get(name)
         if instance is not None:
-            instance.failed, instance.error_text = False, ""
+            _forget_failure(instance)
             if instance.phase is Phase.ABSENT:
                 instance.shown = None
 
@@ -156,7 +162,7 @@ class Connectors:
         where the target state keeps it from running. Source: restartConnector."""
         instance = self._held[name]
         instance.tickets = (*instance.tickets, ticket)
-        instance.failed, instance.error_text = False, ""
+        _forget_failure(instance)
         instance.restart = instance.phase in (Phase.STARTING, Phase.STARTED)
         self._reconcile(instance)
 
@@ -166,7 +172,19 @@ class Connectors:
         instance = self._held.get(name)
         if instance is None or instance.revoked or (only_failed and not instance.failed):
             return
+        _forget_failure(instance)
+        self._start_anew(instance)
+
+    def restart_failed(self, name: str, run: int) -> None:
+        """The restart policy's wait is over: starts the connector, if it is still as it failed."""
+        instance = self._held.get(name)
+        if instance is None or instance.run != run or not instance.failed or instance.revoked:
+            return
+        instance.restarts += 1
         instance.failed, instance.error_text = False, ""
+        self._start_anew(instance)
+
+    def _start_anew(self, instance: Instance) -> None:
         instance.restart = instance.phase in (Phase.STARTING, Phase.STARTED)
         if instance.phase is Phase.ABSENT:
             self._show_restarting(instance)
@@ -182,7 +200,11 @@ class Connectors:
     def _show_restarting(self, instance: Instance) -> None:
         instance.show_restarting = False
         instance.shown = State.RESTARTING
-        self._statuses.write_connector(instance.name, State.RESTARTING)
+        self._show(instance, State.RESTARTING)
+
+    def _show(self, instance: Instance, state: State, trace: str | None = None) -> None:
+        instance.shown = state
+        self._statuses.write_connector(instance.name, state, trace, restarts=instance.restarts)
 
     @property
     def held(self) -> Iterator[str]:
@@ -219,7 +241,7 @@ class Connectors:
         config = entry.config if entry is not None else None
         target = self._ctx.state.target_state(instance.name)
         if target is TargetState.STOPPED or config != instance.config:
-            instance.failed, instance.error_text = False, ""
+            _forget_failure(instance)
         wanted = (
             config is not None
             and not instance.revoked
@@ -244,8 +266,11 @@ class Connectors:
         if not self._ctx.membership.stable:
             self._waiting[instance.name] = None
             return
+        if not instance.run:
+            instance.restarts = self._statuses.restarts_of(instance.name)  # by the owner before us
         self._run_count += 1
         instance.run = self._run_count
+        instance.started_ms = None
         instance.config = config
         instance.phase = Phase.STARTING
         instance.error_text = ""
@@ -283,8 +308,8 @@ class Connectors:
         if instance is None or instance.run != run or instance.phase is not Phase.STARTING:
             return
         instance.phase = Phase.STARTED
-        instance.shown = State.RUNNING
-        self._statuses.write_connector(name, State.RUNNING)
+        instance.started_ms = self._ctx.now_ms
+        self._show(instance, State.RUNNING)
         self._generate(instance)
 
     def on_stopped(self, name: str, run: int) -> None:
@@ -318,11 +343,20 @@ class Connectors:
     def _fail(self, instance: Instance, trace: str, error_text: str) -> None:
         instance.failed = True
         instance.error_text = error_text
-        instance.shown = State.FAILED
-        self._statuses.write_connector(instance.name, State.FAILED, trace)
+        policy, now_ms = self._policy(instance), self._ctx.now_ms
+        if instance.started_ms is not None and now_ms - instance.started_ms >= policy.quiet_ms:
+            instance.restarts = 0
+        delay_ms = policy.delay_ms(instance.restarts, trace)
+        self._show(instance, State.FAILED, policy.announced(trace, instance.restarts, delay_ms))
+        if delay_ms is not None:
+            self._ctx.after(delay_ms, RestartFailedConnector(instance.name, instance.run))
         text = f"Failed to start connector: {instance.name}"
         self._resolve(instance, Failure(ErrorKind.INTERNAL, text))
         self._stop(instance)
+
+    def _policy(self, instance: Instance) -> RestartPolicy:
+        default = self._ctx.settings.restart
+        return default if instance.config is None else restart_policy(instance.config, default)
 
     # -- task configs --
 
@@ -490,3 +524,8 @@ def _with_topics(task_config: Config, connector_config: Config) -> Config:
     was set by the runtime, which alone knows the class.) Source: `Worker.connectorTaskConfigs`."""
     copied = {key: connector_config[key] for key in _COPIED if connector_config.get(key)}
     return {**task_config, **copied}
+
+
+def _forget_failure(instance: Instance) -> None:
+    """Somebody asked for another start, or for something else: the budget begins anew."""
+    instance.failed, instance.error_text, instance.restarts = False, "", 0

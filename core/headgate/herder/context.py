@@ -286,6 +286,22 @@ class WakeTask:
 
 
 @dataclass(frozen=True, slots=True)
+class RestartFailedTask:
+    """The restart policy's wait is over."""
+
+    task: TaskId
+    run: str
+
+
+@dataclass(frozen=True, slots=True)
+class RestartFailedConnector:
+    """The restart policy's wait is over."""
+
+    connector: str
+    run: int
+
+
+@dataclass(frozen=True, slots=True)
 class LookAtKey:
     """A session key may have come of age, or could not be written."""
 
@@ -315,6 +331,8 @@ Timer: TypeAlias = (
     | GenerateAgain
     | FenceAgain
     | WakeTask
+    | RestartFailedTask
+    | RestartFailedConnector
     | LookAtKey
     | ForgetKey
     | StartMore

@@ -37,6 +37,10 @@ class HeldTask:
     attempts: int = 0
     failures: int = 0
     """Attempts since it last ran for a while: what the backoff goes by."""
+    restarts: int = 0
+    """Restarts in a row by the restart policy."""
+    restart_at_ms: int | None = None
+    """When the restart policy starts it anew; None: it does not."""
     running_since_ms: int | None = None
     tickets: tuple[int, ...] = ()
     """Restart requests to be answered at the next start."""
@@ -150,6 +154,8 @@ def task_view(held: HeldTask) -> TaskView:
         progress.idle and held.state is TaskState.RUNNING,
         held.attempts,
         detail,
+        held.restarts,
+        held.restart_at_ms if held.state is TaskState.FAILED else None,
     )
 
 

@@ -340,6 +340,10 @@ class Herder:
                 self._tasks.ask_fencing_again(origin)
             case c.WakeTask(task, run):
                 self._tasks.wake(task, run)
+            case c.RestartFailedTask(task, run):
+                self._tasks.restart_failed(task, run)
+            case c.RestartFailedConnector(connector, number):
+                self._connectors.restart_failed(connector, number)
             case c.LookAtKey():
                 self._keys.look()
             case c.ForgetKey():

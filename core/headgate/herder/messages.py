@@ -516,6 +516,10 @@ class TaskView:
     attempts: int
     """How often it was started anew after being fenced or lost."""
     detail: str
+    restarts: int = 0
+    """Restarts in a row by the restart policy."""
+    restart_at_ms: int | None = None
+    """When a FAILED task is started anew, by the worker's monotonic clock; None: it is not."""
 
 
 @dataclass(frozen=True, slots=True)

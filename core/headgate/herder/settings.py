@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
+from headgate.connector.restart_policy import RestartPolicy
 from headgate.task.messages import TaskKind
 from headgate.topics.config_events import Config
 
@@ -69,6 +70,8 @@ class HerderSettings:
     """`inter.worker.key.generation.algorithm`"""
     key_size: int | None = None
     """`inter.worker.key.size`, in bits; None: the usual one of the algorithm."""
+    restart: RestartPolicy = RestartPolicy()
+    """`headgate.restart.*`, where a connector's config does not say otherwise."""
     policy: str = "kip415"
     """`headgate.assignment.policy`"""
     plugins: Mapping[str, Plugin] = field(default_factory=lambda: NO_PLUGINS)

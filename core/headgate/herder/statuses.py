@@ -108,14 +108,26 @@ class Statuses:
 
     # -- writing --
 
-    def write_connector(self, name: str, state: State, trace: str | None = None) -> None:
-        status = self._status(name, state, trace)
+    def restarts_of(self, work: str | TaskId) -> int:
+        """Restarts in a row of a connector or task, by the last status that was read."""
+        if isinstance(work, TaskId):
+            known = self._tasks.get(work.connector, {}).get(work.task)
+        else:
+            known = self._connectors.get(work)
+        return 0 if known is None else known.restarts
+
+    def write_connector(
+        self, name: str, state: State, trace: str | None = None, *, restarts: int = 0
+    ) -> None:
+        status = self._status(name, state, trace, restarts)
         safe = state in _SAFE
         if may_write(self._connectors.get(name), status, safe=safe, assigned_to_me=True):
             self._write(encode_connector_status(name, status), status)
 
-    def write_task(self, task: TaskId, state: State, trace: str | None = None) -> None:
-        status = self._status(task.connector, state, trace)
+    def write_task(
+        self, task: TaskId, state: State, trace: str | None = None, *, restarts: int = 0
+    ) -> None:
+        status = self._status(task.connector, state, trace, restarts)
         known = self._tasks.get(task.connector, {}).get(task.task)
         if may_write(known, status, safe=state in _SAFE, assigned_to_me=True):
             self._write(encode_task_status(task, status), status)
@@ -139,14 +151,15 @@ class Statuses:
         self._said_again.discard(key)
         self._unheard.pop(key, None)
 
-    def _status(self, connector: str, state: State, trace: str | None) -> Status:
+    def _status(self, connector: str, state: State, trace: str | None, restarts: int) -> Status:
         ctx = self._ctx
         self.membership_changed()  # or is just changing
         entry = ctx.state.entry(connector)
         config = entry.config if entry is not None else None
         version = ctx.settings.version(config if config is not None else NO_CONFIG)
         shown = None if trace is None else shortened(trace)
-        return Status(state, ctx.settings.worker_id, self._generation, shown, version)
+        worker = ctx.settings.worker_id
+        return Status(state, worker, self._generation, shown, version, restarts)
 
     # -- topics --
 

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final, assert_never
 
+from headgate.connector.restart_policy import RestartPolicy, restart_policy
 from headgate.errors import IllegalTransitionError
 from headgate.herder.context import (
     RETRY_DELAY_MS_MAX,
@@ -25,6 +26,7 @@ from headgate.herder.context import (
     FromTasks,
     ReadAgain,
     Resolved,
+    RestartFailedTask,
     StartMore,
     TaskGone,
     Unplaced,
@@ -156,7 +158,7 @@ class Tasks:
     def on_commit(self, connector: str) -> None:
         """New task configs, or none: stop what runs with the old ones, before the rebalance."""
         for held in self._of(connector):
-            held.attempts = held.failures = 0
+            held.attempts = held.failures = held.restarts = 0
             self._stop(held, None)
 
     def on_target_state(self, connector: str) -> None:
@@ -188,13 +190,15 @@ class Tasks:
         config = self._ctx.state.task_config(held.task)
         if not self._ctx.membership.stable or entry is None or config is None:
             return
+        if not held.run:
+            held.restarts = self._statuses.restarts_of(held.task)  # by the owner before us
         self._run_count += 1
         held.run = f"{self._ctx.settings.worker_id}/{self._birth_ms}.{self._run_count}"
         spec = task_spec(self._ctx, held, entry)
         held.commit_offset = entry.commit_offset
         held.target_told = spec.target_state
         held.stop_requested = held.log_read = held.confirmed = False
-        held.ended = held.running_since_ms = None
+        held.ended = held.running_since_ms = held.restart_at_ms = None
         held.progress = NO_PROGRESS
         held.topics = ()
         self._runs[held.run] = held
@@ -207,7 +211,7 @@ class Tasks:
         runner. Source: DistributedHerder.restartTask."""
         held = self._held[task]
         held.tickets = (*held.tickets, ticket)
-        held.attempts = held.failures = 0
+        held.attempts = held.failures = held.restarts = 0
         self._stop(held, None)
         if held.state is TaskState.IDLE:
             self._to_start.append(task)
@@ -218,7 +222,7 @@ class Tasks:
         for held in self._of(connector):
             if held.revoked or (only_failed and not has_failed(held)):
                 continue
-            held.attempts = held.failures = 0
+            held.attempts = held.failures = held.restarts = 0
             held.show_restarting = True
             self._stop(held, None)
             if held.task in self._idle:
@@ -239,7 +243,7 @@ class Tasks:
             if rested and not held.revoked:
                 self._idle[held.task] = None
             if rested and held.revoked:
-                self._statuses.write_task(held.task, State.UNASSIGNED)
+                self._show(held, State.UNASSIGNED)
         if alive:
             grace = self._ctx.settings.task_stop_timeout_ms if grace_ms is None else grace_ms
             self._ctx.emit(StopTaskBy(held.run, grace))
@@ -271,11 +275,11 @@ class Tasks:
                 self._move(held, TaskInput.RUNNING_REPORTED)
                 if held.state is TaskState.RUNNING:
                     held.running_since_ms = self._ctx.now_ms
-                    self._statuses.write_task(held.task, State.RUNNING)
+                    self._show(held, State.RUNNING)
             case TaskPaused():
                 self._move(held, TaskInput.PAUSED_REPORTED)
                 if held.state in (TaskState.PAUSED, TaskState.PARKED):
-                    self._statuses.write_task(held.task, State.PAUSED)
+                    self._show(held, State.PAUSED)
             case TaskProgress():
                 if held.state is not TaskState.ENDING:
                     self._move(held, TaskInput.PROGRESS_REPORTED)
@@ -306,9 +310,9 @@ class Tasks:
         self._move(held, TaskInput.ENDED)
         held.ended = ended = verdict or report
         if held.stop_requested:
-            self._statuses.write_task(held.task, State.UNASSIGNED)
+            self._show(held, State.UNASSIGNED)
         elif ended.outcome is TaskOutcome.FAILED:
-            self._statuses.write_task(held.task, State.FAILED, ended.trace or ended.reason)
+            self._show_failed(held, ended)
 
     def _released(self, held: HeldTask, abandoned: bool) -> None:
         if held.state is not TaskState.ENDING:
@@ -323,6 +327,9 @@ class Tasks:
             self._wait_idle(held)
         elif held.ended.outcome is TaskOutcome.FAILED:
             self._move(held, TaskInput.FAIL)
+            if held.restart_at_ms is not None:
+                left_ms = max(held.restart_at_ms - self._ctx.now_ms, 0)
+                self._ctx.after(left_ms, RestartFailedTask(held.task, held.run))
             self._resolve(held, Failure(ErrorKind.INTERNAL, f"Failed to start task: {held.task}"))
         elif held.ended.outcome is TaskOutcome.FENCED:
             self._confirm(held)
@@ -333,7 +340,7 @@ class Tasks:
         self._idle[held.task] = None
         if held.show_restarting:
             held.show_restarting = False
-            self._statuses.write_task(held.task, State.RESTARTING)
+            self._show(held, State.RESTARTING)
         if self._ctx.membership.stable:
             self._to_start.append(held.task)
 
@@ -497,11 +504,38 @@ class Tasks:
         self._move(held, TaskInput.BACK_OFF)
         self._ctx.after(retry_delay_ms(held.failures), WakeTask(held.task, held.run))
         assert held.ended is not None
-        self._statuses.write_task(
-            held.task,
+        self._show(
+            held,
             State.RESTARTING,
             f"{held.ended.outcome}: {held.ended.reason}; started anew, attempt {held.attempts}",
         )
+
+    def _policy(self, held: HeldTask) -> RestartPolicy:
+        entry = self._ctx.state.entry(held.task.connector)
+        default = self._ctx.settings.restart
+        if entry is None or entry.config is None:
+            return default
+        return restart_policy(entry.config, default)
+
+    def _show_failed(self, held: HeldTask, ended: TaskEnded) -> None:
+        """The task's run failed: says so, and whether the restart policy starts it anew."""
+        policy, since, now_ms = self._policy(held), held.running_since_ms, self._ctx.now_ms
+        if since is not None and now_ms - since >= policy.quiet_ms:
+            held.restarts = 0
+        trace = ended.trace or ended.reason
+        delay_ms = policy.delay_ms(held.restarts, trace)
+        held.restart_at_ms = None if delay_ms is None else now_ms + delay_ms
+        self._show(held, State.FAILED, policy.announced(trace, held.restarts, delay_ms))
+
+    def restart_failed(self, task: TaskId, run: str) -> None:
+        """The restart policy's wait is over: starts the task anew, if it is still as it failed."""
+        held = self._held.get(task)
+        if held is None or held.run != run or held.state is not TaskState.FAILED or held.revoked:
+            return
+        held.restarts += 1
+        held.show_restarting = True
+        self._stop(held, None)
+        self._wait_idle(held)
 
     def wake(self, task: TaskId, run: str) -> None:
         held = self._held.get(task)
@@ -530,6 +564,9 @@ class Tasks:
 
     def _of(self, connector: str) -> list[HeldTask]:
         return self._held.of(connector)
+
+    def _show(self, held: HeldTask, state: State, trace: str | None = None) -> None:
+        self._statuses.write_task(held.task, state, trace, restarts=held.restarts)
 
     def _resolve(self, held: HeldTask, result: Result) -> None:
         for ticket in held.tickets:

@@ -8,6 +8,7 @@ same seed and options give the same run, step by step.
 
 from dataclasses import dataclass
 
+from headgate.connector.restart_policy import RestartPolicy
 from headgate.connector.sink_names import sink_group
 from headgate.herder.settings import HerderSettings
 from headgate.ids import State, TargetState, TaskId
@@ -32,6 +33,10 @@ FLUSH_INTERVAL_MS = 300
 KEY_TTL_MS = 7_000
 CONSUMER_SESSION_MS = 1_000
 """Less than a lifeline may be silent: a sink task that froze can find itself shut out and alive."""
+
+
+RESTARTS = RestartPolicy(restarts_max=10_000, backoff_ms=50, backoff_max_ms=2_000)
+"""Policy where polls fail: a budget that no run uses up, so that everything must come back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +100,7 @@ class Cluster:
             connector_stop_timeout_ms=500,
             request_timeout_ms=self.call_timeout_ms,
             session_keys=True,
+            restart=RESTARTS if self.options.failing_polls else RestartPolicy(),
             key_ttl_ms=KEY_TTL_MS,
             worker_settings={"offset.flush.interval.ms": str(FLUSH_INTERVAL_MS)},
         )

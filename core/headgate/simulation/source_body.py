@@ -11,7 +11,7 @@ from headgate.ports import Producer, ProducerRecord
 from headgate.simulation.body import Body
 from headgate.simulation.world import World
 from headgate.task import steps
-from headgate.task.messages import BodyReport, TaskSpec
+from headgate.task.messages import BodyReport, TaskOutcome, TaskSpec
 from headgate.task.source import SourceMachine, SourceSettings
 from headgate.topics.offsets import decode_key, decode_value, encode_key, encode_value
 
@@ -49,6 +49,8 @@ class SourceBody(Body):
             case steps.CallStart():
                 return steps.Started()
             case steps.Poll():
+                if self._fails():
+                    return steps.Failed(TaskOutcome.FAILED, "poll raised")
                 return self._poll()
             case steps.SendRecords(first, end):
                 self._send(self._batch[first:end])
@@ -85,6 +87,10 @@ class SourceBody(Body):
             if partition in self._next:
                 self._next[partition] = int(offset["n"]) + 1
         return steps.OffsetsRead()
+
+    def _fails(self) -> bool:
+        probability = self._world.options.failing_polls
+        return bool(probability) and self._world.faulty and self._schedule.likely(probability)
 
     def _poll(self) -> steps.Polled:
         if self._ahead is not None:

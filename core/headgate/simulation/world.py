@@ -38,6 +38,9 @@ class Options:
     frozen_writers: float = 0.0
     """Probability that a leader freezes past its session between deciding a write and making it.
     The claim on the log is for that moment, and other faults seldom meet it."""
+    failing_polls: float = 0.0
+    """Probability that a source's poll fails its task while there are faults. Then the restart
+    policy is on, and must bring every task back."""
 
 
 class TaskBody(Protocol):

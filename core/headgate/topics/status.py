@@ -35,6 +35,8 @@ class Status:
     trace: str | None = None
     version: str | None = None
     """Version of the plugin (KIP-891); absent in records of older workers."""
+    restarts: int = 0
+    """Restarts in a row by the restart policy. Java's workers neither write nor read it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,15 +155,14 @@ def encode_topic_activity(activity: TopicActivity) -> tuple[str, bytes]:
 
 
 def _encode(status: Status) -> bytes:
-    return dumps(
-        {
-            "state": status.state.value,
-            "trace": status.trace,
-            "worker_id": status.worker_id,
-            "generation": status.generation,
-            "version": status.version,
-        }
-    )
+    table = {
+        "state": status.state.value,
+        "trace": status.trace,
+        "worker_id": status.worker_id,
+        "generation": status.generation,
+        "version": status.version,
+    }
+    return dumps({**table, "restarts": status.restarts} if status.restarts else table)
 
 
 def decode_status(
@@ -272,7 +273,9 @@ def _status(value: bytes, parse: Parse | None) -> Status | str:
     for item in (trace, worker_id, version):
         if item is not None and type(item) is not str:
             return "expected 'trace', 'worker_id' and 'version' as strings or null"
-    return Status(state, worker_id or "", java_int(generation), trace, version)
+    restarts = table.get("restarts")
+    count = max(java_int(restarts), 0) if type(restarts) is int else 0
+    return Status(state, worker_id or "", java_int(generation), trace, version, count)
 
 
 _STATES: Final = {state.value: state for state in State}

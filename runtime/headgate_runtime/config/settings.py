@@ -8,29 +8,12 @@ them all and says all that is wrong at once. What is asked of a properties file 
 """
 
 import difflib
-import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from headgate.connector.converters import CONVERTERS, HEADER_CONVERTERS
-
-EXACTLY_ONCE = ("disabled", "preparing", "enabled")
-RUNNERS = ("spark", "process", "thread")
-POLICIES = ("kip415", "connect")
-CONNECT_PROTOCOLS = ("eager", "compatible", "sessioned")
-OVERRIDE_POLICIES = ("All", "None", "Principal", "Allowlist")
-BROKER_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-MACS = ("HmacSHA1", "HmacSHA224", "HmacSHA256", "HmacSHA384", "HmacSHA512")
-"""Java's MAC algorithms that exist here."""
-SHORT_MAX = 2**15 - 1
-INT_MAX = 2**31 - 1
-LONG_MAX = 2**63 - 1
-"""The largest of Java's types for whole numbers: more cannot be said to brokers and other workers.
-"""
-_WHOLE_NUMBER = re.compile(r"[+-]?\d{1,1000}")
-"""As Java reads one: Python would take underscores, too. It reads some thousands of digits at most.
-"""
+from headgate_runtime.config import parsers
 
 PIPELINE = "pipeline"
 DISTRIBUTED = "distributed"
@@ -46,144 +29,6 @@ class SettingsError(Exception):
     def __init__(self, problems: Mapping[str, str]) -> None:
         super().__init__("\n".join(f"{key}: {text}" for key, text in problems.items()))
         self.problems = dict(problems)
-
-
-# -- how texts become values --
-
-
-def _text(value: str) -> str:
-    return value
-
-
-def _name(value: str) -> str:
-    if not value.strip():
-        raise ValueError("must not be empty")
-    return value
-
-
-def _number(low: int, high: int = INT_MAX) -> Callable[[str], int]:
-    """
-    Args:
-        high: of the type that Connect's key has.
-    """
-
-    def check(value: str) -> int:
-        if not _WHOLE_NUMBER.fullmatch(value.strip()):
-            raise ValueError(f"{value!r} is not a whole number")
-        number = int(value)
-        if number > high:
-            raise ValueError(f"{number} is above the greatest value, {high}")
-        if number < low:
-            raise ValueError(f"{number} is below the least value, {low}")
-        return number
-
-    return check
-
-
-def _number_or_none(low: int) -> Callable[[str], int | None]:
-    def check(value: str) -> int | None:
-        return _number(low)(value) if value.strip() else None
-
-    return check
-
-
-def _count(high: int = INT_MAX) -> Callable[[str], int]:
-    """-1: as the broker has it."""
-    at_least = _number(-1, high)
-
-    def check(value: str) -> int:
-        number = at_least(value)
-        if number == 0:
-            raise ValueError("0, expected a positive number, or -1 for the broker's default")
-        return number
-
-    return check
-
-
-def _one_of(*choices: str) -> Callable[[str], str]:
-    """Without regard to case, as Connect takes enumerations."""
-    by_lower = {choice.lower(): choice for choice in choices}
-
-    def check(value: str) -> str:
-        found = by_lower.get(value.strip().lower())
-        if found is None:
-            near = difflib.get_close_matches(value.strip().lower(), by_lower, n=1, cutoff=0.6)
-            hint = f"; did you mean {by_lower[near[0]]}?" if near else ""
-            raise ValueError(f"{value!r} is none of {', '.join(choices)}{hint}")
-        return found
-
-    return check
-
-
-def _boolean(value: str) -> bool:
-    if value.strip().lower() not in ("true", "false"):
-        raise ValueError(f"{value!r} is neither true nor false")
-    return value.strip().lower() == "true"
-
-
-def _list(value: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in value.split(",") if part.strip())
-
-
-def _names(value: str) -> tuple[str, ...]:
-    found = _list(value)
-    if not found:
-        raise ValueError("must not be empty")
-    return found
-
-
-def brokers(value: str) -> tuple[str, ...]:
-    """Refused as by Java's clients; librdkafka would take a missing port for 9092. Differs: Java
-    passes over whatever stands before ``://``, and would speak Kafka's protocol to a web server.
-
-    Raises:
-        ValueError: says what is wrong with which address.
-    """
-    found = _names(value)
-    for address in found:
-        protocol, separator, rest = address.rpartition("://")
-        if separator and protocol.upper() not in BROKER_PROTOCOLS:
-            raise ValueError(
-                f"{address!r} begins with none of Kafka's protocols, {', '.join(BROKER_PROTOCOLS)};"
-                " host:port will do, such as localhost:9092"
-            )
-        host, _, port = rest.rpartition(":")
-        if not host or not port.isdecimal():
-            raise ValueError(f"{address!r} is no host:port, such as localhost:9092")
-    return found
-
-
-def _class_of(known: Collection[str]) -> Callable[[str], str]:
-    def check(value: str) -> str:
-        if value.strip() not in known:
-            full = sorted(name for name in known if "." in name)
-            near = difflib.get_close_matches(value, known, n=1, cutoff=0.6)
-            raise ValueError(
-                f"Class {value} could not be found."
-                + (f" Did you mean {near[0]}?" if near else f" There are {', '.join(full)}.")
-            )
-        return value
-
-    return check
-
-
-def _macs(value: str) -> tuple[str, ...]:
-    return tuple(_one_of(*MACS)(name) for name in _names(value))
-
-
-def _protocol(value: str) -> str:
-    """KIP-415 speaks of ``cooperative``; what it came to is called ``sessioned``."""
-    if value.strip().lower() == "cooperative":
-        return "sessioned"
-    return _one_of(*CONNECT_PROTOCOLS)(value)
-
-
-def _override_policy(value: str) -> str:
-    """Override policy by its short name or by the name of Connect's class."""
-    short = value.strip().rpartition(".")[2]
-    return _one_of(*OVERRIDE_POLICIES)(
-        short.removesuffix("ConnectorClientConfigOverridePolicy") or value
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,18 +54,18 @@ _BROKERS_OWN = "-1 takes the broker's default."
 def _replicas(topic: str) -> Key:
     """Replication factor with which a worker creates one of its internal topics."""
     doc = f"Replication factor of the {topic} topic, if the worker creates it. {_BROKERS_OWN}"
-    return Key(_count(SHORT_MAX), "3", doc, _DISTRIBUTED)
+    return Key(parsers.count(parsers.SHORT_MAX), "3", doc, _DISTRIBUTED)
 
 
 def _partitions(topic: str, default: str) -> Key:
     """Number of partitions with which a worker creates one of its internal topics."""
     doc = f"Number of partitions of the {topic} topic, if the worker creates it. {_BROKERS_OWN}"
-    return Key(_count(), default, doc, _DISTRIBUTED)
+    return Key(parsers.count(), default, doc, _DISTRIBUTED)
 
 
 KEYS: dict[str, Key] = {
     "bootstrap.servers": Key(
-        brokers,
+        parsers.brokers,
         "",
         "Brokers to connect to first: `host:port` pairs, separated by commas. The worker finds "
         "the rest of the cluster through them.",
@@ -228,7 +73,7 @@ KEYS: dict[str, Key] = {
         ON_KAFKA,
     ),
     "group.id": Key(
-        _name,
+        parsers.name,
         "headgate",
         "Id of the Connect group. All workers with this id share the work. Transactional ids "
         "contain it.",
@@ -236,27 +81,30 @@ KEYS: dict[str, Key] = {
         _DISTRIBUTED,
     ),
     "client.id": Key(
-        _text, "", "Name of this worker within the client ids of its Kafka clients.", EVERYWHERE
+        parsers.text,
+        "",
+        "Name of this worker within the client ids of its Kafka clients.",
+        EVERYWHERE,
     ),
     "key.converter": Key(
-        _class_of(CONVERTERS),
+        parsers.class_of(CONVERTERS),
         STRING_CONVERTER,
         "Converter of record keys, for connectors that set none.",
         required=ON_KAFKA,
     ),
     "value.converter": Key(
-        _class_of(CONVERTERS),
+        parsers.class_of(CONVERTERS),
         STRING_CONVERTER,
         "Converter of record values, for connectors that set none.",
         required=ON_KAFKA,
     ),
     "header.converter": Key(
-        _class_of(HEADER_CONVERTERS),
+        parsers.class_of(HEADER_CONVERTERS),
         HEADER_CONVERTER,
         "Converter of record headers, for connectors that set none.",
     ),
     "config.storage.topic": Key(
-        _name,
+        parsers.name,
         "",
         "Topic that stores connector configs, task configs and target states. All workers of a "
         "group name the same one.",
@@ -265,7 +113,7 @@ KEYS: dict[str, Key] = {
     ),
     "config.storage.replication.factor": _replicas("config"),
     "offset.storage.topic": Key(
-        _name,
+        parsers.name,
         "connect-offsets",
         "Topic that stores the source offsets of connectors. All workers of a group name the "
         "same one.",
@@ -275,14 +123,14 @@ KEYS: dict[str, Key] = {
     "offset.storage.partitions": _partitions("offsets", "25"),
     "offset.storage.replication.factor": _replicas("offsets"),
     "offset.storage.file.filename": Key(
-        _name,
+        parsers.name,
         "",
         "File in which a standalone worker stores source offsets.",
         frozenset({STANDALONE}),
         frozenset({STANDALONE}),
     ),
     "status.storage.topic": Key(
-        _name,
+        parsers.name,
         "",
         "Topic that stores the statuses of connectors and tasks. All workers of a group name the "
         "same one.",
@@ -292,215 +140,250 @@ KEYS: dict[str, Key] = {
     "status.storage.partitions": _partitions("status", "5"),
     "status.storage.replication.factor": _replicas("status"),
     "session.timeout.ms": Key(
-        _number(100),
+        parsers.number(100),
         "10000",
         "A worker that sends no heartbeat for this long is removed from the group.",
         IN_GROUP,
     ),
     "heartbeat.interval.ms": Key(
-        _number(10),
+        parsers.number(10),
         "3000",
         "Time between two heartbeats to the group coordinator. It must be less than "
         "`session.timeout.ms`.",
         IN_GROUP,
     ),
     "rebalance.timeout.ms": Key(
-        _number(100),
+        parsers.number(100),
         "60000",
         "Longest time that a rebalance waits for a worker to rejoin. A worker that takes longer "
         "is removed from the group.",
         IN_GROUP,
     ),
     "worker.sync.timeout.ms": Key(
-        _number(1),
+        parsers.number(1),
         "3000",
         "Longest time that a worker may take to read the config topic to its end. After it the "
         "worker stops its work, leaves the group and tries again.",
         IN_GROUP,
     ),
     "scheduled.rebalance.max.delay.ms": Key(
-        _number(0),
+        parsers.number(0),
         "300000",
         "Longest time that the work of a lost worker stays unassigned, in case the worker comes "
         "back.",
         IN_GROUP,
     ),
     "connect.protocol": Key(
-        _protocol,
+        parsers.protocol,
         "sessioned",
         "Newest of Connect's group protocols that the worker offers: `eager`, `compatible` or "
         "`sessioned`.",
         _DISTRIBUTED,
     ),
     "exactly.once.source.support": Key(
-        _one_of(*EXACTLY_ONCE),
+        parsers.one_of(*parsers.EXACTLY_ONCE),
         "disabled",
         "Exactly-once delivery by source connectors (KIP-618): `disabled`, `preparing` or "
         "`enabled`.",
         IN_GROUP,
     ),
     "inter.worker.key.generation.algorithm": Key(
-        _one_of(*MACS),
+        parsers.one_of(*parsers.MACS),
         "HmacSHA256",
         "Algorithm that generates the session key. Workers sign internal requests with that key.",
         _DISTRIBUTED,
     ),
     "inter.worker.key.size": Key(
-        _number_or_none(8),
+        parsers.number_or_none(8),
         "",
         "Size of the session key in bits. If it is empty, the algorithm's default is used.",
         _DISTRIBUTED,
     ),
     "inter.worker.key.ttl.ms": Key(
-        _number(0),
+        parsers.number(0),
         "3600000",
         "Time after which the leader replaces the session key. 0 keeps one key for ever.",
         _DISTRIBUTED,
     ),
     "inter.worker.signature.algorithm": Key(
-        _one_of(*MACS),
+        parsers.one_of(*parsers.MACS),
         "HmacSHA256",
         "Algorithm with which this worker signs its internal requests.",
         _DISTRIBUTED,
     ),
     "inter.worker.verification.algorithms": Key(
-        _macs,
+        parsers.macs,
         "HmacSHA256",
         "Signature algorithms that this worker accepts in internal requests. The list must "
         "contain `inter.worker.signature.algorithm`.",
         _DISTRIBUTED,
     ),
     "offset.flush.interval.ms": Key(
-        _number(1, LONG_MAX),
+        parsers.number(1, parsers.LONG_MAX),
         "60000",
         "Time between two commits of a task's offsets, where they are not part of a transaction.",
     ),
     "task.shutdown.graceful.timeout.ms": Key(
-        _number(0, LONG_MAX), "5000", "Time that a task has to stop. After it the task is killed."
+        parsers.number(0, parsers.LONG_MAX),
+        "5000",
+        "Time that a task has to stop. After it the task is killed.",
     ),
     "topic.creation.enable": Key(
-        _boolean,
+        parsers.boolean,
         "true",
         "Whether workers create the missing topics that source connectors write to.",
     ),
     "topic.tracking.enable": Key(
-        _boolean, "true", "Whether workers record which topics each connector uses.", ON_KAFKA
+        parsers.boolean,
+        "true",
+        "Whether workers record which topics each connector uses.",
+        ON_KAFKA,
     ),
     "topic.tracking.allow.reset": Key(
-        _boolean, "true", "Whether users may reset the record of topics in use.", ON_KAFKA
+        parsers.boolean, "true", "Whether users may reset the record of topics in use.", ON_KAFKA
     ),
     "connector.client.config.override.policy": Key(
-        _override_policy,
+        parsers.override_policy,
         "All",
         "Which Kafka client settings a connector's config may override: `All`, `None`, "
         "`Principal` or `Allowlist`.",
         ON_KAFKA,
     ),
     "connector.client.config.override.allowlist": Key(
-        _list,
+        parsers.texts,
         "",
         "Client settings that the policy `Allowlist` permits, without prefix, separated by commas.",
         ON_KAFKA,
     ),
     "config.providers": Key(
-        _list,
+        parsers.texts,
         "",
         "Names of config providers, separated by commas. Keys that begin with "
         "`config.providers.NAME.` configure each one.",
         ON_KAFKA,
     ),
     "listeners": Key(
-        _names,
+        parsers.names,
         "http://:8083",
         "Addresses of the REST API, separated by commas: `http://host:port` or "
         "`https://host:port`. Without a host it listens on every interface.",
         ON_KAFKA,
     ),
     "admin.listeners": Key(
-        _list,
+        parsers.texts,
         "",
         "Addresses of the `/admin` endpoints, if they are not to be on `listeners`. If the value "
         "is empty, there are no `/admin` endpoints.",
         ON_KAFKA,
     ),
     "rest.advertised.host.name": Key(
-        _text, "", "Host name that other workers use to reach this worker's REST API.", ON_KAFKA
+        parsers.text,
+        "",
+        "Host name that other workers use to reach this worker's REST API.",
+        ON_KAFKA,
     ),
     "rest.advertised.port": Key(
-        _number_or_none(1),
+        parsers.number_or_none(1),
         "",
         "Port that other workers use to reach this worker's REST API.",
         ON_KAFKA,
     ),
     "rest.advertised.listener": Key(
-        _text,
+        parsers.text,
         "",
         "Listener that other workers use to reach this worker: `http` or `https`.",
         ON_KAFKA,
     ),
     "access.control.allow.origin": Key(
-        _text,
+        parsers.text,
         "",
         "Origins whose web pages may call the REST API (`Access-Control-Allow-Origin`).",
         ON_KAFKA,
     ),
     "access.control.allow.methods": Key(
-        _text,
+        parsers.text,
         "",
         "HTTP methods that those web pages may use (`Access-Control-Allow-Methods`).",
         ON_KAFKA,
     ),
     "response.http.headers.config": Key(
-        _text,
+        parsers.text,
         "",
         "Headers added to every REST response, separated by commas: `set NAME: VALUE`, `add "
         "NAME: VALUE`.",
         ON_KAFKA,
     ),
     "ssl.client.auth": Key(
-        _one_of("none", "requested", "required"),
+        parsers.one_of("none", "requested", "required"),
         "none",
         "Whether the REST API asks for client certificates over https: `none`, `requested` or "
         "`required`.",
         ON_KAFKA,
     ),
     "headgate.task.runner": Key(
-        _one_of(*RUNNERS),
+        parsers.one_of(*parsers.RUNNERS),
         "spark",
         "Where tasks run: on Spark executors (`spark`), in a child process each (`process`) or "
         "in threads of the worker (`thread`).",
     ),
     "headgate.assignment.policy": Key(
-        _one_of(*POLICIES),
+        parsers.one_of(*parsers.POLICIES),
         "kip415",
         "How the leader shares out the work: by the rules of KIP-415 (`kip415`) or exactly as "
         "Kafka Connect does (`connect`).",
         IN_GROUP,
     ),
     "headgate.topic.partitions": Key(
-        _count(),
+        parsers.count(),
         "-1",
         "Number of partitions of a topic that a source connector creates. -1 takes the default "
         "of the log.",
     ),
+    "headgate.restart.max": Key(
+        parsers.number(0),
+        "0",
+        "How often in a row a failed connector or task is restarted by itself. 0 leaves it FAILED.",
+    ),
+    "headgate.restart.backoff.ms": Key(
+        parsers.number(0),
+        "1000",
+        "Unit of the wait before a restart: restart n waits n² + n times this long.",
+    ),
+    "headgate.restart.backoff.max.ms": Key(
+        parsers.number(0), "600000", "Longest wait before a restart."
+    ),
+    "headgate.restart.quiet.ms": Key(
+        parsers.number(0),
+        "600000",
+        "A run that lasted this long before it failed makes the count of restarts begin anew.",
+    ),
+    "headgate.restart.errors": Key(
+        parsers.texts,
+        "",
+        "Texts, separated by commas: only errors that contain one of them cause a restart. Empty: "
+        "any error does.",
+    ),
     "headgate.spark.master": Key(
-        _name, "local[2]", "Master URL of the Spark that the worker starts for its tasks.", ON_KAFKA
+        parsers.name,
+        "local[2]",
+        "Master URL of the Spark that the worker starts for its tasks.",
+        ON_KAFKA,
     ),
     "headgate.spark.remote": Key(
-        _text,
+        parsers.text,
         "",
         "Address of a running Spark Connect server, `sc://host:port`. If it is set, the worker "
         "starts no Spark.",
         ON_KAFKA,
     ),
     "headgate.spark.slots": Key(
-        _number(1),
+        parsers.number(1),
         "16",
         "Number of tasks that the Spark which the worker starts can run at the same time.",
         ON_KAFKA,
     ),
     "headgate.data": Key(
-        _text,
+        parsers.text,
         "",
         "Folder for the logs and scratch files of the Spark that the worker starts. If it is "
         "empty, a temporary folder is used.",

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from headgate.connector.api import Connector
+from headgate.connector.restart_policy import restart_errors
 from headgate.connector.validation import unknown_keys, validate_connector
 from headgate_runtime.plugins.find import PluginError, find_connector
 
@@ -24,6 +25,7 @@ def connector_problems(
     except PluginError as error:
         yield "connector.class", str(error)
         return
+    yield from restart_errors(config).items()
     for key, near in unknown_keys(connector, config).items():
         hint = f"did you mean {near}?" if near else f"{connector.__name__} has no such key"
         yield key, f"unknown key; {hint}"

@@ -6,6 +6,7 @@ Connect's has what they stand for, and a provider's failure is an error of the k
 
 from headgate.connector.config import ConfigInfos
 from headgate.connector.config_providers import ConfigProviderError
+from headgate.connector.restart_policy import restart_errors
 from headgate.connector.validation import (
     error_message,
     missing_class_message,
@@ -59,6 +60,7 @@ def config_infos(
             runner=settings["headgate.task.runner"],
             override_errors={
                 **client_override_errors(connector, resolved.config, settings),
+                **restart_errors(resolved.config),
                 **failures,
             },
         )

@@ -12,6 +12,7 @@ from types import FrameType
 
 from rich.console import Console
 
+from headgate.connector.restart_policy import MAX as RESTART_MAX
 from headgate.herder.messages import WorkerView
 from headgate.ports import TopicPartition
 from headgate.topics.config_events import Config
@@ -40,6 +41,8 @@ from headgate_runtime.up.snapshot import Phase, Snapshot, WorkerSnapshot
 from headgate_runtime.up.timeline import Timeline, draw
 from headgate_runtime.up.totals import Totals, lines, totals
 
+RESTARTS = "10"
+"""Default of ``headgate.restart.max`` where `headgate up` goes on until it is stopped."""
 BEAT_S = 0.5
 SILENT_AFTER_S = 2.5
 STOP_EXTRA_S = 5.0
@@ -197,7 +200,7 @@ class Up:
                 "name": name,
                 "url": f"embedded:{name}",
                 "transport": self._transport_settings,
-                "settings": dict(self._pipeline.settings),
+                "settings": self._worker_settings(),
                 "spark": self._spark.worker_settings(),
                 "working_directory": str(self._pipeline.folder),
             }
@@ -215,6 +218,12 @@ class Up:
             self._say(line)
         self._applier = Applier(self._transport.peers, plan, self._urls_up, self._say)
         self._applier.start()
+
+    def _worker_settings(self) -> dict[str, str]:
+        """The file's settings. A run that goes on restarts what failed; one that ends once all is
+        idle does not wait for that, and ends with what failed."""
+        by_mode = {} if self._options.until_idle else {RESTART_MAX: RESTARTS}
+        return {**by_mode, **self._pipeline.settings}
 
     def _all_configs(self, state: ConfigState) -> dict[str, Config]:
         """Connectors that will run: those of the file and those that stay."""

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from headgate_runtime.config.settings import PIPELINE_KEYS, RUNNERS, SettingsError, WorkerSettings
+from headgate_runtime.config.parsers import RUNNERS
+from headgate_runtime.config.settings import PIPELINE_KEYS, SettingsError, WorkerSettings
 from headgate_runtime.plugins.check import connector_problems
 from headgate_runtime.up import toml_lines
 

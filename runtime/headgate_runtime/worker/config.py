@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from headgate.connector.restart_policy import RestartPolicy
 from headgate.herder.settings import HerderSettings, Plugin
 from headgate.membership.protocols import COMPATIBLE, DEFAULT, HEADGATE, SESSIONED
 from headgate.task.messages import TaskKind
@@ -60,6 +61,13 @@ def herder_settings(config: WorkerConfig, settings: WorkerSettings) -> HerderSet
         key_size=settings["inter.worker.key.size"],
         protocols=offered_protocols(config, settings),
         policy=settings["headgate.assignment.policy"],
+        restart=RestartPolicy(
+            restarts_max=settings["headgate.restart.max"],
+            backoff_ms=settings["headgate.restart.backoff.ms"],
+            backoff_max_ms=settings["headgate.restart.backoff.max.ms"],
+            quiet_ms=settings["headgate.restart.quiet.ms"],
+            errors=settings["headgate.restart.errors"],
+        ),
         plugins=_plugins(),
         worker_settings={**settings.texts, **{f"spark.{k}": v for k, v in config.spark.items()}},
         transport=transport_settings(config, settings),
