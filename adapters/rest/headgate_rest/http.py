@@ -29,7 +29,7 @@ class HttpRequest:
 class HttpResponse:
     status: int
     body: bytes = b""
-    """JSON, or nothing."""
+    """JSON, the text of metrics, or nothing."""
     headers: Mapping[str, str] = field(default_factory=lambda: NO_HEADERS)
 
 

@@ -270,7 +270,7 @@ class _App:
             (name.encode("latin-1"), text.encode("latin-1"))
             for name, text in answer.headers.items()
         ]
-        if answer.body:
+        if answer.body and "Content-Type" not in answer.headers:
             headers.append((b"content-type", b"application/json"))
         if answer.status != 204:
             headers.append((b"content-length", str(len(answer.body)).encode()))

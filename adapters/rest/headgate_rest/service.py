@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, cast
 
 from headgate import wire
 from headgate.herder.messages import (
@@ -36,6 +36,7 @@ from headgate_rest.translate import (
     ShowHealth,
     ShowLogger,
     ShowMethods,
+    ShowMetrics,
     SideRequest,
     ValidatePlugin,
     respond,
@@ -46,6 +47,9 @@ log = logging.getLogger(__name__)
 
 HEALTH_TIMEOUT_MS: Final = 10_000
 """How long Connect waits for its herder before it calls itself unhealthy."""
+METRICS_TIMEOUT_MS: Final = 10_000
+"""As long as Prometheus waits for a scrape, by default."""
+METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 GRACE_MS: Final = 1_000
 """The herder knows best why a call is late: it answers at the deadline, the server after this."""
 PLUGIN_THREADS: Final = 8
@@ -89,6 +93,8 @@ class RestService:
         session_keys: what internal calls are signed and verified with.
         sessioned: whether the group's protocol has its internal calls signed.
         error_text: why the worker gives up; empty: it does not. `/health` says it.
+        metrics: the text of ``/metrics`` from what the worker says of itself (`DescribeWorker`);
+            None: there is none.
         arrived: called on the server's thread when `incoming` has something new.
     """
 
@@ -102,6 +108,7 @@ class RestService:
         session_keys: Callable[[], KeyRing],
         sessioned: Callable[[], bool],
         error_text: Callable[[], str] = lambda: "",
+        metrics: Callable[[Json], bytes] | None = None,
         arrived: Callable[[], None] = lambda: None,
     ) -> None:
         self._settings = settings
@@ -110,6 +117,7 @@ class RestService:
         self._descriptions = PluginThreads(PLUGIN_THREADS)
         self._session_keys = session_keys
         self._error_text = error_text
+        self._metrics = metrics
         self._sessioned = sessioned
         self._open = OpenCalls(arrived)
         self._ready = False
@@ -215,6 +223,8 @@ class RestService:
     ) -> HttpResponse:
         if isinstance(what, ShowHealth):
             return await self._health(gone)
+        if isinstance(what, ShowMetrics):
+            return await self._show_metrics(gone)
         if not self._ready and not isinstance(what, _ALWAYS):
             return side_requests.starting()
         timeout_ms = _timeout_ms(request, self._settings.request_timeout_ms)
@@ -275,6 +285,18 @@ class RestService:
             return Failure(ErrorKind.TIMEOUT, text)
         result: Result = wire.loads(Success | Failure, answer)
         return result
+
+    async def _show_metrics(self, gone: asyncio.Future[None]) -> HttpResponse:
+        """For Prometheus. Connect has JMX instead."""
+        if self._metrics is None:
+            text = 'metrics need headgate[rest]: pip install "headgate[rest]"'
+            return error_response(404, text)
+        result = await self._ask(HerderRequest(DescribeWorker()), METRICS_TIMEOUT_MS, gone)
+        if isinstance(result, Failure):
+            return error_response(503, result.message)
+        view = cast(Json, result.value)
+        shown = await asyncio.to_thread(self._metrics, view)
+        return HttpResponse(200, shown, {"Content-Type": METRICS_TYPE})
 
     async def _health(self, gone: asyncio.Future[None]) -> HttpResponse:
         """Healthy is a worker whose herder answers. Source: KIP-1017."""

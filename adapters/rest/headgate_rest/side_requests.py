@@ -19,6 +19,7 @@ from headgate_rest.translate import (
     ShowHealth,
     ShowLogger,
     ShowMethods,
+    ShowMetrics,
     ShowRoot,
     SideRequest,
     ValidatePlugin,
@@ -88,7 +89,7 @@ class SideRequests:
                 return HttpResponse(200, headers={"Allow": allowed})
             case ShowRoot():
                 return json_response(200, self._root)
-            case ShowHealth():
+            case ShowHealth() | ShowMetrics():
                 raise AssertionError("asked of the herder")
             case ListPlugins(connectors_only):
                 return json_response(200, self._plugins.listed(connectors_only=connectors_only))

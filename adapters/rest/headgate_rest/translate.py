@@ -114,6 +114,11 @@ class ShowHealth:
 
 
 @dataclass(frozen=True, slots=True)
+class ShowMetrics:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
 class ListPlugins:
     connectors_only: bool
 
@@ -153,6 +158,7 @@ SideRequest: TypeAlias = (
     ShowMethods
     | ShowRoot
     | ShowHealth
+    | ShowMetrics
     | ListPlugins
     | DescribePlugin
     | ValidatePlugin
@@ -374,6 +380,7 @@ _TABLE: Final[tuple[tuple[str, str, _Handler], ...]] = (
     ("GET", "/admin/loggers", lambda r: ListLoggers()),
     ("GET", "/admin/loggers/*", lambda r: ShowLogger(r.segments[2])),
     ("PUT", "/admin/loggers/*", _set_level),
+    ("GET", "/metrics", lambda r: ShowMetrics()),
     ("GET", "/headgate/worker", lambda r: r.asked(DescribeWorker())),
 )
 

@@ -42,6 +42,8 @@ class HeldTask:
     restart_at_ms: int | None = None
     """When the restart policy starts it anew; None: it does not."""
     running_since_ms: int | None = None
+    moved_ms: int | None = None
+    """When the run last moved records, or began; None before that."""
     tickets: tuple[int, ...] = ()
     """Restart requests to be answered at the next start."""
     show_restarting: bool = False
@@ -141,7 +143,7 @@ def has_failed(held: HeldTask) -> bool:
     return held.state in (TaskState.ENDING, TaskState.FAILED)
 
 
-def task_view(held: HeldTask) -> TaskView:
+def task_view(held: HeldTask, now_ms: int) -> TaskView:
     progress = held.progress
     detail = progress.detail
     if not detail and held.ended is not None:
@@ -156,6 +158,7 @@ def task_view(held: HeldTask) -> TaskView:
         detail,
         held.restarts,
         held.restart_at_ms if held.state is TaskState.FAILED else None,
+        None if held.moved_ms is None else now_ms - held.moved_ms,
     )
 
 

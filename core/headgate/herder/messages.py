@@ -520,6 +520,8 @@ class TaskView:
     """Restarts in a row by the restart policy."""
     restart_at_ms: int | None = None
     """When a FAILED task is started anew, by the worker's monotonic clock; None: it is not."""
+    quiet_ms: int | None = None
+    """Time since the run last moved records, or began; None: it has not begun."""
 
 
 @dataclass(frozen=True, slots=True)

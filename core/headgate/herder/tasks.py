@@ -198,7 +198,7 @@ class Tasks:
         held.commit_offset = entry.commit_offset
         held.target_told = spec.target_state
         held.stop_requested = held.log_read = held.confirmed = False
-        held.ended = held.running_since_ms = held.restart_at_ms = None
+        held.ended = held.running_since_ms = held.moved_ms = held.restart_at_ms = None
         held.progress = NO_PROGRESS
         held.topics = ()
         self._runs[held.run] = held
@@ -274,7 +274,7 @@ class Tasks:
             case TaskRunning():
                 self._move(held, TaskInput.RUNNING_REPORTED)
                 if held.state is TaskState.RUNNING:
-                    held.running_since_ms = self._ctx.now_ms
+                    held.running_since_ms = held.moved_ms = self._ctx.now_ms
                     self._show(held, State.RUNNING)
             case TaskPaused():
                 self._move(held, TaskInput.PAUSED_REPORTED)
@@ -285,6 +285,7 @@ class Tasks:
                     self._move(held, TaskInput.PROGRESS_REPORTED)
                     if report.records != held.progress.records:
                         self._statuses.topics_used(held.task, held.topics)  # they may be reset
+                        held.moved_ms = self._ctx.now_ms
                     held.progress = report
             case TopicsUsed(topics):
                 held.topics = tuple(dict.fromkeys((*held.topics, *topics)))
@@ -547,7 +548,7 @@ class Tasks:
     # -- views --
 
     def view(self) -> tuple[TaskView, ...]:
-        return tuple(task_view(self._held[task]) for task in sorted(self._held))
+        return tuple(task_view(self._held[task], self._ctx.now_ms) for task in sorted(self._held))
 
     @property
     def pending(self) -> list[str]:

@@ -76,6 +76,10 @@ def up(
             help="At the end, draw who owned what when (.svg or .png).",
         ),
     ] = None,
+    metrics: Annotated[
+        str | None,
+        typer.Option("--metrics", metavar="HOST:PORT", help="Serve metrics for Prometheus there."),
+    ] = None,
 ) -> None:
     """Start the workers of a pipeline, apply its connectors, and show what runs where."""
     from headgate_runtime.up.pipeline import PipelineError, load
@@ -92,7 +96,7 @@ def up(
     from headgate_runtime.command.errors import UpError
     from headgate_runtime.up.command import UpOptions, run
 
-    options = UpOptions(until_idle, join, prune, plain, timeline)
+    options = UpOptions(until_idle, join, prune, plain, timeline, metrics)
     try:
         code = run(loaded, options)
     except UpError as error:

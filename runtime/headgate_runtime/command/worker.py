@@ -8,6 +8,7 @@ command with one line: code 2 for what is wrong with the file, 1 for what is wro
 import contextlib
 import dataclasses
 import importlib.metadata
+import importlib.util
 import logging
 import os
 import signal
@@ -19,6 +20,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from headgate import wire
+from headgate.herder.messages import WorkerView
 from headgate.herder.session_keys import KeyRing
 from headgate.membership.protocols import RULES
 from headgate.ports import RefusedError, TransportError
@@ -201,6 +204,7 @@ class Rest:
                 session_keys=self._session_keys,
                 sessioned=self._sessioned,
                 error_text=self._error_text,
+                metrics=_metrics(),
                 arrived=self._on_call,
             )
         except ListenError as error:
@@ -223,6 +227,20 @@ class Rest:
     def _sessioned(self) -> bool:
         protocol = "" if self._worker is None else self._worker.herder.protocol
         return protocol in RULES and RULES[protocol].signed
+
+
+def _metrics() -> "Callable[[Mapping[str, Any]], bytes] | None":
+    """Makes the text of ``/metrics`` of a worker's view; None where the library for it is not
+    installed. Loaded at the first scrape."""
+    if importlib.util.find_spec("prometheus_client") is None:
+        return None
+
+    def text(view: Mapping[str, Any]) -> bytes:
+        from headgate_runtime.observe.metrics import metrics
+
+        return metrics([wire.from_plain(WorkerView, view)])
+
+    return text
 
 
 def listening(file: WorkerFile, stack: contextlib.ExitStack) -> Rest:

@@ -32,6 +32,7 @@ from headgate_runtime.up.display import (
     counted,
 )
 from headgate_runtime.up.idle import Outcome, Verdict, idle_verdict
+from headgate_runtime.up.metrics_server import MetricsServer
 from headgate_runtime.up.observe import Observer, Seen
 from headgate_runtime.up.pipeline import Pipeline
 from headgate_runtime.up.processes import WorkerProcess, WorkerProcesses
@@ -56,6 +57,8 @@ class UpOptions:
     prune: bool = False
     plain: bool = False
     timeline: Path | None = None
+    metrics: str | None = None
+    """``HOST:PORT`` where Prometheus may ask; None: nowhere."""
 
 
 def run(pipeline: Pipeline, options: UpOptions) -> int:
@@ -168,6 +171,7 @@ class Up:
         self._last_views: dict[str, tuple[float, WorkerView]] = {}
         """When each worker answered last, and what."""
         self._snapshot: Snapshot | None = None
+        self._metrics: MetricsServer | None = None
         self.timeline = Timeline()
         self.last_words: list[str] = []
         """For the user, after the display is closed."""
@@ -191,6 +195,9 @@ class Up:
     # -- start and end --
 
     def _start(self) -> None:
+        if self._options.metrics is not None:
+            self._metrics = MetricsServer(self._options.metrics)
+            self._say(f"metrics at {self._metrics.address}")
         names = self._registry.free_names(self._pipeline.workers)
         seen = self._at_start = self._observer.read()
         self._ends_at_start = self._observer.topic_ends(self._all_configs(seen.state).values())
@@ -265,6 +272,8 @@ class Up:
             self._applier.stop()
         if self._processes is not None:
             self._processes.kill()
+        if self._metrics is not None:
+            self._metrics.close()
         self._registry.remove()
         self._spark.close()
         self._observer.close()
@@ -302,6 +311,8 @@ class Up:
         waiting = self._options.until_idle and verdict.outcome is Outcome.WAITING
         self._display.show(snapshot, self._rates, verdict.reasons if waiting else ())
         self._snapshot = snapshot
+        if self._metrics is not None:
+            self._metrics.show(snapshot)
         if all(worker.phase is Phase.GIVEN_UP for worker in snapshot.workers):
             return verdict
         if self._held.ended():

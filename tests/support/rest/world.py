@@ -81,10 +81,11 @@ def serving(
     answer: Callable[[Call, IncomingCall], Result | None],
     texts: Mapping[str, str] = LOCAL,
     keys: Keys | None = None,
+    **more: Any,
 ) -> Iterator[RestService]:
     """A service whose calls a thread answers by `answer`; None is no answer."""
     arrived, over = threading.Event(), threading.Event()
-    made = service(texts, keys, arrived=arrived.set)
+    made = service(texts, keys, arrived=arrived.set, **more)
     made.start()
     made.ready()
 

@@ -112,6 +112,25 @@ def test_health_is_that_the_herder_answers() -> None:
         )
 
 
+def test_metrics_are_made_of_what_the_worker_says_of_itself() -> None:
+    def answer(call: Call, _: IncomingCall) -> Result | None:
+        return Success({"rebalances": 3}) if call == DescribeWorker() else None
+
+    def text(view: Mapping[str, Any]) -> bytes:
+        return f"rebalances {view['rebalances']}".encode()
+
+    with serving(answer, metrics=text) as made:
+        found = httpx.get(f"{made.url}metrics", trust_env=False)
+    assert (found.status_code, found.text) == (200, "rebalances 3")
+    assert found.headers.get_list("content-type") == ["text/plain; version=0.0.4; charset=utf-8"]
+
+
+def test_without_its_library_metrics_say_what_to_install() -> None:
+    with serving(ok) as made:
+        status, body, _ = ask(made, "GET /metrics")
+    assert status == 404 and "headgate[rest]" in body["message"]
+
+
 def test_unhealthy_is_a_worker_that_gives_up_and_it_says_why() -> None:
     error_text = ["no right"]
     made = service(error_text=lambda: error_text[0])

@@ -1,0 +1,150 @@
+"""What a worker, or all workers of ``headgate up``, show to Prometheus.
+
+Two spellings: ours (``headgate_…``), and those that common Kafka Connect dashboards chart
+(``kafka_connect_…``, as Strimzi's JMX rules name them). Values are what each worker says of what it
+runs, at the moment of the scrape; docs/run/metrics.md has the table.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from headgate.herder.messages import TaskView, WorkerView
+from headgate.ids import State
+
+LAG: TypeAlias = Mapping[str, int]
+_STATES = tuple(State)
+_TASK_COUNTS = (State.RUNNING, State.PAUSED, State.FAILED, State.UNASSIGNED)
+
+
+class _Table:
+    """Families of samples by name, in the order in which they first came."""
+
+    def __init__(self) -> None:
+        self._families: dict[str, GaugeMetricFamily | CounterMetricFamily] = {}
+
+    def gauge(self, name: str, doc: str, labels: Mapping[str, str], value: float) -> None:
+        family = self._families.get(name)
+        if family is None:
+            family = self._families[name] = GaugeMetricFamily(name, doc, labels=list(labels))
+        family.add_metric(list(labels.values()), value)
+
+    def counter(self, name: str, doc: str, labels: Mapping[str, str], value: float) -> None:
+        family = self._families.get(name)
+        if family is None:
+            family = self._families[name] = CounterMetricFamily(name, doc, labels=list(labels))
+        family.add_metric(list(labels.values()), value)
+
+    def families(self) -> Iterator[Metric]:
+        yield from self._families.values()
+
+
+def metrics(views: Sequence[WorkerView], lag: LAG | None = None) -> bytes:
+    """The text of one scrape.
+
+    Args:
+        views: what the workers said of themselves.
+        lag: records that a sink has not committed yet, by connector, where that is known.
+    """
+    return generate_latest(registry_of(lambda: families(views, lag or {})))
+
+
+def registry_of(collect: Callable[[], Iterable[Metric]]) -> CollectorRegistry:
+    """A registry that calls `collect` at each scrape."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Collector(collect))
+    return registry
+
+
+class _Collector(Collector):
+    def __init__(self, collect: Callable[[], Iterable[Metric]]) -> None:
+        self._collect = collect
+
+    def collect(self) -> Iterable[Metric]:
+        return self._collect()
+
+    def describe(self) -> Iterable[Metric]:
+        return ()
+
+
+def families(views: Sequence[WorkerView], lag: LAG) -> Iterator[Metric]:
+    table = _Table()
+    for view in views:
+        _worker(table, view)
+        counts = Counter((task.task.connector, task.state) for task in view.tasks)
+        for connector, state in view.connectors.items():
+            _connector(table, view, connector, state, counts)
+        for task in view.tasks:
+            _task(table, view, task)
+    for connector, records in sorted(lag.items()):
+        labels = {"connector": connector}
+        table.gauge("headgate_sink_lag_records", "Records not committed yet.", labels, records)
+    yield from table.families()
+
+
+def _worker(table: _Table, view: WorkerView) -> None:
+    own = {"worker": view.worker_id}
+    leads = bool(view.member_id) and view.leader == view.member_id
+    table.gauge("headgate_worker_leader", "1: this worker leads the group.", own, leads)
+    table.gauge("headgate_worker_settled", "1: no change is under way.", own, view.settled)
+    table.gauge("headgate_worker_generation", "Generation of the group.", own, view.generation)
+    table.gauge("headgate_worker_config_offset", "Config offset read.", own, view.config_offset)
+    text = "Rebalances that were completed."
+    table.counter("headgate_worker_rebalances", text, own, view.rebalances)
+    worker = "kafka_connect_worker"
+    table.gauge(f"{worker}_connector_count", "Connectors run.", own, len(view.connectors))
+    table.gauge(f"{worker}_task_count", "Tasks run.", own, len(view.tasks))
+    table.counter(f"{worker}_rebalance_completed_rebalances", text, own, view.rebalances)
+    coordinator = "kafka_connect_coordinator_assigned"
+    table.gauge(f"{coordinator}_connectors", "Connectors assigned.", own, len(view.connectors))
+    table.gauge(f"{coordinator}_tasks", "Tasks assigned.", own, len(view.tasks))
+
+
+def _connector(
+    table: _Table,
+    view: WorkerView,
+    name: str,
+    state: State,
+    counts: Mapping[tuple[str, State], int],
+) -> None:
+    labels = {"worker": view.worker_id, "connector": name}
+    _one_hot(table, "headgate_connector_state", labels, state)
+    shown = {**labels, "status": state.value.lower()}
+    table.gauge("kafka_connect_connector_status", "1: the connector's state.", shown, 1)
+    for counted in _TASK_COUNTS:
+        count = counts.get((name, counted), 0)
+        key = f"kafka_connect_worker_connector_{counted.value.lower()}_task_count"
+        table.gauge(key, "Tasks in this state here.", labels, count)
+
+
+def _task(table: _Table, view: WorkerView, task: TaskView) -> None:
+    labels = {
+        "worker": view.worker_id,
+        "connector": task.task.connector,
+        "task": str(task.task.task),
+    }
+    _one_hot(table, "headgate_task_state", labels, task.state)
+    shown = {**labels, "status": task.state.value.lower()}
+    table.gauge("kafka_connect_connector_task_status", "1: the task's state.", shown, 1)
+    table.counter("headgate_task_records", "Records moved by this run.", labels, task.records)
+    skipped = "Records that could not be used."
+    table.counter("headgate_task_skipped_records", skipped, labels, task.skipped)
+    table.gauge("kafka_connect_task_error_total_records_skipped", skipped, labels, task.skipped)
+    table.gauge("headgate_task_idle", "1: nothing to do at the moment.", labels, task.idle)
+    text = "Starts after the task was fenced or lost."
+    table.counter("headgate_task_attempts", text, labels, task.attempts)
+    text = "Restarts in a row by the restart policy."
+    table.gauge("headgate_task_restarts_in_a_row", text, labels, task.restarts)
+    text = "Seconds since records were moved or the run began."
+    if task.quiet_ms is not None:
+        table.gauge("headgate_task_quiet_seconds", text, labels, task.quiet_ms / 1000)
+
+
+def _one_hot(table: _Table, name: str, labels: Mapping[str, str], state: State) -> None:
+    for each in _STATES:
+        shown = {**labels, "state": each.value}
+        table.gauge(name, "1 for the present state, 0 for all others.", shown, each is state)

@@ -1,0 +1,87 @@
+"""What a worker's view comes to as metrics, read by Prometheus' own parser."""
+
+import dataclasses
+from collections.abc import Iterable
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from headgate.herder.messages import TaskView, WorkerView
+from headgate.ids import State, TaskId
+from headgate_runtime.observe.metrics import metrics
+
+
+def task(name: str, number: int, state: State, records: int = 0) -> TaskView:
+    return TaskView(TaskId(name, number), state, records, 2, False, 1, "", 3, None, 1_500)
+
+
+VIEW = WorkerView(
+    worker_id="w:1",
+    url="http://w:1/",
+    member_id="m",
+    leader="m",
+    generation=7,
+    config_offset=42,
+    settled=True,
+    pending=(),
+    connectors={"lines": State.RUNNING, 'o"dd\\\n': State.FAILED},
+    tasks=(task("lines", 0, State.RUNNING, 1_000), task("lines", 1, State.FAILED)),
+    rebalances=5,
+)
+
+
+def samples(views: Iterable[WorkerView], lag: dict[str, int] | None = None) -> dict[str, float]:
+    """Value by ``name{label=value,…}``, the worker's label left out."""
+    text = metrics(list(views), lag).decode()
+    found: dict[str, float] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            labels = ",".join(f"{k}={v}" for k, v in sample.labels.items() if k != "worker")
+            name = f"{sample.name}{{{labels}}}"
+            assert name not in found, name
+            found[name] = sample.value
+    return found
+
+
+def test_states_are_one_hot_with_failed_and_unassigned_among_them() -> None:
+    seen = samples([VIEW])
+    states = {
+        state: seen[f"headgate_task_state{{connector=lines,state={state},task=1}}"]
+        for state in State
+    }
+    assert states == {state: float(state is State.FAILED) for state in State}
+    assert seen["headgate_connector_state{connector=lines,state=RUNNING}"] == 1
+    assert seen["headgate_connector_state{connector=lines,state=FAILED}"] == 0
+
+
+def test_a_name_with_quotes_and_newlines_stays_one_label() -> None:
+    assert samples([VIEW])['headgate_connector_state{connector=o"dd\\\n,state=FAILED}'] == 1
+
+
+def test_counts_of_a_worker_and_of_its_tasks() -> None:
+    seen = samples([VIEW], {"sink": 12})
+    assert seen["headgate_worker_leader{}"] == 1
+    assert seen["headgate_worker_generation{}"] == 7
+    assert seen["headgate_worker_rebalances_total{}"] == 5
+    assert seen["headgate_task_records_total{connector=lines,task=0}"] == 1_000
+    assert seen["headgate_task_skipped_records_total{connector=lines,task=0}"] == 2
+    assert seen["headgate_task_quiet_seconds{connector=lines,task=0}"] == 1.5
+    assert seen["headgate_task_restarts_in_a_row{connector=lines,task=0}"] == 3
+    assert seen["headgate_sink_lag_records{connector=sink}"] == 12
+
+
+def test_the_names_that_dashboards_of_kafka_connect_chart() -> None:
+    seen = samples([VIEW])
+    assert seen["kafka_connect_worker_task_count{}"] == 2
+    assert seen["kafka_connect_worker_connector_failed_task_count{connector=lines}"] == 1
+    assert seen["kafka_connect_worker_connector_running_task_count{connector=lines}"] == 1
+    assert seen["kafka_connect_connector_status{connector=lines,status=running}"] == 1
+    assert seen["kafka_connect_connector_task_status{connector=lines,status=failed,task=1}"] == 1
+    assert seen["kafka_connect_coordinator_assigned_tasks{}"] == 2
+
+
+def test_workers_are_told_apart() -> None:
+    other = dataclasses.replace(VIEW, worker_id="w:2", leader="else")
+    text = metrics([VIEW, other]).decode()
+    assert 'headgate_worker_leader{worker="w:1"} 1.0' in text
+    assert 'headgate_worker_leader{worker="w:2"} 0.0' in text
+    assert text.count("# TYPE headgate_worker_leader gauge") == 1
