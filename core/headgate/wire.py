@@ -13,7 +13,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from functools import lru_cache
 from types import NoneType, UnionType
-from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from headgate.errors import CoreError
 
@@ -48,6 +48,11 @@ def from_plain(kind: type[T], raw: Any) -> T:
     return cast(T, _decode(kind, raw, kind.__name__))
 
 
+def from_plain_union(union: Any, raw: Any) -> Any:
+    """The message in `raw`, as `plain` gave it, which must be one of `union`."""
+    return _decode(union, raw, "message")
+
+
 def _encode(value: object) -> Any:
     if value is None or isinstance(value, (bool, int, str, float)):
         return value.value if isinstance(value, Enum) else value
@@ -70,6 +75,10 @@ def _encode(value: object) -> Any:
 def _decode(hint: Any, raw: Any, where: str) -> Any:
     origin = get_origin(hint)
     if hint is Any or hint is object:
+        return raw
+    if origin is Literal:
+        if raw not in get_args(hint):
+            raise WireError(f"{where}: {raw!r}, expected one of {get_args(hint)}")
         return raw
     if origin in (Union, UnionType):
         return _decode_union(get_args(hint), raw, where)

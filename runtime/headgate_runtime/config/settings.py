@@ -339,6 +339,17 @@ KEYS: dict[str, Key] = {
         "Number of partitions of a topic that a source connector creates. -1 takes the default "
         "of the log.",
     ),
+    "headgate.journal": Key(
+        parsers.text,
+        "",
+        "File that keeps each command of the worker, for `headgate replay --worker`. `{worker}` in "
+        "it becomes the worker's name.",
+    ),
+    "headgate.journal.max.bytes": Key(
+        parsers.number(1, parsers.LONG_MAX),
+        "268435456",
+        "Size at which the journal ends. A worker's next start begins a new one.",
+    ),
     "headgate.restart.max": Key(
         parsers.number(0),
         "0",

@@ -43,6 +43,7 @@ from headgate_runtime.config.transformer import NO_PROVIDERS, WorkerConfigTransf
 from headgate_runtime.transports.select import Transport, may_keep_waiting, open_transport
 from headgate_runtime.worker import collector
 from headgate_runtime.worker.config import WorkerConfig, herder_settings, transport_settings
+from headgate_runtime.worker.journal_file import open_journal
 from headgate_runtime.worker.loggers import Loggers
 from headgate_runtime.worker.logs import InlineLogs, Logs, ThreadedLogs
 from headgate_runtime.worker.offsets_look import OffsetsLook
@@ -95,11 +96,12 @@ class Worker:
         self._inbox: queue.Queue[Command | None] = queue.Queue(INBOX_SIZE)
         """None: look at the world."""
         self._clock = self.transport.clock
-        self.herder = Herder(
-            herder_settings(config, self.settings),
-            self._clock.now_ms(),
-            wall_ms=time.time_ns() // 1_000_000,
-        )
+        self._journal = open_journal(self.settings, config.name)
+        given, now_ms = herder_settings(config, self.settings), self._clock.now_ms()
+        wall_ms = time.time_ns() // 1_000_000
+        if self._journal is not None:
+            self._journal.begin(given, now_ms, wall_ms)
+        self.herder = Herder(given, now_ms, wall_ms=wall_ms)
         self._rounds = RoundLog(self.herder)
         self._served_ms = self._clock.now_ms()
         self._subscribed = self.transport.subscribe(self.wake)
@@ -249,7 +251,10 @@ class Worker:
         self._quick_until_ms = self._clock.now_ms() + QUICK_MS
         while pending:
             command = pending.pop(0)
-            effects = self.herder.handle(self._clock.now_ms(), command)
+            now_ms = self._clock.now_ms()
+            if self._journal is not None:
+                self._journal.write(now_ms, command)
+            effects = self.herder.handle(now_ms, command)
             if log.isEnabledFor(logging.DEBUG):
                 names = [type(effect).__name__ for effect in effects]
                 log.debug("%s -> %s", type(command).__name__, ", ".join(names) or "nothing")

@@ -1,0 +1,70 @@
+"""The journal of a worker's herder as a file: ``headgate.journal``."""
+
+import logging
+import os
+import secrets
+from pathlib import Path
+
+from headgate.herder.journal import Journal
+from headgate.herder.messages import Command
+from headgate.herder.settings import HerderSettings
+from headgate_runtime.config.settings import WorkerSettings
+
+log = logging.getLogger(__name__)
+
+
+def open_journal(settings: WorkerSettings, worker: str) -> "JournalFile | None":
+    """The journal that the settings ask for; None: none. ``{worker}`` in its name becomes that of
+    the worker, since the workers of a pipeline share their settings. A file that cannot be written
+    costs the journal alone."""
+    name: str = settings["headgate.journal"]
+    if not name:
+        return None
+    path = Path(name.replace("{worker}", worker.replace("/", "_")))
+    try:
+        return JournalFile(path, settings["headgate.journal.max.bytes"])
+    except OSError as error:
+        log.warning("headgate.journal: %s: %s; there is no journal", path, error.strerror)
+        return None
+
+
+class JournalFile:
+    """Written line by line, so that a killed worker's journal lacks one line at most. A journal of
+    the worker's last run is kept as ``FILE.1``. For one thread.
+
+    Args:
+        bytes_max: where the journal ends. What comes later is not kept, and the log says so: a
+            journal without its beginning cannot be replayed.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+
+    def __init__(self, path: Path, bytes_max: int) -> None:
+        self._path = path
+        self._left = bytes_max
+        self._journal = Journal(secrets.token_bytes(16))
+        if path.exists():
+            path.replace(path.with_name(f"{path.name}.1"))
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        self._file = os.fdopen(descriptor, "w", buffering=1, encoding="utf-8", newline="\n")
+
+    def begin(self, settings: HerderSettings, now_ms: int, wall_ms: int) -> None:
+        self._write(self._journal.first_line(settings, now_ms, wall_ms))
+
+    def write(self, now_ms: int, command: Command) -> None:
+        if self._left > 0:
+            self._write(self._journal.line(now_ms, command))
+
+    def _write(self, line: str) -> None:
+        self._left -= len(line) + 1
+        if self._left <= 0:
+            log.warning(
+                "the journal %s ends here: it has reached headgate.journal.max.bytes", self._path
+            )
+            return
+        try:
+            self._file.write(f"{line}\n")
+        except OSError as error:
+            self._left = 0
+            log.warning("the journal %s ends here: %s", self._path, error)
