@@ -179,3 +179,9 @@ def test_docstrings_name_their_subject() -> None:
         if text.startswith(FRAGMENT) or RIDDLE.search(text)
     ]
     assert not wrong
+
+
+@pytest.mark.parametrize("package", SOURCE_ROOTS)
+def test_each_package_says_that_it_is_typed(package: str) -> None:
+    """Without the file, type checkers take all of a package for `Any`. Source: PEP 561."""
+    assert (SOURCE_ROOTS[package] / package / "py.typed").is_file()
