@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from headgate.topics.config_events import Config
 from headgate_runtime.command.errors import EXIT_FAILED, UpError
+from headgate_runtime.command.extras import require
 from headgate_runtime.up.pipeline import DEFAULT_MASTER, SparkSettings
 from headgate_runtime.up.restarts import Restarts
 
@@ -99,10 +100,12 @@ class SparkService:
             tasks_max: `tasks.max` of each connector.
 
         Raises:
+            MissingExtraError: pyspark is not installed.
             UpError: there is no Spark to be had, or it has too few slots.
         """
         if self._pipeline.runner != RUNNER:
             return
+        require("pyspark")
         if self._join:
             self._address = _joined_address(self._pipeline.data)
         elif self._pipeline.spark.remote is not None:
