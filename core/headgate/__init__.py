@@ -23,10 +23,13 @@ if TYPE_CHECKING:
     from headgate.herder.herder import Herder
     from headgate.herder.settings import HerderSettings, Plugin
     from headgate.ids import State, TargetState, TaskId
+    from headgate.membership import member_messages
+    from headgate.membership import messages as group_messages
     from headgate.membership.coordinator import Coordinator, CoordinatorSettings
     from headgate.membership.member import Member
     from headgate.membership.member_messages import MemberSettings, WorkView
     from headgate.ports import LogRecord
+    from headgate.task import messages as task_messages
     from headgate.topics.config_events import Config, ConfigEvent
     from headgate.topics.config_records import (
         decode,
@@ -118,17 +121,19 @@ __all__ = [
     "fold",
     "fold_offsets",
     "fold_statuses",
+    "group_messages",
     "may_start_source_tasks",
+    "member_messages",
     "messages",
     "plan_alteration",
     "plan_reset",
+    "task_messages",
 ]
 
 _HOMES: Final = {
     "headgate.assignment": "POLICIES",
     "headgate.assignment.model": "MemberAssignment MemberWork Policy Round RoundInput",
     "headgate.errors": "CoreError IllegalTransitionError LogOrderError",
-    "headgate.herder": "messages",
     "headgate.herder.herder": "Herder",
     "headgate.herder.settings": "HerderSettings Plugin",
     "headgate.ids": "State TargetState TaskId",
@@ -154,6 +159,13 @@ _HOMES: Final = {
     "headgate.topics.status": "Status StatusEvent StatusView decode_status fold_statuses",
 }
 """Module -> the public names that it has, with spaces between them."""
+_MODULES: Final = {
+    "group_messages": "headgate.membership.messages",
+    "member_messages": "headgate.membership.member_messages",
+    "messages": "headgate.herder.messages",
+    "task_messages": "headgate.task.messages",
+}
+"""Modules that are public as a whole: what is said to a group, a member, a herder, a task."""
 _HOME_OF: Final = {name: module for module, names in _HOMES.items() for name in names.split()}
 
 if not TYPE_CHECKING:  # to a type checker, a name that is not listed above is an error
@@ -161,12 +173,12 @@ if not TYPE_CHECKING:  # to a type checker, a name that is not listed above is a
     def __getattr__(name: str) -> Any:
         """A public name is imported when it is first used. Processes that run tasks import modules
         of this package and need few of them."""
-        if name not in _HOME_OF:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        if name == "messages":
-            value = import_module("headgate.herder.messages")
-        else:
+        if name in _MODULES:
+            value = import_module(_MODULES[name])
+        elif name in _HOME_OF:
             value = getattr(import_module(_HOME_OF[name]), name)
+        else:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         globals()[name] = value
         return value
 

@@ -20,7 +20,8 @@ PartitionOffset Plugin Policy RecordTaskCount Round RoundInput State Status Stat
 TargetState TaskId WorkView __version__ decode decode_all decode_status encode_commit
 encode_connector encode_connector_tombstone encode_logger_level encode_restart encode_session_key
 encode_target_state encode_target_state_tombstone encode_task encode_task_count fencing_requirement
-fold fold_offsets fold_statuses may_start_source_tasks messages plan_alteration plan_reset
+fold fold_offsets fold_statuses group_messages may_start_source_tasks member_messages messages
+plan_alteration plan_reset task_messages
 """
 AUTHOR = """
 NO_DEFAULT ConfigDef ConfigError ConfigKey ConfigProvider ConfigProviderError ConfigValue Connector
