@@ -67,6 +67,37 @@ def test_help_has_groups_and_every_command_an_example() -> None:
         assert f"  headgate {name}" in page.partition("Example")[2], name
 
 
+WORKER = """\
+bootstrap.servers=127.0.0.1:9
+group.id=g
+config.storage.topic=c
+offset.storage.topic=o
+status.storage.topic=s
+key.converter=org.apache.kafka.connect.storage.StringConverter
+value.converter=org.apache.kafka.connect.storage.StringConverter
+listeners=http://127.0.0.1:0
+"""
+
+
+def test_a_worker_without_pyspark_says_so_before_it_asks_brokers(tmp_path: Path) -> None:
+    """Its runner is spark where the file says nothing of it."""
+    (tmp_path / "w.properties").write_text(WORKER)
+    hidden = "import sys; sys.modules['pyspark'] = None; "
+    code = f"{hidden}from headgate_runtime.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "worker", "w.properties"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert done.returncode == 2
+    assert done.stderr.endswith(
+        'headgate: w.properties: this needs headgate[spark]: pip install "headgate[spark]" '
+        "(headgate.task.runner is spark; process needs nothing more)\n"
+    )
+
+
 @pytest.mark.parametrize("arguments", [["worker", "x"], ["worker", "--", "x"], ["doctor", "x"]])
 def test_a_missing_package_ends_with_the_extra_that_has_it(arguments: list[str]) -> None:
     hidden = (
