@@ -78,6 +78,7 @@ def test_plugins_replay_assign_and_help_run_without_any_extra(
         ("observe --bootstrap-servers 127.0.0.1:9 --group g", "kafka"),
         ("up pipeline.toml --until-idle", "spark"),
         ("up pipeline.toml --until-idle --timeline run.svg", "plots"),
+        ("up pipeline.toml --until-idle --metrics 127.0.0.1:0", "rest"),
     ],
 )
 def test_a_command_that_needs_more_names_the_extra_and_ends_with_2(

@@ -16,6 +16,7 @@ EXTRAS: Final[Mapping[str, str]] = {
     "javaproperties": "kafka",
     "kafka": "kafka",
     "httpcore": "rest",
+    "prometheus_client": "rest",
     "starlette": "rest",
     "uvicorn": "rest",
     "grpc": "spark",

@@ -11,13 +11,16 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TextIO
 
 import typer
 
 from headgate_runtime.command import launch
 from headgate_runtime.command.extras import require
 from headgate_runtime.command.help import LOOK, RUN, STUDY, Commands, example
+
+if TYPE_CHECKING:
+    from headgate_runtime.up.pipeline import Pipeline
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -95,7 +98,11 @@ def up(
     ] = None,
     metrics: Annotated[
         str | None,
-        typer.Option("--metrics", metavar="HOST:PORT", help="Serve metrics for Prometheus there."),
+        typer.Option(
+            "--metrics",
+            metavar="HOST:PORT",
+            help="Serve metrics for Prometheus. Needs headgate[rest].",
+        ),
     ] = None,
 ) -> None:
     """Run a pipeline on this machine, without Kafka.
@@ -103,28 +110,34 @@ def up(
     Starts the workers of the pipeline file, creates its connectors, and shows what runs where.
     Ctrl-C stops it. The next start goes on where it was.
     """
-    from headgate_runtime.up.pipeline import PipelineError, load
-
     if timeline is not None and timeline.suffix not in (".svg", ".png"):
         _refuse(f"--timeline {timeline}: expected a name that ends with .svg or .png")
     if timeline is not None:
         require("matplotlib")  # which draws it, when all is done
+    if metrics is not None:
+        require("prometheus_client")
+    loaded = _loaded(pipeline)
+    from headgate_runtime.command.errors import UpError
+    from headgate_runtime.up.command import UpOptions, run
+
     try:
-        loaded = load(pipeline)
+        code = run(loaded, UpOptions(until_idle, join, prune, plain, timeline, metrics))
+    except UpError as error:
+        _refuse(str(error), error.exit_code)
+    raise typer.Exit(code)
+
+
+def _loaded(pipeline: str) -> "Pipeline":
+    """The pipeline of a file, or the end of the command with all that is wrong in it."""
+    from headgate_runtime.up.pipeline import PipelineError, load
+
+    try:
+        return load(pipeline)
     except PipelineError as error:
         count = len(error.problems)
         lines = "\n".join(f"  {problem.show(error.file)}" for problem in error.problems)
         what = "1 fault" if count == 1 else f"{count} faults"
         _refuse(f"nothing was started, the pipeline file has {what}:\n{lines}")
-    from headgate_runtime.command.errors import UpError
-    from headgate_runtime.up.command import UpOptions, run
-
-    options = UpOptions(until_idle, join, prune, plain, timeline, metrics)
-    try:
-        code = run(loaded, options)
-    except UpError as error:
-        _refuse(str(error), error.exit_code)
-    raise typer.Exit(code)
 
 
 @app.command(
