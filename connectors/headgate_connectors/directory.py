@@ -450,8 +450,11 @@ class _Rate:
 
 
 class DirectorySource(SourceConnector):
-    """All tasks read one directory; a file belongs to the task whose number is the CRC-32 of its
-    relative path modulo the count of tasks, so that new files need no new task configs."""
+    """Reads every file below a directory, each from its beginning to its end and on as it grows.
+
+    All tasks read one directory; a file belongs to the task whose number is the CRC-32 of its
+    relative path modulo the count of tasks, so that new files need no new task configs.
+    """
 
     VERSION = "0.1.0"
     TASK: ClassVar[type[SourceTask]] = DirectoryTask

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from headgate.errors import MissingExtraError
 from headgate_connectors.directory_reader import FileFault, NotReady, Row
 
 _MAGIC = b"PAR1"
@@ -92,13 +93,13 @@ class ParquetReader:
 
 
 def _pyarrow() -> tuple[Any, Any]:
+    """Raises MissingExtraError, and not FileFault: it is no fault of the file, so a tolerance of
+    errors must not pass over its rows."""
     try:
         import pyarrow
         import pyarrow.parquet
-    except ImportError as error:
-        raise FileFault(
-            f"Parquet needs pyarrow: install the extra headgate[connectors] ({error})"
-        ) from error
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("connectors") from error
     return pyarrow, pyarrow.parquet
 
 

@@ -50,7 +50,12 @@ SOURCE_CONFIG = (
         Importance.HIGH,
         "Source filename. (The standard input is not supported.)",
     )
-    .define("topic", validator=non_empty, importance=Importance.HIGH, documentation="The topic")
+    .define(
+        "topic",
+        validator=non_empty,
+        importance=Importance.HIGH,
+        documentation="The topic to publish data to",
+    )
     .define(
         "batch.size",
         Type.INT,
@@ -193,7 +198,7 @@ class FileStreamSourceTask(SourceTask):
 
 
 class FileStreamSource(SourceConnector):
-    """One task, whatever `tasks.max` says."""
+    """Reads the lines of one file, and goes on as it grows. One task, whatever `tasks.max` says."""
 
     VERSION = "0.1.0"
     TASK: ClassVar[type[SourceTask]] = FileStreamSourceTask
@@ -299,7 +304,8 @@ class FileStreamSinkTask(SinkTask):
 
 
 class FileStreamSink(SinkConnector):
-    """At least once: lines that were written before a crash and not committed are written again."""
+    """Appends the values of records to one file, each as a line. At least once: lines that were
+    written before a crash and not committed are written again."""
 
     VERSION = "0.1.0"
     TASK: ClassVar[type[SinkTask]] = FileStreamSinkTask

@@ -13,5 +13,17 @@ class IllegalTransitionError(CoreError):
     """A machine was given an input that its table does not allow in its state."""
 
 
+class MissingExtraError(CoreError):
+    """A package is not installed that an extra of the distribution would install.
+
+    The message names the extra and the command that installs it. Raised by adapters, connectors
+    and the runtime. A task that raises it fails whatever its `errors.tolerance`: no record is bad.
+    """
+
+    def __init__(self, extra: str) -> None:
+        super().__init__(f'this needs headgate[{extra}]: pip install "headgate[{extra}]"')
+        self.extra = extra
+
+
 class NoMembersError(CoreError):
     """An assignment was asked for without members."""

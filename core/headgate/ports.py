@@ -405,7 +405,7 @@ class IncomingCall:
 
 
 class Peers(Protocol):
-    """Calls from worker to worker. `payload` and answers are bytes (`headgate.herder.wire`)."""
+    """Calls from worker to worker. `payload` and answers are bytes (`headgate.wire`)."""
 
     def call(self, url: str, payload: bytes, hops: int, timeout_ms: int) -> bytes:
         """Ask and wait. Where it is known that nothing was asked, since nobody could be reached,

@@ -4,17 +4,20 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from headgate.connector.api import (
+from headgate.connector import (
+    ConfigDef,
     ExactlyOnceSupport,
+    Importance,
     SinkConnector,
     SinkRecord,
     SinkTask,
     SourceConnector,
     SourceRecord,
     SourceTask,
+    Type,
+    at_least,
+    non_empty,
 )
-from headgate.connector.config import ConfigDef, Importance, Type
-from headgate.connector.validators import at_least, non_empty
 
 BATCH = 100
 

@@ -7,16 +7,32 @@ help and mistakes included, is for `headgate_runtime.command.parser`.
 
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
+from headgate.errors import MissingExtraError
 from headgate_runtime.command import launch
+from headgate_runtime.command.extras import missing_extra
 
 EXIT_FAILED = 1
+EXIT_USAGE = 2
 EXIT_KILLED = 130
 
 
 def main() -> None:
+    """Run the command that the arguments of this process name.
+
+    The only place that tells a user which extra is missing: a package that is imported and not
+    installed ends any command with one line and code 2.
+    """
     try:
         _run(sys.argv[1:])
+    except MissingExtraError as error:
+        _refuse(error)
+    except ModuleNotFoundError as error:
+        missing = missing_extra(error)
+        if missing is None:
+            raise
+        _refuse(missing)
     except BrokenPipeError:
         sys.exit(EXIT_FAILED)  # whoever read our output (head, less) has gone
     except KeyboardInterrupt:  # before a command listens to signals
@@ -39,6 +55,11 @@ def _parse() -> None:
     from headgate_runtime.command.parser import app
 
     app()
+
+
+def _refuse(error: MissingExtraError) -> NoReturn:
+    print(f"headgate: {error}", file=sys.stderr)
+    sys.exit(EXIT_USAGE)
 
 
 if __name__ == "__main__":

@@ -319,7 +319,7 @@ class SparkFileSinkTask(PlannedSinkTask):
 
 
 class SparkFileSink(SinkConnector):
-    """Writes records of topics to Parquet, JSON or CSV files, each record once."""
+    """Writes records of topics to a folder of Parquet, JSON or CSV files, each record once."""
 
     VERSION: ClassVar[str] = "1"
     TASK = SparkFileSinkTask

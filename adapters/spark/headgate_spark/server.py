@@ -15,6 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from headgate.errors import MissingExtraError
 from headgate_spark.daemon import PRELOAD_VARIABLE
 from headgate_spark.guard import STOP_TIMEOUT_S, Guarded
 from headgate_spark.slots import Plan, plan
@@ -268,8 +269,8 @@ def free_port() -> int:
 def _spark_home() -> Path:
     try:
         import pyspark
-    except ImportError as error:
-        raise ServerError("pyspark is not installed: pip install 'headgate[spark]'") from error
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("spark") from error
     return Path(pyspark.__file__).parent
 
 

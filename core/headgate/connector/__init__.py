@@ -1,0 +1,149 @@
+"""What authors of connectors need: base classes, records, and definitions of options.
+
+A connector is a `SourceConnector` or a `SinkConnector` that says how its work is divided, and a
+task class that does one share of it. See docs/build/connectors.md. The names below are public and
+stay; modules of this package may move.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from headgate.connector.api import (
+        Connector,
+        ConnectorContext,
+        Converter,
+        DataError,
+        ExactlyOnceSupport,
+        Headers,
+        OffsetReader,
+        Partition,
+        PlannedSinkTask,
+        PlannedSinkTaskContext,
+        RecordMetadata,
+        RetriableError,
+        SinkConnector,
+        SinkRecord,
+        SinkTask,
+        SinkTaskContext,
+        SkippedRecord,
+        SourceConnector,
+        SourceRecord,
+        SourceTask,
+        SourceTaskContext,
+        TransactionContext,
+        Transform,
+        Value,
+    )
+    from headgate.connector.config import (
+        NO_DEFAULT,
+        ConfigDef,
+        ConfigError,
+        ConfigKey,
+        ConfigValue,
+        Importance,
+        Password,
+        Recommender,
+        Type,
+        Validator,
+        Width,
+    )
+    from headgate.connector.config_providers import ConfigProvider, ConfigProviderError
+    from headgate.connector.validators import (
+        all_of,
+        at_least,
+        between,
+        non_empty,
+        non_null,
+        one_of,
+        one_of_any_case,
+        optional,
+        regex,
+        unique_values,
+    )
+
+__all__ = [
+    "NO_DEFAULT",
+    "ConfigDef",
+    "ConfigError",
+    "ConfigKey",
+    "ConfigProvider",
+    "ConfigProviderError",
+    "ConfigValue",
+    "Connector",
+    "ConnectorContext",
+    "Converter",
+    "DataError",
+    "ExactlyOnceSupport",
+    "Headers",
+    "Importance",
+    "OffsetReader",
+    "Partition",
+    "Password",
+    "PlannedSinkTask",
+    "PlannedSinkTaskContext",
+    "Recommender",
+    "RecordMetadata",
+    "RetriableError",
+    "SinkConnector",
+    "SinkRecord",
+    "SinkTask",
+    "SinkTaskContext",
+    "SkippedRecord",
+    "SourceConnector",
+    "SourceRecord",
+    "SourceTask",
+    "SourceTaskContext",
+    "TransactionContext",
+    "Transform",
+    "Type",
+    "Validator",
+    "Value",
+    "Width",
+    "all_of",
+    "at_least",
+    "between",
+    "non_empty",
+    "non_null",
+    "one_of",
+    "one_of_any_case",
+    "optional",
+    "regex",
+    "unique_values",
+]
+
+_HOMES: Final = {
+    "headgate.connector.api": (
+        "Connector ConnectorContext Converter DataError ExactlyOnceSupport Headers "
+        "OffsetReader Partition PlannedSinkTask PlannedSinkTaskContext RecordMetadata "
+        "RetriableError SinkConnector SinkRecord SinkTask SinkTaskContext SkippedRecord "
+        "SourceConnector SourceRecord SourceTask SourceTaskContext TransactionContext "
+        "Transform Value"
+    ),
+    "headgate.connector.config": (
+        "NO_DEFAULT ConfigDef ConfigError ConfigKey ConfigValue Importance Password "
+        "Recommender Type Validator Width"
+    ),
+    "headgate.connector.config_providers": "ConfigProvider ConfigProviderError",
+    "headgate.connector.validators": (
+        "all_of at_least between non_empty non_null one_of one_of_any_case optional regex "
+        "unique_values"
+    ),
+}
+"""Module -> the public names that it has, with spaces between them."""
+_HOME_OF: Final = {name: module for module, names in _HOMES.items() for name in names.split()}
+
+if not TYPE_CHECKING:  # to a type checker, a name that is not listed above is an error
+
+    def __getattr__(name: str) -> Any:
+        """A public name is imported when it is first used: modules that these names come from
+        import modules of this package in turn."""
+        if name not in _HOME_OF:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(import_module(_HOME_OF[name]), name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -4,7 +4,9 @@ What a worker wants to be true it appends to the log; it becomes true for it, as
 the record comes back (`ConfigRead`). Source: Connect's DistributedHerder, KIP-415, KIP-618.
 
     herder = Herder(settings, now_ms)
-    effects = herder.handle(now_ms, command)    # perform in order; what happens is a command
+    effects = herder.handle(now_ms, command)    # perform them; what happens is a command
+
+Which effects must keep their order is said in `headgate.herder.messages`.
 
 Parts, by subject: `leadership` (the leader's writes), `requests` (calls), `connectors`, `tasks`,
 `restarts`, `offset_changes`, `fencing_rounds`, `session_keys`, `statuses`, and the group's member
@@ -45,7 +47,11 @@ from headgate.topics.config_state import ConfigState
 
 
 class Herder:
-    """Give it every command from one thread; perform the effects of one before giving the next."""
+    """The decisions of one worker. Give it every command from one thread, or under one lock.
+
+    Effects may be performed on other threads, and later commands given meanwhile, as long as the
+    order that `headgate.herder.messages` asks for is kept.
+    """
 
     def __init__(
         self, settings: HerderSettings, now_ms: int, *, wall_ms: int | None = None
@@ -77,7 +83,14 @@ class Herder:
         self._begun = False
 
     def handle(self, now_ms: int, command: m.Command) -> list[m.Effect]:
-        """What to do about `command`, in order; stop at the first that fails.
+        """Effects: what is to be done about `command`, all of it, whatever fails.
+
+        Args:
+            now_ms: milliseconds of a monotonic clock, never less than in the call before.
+            command: what happened. Answers may be late or stale; records must be in order.
+
+        Raises:
+            LogOrderError: `ConfigRead` has offsets that do not rise: the caller is at fault.
 
         Cost: independent of how much work is held, except for a change of the assignment, the loss
         of the coordinator, and `DescribeWorker`.

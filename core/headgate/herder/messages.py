@@ -1,9 +1,27 @@
 """Commands in, effects out: all that a herder and the world around it say to each other.
 
-Commands are what happened or was asked; effects are what the runtime must do, in list order,
-stopping at the first that fails. An effect that is answered later carries a `token` that its answer
-brings back; an answer whose token is no longer awaited is stale, and normal. Calls, one kind of
-command, are in `headgate.herder.calls`, and given on from here.
+Commands say what happened or what was asked. Effects say what the host (the runtime, a simulation,
+a service that embeds a herder) must do. An effect that is answered later carries a `token` or a
+`run` that its answer brings back. An answer that nobody awaits any more is stale, and normal.
+
+The host performs every effect of a decision: one that fails stops none of the others. Its failure
+is its answer, where it has one. Only these effects must keep the order in which they were given:
+
+1. `ClaimLeadership` and `AppendConfig`, among themselves, one after the other. A write that slips
+   behind a later claim would be accepted in its name.
+2. `WriteStatus`, for one key. An older value that is not written yet may be left out. All others
+   are tried until they are written, since they are not given twice.
+3. `SendGroup`, so that the coordinator hears a request no later than the one that follows it.
+4. `StartTask`, `SendTask` and `StopTaskBy`, for one run.
+5. `StartConnector`, `GenerateTaskConfigs` and `StopConnector`, for one run of a connector.
+6. `AlterConnectorOffsets` before the `GiveUpAlteration` of its token.
+
+`ReadConfigToEnd` asks for an end that is looked up after the effect was given. Nothing else is
+ordered: statuses may be written before or after what precedes them in the list, and commands may be
+given while effects of earlier ones are under way. No decision relies on more: a leader reads its
+write back only when the answer to the append has come.
+
+Calls, one kind of command, are in `headgate.herder.calls`, and given on from here.
 """
 
 from collections.abc import Mapping
@@ -526,7 +544,7 @@ class TaskView:
 
 @dataclass(frozen=True, slots=True)
 class WorkerView:
-    """What `DescribeWorker` answers; travels as JSON (see `headgate.herder.wire`)."""
+    """What `DescribeWorker` answers; travels as JSON (see `headgate.wire`)."""
 
     worker_id: str
     url: str

@@ -167,11 +167,17 @@ class Coordinator:
         Args:
             now_ms: never less than in the call before.
             request: of any group; a group comes to be with its first join.
-            new_id: unique for ever; used when `request` is a join with an empty member id.
+            new_id: a text that is given once and never again, such as a UUID. Needed when `request`
+                is a `JoinGroup` with an empty member id, and ignored for all others.
 
         Raises:
-            ValueError: a first join without `new_id`.
+            ValueError: a first join without `new_id`. Nothing has changed.
         """
+        if isinstance(request, JoinGroup) and not (request.member_id or new_id):
+            raise ValueError(
+                "JoinGroup has an empty member id and new_id is empty: expected in new_id the part "
+                "of the member's id that is given to no other member"
+            )
         responses = self.tick(now_ms)
         group = self._groups.get(request.group)
         if group is None:
@@ -272,8 +278,6 @@ class Coordinator:
         if not _is_consistent(group, request):
             return [_refused(request, GroupError.INCONSISTENT_GROUP_PROTOCOL)]
         if not request.member_id:
-            if not new_id:
-                raise ValueError("a join without a member id, and no new_id to make one from")
             member_id = f"{request.client_id}-{new_id}"
             group.promised[member_id] = now_ms + request.session_timeout_ms
             return [_refused(request, GroupError.MEMBER_ID_REQUIRED, member_id)]

@@ -64,7 +64,7 @@ _PLAIN_LEAVES: Final = frozenset({str, int, bool, NoneType})
 
 
 def decode(
-    offset: int, key: bytes | None, value: bytes | None, parse: Parse | None = None
+    offset: int, key: bytes | str | None, value: bytes | None, parse: Parse | None = None
 ) -> ConfigEvent:
     """What the record at `offset` says.
 
@@ -74,7 +74,8 @@ def decode(
 
     Args:
         offset: of the record in the config topic.
-        key: UTF-8; what is not becomes U+FFFD, as in Java. None is refused.
+        key: UTF-8, or a text as `encode_connector` and its like give it. Bytes that are no UTF-8
+            become U+FFFD, as in Java. None is refused.
         value: JSON as Java takes it (`headgate.java.json`); None, nothing, and ``null`` are
             tombstones.
         parse: a faster parser, such as `orjson.loads`. What it refuses, or might read differently,
@@ -84,7 +85,8 @@ def decode(
     become their JSON text. A session key that is not base64 is ignored; it ends Java's reader. So
     is a task count record above `TASK_COUNT_MAX`; Java's leader runs out of memory when it fences.
     """
-    [event] = decode_all([(offset, key, value)], parse)
+    key_bytes = key.encode("utf-8", "replace") if isinstance(key, str) else key
+    [event] = decode_all([(offset, key_bytes, value)], parse)
     return event
 
 

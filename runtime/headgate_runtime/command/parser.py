@@ -11,18 +11,28 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TextIO
 
 import typer
 
 from headgate_runtime.command import launch
+from headgate_runtime.command.extras import require
+from headgate_runtime.command.help import LOOK, RUN, STUDY, Commands, example
+
+if TYPE_CHECKING:
+    from headgate_runtime.up.pipeline import Pipeline
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 
 app = typer.Typer(
     name="headgate",
-    help="A connector runtime that speaks Kafka Connect's protocols.",
+    cls=Commands,
+    epilog=example(
+        "headgate up pipeline.toml --until-idle   # copy what there is, then end",
+        "headgate plugins DirectorySource         # the options of a connector",
+        "headgate COMMAND --help                  # options and an example of a command",
+    ),
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -44,116 +54,270 @@ def root(
         typer.Option("--version", callback=_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
-    """A connector runtime that speaks Kafka Connect's protocols."""
+    """Run connectors: sources that read files and services, and sinks that write them.
+
+    They run on one machine with a log of their own, or on Kafka, where workers speak Kafka
+    Connect's protocols.
+    """
 
 
-@app.command()
+@app.command(
+    rich_help_panel=RUN,
+    epilog=example("headgate up pipeline.toml --until-idle"),
+)
 def up(
     pipeline: Annotated[
-        str, typer.Argument(metavar="PIPELINE.toml", help="What to run: docs/run/pipeline.md.")
+        str,
+        typer.Argument(
+            metavar="PIPELINE.toml", help="Workers and connectors: see docs/run/pipeline.md."
+        ),
     ],
     until_idle: Annotated[
         bool,
         typer.Option(
             "--until-idle",
-            help="End once every source has nothing more to read and every sink has caught up.",
+            help="End when every source has read all there is and every sink has written it.",
         ),
     ] = False,
     join: Annotated[
-        bool, typer.Option("--join", help="Add workers to a cluster that is up already.")
+        bool, typer.Option("--join", help="Add workers to a cluster that another 'up' runs.")
     ] = False,
     prune: Annotated[
-        bool, typer.Option("--prune", help="Delete connectors that the file no longer names.")
+        bool, typer.Option("--prune", help="Delete connectors that are not in the file.")
     ] = False,
     plain: Annotated[
-        bool, typer.Option("--plain", help="Print lines, as where there is no terminal.")
+        bool, typer.Option("--plain", help="Print lines instead of a table that is redrawn.")
     ] = False,
     timeline: Annotated[
         Path | None,
         typer.Option(
             "--timeline",
             metavar="FILE.svg",
-            help="At the end, draw who owned what when (.svg or .png).",
+            help="At the end, draw which worker ran what and when. Needs headgate[plots].",
         ),
     ] = None,
     metrics: Annotated[
         str | None,
-        typer.Option("--metrics", metavar="HOST:PORT", help="Serve metrics for Prometheus there."),
+        typer.Option(
+            "--metrics",
+            metavar="HOST:PORT",
+            help="Serve metrics for Prometheus. Needs headgate[rest].",
+        ),
     ] = None,
 ) -> None:
-    """Start the workers of a pipeline, apply its connectors, and show what runs where."""
-    from headgate_runtime.up.pipeline import PipelineError, load
+    """Run a pipeline on this machine, without Kafka.
 
+    Starts the workers of the pipeline file, creates its connectors, and shows what runs where.
+    Ctrl-C stops it. The next start goes on where it was.
+    """
     if timeline is not None and timeline.suffix not in (".svg", ".png"):
         _refuse(f"--timeline {timeline}: expected a name that ends with .svg or .png")
-    try:
-        loaded = load(pipeline)
-    except PipelineError as error:
-        count = len(error.problems)
-        lines = "\n".join(f"  {problem.show(error.file)}" for problem in error.problems)
-        what = "1 fault" if count == 1 else f"{count} faults"
-        _refuse(f"nothing was started, the pipeline file has {what}:\n{lines}")
+    if timeline is not None:
+        require("matplotlib")  # which draws it, when all is done
+    if metrics is not None:
+        require("prometheus_client")
+    loaded = _loaded(pipeline)
     from headgate_runtime.command.errors import UpError
     from headgate_runtime.up.command import UpOptions, run
 
-    options = UpOptions(until_idle, join, prune, plain, timeline, metrics)
     try:
-        code = run(loaded, options)
+        code = run(loaded, UpOptions(until_idle, join, prune, plain, timeline, metrics))
     except UpError as error:
         _refuse(str(error), error.exit_code)
     raise typer.Exit(code)
 
 
-@app.command()
+def _loaded(pipeline: str) -> "Pipeline":
+    """The pipeline of a file, or the end of the command with all that is wrong in it."""
+    from headgate_runtime.up.pipeline import PipelineError, load
+
+    try:
+        return load(pipeline)
+    except PipelineError as error:
+        count = len(error.problems)
+        lines = "\n".join(f"  {problem.show(error.file)}" for problem in error.problems)
+        what = "1 fault" if count == 1 else f"{count} faults"
+        _refuse(f"nothing was started, the pipeline file has {what}:\n{lines}")
+
+
+@app.command(
+    rich_help_panel=RUN,
+    epilog=example("headgate worker connect-distributed.properties"),
+)
 def worker(
     properties: Annotated[
         str,
-        typer.Argument(metavar="FILE.properties", help="As Connect's: docs/run/kafka.md."),
+        typer.Argument(
+            metavar="FILE.properties",
+            help="Settings, with the names of Kafka Connect: see docs/run/kafka.md.",
+        ),
     ],
 ) -> None:
-    """Run one distributed worker on Kafka."""
+    """Run one worker of a group on Kafka.
+
+    It joins the Connect group that the file names, Java workers included, and serves Connect's
+    REST API. Needs headgate[kafka].
+    """
     launch.worker(properties)
 
 
-@app.command()
+@app.command(
+    rich_help_panel=RUN,
+    epilog=example("headgate standalone connect-standalone.properties my-source.properties"),
+)
 def standalone(
     properties: Annotated[
         str,
-        typer.Argument(metavar="WORKER.properties", help="As Connect's: docs/run/kafka.md."),
+        typer.Argument(
+            metavar="WORKER.properties",
+            help="Settings, with the names of Kafka Connect: see docs/run/kafka.md.",
+        ),
     ],
     connectors: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[CONNECTOR...]", help="Connectors: properties or JSON files."),
+        typer.Argument(
+            metavar="CONNECTOR", help="Files with connector configs: properties or JSON."
+        ),
     ] = None,
 ) -> None:
-    """Run one worker without a group: data on Kafka, source offsets in a file."""
+    """Run one worker on Kafka without a group.
+
+    Records go to Kafka. Source offsets are kept in a file. Needs headgate[kafka].
+    """
     launch.standalone(properties, connectors or [])
 
 
-@app.command()
-def plugins() -> None:
-    """List the connector classes that are installed."""
-    from headgate_runtime.plugins.find import PluginError, available, connector_kind, find_connector
+@app.command(
+    rich_help_panel=LOOK,
+    epilog=example("headgate plugins", "headgate plugins DirectorySource"),
+)
+def plugins(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="NAME", help="A class, by a name that connector.class takes: its options."
+        ),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON value instead of text.")
+    ] = False,
+) -> None:
+    """List the connectors that are installed, or the options of one.
 
-    found = available()
-    width = max((len(name) for name in found), default=0)
-    for name, target in found.items():
-        try:
-            connector = find_connector(name)
-        except PluginError as error:
-            typer.echo(f"{name:<{width}}  cannot be used: {error}")
-            continue
-        needs = f", runner {connector.REQUIRES_RUNNER} only" if connector.REQUIRES_RUNNER else ""
-        typer.echo(f"{name:<{width}}  {connector_kind(connector)}{needs}  {target}")
+    NAME may also be the class of a transform, predicate or converter.
+    """
+    from headgate_runtime.plugins.describe import as_text, describe, listed, listed_text
+    from headgate_runtime.plugins.find import PluginError
+
+    if name is None:
+        typer.echo(json.dumps(listed(), ensure_ascii=False) if as_json else listed_text())
+        return
+    try:
+        one = describe(name)
+    except PluginError as error:
+        _refuse(str(error))
+    typer.echo(json.dumps(one.plain(), ensure_ascii=False) if as_json else as_text(one))
 
 
-@app.command()
-def replay(
+@app.command(
+    rich_help_panel=LOOK,
+    epilog=example("headgate doctor connect-distributed.properties"),
+)
+def doctor(
     file: Annotated[
-        str, typer.Argument(metavar="FILE", help="A dumped config topic, JSON Lines; - for stdin.")
+        str, typer.Argument(metavar="FILE.properties", help="The settings of a worker.")
     ],
 ) -> None:
-    """Print the state that a dumped config topic ends in, as one JSON object."""
+    """Check the settings of a worker against its Kafka.
+
+    Tries brokers, logins, topics, permissions and offsets, and says what to do about each fault.
+    Needs headgate[kafka].
+    """
+    from headgate_runtime.command.doctor import run
+    from headgate_runtime.config.properties import PropertiesError
+    from headgate_runtime.config.worker_file import WorkerFileError
+
+    try:
+        code = run(file)
+    except (PropertiesError, WorkerFileError) as error:
+        _refuse(str(error))
+    raise typer.Exit(code)
+
+
+@app.command(
+    rich_help_panel=LOOK,
+    epilog=example("headgate observe --bootstrap-servers localhost:9092 --group connect-cluster"),
+)
+def observe(
+    bootstrap_servers: Annotated[
+        str | None,
+        typer.Option("--bootstrap-servers", metavar="HOST:PORT,...", help="Kafka's brokers."),
+    ] = None,
+    group: Annotated[
+        str | None, typer.Option("--group", metavar="ID", help="The workers' group.id.")
+    ] = None,
+    properties: Annotated[
+        Path | None,
+        typer.Option(
+            "--properties",
+            metavar="FILE",
+            help="A worker's file: take brokers, group, topics and security from it.",
+        ),
+    ] = None,
+    config_topic: Annotated[
+        str | None,
+        typer.Option(
+            "--config-topic", metavar="TOPIC", help="The workers' config topic, if not found."
+        ),
+    ] = None,
+    status_topic: Annotated[
+        str | None,
+        typer.Option("--status-topic", metavar="TOPIC", help="Their status topic, if not found."),
+    ] = None,
+    offset_topic: Annotated[
+        str | None,
+        typer.Option("--offset-topic", metavar="TOPIC", help="Their offsets topic, if not found."),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object: see docs/run/commands.md.")
+    ] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Show every change, until Ctrl-C.")
+    ] = False,
+) -> None:
+    """Show a group of workers on Kafka: which worker runs what, and what is wrong.
+
+    The workers may be Java's or Headgate's. The command only reads: it joins no group and writes
+    nothing. Needs headgate[kafka].
+    """
+    from headgate_runtime.observe.command import ObserveError, ObserveOptions, run
+
+    topics = {"config": config_topic, "status": status_topic, "offset": offset_topic}
+    named = {kind: name for kind, name in topics.items() if name}
+    options = ObserveOptions(bootstrap_servers, group, properties, named, as_json, follow)
+    try:
+        run(options)
+    except ObserveError as error:
+        _refuse(str(error))
+
+
+@app.command(
+    rich_help_panel=STUDY,
+    epilog=example("headgate replay config-topic.jsonl"),
+)
+def replay(
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE", help="Lines of JSON with offset, key and value. - reads standard input."
+        ),
+    ],
+) -> None:
+    """Print what a dumped config topic amounts to.
+
+    The answer is one JSON object: connectors, their configs and tasks, and what must be fenced. See
+    docs/run/commands.md.
+    """
     from headgate_runtime.command.replay import ReplayInputError
     from headgate_runtime.command.replay import replay as replayed
 
@@ -169,13 +333,25 @@ def replay(
     typer.echo(json.dumps(answer, ensure_ascii=False))
 
 
-@app.command()
+@app.command(
+    rich_help_panel=STUDY,
+    epilog=example("headgate assign --policy kip415 < rounds.jsonl"),
+)
 def assign(
     policy: Annotated[
-        str, typer.Option("--policy", metavar="NAME", help="connect, eager or kip415.")
+        str,
+        typer.Option(
+            "--policy",
+            metavar="NAME",
+            help="connect (as Java's workers do now), eager, or kip415 (as KIP-415 says).",
+        ),
     ],
 ) -> None:
-    """Read rounds of a group from standard input, one JSON object per line; answer each."""
+    """Compute which worker gets which connectors and tasks.
+
+    Reads the rounds of a group from standard input, one JSON object per line, and answers each with
+    one line. See docs/run/commands.md.
+    """
     from headgate_runtime.command.assign import AssignError, assign_lines
 
     try:
@@ -186,68 +362,6 @@ def assign(
         _refuse(str(error), EXIT_FAILED)
     except UnicodeDecodeError as error:
         _refuse(f"standard input is not a text in UTF-8: byte {error.start}", EXIT_FAILED)
-
-
-@app.command()
-def observe(
-    bootstrap_servers: Annotated[
-        str | None,
-        typer.Option("--bootstrap-servers", metavar="HOST:PORT,...", help="The brokers."),
-    ] = None,
-    group: Annotated[
-        str | None, typer.Option("--group", metavar="ID", help="The workers' group.id.")
-    ] = None,
-    properties: Annotated[
-        Path | None,
-        typer.Option(
-            "--properties",
-            metavar="FILE",
-            help="A worker's properties: brokers, group, topics and security as it has them.",
-        ),
-    ] = None,
-    config_topic: Annotated[
-        str | None, typer.Option("--config-topic", help="If it cannot be told by what is in it.")
-    ] = None,
-    status_topic: Annotated[str | None, typer.Option("--status-topic", help="Likewise.")] = None,
-    offset_topic: Annotated[str | None, typer.Option("--offset-topic", help="Likewise.")] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object (docs/run/commands.md).")
-    ] = False,
-    follow: Annotated[
-        bool, typer.Option("--follow", help="Look again and again, until Ctrl-C.")
-    ] = False,
-) -> None:
-    """Show a cluster of workers on Kafka, Java's or ours: who owns what, and what is wrong.
-
-    Reads only: it joins nothing and writes nothing.
-    """
-    from headgate_runtime.observe.command import ObserveError, ObserveOptions, run
-
-    topics = {"config": config_topic, "status": status_topic, "offset": offset_topic}
-    named = {kind: name for kind, name in topics.items() if name}
-    options = ObserveOptions(bootstrap_servers, group, properties, named, as_json, follow)
-    try:
-        run(options)
-    except ObserveError as error:
-        _refuse(str(error))
-
-
-@app.command()
-def doctor(
-    file: Annotated[
-        str, typer.Argument(metavar="FILE.properties", help="A worker's properties file.")
-    ],
-) -> None:
-    """Check a worker's properties against its cluster: brokers, topics, permissions, offsets."""
-    from headgate_runtime.command.doctor import run
-    from headgate_runtime.config.properties import PropertiesError
-    from headgate_runtime.config.worker_file import WorkerFileError
-
-    try:
-        code = run(file)
-    except (PropertiesError, WorkerFileError) as error:
-        _refuse(str(error))
-    raise typer.Exit(code)
 
 
 def fast_parser() -> Callable[[bytes], Any] | None:

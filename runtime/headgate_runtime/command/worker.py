@@ -21,11 +21,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from headgate import wire
+from headgate.errors import MissingExtraError
 from headgate.herder.messages import WorkerView
 from headgate.herder.session_keys import KeyRing
 from headgate.membership.protocols import RULES
 from headgate.ports import RefusedError, TransportError
 from headgate_runtime.command.errors import UpError
+from headgate_runtime.command.extras import require
 from headgate_runtime.config.properties import PropertiesError
 from headgate_runtime.config.settings import DISTRIBUTED
 from headgate_runtime.config.worker_file import WorkerFile, WorkerFileError, read_worker_file
@@ -118,9 +120,24 @@ def checked_file(path: str, kind: str) -> WorkerFile:
     except ClientSettingsError as error:
         file.transformer.close()
         raise CommandError(file.hide(f"{file.path}: {error}"), EXIT_USAGE) from None
+    _check_runner(file)
     for warning in file.warnings:
         log.warning("%s", warning)
     return file
+
+
+def _check_runner(file: WorkerFile) -> None:
+    """Known before anything is started: many files say nothing of a runner."""
+    if file.settings["headgate.task.runner"] != "spark":
+        return
+    try:
+        require("pyspark")
+    except MissingExtraError as error:
+        file.transformer.close()
+        raise CommandError(
+            f"{file.path}: {error} (headgate.task.runner is spark; process needs nothing more)",
+            EXIT_USAGE,
+        ) from None
 
 
 # -- stopping --

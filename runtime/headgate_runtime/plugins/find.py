@@ -13,6 +13,7 @@ from functools import lru_cache
 from importlib.metadata import entry_points
 
 from headgate.connector.api import Connector, SinkConnector, SourceConnector
+from headgate_runtime.command.extras import missing_extra
 
 GROUP = "headgate.connectors"
 
@@ -75,7 +76,8 @@ def _load(name: str, target: str) -> type[Connector]:
     try:
         found = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:
-        raise PluginError(f"{name} is {target}, which cannot be imported: {error}") from error
+        why = (missing_extra(error) if isinstance(error, ImportError) else None) or error
+        raise PluginError(f"{name} is {target}, which cannot be imported: {why}") from error
     if not (inspect.isclass(found) and issubclass(found, Connector)):
         raise PluginError(f"{name} is {target}, which is no subclass of headgate's Connector")
     return found

@@ -5,28 +5,20 @@ Differs: a connector that is announced under several names is listed once, by it
 without `connector.class`, or of a class that is not here, is told by 400 (Java: 500).
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from headgate.connector.api import SinkConnector
 from headgate.connector.config import ConfigDef, ConfigKeyInfo
-from headgate.connector.converters import CONVERTERS, HEADER_CONVERTERS, config_def_of
 from headgate.connector.framework import sink_keys, source_keys
-from headgate.connector.transforms import PREDICATES, TRANSFORMS
 from headgate.connector.validation import missing_class_message
 from headgate_runtime.config.settings import WorkerSettings
 from headgate_runtime.config.transformer import NO_PROVIDERS, WorkerConfigTransformer
 from headgate_runtime.plugins.find import PluginError, available, connector_kind, find_connector
+from headgate_runtime.plugins.parts import PARTS, part_definition
 from headgate_runtime.plugins.validation import config_infos
 
-_PARTS: Final[tuple[tuple[str, Collection[str]], ...]] = (
-    ("transformation", TRANSFORMS),
-    ("predicate", PREDICATES),
-    ("converter", CONVERTERS),
-    ("header_converter", HEADER_CONVERTERS),
-)
-_CHAIN: Final[Mapping[str, Any]] = {**TRANSFORMS, **PREDICATES}
 _SUFFIX: Final = "Connector"
 
 
@@ -45,14 +37,14 @@ class RestPlugins:
         if connectors_only:
             return found
         own = version("headgate")
-        for kind, table in _PARTS:
+        for kind, table in PARTS:
             names = sorted(name for name in table if "." in name)  # not the shorter spellings
             found += [{"class": name, "type": kind, "version": own} for name in names]
         return found
 
     def config(self, plugin: str) -> Sequence[Mapping[str, Any]]:
         """The plugin's own keys first. Raises LookupError: unknown."""
-        definition = _part_definition(plugin)
+        definition = part_definition(plugin)
         if definition is not None:
             return _keys(definition)
         try:
@@ -99,14 +91,6 @@ def _connectors() -> list[Mapping[str, Any]]:
         kind = connector_kind(connector)
         found.append({"class": name, "type": kind, "version": connector.VERSION})
     return sorted(found, key=lambda each: (each["type"], each["class"]))
-
-
-def _part_definition(plugin: str) -> ConfigDef | None:
-    if plugin in _CHAIN:
-        return cast(ConfigDef, _CHAIN[plugin].CONFIG)
-    if plugin in CONVERTERS or plugin in HEADER_CONVERTERS:
-        return config_def_of(plugin)
-    return None
 
 
 def _keys(definition: ConfigDef) -> list[dict[str, Any]]:

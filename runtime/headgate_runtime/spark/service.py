@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from headgate.errors import MissingExtraError
 from headgate.topics.config_events import Config
 from headgate_runtime.command.errors import EXIT_FAILED, UpError
+from headgate_runtime.command.extras import require
 from headgate_runtime.up.pipeline import DEFAULT_MASTER, SparkSettings
 from headgate_runtime.up.restarts import Restarts
 
@@ -99,10 +101,14 @@ class SparkService:
             tasks_max: `tasks.max` of each connector.
 
         Raises:
-            UpError: there is no Spark to be had, or it has too few slots.
+            UpError: pyspark is not installed, there is no Spark, or it has too few slots.
         """
         if self._pipeline.runner != RUNNER:
             return
+        try:
+            require("pyspark")
+        except MissingExtraError as error:
+            raise UpError(f'{error} (the runner is spark; "process" needs nothing more)') from None
         if self._join:
             self._address = _joined_address(self._pipeline.data)
         elif self._pipeline.spark.remote is not None:

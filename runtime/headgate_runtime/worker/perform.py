@@ -116,7 +116,12 @@ class Performer:
         self._runner.close()
 
     def perform(self, effects: Sequence[m.Effect]) -> list[m.Command]:
-        """Perform all in order; returns what is known at once. The rest is posted."""
+        """Perform all, in the order that `headgate.herder.messages` asks for: as listed, statuses
+        last. One that fails stops none of the others.
+
+        Returns:
+            The answers that are known at once. The rest is posted.
+        """
         known: list[m.Command] = []
         statuses: list[tuple[bytes, bytes | None]] = []
         for effect in effects:

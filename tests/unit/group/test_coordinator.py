@@ -247,9 +247,12 @@ def test_the_answer_to_a_first_join_may_be_lost_without_leaving_a_ghost() -> Non
     assert answer.error is GroupError.UNKNOWN_MEMBER_ID
 
 
-def test_a_first_join_needs_a_new_id() -> None:
-    with pytest.raises(ValueError, match="new_id"):
-        Coordinator().handle(0, join(""))
+def test_a_first_join_without_a_new_id_is_refused_and_leaves_no_trace() -> None:
+    coordinator = Coordinator()
+    with pytest.raises(ValueError, match="expected in new_id"):
+        coordinator.handle(0, join(""))
+    assert coordinator.to_plain() == {}
+    assert enter(coordinator, "a") == "w-a"
 
 
 @pytest.mark.parametrize(

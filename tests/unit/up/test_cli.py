@@ -26,6 +26,90 @@ def test_plugins_lists_what_is_installed() -> None:
     assert "sink, runner spark only" in lines["SparkFileSink"]
 
 
+def test_plugins_as_json_says_what_each_class_is() -> None:
+    rows = {row["name"]: row for row in json.loads(RUN.invoke(app, ["plugins", "--json"]).stdout)}
+    assert rows["SparkFileSink"]["type"] == "sink"
+    assert rows["SparkFileSink"]["runner"] == "spark"
+
+
+@pytest.mark.parametrize(
+    "name", ["DirectorySource", "FileStreamSink", "SparkFileSink", "RegexRouter", "JsonConverter"]
+)
+def test_plugins_of_a_name_shows_every_option(name: str) -> None:
+    shown = RUN.invoke(app, ["plugins", name])
+    assert shown.exit_code == 0
+    described = json.loads(RUN.invoke(app, ["plugins", name, "--json"]).stdout)
+    rows = [line.split() for line in shown.stdout.splitlines()]
+    options = described["options"] + described["options_of_every_connector"]
+    assert options
+    for option in options:
+        (row,) = [row for row in rows if row[:2] == [option["name"], option["type"].lower()]]
+        assert row[-1] == option["importance"].lower()
+        assert option["documentation"]
+        assert option["documentation"].split()[0] in shown.stdout
+
+
+def test_plugins_of_an_unknown_name_offers_those_that_are_near() -> None:
+    done = RUN.invoke(app, ["plugins", "DirectrySource"])
+    assert done.exit_code == 2
+    assert "Did you mean DirectorySource" in done.stderr
+
+
+def test_help_has_groups_and_every_command_an_example() -> None:
+    shown = RUN.invoke(app, ["--help"]).stdout
+    order = ["Run connectors:", "up", "Look at what there is:", "doctor", "Study the protocol"]
+    places = [shown.index(f"\n{'' if each[0].isupper() else '  '}{each}") for each in order]
+    assert places == sorted(places)
+    for command in app.registered_commands:
+        assert command.callback is not None
+        name = command.callback.__name__
+        page = RUN.invoke(app, [name, "--help"]).stdout
+        assert f"  headgate {name}" in page.partition("Example")[2], name
+
+
+WORKER = """\
+bootstrap.servers=127.0.0.1:9
+group.id=g
+config.storage.topic=c
+offset.storage.topic=o
+status.storage.topic=s
+key.converter=org.apache.kafka.connect.storage.StringConverter
+value.converter=org.apache.kafka.connect.storage.StringConverter
+listeners=http://127.0.0.1:0
+"""
+
+
+def test_a_worker_without_pyspark_says_so_before_it_asks_brokers(tmp_path: Path) -> None:
+    """Its runner is spark where the file says nothing of it."""
+    (tmp_path / "w.properties").write_text(WORKER)
+    hidden = "import sys; sys.modules['pyspark'] = None; "
+    code = f"{hidden}from headgate_runtime.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "worker", "w.properties"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert done.returncode == 2
+    assert done.stderr.endswith(
+        'headgate: w.properties: this needs headgate[spark]: pip install "headgate[spark]" '
+        "(headgate.task.runner is spark; process needs nothing more)\n"
+    )
+
+
+@pytest.mark.parametrize("arguments", [["worker", "x"], ["worker", "--", "x"], ["doctor", "x"]])
+def test_a_missing_package_ends_with_the_extra_that_has_it(arguments: list[str]) -> None:
+    hidden = (
+        "import sys; sys.modules['javaproperties'] = None; "
+        "from headgate_runtime.cli import main; main()"
+    )
+    command = [sys.executable, "-c", hidden, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    words = 'headgate: this needs headgate[kafka]: pip install "headgate[kafka]"\n'
+    assert (done.returncode, done.stderr) == (2, words)
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

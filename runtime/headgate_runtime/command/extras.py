@@ -1,0 +1,46 @@
+"""Packages that only some commands need, by the extra of the distribution that installs them.
+
+`pip install headgate` is enough for `up` with the runners `thread` and `process`, and for
+`plugins`, `replay` and `assign`.
+"""
+
+import importlib.util
+from collections.abc import Mapping
+from typing import Final
+
+from headgate.errors import MissingExtraError
+
+EXTRAS: Final[Mapping[str, str]] = {
+    "confluent_kafka": "kafka",
+    "cryptography": "kafka",
+    "javaproperties": "kafka",
+    "kafka": "kafka",
+    "httpcore": "rest",
+    "prometheus_client": "rest",
+    "starlette": "rest",
+    "uvicorn": "rest",
+    "grpc": "spark",
+    "pandas": "spark",
+    "pyspark": "spark",
+    "matplotlib": "plots",
+    "pyarrow": "connectors",
+}
+"""Importable package -> the extra that installs it."""
+
+
+def missing_extra(error: ImportError) -> MissingExtraError | None:
+    """The extra that `error` is for want of; None: the module belongs to none."""
+    package = (error.name or "").partition(".")[0]
+    if not isinstance(error, ModuleNotFoundError) or package not in EXTRAS:
+        return None
+    return MissingExtraError(EXTRAS[package])
+
+
+def require(package: str) -> None:
+    """Check that a package of `EXTRAS` is installed, before work begins that will import it.
+
+    Raises:
+        MissingExtraError: it is not installed.
+    """
+    if importlib.util.find_spec(package) is None:
+        raise MissingExtraError(EXTRAS[package])
