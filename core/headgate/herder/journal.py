@@ -76,9 +76,9 @@ class Journal:
         entry = {"now_ms": now_ms, "command": safe}
         return json.dumps(entry, separators=(",", ":"), ensure_ascii=False)
 
-    def _safe(self, value: Any) -> Any:
+    def _safe(self, value: object) -> Any:
         if isinstance(value, list):
-            items: list[Any] = value
+            items = cast(list[object], value)
             return [self._safe(item) for item in items]
         if not isinstance(value, dict):
             return value
@@ -97,9 +97,9 @@ class Journal:
                 out[name] = self._safe(item)
         return out
 
-    def _configs(self, value: Any) -> Any:
+    def _configs(self, value: object) -> Any:
         if isinstance(value, list):
-            items: list[Any] = value
+            items = cast(list[object], value)
             return [self._configs(item) for item in items]
         if not isinstance(value, dict):
             return value

@@ -312,12 +312,21 @@ def replay(
             metavar="FILE", help="Lines of JSON with offset, key and value. - reads standard input."
         ),
     ],
+    worker: Annotated[
+        bool,
+        typer.Option(
+            "--worker", help="FILE is a worker's journal (headgate.journal): print its decisions."
+        ),
+    ] = False,
 ) -> None:
-    """Print what a dumped config topic amounts to.
+    """Print what a dumped config topic amounts to, or what a worker's journal decided.
 
-    The answer is one JSON object: connectors, their configs and tasks, and what must be fenced. See
-    docs/run/commands.md.
+    For a config topic the answer is one JSON object: connectors, their configs and tasks, and what
+    must be fenced. For a journal it is a line for each command. See docs/run/commands.md.
     """
+    if worker:
+        _replay_journal(file)
+        return
     from headgate_runtime.command.replay import ReplayInputError
     from headgate_runtime.command.replay import replay as replayed
 
@@ -331,6 +340,22 @@ def replay(
     except ReplayInputError as error:
         _refuse(f"{file}: {error}", EXIT_FAILED)
     typer.echo(json.dumps(answer, ensure_ascii=False))
+
+
+def _replay_journal(file: str) -> None:
+    from headgate.herder.journal import JournalError
+    from headgate_runtime.command.journal import decisions
+
+    try:
+        with _opened(file) as lines:
+            for line in decisions(lines):
+                sys.stdout.write(f"{line}\n")
+    except OSError as error:
+        _refuse(f"{file}: {error.strerror}")
+    except UnicodeDecodeError as error:
+        _refuse(f"{file}: not a text in UTF-8: byte {error.start}", EXIT_FAILED)
+    except JournalError as error:
+        _refuse(f"{file}: {error}", EXIT_FAILED)
 
 
 @app.command(

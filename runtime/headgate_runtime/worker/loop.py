@@ -35,6 +35,7 @@ from headgate.herder.messages import (
     Tick,
 )
 from headgate.herder.reads import Read
+from headgate.herder.settings import HerderSettings
 from headgate.ports import RefusedError, TransportError
 from headgate.task.messages import TaskReport
 from headgate.topics.config_events import Config
@@ -97,11 +98,7 @@ class Worker:
         """None: look at the world."""
         self._clock = self.transport.clock
         self._journal = open_journal(self.settings, config.name)
-        given, now_ms = herder_settings(config, self.settings), self._clock.now_ms()
-        wall_ms = time.time_ns() // 1_000_000
-        if self._journal is not None:
-            self._journal.begin(given, now_ms, wall_ms)
-        self.herder = Herder(given, now_ms, wall_ms=wall_ms)
+        self.herder = self._new_herder(herder_settings(config, self.settings))
         self._rounds = RoundLog(self.herder)
         self._served_ms = self._clock.now_ms()
         self._subscribed = self.transport.subscribe(self.wake)
@@ -143,6 +140,12 @@ class Worker:
     def post(self, command: Command) -> None:
         """Hand a command to the herder; from any thread."""
         self._inbox.put(command)
+
+    def _new_herder(self, settings: HerderSettings) -> Herder:
+        now_ms, wall_ms = self._clock.now_ms(), time.time_ns() // 1_000_000
+        if self._journal is not None:
+            self._journal.begin(settings, now_ms, wall_ms)
+        return Herder(settings, now_ms, wall_ms=wall_ms)
 
     def wake(self) -> None:
         """Have the loop look at the world at once; from any thread. With an inbox that is full it
