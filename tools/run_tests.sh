@@ -16,7 +16,7 @@ run() {
     "$@"
 }
 run "fast: scenarios, laws, contracts, units (hash seed 0)" \
-    env PYTHONHASHSEED=0 "$bin/python" -m pytest -q $side_by_side --durations=10 -m "not slow" tests
+    env PYTHONHASHSEED=0 "$bin/python" -m pytest -q $side_by_side --durations=10 -m "not slow and not exhaustive" tests
 run "scenarios again under another hash seed" env PYTHONHASHSEED=4242 "$bin/python" -m pytest -q tests/scenarios
 run "slow: real processes, real Spark, real kills" \
-    "$bin/python" -m pytest -q $side_by_side --durations=20 -m slow tests
+    "$bin/python" -m pytest -q $side_by_side --durations=20 -m "slow and not exhaustive" tests

@@ -19,7 +19,7 @@ from support.kafka.cluster import await_true, create_topic
 
 from local_kafka.java_connect import JavaWorker
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
 
 TEXT = "org.apache.kafka.connect.storage.StringConverter"
 SETTINGS = {

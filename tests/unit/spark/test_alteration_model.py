@@ -24,6 +24,7 @@ def test_whatever_is_altered_nothing_is_lost_or_doubled() -> None:
     assert first_wrong_alteration(SEEDS) is None
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_alterations_hold_for_thousands_of_runs() -> None:
     assert first_wrong_alteration(range(150, 3_000)) is None

@@ -16,6 +16,7 @@ def test_the_manifest_neither_loses_nor_doubles() -> None:
     assert first_wrong(real_manifest, SEEDS) is None
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_the_manifest_holds_for_thousands_of_runs() -> None:
     assert first_wrong(real_manifest, range(700, 5_000)) is None
