@@ -1,4 +1,4 @@
-"""What `make test` leaves out is tested by it in another way: docs/contribute/testing.md says which."""
+"""Every capability has a live test in `make test`: docs/contribute/testing.md names it."""
 
 import re
 import subprocess
