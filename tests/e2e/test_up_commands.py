@@ -196,7 +196,7 @@ def test_a_worker_that_dies_is_started_again_and_said_so(tmp_path: Path, ups: li
     assert _none_left(up, 5) == []
 
 
-@pytest.mark.parametrize("runner", ["process", "spark"])
+@pytest.mark.parametrize("runner", first(1, ["process", "spark"]))
 def test_all_that_it_started_ends_within_10_s_of_its_sigkill(
     tmp_path: Path, ups: list[Up], runner: str
 ) -> None:
