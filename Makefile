@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: setup demo test jars kafka lint format bench clean lock
+.PHONY: setup demo test test-all jars kafka lint format bench clean lock
 
 setup: $(STAMP)
 
@@ -21,8 +21,13 @@ $(STAMP): requirements/dev.txt requirements/bootstrap.txt pyproject.toml tools/c
 demo: setup
 	@$(BIN)/python examples/demo/run.py
 
+# FILTER: paths of tests, or what `pytest -k` takes.
 test: setup jars
-	@sh tools/run_tests.sh $(BIN)
+	@$(BIN)/python tools/run_tests.py --filter='$(FILTER)'
+
+# Every test there is. Its log is .logs/test-all.log.
+test-all: setup jars
+	@$(BIN)/python tools/run_tests.py --all --filter='$(FILTER)'
 
 # Apache Kafka and Java Connect, for tests and for `make kafka`: once for each user.
 jars: setup
@@ -35,7 +40,7 @@ kafka: setup
 lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy core/headgate adapters/embedded/headgate_embedded adapters/kafka/headgate_kafka adapters/rest/headgate_rest adapters/spark/headgate_spark runtime/headgate_runtime connectors/headgate_connectors tools/local_kafka
+	$(BIN)/mypy core/headgate adapters/embedded/headgate_embedded adapters/kafka/headgate_kafka adapters/rest/headgate_rest adapters/spark/headgate_spark runtime/headgate_runtime connectors/headgate_connectors tools/local_kafka tools/run_tests.py
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 format: setup
@@ -46,7 +51,7 @@ bench: setup
 	@$(BIN)/python -m bench
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist .logs .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Pins every package with hashes; addresses of indexes are not written.

@@ -3,6 +3,7 @@
 import logging
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from support.java.assignors import java  # noqa: F401
@@ -10,6 +11,9 @@ from support.java.connect import java_connect, java_program, java_worker  # noqa
 from support.kafka.broker import kafka_broker, kafka_name, own_broker  # noqa: F401
 
 from headgate_runtime.config import hidden_values
+
+SECONDS = Path(__file__).with_name("file_seconds.txt")
+"""How long the tests of a file took; `tools/run_tests.py --write-seconds` writes it."""
 
 
 @pytest.fixture(autouse=True)
@@ -34,6 +38,14 @@ def say(
             print(f"\n{request.node.name}: {line}", end="", file=sys.stderr, flush=True)
 
     return told
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Among several processes the longest files come first, so that all are busy to the end."""
+    if hasattr(config, "workerinput"):
+        rows = (line.split() for line in SECONDS.read_text().splitlines())
+        seconds = {config.rootpath / file: float(number) for number, file in rows}
+        items.sort(key=lambda item: -seconds.get(item.path, 0.0))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

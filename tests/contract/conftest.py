@@ -10,6 +10,13 @@ from support.kafka.world import KafkaWorld
 KAFKA = "kafka"
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that wait for a session to end on Kafka are exhaustive there, and only there."""
+    for item in items:
+        if item.get_closest_marker("exhaustive_on_kafka") and f"[{KAFKA}]" in item.name:
+            item.add_marker(pytest.mark.exhaustive)
+
+
 @pytest.fixture(params=[*sorted(WORLDS), KAFKA])
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
     made: World

@@ -173,6 +173,7 @@ def test_commit_after_a_rebalance_is_refused(world: World) -> None:
     assert transport.record_log.committed(world.name("g")) == {place(world, 0): 5}
 
 
+@pytest.mark.exhaustive_on_kafka
 def test_consumer_that_polls_keeps_its_partitions(world: World) -> None:
     consumer = filled(world).record_log.consumer(world.name("g"), [world.name("t")], "c")
     settle(world, consumer)

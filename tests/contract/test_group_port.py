@@ -1,5 +1,6 @@
 """What `Group` promises. (How the coordinator decides is tested where its machine is.)"""
 
+import pytest
 from support.embedded.worlds import World
 from support.group.member import SESSION_MS, HandMember, join_all
 
@@ -24,6 +25,7 @@ def test_responses_come_once_and_to_their_member_only(world: World) -> None:
     assert one.receive() == []
 
 
+@pytest.mark.exhaustive_on_kafka
 def test_silent_member_is_removed_and_told_when_it_comes_back(world: World) -> None:
     one = HandMember(world, world.connect(), "one")
     two = HandMember(world, world.connect(), "two")
@@ -35,6 +37,7 @@ def test_silent_member_is_removed_and_told_when_it_comes_back(world: World) -> N
     assert two.heartbeat() is GroupError.UNKNOWN_MEMBER_ID
 
 
+@pytest.mark.exhaustive_on_kafka
 def test_waiting_members_let_time_pass_by_looking_for_responses(world: World) -> None:
     one = HandMember(world, world.connect(), "one")
     two = HandMember(world, world.connect(), "two")

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from support.depth import tries
 from support.java.assignors import JavaAssignors
 from support.java.histories import History
 
@@ -20,7 +21,7 @@ from headgate_runtime.command.assign import assign_lines
 
 ONE = os.environ.get("HEADGATE_SEED")
 FIRST = int(ONE) if ONE else random.SystemRandom().randrange(10**9)
-HISTORIES = 1 if ONE else 20
+HISTORIES = 1 if ONE else tries(5, 20)
 ROUNDS = 30
 KINDS = ("connectors", "tasks")
 

@@ -8,6 +8,7 @@ import os
 import random
 
 import pytest
+from support.depth import tries
 from support.java.assignors import JavaAssignors
 from support.java.histories import History
 
@@ -15,7 +16,7 @@ from headgate.assignment import connect
 
 ONE = os.environ.get("HEADGATE_SEED")
 FIRST = int(ONE) if ONE else random.SystemRandom().randrange(10**9)
-HISTORIES = 1 if ONE else 130
+HISTORIES = 1 if ONE else tries(20, 130)
 ROUNDS = 40
 
 pytestmark = pytest.mark.slow
@@ -29,7 +30,7 @@ def test_rounds_are_javas_to_the_byte(java: JavaAssignors) -> None:
         except AssertionError as error:
             raise AssertionError(f"HEADGATE_SEED={seed}: {error}") from None
     print(f"{rounds} rounds from HEADGATE_SEED={FIRST} on")
-    assert ONE or rounds >= 5_000
+    assert ONE or rounds >= 38 * HISTORIES
 
 
 def test_the_backoff_is_javas_for_whole_seconds_up_to_an_hour_and_elsewhere_within_1_ms(

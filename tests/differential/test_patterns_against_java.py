@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterator, Sequence
 from subprocess import Popen
 
 import pytest
+from support.depth import tries
 
 from headgate.java.pattern import JavaPatternError, compile_java
 
 SEED = int(os.environ.get("HEADGATE_SEED") or random.SystemRandom().randrange(10**9))
-EXPRESSIONS = 2_000
+EXPRESSIONS = tries(500, 2_000)
 pytestmark = pytest.mark.slow
 
 BOUNDS = ("*", "+", "?", "{2}", "{1,}", "{0,2}")

@@ -11,6 +11,7 @@ import re
 from typing import Any
 
 import pytest
+from support.depth import tries
 from support.java.assignors import JavaAssignors
 from support.java.histories import NAMES
 
@@ -21,7 +22,7 @@ from headgate.membership.codec_connect import ConnectCodec
 from headgate.wire import WireError
 
 SEED = int(os.environ.get("HEADGATE_SEED") or random.SystemRandom().randrange(10**9))
-MESSAGES = 600
+MESSAGES = tries(100, 600)
 SIZES = (0, 0, 1, 2, 3, 5, 11, 12, 13, 23, 24, 25, 48, 100, 700)
 CODECS = [ConnectCodec(0), ConnectCodec(1), ConnectCodec(2)]
 

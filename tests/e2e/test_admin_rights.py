@@ -32,7 +32,7 @@ from headgate_kafka.admin.topics import TopicRefusedError
 from headgate_kafka.task_transport import KafkaTaskTransport, open_task_transport
 from local_kafka.broker import Broker
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
 SECONDS = 30
 READ, DESCRIBE, DELETE = AclOperation.READ, AclOperation.DESCRIBE, AclOperation.DELETE
 Operations = tuple[AclOperation, ...]

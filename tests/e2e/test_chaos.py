@@ -197,6 +197,7 @@ def check_output(folder: Path) -> dict[str, int]:
     return {"lost": lost, "doubled": doubled, "files out of order": disordered}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
 def test_a_million_records_survive_everything(up: Up, say: Callable[[str], None]) -> None:

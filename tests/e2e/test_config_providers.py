@@ -137,6 +137,7 @@ def test_secrets_are_where_the_work_is_and_nowhere_else(story: Story) -> None:
     nowhere({"topics": story.logged(), "log": story.worker.log.read_text()})
 
 
+@pytest.mark.exhaustive
 def test_a_provider_that_fails_costs_that_connector_only(story: Story, tmp_path: Path) -> None:
     rest = story.worker.rest
     refused = rest.create("bad", {**story.config, "file": "${file:/etc/hostname:x}"})

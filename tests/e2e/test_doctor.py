@@ -26,7 +26,7 @@ from support.kafka.rights import (
 from headgate.topics.config_records import encode_commit, encode_connector
 from local_kafka.broker import Broker
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
 CONFIG = {
     "connector.class": "FileStreamSource",
     "file": "in.txt",

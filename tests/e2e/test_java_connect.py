@@ -20,6 +20,7 @@ STATE_S = 60.0
 CONVERTER = "org.apache.kafka.connect.storage.StringConverter"
 
 
+@pytest.mark.exhaustive
 def test_two_workers_share_what_one_leaves_when_it_is_killed(
     kafka_broker: Found,
     kafka_name: str,
@@ -78,6 +79,7 @@ def values(address: str, topic: str, count: int) -> list[bytes | None]:
     return found
 
 
+@pytest.mark.exhaustive
 def test_a_frozen_worker_goes_on_when_it_is_thawed(
     kafka_broker: Found, kafka_name: str, java_worker: Callable[..., JavaWorker]
 ) -> None:
@@ -94,6 +96,7 @@ def test_a_frozen_worker_goes_on_when_it_is_thawed(
     assert "Kafka Connect stopping" in worker.jvm.log_file.read_text()
 
 
+@pytest.mark.exhaustive
 def test_the_worker_in_the_environment_comes_first(
     java_connect: FoundWorker, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -104,6 +107,7 @@ def test_the_worker_in_the_environment_comes_first(
     assert not any(tmp_path.iterdir())
 
 
+@pytest.mark.exhaustive
 def test_a_worker_that_nothing_can_be_compared_with_is_refused(
     java_connect: FoundWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

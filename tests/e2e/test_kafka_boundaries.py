@@ -95,6 +95,7 @@ def check_pairs(data: list[Transaction], offsets: list[Transaction]) -> None:
         assert following(offset) == [numbers(records)[-1] + 1]
 
 
+@pytest.mark.exhaustive
 def test_a_poll_is_a_transaction(source: Source) -> None:
     polls = 5
     source.create("poll", limit=str(polls * BATCH))
@@ -108,6 +109,7 @@ def test_a_poll_is_a_transaction(source: Source) -> None:
     check_pairs(data, offsets)
 
 
+@pytest.mark.exhaustive
 def test_a_transaction_ends_with_the_first_poll_after_the_interval(source: Source) -> None:
     """That of `transaction.boundary.interval.ms`, not of the worker's flushes, a minute."""
     wanted = 4
@@ -176,6 +178,7 @@ WRITES = {
 """What of task configs is written together, by the group's protocol."""
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("protocol", WRITES)
 def test_a_hundred_task_configs_are_one_transaction_and_as_java_writes_them_two(
     tmp_path: Path, kafka_broker: Found, kafka_name: str, protocol: str

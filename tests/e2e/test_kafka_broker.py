@@ -73,6 +73,7 @@ def read(address: str, topic: str, count: int) -> list[bytes | None]:
     return [message.value() for message in found]
 
 
+@pytest.mark.exhaustive
 def test_a_transaction_goes_through_the_broker_of_the_session(
     kafka_broker: Found, kafka_name: str
 ) -> None:
@@ -103,6 +104,7 @@ def test_a_wrong_address_in_the_environment_is_named() -> None:
         support.await_broker("127.0.0.1:1", timeout_s=1)
 
 
+@pytest.mark.exhaustive
 def test_docker_that_cannot_start_a_broker_is_said_and_passed_over(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -119,6 +121,7 @@ def test_docker_that_cannot_start_a_broker_is_said_and_passed_over(
     assert not (tmp_path / "data").exists()
 
 
+@pytest.mark.exhaustive
 def test_the_image_understands_its_environment(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -235,6 +238,7 @@ def test_docker_comes_before_the_jars(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert not container.runs
 
 
+@pytest.mark.exhaustive
 def test_a_broker_that_was_killed_goes_on_with_its_data(own_broker: Callable[..., Broker]) -> None:
     broker = own_broker()
     make_topic(broker.address, "t")
@@ -252,6 +256,7 @@ def test_a_broker_that_was_killed_goes_on_with_its_data(own_broker: Callable[...
     assert read(address, "t", 2) == [b"before", b"after"]
 
 
+@pytest.mark.exhaustive
 def test_a_frozen_broker_answers_when_it_is_thawed(own_broker: Callable[..., Broker]) -> None:
     broker = own_broker()
     broker.freeze()
@@ -261,6 +266,7 @@ def test_a_frozen_broker_answers_when_it_is_thawed(own_broker: Callable[..., Bro
     assert admin(broker.address).list_topics(timeout=ANSWER_S).brokers
 
 
+@pytest.mark.exhaustive
 def test_users_may_do_what_an_acl_allows(own_broker: Callable[..., Broker]) -> None:
     broker = own_broker(users={"alice": "in wonderland", "bob": "pw"}, tls=True)
     make_topic(broker.address, "t")

@@ -37,7 +37,7 @@ from support.kafka.cluster import (
 
 from local_kafka.broker import Broker
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
 
 RECORDS = 1_000_000
 BATCH = 50

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
+from support.depth import first
 from support.kafka.broker import Found
 from support.kafka.world import SESSION_MS, KafkaWorld
 
@@ -201,6 +202,7 @@ def test_partitions_that_are_lost_take_no_commit(world: KafkaWorld, log: Any) ->
     consumer.close()
 
 
+@pytest.mark.exhaustive
 def test_who_polled_too_late_commits_nothing(world: KafkaWorld, log: Any) -> None:
     """Also before it polls again. Out of its group it looks like somebody without one, whom the
     broker would let write."""
@@ -427,10 +429,13 @@ class Sharing:
 
 @pytest.mark.parametrize(
     "strategy",
-    [
-        "org.apache.kafka.clients.consumer.RangeAssignor",
-        "org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
-    ],
+    first(
+        1,
+        [
+            "org.apache.kafka.clients.consumer.RangeAssignor",
+            "org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
+        ],
+    ),
 )
 def test_a_topic_that_one_member_finds_all_look_for(kafka_broker: Found, strategy: str) -> None:
     """So that it is shared at once, not when the last one looks by itself, minutes later."""
@@ -538,6 +543,7 @@ def test_with_the_cooperative_assignor_what_stays_is_not_disturbed(
     world.close()
 
 
+@pytest.mark.exhaustive
 def test_brokers_may_share_the_partitions_out(kafka_broker: Found) -> None:
     """KIP-848, whose rebalances are incremental."""
     setting: dict[str, Any] = {

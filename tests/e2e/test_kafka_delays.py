@@ -18,7 +18,7 @@ from headgate.membership.codec import CODECS
 from headgate_kafka.group.describe import GroupDescriber
 from local_kafka.broker import Broker
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
 
 GROUP = "g"
 TASKS = 8

@@ -14,6 +14,7 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer
 from confluent_kafka.admin import AdminClient
 from support.commands.processes import Process
+from support.depth import tries
 from support.kafka.cluster import (
     QUICK_GROUPS,
     KafkaCluster,
@@ -34,7 +35,7 @@ pytestmark = pytest.mark.slow
 SEED = int(os.environ.get("HEADGATE_CHAOS_SEED", "0")) or random.SystemRandom().randrange(
     1, 1 << 31
 )
-KILLS = 6
+KILLS = tries(3, 6)
 LINES = 250_000
 PARTITIONS = 4
 RATE_PER_S = 2_000
@@ -72,6 +73,7 @@ def kill_something(cluster: KafkaCluster, tasks: list[str], chance: random.Rando
     kill(process if chance.random() < 0.6 else worker.worker())
 
 
+@pytest.mark.exhaustive
 def test_a_source_loses_nothing_without_transactions(
     broker: Broker,
     kafka_cluster: Callable[..., KafkaCluster],

@@ -46,6 +46,7 @@ def member(own_broker: Callable[..., Broker]) -> Iterator[tuple[Broker, KafkaMem
     made.close()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("end", ["kill", "freeze"])
 def test_without_its_coordinator_a_worker_stops_and_goes_on_when_it_is_back(
     member: tuple[Broker, KafkaMember], end: str
@@ -84,6 +85,7 @@ class Client:
         raise TimeoutError
 
 
+@pytest.mark.exhaustive
 def test_what_a_broker_refuses_is_named_with_operation_resource_and_principal(
     own_broker: Callable[..., Broker],
 ) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
+from support.depth import first
 from support.kafka.broker import Found
 from support.kafka.cluster import await_true
 from support.kafka.world import KafkaWorld
@@ -43,7 +44,7 @@ LATE_S = 2.0
 """Enough for who heartbeats every half second to hear of a rebalance."""
 
 
-@pytest.fixture(params=WAYS)
+@pytest.fixture(params=first(1, WAYS))
 def way(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -218,6 +219,7 @@ class Churn:
         self._writer.join()
 
 
+@pytest.mark.exhaustive
 def test_tasks_that_are_stopped_while_partitions_are_shared_out_double_nothing(
     way: str, world: KafkaWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from support.depth import first
 from support.java.assignors import JavaAssignors
 from support.kafka.broker import Found
 from support.kafka.member import ALL_PROTOCOLS, KafkaMember, LedRound, until
@@ -178,6 +179,7 @@ def test_we_follow_a_java_leader_in_every_version_of_its_protocol(led_by_java: G
     assert ours.stops == [], "what was ours went on"
 
 
+@pytest.mark.exhaustive
 def test_a_java_leader_takes_over_from_us_when_we_are_killed(led_by_java: Group) -> None:
     group = led_by_java
     ours = group.member()
@@ -207,7 +209,7 @@ def test_we_take_over_from_a_java_leader_that_is_killed_and_lead_it_when_it_is_b
         assert set(ours.stops) == group.held(None), "only what the Java worker was given stopped"
 
 
-@pytest.mark.parametrize("protocols", VERSIONS, ids=VERSIONS.values())
+@pytest.mark.parametrize("protocols", first(1, VERSIONS), ids=VERSIONS.values())
 def test_our_leader_gives_a_java_follower_what_javas_class_would_give(
     group: Group, java: JavaAssignors, protocols: tuple[str, ...]
 ) -> None:

@@ -99,6 +99,7 @@ class Pipeline:
         assert self.arrived() == written
 
 
+@pytest.mark.exhaustive
 def test_a_pipeline_outlives_its_tokens_and_java_takes_it_over(
     broker: Broker,
     endpoint: TokenEndpoint,
@@ -173,6 +174,7 @@ def test_who_is_refused_ends_at_once(
     assert "another secret" not in said
 
 
+@pytest.mark.exhaustive
 def test_a_task_that_is_refused_a_token_fails_soon(
     broker: Broker,
     endpoint: TokenEndpoint,
@@ -202,6 +204,7 @@ def test_a_task_that_is_refused_a_token_fails_soon(
     assert told in " ".join(advice.stdout.split()), advice.stdout
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("status", [503, 404])
 def test_an_endpoint_that_gives_no_token_is_told_with_its_status(
     broker: Broker, endpoint: TokenEndpoint, kafka_name: str, tmp_path: Path, status: int
@@ -228,6 +231,7 @@ def test_an_endpoint_that_gives_no_token_is_told_with_its_status(
     assert (advice.returncode, seen.returncode) == (1, 2)
 
 
+@pytest.mark.exhaustive
 def test_who_has_tokens_that_brokers_find_wrong_ends_when_it_gives_up(
     broker: Broker, kafka_name: str, tmp_path: Path
 ) -> None:

@@ -213,6 +213,7 @@ def test_other_servers_mean_another_topic_under_exactly_once_alone(
     assert "KafkaKeyedLog" in type(task({}).offset_log).__name__
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_on_another_cluster_offsets_are_read_where_they_are_written(
     world: KafkaWorld, task: Opened, own_broker: Callable[..., Broker]

@@ -30,7 +30,7 @@ from headgate_kafka.admin.topics import InternalTopic, ensure_topics
 from headgate_kafka.logs.reading import Topics
 from local_kafka.broker import Broker
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
 
 REPLICAS = 3
 SAFE = {

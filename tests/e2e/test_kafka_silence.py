@@ -10,7 +10,7 @@ from support.kafka.world import KafkaWorld
 from headgate.ports import ProducerRecord, TransportError
 from local_kafka.broker import Broker
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
 
 
 def test_a_broker_that_is_silent_for_longer_than_records_wait(

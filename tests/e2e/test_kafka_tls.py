@@ -12,6 +12,7 @@ import javaproperties
 import pytest
 from confluent_kafka.admin import AdminClient
 from support.commands.worker import HeadgateWorker, ended, headgate, headgate_worker  # noqa: F401
+from support.depth import first
 from support.kafka.cluster import create_topic, read_committed
 
 from headgate.membership.messages import JoinGroup
@@ -167,7 +168,7 @@ def settings(name: str, security: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", first(1, WAYS))
 def test_a_pipeline_runs_exactly_once(
     way: str,
     secured: Secured,
@@ -227,6 +228,7 @@ def test_observe_and_doctor_go_the_same_way(
         worker.stop()
 
 
+@pytest.mark.exhaustive
 def test_the_name_of_a_broker_is_looked_at_unless_it_need_not_be(
     secured: Secured,
     headgate_worker: MakeWorker,  # noqa: F811
@@ -286,7 +288,7 @@ REFUSED: dict[str, tuple[Callable[[Secured, Path], dict[str, str]], str]] = {
 }
 
 
-@pytest.mark.parametrize("what", REFUSED)
+@pytest.mark.parametrize("what", first(1, REFUSED))
 def test_the_connections_of_the_group_are_refused_alike(
     what: str, secured: Secured, tmp_path: Path
 ) -> None:
@@ -312,7 +314,7 @@ def test_the_connections_of_the_group_are_refused_alike(
     assert given["bootstrap.servers"] in str(error) and "another secret" not in str(error)
 
 
-@pytest.mark.parametrize("what", REFUSED)
+@pytest.mark.parametrize("what", first(1, REFUSED))
 def test_a_worker_that_is_not_let_in_ends_at_once(
     what: str, secured: Secured, kafka_name: str, tmp_path: Path
 ) -> None:
@@ -330,6 +332,7 @@ def test_a_worker_that_is_not_let_in_ends_at_once(
     assert took_s < 30, "Connect's patience with brokers that are away is 60 s"
 
 
+@pytest.mark.exhaustive
 def test_brokers_that_are_away_are_waited_for_and_unknown_names_are_not(
     kafka_name: str, tmp_path: Path
 ) -> None:
@@ -354,6 +357,7 @@ def test_a_store_that_cannot_be_read_ends_the_worker_before_it_connects(
     assert "another secret" not in done.stderr
 
 
+@pytest.mark.exhaustive
 def test_a_password_that_is_changed_ends_the_worker_and_a_dead_broker_does_not(
     own_broker: Callable[..., Broker],
     headgate_worker: MakeWorker,  # noqa: F811
@@ -388,7 +392,7 @@ def test_a_password_that_is_changed_ends_the_worker_and_a_dead_broker_does_not(
     assert "has stopped" in tail and PASSWORD not in tail
 
 
-@pytest.mark.parametrize("client", ["producer", "consumer"])
+@pytest.mark.parametrize("client", first(1, ["producer", "consumer"]))
 def test_a_connector_whose_client_is_not_let_in_fails(
     client: str,
     secured: Secured,

@@ -161,6 +161,7 @@ def test_offsets_are_read_to_the_end_once_the_dead_task_is_fenced(world: KafkaWo
     assert values(world, transport.record_log) == []
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_compacted_topic_with_holes(world: KafkaWorld) -> None:
     topic = world.properties["config.storage.topic"]
@@ -252,6 +253,7 @@ def test_who_was_fenced_is_told_so_although_the_next_one_aborted(world: KafkaWor
 # -- not fenced, and yet over --
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_transaction_that_takes_too_long_is_told_apart_from_a_fence(
     kafka_broker: Found,
@@ -504,6 +506,7 @@ def test_records_too_large_for_the_topic_are_refused_and_the_claim_given_up(
 # -- rights --
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_missing_right_to_the_transactional_id_is_for_good(
     own_broker: Callable[..., Broker],

@@ -27,7 +27,7 @@ from support.kafka.worker import KafkaWorker, kafka_worker
 
 from local_kafka.broker import Broker
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
 
 SUPPORT = "exactly.once.source.support"
 OFFSETS = "/connectors/c/offsets"

@@ -27,7 +27,7 @@ from support.kafka.held_port import HeldPort
 from local_kafka.broker import Broker
 from local_kafka.jvm import free_ports
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
 
 LINES = 50
 BEFORE, AFTER = 4, 5

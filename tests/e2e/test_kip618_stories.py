@@ -150,6 +150,7 @@ def test_a_blocked_task_is_shut_out_before_the_next_tasks_start(story: Story) ->
         story.delivered()
 
 
+@pytest.mark.exhaustive
 def test_reconfiguration_overtakes_a_round_of_fencing(story: Story) -> None:
     """The round is about task configs that are no more: who asked is told so, its count is never
     written, and the next round is right."""
@@ -188,6 +189,7 @@ def test_reconfiguration_overtakes_a_round_of_fencing(story: Story) -> None:
         story.delivered()
 
 
+@pytest.mark.exhaustive
 def test_one_task_after_one_task_costs_no_round(story: Story) -> None:
     """The new producer shuts out the old one itself."""
     with story.worker("l") as leader:
@@ -204,6 +206,7 @@ def test_one_task_after_one_task_costs_no_round(story: Story) -> None:
         story.delivered()
 
 
+@pytest.mark.exhaustive
 def test_a_connector_of_the_same_name_shuts_out_its_forerunner(story: Story) -> None:
     """What was recorded of the deleted one outlives it."""
     with story.worker("l") as leader:
@@ -222,6 +225,7 @@ def test_a_connector_of_the_same_name_shuts_out_its_forerunner(story: Story) -> 
         story.delivered()  # its source offsets outlive it too
 
 
+@pytest.mark.exhaustive
 def test_a_leader_that_was_shut_out_writes_nothing_and_claims_again(story: Story) -> None:
     """Whoever else has the leader's transactional id: what it then refuses is not in the log, and
     the next request is served. In Java some ways of writing never claimed again."""
@@ -310,6 +314,7 @@ def test_a_leader_that_was_frozen_writes_nothing_over_the_next_one(
         assert changes_asked(new) == asked + 1, "the old leader has written it itself"
 
 
+@pytest.mark.exhaustive
 def test_a_round_of_a_leader_that_is_killed_in_it_is_run_again(
     story: Story, kafka_cluster: Callable[..., KafkaCluster]
 ) -> None:
@@ -355,6 +360,7 @@ def pending(worker: KeptWorker) -> str:
     return str(worker.view()["pending"])
 
 
+@pytest.mark.exhaustive
 def test_an_open_transaction_of_a_dead_task_keeps_nobody_for_long(story: Story) -> None:
     """It is at the tail of the offsets topic: whoever reads offsets waits. A worker starts all the
     same, and fencing ends the wait long before the transaction would time out."""

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 from support.commands.observing import observe, observed
+from support.depth import first
 from support.kafka.broker import Found
 from support.kafka.cluster import create_topic
 
@@ -85,7 +86,7 @@ def test_offsets_of_an_own_topic_come_first(kafka_broker: Found, kafka_name: str
     ]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", first(1, KINDS))
 def test_a_topic_that_is_not_there_is_named(
     kafka_broker: Found, kafka_name: str, kind: str
 ) -> None:
@@ -168,6 +169,7 @@ def follow(tmp_path: Path) -> Iterator[Callable[[Sequence[str]], Following]]:
         each.close()
 
 
+@pytest.mark.exhaustive
 def test_who_follows_sees_what_changes_and_brokers_that_go_and_come(
     own_broker: Callable[..., Broker],
     kafka_name: str,

@@ -113,6 +113,7 @@ def connectors(
 MakeConnectors = Callable[..., Connectors]
 
 
+@pytest.mark.exhaustive
 def test_all_lets_everything_pass(connectors: MakeConnectors) -> None:
     found = connectors(f"{PACKAGE}AllConnectorClientConfigOverridePolicy")
     assert found.create("source", {TIMEOUT: "12345"}).status == 201
@@ -124,6 +125,7 @@ def test_all_lets_everything_pass(connectors: MakeConnectors) -> None:
     assert member.client_id == "connector-consumer-sink-0"
 
 
+@pytest.mark.exhaustive
 def test_none_lets_nothing_pass(connectors: MakeConnectors) -> None:
     found = connectors("None")
     login = {"producer.override.sasl.mechanism": "PLAIN"}
@@ -137,6 +139,7 @@ def test_none_lets_nothing_pass(connectors: MakeConnectors) -> None:
     assert found.worker.rest.get("/connectors/source/config").body.keys().isdisjoint(login)
 
 
+@pytest.mark.exhaustive
 def test_the_allowlist_lets_its_keys_pass(connectors: MakeConnectors) -> None:
     found = connectors("Allowlist", "linger.ms, transaction.timeout.ms")
     found.refused("source", {"producer.override.acks": "all"}, "Allowlist")

@@ -61,6 +61,7 @@ def group(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Group]:
         yield Group(workers)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("group", [3], indirect=True)
 def test_who_is_neither_leader_nor_owner_is_asked_to_restart(group: Group, tmp_path: Path) -> None:
     """Two hops: it asks the leader, which asks the owner."""

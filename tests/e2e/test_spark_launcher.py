@@ -161,6 +161,7 @@ def test_a_killed_executor_takes_its_tasks_and_spark_retries_none(
     assert ended.wait("again") is None
 
 
+@pytest.mark.exhaustive
 def test_a_killed_server_is_told_and_serves_again_on_the_same_address(
     spark_server: SparkServer,  # noqa: F811
     launcher: SparkLauncher,
@@ -184,6 +185,7 @@ def test_a_killed_server_is_told_and_serves_again_on_the_same_address(
     assert (tmp_path / "w").read_text().count("\n") == 1
 
 
+@pytest.mark.exhaustive
 def test_slots_are_measured_and_too_few_are_refused(
     spark_server: SparkServer,  # noqa: F811
 ) -> None:
@@ -206,6 +208,7 @@ time.sleep(600)
 """
 
 
+@pytest.mark.exhaustive
 def test_all_ends_within_ten_seconds_of_the_parents_kill(tmp_path: Path) -> None:
     # Its memory is not the one that executors ask for by default.
     parent = subprocess.Popen(

@@ -222,6 +222,7 @@ def complete(lake: Lake, expected: Counter[Row]) -> None:
     assert lake.offsets() == lake.ends()
 
 
+@pytest.mark.exhaustive
 def test_files_to_files_through_a_worker_that_is_killed(lake: Lake) -> None:
     expected = lake.write()
     lake.create()

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient
 from support.commands.standalone import OFFSETS, SECONDS, Standalone, until
+from support.depth import first_rows
 from support.kafka.broker import Found
 from support.task.frail_source import CLASS
 
@@ -85,6 +86,7 @@ def written(standalone: Standalone) -> list[object]:
     return [json.loads(value) for value in standalone.offsets.load().values() if value is not None]
 
 
+@pytest.mark.exhaustive
 def test_offsets_that_cannot_be_written_at_the_end(standalone: Standalone) -> None:
     folder = standalone.folder / "moved"
     folder.mkdir()
@@ -106,37 +108,44 @@ def test_offsets_that_cannot_be_written_at_the_end(standalone: Standalone) -> No
 
 @pytest.mark.parametrize(
     ("change", "code", "said"),
-    [
-        (lambda s: s.source.pop("topic"), 3, "source.properties: Connector configuration is inv"),
-        (
-            lambda s: s.source.update({"exactly.once.support": "required"}),
-            3,
-            "This worker does not have exactly-once source support enabled",
-        ),
-        (
-            lambda s: s.source.update({"connector.class": CLASS, "fails": "start"}),
-            3,
-            "to state STARTED: RuntimeError: no such database",
-        ),
-        (
-            lambda s: s.source.update({"connector.class": CLASS, "fails": "task_configs"}),
-            3,
-            "gave no task configs: RuntimeError: no such database",
-        ),
-        (lambda s: s.source.pop("name"), 2, "expected the connector's name under the key name"),
-        (lambda s: s.sink.update(name=s.source["name"]), 2, "is in an earlier file too"),
-        (lambda s: s.offsets.path.write_text("?"), 1, "is not a file of source offsets"),
-        (
-            lambda s: s.properties.update({OFFSETS: "none/offsets"}),
-            1,
-            f"worker.properties: {OFFSETS}: none/offsets cannot be written: No such file",
-        ),
-        (
-            lambda s: s.properties.update({"group.id": "g", "headgate.task.runner": "x"}),
-            2,
-            "'x' is none of spark, process, thread",
-        ),
-    ],
+    first_rows(
+        3,
+        [
+            (
+                lambda s: s.source.pop("topic"),
+                3,
+                "source.properties: Connector configuration is inv",
+            ),
+            (
+                lambda s: s.source.update({"exactly.once.support": "required"}),
+                3,
+                "This worker does not have exactly-once source support enabled",
+            ),
+            (
+                lambda s: s.source.update({"connector.class": CLASS, "fails": "start"}),
+                3,
+                "to state STARTED: RuntimeError: no such database",
+            ),
+            (
+                lambda s: s.source.update({"connector.class": CLASS, "fails": "task_configs"}),
+                3,
+                "gave no task configs: RuntimeError: no such database",
+            ),
+            (lambda s: s.source.pop("name"), 2, "expected the connector's name under the key name"),
+            (lambda s: s.sink.update(name=s.source["name"]), 2, "is in an earlier file too"),
+            (lambda s: s.offsets.path.write_text("?"), 1, "is not a file of source offsets"),
+            (
+                lambda s: s.properties.update({OFFSETS: "none/offsets"}),
+                1,
+                f"worker.properties: {OFFSETS}: none/offsets cannot be written: No such file",
+            ),
+            (
+                lambda s: s.properties.update({"group.id": "g", "headgate.task.runner": "x"}),
+                2,
+                "'x' is none of spark, process, thread",
+            ),
+        ],
+    ),
     ids=[
         "config",
         "exactly once",

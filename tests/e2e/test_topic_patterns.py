@@ -14,6 +14,7 @@ import pytest
 from support.commands.observing import observed
 from support.commands.pipelines import HEADGATE
 from support.commands.worker import HeadgateWorker, headgate_worker  # noqa: F401
+from support.depth import first
 from support.kafka.broker import Found
 from support.kafka.cluster import await_true
 from support.kafka.log_topics import LogTopics
@@ -57,7 +58,7 @@ def all_committed(rest: Rest, logs: LogTopics) -> bool:
     return bool(offsets_of(rest, logs) == wanted)
 
 
-@pytest.mark.parametrize("runner", ["process", "thread"])
+@pytest.mark.parametrize("runner", first(1, ["process", "thread"]))
 def test_topics_that_are_there_and_topics_that_come(
     logs: LogTopics,
     headgate_worker: Callable[..., HeadgateWorker],  # noqa: F811
@@ -117,6 +118,7 @@ def check_offsets_altered(worker: HeadgateWorker, logs: LogTopics) -> None:
     assert offsets_of(rest, logs) == []
 
 
+@pytest.mark.exhaustive
 def test_pattern_that_nothing_matches_runs_and_waits(
     kafka_broker: Found,
     kafka_name: str,
@@ -134,6 +136,7 @@ def test_pattern_that_nothing_matches_runs_and_waits(
     logs.check()
 
 
+@pytest.mark.exhaustive
 def test_planned_batches_take_topics_that_come_and_let_go_of_those_that_go(
     logs: LogTopics,
     tmp_path: Path,
@@ -251,6 +254,7 @@ def standalone(logs: LogTopics, tmp_path: Path) -> Iterator["subprocess.Popen[st
     process.communicate()
 
 
+@pytest.mark.exhaustive
 def test_standalone(logs: LogTopics, standalone: "subprocess.Popen[str]") -> None:
     await_true("first topics", logs.complete, SECONDS)
     logs.add("c1", 2, 500)

@@ -69,6 +69,7 @@ def test_clusters_with_config_topics_of_one_length_are_told_of_each_other(
     assert_seen_from_outside(second.file)
 
 
+@pytest.mark.exhaustive
 def test_clusters_in_connects_own_protocol_are_told_of_each_other(
     headgate_worker: Callable[..., HeadgateWorker],  # noqa: F811
     kafka_broker: Found,
@@ -89,6 +90,7 @@ def test_clusters_in_connects_own_protocol_are_told_of_each_other(
         assert_seen_from_outside(file)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("java_leads", [True, False])
 def test_ours_takes_nothing_of_a_java_cluster_with_its_group_id(
     java_leads: bool,

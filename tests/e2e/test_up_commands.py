@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from support.commands.pipelines import HEADGATE, Up
+from support.depth import first
 
 pytestmark = pytest.mark.slow
 
@@ -87,7 +88,7 @@ def _none_left(up: Up, seconds: float) -> list[str]:
     return [process.command for process in up.family.values() if process.alive()]
 
 
-@pytest.mark.parametrize("runner", ["process", "thread"])
+@pytest.mark.parametrize("runner", first(1, ["process", "thread"]))
 def test_it_ends_when_idle_and_goes_on_where_it_was(tmp_path: Path, runner: str) -> None:
     _write(tmp_path, COPY, runner)
     lines = [f"line {n}" for n in range(3_000)]
@@ -109,6 +110,7 @@ def test_it_ends_when_idle_and_goes_on_where_it_was(tmp_path: Path, runner: str)
     assert (tmp_path / "out.txt").read_text().splitlines() == [*lines, *more]
 
 
+@pytest.mark.exhaustive
 def test_connectors_that_the_file_no_longer_names_stay_or_are_pruned(tmp_path: Path) -> None:
     _write(tmp_path, COPY, "thread", workers=1)
     (tmp_path / "in.txt").write_text("a\n")
@@ -136,6 +138,7 @@ def test_a_failed_task_ends_until_idle_with_its_reason(tmp_path: Path) -> None:
     assert (tmp_path / "out.txt").read_text() == "a\nb\n"  # the others were awaited
 
 
+@pytest.mark.exhaustive
 def test_the_second_one_is_told_who_holds_the_folder_and_may_join(
     tmp_path: Path, ups: list[Up]
 ) -> None:
@@ -193,7 +196,7 @@ def test_a_worker_that_dies_is_started_again_and_said_so(tmp_path: Path, ups: li
     assert _none_left(up, 5) == []
 
 
-@pytest.mark.parametrize("runner", ["process", "spark"])
+@pytest.mark.parametrize("runner", first(1, ["process", "spark"]))
 def test_all_that_it_started_ends_within_10_s_of_its_sigkill(
     tmp_path: Path, ups: list[Up], runner: str
 ) -> None:
@@ -209,6 +212,7 @@ def test_all_that_it_started_ends_within_10_s_of_its_sigkill(
     assert _none_left(up, 10) == []
 
 
+@pytest.mark.exhaustive
 def test_a_second_ctrl_c_kills(tmp_path: Path, ups: list[Up]) -> None:
     _write(tmp_path, SLOW)
     _slow_input(tmp_path)

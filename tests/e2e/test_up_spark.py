@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from support.commands.pipelines import Up
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
 
 RECORDS = 12_000
 PIPELINE = """

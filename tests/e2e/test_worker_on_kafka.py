@@ -272,6 +272,7 @@ def test_a_clean_stop_hands_over_at_once(story: Story) -> None:
     assert committed(story.servers, story.name) == story.expected
 
 
+@pytest.mark.exhaustive
 def test_brokers_that_go_and_come_back(
     headgate_worker: MakeWorker,  # noqa: F811
     own_broker: Callable[..., Broker],
@@ -296,6 +297,7 @@ def test_brokers_that_go_and_come_back(
     assert committed(story.servers, story.name) == story.expected
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("away", ["kill", "freeze"])
 def test_a_worker_whose_brokers_are_away_stops_when_it_is_told_to(
     headgate_worker: MakeWorker,  # noqa: F811
@@ -319,6 +321,7 @@ def test_a_worker_whose_brokers_are_away_stops_when_it_is_told_to(
         broker.thaw()
 
 
+@pytest.mark.exhaustive
 def test_a_transaction_that_outlives_its_timeout_fails_its_task_alone(
     headgate_worker: MakeWorker,  # noqa: F811
     own_broker: Callable[..., Broker],
@@ -419,6 +422,7 @@ def test_refused_in_words(
     assert said in error
 
 
+@pytest.mark.exhaustive
 def test_too_few_brokers_for_the_replication_factor(
     tmp_path: Path, properties: dict[str, str]
 ) -> None:
@@ -463,6 +467,7 @@ def test_an_internal_topic_that_would_lose_what_is_written_there(
     assert said in error
 
 
+@pytest.mark.exhaustive
 def test_an_address_in_use(tmp_path: Path, properties: dict[str, str], story: Story) -> None:
     properties["listeners"] = story.workers[0].url
     code, error = refused(tmp_path, properties)
@@ -470,6 +475,7 @@ def test_an_address_in_use(tmp_path: Path, properties: dict[str, str], story: St
     assert f"properties: listeners: cannot listen on {story.workers[0].url}" in error
 
 
+@pytest.mark.exhaustive
 def test_one_address_for_listeners_and_admin_listeners(
     tmp_path: Path, properties: dict[str, str]
 ) -> None:
@@ -479,6 +485,7 @@ def test_one_address_for_listeners_and_admin_listeners(
     assert f"properties: admin.listeners: cannot listen on {properties['listeners']}: " in error
 
 
+@pytest.mark.exhaustive
 def test_a_topic_that_can_never_be_made_fails_the_task(
     headgate_worker: MakeWorker,  # noqa: F811
     kafka_broker: Found,

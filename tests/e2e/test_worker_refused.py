@@ -45,6 +45,7 @@ def test_a_worker_without_rights_on_its_group_ends_with_the_reason(
     assert "Traceback" not in done.stderr and PASSWORD not in done.stderr
 
 
+@pytest.mark.exhaustive
 def test_a_worker_that_loses_its_rights_stops_its_work_and_ends(
     own_broker: Callable[..., Broker],
     headgate_worker: Callable[..., HeadgateWorker],  # noqa: F811
@@ -82,6 +83,7 @@ def test_a_worker_that_loses_its_rights_stops_its_work_and_ends(
     assert "needs the operation" in tail and "has stopped" in tail
 
 
+@pytest.mark.exhaustive
 def test_a_leader_that_may_not_write_says_what_it_lacks_until_it_is_given(
     own_broker: Callable[..., Broker],
     headgate_worker: Callable[..., HeadgateWorker],  # noqa: F811

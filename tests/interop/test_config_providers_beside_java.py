@@ -12,7 +12,7 @@ from support.kafka.cluster import await_true, create_topic, read_committed
 
 from local_kafka.java_connect import SOURCE, JavaWorker
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
 
 SECONDS = 90
 SECRET = "s3cr3t-word"

@@ -164,6 +164,7 @@ def check_fence(group: Twins, before: Generation, new: Generation) -> None:
         assert since[: 1 if task < new.tasks else 0] == [True] * (task < new.tasks), asked
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("java_leads", [False, True])
 def test_all_producers_are_shut_out_before_anybodys_tasks_start_anew(
     java_leads: bool,

@@ -72,6 +72,7 @@ def test_no_going_is_left_out() -> None:
     }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("story", STORIES)
 def test_each_comes_and_goes(
     story: str,

@@ -21,6 +21,7 @@ from local_kafka.java_connect import SINK, SOURCE, JavaWorker
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.exhaustive
 def test_a_java_cluster_is_seen_without_joining_it(
     kafka_broker: Found,
     kafka_name: str,
@@ -137,6 +138,7 @@ def check_follow(worker: JavaWorker, *options: str) -> None:
         assert "Traceback" not in process.stderr.read()
 
 
+@pytest.mark.exhaustive
 def test_what_cannot_be_observed_is_said(kafka_broker: Found) -> None:
     nowhere = observe("--bootstrap-servers", "127.0.0.1:1", "--group", "g", "--config-topic=c")
     assert nowhere.returncode == 2

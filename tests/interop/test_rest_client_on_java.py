@@ -90,6 +90,7 @@ def session_key(address: str, topic: str) -> SessionKeyChanged:
     raise AssertionError(f"no session key in {topic}")
 
 
+@pytest.mark.exhaustive
 def test_a_connectors_life(asking: Asking, tmp_path: Path) -> None:
     file = tmp_path / "in.txt"
     file.write_text("")
@@ -181,6 +182,7 @@ def test_what_workers_tell_each_other_is_believed_by_its_signature(asking: Askin
     assert refused() == m.Failure(m.ErrorKind.NOT_READY, missing)
 
 
+@pytest.mark.exhaustive
 def test_a_java_worker_that_is_not_there_or_not_ready_was_asked_nothing(asking: Asking) -> None:
     asking.java.stop()
     said = asking._own.call(f"{asking.java.url}/", wire.dumps(m.DeleteConnector("c")), 1, 5_000)

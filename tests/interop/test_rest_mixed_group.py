@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from support.commands.worker import HeadgateWorker
+from support.depth import first
 from support.java.mixed_group import MixedGroup, asked
 from support.kafka.broker import Found
 from support.kafka.cluster import read_committed
@@ -64,7 +65,7 @@ def life_of_a_connector(
     assert asked(follower, "DELETE", f"/connectors/{name}").status == 404
 
 
-@pytest.mark.parametrize("java_leads", [True, False])
+@pytest.mark.parametrize("java_leads", first(1, [True, False]))
 def test_either_worker_is_asked(
     java_leads: bool,
     kafka_broker: Found,
@@ -99,6 +100,7 @@ def written(rest: Rest, name: str) -> str | None:
     return body[0]["config"].get("batch.size") if isinstance(body, list) and body else None
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("java_leads", [True, False])
 def test_the_session_key_is_changed_while_both_use_it(
     java_leads: bool,
@@ -148,6 +150,7 @@ def test_the_session_key_is_changed_while_both_use_it(
         keys |= {str(value) for key, value in records if key == b"session-key"}
 
 
+@pytest.mark.exhaustive
 def test_a_turn_of_the_key_fails_no_task_of_a_java_follower(
     kafka_broker: Found,
     kafka_name: str,

@@ -19,7 +19,7 @@ from support.kafka.cluster import await_true, create_topic
 
 from local_kafka.java_connect import JavaWorker
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
 
 TEXT = "org.apache.kafka.connect.storage.StringConverter"
 SETTINGS = {
@@ -145,8 +145,13 @@ def restart_twice_removed(group: Three, leader: AnyWorker) -> set[tuple[str, str
     return found
 
 
-def restart_the_failed(group: Three, asking: AnyWorker) -> None:
-    """A task of each kind has failed: it alone is started again, nothing else of its connector."""
+def restart_the_failed(group: Three, asking: AnyWorker, leader: AnyWorker) -> None:
+    """A task of each kind has failed: it alone is started again, nothing else of its connector.
+
+    A Java leader writes the order first and makes the plan of what it has read after that
+    (DistributedHerder.restartConnectorAndTasks), so a quick owner's RUNNING can be in it. Ours
+    makes the plan before it writes."""
+    again = {"RESTARTING"} if kind(leader) == "ours" else {"RESTARTING", "RUNNING"}
     for owner in group.workers[:2]:
         name, task = next(part for part in group.held()[worker_id(owner)] if part[1] is not None)
         while_there = group.folder / f"{name}-{task}"
@@ -160,9 +165,10 @@ def restart_the_failed(group: Three, asking: AnyWorker) -> None:
         wanted = group.ran() + Counter([(key((name, task)), worker_id(owner))])
         reply = asked(asking.rest, "POST", f"/connectors/{name}/restart{FAILED}")
         planned = {each["id"]: each["state"] for each in reply.body["tasks"]}
-        states[task] = "RESTARTING"
         assert (reply.status, reply.body["connector"]["state"]) == (202, "RUNNING")
-        assert planned == dict(enumerate(states))
+        assert planned.pop(task) in again
+        states.pop(task)
+        assert list(planned.values()) == states
         asking.rest.await_tasks(name, ["RUNNING"] * TASKS, SECONDS)
         group.await_ran(wanted)
 
@@ -221,7 +227,7 @@ def test_the_leader_passes_on_what_only_an_owner_does(group: Three) -> None:
         assert (leader is group.odd) == (led_by == "the odd one")
         found |= restart_twice_removed(group, leader)
         followers = [worker for worker in group.workers if worker is not leader]
-        restart_the_failed(group, followers[0])
+        restart_the_failed(group, followers[0], leader)
         set_levels(group, led_by.replace(" ", "-"))
         if leader is group.odd:
             leader.stop()

@@ -12,7 +12,7 @@ from support.kafka.cluster import create_topic, end_offset, read_committed
 from local_kafka.java_connect import HEAP_MB, Rest
 from local_kafka.jvm import Jvm
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
 
 MAIN = "org.apache.kafka.connect.cli.ConnectStandalone"
 LINES = 100

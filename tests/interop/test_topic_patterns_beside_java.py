@@ -14,7 +14,7 @@ from support.kafka.log_topics import LogTopics
 
 from local_kafka.java_connect import JavaWorker, Rest
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
 
 SECONDS = 90
 CONVERTER = "org.apache.kafka.connect.storage.StringConverter"

@@ -19,7 +19,7 @@ from support.java.mixed_group import AnyWorker
 from support.kafka.cluster import await_true
 from support.task.growing_file import GrowingFile
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
 
 LEADERSHIP_MOVES = 5
 LEADERS_KILLED = 3

@@ -37,10 +37,13 @@ from headgate.topics.config_state import ConfigState
 SEEDS_MAX = 150
 
 
-def broken_by(invariant: str, options: Callable[[int], Options] | None = None) -> int:
-    """The first seed that breaks `invariant`; what else breaks on the way is passed over."""
+def broken_by(
+    invariant: str, options: Callable[[int], Options] | None = None, *, begin: int = 0
+) -> int:
+    """The first seed from `begin` on that breaks `invariant`; what else breaks on the way is
+    passed over. A `begin` where the guard is known to be missed saves the runs before it."""
     others: dict[str, int] = {}
-    for seed in range(SEEDS_MAX):
+    for seed in (*range(begin, SEEDS_MAX), *range(begin)):
         try:
             simulate(options(seed) if options else Options(seed=seed))
         except InvariantBroken as broken:
@@ -102,14 +105,14 @@ def test_2_fenced_before_sending__the_log_is_not_read_after_the_producer(
         return perform(self, effect)
 
     monkeypatch.setattr(SimulatedWorker, "_perform", unread)
-    broken_by("2 fenced before sending")
+    broken_by("2 fenced before sending", begin=4)
 
 
 def test_3_no_zombie_writes__the_leader_counts_without_fencing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(MemoryFencer, "fence", lambda *_: None)
-    broken_by("3 no zombie writes")
+    broken_by("3 no zombie writes", begin=8)
 
 
 def test_4_one_log_writer__the_log_takes_privileged_records_from_anyone(
@@ -145,7 +148,7 @@ def test_6_nothing_twice__the_log_takes_commits_of_zombies(monkeypatch: pytest.M
 
     monkeypatch.setattr(MemoryProducer, "commit", unguarded)
     monkeypatch.setattr(Checks, "_no_zombie_writes", lambda *_: None)  # it would speak first
-    broken_by("6 nothing lost, nothing twice")
+    broken_by("6 nothing lost, nothing twice", begin=7)
 
 
 def test_7_the_log_decides__a_reader_that_skips_records(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,7 +196,7 @@ def test_8_stopped_is_empty__offsets_change_and_nothing_waits_for_it(
             submit(self, job)
 
     monkeypatch.setattr(Leadership, "submit", unheld)
-    broken_by("8 stopped is empty")
+    broken_by("8 stopped is empty", begin=30)
 
 
 def test_9_persistent_intent__acknowledged_without_being_logged(

@@ -4,13 +4,14 @@
 import os
 
 import pytest
+from support.depth import tries
 
 from headgate.herder.tasks import Tasks
 from headgate.simulation.checks import InvariantBroken
 from headgate.simulation.cluster import simulate
 from headgate.simulation.world import Options
 
-SEEDS = 200
+SEEDS = tries(100, 400)
 ONE = os.environ.get("HEADGATE_SEED")
 BATCH = 20
 

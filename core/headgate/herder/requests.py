@@ -471,6 +471,9 @@ class Requests:
     # -- restarts: with flags by record, else by the owner --
 
     def _order_restart(self, found: OpenCall, call: m.RestartConnector) -> None:
+        """The plan is made before the order is written, so it says what the order restarts. Java
+        makes it after that (DistributedHerder.restartConnectorAndTasks), when a quick owner may
+        have restarted it and said RUNNING."""
         name = call.name
         if self._ctx.state.entry(name) is None:
             self._unless_read(found, f"Unknown connector: {name}")

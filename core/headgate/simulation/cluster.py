@@ -31,6 +31,8 @@ TOPIC_PARTITIONS = 2
 """Fewer than source partitions, so that these share them; enough for two sink tasks."""
 FLUSH_INTERVAL_MS = 300
 KEY_TTL_MS = 7_000
+ASK_EVERY_MS = 50
+"""Virtual time between two looks at whether all has settled. A look costs more than many steps."""
 CONSUMER_SESSION_MS = 1_000
 """Less than a lifeline may be silent: a sink task that froze can find itself shut out and alive."""
 
@@ -138,9 +140,13 @@ class Cluster:
         self.user.finish()
         deadline = options.faults_ms + options.settle_ms
         quiet_since: int | None = None
+        asked_at = -ASK_EVERY_MS
         while True:
             self.schedule.step()
             now = self.schedule.now_ms
+            if now - asked_at < ASK_EVERY_MS:
+                continue
+            asked_at = now
             why = self._unsettled()
             quiet_since = (quiet_since if quiet_since is not None else now) if not why else None
             if quiet_since is not None and now - quiet_since >= 1_000:

@@ -315,6 +315,7 @@ def test_the_rate_limit(tmp_path: Path) -> None:
     assert [subject.poll() for _ in range(3)].count([]) >= 1  # told to stop while it waits its turn
 
 
+@pytest.mark.exhaustive
 def test_a_row_longer_than_any_row_is_told(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text('a\n1\n"' + "x\n" * 700_000 + "2\n")
     records = run(tmp_path).rest(polls=1000)

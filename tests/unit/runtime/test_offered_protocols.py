@@ -2,7 +2,8 @@
 
 import pytest
 
-from headgate_runtime.config.settings import CONNECT_PROTOCOLS, DISTRIBUTED, WorkerSettings
+from headgate_runtime.config.parsers import CONNECT_PROTOCOLS
+from headgate_runtime.config.settings import DISTRIBUTED, WorkerSettings
 from headgate_runtime.worker.config import WorkerConfig, herder_settings
 
 STRING = "org.apache.kafka.connect.storage.StringConverter"

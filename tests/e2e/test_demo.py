@@ -1,0 +1,21 @@
+"""The demo of README.md, in a folder of its own: it kills a worker and counts what arrived."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+DEMO = Path(__file__).parents[2] / "examples" / "demo"
+
+pytestmark = pytest.mark.slow
+
+
+def test_the_demo_ends_exactly_once(tmp_path: Path) -> None:
+    for name in ("pipeline.toml", "run.py"):
+        shutil.copy(DEMO / name, tmp_path)
+    command = [sys.executable, str(tmp_path / "run.py")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.endswith("demo: exactly once\n"), done.stdout
