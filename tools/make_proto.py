@@ -1,8 +1,9 @@
-"""Write the Python of ``proto/`` into ``adapters/grpc/headgate_grpc``: ``python tools/make_proto.py``.
+"""Write the Python of ``proto/`` into ``adapters/grpc/headgate_grpc``: ``python
+tools/make_proto.py``.
 
 The protobuf package is ``headgate.v1``. Its Python is ``headgate_grpc.v1``, because the Python
-package ``headgate`` is the core. So the imports in generated code are rewritten, at the beginning of
-a line only: the same letters occur within serialized descriptors.
+package ``headgate`` is the core. So the imports in generated code are rewritten, at the
+beginning of a line only: the same letters occur within serialized descriptors.
 """
 
 import re

@@ -168,6 +168,23 @@ class Herder:
         workers carry out."""
         return self._restarts.under_way(connector)
 
+    def watch(self, watched: bool) -> None:
+        """Keep in mind, from now on or no longer, which connectors are touched."""
+        self._touched = {} if watched else None
+
+    @property
+    def watched(self) -> bool:
+        """Somebody wants to know which connectors are touched."""
+        return self._touched is not None
+
+    def take_touched(self) -> tuple[str, ...]:
+        """Connectors of which a config, a target state, tasks or a status was read since the last
+        time; none unless `watch` was called."""
+        if not self._touched:
+            return ()
+        touched, self._touched = tuple(self._touched), {}
+        return touched
+
     def view(self) -> m.WorkerView:
         membership, pending = self._ctx.membership, self._pending()
         return m.WorkerView(

@@ -48,6 +48,8 @@ class _ReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Reason.ValueTy
     """FAILED_PRECONDITION: the connector that was waited for has failed."""
     REASON_TOO_MANY: _Reason.ValueType  # 10
     """RESOURCE_EXHAUSTED: too many calls or watches are open on this worker."""
+    REASON_STILL_WAITING: _Reason.ValueType  # 11
+    """DEADLINE_EXCEEDED: WaitConnector has ended before its condition held."""
 
 class Reason(_Reason, metaclass=_ReasonEnumTypeWrapper):
     """Reason of an error, in google.rpc.ErrorInfo. The gRPC code alone does not say whether a call may be
@@ -76,6 +78,8 @@ REASON_CONNECTOR_FAILED: Reason.ValueType  # 9
 """FAILED_PRECONDITION: the connector that was waited for has failed."""
 REASON_TOO_MANY: Reason.ValueType  # 10
 """RESOURCE_EXHAUSTED: too many calls or watches are open on this worker."""
+REASON_STILL_WAITING: Reason.ValueType  # 11
+"""DEADLINE_EXCEEDED: WaitConnector has ended before its condition held."""
 Global___Reason: _TypeAlias = Reason  # noqa: Y015
 
 @_typing.final
