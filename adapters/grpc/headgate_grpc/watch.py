@@ -146,12 +146,13 @@ class Hub:
 
     async def _some_news(self, watcher: _Watcher) -> None:
         """Until there is something to tell, or it was silent for long."""
-        if not watcher.pending:
-            try:
-                await asyncio.wait_for(watcher.news.wait(), SILENCE_S)
-            except TimeoutError:
-                return
-        watcher.news.clear()
+        try:
+            async with asyncio.timeout(SILENCE_S):
+                while not watcher.pending and not self._closing.done():
+                    watcher.news.clear()
+                    await watcher.news.wait()
+        except TimeoutError:
+            return
         if self._closing.done():
             raise RefusedError(
                 MEANINGS[ErrorKind.NOT_READY], "The worker is shutting down; watch another one"
