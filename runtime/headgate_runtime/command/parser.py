@@ -18,6 +18,7 @@ import typer
 from headgate_runtime.command import launch
 from headgate_runtime.command.extras import require
 from headgate_runtime.command.help import LOOK, RUN, STUDY, Commands, example
+from headgate_runtime.remote.commands import register as register_remote
 
 if TYPE_CHECKING:
     from headgate_runtime.up.pipeline import Pipeline
@@ -39,6 +40,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+register_remote(app)
 
 
 def _version(asked: bool) -> None:
