@@ -40,7 +40,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-register_remote(app)
 
 
 def _version(asked: bool) -> None:
@@ -187,6 +186,9 @@ def standalone(
     Records go to Kafka. Source offsets are kept in a file. Needs headgate[kafka].
     """
     launch.standalone(properties, connectors or [])
+
+
+register_remote(app)
 
 
 @app.command(
