@@ -119,7 +119,7 @@ class ConnectorService:
                     last[:] = [shown]
                     if holds(shown):
                         return pb.WaitConnectorResponse(connector=shown)
-                    if request.stop_at_failure and _failed(shown):
+                    if request.stop_at_failure and not request.deleted and _failed(shown):
                         raise RefusedError(CONNECTOR_FAILED, _failure_text(shown))
                 if response.removed or (response.synced and not last):
                     if request.deleted:
@@ -268,6 +268,9 @@ def _all_in(shown: connector_pb2.Connector, state: int) -> bool:
 
 
 def _failed(shown: connector_pb2.Connector) -> bool:
+    """Not of a connector that is to stop: its tasks go, failed or not."""
+    if shown.target_state == connector_pb2.TARGET_STATE_STOPPED:
+        return False
     failed = connector_pb2.STATE_FAILED
     return shown.status.state == failed or any(task.status.state == failed for task in shown.tasks)
 

@@ -74,6 +74,8 @@ class GrpcServer:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._end: asyncio.Event | None = None
         self._health: health.aio.HealthServicer | None = None
+        self.hub: Hub | None = None
+        """Belongs to the server's loop."""
         self.bound: tuple[Listener, ...] = ()
         """Where it listens, with the ports that were found. Known after `start`."""
 
@@ -120,7 +122,7 @@ class GrpcServer:
     async def _serve(self) -> None:
         self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
         self._loop.set_exception_handler(_on_loop_error)
-        hub = Hub(self._backend)
+        hub = self.hub = Hub(self._backend)
         server = grpc.aio.server(options=OPTIONS)
         answers = (ConnectorService(hub), ClusterService())
         for service, answered_by in zip(SERVICES, answers, strict=True):

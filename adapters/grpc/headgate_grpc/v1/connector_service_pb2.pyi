@@ -309,7 +309,9 @@ class WaitConnectorRequest(_message.Message):
     deleted: _builtins.bool
     """The connector is deleted."""
     stop_at_failure: _builtins.bool
-    """End with FAILED_PRECONDITION as soon as the connector or a task has failed."""
+    """End with FAILED_PRECONDITION as soon as the connector or a task has failed. Not looked at for a
+    connector that is to stop, nor for the condition `deleted`.
+    """
     def __init__(
         self,
         *,
