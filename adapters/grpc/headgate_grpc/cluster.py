@@ -52,9 +52,10 @@ class ClusterService:
         self, request: pb.ValidateConfigRequest, asked: Asked
     ) -> pb.ValidateConfigResponse:
         config = messages.config_of(request.config, request.config_null_keys)
-        named = config.get("connector.class") or ""
+        messages.check_class(config)
+        named = config["connector.class"] or ""
         infos = await _of_plugin(asked, lambda: asked.backend.plugins.validate(named, config))
-        return messages.validated(infos)
+        return messages.validated(infos, config)
 
     # -- loggers --
 

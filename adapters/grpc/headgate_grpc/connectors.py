@@ -1,7 +1,7 @@
 """The methods of ``headgate.v1.ConnectorService``."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Final, cast
 
 from headgate.herder import messages as m
@@ -141,7 +141,8 @@ class ConnectorService:
         state = messages.TARGET_STATES.get(request.initial_state)
         if state is None and request.initial_state != 0:
             raise bad_request(f"initial_state is {request.initial_state}, which is no TargetState")
-        info, _ = _created(await asked.value(m.CreateConnector(name, config, state)))
+        messages.check_class(config)
+        info, _ = await _changed(asked, m.CreateConnector(name, config, state), config)
         shown = messages.connector_of_info(info)
         shown.target_state = messages.TARGETS[state or TargetState.STARTED]
         return pb.CreateConnectorResponse(connector=shown)
@@ -151,7 +152,8 @@ class ConnectorService:
     ) -> pb.PutConnectorConfigResponse:
         config = messages.config_of(request.config, request.config_null_keys)
         call = m.PutConnectorConfig(messages.name_of(request), config)
-        info, created = _created(await asked.value(call))
+        messages.check_class(config)
+        info, created = await _changed(asked, call, config)
         return pb.PutConnectorConfigResponse(
             connector=messages.connector_of_info(info), created=created
         )
@@ -161,7 +163,9 @@ class ConnectorService:
     ) -> pb.PatchConnectorConfigResponse:
         changes = messages.config_of(request.set, request.remove, "set")
         call = m.PatchConnectorConfig(messages.name_of(request), changes)
-        info, _ = _created(await asked.value(call))
+        if "connector.class" in changes:
+            messages.check_class(changes)
+        info, _ = await _changed(asked, call, changes)
         return pb.PatchConnectorConfigResponse(connector=messages.connector_of_info(info))
 
     async def delete_connector(
@@ -238,9 +242,19 @@ def _parts(view: connector_pb2.ConnectorView.ValueType) -> tuple[str, ...]:
     return _PARTS[view]
 
 
-def _created(value: Any) -> tuple[dict[str, Any], bool]:
-    """ConnectorInfo, and whether the connector is new."""
-    info = dict(value)
+async def _changed(
+    asked: Asked, call: m.Call, config: Mapping[str, str | None]
+) -> tuple[dict[str, Any], bool]:
+    """ConnectorInfo, and whether the connector is new.
+
+    Raises:
+        RefusedError: in its text secrets of `config` are hidden.
+    """
+    result = await asked.result(call)
+    if isinstance(result, m.Failure):
+        message = messages.without_secrets(result.message, config)
+        raise RefusedError(MEANINGS[result.kind], message)
+    info = dict(cast(Any, result.value))
     return info, bool(info.pop("created", False))
 
 

@@ -15,6 +15,10 @@ from headgate_grpc.v1 import connector_pb2
 
 INT32_MAX: Final = 2**31 - 1
 JSON_DEPTH_MAX: Final = 64
+HIDDEN: Final = "[hidden]"
+SECRET_WORDS: Final = ("password", "secret", "token", "credential", "jaas", "private")
+KEY_BYTES_MAX: Final = 50_000
+"""Longest name of a JSON field that Java's reader takes: a record with a longer one is lost."""
 JAVA_SPACES: Final = "".join(map(chr, range(0x21)))
 """What Java's `trim` takes off the name of a new connector."""
 STATES: Final[Mapping[str, connector_pb2.State.ValueType]] = {
@@ -202,13 +206,38 @@ def name_of(request: Any) -> str:
 def config_of(
     values: Mapping[str, str], null_keys: Iterable[str], field: str = "config"
 ) -> dict[str, str | None]:
-    """Raises RefusedError: a key has a value and is null."""
+    """Raises RefusedError: a key has a value and is null, or is too long to be read again."""
     config: dict[str, str | None] = dict(values)
     for key in null_keys:
         if config.get(key) is not None:
             raise bad_request(f"the key {key} has a value in {field} and is listed as null, too")
         config[key] = None
+    for key in config:
+        if len(key.encode()) > KEY_BYTES_MAX:
+            raise bad_request(
+                f"a key in {field} that begins with {key[:40]} has {len(key.encode())} bytes; "
+                f"readers of the config topic take at most {KEY_BYTES_MAX}"
+            )
     return config
+
+
+def check_class(config: Mapping[str, str | None]) -> None:
+    """Raises RefusedError: the config names no class. Connect's own words for that repeat the whole
+    config, passwords included."""
+    if not config.get("connector.class"):
+        raise bad_request("connector.class is missing in the config, or empty")
+
+
+def looks_secret(key: str) -> bool:
+    return any(word in key.lower() for word in SECRET_WORDS)
+
+
+def without_secrets(message: str, config: Mapping[str, str | None]) -> str:
+    """`message` without the values of keys that look like secrets."""
+    values = {value for key, value in config.items() if value and looks_secret(key)}
+    for value in sorted(values, key=len, reverse=True):
+        message = message.replace(value, HIDDEN)
+    return message
 
 
 def states_of(numbers: Iterable[int]) -> tuple[str, ...]:
@@ -277,21 +306,26 @@ def config_key(raw: Mapping[str, Any]) -> cluster_pb2.ConfigKey:
     return made
 
 
-HIDDEN: Final = "[hidden]"
-
-
-def validated(infos: Mapping[str, Any]) -> cluster_pb2.ValidateConfigResponse:
-    """Of Connect's ConfigInfos. Values of passwords are left out, of errors as well."""
+def validated(
+    infos: Mapping[str, Any], config: Mapping[str, str | None]
+) -> cluster_pb2.ValidateConfigResponse:
+    """Connect's ConfigInfos on `config`. Values of passwords are left out, of errors as well; so
+    are those of unknown keys that look like secrets. An unknown key has only its name."""
     made = cluster_pb2.ValidateConfigResponse(error_count=infos["error_count"])
     for each in infos["configs"]:
-        value = each["value"]["value"]
-        errors = [text(error) for error in each["value"]["errors"]]
-        key = made.keys.add(key=config_key(each["definition"]))
-        if each["definition"]["type"] == "PASSWORD":
-            errors = [error.replace(text(value), HIDDEN) if value else error for error in errors]
-        elif value is not None:
-            key.value = text(value)
-        key.errors.extend(errors)
+        definition, name = each["definition"], each["value"]["name"]
+        given = each["value"]["value"]
+        secret = looks_secret(name) if definition is None else definition["type"] == "PASSWORD"
+        key = made.keys.add(
+            key=cluster_pb2.ConfigKey(name=text(name))
+            if definition is None
+            else config_key(definition)
+        )
+        if given is not None and not secret:
+            key.value = text(given)
+        for error in each["value"]["errors"]:
+            shown = without_secrets(text(error), config)
+            key.errors.append(shown.replace(text(given), HIDDEN) if secret and given else shown)
     return made
 
 
