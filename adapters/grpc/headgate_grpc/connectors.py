@@ -278,6 +278,9 @@ def _condition(
 
 
 def _all_in(shown: connector_pb2.Connector, state: int) -> bool:
+    """A connector that runs before its tasks are configured does not count, unless it has none."""
+    if shown.target_state != connector_pb2.TARGET_STATE_STOPPED and not shown.tasks:
+        return shown.settled and shown.status.state == state
     return shown.status.state == state and all(task.status.state == state for task in shown.tasks)
 
 

@@ -229,7 +229,9 @@ def _states_of(row: ConnectorRow) -> set[str]:
 
 
 def _holds(row: ConnectorRow, condition: str) -> bool:
-    if condition == "deleted":
+    """One without tasks does not count as RUNNING or PAUSED: REST does not tell whether it has none
+    or has not configured them yet."""
+    if condition == "deleted" or (not row.tasks and row.state in ("RUNNING", "PAUSED")):
         return False
     if condition == "settled":
         return row.state in ("RUNNING", "PAUSED", "STOPPED") and _states_of(row) == {row.state}
