@@ -321,7 +321,7 @@ KEYS: dict[str, Key] = {
         ON_KAFKA,
     ),
     "headgate.grpc.listeners": Key(
-        _list,
+        parsers.texts,
         "",
         "Where the worker serves its gRPC API: `grpc://HOST:PORT` or `unix:PATH`, separated by "
         "commas; nowhere if empty. It asks nobody who they are.",

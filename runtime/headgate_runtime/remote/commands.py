@@ -19,6 +19,7 @@ from headgate_runtime.remote import show
 from headgate_runtime.remote.locate import open_remote
 from headgate_runtime.remote.remote import LateError, Remote, RemoteError
 
+HEADING: Final = "Operate a running cluster"
 EXIT_DIFFERS: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_LATE: Final = 3
@@ -57,11 +58,10 @@ loggers = typer.Typer(no_args_is_help=True, help="Show and set log levels.")
 
 def register(app: typer.Typer) -> None:
     """Add the commands to `app`."""
-    app.command()(status)
-    app.add_typer(connectors, name="connectors")
-    app.add_typer(tasks, name="tasks")
-    app.add_typer(offsets, name="offsets")
-    app.add_typer(loggers, name="loggers")
+    app.command(rich_help_panel=HEADING)(status)
+    parts = {"connectors": connectors, "tasks": tasks, "offsets": offsets, "loggers": loggers}
+    for name, commands in parts.items():
+        app.add_typer(commands, name=name, rich_help_panel=HEADING)
 
 
 def status(url: Url = None, output: Format = Output.TABLE) -> None:
