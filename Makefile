@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: setup demo test test-all jars kafka lint format bench clean lock
+.PHONY: setup demo test test-all jars kafka lint format bench clean lock proto
 
 setup: $(STAMP)
 
@@ -40,12 +40,16 @@ kafka: setup
 lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy core/headgate adapters/embedded/headgate_embedded adapters/kafka/headgate_kafka adapters/rest/headgate_rest adapters/spark/headgate_spark runtime/headgate_runtime connectors/headgate_connectors tools/local_kafka tools/run_tests.py
+	$(BIN)/mypy core/headgate adapters/embedded/headgate_embedded adapters/grpc/headgate_grpc adapters/kafka/headgate_kafka adapters/rest/headgate_rest adapters/spark/headgate_spark runtime/headgate_runtime connectors/headgate_connectors tools/local_kafka tools/run_tests.py
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 format: setup
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+# The Python of proto/, which is committed: after each change of a .proto.
+proto: setup
+	@$(BIN)/python tools/make_proto.py
 
 bench: setup
 	@$(BIN)/python -m bench

@@ -173,11 +173,14 @@ class RestService:
             TooManyError: nothing was asked.
         """
 
-        async def asked() -> bytes:
-            gone = asyncio.get_running_loop().create_future()
-            return await self._open.ask(payload, 0, timeout_ms, GRACE_MS, gone)
+        return asyncio.run(self.asked(payload, timeout_ms))
 
-        return CLOSED_ANSWER if self._closing else asyncio.run(asked())
+    async def asked(self, payload: bytes, timeout_ms: int) -> bytes:
+        """`ask` on a loop of the caller's, whichever that is."""
+        if self._closing:
+            return CLOSED_ANSWER
+        gone = asyncio.get_running_loop().create_future()
+        return await self._open.ask(payload, 0, timeout_ms, GRACE_MS, gone)
 
     def incoming(self) -> Sequence[IncomingCall]:
         return self._open.take()

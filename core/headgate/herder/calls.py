@@ -155,6 +155,33 @@ class DescribeTopics:
     name: str
 
 
+@dataclass(frozen=True, slots=True)
+class ShowConnector:
+    """A connector as a row, see `headgate.herder.rows`, and the config offset: ``{"row",
+    "config_offset"}``."""
+
+    name: str
+    parts: tuple[str, ...] = ()
+    """More than the statuses: "config", "tasks" (their configs), "topics"."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShowConnectors:
+    """Rows in order of their names: ``{"rows", "more", "config_offset"}``."""
+
+    names: tuple[str, ...] = ()
+    """Only these; empty: all. Names that nobody knows are left out."""
+    prefix: str = ""
+    states: tuple[str, ...] = ()
+    """Only where the connector or one of its tasks has one of them; empty: all."""
+    after: str = ""
+    """Only names behind this one."""
+    limit: int | None = None
+    """Most rows in the answer; "more" tells whether there would have been others."""
+    parts: tuple[str, ...] = ()
+    """As in `ShowConnector`."""
+
+
 # -- offsets. Source: KIP-875 --
 
 
@@ -216,6 +243,8 @@ Call: TypeAlias = (
     | DescribeStatus
     | DescribeTaskStatus
     | DescribeTopics
+    | ShowConnector
+    | ShowConnectors
     | ReadOffsets
     | AlterOffsets
     | ResetOffsets

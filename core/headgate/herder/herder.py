@@ -25,6 +25,7 @@ from headgate.herder.offset_changes import OffsetChanges
 from headgate.herder.privileged import RecordCount
 from headgate.herder.requests import Requests
 from headgate.herder.restarts import Restarts
+from headgate.herder.rows import touched_by_configs, touched_by_statuses
 from headgate.herder.session_keys import KeyRing, SessionKeys
 from headgate.herder.settings import HerderSettings
 from headgate.herder.statuses import Statuses
@@ -44,6 +45,7 @@ from headgate.topics.config_events import (
 )
 from headgate.topics.config_reducer import fold
 from headgate.topics.config_state import ConfigState
+from headgate.topics.status import StatusEvent
 
 
 class Herder:
@@ -81,6 +83,8 @@ class Herder:
         self._led_before = False
         """Was the leader of the generation before, too."""
         self._begun = False
+        self._touched: dict[str, None] | None = None
+        """Connectors of which something was read; None: nobody wants to know."""
 
     def handle(self, now_ms: int, command: m.Command) -> list[m.Effect]:
         """Effects: what is to be done about `command`, all of it, whatever fails.
@@ -164,6 +168,23 @@ class Herder:
         workers carry out."""
         return self._restarts.under_way(connector)
 
+    def watch(self, watched: bool) -> None:
+        """Keep in mind, from now on or no longer, which connectors are touched."""
+        self._touched = {} if watched else None
+
+    @property
+    def watched(self) -> bool:
+        """Somebody wants to know which connectors are touched."""
+        return self._touched is not None
+
+    def take_touched(self) -> tuple[str, ...]:
+        """Connectors of which a config, a target state, tasks or a status was read since the last
+        time; none unless `watch` was called."""
+        if not self._touched:
+            return ()
+        touched, self._touched = tuple(self._touched), {}
+        return touched
+
     def view(self) -> m.WorkerView:
         membership, pending = self._ctx.membership, self._pending()
         return m.WorkerView(
@@ -214,7 +235,7 @@ class Herder:
                 if self._leadership.on_claimed(command):
                     self._leads_now()
             case m.StatusRead(records):
-                self._statuses.on_read(records, leading=self._leadership.ready)
+                self._on_status_read(records)
             case m.GroupAnswered(response):
                 self._work.on_group_answered(response)
             case m.CoordinatorLost(reason):
@@ -258,6 +279,8 @@ class Herder:
         ctx = self._ctx
         before = ctx.state
         ctx.state = fold(before, events)
+        if self._touched is not None:
+            self._touched.update(dict.fromkeys(touched_by_configs(events)))
         self._leadership.on_config_read()
         self._keys.on_read()
         if not ctx.ready:
@@ -298,6 +321,11 @@ class Herder:
         if ctx.state.assignment_offset != before.assignment_offset:
             self._work.rejoin("connectors or their tasks have changed")
         self._restarts.carry_out()
+
+    def _on_status_read(self, records: tuple[tuple[str, StatusEvent], ...]) -> None:
+        self._statuses.on_read(records, leading=self._leadership.ready)
+        if self._touched is not None:
+            self._touched.update(dict.fromkeys(touched_by_statuses(records)))
 
     def _on_end_read(self, purpose: c.Purpose | None, error: str | None) -> None:
         match purpose:

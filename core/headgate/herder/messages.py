@@ -54,6 +54,8 @@ from headgate.herder.calls import RestartTask as RestartTask
 from headgate.herder.calls import Result as Result
 from headgate.herder.calls import SetLoggerLevel as SetLoggerLevel
 from headgate.herder.calls import SetTargetState as SetTargetState
+from headgate.herder.calls import ShowConnector as ShowConnector
+from headgate.herder.calls import ShowConnectors as ShowConnectors
 from headgate.herder.calls import Success as Success
 from headgate.ids import State, TaskId
 from headgate.membership.messages import GroupRequest, GroupResponse

@@ -19,8 +19,11 @@ from headgate.herder.calls import (
     Failure,
     ListConnectors,
     Result,
+    ShowConnector,
+    ShowConnectors,
     Success,
 )
+from headgate.herder.rows import row, rows
 from headgate.herder.settings import HerderSettings
 from headgate.ids import TaskId
 from headgate.topics.config_events import Config
@@ -34,6 +37,8 @@ Read: TypeAlias = (
     | DescribeStatus
     | DescribeTaskStatus
     | DescribeTopics
+    | ShowConnector
+    | ShowConnectors
 )
 
 TRACKING_DISABLED: Final = Failure(ErrorKind.FORBIDDEN, "Topic tracking is disabled.")
@@ -62,6 +67,13 @@ def read(state: ConfigState, statuses: StatusView, call: Read, settings: HerderS
             if not settings.topic_tracking:
                 return TRACKING_DISABLED
             return Success({name: {"topics": sorted(statuses.topics.get(name, {}))}})
+        case ShowConnector(name, parts):
+            if state.entry(name) is None:
+                return not_found(name)
+            shown_row = row(state, statuses, name, parts, settings)
+            return Success({"row": shown_row, "config_offset": state.offset})
+        case ShowConnectors():
+            return Success(rows(state, statuses, call, settings))
         case _:
             assert_never(call)
 

@@ -204,6 +204,8 @@ class Requests:
                 | m.DescribeStatus()
                 | m.DescribeTaskStatus()
                 | m.DescribeTopics()
+                | m.ShowConnector()
+                | m.ShowConnectors()
             ):
                 self._read(found, call)
             case m.ResetTopics():
@@ -323,7 +325,7 @@ class Requests:
             return
         result = read(self._ctx.state, self._statuses.view, call, self._ctx.settings)
         if (
-            isinstance(call, m.DescribeConnector | m.DescribeTasks)
+            isinstance(call, m.DescribeConnector | m.DescribeTasks | m.ShowConnector)
             and isinstance(result, m.Failure)
             and not found.log_read
         ):

@@ -18,6 +18,7 @@ import typer
 from headgate_runtime.command import launch
 from headgate_runtime.command.extras import require
 from headgate_runtime.command.help import LOOK, RUN, STUDY, Commands, example
+from headgate_runtime.remote.commands import register as register_remote
 
 if TYPE_CHECKING:
     from headgate_runtime.up.pipeline import Pipeline
@@ -185,6 +186,9 @@ def standalone(
     Records go to Kafka. Source offsets are kept in a file. Needs headgate[kafka].
     """
     launch.standalone(properties, connectors or [])
+
+
+register_remote(app)
 
 
 @app.command(

@@ -29,6 +29,7 @@ from headgate_runtime.command.worker import (
     listening,
     reach_brokers,
     serve,
+    serving_grpc,
     set_up_logging,
     started_spark,
 )
@@ -73,6 +74,7 @@ def run(path: str, connector_paths: Sequence[str]) -> None:
         stack.enter_context(stop.on_signals())
         rest = listening(file, stack)
         rest.service.without_group()
+        grpc = serving_grpc(file, rest, stack)
         file, reached = reach_brokers(file, stop)
         rest.root["kafka_cluster_id"] = reached.cluster_id
         spark = started_spark(file, stop, stack)
@@ -81,13 +83,14 @@ def run(path: str, connector_paths: Sequence[str]) -> None:
         )
         worker, keeper = _made_worker(file, rest, spark, folder, offset_file)
         rest.serve(worker)
+        grpc.serve(worker)
         stop.serve(worker)
         banner(file, worker, spark)
         maker = _Maker(worker, rest, connectors)
         threading.Thread(target=maker.run, name="connector-files", daemon=True).start()
         ends = (worker.transport.config_log.end(), worker.transport.status_log.end())
         with _told_of_offsets(file):
-            serve(worker, rest.service, ends, before_close=keeper.close)
+            serve(worker, rest.service, ends, keeper.close, grpc.ready)
     if maker.failure is not None:
         raise CommandError(maker.failure, EXIT_CONNECTOR)
 

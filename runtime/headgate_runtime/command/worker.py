@@ -79,16 +79,18 @@ def run(path: str) -> None:
         stop = Stop()
         stack.enter_context(stop.on_signals())
         rest = listening(file, stack)
+        grpc = serving_grpc(file, rest, stack)
         file, reached = reach_brokers(file, stop)
         rest.root["kafka_cluster_id"] = reached.cluster_id
         spark = started_spark(file, stop, stack)
         worker = made_worker(file, rest, spark, reached.config_topic)
         rest.serve(worker)
+        grpc.serve(worker)
         stop.serve(worker)
         banner(file, worker, spark)
         with told_plainly(file):
             ends = read_ends(worker, stop)
-        serve(worker, rest.service, ends)
+        serve(worker, rest.service, ends, also_ready=grpc.ready)
 
 
 def set_up_logging() -> None:
@@ -267,6 +269,43 @@ def listening(file: WorkerFile, stack: contextlib.ExitStack) -> Rest:
     return rest
 
 
+class Grpc:
+    """The gRPC server of a worker whose file names listeners for it, else nothing."""
+
+    def __init__(self, file: WorkerFile, rest: Rest, stack: contextlib.ExitStack) -> None:
+        from headgate_runtime.api.serving import UnservedError, serve_worker
+        from headgate_runtime.api.worker_backend import WorkerBackend
+
+        plugins = RestPlugins(file.settings, file.transformer)
+        self._backend = WorkerBackend(rest.service, rest.root, plugins, rest.loggers)
+        try:
+            listeners = file.settings["headgate.grpc.listeners"]
+            self._server = serve_worker(listeners, self._backend, stack)
+        except UnservedError as error:
+            raise CommandError(f"{file.path}: {error}", EXIT_FAILED) from None
+
+    def serve(self, worker: Worker) -> None:
+        """From now on calls are this worker's."""
+        self._backend.serve(worker)
+
+    def ready(self) -> None:
+        self._backend.ready = True
+        self._server.ready()
+
+
+class NoGrpc:
+    def serve(self, worker: Worker) -> None:
+        pass
+
+    def ready(self) -> None:
+        pass
+
+
+def serving_grpc(file: WorkerFile, rest: Rest, stack: contextlib.ExitStack) -> Grpc | NoGrpc:
+    """Raises CommandError: a listener is wrong, or cannot be opened."""
+    return Grpc(file, rest, stack) if file.settings["headgate.grpc.listeners"] else NoGrpc()
+
+
 def reach_brokers(file: WorkerFile, stop: Stop) -> "tuple[WorkerFile, Reached]":
     """The file, with what clients are to know of the brokers, and what these said. The internal
     topics of a distributed worker are there and in order."""
@@ -381,10 +420,16 @@ def serve(
     service: "RestService",
     ends: tuple[int, int],
     before_close: Callable[[], None] = lambda: None,
+    also_ready: Callable[[], None] = lambda: None,
 ) -> None:
     """`before_close` is called when nothing runs any more, while the logs are open still."""
+
+    def ready() -> None:
+        service.ready()
+        also_ready()
+
     collector.settle()
-    worker.run(ready=service.ready, after=ends, before_close=before_close)
+    worker.run(ready=ready, after=ends, before_close=before_close)
     log.info("worker %s has stopped", worker.config.name)
     if worker.gave_up:
         raise CommandError(worker.gave_up, EXIT_FAILED)

@@ -320,6 +320,13 @@ KEYS: dict[str, Key] = {
         "`required`.",
         ON_KAFKA,
     ),
+    "headgate.grpc.listeners": Key(
+        parsers.texts,
+        "",
+        "Where the worker serves its gRPC API: `grpc://HOST:PORT` or `unix:PATH`, separated by "
+        "commas; nowhere if empty. It asks nobody who they are.",
+        ON_KAFKA,
+    ),
     "headgate.task.runner": Key(
         parsers.one_of(*parsers.RUNNERS),
         "spark",

@@ -1,5 +1,6 @@
 """``headgate up``: puts the parts together and keeps the beat."""
 
+import contextlib
 import json
 import signal
 import sys
@@ -17,6 +18,7 @@ from headgate.herder.messages import WorkerView
 from headgate.ports import TopicPartition
 from headgate.topics.config_events import Config
 from headgate.topics.config_state import ConfigState
+from headgate_runtime.api.serving import serve_up
 from headgate_runtime.command.errors import EXIT_FAILED, EXIT_INTERRUPTED, UpError
 from headgate_runtime.config.settings import WorkerSettings
 from headgate_runtime.spark.service import SparkService, tasks_max_of
@@ -148,6 +150,8 @@ class Up:
         self._logs = pipeline.data / "logs"
         self._logs.mkdir(exist_ok=True)
         self._transport_settings = folder.transport_settings(pipeline.data)
+        self._serving = contextlib.ExitStack()
+        """The gRPC API of this cluster."""
         self._thread = threading.current_thread()
         self._said_lock = threading.Lock()
         self._lines_to_show: list[str] = []
@@ -218,6 +222,10 @@ class Up:
             return
         self._say(f"starting {len(names)} worker{'s' if len(names) > 1 else ''}")
         self._processes.start()
+        if not self._options.join:
+            settings = WorkerSettings.parse(self._pipeline.settings)
+            data = self._pipeline.data
+            serve_up(data, settings, self._urls_up, self._views, self._say, self._serving)
         plan, notes = planned_changes(
             seen.state, self._pipeline.connectors, prune=self._options.prune
         )
@@ -268,6 +276,7 @@ class Up:
         return {name: count for name, count in counts.items() if count}
 
     def _kill(self) -> None:
+        self._serving.close()
         if self._applier is not None:
             self._applier.stop()
         if self._processes is not None:
@@ -432,6 +441,16 @@ class Up:
             lines, self._lines_to_show = self._lines_to_show, []
         for line in lines:
             self._display.message(line)
+
+    def _views(self) -> list[tuple[str, str, WorkerView | None]]:
+        """Name, url and last view of each worker that was asked; from any thread."""
+        snapshot = self._snapshot
+        if snapshot is None:
+            return []
+        return [
+            (one.name, f"embedded:{one.name}", one.view if one.phase is Phase.UP else None)
+            for one in snapshot.workers
+        ]
 
     def _urls_up(self) -> Sequence[str]:
         if self._processes is None:

@@ -15,7 +15,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from headgate import wire
@@ -128,6 +128,8 @@ class Worker:
         """Position of the config log, and who waits on a thread until it was read and handled."""
         self._stop_asked = False
         self._stopping = False
+        self._touched: Callable[[Iterable[str]], None] | None = None
+        """Told which connectors were touched."""
         self.gave_up = ""
         """Why it stops although nobody asked it to; empty: it does not."""
 
@@ -153,6 +155,12 @@ class Worker:
         self._woken = True
         with suppress(queue.Full):
             self._inbox.put_nowait(None)
+
+    def watch_connectors(self, touched: Callable[[Iterable[str]], None] | None) -> None:
+        """Tell `touched`, on the loop's thread, the names of connectors that may have changed;
+        None: no longer. From any thread."""
+        self._touched = touched
+        self.wake()
 
     def stop(self) -> None:
         """Ask for a clean stop. Only sets a flag, so a signal handler may call it."""
@@ -263,10 +271,20 @@ class Worker:
                 log.debug("%s -> %s", type(command).__name__, ", ".join(names) or "nothing")
             pending.extend(self._performer.perform(effects))
         self._rounds.look()
+        self._tell_touched()
+
+    def _tell_touched(self) -> None:
+        told = self._touched
+        if (told is not None) is not self.herder.watched:
+            self.herder.watch(told is not None)
+        if told is not None and (names := self.herder.take_touched()):
+            with suppress(RuntimeError):  # who watched has ended, with its loop
+                told(names)
 
     # -- what others wrote --
 
     def _read_world(self) -> None:
+        self._tell_touched()
         if self._woken:
             self._woken = False  # whatever it was said for is there to be seen below
             self._unfinished = True

@@ -26,6 +26,15 @@ def rest_worker(
 ) -> Iterator[RestService]:
     """A worker that is the only one of its group, once it has joined. `standalone`: it answers as
     one without a group does."""
+    with whole_worker(folder, given, standalone=standalone) as (rest, _):
+        yield rest
+
+
+@contextmanager
+def whole_worker(
+    folder: Path, given: Mapping[str, str] | None = None, *, standalone: bool = False
+) -> Iterator[tuple[RestService, Worker]]:
+    """`rest_worker`, and the worker itself."""
     texts = {"headgate.task.runner": "thread", **(given or {})}
     settings = WorkerSettings.parse(texts)
     worker: Worker | None = None
@@ -57,7 +66,7 @@ def rest_worker(
     thread.start()
     try:
         wait_until(lambda: worker.herder.view().settled, 20)
-        yield rest
+        yield rest, worker
     finally:
         worker.stop()
         thread.join()

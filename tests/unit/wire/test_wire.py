@@ -44,6 +44,8 @@ EVERY_CALL: tuple[m.Call, ...] = (
     m.DescribeStatus("c"),
     m.DescribeTaskStatus(TaskId("c", 1)),
     m.DescribeTopics("c"),
+    m.ShowConnector("c", ("config",)),
+    m.ShowConnectors(("c",), "c", ("RUNNING",), "b", 10, ("config", "tasks", "topics")),
     m.ReadOffsets("c"),
     m.AlterOffsets("c", OFFSETS),
     m.ResetOffsets("c"),

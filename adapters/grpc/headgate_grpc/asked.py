@@ -1,0 +1,69 @@
+"""One call to a service: how long it may take, and whom it asks."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import grpc.aio
+
+from headgate.herder.messages import Call, ErrorKind, Failure, Result
+from headgate_grpc.backend import Backend, TooManyError
+from headgate_grpc.errors import MEANINGS, TOO_MANY, RefusedError
+
+T = TypeVar("T")
+
+LONGEST_MS: Final = 90_000
+"""Connect's limit, for calls without a deadline and for those with a later one."""
+SLACK_S: Final = 0.05
+"""The answer must arrive before the client's deadline."""
+STARTING: Final = (
+    "Worker is still starting up. It answers once it has read its topics to their ends and joined "
+    "its group; ask again, or ask another worker."
+)
+
+
+class Asked:
+    """`context` is that of the call."""
+
+    def __init__(self, backend: Backend, context: "grpc.aio.ServicerContext[Any, Any]") -> None:
+        self.backend = backend
+        left = context.time_remaining()
+        longest_s = LONGEST_MS / 1000
+        seconds = longest_s if left is None else min(max(left - SLACK_S, 0.001), longest_s)
+        self._until = asyncio.get_running_loop().time() + seconds
+
+    def left_s(self) -> float:
+        return max(self._until - asyncio.get_running_loop().time(), 0.0)
+
+    def left_ms(self) -> int:
+        return max(int(self.left_s() * 1000), 1)
+
+    def check_ready(self) -> None:
+        """Raises RefusedError: the worker is starting."""
+        if not self.backend.ready:
+            raise RefusedError(MEANINGS[ErrorKind.NOT_READY], STARTING)
+
+    async def result(self, call: Call) -> Result:
+        """Raises RefusedError: the worker is starting, or too many calls wait."""
+        self.check_ready()
+        try:
+            return await self.backend.ask(call, self.left_ms())
+        except TooManyError as error:
+            raise RefusedError(TOO_MANY, str(error)) from None
+
+    async def value(self, call: Call) -> Any:
+        """Raises RefusedError also where the answer is a `Failure`."""
+        result = await self.result(call)
+        if isinstance(result, Failure):
+            raise RefusedError.of(result)
+        return result.value
+
+    async def on_thread(self, work: Callable[[], T]) -> T:
+        """What a plugin says. Raises RefusedError: it takes too long, or has failed."""
+        self.check_ready()
+        left_ms = self.left_ms()
+        try:
+            return await self.backend.on_thread(work, left_ms)
+        except TimeoutError:
+            text = f"Request timed out. The plugin has not answered within {left_ms} ms."
+            raise RefusedError(MEANINGS[ErrorKind.TIMEOUT], text) from None

@@ -1,0 +1,67 @@
+"""Where the API is: an address that was given, HEADGATE_URL, or the `headgate up` of a folder."""
+
+import contextlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from headgate_grpc.unix_socket import target_of
+
+VARIABLE: Final = "HEADGATE_URL"
+SOCKET: Final = "grpc.sock"
+"""Name of the socket in the data folder of a `headgate up`."""
+OPTIONS: Final = (
+    # What was lost on the way may have been done: nothing is sent twice without being told.
+    ("grpc.enable_retries", 0),
+    ("grpc.max_receive_message_length", 64 * 1024 * 1024),
+    ("grpc.max_send_message_length", 64 * 1024 * 1024),
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 2_000),
+)
+
+
+def sockets_in(folder: Path) -> list[Path]:
+    """Sockets of the `headgate up` whose data folder is `folder`, or lies in it."""
+    found = [folder / SOCKET, *sorted(folder.glob(f"*/{SOCKET}"))]
+    return [path for path in found if path.is_socket()]
+
+
+def find_address(folder: Path | None = None, environment: Mapping[str, str] | None = None) -> str:
+    """HEADGATE_URL, or the socket of the one `headgate up` in `folder`, the current one if None.
+
+    Raises:
+        LookupError: there is none, or more than one.
+    """
+    environment = os.environ if environment is None else environment
+    if environment.get(VARIABLE):
+        return environment[VARIABLE]
+    where = folder or Path()
+    found = sockets_in(where)
+    if len(found) == 1:
+        return f"unix:{found[0]}"
+    if not found:
+        raise LookupError(
+            f"no headgate up runs in {where.absolute()} and {VARIABLE} is not set; give an address "
+            "such as unix:state/grpc.sock or grpc://host:8085"
+        )
+    names = ", ".join(f"unix:{path}" for path in found)
+    raise LookupError(f"several headgate up run in {where.absolute()}; give one of {names}")
+
+
+def target(address: str) -> "contextlib.AbstractContextManager[str]":
+    """What gRPC takes for `address`, ``grpc://host:port`` or ``unix:path``.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    scheme, _, rest = address.partition(":")
+    if scheme == "unix" and rest:
+        return target_of(Path(rest.removeprefix("//")))
+    if scheme == "grpc" and rest.startswith("//") and rest.rpartition(":")[2].isdecimal():
+        return contextlib.nullcontext(f"dns:///{rest.removeprefix('//')}")
+    raise ValueError(
+        f"{address!r} is no address of the gRPC API; expected grpc://host:port or unix:path"
+    )

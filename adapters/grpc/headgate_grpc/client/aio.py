@@ -1,0 +1,268 @@
+"""The client for asyncio. Its methods are those of `headgate_grpc.client.sync.Client`."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any, Final, TypeVar
+
+import grpc
+import grpc.aio
+
+from headgate_grpc.client.address import OPTIONS, find_address, target
+from headgate_grpc.client.errors import HeadgateError
+from headgate_grpc.client.watching import Change, Watching
+from headgate_grpc.v1 import cluster_service_pb2 as cluster_pb2
+from headgate_grpc.v1 import connector_pb2, connector_service_pb2
+from headgate_grpc.v1.cluster_service_pb2_grpc import ClusterServiceStub
+from headgate_grpc.v1.connector_service_pb2_grpc import ConnectorServiceStub
+
+A = TypeVar("A")
+
+TIMEOUT_S: Final = 90.0
+AGAIN_S: Final = 0.5
+
+
+def connect_async(address: str | None = None, *, timeout_s: float = TIMEOUT_S) -> "AsyncClient":
+    """A client of the API at `address`, ``grpc://host:port`` or ``unix:path``. None: HEADGATE_URL,
+    or the `headgate up` of this folder.
+
+    Nothing is connected yet: a server that is not there is told by the first call.
+
+    Raises:
+        LookupError: no address was given and none is found.
+        ValueError: it is no address.
+        OSError: the folder of the unix socket is not there.
+    """
+    return AsyncClient(address or find_address(), timeout_s=timeout_s)
+
+
+class AsyncClient:
+    """For one event loop. The methods raise `HeadgateError`. What they lack is there in the
+    stubs `connectors` and `cluster`, which raise `grpc.aio.AioRpcError`."""
+
+    def __init__(self, address: str, *, timeout_s: float = TIMEOUT_S) -> None:
+        self._timeout_s = timeout_s
+        with ExitStack() as stack:
+            self._channel = grpc.aio.insecure_channel(
+                stack.enter_context(target(address)), options=OPTIONS
+            )
+            self._open = stack.pop_all()
+        self.connectors = ConnectorServiceStub(self._channel)
+        self.cluster = ClusterServiceStub(self._channel)
+
+    async def __aenter__(self) -> "AsyncClient":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await self._channel.close()
+        self._open.close()
+
+    async def _ask(
+        self,
+        method: Callable[..., Any],
+        request: Any,
+        kind: type[A],
+        timeout_s: float | None = None,
+    ) -> A:
+        try:
+            answer = await method(request, timeout=timeout_s or self._timeout_s)
+        except grpc.aio.AioRpcError as error:
+            raise HeadgateError.of(error) from error
+        assert isinstance(answer, kind)
+        return answer
+
+    # -- what is there --
+
+    async def list(
+        self,
+        *,
+        prefix: str = "",
+        names: Iterable[str] = (),
+        states: Iterable[connector_pb2.State.ValueType] = (),
+        view: connector_pb2.ConnectorView.ValueType = connector_pb2.CONNECTOR_VIEW_BASIC,
+    ) -> AsyncIterator[connector_pb2.Connector]:
+        """Connectors by name, fetched page by page."""
+        wanted = connector_pb2.ConnectorFilter(prefix=prefix, names=names, states=states)
+        token = ""
+        while True:
+            page = await self._ask(
+                self.connectors.ListConnectors,
+                connector_service_pb2.ListConnectorsRequest(
+                    filter=wanted, view=view, page_token=token
+                ),
+                connector_service_pb2.ListConnectorsResponse,
+            )
+            for each in page.connectors:
+                yield each
+            token = page.next_page_token
+            if not token:
+                return
+
+    async def get(
+        self,
+        name: str,
+        view: connector_pb2.ConnectorView.ValueType = connector_pb2.CONNECTOR_VIEW_BASIC,
+    ) -> connector_pb2.Connector:
+        request = connector_service_pb2.GetConnectorRequest(name=name, view=view)
+        kind = connector_service_pb2.GetConnectorResponse
+        return (await self._ask(self.connectors.GetConnector, request, kind)).connector
+
+    async def watch(
+        self,
+        *,
+        prefix: str = "",
+        names: Iterable[str] = (),
+        states: Iterable[connector_pb2.State.ValueType] = (),
+        view: connector_pb2.ConnectorView.ValueType = connector_pb2.CONNECTOR_VIEW_BASIC,
+        give_up_after_s: float = TIMEOUT_S,
+    ) -> AsyncIterator[Change]:
+        """All connectors that match, then each change, without an end. A stream that breaks off is
+        taken up again: no last state is missed.
+
+        Raises:
+            HeadgateError: it was refused, or could not be taken up for `give_up_after_s`.
+        """
+        wanted = connector_pb2.ConnectorFilter(prefix=prefix, names=names, states=states)
+        watching, failing_since = Watching(), 0.0
+        while True:
+            request = connector_service_pb2.WatchConnectorsRequest(
+                filter=wanted, view=view, cursor=watching.cursor
+            )
+            stream = self.connectors.WatchConnectors(request)
+            try:
+                async for response in stream:
+                    failing_since = 0.0
+                    for change in watching.changes(response):
+                        yield change
+            except grpc.aio.AioRpcError as error:
+                refused = HeadgateError.of(error)
+                now = asyncio.get_running_loop().time()
+                failing_since = failing_since or now
+                if refused.code != "UNAVAILABLE" or now - failing_since > give_up_after_s:
+                    raise refused from error
+            finally:
+                stream.cancel()
+            await asyncio.sleep(AGAIN_S)
+
+    async def wait(
+        self,
+        name: str,
+        *,
+        state: connector_pb2.State.ValueType | None = None,
+        deleted: bool = False,
+        stop_at_failure: bool = True,
+        timeout_s: float | None = None,
+    ) -> connector_pb2.Connector:
+        """The connector once it is settled, or as `state` or `deleted` say. One that is deleted
+        comes without a name."""
+        request = connector_service_pb2.WaitConnectorRequest(
+            name=name, stop_at_failure=stop_at_failure
+        )
+        if deleted:
+            request.deleted = True
+        elif state is not None:
+            request.state = state
+        else:
+            request.settled = True
+        kind = connector_service_pb2.WaitConnectorResponse
+        answer = await self._ask(self.connectors.WaitConnector, request, kind, timeout_s)
+        return answer.connector
+
+    # -- changes --
+
+    async def create(
+        self,
+        name: str,
+        config: Mapping[str, str],
+        initial_state: connector_pb2.TargetState.ValueType = connector_pb2.TARGET_STATE_STARTED,
+    ) -> connector_pb2.Connector:
+        request = connector_service_pb2.CreateConnectorRequest(
+            name=name, config=config, initial_state=initial_state
+        )
+        kind = connector_service_pb2.CreateConnectorResponse
+        return (await self._ask(self.connectors.CreateConnector, request, kind)).connector
+
+    async def put_config(
+        self, name: str, config: Mapping[str, str]
+    ) -> connector_service_pb2.PutConnectorConfigResponse:
+        """The connector is made where it is missing."""
+        return await self._ask(
+            self.connectors.PutConnectorConfig,
+            connector_service_pb2.PutConnectorConfigRequest(name=name, config=config),
+            connector_service_pb2.PutConnectorConfigResponse,
+        )
+
+    async def patch_config(
+        self, name: str, change: Mapping[str, str], remove: Iterable[str] = ()
+    ) -> connector_pb2.Connector:
+        request = connector_service_pb2.PatchConnectorConfigRequest(
+            name=name, set=change, remove=remove
+        )
+        kind = connector_service_pb2.PatchConnectorConfigResponse
+        return (await self._ask(self.connectors.PatchConnectorConfig, request, kind)).connector
+
+    async def delete(self, name: str) -> None:
+        request = connector_service_pb2.DeleteConnectorRequest(name=name)
+        kind = connector_service_pb2.DeleteConnectorResponse
+        await self._ask(self.connectors.DeleteConnector, request, kind)
+
+    async def pause(self, name: str) -> None:
+        request = connector_service_pb2.PauseConnectorRequest(name=name)
+        kind = connector_service_pb2.PauseConnectorResponse
+        await self._ask(self.connectors.PauseConnector, request, kind)
+
+    async def resume(self, name: str) -> None:
+        request = connector_service_pb2.ResumeConnectorRequest(name=name)
+        kind = connector_service_pb2.ResumeConnectorResponse
+        await self._ask(self.connectors.ResumeConnector, request, kind)
+
+    async def stop(self, name: str) -> None:
+        request = connector_service_pb2.StopConnectorRequest(name=name)
+        kind = connector_service_pb2.StopConnectorResponse
+        await self._ask(self.connectors.StopConnector, request, kind)
+
+    async def restart(
+        self, name: str, *, include_tasks: bool = False, only_failed: bool = False
+    ) -> connector_pb2.Connector:
+        """The plan of a restart with a flag."""
+        request = connector_service_pb2.RestartConnectorRequest(
+            name=name, include_tasks=include_tasks, only_failed=only_failed
+        )
+        kind = connector_service_pb2.RestartConnectorResponse
+        return (await self._ask(self.connectors.RestartConnector, request, kind)).plan
+
+    async def restart_task(self, name: str, task: int) -> None:
+        request = connector_service_pb2.RestartTaskRequest(name=name, task=task)
+        kind = connector_service_pb2.RestartTaskResponse
+        await self._ask(self.connectors.RestartTask, request, kind)
+
+    # -- offsets --
+
+    async def read_offsets(self, name: str) -> Sequence[connector_pb2.ConnectorOffset]:
+        request = connector_service_pb2.ReadOffsetsRequest(name=name)
+        kind = connector_service_pb2.ReadOffsetsResponse
+        return [*(await self._ask(self.connectors.ReadOffsets, request, kind)).offsets]
+
+    async def alter_offsets(
+        self, name: str, offsets: Iterable[connector_pb2.ConnectorOffset]
+    ) -> str:
+        """Connect's message. Partitions that are not named keep their offsets."""
+        request = connector_service_pb2.AlterOffsetsRequest(name=name, offsets=offsets)
+        kind = connector_service_pb2.AlterOffsetsResponse
+        return (await self._ask(self.connectors.AlterOffsets, request, kind)).message
+
+    async def reset_offsets(self, name: str) -> str:
+        """Connect's message."""
+        request = connector_service_pb2.ResetOffsetsRequest(name=name)
+        kind = connector_service_pb2.ResetOffsetsResponse
+        return (await self._ask(self.connectors.ResetOffsets, request, kind)).message
+
+    # -- the cluster --
+
+    async def get_cluster(self) -> cluster_pb2.Cluster:
+        request = cluster_pb2.GetClusterRequest()
+        kind = cluster_pb2.GetClusterResponse
+        return (await self._ask(self.cluster.GetCluster, request, kind)).cluster

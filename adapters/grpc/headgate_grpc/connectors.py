@@ -1,0 +1,316 @@
+"""The methods of ``headgate.v1.ConnectorService``."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any, Final, cast
+
+from headgate.herder import messages as m
+from headgate.ids import TargetState, TaskId
+from headgate_grpc import messages
+from headgate_grpc.asked import Asked
+from headgate_grpc.errors import (
+    CONNECTOR_FAILED,
+    MEANINGS,
+    STILL_WAITING,
+    RefusedError,
+    bad_request,
+)
+from headgate_grpc.v1 import connector_pb2
+from headgate_grpc.v1 import connector_service_pb2 as pb
+from headgate_grpc.watch import Filter, Hub
+
+PAGE_SIZE: Final = 1_000
+PAGE_SIZE_MAX: Final = 10_000
+PAGE_BYTES_MAX: Final = 3 * 1024 * 1024
+_PARTS: Final = {
+    connector_pb2.CONNECTOR_VIEW_UNSPECIFIED: ("config",),
+    connector_pb2.CONNECTOR_VIEW_STATUS: (),
+    connector_pb2.CONNECTOR_VIEW_BASIC: ("config",),
+    connector_pb2.CONNECTOR_VIEW_FULL: ("config", "tasks", "topics"),
+}
+
+
+class ConnectorService:
+    """Each method answers the rpc of its name, or raises `RefusedError`."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+
+    # -- what is asked to be seen --
+
+    async def list_connectors(
+        self, request: pb.ListConnectorsRequest, asked: Asked
+    ) -> pb.ListConnectorsResponse:
+        if not 0 <= request.page_size <= PAGE_SIZE_MAX:
+            raise bad_request(f"page_size is {request.page_size}; expected 0 to {PAGE_SIZE_MAX}")
+        wanted = request.filter
+        call = m.ShowConnectors(
+            names=tuple(wanted.names),
+            prefix=wanted.prefix,
+            states=messages.states_of(wanted.states),
+            after=request.page_token,
+            limit=request.page_size or PAGE_SIZE,
+            parts=_parts(request.view),
+        )
+        found = await asked.value(call)
+        response = pb.ListConnectorsResponse(config_offset=found["config_offset"])
+        more, size = found["more"], 0
+        for row in found["rows"]:
+            shown = messages.connector(row)
+            size += shown.ByteSize()
+            if size > PAGE_BYTES_MAX and response.connectors:
+                more = True
+                break
+            response.connectors.append(shown)
+            response.next_page_token = shown.name
+        if not more:
+            response.next_page_token = ""
+        return response
+
+    async def get_connector(
+        self, request: pb.GetConnectorRequest, asked: Asked
+    ) -> pb.GetConnectorResponse:
+        name = messages.name_of(request)
+        found = await asked.value(m.ShowConnector(name, _parts(request.view)))
+        return pb.GetConnectorResponse(
+            connector=messages.connector(found["row"]), config_offset=found["config_offset"]
+        )
+
+    async def watch_connectors(
+        self, request: pb.WatchConnectorsRequest, asked: Asked
+    ) -> AsyncIterator[pb.WatchConnectorsResponse]:
+        if request.view == connector_pb2.CONNECTOR_VIEW_FULL:
+            raise bad_request("view is CONNECTOR_VIEW_FULL; a watch has STATUS or BASIC")
+        with_config = "config" in _parts(request.view)
+        wanted = Filter.of(request.filter)
+        async for response in self._hub.watch(wanted, request.cursor, with_config=with_config):
+            yield response
+
+    async def wait_connector(
+        self, request: pb.WaitConnectorRequest, asked: Asked
+    ) -> pb.WaitConnectorResponse:
+        name = messages.name_of(request)
+        holds, words = _condition(request)
+        result = await asked.result(m.ShowConnector(name))
+        if isinstance(result, m.Failure):
+            if result.kind is m.ErrorKind.NOT_FOUND and request.deleted:
+                return pb.WaitConnectorResponse()
+            raise RefusedError.of(result)
+        last: list[connector_pb2.Connector] = []
+        try:
+            async with asyncio.timeout(asked.left_s()):
+                return await self._until(request, holds, last)
+        except TimeoutError:
+            shown = _in_words(last[-1]) if last else "not seen yet"
+            raise RefusedError(
+                STILL_WAITING, f"Connector {name} is not {words} yet: {shown}"
+            ) from None
+
+    async def _until(
+        self,
+        request: pb.WaitConnectorRequest,
+        holds: Callable[[connector_pb2.Connector], bool],
+        last: list[connector_pb2.Connector],
+    ) -> pb.WaitConnectorResponse:
+        stream = self._hub.watch(Filter(names=frozenset((request.name,))))
+        try:
+            async for response in stream:
+                for shown in response.connectors:
+                    last[:] = [shown]
+                    if holds(shown):
+                        return pb.WaitConnectorResponse(connector=shown)
+                    if request.stop_at_failure and not request.deleted and _failed(shown):
+                        raise RefusedError(CONNECTOR_FAILED, _failure_text(shown))
+                if response.removed or (response.synced and not last):
+                    if request.deleted:
+                        return pb.WaitConnectorResponse()
+                    raise RefusedError(
+                        MEANINGS[m.ErrorKind.NOT_FOUND], f"Connector {request.name} not found"
+                    )
+        finally:
+            await cast(Any, stream).aclose()
+        raise AssertionError("a watch has no end")
+
+    # -- changes --
+
+    async def create_connector(
+        self, request: pb.CreateConnectorRequest, asked: Asked
+    ) -> pb.CreateConnectorResponse:
+        name = request.name.strip(messages.JAVA_SPACES)
+        config = messages.config_of(request.config, request.config_null_keys)
+        state = messages.TARGET_STATES.get(request.initial_state)
+        if state is None and request.initial_state != 0:
+            raise bad_request(f"initial_state is {request.initial_state}, which is no TargetState")
+        messages.check_class(config)
+        info, _ = await _changed(asked, m.CreateConnector(name, config, state), config)
+        shown = messages.connector_of_info(info)
+        shown.target_state = messages.TARGETS[state or TargetState.STARTED]
+        return pb.CreateConnectorResponse(connector=shown)
+
+    async def put_connector_config(
+        self, request: pb.PutConnectorConfigRequest, asked: Asked
+    ) -> pb.PutConnectorConfigResponse:
+        config = messages.config_of(request.config, request.config_null_keys)
+        call = m.PutConnectorConfig(messages.name_of(request), config)
+        messages.check_class(config)
+        info, created = await _changed(asked, call, config)
+        return pb.PutConnectorConfigResponse(
+            connector=messages.connector_of_info(info), created=created
+        )
+
+    async def patch_connector_config(
+        self, request: pb.PatchConnectorConfigRequest, asked: Asked
+    ) -> pb.PatchConnectorConfigResponse:
+        changes = messages.config_of(request.set, request.remove, "set")
+        call = m.PatchConnectorConfig(messages.name_of(request), changes)
+        if "connector.class" in changes:
+            messages.check_class(changes)
+        info, _ = await _changed(asked, call, changes)
+        return pb.PatchConnectorConfigResponse(connector=messages.connector_of_info(info))
+
+    async def delete_connector(
+        self, request: pb.DeleteConnectorRequest, asked: Asked
+    ) -> pb.DeleteConnectorResponse:
+        await asked.value(m.DeleteConnector(messages.name_of(request)))
+        return pb.DeleteConnectorResponse()
+
+    async def pause_connector(
+        self, request: pb.PauseConnectorRequest, asked: Asked
+    ) -> pb.PauseConnectorResponse:
+        await asked.value(m.SetTargetState(messages.name_of(request), TargetState.PAUSED))
+        return pb.PauseConnectorResponse()
+
+    async def resume_connector(
+        self, request: pb.ResumeConnectorRequest, asked: Asked
+    ) -> pb.ResumeConnectorResponse:
+        await asked.value(m.SetTargetState(messages.name_of(request), TargetState.STARTED))
+        return pb.ResumeConnectorResponse()
+
+    async def stop_connector(
+        self, request: pb.StopConnectorRequest, asked: Asked
+    ) -> pb.StopConnectorResponse:
+        await asked.value(m.SetTargetState(messages.name_of(request), TargetState.STOPPED))
+        return pb.StopConnectorResponse()
+
+    async def restart_connector(
+        self, request: pb.RestartConnectorRequest, asked: Asked
+    ) -> pb.RestartConnectorResponse:
+        name = messages.name_of(request)
+        call = m.RestartConnector(name, request.include_tasks, request.only_failed)
+        value = await asked.value(call)
+        if not call.by_record:
+            return pb.RestartConnectorResponse()
+        return pb.RestartConnectorResponse(plan=messages.plan(value))
+
+    async def restart_task(
+        self, request: pb.RestartTaskRequest, asked: Asked
+    ) -> pb.RestartTaskResponse:
+        await asked.value(m.RestartTask(TaskId(messages.name_of(request), request.task)))
+        return pb.RestartTaskResponse()
+
+    # -- offsets and topics --
+
+    async def read_offsets(
+        self, request: pb.ReadOffsetsRequest, asked: Asked
+    ) -> pb.ReadOffsetsResponse:
+        body = await asked.value(m.ReadOffsets(messages.name_of(request)))
+        return pb.ReadOffsetsResponse(offsets=messages.offsets(body))
+
+    async def alter_offsets(
+        self, request: pb.AlterOffsetsRequest, asked: Asked
+    ) -> pb.AlterOffsetsResponse:
+        changes = messages.offset_changes(request.offsets)
+        body = await asked.value(m.AlterOffsets(messages.name_of(request), changes))
+        return pb.AlterOffsetsResponse(message=messages.text(body["message"]))
+
+    async def reset_offsets(
+        self, request: pb.ResetOffsetsRequest, asked: Asked
+    ) -> pb.ResetOffsetsResponse:
+        body = await asked.value(m.ResetOffsets(messages.name_of(request)))
+        return pb.ResetOffsetsResponse(message=messages.text(body["message"]))
+
+    async def reset_topics(
+        self, request: pb.ResetTopicsRequest, asked: Asked
+    ) -> pb.ResetTopicsResponse:
+        await asked.value(m.ResetTopics(messages.name_of(request)))
+        return pb.ResetTopicsResponse()
+
+
+def _parts(view: connector_pb2.ConnectorView.ValueType) -> tuple[str, ...]:
+    if view not in _PARTS:
+        raise bad_request(f"view is {view}, which is no ConnectorView")
+    return _PARTS[view]
+
+
+async def _changed(
+    asked: Asked, call: m.Call, config: Mapping[str, str | None]
+) -> tuple[dict[str, Any], bool]:
+    """ConnectorInfo, and whether the connector is new.
+
+    Raises:
+        RefusedError: in its text secrets of `config` are hidden.
+    """
+    result = await asked.result(call)
+    if isinstance(result, m.Failure):
+        message = messages.without_secrets(result.message, config)
+        raise RefusedError(MEANINGS[result.kind], message)
+    info = dict(cast(Any, result.value))
+    return info, bool(info.pop("created", False))
+
+
+# -- conditions --
+
+
+def _condition(
+    request: pb.WaitConnectorRequest,
+) -> tuple[Callable[[connector_pb2.Connector], bool], str]:
+    """Whether a connector is as it is waited for, and that in words."""
+    match request.WhichOneof("condition"):
+        case "settled" if request.settled:
+            return (lambda shown: shown.settled), "as it was asked for"
+        case "deleted" if request.deleted:
+            return (lambda shown: False), "deleted"
+        case "state":
+            (word,) = messages.states_of((request.state,))
+            return (lambda shown: _all_in(shown, request.state)), word
+        case _:
+            raise bad_request("no condition is given; set settled, state or deleted")
+
+
+def _all_in(shown: connector_pb2.Connector, state: int) -> bool:
+    """A connector that runs before its tasks are configured does not count, unless it has none."""
+    if shown.target_state != connector_pb2.TARGET_STATE_STOPPED and not shown.tasks:
+        return shown.settled and shown.status.state == state
+    return shown.status.state == state and all(task.status.state == state for task in shown.tasks)
+
+
+def _failed(shown: connector_pb2.Connector) -> bool:
+    """Not of a connector that is to stop: its tasks go, failed or not."""
+    if shown.target_state == connector_pb2.TARGET_STATE_STOPPED:
+        return False
+    failed = connector_pb2.STATE_FAILED
+    return shown.status.state == failed or any(task.status.state == failed for task in shown.tasks)
+
+
+def _failure_text(shown: connector_pb2.Connector) -> str:
+    failed = connector_pb2.STATE_FAILED
+    where, status = f"Connector {shown.name}", shown.status
+    if status.state != failed:
+        task = next(task for task in shown.tasks if task.status.state == failed)
+        where, status = f"Task {shown.name}-{task.number}", task.status
+    lines = [line.strip() for line in status.trace.splitlines() if line.strip()]
+    if not lines:
+        return f"{where} has failed"
+    # Python says what is wrong in the last line of a trace, Java in the first.
+    return f"{where} has failed: {lines[-1 if lines[0].startswith('Traceback') else 0]}"
+
+
+def _in_words(shown: connector_pb2.Connector) -> str:
+    """``connector RUNNING, 2 of 3 tasks RUNNING, 1 FAILED``."""
+    counts: dict[str, int] = {}
+    for task in shown.tasks:
+        word = messages.STATE_NAMES.get(task.status.state, "without a status")
+        counts[word] = counts.get(word, 0) + 1
+    connector = messages.STATE_NAMES.get(shown.status.state, "without a status")
+    tasks = ", ".join(f"{count} {word}" for word, count in sorted(counts.items()))
+    return f"connector {connector}, tasks: {tasks or 'none'}"

@@ -1,0 +1,54 @@
+"""Where the services listen: ``headgate.grpc.listeners``."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+KEY: Final = "headgate.grpc.listeners"
+EXAMPLES: Final = "grpc://127.0.0.1:8085 or unix:/run/headgate/grpc.sock"
+LOOPBACK: Final = "127.0.0.1"
+PORT_MAX: Final = 65_535
+
+
+class ListenError(OSError):
+    """A listener cannot be opened. `strerror` is for the user."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(0, message)
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """A host and a port (0: any free one), or the path of a unix socket."""
+
+    host: str = ""
+    port: int = 0
+    path: Path | None = None
+
+    def __str__(self) -> str:
+        if self.path is not None:
+            return f"unix:{self.path}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"grpc://{host}:{self.port}"
+
+
+def listeners_of(texts: Sequence[str]) -> tuple[Listener, ...]:
+    """The listeners that a setting names. Without a host, ``grpc://:8085``, it is the loopback: the
+    API asks nobody who they are.
+
+    Raises:
+        ValueError: says what is wrong with which listener.
+    """
+    return tuple(_listener(each.strip()) for each in texts if each.strip())
+
+
+def _listener(given: str) -> Listener:
+    scheme, _, rest = given.partition(":")
+    if scheme == "unix" and rest:
+        return Listener(path=Path(rest.removeprefix("//")))
+    host, colon, port = rest.removeprefix("//").rpartition(":")
+    right = scheme == "grpc" and rest.startswith("//") and colon and port.isascii()
+    if not right or not port.isdecimal() or int(port) > PORT_MAX:
+        raise ValueError(f"{given!r} is no listener; expected one like {EXAMPLES}")
+    return Listener(host.strip("[]") or LOOPBACK, int(port))

@@ -1,0 +1,336 @@
+"""Plain data of the herder as protobuf messages, and requests as what the herder understands.
+
+Texts from the log may hold half surrogates, which protobuf cannot carry: each becomes "?", as in
+the REST API. A map has no place for null: such keys travel in a list beside it.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from headgate.ids import TargetState
+from headgate_grpc.errors import bad_request
+from headgate_grpc.v1 import cluster_service_pb2 as cluster_pb2
+from headgate_grpc.v1 import connector_pb2
+
+INT32_MAX: Final = 2**31 - 1
+JSON_DEPTH_MAX: Final = 64
+HIDDEN: Final = "[hidden]"
+SECRET_WORDS: Final = ("password", "secret", "token", "credential", "jaas", "private")
+KEY_BYTES_MAX: Final = 50_000
+"""Longest name of a JSON field that Java's reader takes: a record with a longer one is lost."""
+JAVA_SPACES: Final = "".join(map(chr, range(0x21)))
+"""What Java's `trim` takes off the name of a new connector."""
+STATES: Final[Mapping[str, connector_pb2.State.ValueType]] = {
+    name.removeprefix("STATE_"): number for name, number in connector_pb2.State.items() if number
+}
+STATE_NAMES: Final = {number: name for name, number in STATES.items()}
+TYPES: Final[Mapping[str, connector_pb2.ConnectorType.ValueType]] = {
+    "source": connector_pb2.CONNECTOR_TYPE_SOURCE,
+    "sink": connector_pb2.CONNECTOR_TYPE_SINK,
+}
+TARGETS: Final[Mapping[str, connector_pb2.TargetState.ValueType]] = {
+    state.value: connector_pb2.TargetState.Value(f"TARGET_STATE_{state.value}")
+    for state in TargetState
+}
+TARGET_STATES: Final = {number: TargetState(name) for name, number in TARGETS.items()}
+
+
+def text(value: object) -> str:
+    """`value` as UTF-8 can carry it; nothing is empty."""
+    if value is None:
+        return ""
+    found = value if isinstance(value, str) else str(value)
+    if found.isascii():
+        return found
+    return found.encode("utf-8", "replace").decode()
+
+
+# -- connectors --
+
+
+def connector(row: Mapping[str, Any]) -> connector_pb2.Connector:
+    """The message of a row, see `headgate.herder.rows`."""
+    made = connector_pb2.Connector(
+        name=text(row["name"]),
+        type=TYPES.get(row["type"], connector_pb2.CONNECTOR_TYPE_UNSPECIFIED),
+        target_state=TARGETS[row["target_state"]],
+        task_count=row["task_count"],
+        settled=row["settled"],
+    )
+    _fill(made.config, made.config_null_keys, row.get("config") or {})
+    made.topics.extend(map(text, row.get("topics") or ()))
+    configs: Sequence[Mapping[str, str | None]] = row.get("task_configs") or ()
+    statuses = _fill_status(made, row["status"])
+    for number in sorted({*range(row["task_count"]), *statuses}):
+        task = made.tasks.add(number=number)
+        if number in statuses:
+            task.status.CopyFrom(_status(statuses[number]))
+        if number < len(configs):
+            _fill(task.config, task.config_null_keys, configs[number])
+    return made
+
+
+def connector_of_info(info: Mapping[str, Any]) -> connector_pb2.Connector:
+    """The message of Connect's ConnectorInfo, the answer to who creates or changes one."""
+    made = connector_pb2.Connector(
+        name=text(info["name"]),
+        type=TYPES.get(info.get("type") or "", connector_pb2.CONNECTOR_TYPE_UNSPECIFIED),
+        task_count=len(info.get("tasks") or ()),
+    )
+    _fill(made.config, made.config_null_keys, info.get("config") or {})
+    return made
+
+
+def plan(body: Mapping[str, Any]) -> connector_pb2.Connector:
+    """The message of a restart plan, which has the form of a status."""
+    kind = TYPES.get(body["type"], connector_pb2.CONNECTOR_TYPE_UNSPECIFIED)
+    made = connector_pb2.Connector(name=text(body["name"]), type=kind)
+    for number, raw in sorted(_fill_status(made, body).items()):
+        made.tasks.add(number=number).status.CopyFrom(_status(raw))
+    return made
+
+
+def without_config(whole: connector_pb2.Connector) -> connector_pb2.Connector:
+    """A copy for CONNECTOR_VIEW_STATUS."""
+    made = connector_pb2.Connector()
+    made.CopyFrom(whole)
+    made.ClearField("config")
+    made.ClearField("config_null_keys")
+    return made
+
+
+def _fill_status(
+    made: connector_pb2.Connector, body: Mapping[str, Any] | None
+) -> dict[int, Mapping[str, Any]]:
+    """The connector's own status is put in; the statuses of its tasks come back by number."""
+    if body is None:
+        return {}
+    made.status.CopyFrom(_status(body["connector"]))
+    return {task["id"]: task for task in body["tasks"] if 0 <= task["id"] <= INT32_MAX}
+
+
+def _status(raw: Mapping[str, Any]) -> connector_pb2.Status:
+    return connector_pb2.Status(
+        state=STATES.get(raw["state"], connector_pb2.STATE_UNSPECIFIED),
+        worker_id=text(raw["worker_id"]),
+        trace=text(raw.get("trace")),
+        version=text(raw.get("version")),
+    )
+
+
+def _fill(target: Any, nulls: Any, config: Mapping[str, str | None]) -> None:
+    for key, value in config.items():
+        if value is None:
+            nulls.append(text(key))
+        else:
+            target[text(key)] = text(value)
+
+
+# -- offsets --
+
+
+def offsets(body: Mapping[str, Any]) -> Iterable[connector_pb2.ConnectorOffset]:
+    """Of Connect's body, ``{"offsets": [{"partition", "offset"}]}``."""
+    for item in body["offsets"]:
+        yield connector_pb2.ConnectorOffset(
+            partition_json=json.dumps(item["partition"]), offset_json=json.dumps(item["offset"])
+        )
+
+
+def offset_changes(
+    items: Iterable[connector_pb2.ConnectorOffset],
+) -> tuple[tuple[object, object], ...]:
+    """Partition and offset of each change, as plain data.
+
+    Raises:
+        RefusedError: one is no JSON object; the message names it.
+    """
+    found = []
+    for at, item in enumerate(items):
+        partition = _json(item.partition_json, f"offsets[{at}].partition_json")
+        offset = None
+        if item.offset_json:
+            offset = _json(item.offset_json, f"offsets[{at}].offset_json")
+        found.append((partition, offset))
+    if not found:
+        raise bad_request("offsets is empty; name the partitions to change")
+    return tuple(found)
+
+
+def _json(given: str, where: str) -> object:
+    try:
+        value = json.loads(given, parse_constant=_constant, parse_float=_float)
+        # Halves of surrogate pairs, which \\u can spell, cannot be stored.
+        json.dumps(value, ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as error:
+        reason = str(error) if isinstance(error, ValueError) else "nested too deeply"
+        raise bad_request(f"{where} is not JSON: {reason}; expected an object") from None
+    if value is not None and not isinstance(value, dict):
+        raise bad_request(f"{where} is {given[:80]}; expected a JSON object")
+    if _depth_exceeds(value, JSON_DEPTH_MAX):
+        raise bad_request(f"{where} is nested more than {JSON_DEPTH_MAX} levels deep")
+    return value
+
+
+def _constant(word: str) -> object:
+    raise ValueError(f"{word} is no JSON")
+
+
+def _float(digits: str) -> float:
+    value = float(digits)
+    if value in (float("inf"), float("-inf")):
+        raise ValueError(f"{digits} is too large a number")
+    return value
+
+
+def _depth_exceeds(value: object, limit: int) -> bool:
+    if isinstance(value, dict):
+        return limit == 0 or any(_depth_exceeds(item, limit - 1) for item in value.values())
+    if isinstance(value, list):
+        return limit == 0 or any(_depth_exceeds(item, limit - 1) for item in value)
+    return False
+
+
+# -- requests --
+
+
+def name_of(request: Any) -> str:
+    """Raises RefusedError: the request has no name."""
+    name: str = request.name
+    if not name:
+        raise bad_request("name is empty; give the name of a connector")
+    return name
+
+
+def config_of(
+    values: Mapping[str, str], null_keys: Iterable[str], field: str = "config"
+) -> dict[str, str | None]:
+    """Raises RefusedError: a key has a value and is null, or is too long to be read again."""
+    config: dict[str, str | None] = dict(values)
+    for key in null_keys:
+        if config.get(key) is not None:
+            raise bad_request(f"the key {key} has a value in {field} and is listed as null, too")
+        config[key] = None
+    for key in config:
+        if len(key.encode()) > KEY_BYTES_MAX:
+            raise bad_request(
+                f"a key in {field} that begins with {key[:40]} has {len(key.encode())} bytes; "
+                f"readers of the config topic take at most {KEY_BYTES_MAX}"
+            )
+    return config
+
+
+def check_class(config: Mapping[str, str | None]) -> None:
+    """Raises RefusedError: the config names no class. Connect's own words for that repeat the whole
+    config, passwords included."""
+    if not config.get("connector.class"):
+        raise bad_request("connector.class is missing in the config, or empty")
+
+
+def looks_secret(key: str) -> bool:
+    return any(word in key.lower() for word in SECRET_WORDS)
+
+
+def without_secrets(message: str, config: Mapping[str, str | None]) -> str:
+    """`message` without the values of keys that look like secrets."""
+    values = {value for key, value in config.items() if value and looks_secret(key)}
+    for value in sorted(values, key=len, reverse=True):
+        message = message.replace(value, HIDDEN)
+    return message
+
+
+def states_of(numbers: Iterable[int]) -> tuple[str, ...]:
+    """Words of the states. Raises RefusedError: unknown."""
+    found = []
+    for number in numbers:
+        if number not in STATE_NAMES:
+            raise bad_request(f"{number} is no State; known are {', '.join(STATES)}")
+        found.append(STATE_NAMES[connector_pb2.State.ValueType(number)])
+    return tuple(found)
+
+
+# -- the cluster --
+
+
+def cluster(raw: Mapping[str, Any]) -> cluster_pb2.Cluster:
+    made = cluster_pb2.Cluster(
+        version=text(raw["version"]),
+        commit=text(raw["commit"]),
+        kafka_cluster_id=text(raw["kafka_cluster_id"]),
+        group_id=text(raw["group_id"]),
+    )
+    for each in raw["workers"]:
+        made.workers.append(_worker(each))
+    return made
+
+
+def _worker(raw: Mapping[str, Any]) -> cluster_pb2.Worker:
+    view: Mapping[str, Any] | None = raw["view"]
+    made = cluster_pb2.Worker(worker_id=text(raw["worker_id"]), url=text(raw["url"]))
+    if view is None:
+        made.generation = -1
+        return made
+    made.answers = True
+    made.leader = bool(view["leader"]) and view["leader"] == view["member_id"]
+    made.generation = view["generation"]
+    made.config_offset = view["config_offset"]
+    made.settled = view["settled"]
+    made.pending.extend(map(text, view["pending"]))
+    made.connectors.extend(sorted(map(text, view["connectors"])))
+    made.tasks.extend(sorted(_task_name(task) for task in view["tasks"]))
+    return made
+
+
+def _task_name(view: Mapping[str, Any]) -> str:
+    task = view["task"]
+    if isinstance(task, Mapping):
+        return text(f"{task['connector']}-{task['task']}")
+    connector_name, number = task
+    return text(f"{connector_name}-{number}")
+
+
+def config_key(raw: Mapping[str, Any]) -> cluster_pb2.ConfigKey:
+    made = cluster_pb2.ConfigKey(
+        name=text(raw["name"]),
+        type=text(raw["type"]),
+        required=raw["required"],
+        importance=text(raw["importance"]),
+        documentation=text(raw["documentation"]),
+        group=text(raw["group"]),
+        display_name=text(raw["display_name"]),
+        dependents=[text(each) for each in raw["dependents"]],
+    )
+    if raw["default_value"] is not None:
+        made.default_value = text(raw["default_value"])
+    return made
+
+
+def validated(
+    infos: Mapping[str, Any], config: Mapping[str, str | None]
+) -> cluster_pb2.ValidateConfigResponse:
+    """Connect's ConfigInfos on `config`. Values of passwords are left out, of errors as well; so
+    are those of unknown keys that look like secrets. An unknown key has only its name."""
+    made = cluster_pb2.ValidateConfigResponse(error_count=infos["error_count"])
+    for each in infos["configs"]:
+        definition, name = each["definition"], each["value"]["name"]
+        given = each["value"]["value"]
+        secret = looks_secret(name) if definition is None else definition["type"] == "PASSWORD"
+        key = made.keys.add(
+            key=cluster_pb2.ConfigKey(name=text(name))
+            if definition is None
+            else config_key(definition)
+        )
+        if given is not None and not secret:
+            key.value = text(given)
+        for error in each["value"]["errors"]:
+            shown = without_secrets(text(error), config)
+            key.errors.append(shown.replace(text(given), HIDDEN) if secret and given else shown)
+    return made
+
+
+def logger(name: str, raw: Mapping[str, Any]) -> cluster_pb2.Logger:
+    made = cluster_pb2.Logger(name=text(name), level=text(raw["level"]))
+    if raw["last_modified"] is not None:
+        made.last_modified_ms = raw["last_modified"]
+    return made

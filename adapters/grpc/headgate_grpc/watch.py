@@ -1,0 +1,322 @@
+"""Watching connectors: one table of what they are now, and for each watcher the names it has to
+hear of.
+
+Level-triggered: a watcher is told what a connector is when it is ready to hear it, not each state
+in between. So a reader that is slow or stands still costs a set of names, never a queue of states.
+
+The table is filled while somebody watches. The backend tells which connectors were touched; what
+they are now is asked of it once, for all watchers.
+"""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from headgate.herder.messages import ErrorKind, Failure, ShowConnectors
+from headgate_grpc import messages
+from headgate_grpc.backend import Backend, TooManyError
+from headgate_grpc.errors import MEANINGS, TOO_MANY, RefusedError
+from headgate_grpc.v1 import connector_pb2
+from headgate_grpc.v1.connector_service_pb2 import WatchConnectorsResponse
+
+log = logging.getLogger(__name__)
+
+WATCHES_MAX: Final = 10_000
+RESPONSE_MAX: Final = 64 * 1024
+SILENCE_S: Final = 10.0
+"""After so long without a change the cursor is sent again: the watch lives."""
+LINGER_S: Final = 60.0
+"""How long the table is kept up to date for watchers that resume."""
+PAGE: Final = 1_000
+ASK_MS: Final = 30_000
+AGAIN_S: Final = 0.2
+GONE_KEPT: Final = 10_000
+"""Deleted connectors that are remembered for watchers that resume."""
+_OVERHEAD: Final = 16
+"""Bytes that a connector takes in a response beside its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which connectors a watcher wants; empty parts let all pass."""
+
+    names: frozenset[str] = frozenset()
+    prefix: str = ""
+    states: frozenset[int] = frozenset()
+
+    @classmethod
+    def of(cls, wanted: connector_pb2.ConnectorFilter) -> "Filter":
+        """Raises RefusedError: an unknown state."""
+        messages.states_of(wanted.states)
+        return cls(frozenset(wanted.names), wanted.prefix, frozenset(wanted.states))
+
+    def may_match(self, name: str) -> bool:
+        return name.startswith(self.prefix) and (not self.names or name in self.names)
+
+    def matches(self, found: connector_pb2.Connector) -> bool:
+        if not self.states:
+            return True
+        return found.status.state in self.states or any(
+            task.status.state in self.states for task in found.tasks
+        )
+
+
+@dataclass(slots=True)
+class _Entry:
+    """What the table holds of a connector; nothing in it changes."""
+
+    revision: int
+    basic: connector_pb2.Connector | None
+    """None: it is deleted."""
+    status: connector_pb2.Connector | None
+
+
+@dataclass(slots=True, eq=False)
+class _Watcher:
+    wanted: Filter
+    with_config: bool
+    pending: dict[str, None] = field(default_factory=dict[str, None])
+    told: set[str] = field(default_factory=set[str])
+    """Names that the client holds."""
+    resumed: bool = False
+    """The client may hold names that were told before, by another stream."""
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class Hub:
+    """All watches of one server. Belongs to the server's loop."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._table: dict[str, _Entry] = {}
+        self._revision = 0
+        self._forgotten = 0
+        """Highest revision of a deleted connector that is not remembered any more."""
+        self._boot = ""
+        self._config_offset = 0
+        self._watchers: set[_Watcher] = set()
+        self._touched: dict[str, None] = {}
+        self._news = asyncio.Event()
+        self._follower: asyncio.Task[None] | None = None
+        self._loaded: asyncio.Future[None] | None = None
+        self._closing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._end: asyncio.TimerHandle | None = None
+
+    def close(self) -> None:
+        """Watches end with UNAVAILABLE."""
+        if not self._closing.done():
+            self._closing.set_result(None)
+        for watcher in self._watchers:
+            watcher.news.set()
+        self._stop()
+
+    async def watch(
+        self, wanted: Filter, cursor: str = "", *, with_config: bool = True
+    ) -> AsyncIterator[WatchConnectorsResponse]:
+        """The responses of one stream.
+
+        Raises:
+            RefusedError: too many watches are open, or the server ends.
+        """
+        if len(self._watchers) >= WATCHES_MAX:
+            raise RefusedError(TOO_MANY, f"{WATCHES_MAX} watches are open on this worker already")
+        watcher = _Watcher(wanted, with_config)
+        self._watchers.add(watcher)
+        try:
+            await self._follow()
+            reset = not self._resume(watcher, cursor)
+            if reset:
+                watcher.pending = dict.fromkeys(filter(wanted.may_match, sorted(self._table)))
+                watcher.told.clear()
+            while reset or watcher.pending:
+                yield self._response(watcher, reset=reset)
+                reset = False
+            yield self._response(watcher, synced=True)
+            while True:
+                await self._some_news(watcher)
+                yield self._response(watcher)
+        finally:
+            self._watchers.discard(watcher)
+            if not self._watchers and not self._closing.done():
+                loop = asyncio.get_running_loop()
+                self._end = loop.call_later(LINGER_S, self._stop_if_unwatched)
+
+    async def _some_news(self, watcher: _Watcher) -> None:
+        """Until there is something to tell, or it was silent for long."""
+        try:
+            async with asyncio.timeout(SILENCE_S):
+                while not watcher.pending and not self._closing.done():
+                    watcher.news.clear()
+                    await watcher.news.wait()
+        except TimeoutError:
+            return
+        if self._closing.done():
+            raise RefusedError(
+                MEANINGS[ErrorKind.NOT_READY], "The worker is shutting down; watch another one"
+            )
+
+    def _resume(self, watcher: _Watcher, cursor: str) -> bool:
+        """Whether what the client has missed since `cursor` is known."""
+        boot, _, number = cursor.partition("-")
+        if not boot or boot != self._boot or not (number.isascii() and number.isdecimal()):
+            return False
+        since = int(number[:20])
+        if not self._forgotten <= since <= self._revision:
+            return False
+        watcher.resumed = True
+        for name, entry in self._table.items():
+            if entry.revision > since and watcher.wanted.may_match(name):
+                watcher.pending[name] = None
+        return True
+
+    def _response(
+        self, watcher: _Watcher, *, reset: bool = False, synced: bool = False
+    ) -> WatchConnectorsResponse:
+        """What is pending, as far as it goes into one response."""
+        response = WatchConnectorsResponse(
+            reset=reset, synced=synced and not watcher.pending, config_offset=self._config_offset
+        )
+        size = 0
+        while watcher.pending:
+            name = next(iter(watcher.pending))
+            entry = self._table.get(name)
+            found = None if entry is None else entry.basic if watcher.with_config else entry.status
+            if found is not None and watcher.wanted.matches(found):
+                size += found.ByteSize() + _OVERHEAD
+                if size > RESPONSE_MAX and (response.connectors or response.removed):
+                    break
+                response.connectors.append(found)
+                watcher.told.add(name)
+            elif watcher.resumed or name in watcher.told:
+                size += 4 * len(name) + _OVERHEAD
+                if size > RESPONSE_MAX and (response.connectors or response.removed):
+                    break
+                response.removed.append(name)
+                watcher.told.discard(name)
+            del watcher.pending[name]
+        if not watcher.pending:
+            response.cursor = f"{self._boot}-{self._revision}"
+        return response
+
+    # -- the table --
+
+    async def _follow(self) -> None:
+        """Returns when the table is complete."""
+        if self._end is not None:
+            self._end.cancel()
+            self._end = None
+        if self._loaded is None:
+            self._loaded = asyncio.get_running_loop().create_future()
+            self._boot = secrets.token_hex(6)
+            self._follower = asyncio.create_task(self._keep_up(self._loaded))
+        await asyncio.shield(self._loaded)
+
+    def _stop_if_unwatched(self) -> None:
+        if not self._watchers:
+            self._stop()
+
+    def _stop(self) -> None:
+        if self._follower is None:
+            return
+        self._backend.watch(None)
+        self._follower.cancel()
+        if self._loaded is not None and not self._loaded.done():
+            self._loaded.set_exception(
+                RefusedError(MEANINGS[ErrorKind.NOT_READY], "The worker is shutting down")
+            )
+            self._loaded.exception()  # not all of them are waited for
+        self._follower, self._loaded = None, None
+        self._table.clear()
+        self._touched.clear()
+        self._revision = self._forgotten = 0
+
+    async def _keep_up(self, loaded: "asyncio.Future[None]") -> None:
+        loop = asyncio.get_running_loop()
+
+        def touched(names: Iterable[str]) -> None:
+            loop.call_soon_threadsafe(self._mark, tuple(names))
+
+        self._backend.watch(touched)
+        after = ""
+        while True:
+            found = await self._ask(
+                ShowConnectors(after=after, limit=PAGE, parts=("config",)), loaded
+            )
+            self._put(found, ())
+            if not found["more"]:
+                break
+            after = found["rows"][-1]["name"]
+        if not loaded.done():
+            loaded.set_result(None)
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            while self._touched:
+                names = tuple(self._touched)[:PAGE]
+                for name in names:
+                    del self._touched[name]
+                self._put(await self._ask(ShowConnectors(names=names, parts=("config",))), names)
+
+    def _mark(self, names: Iterable[str]) -> None:
+        self._touched.update(dict.fromkeys(names))
+        self._news.set()
+
+    async def _ask(
+        self, call: ShowConnectors, loaded: "asyncio.Future[None] | None" = None
+    ) -> dict[str, Any]:
+        """Again and again until there is an answer: what was touched must not be forgotten. But who
+        opens the first watch is told that there is none."""
+        while True:
+            try:
+                result = await self._backend.ask(call, ASK_MS)
+            except TooManyError as error:
+                result = Failure(ErrorKind.NOT_READY, str(error))
+            if not isinstance(result, Failure):
+                value: Any = result.value
+                return dict(value)
+            log.debug("rows of watched connectors: %s", result.message)
+            if loaded is not None and not loaded.done():
+                loaded.set_exception(RefusedError.of(result))
+                loaded.exception()
+                self._loaded = None
+                self._backend.watch(None)
+                raise asyncio.CancelledError
+            await asyncio.sleep(AGAIN_S)
+
+    def _put(self, found: dict[str, Any], asked: Iterable[str]) -> None:
+        """Rows into the table; connectors that were asked for and have no row are deleted."""
+        self._config_offset = max(self._config_offset, found["config_offset"])
+        gone = dict.fromkeys(asked)
+        for row in found["rows"]:
+            gone.pop(row["name"], None)
+            basic = messages.connector(row)
+            before = self._table.get(row["name"])
+            if before is None or before.basic != basic:
+                self._set(row["name"], basic)
+        for name in gone:
+            before = self._table.get(name)
+            if before is not None and before.basic is not None:
+                self._set(name, None)
+        self._forget()
+
+    def _set(self, name: str, basic: connector_pb2.Connector | None) -> None:
+        self._revision += 1
+        status = None if basic is None else messages.without_config(basic)
+        self._table[name] = _Entry(self._revision, basic, status)
+        for watcher in self._watchers:
+            if watcher.wanted.may_match(name):
+                watcher.pending[name] = None
+                watcher.news.set()
+
+    def _forget(self) -> None:
+        if len(self._table) <= GONE_KEPT:
+            return
+        gone = sorted(
+            (entry.revision, name) for name, entry in self._table.items() if entry.basic is None
+        )
+        for revision, name in gone[: max(len(gone) - GONE_KEPT, 0)]:
+            del self._table[name]
+            self._forgotten = revision

@@ -1,0 +1,1 @@
+"""What stands behind the gRPC services: one worker, or all workers of a `headgate up`."""

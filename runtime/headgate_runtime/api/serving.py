@@ -1,0 +1,85 @@
+"""Serving the gRPC API. Loads gRPC only where there is something to serve."""
+
+import contextlib
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from headgate.herder.messages import WorkerView
+from headgate_runtime.api.worker_backend import WorkerBackend
+from headgate_runtime.config.settings import WorkerSettings
+from headgate_runtime.up import folder
+from headgate_runtime.worker.config import WorkerConfig, herder_settings
+
+if TYPE_CHECKING:
+    from headgate_grpc.server import GrpcServer
+
+log = logging.getLogger(__name__)
+
+SOCKET: Final = "grpc.sock"
+"""In the data folder of `headgate up`."""
+
+
+class UnservedError(Exception):
+    """The API cannot be served; the message is for the user."""
+
+
+def serve_worker(
+    listeners: Sequence[str], backend: WorkerBackend, stack: contextlib.ExitStack
+) -> "GrpcServer":
+    """A server that listens, closed with `stack`.
+
+    Raises:
+        UnservedError: it cannot listen, or the extra is not installed.
+    """
+    try:
+        from headgate_grpc.listeners import ListenError, listeners_of
+        from headgate_grpc.server import GrpcServer
+    except ImportError as error:
+        raise UnservedError(
+            f"headgate.grpc.listeners: {error}; install the extra: pip install 'headgate[grpc]'"
+        ) from None
+    try:
+        server = GrpcServer(listeners_of(listeners), backend)
+        server.start()
+    except ValueError as error:
+        raise UnservedError(f"headgate.grpc.listeners: {error}") from None
+    except ListenError as error:
+        raise UnservedError(str(error.strerror)) from None
+    stack.callback(server.close)
+    return server
+
+
+def serve_up(
+    data: Path,
+    settings: WorkerSettings,
+    urls: Callable[[], Sequence[str]],
+    workers: Callable[[], Sequence[tuple[str, str, WorkerView | None]]],
+    warn: Callable[[str], None],
+    stack: contextlib.ExitStack,
+) -> None:
+    """Serve the cluster of a `headgate up` on a socket in its data folder, until `stack` is closed.
+
+    Where that cannot be, `warn` is told: the pipeline runs without it.
+    """
+    try:
+        from headgate_grpc.listeners import Listener, ListenError
+        from headgate_grpc.server import GrpcServer
+    except ImportError:
+        log.debug("the extra grpc is not installed: nothing is served")
+        return
+    from headgate_runtime.api.up_backend import UpBackend
+
+    transport = folder.open_log(data, warn)
+    stack.callback(transport.close)
+    config = WorkerConfig("headgate up", "", folder.transport_settings(data))
+    backend = UpBackend(transport, herder_settings(config, settings), settings, urls, workers)
+    server = GrpcServer((Listener(path=data / SOCKET),), backend)
+    try:
+        server.start()
+    except ListenError as error:
+        warn(f"this cluster cannot be operated by other headgate commands: {error.strerror}")
+        return
+    stack.callback(backend.close)
+    stack.callback(server.close)

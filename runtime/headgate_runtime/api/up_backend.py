@@ -1,0 +1,220 @@
+"""All workers of a `headgate up` behind the gRPC services.
+
+The process of `headgate up` reads the log itself: what is listed and watched is there also while no
+worker answers. Changes, and what only workers know, are asked of a worker.
+"""
+
+import importlib.metadata
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final, TypeVar
+
+from headgate import wire
+from headgate.herder.messages import (
+    Call,
+    ErrorKind,
+    Failure,
+    Result,
+    ShowConnector,
+    ShowConnectors,
+    Success,
+    WorkerView,
+)
+from headgate.herder.reads import read
+from headgate.herder.rows import touched_by_configs, touched_by_statuses
+from headgate.herder.settings import HerderSettings
+from headgate.ports import TransportError
+from headgate.topics.config_records import decode
+from headgate.topics.config_reducer import fold
+from headgate.topics.config_state import ConfigState
+from headgate.topics.status import StatusView, decode_status, fold_statuses
+from headgate_runtime.api.threads import on_thread
+from headgate_runtime.config.settings import WorkerSettings
+from headgate_runtime.plugins.rest import RestPlugins
+from headgate_runtime.transports.select import Transport
+from headgate_runtime.worker.daemon_threads import DaemonThreads
+from headgate_runtime.worker.loggers import Loggers
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+BATCH: Final = 5_000
+LOOK_S: Final = 0.05
+"""How often the log is looked at while somebody watches."""
+AGAIN_S: Final = 0.1
+CALLS_AT_ONCE: Final = 16
+WAITING_MAX: Final = 1_000
+PLUGIN_THREADS: Final = 8
+NO_WORKER: Final = (
+    "No worker of this headgate up answers at the moment; the folder logs in its data folder says "
+    "why. Ask again"
+)
+
+
+class UpBackend:
+    """Owns its own view of the log."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        settings: HerderSettings,
+        worker_settings: WorkerSettings,
+        urls: Callable[[], Sequence[str]],
+        workers: Callable[[], Sequence[tuple[str, str, WorkerView | None]]],
+    ) -> None:
+        """
+        Args:
+            transport: closed by who opened it, after `close`.
+            urls: of the workers that can be asked now.
+            workers: name, url and last view of each worker.
+        """
+        self._transport = transport
+        self._settings = settings
+        self._group = worker_settings["group.id"]
+        self._urls = urls
+        self._workers = workers
+        self._view = _LogView(transport)
+        self._calls = DaemonThreads(CALLS_AT_ONCE, "grpc-calls")
+        self._plugin_threads = DaemonThreads(PLUGIN_THREADS, "plugins")
+        self._waiting = 0
+        self._closed = threading.Event()
+        self.plugins = RestPlugins(worker_settings)
+        self.loggers = Loggers()
+        self.ready = True
+
+    def close(self) -> None:
+        self._closed.set()
+        self._view.watch(None)
+        self._calls.close()
+
+    async def ask(self, call: Call, timeout_ms: int) -> Result:
+        from headgate_grpc.backend import TooManyError
+
+        if self._waiting >= WAITING_MAX:
+            raise TooManyError(f"{WAITING_MAX} requests wait for this headgate up already")
+        until = time.monotonic() + timeout_ms / 1000
+        self._waiting += 1
+        try:
+            return await on_thread(self._calls, lambda: self._answer(call, until), timeout_ms)
+        except TimeoutError:
+            text = f"Request timed out. No worker has answered within {timeout_ms} ms."
+            return Failure(ErrorKind.TIMEOUT, text)
+        except TransportError as error:
+            return Failure(ErrorKind.TIMEOUT, str(error))
+        finally:
+            self._waiting -= 1
+
+    async def on_thread(self, work: Callable[[], T], timeout_ms: int) -> T:
+        return await on_thread(self._plugin_threads, work, timeout_ms)
+
+    async def cluster(self, timeout_ms: int) -> Mapping[str, Any]:
+        workers = [
+            {"worker_id": name, "url": url, "view": None if view is None else wire.plain(view)}
+            for name, url, view in self._workers()
+        ]
+        return {
+            "version": importlib.metadata.version("headgate"),
+            "commit": "unknown",
+            "kafka_cluster_id": "embedded",
+            "group_id": self._group,
+            "workers": workers,
+        }
+
+    def watch(self, touched: Callable[[Iterable[str]], None] | None) -> None:
+        self._view.watch(touched)
+
+    # -- on a thread --
+
+    def _answer(self, call: Call, until: float) -> Result:
+        if isinstance(call, ShowConnector | ShowConnectors):
+            state, statuses = self._view.read()
+            return read(state, statuses, call, self._settings)
+        payload = wire.dumps(call)
+        while not self._closed.is_set():
+            left_ms = int((until - time.monotonic()) * 1000)
+            urls = self._urls()
+            if urls and left_ms > 0:
+                answer = self._transport.peers.call(urls[0], payload, 0, left_ms)
+                result: Result = wire.loads(Success | Failure, answer)
+                return result
+            if left_ms <= 0:
+                break
+            self._closed.wait(AGAIN_S)
+        return Failure(ErrorKind.NOT_READY, NO_WORKER)
+
+
+class _LogView:
+    """The config topic and the status topic, folded. Safe from several threads."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._lock = threading.Lock()
+        self._state = ConfigState()
+        self._statuses = StatusView()
+        self._config_position = 0
+        self._status_position = 0
+        self._touched: Callable[[Iterable[str]], None] | None = None
+        self._follower: threading.Thread | None = None
+
+    def read(self) -> tuple[ConfigState, StatusView]:
+        """Both topics, read to their ends.
+
+        Raises:
+            TransportError: the log cannot be read.
+        """
+        with self._lock:
+            names = {**self._read_config(), **self._read_statuses()}
+            state, statuses, touched = self._state, self._statuses, self._touched
+        if names and touched is not None:
+            with suppress(RuntimeError):  # who watched has ended, with its loop
+                touched(names)
+        return state, statuses
+
+    def watch(self, touched: Callable[[Iterable[str]], None] | None) -> None:
+        with self._lock:
+            self._touched = touched
+            if touched is None or self._follower is not None:
+                return
+            self._follower = threading.Thread(target=self._follow, name="grpc-watch", daemon=True)
+        self._follower.start()
+
+    def _follow(self) -> None:
+        while True:
+            try:
+                self.read()
+            except TransportError as error:
+                log.warning("the log cannot be read, watches see nothing new: %s", error)
+            time.sleep(LOOK_S)
+            with self._lock:
+                if self._touched is None:
+                    self._follower = None
+                    return
+
+    def _read_config(self) -> dict[str, None]:
+        names: dict[str, None] = {}
+        while True:
+            records, self._config_position = self._transport.config_log.read(
+                self._config_position, BATCH
+            )
+            if not records:
+                return names
+            events = [decode(each.offset, each.key, each.value) for each in records]
+            self._state = fold(self._state, events)
+            names.update(dict.fromkeys(touched_by_configs(events)))
+
+    def _read_statuses(self) -> dict[str, None]:
+        names: dict[str, None] = {}
+        while True:
+            records, self._status_position = self._transport.status_log.read(
+                self._status_position, BATCH
+            )
+            if not records:
+                return names
+            events = [decode_status(each.key, each.value) for each in records]
+            self._statuses = fold_statuses(self._statuses, events)
+            told = [("", event) for event in events]
+            names.update(dict.fromkeys(touched_by_statuses(told)))

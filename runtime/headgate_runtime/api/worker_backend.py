@@ -1,0 +1,82 @@
+"""One worker behind the gRPC services. Its calls take the way of those that come in by HTTP."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from headgate import wire
+from headgate.herder.messages import (
+    Call,
+    DescribeWorker,
+    ErrorKind,
+    Failure,
+    Result,
+    Success,
+)
+from headgate_runtime.api.threads import on_thread
+from headgate_runtime.plugins.rest import RestPlugins
+from headgate_runtime.worker.daemon_threads import DaemonThreads
+from headgate_runtime.worker.loggers import Loggers
+from headgate_runtime.worker.loop import Worker
+
+if TYPE_CHECKING:
+    from headgate_rest import RestService
+
+T = TypeVar("T")
+
+THREADS: Final = 8
+"""Plugins that are asked something at once."""
+
+
+class WorkerBackend:
+    """There before the worker, as the REST service is."""
+
+    def __init__(
+        self,
+        rest: "RestService",
+        root: Mapping[str, Any],
+        plugins: RestPlugins,
+        loggers: Loggers,
+    ) -> None:
+        """`root`: version, commit and kafka_cluster_id, as ``GET /`` of the REST API says them."""
+        self._rest = rest
+        self._root = root
+        self._threads = DaemonThreads(THREADS, "plugins")
+        self._worker: Worker | None = None
+        self.plugins = plugins
+        self.loggers = loggers
+        self.ready = False
+
+    def serve(self, worker: Worker) -> None:
+        """From now on calls are this worker's."""
+        self._worker = worker
+
+    async def ask(self, call: Call, timeout_ms: int) -> Result:
+        from headgate_grpc.backend import TooManyError
+        from headgate_rest.open_calls import OPEN_MAX
+        from headgate_rest.open_calls import TooManyError as TooManyOpenError
+
+        try:
+            answer = await self._rest.asked(wire.dumps(call), timeout_ms)
+        except TooManyOpenError:
+            raise TooManyError(f"{OPEN_MAX} requests wait for this worker already") from None
+        except TimeoutError:
+            text = f"Request timed out. The worker has not answered within {timeout_ms} ms."
+            return Failure(ErrorKind.TIMEOUT, text)
+        result: Result = wire.loads(Success | Failure, answer)
+        return result
+
+    async def on_thread(self, work: Callable[[], T], timeout_ms: int) -> T:
+        return await on_thread(self._threads, work, timeout_ms)
+
+    async def cluster(self, timeout_ms: int) -> Mapping[str, Any]:
+        view: Any = None
+        result = await self.ask(DescribeWorker(), timeout_ms)
+        if isinstance(result, Success):
+            view = result.value
+        group = "" if self._worker is None else self._worker.settings["group.id"] or ""
+        worker = {"worker_id": self._rest.worker_id, "url": self._rest.url, "view": view}
+        return {**self._root, "group_id": group, "workers": [worker]}
+
+    def watch(self, touched: Callable[[Iterable[str]], None] | None) -> None:
+        if self._worker is not None:
+            self._worker.watch_connectors(touched)

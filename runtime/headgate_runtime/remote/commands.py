@@ -1,0 +1,386 @@
+"""``headgate status``, ``connectors``, ``tasks``, ``offsets`` and ``loggers``.
+
+Exit codes: 0 it is done; 1 it was refused, has failed, or (``diff``) differs; 2 wrong usage, or no
+cluster was found; 3 what was waited for has not come about in time.
+"""
+
+import contextlib
+import json
+import sys
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Final, NoReturn, TypeAlias
+
+import typer
+
+from headgate.ids import State, TargetState
+from headgate_runtime.remote import show
+from headgate_runtime.remote.locate import open_remote
+from headgate_runtime.remote.remote import LateError, Remote, RemoteError
+
+HEADING: Final = "Operate a running cluster"
+EXIT_DIFFERS: Final = 1
+EXIT_USAGE: Final = 2
+EXIT_LATE: Final = 3
+
+
+class Output(StrEnum):
+    TABLE = "table"
+    JSON = "json"
+
+
+Url: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--url",
+        envvar="HEADGATE_URL",
+        metavar="ADDRESS",
+        help="grpc://HOST:PORT, unix:PATH, or http://HOST:PORT of a Connect worker; without "
+        "it, the headgate up of this folder.",
+    ),
+]
+Format: TypeAlias = Annotated[Output, typer.Option("-o", "--output", help="How to print.")]
+Name: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="Name of the connector.")]
+Names: TypeAlias = Annotated[
+    list[str], typer.Argument(metavar="NAME...", help="Names of connectors.")
+]
+Files: TypeAlias = Annotated[
+    list[str],
+    typer.Argument(metavar="FILE...", help="Connectors: JSON or properties, as for standalone."),
+]
+
+connectors = typer.Typer(no_args_is_help=True, help="List, change and watch connectors.")
+tasks = typer.Typer(no_args_is_help=True, help="Restart tasks.")
+offsets = typer.Typer(no_args_is_help=True, help="Show and change a connector's offsets.")
+loggers = typer.Typer(no_args_is_help=True, help="Show and set log levels.")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to `app`."""
+    app.command(rich_help_panel=HEADING)(status)
+    parts = {"connectors": connectors, "tasks": tasks, "offsets": offsets, "loggers": loggers}
+    for name, commands in parts.items():
+        app.add_typer(commands, name=name, rich_help_panel=HEADING)
+
+
+def status(url: Url = None, output: Format = Output.TABLE) -> None:
+    """Show the workers and the connectors of a cluster."""
+    with _remote(url) as remote:
+        cluster, rows = remote.cluster(), remote.rows()
+        if output is Output.JSON:
+            shown = [show.plain(row) for row in rows]
+            _print(show.as_json({**cluster, "connectors": shown}))
+        else:
+            _print(show.status(cluster, rows, remote.where))
+
+
+# -- connectors --
+
+
+@connectors.command("list")
+def list_connectors(
+    prefix: Annotated[str, typer.Option("--prefix", help="Beginning of the names.")] = "",
+    state: Annotated[
+        list[State] | None,
+        typer.Option(
+            "--state", help="The connector or one of its tasks has it.", case_sensitive=False
+        ),
+    ] = None,
+    url: Url = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """List connectors with their states."""
+    with _remote(url) as remote:
+        rows = remote.rows(prefix, [each.value for each in state or ()])
+        if output is Output.JSON:
+            _print(show.as_json([show.plain(row) for row in rows]))
+        else:
+            _print(show.connectors(rows))
+
+
+@connectors.command("show")
+def show_connector(name: Name, url: Url = None, output: Format = Output.TABLE) -> None:
+    """Show a connector: config, states, traces of what has failed."""
+    with _remote(url) as remote:
+        row = remote.row(name)
+        as_json = output is Output.JSON
+        _print(show.as_json(show.plain(row)) if as_json else show.one_connector(row))
+
+
+@connectors.command()
+def create(files: Files, url: Url = None) -> None:
+    """Create connectors from files. One that exists already is refused."""
+    wanted = _read(files)
+    with _remote(url) as remote:
+        for each in wanted:
+            remote.create(each.name, each.config, each.initial_state)
+            _print(f"{each.name} created")
+
+
+@connectors.command()
+def apply(files: Files, url: Url = None) -> None:
+    """Create connectors from files, or change their configs to what the files say."""
+    wanted = _read(files)
+    with _remote(url) as remote:
+        known = {row.name: row for row in remote.rows()}
+        for each in wanted:
+            row = known.get(each.name)
+            if row is None and each.initial_state is not None:
+                remote.create(each.name, each.config, each.initial_state)
+                _print(f"{each.name} created")
+            elif row is not None and dict(row.config) == dict(each.config):
+                _print(f"{each.name} unchanged")
+            else:
+                made = remote.put_config(each.name, each.config)
+                _print(f"{each.name} {'created' if made else 'changed'}")
+
+
+@connectors.command()
+def diff(files: Files, url: Url = None) -> None:
+    """Show what apply would change, key by key. Exit code 1: something."""
+    wanted = _read(files)
+    with _remote(url) as remote:
+        known = {row.name: row.config for row in remote.rows()}
+    differs = False
+    for each in wanted:
+        lines = show.differences(known.get(each.name), each.config)
+        if lines:
+            differs = True
+            _print(f"{each.name} {'would change' if each.name in known else 'would be created'}")
+            _print("\n".join(f"  {line}" for line in lines))
+        else:
+            _print(f"{each.name} unchanged")
+    if differs:
+        raise typer.Exit(EXIT_DIFFERS)
+
+
+@connectors.command()
+def pause(names: Names, url: Url = None) -> None:
+    """Pause connectors and their tasks."""
+    _set_target_states(names, TargetState.PAUSED, "paused", url)
+
+
+@connectors.command()
+def resume(names: Names, url: Url = None) -> None:
+    """Resume paused or stopped connectors."""
+    _set_target_states(names, TargetState.STARTED, "resumed", url)
+
+
+@connectors.command()
+def stop(names: Names, url: Url = None) -> None:
+    """Stop connectors: they keep their configs and give up their tasks."""
+    _set_target_states(names, TargetState.STOPPED, "stopped", url)
+
+
+@connectors.command()
+def restart(
+    names: Names,
+    include_tasks: Annotated[bool, typer.Option("--tasks", help="Restart the tasks, too.")] = False,
+    only_failed: Annotated[
+        bool, typer.Option("--only-failed", help="Restart only what has failed.")
+    ] = False,
+    url: Url = None,
+) -> None:
+    """Restart connectors, and their tasks if you say so."""
+    with _remote(url) as remote:
+        for name in names:
+            remote.restart(name, include_tasks=include_tasks, only_failed=only_failed)
+            _print(f"{name} restarted")
+
+
+@connectors.command()
+def delete(names: Names, url: Url = None) -> None:
+    """Delete connectors. Their offsets stay."""
+    with _remote(url) as remote:
+        for name in names:
+            remote.delete(name)
+            _print(f"{name} deleted")
+
+
+@connectors.command()
+def watch(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME...]", help="Names; without them, all.")
+    ] = None,
+    prefix: Annotated[str, typer.Option("--prefix", help="Beginning of the names.")] = "",
+    url: Url = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Print connectors as they are and each change, until Ctrl-C. JSON: one object a line."""
+    with _remote(url) as remote:
+        for name, row in remote.watch(prefix, names or []):
+            if output is Output.JSON:
+                found = None if row is None else show.plain(row)
+                _print(json.dumps({"name": name, "connector": found}, ensure_ascii=False))
+            elif row is None:
+                _print(f"{name}: deleted")
+            else:
+                _print(f"{name}: {show.state(row)}, tasks: {show.tasks(row)}")
+
+
+@connectors.command()
+def wait(
+    name: Name,
+    condition: Annotated[
+        str,
+        typer.Option(
+            "--for",
+            metavar="CONDITION",
+            help="settled (as it was asked for), deleted, or a state such as RUNNING.",
+        ),
+    ] = "settled",
+    timeout_s: Annotated[
+        float, typer.Option("--timeout", metavar="SECONDS", help="How long to wait.", min=0.1)
+    ] = 60.0,
+    url: Url = None,
+) -> None:
+    """Wait until a connector is as it should be. Exit code 3: not in time."""
+    word = condition if condition in ("settled", "deleted") else condition.upper()
+    if word not in ("settled", "deleted", *State):
+        _refuse(f"--for {condition}: expected settled, deleted, or one of {', '.join(State)}")
+    with _remote(url) as remote:
+        row = remote.wait(name, word, timeout_s)
+        _print(f"{name}: {'deleted' if row is None else show.state(row)}")
+
+
+# -- tasks --
+
+
+@tasks.command("restart")
+def restart_task(
+    name: Name,
+    numbers: Annotated[list[int], typer.Argument(metavar="TASK...", help="Numbers of tasks.")],
+    url: Url = None,
+) -> None:
+    """Restart tasks of a connector."""
+    with _remote(url) as remote:
+        for number in numbers:
+            remote.restart_task(name, number)
+            _print(f"{name}-{number} restarted")
+
+
+# -- offsets --
+
+
+@offsets.command("show")
+def show_offsets(name: Name, url: Url = None, output: Format = Output.TABLE) -> None:
+    """Show the offsets of a connector."""
+    with _remote(url) as remote:
+        found = remote.offsets(name)
+        as_json = output is Output.JSON
+        _print(show.as_json({"offsets": found}) if as_json else show.offsets(found))
+
+
+@offsets.command("set")
+def set_offsets(
+    name: Name,
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE", help='{"offsets": [{"partition": ..., "offset": ...}]}; - for stdin.'
+        ),
+    ],
+    url: Url = None,
+) -> None:
+    """Change offsets of a stopped connector. FILE has the form that show -o json prints."""
+    changes = _offset_changes(file)
+    with _remote(url) as remote:
+        _print(remote.alter_offsets(name, changes))
+
+
+@offsets.command("reset")
+def reset_offsets(name: Name, url: Url = None) -> None:
+    """Forget all offsets of a stopped connector: it begins from the start."""
+    with _remote(url) as remote:
+        _print(remote.reset_offsets(name))
+
+
+# -- loggers --
+
+
+@loggers.command("list")
+def list_loggers(url: Url = None, output: Format = Output.TABLE) -> None:
+    """List the loggers that have a level of their own."""
+    with _remote(url) as remote:
+        found = remote.loggers()
+        if output is Output.JSON:
+            _print(show.as_json(found))
+        else:
+            _print(show.table(("LOGGER", "LEVEL"), found.items()))
+
+
+@loggers.command("set")
+def set_level(
+    logger: Annotated[str, typer.Argument(metavar="LOGGER", help="root is above all others.")],
+    level: Annotated[str, typer.Argument(metavar="LEVEL", help="DEBUG, INFO, WARN, ERROR ...")],
+    this_worker: Annotated[
+        bool, typer.Option("--this-worker", help="Not on the other workers of the cluster.")
+    ] = False,
+    url: Url = None,
+) -> None:
+    """Set the level of a logger and of those below it, on all workers."""
+    with _remote(url) as remote:
+        changed = remote.set_level(logger, level, cluster=not this_worker)
+        _print("\n".join(changed) if this_worker else f"{logger} is {level.upper()} on all workers")
+
+
+# -- what they share --
+
+
+def _set_target_states(names: list[str], state: TargetState, word: str, url: str | None) -> None:
+    with _remote(url) as remote:
+        for name in names:
+            remote.set_target_state(name, state)
+            _print(f"{name} {word}")
+
+
+@contextlib.contextmanager
+def _remote(url: str | None) -> Iterator[Remote]:
+    """The cluster; what it refuses ends the command."""
+    remote: Remote | None = None
+    try:
+        remote = open_remote(url)
+        yield remote
+    except LateError as error:
+        _refuse(str(error), EXIT_LATE)
+    except RemoteError as error:
+        _refuse(str(error), error.exit_code)
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+    finally:
+        if remote is not None:
+            remote.close()
+
+
+def _read(files: list[str]) -> list[Any]:
+    from headgate_runtime.config.connector_files import ConnectorFileError, read_connector_file
+
+    try:
+        return [read_connector_file(path) for path in files]
+    except ConnectorFileError as error:
+        _refuse(f"{error}\n  next: nothing was asked; mend the file")
+
+
+def _offset_changes(file: str) -> list[tuple[object, object]]:
+    try:
+        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+        found = json.loads(text)
+        return [(each["partition"], each["offset"]) for each in found["offsets"]]
+    except OSError as error:
+        _refuse(f"{file}: {error.strerror}")
+    except (ValueError, KeyError, TypeError):
+        _refuse(
+            f'{file}: expected {{"offsets": [{{"partition": {{...}}, "offset": {{...}}}}]}}\n'
+            "  next: headgate offsets show NAME -o json prints this form"
+        )
+
+
+def _print(text: str) -> None:
+    sys.stdout.write(text.encode("utf-8", "replace").decode() + "\n")
+    sys.stdout.flush()
+
+
+def _refuse(message: str, code: int = EXIT_USAGE) -> NoReturn:
+    typer.echo(f"headgate: {message}", err=True)
+    raise typer.Exit(code)

@@ -1,0 +1,53 @@
+"""Which cluster a command is about: --url, HEADGATE_URL, or the `headgate up` of this folder."""
+
+import os
+from pathlib import Path
+from typing import Final
+
+from headgate_runtime.remote.remote import Remote, RemoteError
+
+EXIT_USAGE: Final = 2
+VARIABLE: Final = "HEADGATE_URL"
+SOCKET: Final = "grpc.sock"
+
+
+def open_remote(url: str | None) -> Remote:
+    """Raises RemoteError: there is none, or it is not clear which one."""
+    address = url or os.environ.get(VARIABLE) or _found_here()
+    if address.startswith(("http://", "https://")):
+        try:
+            from headgate_runtime.remote.over_rest import RestRemote
+        except ImportError as error:
+            raise _missing(error, "rest") from None
+        return RestRemote(address)
+    try:
+        from headgate_runtime.remote.over_grpc import GrpcRemote
+    except ImportError as error:
+        raise _missing(error, "grpc") from None
+    return GrpcRemote(address)
+
+
+def _found_here() -> str:
+    here = Path()
+    found = [here / SOCKET, *sorted(here.glob(f"*/{SOCKET}"))]
+    sockets = [path for path in found if path.is_socket()]
+    if len(sockets) == 1:
+        return f"unix:{sockets[0]}"
+    if sockets:
+        shown = ", ".join(f"--url unix:{path}" for path in sockets)
+        raise RemoteError(
+            f"several headgate up run in {here.absolute()}\n  next: say which one: {shown}",
+            EXIT_USAGE,
+        )
+    raise RemoteError(
+        f"no headgate up runs in {here.absolute()}\n"
+        "  next: go to the folder of its pipeline file, start one (headgate up PIPELINE.toml), or "
+        "give an address: --url grpc://HOST:PORT, --url http://HOST:8083, or HEADGATE_URL",
+        EXIT_USAGE,
+    )
+
+
+def _missing(error: ImportError, extra: str) -> RemoteError:
+    return RemoteError(
+        f"{error}\n  next: install the extra: pip install 'headgate[{extra}]'", EXIT_USAGE
+    )

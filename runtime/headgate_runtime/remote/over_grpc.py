@@ -1,0 +1,230 @@
+"""A cluster over the gRPC API."""
+
+import contextlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from headgate.ids import TargetState
+from headgate_grpc.client import Client, HeadgateError
+from headgate_grpc.messages import STATE_NAMES, STATES, TARGETS, TYPES
+from headgate_grpc.v1 import cluster_service_pb2 as cluster_pb2
+from headgate_grpc.v1 import connector_pb2
+from headgate_grpc.v1 import connector_service_pb2 as service_pb2
+from headgate_runtime.remote.remote import Config, ConnectorRow, LateError, RemoteError, TaskRow
+from headgate_runtime.remote.remote import refused as refused_text
+
+_TYPE_NAMES: Final = {number: name for name, number in TYPES.items()}
+_TARGET_NAMES: Final = {number: name for name, number in TARGETS.items()}
+CALL_S: Final = 90.0
+
+
+class GrpcRemote:
+    def __init__(self, address: str) -> None:
+        self.where = address
+        try:
+            self._client = Client(address, timeout_s=CALL_S)
+        except ValueError as error:
+            raise RemoteError(str(error), 2) from None
+        except OSError as error:
+            raise RemoteError(
+                f"{address} cannot be reached: {error.strerror}\n  next: is the cluster up?"
+            ) from None
+
+    def close(self) -> None:
+        self._client.close()
+
+    def cluster(self) -> Mapping[str, Any]:
+        with self._told():
+            found = self._client.get_cluster()
+        workers = [
+            {
+                "worker_id": each.worker_id,
+                "url": each.url,
+                "answers": each.answers,
+                "leader": each.leader,
+                "generation": each.generation,
+                "settled": each.settled,
+                "pending": list(each.pending),
+                "connectors": list(each.connectors),
+                "tasks": list(each.tasks),
+            }
+            for each in found.workers
+        ]
+        return {
+            "version": found.version,
+            "kafka_cluster_id": found.kafka_cluster_id,
+            "group_id": found.group_id,
+            "workers": workers,
+        }
+
+    def rows(self, prefix: str = "", states: Sequence[str] = ()) -> Sequence[ConnectorRow]:
+        wanted = [STATES[state] for state in states]
+        with self._told():
+            return [_row(each) for each in self._client.list(prefix=prefix, states=wanted)]
+
+    def row(self, name: str) -> ConnectorRow:
+        with self._told(name):
+            return _row(self._client.get(name, connector_pb2.CONNECTOR_VIEW_FULL))
+
+    def create(self, name: str, config: Config, state: TargetState | None) -> None:
+        texts, nulls = _split(config)
+        request = service_pb2.CreateConnectorRequest(
+            name=name,
+            config=texts,
+            config_null_keys=nulls,
+            initial_state=connector_pb2.TARGET_STATE_UNSPECIFIED
+            if state is None
+            else TARGETS[state.value],
+        )
+        with self._told(name):
+            self._client.connectors.CreateConnector(request, timeout=CALL_S)
+
+    def put_config(self, name: str, config: Config) -> bool:
+        texts, nulls = _split(config)
+        request = service_pb2.PutConnectorConfigRequest(
+            name=name, config=texts, config_null_keys=nulls
+        )
+        with self._told(name):
+            answer = self._client.connectors.PutConnectorConfig(request, timeout=CALL_S)
+        return bool(answer.created)
+
+    def delete(self, name: str) -> None:
+        with self._told(name):
+            self._client.delete(name)
+
+    def set_target_state(self, name: str, state: TargetState) -> None:
+        ways = {
+            TargetState.PAUSED: self._client.pause,
+            TargetState.STARTED: self._client.resume,
+            TargetState.STOPPED: self._client.stop,
+        }
+        with self._told(name):
+            ways[state](name)
+
+    def restart(self, name: str, *, include_tasks: bool, only_failed: bool) -> None:
+        with self._told(name):
+            self._client.restart(name, include_tasks=include_tasks, only_failed=only_failed)
+
+    def restart_task(self, name: str, task: int) -> None:
+        with self._told(name):
+            self._client.restart_task(name, task)
+
+    def offsets(self, name: str) -> Sequence[Mapping[str, Any]]:
+        with self._told(name):
+            found = self._client.read_offsets(name)
+        return [
+            {
+                "partition": json.loads(each.partition_json),
+                "offset": json.loads(each.offset_json),
+            }
+            for each in found
+        ]
+
+    def alter_offsets(self, name: str, changes: Sequence[tuple[object, object]]) -> str:
+        offsets = [
+            connector_pb2.ConnectorOffset(
+                partition_json=json.dumps(partition),
+                offset_json="" if offset is None else json.dumps(offset),
+            )
+            for partition, offset in changes
+        ]
+        with self._told(name):
+            return self._client.alter_offsets(name, offsets)
+
+    def reset_offsets(self, name: str) -> str:
+        with self._told(name):
+            return self._client.reset_offsets(name)
+
+    def loggers(self) -> Mapping[str, str]:
+        with self._told():
+            found = self._client.cluster.ListLoggers(
+                cluster_pb2.ListLoggersRequest(), timeout=CALL_S
+            )
+        return {each.name: each.level for each in found.loggers}
+
+    def set_level(self, logger: str, level: str, *, cluster: bool) -> Sequence[str]:
+        request = cluster_pb2.SetLoggerLevelRequest(logger=logger, level=level, cluster=cluster)
+        with self._told():
+            return list(self._client.cluster.SetLoggerLevel(request, timeout=CALL_S).loggers)
+
+    def watch(self, prefix: str, names: Sequence[str]) -> Iterator[tuple[str, ConnectorRow | None]]:
+        with self._told():
+            for change in self._client.watch(prefix=prefix, names=names):
+                shown = None if change.connector is None else _row(change.connector)
+                yield change.name, shown
+
+    def wait(self, name: str, condition: str, timeout_s: float) -> ConnectorRow | None:
+        state = STATES.get(condition)
+        with self._told(name):
+            found = self._client.wait(
+                name,
+                state=state,
+                deleted=condition == "deleted",
+                stop_at_failure=condition != "FAILED",
+                timeout_s=timeout_s,
+            )
+        return _row(found) if found.name else None
+
+    @contextlib.contextmanager
+    def _told(self, name: str = "") -> Iterator[None]:
+        """Errors of gRPC as what the user is told."""
+        import grpc
+
+        try:
+            yield
+        except grpc.RpcError as error:
+            raise self._error(HeadgateError.of(error), name) from None
+        except HeadgateError as error:
+            raise self._error(error, name) from None
+        except UnicodeEncodeError:
+            raise RemoteError(
+                "a name or a value is not UTF-8\n  next: check how it was typed", 2
+            ) from None
+
+    def _error(self, error: HeadgateError, name: str) -> RemoteError:
+        show = f"headgate connectors show {name}"
+        if error.reason == "STILL_WAITING":
+            return LateError(f"{error.message}\n  next: {show}")
+        if error.reason == "CONNECTOR_FAILED":
+            again = f"headgate connectors restart {name} --tasks --only-failed"
+            return RemoteError(f"{error.message}\n  next: {show} has the trace; then {again}")
+        if error.code == "UNAVAILABLE" and not error.reason:
+            return RemoteError(
+                f"{self.where} cannot be reached: {error.message}\n"
+                "  next: is the cluster up? Give its address with --url or HEADGATE_URL"
+            )
+        return refused_text(error.code, error.message, name)
+
+
+def _split(config: Config) -> tuple[dict[str, str], list[str]]:
+    texts = {key: value for key, value in config.items() if value is not None}
+    return texts, [key for key, value in config.items() if value is None]
+
+
+def _row(found: connector_pb2.Connector) -> ConnectorRow:
+    config: dict[str, str | None] = dict(found.config)
+    config.update(dict.fromkeys(found.config_null_keys))
+    return ConnectorRow(
+        name=found.name,
+        type=_TYPE_NAMES.get(found.type, "unknown"),
+        state=STATE_NAMES.get(found.status.state, ""),
+        target_state=_TARGET_NAMES.get(found.target_state, ""),
+        settled=found.settled,
+        worker=found.status.worker_id,
+        trace=found.status.trace,
+        tasks=tuple(
+            TaskRow(
+                each.number,
+                STATE_NAMES.get(each.status.state, ""),
+                each.status.worker_id,
+                each.status.trace,
+            )
+            for each in found.tasks
+        ),
+        config=config,
+        task_configs=tuple(
+            {**each.config, **dict.fromkeys(each.config_null_keys)} for each in found.tasks
+        ),
+        topics=tuple(found.topics),
+    )

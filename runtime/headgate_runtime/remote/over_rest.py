@@ -1,0 +1,238 @@
+"""A cluster over Connect's REST API: Java's workers and ours. What REST lacks is made up for by
+asking again and again (`watch`, `wait`); a target state it does not tell."""
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, cast
+from urllib.parse import quote
+
+import httpcore
+
+from headgate.herder import messages as m
+from headgate.ids import TargetState, TaskId
+from headgate_rest.client_calls import Question, question, result_of
+from headgate_rest.http import HttpResponse
+from headgate_runtime.remote.remote import (
+    Config,
+    ConnectorRow,
+    LateError,
+    RemoteError,
+    TaskRow,
+    refused,
+)
+
+CALL_S: Final = 95.0
+"""Connect itself gives up after 90 s."""
+CONNECT_S: Final = 5.0
+LOOK_S: Final = 1.0
+_HEADERS: Final = (("User-Agent", "headgate"), ("Accept", "application/json"))
+_NOT_SENT: Final = (httpcore.ConnectError, httpcore.ConnectTimeout, httpcore.UnsupportedProtocol)
+_CODES: Final = {
+    m.ErrorKind.BAD_REQUEST: "INVALID_ARGUMENT",
+    m.ErrorKind.FORBIDDEN: "PERMISSION_DENIED",
+    m.ErrorKind.NOT_FOUND: "NOT_FOUND",
+    m.ErrorKind.ALREADY_EXISTS: "ALREADY_EXISTS",
+    m.ErrorKind.CONFLICT: "ABORTED",
+    m.ErrorKind.INTERNAL: "INTERNAL",
+    m.ErrorKind.TIMEOUT: "DEADLINE_EXCEEDED",
+    m.ErrorKind.NOT_READY: "UNAVAILABLE",
+}
+
+
+class RestRemote:
+    def __init__(self, url: str) -> None:
+        self.where = url.rstrip("/")
+        self._pool = httpcore.ConnectionPool()
+
+    def close(self) -> None:
+        self._pool.close()
+
+    def cluster(self) -> Mapping[str, Any]:
+        root = self._json(Question("GET", "/"))
+        return {
+            "version": root.get("version", ""),
+            "kafka_cluster_id": root.get("kafka_cluster_id", ""),
+            "group_id": "",
+            "workers": [],
+        }
+
+    def rows(self, prefix: str = "", states: Sequence[str] = ()) -> Sequence[ConnectorRow]:
+        found: Mapping[str, Any] = self._value(m.ListConnectors(("status", "info")))
+        rows = [_row(found[name]) for name in sorted(found) if name.startswith(prefix)]
+        return [row for row in rows if not states or _states_of(row) & set(states)]
+
+    def row(self, name: str) -> ConnectorRow:
+        info = self._value(m.DescribeConnector(name), name)
+        status = self._ask(m.DescribeStatus(name))
+        tasks = self._value(m.DescribeTasks(name), name)
+        parts = {"info": info, "status": status.value if isinstance(status, m.Success) else None}
+        return _row(parts, tuple(each["config"] or {} for each in tasks))
+
+    def create(self, name: str, config: Config, state: TargetState | None) -> None:
+        self._value(m.CreateConnector(name, config, state), name)
+
+    def put_config(self, name: str, config: Config) -> bool:
+        return bool(self._value(m.PutConnectorConfig(name, config), name)["created"])
+
+    def delete(self, name: str) -> None:
+        self._value(m.DeleteConnector(name), name)
+
+    def set_target_state(self, name: str, state: TargetState) -> None:
+        self._value(m.SetTargetState(name, state), name)
+
+    def restart(self, name: str, *, include_tasks: bool, only_failed: bool) -> None:
+        self._value(m.RestartConnector(name, include_tasks, only_failed), name)
+
+    def restart_task(self, name: str, task: int) -> None:
+        self._value(m.RestartTask(TaskId(name, task)), name)
+
+    def offsets(self, name: str) -> Sequence[Mapping[str, Any]]:
+        return cast(Sequence[Mapping[str, Any]], self._value(m.ReadOffsets(name), name)["offsets"])
+
+    def alter_offsets(self, name: str, changes: Sequence[tuple[object, object]]) -> str:
+        return str(self._value(m.AlterOffsets(name, tuple(changes)), name)["message"])
+
+    def reset_offsets(self, name: str) -> str:
+        return str(self._value(m.ResetOffsets(name), name)["message"])
+
+    def loggers(self) -> Mapping[str, str]:
+        found = self._json(Question("GET", "/admin/loggers"))
+        return {name: each["level"] for name, each in found.items()}
+
+    def set_level(self, logger: str, level: str, *, cluster: bool) -> Sequence[str]:
+        scope = "?scope=cluster" if cluster else ""
+        body = json.dumps({"level": level}).encode()
+        path = f"/admin/loggers/{quote(logger, safe='')}{scope}"
+        found = self._json(Question("PUT", path, body))
+        return [] if found is None else list(found)
+
+    def watch(self, prefix: str, names: Sequence[str]) -> Iterator[tuple[str, ConnectorRow | None]]:
+        known: dict[str, ConnectorRow] = {}
+        while True:
+            now = {
+                row.name: row for row in self.rows(prefix) if not names or row.name in set(names)
+            }
+            for name, row in now.items():
+                if known.get(name) != row:
+                    yield name, row
+            for name in known.keys() - now.keys():
+                yield name, None
+            known = now
+            time.sleep(LOOK_S)
+
+    def wait(self, name: str, condition: str, timeout_s: float) -> ConnectorRow | None:
+        until = time.monotonic() + timeout_s
+        while True:
+            try:
+                row = self.row(name)
+            except RemoteError:
+                if condition == "deleted":
+                    return None
+                raise
+            if _holds(row, condition):
+                return row
+            if row.failed and condition != "FAILED":
+                again = f"headgate connectors restart {name} --tasks --only-failed"
+                raise RemoteError(
+                    f"{name} has failed\n  next: headgate connectors show {name} has the trace; "
+                    f"then {again}"
+                )
+            if time.monotonic() >= until:
+                raise LateError(
+                    f"{name} is not {condition} after {timeout_s:g} s\n"
+                    f"  next: headgate connectors show {name}"
+                )
+            time.sleep(LOOK_S)
+
+    # -- asking --
+
+    def _value(self, call: m.Call, name: str = "") -> Any:
+        result = self._ask(call)
+        if isinstance(result, m.Failure):
+            raise refused(_CODES[result.kind], result.message, name)
+        return result.value
+
+    def _ask(self, call: m.Call) -> m.Result:
+        return result_of(call, self._answer(question(call, 0)))
+
+    def _json(self, asked: Question) -> Any:
+        answer = self._answer(asked)
+        result = result_of(m.DescribeWorker(), answer)
+        if isinstance(result, m.Failure):
+            raise refused(_CODES[result.kind], result.message)
+        return result.value
+
+    def _answer(self, asked: Question) -> HttpResponse:
+        # Whoever asks has not been forwarded by anybody.
+        path = asked.path.replace("?forward=true&", "?").replace("?forward=true", "")
+        headers = [*_HEADERS, *asked.headers.items()]
+        if asked.body is not None:
+            headers.append(("Content-Type", "application/json"))
+        timeout = {"connect": CONNECT_S, "read": CALL_S, "write": CALL_S, "pool": CONNECT_S}
+        try:
+            answer = self._pool.request(
+                asked.method,
+                f"{self.where}{path}",
+                headers=headers,
+                content=asked.body,
+                extensions={"timeout": timeout},
+            )
+        except (
+            httpcore.ConnectError,
+            httpcore.ConnectTimeout,
+            httpcore.UnsupportedProtocol,
+        ) as error:
+            raise RemoteError(
+                f"{self.where} cannot be reached: {error or type(error).__name__}\n"
+                "  next: is the worker up? Give its address with --url or HEADGATE_URL"
+            ) from None
+        except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException) as error:
+            raise RemoteError(
+                f"{self.where} has not answered: {error or type(error).__name__}\n"
+                "  next: it may have been done: look with headgate status before you ask again"
+            ) from None
+        found = {name.decode().lower(): value.decode() for name, value in answer.headers}
+        return HttpResponse(answer.status, answer.content, found)
+
+
+def _row(parts: Mapping[str, Any], task_configs: tuple[Config, ...] = ()) -> ConnectorRow:
+    info, status = parts["info"], parts["status"]
+    configured = {each["task"] for each in info["tasks"]}
+    reported = {each["id"]: each for each in (status or {}).get("tasks", ())}
+    connector = (status or {}).get("connector", {})
+    tasks = []
+    for number in sorted(configured | set(reported)):
+        each = reported.get(number, {})
+        tasks.append(
+            TaskRow(
+                number,
+                each.get("state", ""),
+                each.get("worker_id", ""),
+                each.get("trace", ""),
+            )
+        )
+    return ConnectorRow(
+        name=info["name"],
+        type=info.get("type") or "unknown",
+        state=connector.get("state", ""),
+        worker=connector.get("worker_id", ""),
+        trace=connector.get("trace", ""),
+        tasks=tuple(tasks),
+        config=info["config"],
+        task_configs=task_configs,
+    )
+
+
+def _states_of(row: ConnectorRow) -> set[str]:
+    return {row.state, *(task.state for task in row.tasks)}
+
+
+def _holds(row: ConnectorRow, condition: str) -> bool:
+    """One without tasks does not count as RUNNING or PAUSED: REST does not tell whether it has none
+    or has not configured them yet."""
+    if condition == "deleted" or (not row.tasks and row.state in ("RUNNING", "PAUSED")):
+        return False
+    if condition == "settled":
+        return row.state in ("RUNNING", "PAUSED", "STOPPED") and _states_of(row) == {row.state}
+    return _states_of(row) == {condition}

@@ -1,0 +1,151 @@
+"""A cluster that is operated from outside, as the commands see it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias
+
+from headgate.ids import TargetState
+
+Config: TypeAlias = Mapping[str, str | None]
+
+
+class RemoteError(Exception):
+    """A command cannot do what was asked. The message is for the user and says what to do next."""
+
+    def __init__(self, message: str, exit_code: int = 1) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+class LateError(RemoteError):
+    """What was waited for has not come about."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRow:
+    number: int
+    state: str
+    """Empty: no status was reported."""
+    worker: str = ""
+    trace: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorRow:
+    """A connector as the commands show it."""
+
+    name: str
+    type: str
+    state: str
+    """Empty: no status was reported."""
+    target_state: str = ""
+    """Empty: REST does not tell it."""
+    settled: bool | None = None
+    worker: str = ""
+    trace: str = ""
+    tasks: tuple[TaskRow, ...] = ()
+    config: Config = field(default_factory=dict[str, str | None])
+    task_configs: tuple[Config, ...] = ()
+    topics: tuple[str, ...] = ()
+
+    @property
+    def failed(self) -> bool:
+        return self.state == "FAILED" or any(task.state == "FAILED" for task in self.tasks)
+
+
+class Remote(Protocol):
+    """Every method raises `RemoteError`. Names that nobody knows are refused."""
+
+    where: str
+    """Address, for messages."""
+
+    def close(self) -> None: ...
+
+    def cluster(self) -> Mapping[str, Any]:
+        """``{"version", "kafka_cluster_id", "group_id", "workers"}``; the last two may be empty."""
+        ...
+
+    def rows(self, prefix: str = "", states: Sequence[str] = ()) -> Sequence[ConnectorRow]:
+        """In order of names."""
+        ...
+
+    def row(self, name: str) -> ConnectorRow:
+        """With task configs and topics."""
+        ...
+
+    def create(self, name: str, config: Config, state: TargetState | None) -> None: ...
+
+    def put_config(self, name: str, config: Config) -> bool:
+        """Whether the connector is new."""
+        ...
+
+    def delete(self, name: str) -> None: ...
+
+    def set_target_state(self, name: str, state: TargetState) -> None: ...
+
+    def restart(self, name: str, *, include_tasks: bool, only_failed: bool) -> None: ...
+
+    def restart_task(self, name: str, task: int) -> None: ...
+
+    def offsets(self, name: str) -> Sequence[Mapping[str, Any]]:
+        """``[{"partition", "offset"}]``"""
+        ...
+
+    def alter_offsets(self, name: str, changes: Sequence[tuple[object, object]]) -> str:
+        """Connect's message."""
+        ...
+
+    def reset_offsets(self, name: str) -> str:
+        """Connect's message."""
+        ...
+
+    def loggers(self) -> Mapping[str, str]:
+        """Levels by name."""
+        ...
+
+    def set_level(self, logger: str, level: str, *, cluster: bool) -> Sequence[str]:
+        """Loggers that have it now; empty for the cluster."""
+        ...
+
+    def watch(self, prefix: str, names: Sequence[str]) -> Iterator[tuple[str, ConnectorRow | None]]:
+        """What is there, then each change, without an end. None: it is deleted."""
+        ...
+
+    def wait(self, name: str, condition: str, timeout_s: float) -> ConnectorRow | None:
+        """Until it is ``settled``, ``deleted``, or all of it has the state that `condition` is;
+        None: it is deleted.
+
+        Raises:
+            LateError: not in time.
+        """
+        ...
+
+
+def hint(code: str, message: str, name: str = "") -> str:
+    """What to do next after a refusal. `code`: a gRPC status code by name."""
+    shown = f" {name}" if name else ""
+    if "STOPPED" in message:
+        return f"stop it first: headgate connectors stop{shown or ' NAME'}"
+    match code:
+        case "NOT_FOUND":
+            return "headgate connectors list shows what is there"
+        case "ALREADY_EXISTS":
+            return "headgate connectors apply changes the one that is there"
+        case "INVALID_ARGUMENT":
+            return "nothing was changed; mend it and ask again"
+        case "ABORTED" | "RESOURCE_EXHAUSTED":
+            return "nothing was changed; ask again in a moment"
+        case "PERMISSION_DENIED":
+            return "a setting of the worker forbids it"
+        case "DEADLINE_EXCEEDED":
+            look = f"headgate connectors show{shown}" if name else "headgate status"
+            return f"it may have been done: look with {look} before you ask again"
+        case "UNAVAILABLE":
+            return "ask again in a moment, or see headgate status"
+        case _:
+            return "the worker's log says more"
+
+
+def refused(code: str, message: str, name: str = "") -> RemoteError:
+    text = message.rstrip().rstrip(".")
+    return RemoteError(f"{text}\n  next: {hint(code, message, name)}")

@@ -1,0 +1,134 @@
+"""What the commands print: tables for people, JSON for scripts."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, Final
+
+from headgate_runtime.remote.remote import ConnectorRow
+
+HIDDEN: Final = "[hidden]"
+_SECRET: Final = ("password", "secret", "token", "credential", "jaas", "private")
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Columns as wide as what is in them; the last one is left as it is."""
+    lines = [tuple(head), *(tuple(_one_line(cell) for cell in row) for row in rows)]
+    widths = [max(len(line[at]) for line in lines) for at in range(len(head))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    )
+
+
+def as_json(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False)
+
+
+def connectors(rows: Sequence[ConnectorRow]) -> str:
+    if not rows:
+        return "no connectors"
+    head = ("CONNECTOR", "TYPE", "STATE", "TASKS", "WORKER")
+    return table(head, ((row.name, row.type, state(row), tasks(row), row.worker) for row in rows))
+
+
+def state(row: ConnectorRow) -> str:
+    """The reported state, and what was asked for where that is something else."""
+    shown = row.state or "-"
+    wanted = {"STARTED": "RUNNING"}.get(row.target_state, row.target_state)
+    if wanted and shown not in (wanted, "FAILED"):
+        return f"{shown} (asked: {wanted})"
+    return shown
+
+
+def tasks(row: ConnectorRow) -> str:
+    """``2 RUNNING, 1 FAILED``"""
+    counts = Counter(task.state or "without status" for task in row.tasks)
+    return ", ".join(f"{count} {word}" for word, count in counts.most_common()) or "none"
+
+
+def plain(row: ConnectorRow) -> dict[str, Any]:
+    """For scripts: nothing is hidden from who may read the config anyway."""
+    return asdict(row)
+
+
+def one_connector(row: ConnectorRow) -> str:
+    lines = [
+        f"name    {row.name}",
+        f"type    {row.type}",
+        f"state   {state(row)}" + (f" on {row.worker}" if row.worker else ""),
+    ]
+    if row.topics:
+        lines.append(f"topics  {', '.join(row.topics)}")
+    lines.append("config")
+    lines += [f"  {key} = {shown_value(key, value)}" for key, value in sorted(row.config.items())]
+    if row.tasks:
+        head = ("TASK", "STATE", "WORKER")
+        cells = [(str(task.number), task.state or "-", task.worker) for task in row.tasks]
+        lines.append(table(head, cells))
+    traces = [("connector", row.trace)]
+    traces += [(f"task {task.number}", task.trace) for task in row.tasks]
+    for what, trace in traces:
+        if trace:
+            lines += [f"{what} has failed:", *(f"  {line}" for line in trace.rstrip().splitlines())]
+    return "\n".join(lines)
+
+
+def shown_value(key: str, value: str | None) -> str:
+    """On a screen passwords are hidden, unless they only refer to what a config provider knows."""
+    if value is None:
+        return "null"
+    secret = any(word in key.lower() for word in _SECRET)
+    return HIDDEN if secret and value and not value.startswith("${") else value
+
+
+def differences(
+    before: Mapping[str, str | None] | None, after: Mapping[str, str | None]
+) -> list[str]:
+    """Lines like those of `diff`: what is removed, what is added."""
+    lines = []
+    old = before or {}
+    for key in sorted({*old, *after}):
+        if key in old and key in after and old[key] == after[key]:
+            continue
+        if key in old:
+            lines.append(f"- {key} = {shown_value(key, old[key])}")
+        if key in after:
+            lines.append(f"+ {key} = {shown_value(key, after[key])}")
+    return lines
+
+
+def offsets(found: Sequence[Mapping[str, Any]]) -> str:
+    if not found:
+        return "no offsets"
+    head = ("PARTITION", "OFFSET")
+    rows = ((json.dumps(each["partition"]), json.dumps(each["offset"])) for each in found)
+    return table(head, rows)
+
+
+def status(cluster: Mapping[str, Any], rows: Sequence[ConnectorRow], where: str) -> str:
+    lines = [f"cluster  {cluster['group_id'] or cluster['kafka_cluster_id']} at {where}"]
+    workers = cluster["workers"]
+    if workers:
+        head = ("WORKER", "STATE", "CONNECTORS", "TASKS", "UNDER WAY")
+        cells = (
+            (
+                each["worker_id"] + (" (leader)" if each["leader"] else ""),
+                "up" if each["answers"] else "does not answer",
+                str(len(each["connectors"])),
+                str(len(each["tasks"])),
+                "; ".join(each["pending"]) or "nothing",
+            )
+            for each in workers
+        )
+        lines += ["", table(head, cells)]
+    lines += ["", connectors(rows)]
+    failed = [row.name for row in rows if row.failed]
+    if failed:
+        lines += ["", f"failed: {', '.join(failed)}; headgate connectors show NAME says why"]
+    return "\n".join(lines)
+
+
+def _one_line(cell: str) -> str:
+    return " ".join(cell.split("\n"))

@@ -1,0 +1,158 @@
+"""The commands, the client and the example of docs/run/grpc.md on a real `headgate up`."""
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.commands.pipelines import HEADGATE, Up
+
+pytestmark = pytest.mark.slow
+
+PIPELINE = """
+[cluster]
+workers = 2
+data = "state"
+runner = "process"
+"session.timeout.ms" = 4000
+"heartbeat.interval.ms" = 500
+"scheduled.rebalance.max.delay.ms" = 500
+
+[connectors.lines]
+"connector.class" = "FileStreamSource"
+topic = "lines"
+file = "in.txt"
+"""
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples/grpc/keep_running.py"
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    folder = tmp_path_factory.mktemp("up")
+    (folder / "in.txt").write_text("one\ntwo\n")
+    (folder / "pipeline.toml").write_text(PIPELINE)
+    up = Up(folder).start()
+    try:
+        up.wait_for("a socket", lambda: (folder / "state/grpc.sock").is_socket(), 30)
+        done = run(up, "connectors", "wait", "lines", "--timeout", "30")
+        # Until the pipeline is applied there is no connector to wait for.
+        up.wait_for("lines", lambda: run(up, "connectors", "wait", "lines").returncode == 0, 40)
+        assert done.returncode in (0, 1), done.stderr
+        yield up
+        assert up.end() == 0
+        assert not (folder / "state/grpc.sock").exists()
+    finally:
+        up.clean_up()
+
+
+def run(up: Up, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """In the folder of the pipeline, with no setting."""
+    environment = {key: value for key, value in os.environ.items() if key != "HEADGATE_URL"}
+    return subprocess.run(
+        [str(HEADGATE), *arguments],
+        cwd=up.folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+
+
+def ok(up: Up, *arguments: str) -> str:
+    done = run(up, *arguments)
+    assert (done.returncode, done.stderr) == (0, ""), done
+    return done.stdout
+
+
+def test_the_socket_is_its_users_alone(up: Up) -> None:
+    assert stat.S_IMODE((up.folder / "state/grpc.sock").stat().st_mode) == 0o600
+
+
+def test_no_worker_and_no_task_has_grpc_in_it(up: Up) -> None:
+    """Tasks are forked from a zygote: gRPC's threads would not come along."""
+    looked = 0
+    for process in up.look():
+        maps = Path(f"/proc/{process.pid}/maps").read_text()
+        assert "cygrpc" not in maps, process
+        looked += bool(maps)
+    assert looked >= 4  # two workers, a zygote, a task
+
+
+def test_a_connector_is_operated_from_the_folder(up: Up) -> None:
+    shown = ok(up, "status")
+    assert "worker-1" in shown and "worker-2" in shown and "lines" in shown
+    assert ok(up, "connectors", "pause", "lines") == "lines paused\n"
+    assert ok(up, "connectors", "wait", "lines", "--for", "paused") == "lines: PAUSED\n"
+    assert ok(up, "connectors", "stop", "lines") == "lines stopped\n"
+    assert ok(up, "connectors", "wait", "lines") == "lines: STOPPED\n"
+    offsets = json.loads(ok(up, "offsets", "show", "lines", "-o", "json"))
+    assert offsets == {
+        "offsets": [{"partition": {"filename": "in.txt"}, "offset": {"position": 8}}]
+    }
+    offsets["offsets"][0]["offset"]["position"] = 4
+    (up.folder / "offsets.json").write_text(json.dumps(offsets))
+    assert "altered successfully" in ok(up, "offsets", "set", "lines", "offsets.json")
+    assert ok(up, "connectors", "resume", "lines") == "lines resumed\n"
+    ok(up, "connectors", "wait", "lines")
+    up.wait_for("the line that was read again", lambda: up.records("lines") == 3, 20)
+    assert ok(up, "tasks", "restart", "lines", "0") == "lines-0 restarted\n"
+    assert ok(up, "connectors", "restart", "lines", "--tasks") == "lines restarted\n"
+    ok(up, "loggers", "set", "headgate_runtime", "INFO")
+
+
+def test_connectors_are_applied_from_files(up: Up) -> None:
+    config = {
+        "name": "more",
+        "connector.class": "FileStreamSource",
+        "file": "in.txt",
+        "topic": "more",
+        "some.password": "hush",
+    }
+    (up.folder / "more.json").write_text(json.dumps(config))
+    differs = run(up, "connectors", "diff", "more.json")
+    assert differs.returncode == 1 and "more would be created" in differs.stdout
+    assert "hush" not in differs.stdout and "some.password = [hidden]" in differs.stdout
+    assert ok(up, "connectors", "apply", "more.json") == "more created\n"
+    assert ok(up, "connectors", "apply", "more.json") == "more unchanged\n"
+    assert ok(up, "connectors", "diff", "more.json") == "more unchanged\n"
+    (up.folder / "more.json").write_text(json.dumps({**config, "batch.size": "5"}))
+    assert "+ batch.size = 5" in run(up, "connectors", "diff", "more.json").stdout
+    assert ok(up, "connectors", "apply", "more.json") == "more changed\n"
+    refused = run(up, "connectors", "create", "more.json")
+    assert refused.returncode == 1 and "next: headgate connectors apply" in refused.stderr
+    assert "hush" not in ok(up, "connectors", "show", "more")
+    rows = json.loads(ok(up, "connectors", "list", "-o", "json", "--prefix", "mo"))
+    assert [row["name"] for row in rows] == ["more"]
+    assert ok(up, "connectors", "delete", "more") == "more deleted\n"
+    assert ok(up, "connectors", "wait", "more", "--for", "deleted") == "more: deleted\n"
+
+
+def test_exit_codes_say_what_kind_of_failure_it_was(up: Up, tmp_path: Path) -> None:
+    late = run(up, "connectors", "wait", "lines", "--for", "stopped", "--timeout", "0.5")
+    assert late.returncode == 3 and "is not STOPPED yet" in late.stderr
+    assert run(up, "connectors", "show", "nope").returncode == 1
+    assert run(up, "connectors", "wait", "lines", "--for", "nonsense").returncode == 2
+    elsewhere = subprocess.run(
+        [str(HEADGATE), "status"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert elsewhere.returncode == 2 and "no headgate up runs in" in elsewhere.stderr
+
+
+def test_the_example_keeps_a_connector_running(up: Up) -> None:
+    """The file it reads is not there at first; the connector is deleted at the end."""
+    with subprocess.Popen(
+        [sys.executable, str(EXAMPLE), "in.txt", "orders"],
+        cwd=up.folder,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as example:
+        assert example.stdout is not None
+        assert example.stdout.readline() == "orders runs\n"
+        ok(up, "connectors", "delete", "orders")
+        assert example.stdout.readline() == "orders was deleted\n"
+        assert example.wait(20) == 0

@@ -1,0 +1,97 @@
+"""The commands over gRPC and over REST, as against a Java worker: they see and do the same."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.grpc.worker import Served, grpc_worker
+
+from headgate.ids import TargetState
+from headgate_runtime.remote.over_grpc import GrpcRemote
+from headgate_runtime.remote.over_rest import RestRemote
+from headgate_runtime.remote.remote import LateError, Remote, RemoteError
+
+SINK = {"connector.class": "FileStreamSink", "topics": "t", "file": "out.txt"}
+REMOTES = ("grpc", "rest")
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with grpc_worker(tmp_path_factory.mktemp("remote")) as served:
+        yield served
+
+
+@pytest.fixture(params=REMOTES)
+def remote(served: Served, request: pytest.FixtureRequest) -> Iterator[Remote]:
+    over_grpc = request.param == "grpc"
+    made = GrpcRemote(served.address) if over_grpc else RestRemote(served.rest.url)
+    yield made
+    made.close()
+
+
+def test_a_connector_is_operated_the_same_way(remote: Remote, tmp_path: Path) -> None:
+    source = {
+        "connector.class": "FileStreamSource",
+        "file": str(tmp_path / "in.txt"),
+        "topic": "t",
+    }
+    (tmp_path / "in.txt").write_text("one\ntwo\n")
+    name = f"a / {tmp_path.name}"  # offsets outlive a connector
+    remote.create(name, source, TargetState.STOPPED)
+    row = remote.wait(name, "STOPPED", 20)
+    assert row is not None and row.name == name and row.config == {**source, "name": name}
+    change = ({"filename": source["file"]}, {"position": 2**53 + 1})
+    assert remote.alter_offsets(name, [change])
+    assert remote.offsets(name) == [{"partition": change[0], "offset": change[1]}]
+    assert remote.reset_offsets(name)
+    remote.set_target_state(name, TargetState.STARTED)
+    row = remote.wait(name, "RUNNING", 20)
+    assert row is not None and [task.state for task in row.tasks] == ["RUNNING"]
+    assert [each.name for each in remote.rows("a")] == [name]
+    assert [each.name for each in remote.rows(states=["RUNNING"])] == [name]
+    remote.restart(name, include_tasks=False, only_failed=False)
+    remote.restart_task(name, 0)
+    assert not remote.put_config(name, source)
+    seen_name, seen = next(iter(remote.watch("", [name])))
+    assert seen_name == name and seen is not None
+    assert len(remote.row(name).task_configs) == 1
+    with pytest.raises(LateError, match=r"\n  next: headgate connectors show a / "):
+        remote.wait(name, "STOPPED", 1)
+    remote.delete(name)
+    assert remote.wait(name, "deleted", 20) is None
+
+
+@pytest.mark.parametrize(
+    ("ask", "code", "next_step"),
+    [
+        (lambda r: r.row("nope"), "not found", "headgate connectors list shows what is there"),
+        (lambda r: r.create("x", {}, None), "", "nothing was changed; mend it and ask again"),
+        (lambda r: r.reset_offsets("taken"), "", "stop it first: headgate connectors stop taken"),
+        (lambda r: r.create("taken", SINK, None), "already exists", "headgate connectors apply"),
+        (lambda r: r.restart_task("taken", 77), "Unknown task", "headgate connectors list"),
+    ],
+)
+def test_every_refusal_ends_with_what_to_do_next(
+    remote: Remote, served: Served, ask: object, code: str, next_step: str
+) -> None:
+    served.client.put_config("taken", SINK)
+    with pytest.raises(RemoteError) as caught:
+        ask(remote)  # type: ignore[operator]
+    text, _, hint = str(caught.value).rpartition("\n  next: ")
+    assert code in text and next_step in hint
+
+
+def test_loggers_and_the_cluster_are_told(remote: Remote) -> None:
+    assert remote.set_level("some.logger", "debug", cluster=False) == ["some.logger"]
+    assert remote.loggers()["some.logger"] == "DEBUG"
+    assert remote.cluster()["kafka_cluster_id"] == "embedded"
+
+
+@pytest.mark.parametrize("over", [GrpcRemote, RestRemote])
+def test_a_cluster_that_is_not_there_is_told(over: type) -> None:
+    scheme = "grpc" if over is GrpcRemote else "http"
+    remote: Remote = over(f"{scheme}://127.0.0.1:1")
+    with pytest.raises(RemoteError, match=r"cannot be reached.*\n  next: is the") as caught:
+        remote.rows()
+    assert caught.value.exit_code == 1
+    remote.close()
