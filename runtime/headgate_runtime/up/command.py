@@ -19,6 +19,7 @@ from headgate.topics.config_events import Config
 from headgate.topics.config_state import ConfigState
 from headgate_runtime.command.errors import EXIT_FAILED, EXIT_INTERRUPTED, UpError
 from headgate_runtime.config.settings import WorkerSettings
+from headgate_runtime.private_files import make_private_folder, write_private
 from headgate_runtime.spark.service import SparkService, tasks_max_of
 from headgate_runtime.up import folder
 from headgate_runtime.up.apply import Applier, planned_changes
@@ -146,7 +147,7 @@ class Up:
         self._held = held
         self._stop = stop
         self._logs = pipeline.data / "logs"
-        self._logs.mkdir(exist_ok=True)
+        make_private_folder(self._logs)
         self._transport_settings = folder.transport_settings(pipeline.data)
         self._thread = threading.current_thread()
         self._said_lock = threading.Lock()
@@ -413,7 +414,7 @@ class Up:
             "reasons": list(self._verdict.reasons) if self._verdict is not None else [],
         }
         path = self._logs / "summary.json"
-        path.write_text(json.dumps(summary, indent=2) + "\n")
+        write_private(path, json.dumps(summary, indent=2) + "\n")
 
     # -- words --
 
