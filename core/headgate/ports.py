@@ -171,7 +171,9 @@ class Group(Protocol):
 
 # -- data --
 
-Headers: TypeAlias = tuple[tuple[str, bytes], ...]
+Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
+"""Names and values in their order; a name may come twice. None: a header without a value, which is
+not the same as an empty one."""
 
 
 @dataclass(slots=True)
@@ -194,6 +196,8 @@ class ConsumerRecord:
     value: bytes | None
     headers: Headers
     timestamp_ms: int
+    unreadable: str = ""
+    """Why the log's client cannot read a part of this record: a data error. Empty: it can."""
 
 
 TopicPartition: TypeAlias = tuple[str, int]

@@ -31,12 +31,18 @@ def dumps(message: object) -> bytes:
 
 def loads(union: Any, data: bytes) -> Any:
     """The message in `data`, which must be one of `union` (a dataclass or a union of
-    dataclasses)."""
+    dataclasses).
+
+    Raises:
+        WireError: it is not, or its JSON is too deep to be read.
+    """
     try:
         raw = json.loads(data)
+        return _decode(union, raw, "message")
+    except RecursionError as error:
+        raise WireError(f"JSON that is too deep: {data[:80]!r}") from error
     except ValueError as error:
         raise WireError(f"not JSON: {data[:80]!r}") from error
-    return _decode(union, raw, "message")
 
 
 def plain(message: object) -> Any:

@@ -78,7 +78,7 @@ def test_record_comes_back_as_it_was_sent(world: World) -> None:
     log = world.connect().record_log
     log.create_topic(world.name("t"), 2)
     producer = log.producer("c", None, None)
-    headers = (("h", b"1"), ("h", b""), ("ü", b"\0\xff"))
+    headers = (("h", b"1"), ("h", b""), ("ü", b"\0\xff"), ("h", None), ("", b"x"), ("", None))
     producer.send(
         [
             ProducerRecord(world.name("t"), 1, b"key", b"value", headers, 1234),

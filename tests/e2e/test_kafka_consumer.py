@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
+from kafka import KafkaProducer
 from support.depth import first
 from support.kafka.broker import Found
 from support.kafka.world import SESSION_MS, KafkaWorld
@@ -583,3 +584,24 @@ def test_brokers_may_share_the_partitions_out(kafka_broker: Found) -> None:
     first.close()
     producer.close()
     world.close()
+
+
+class _Raw(str):
+    """Text whose UTF-8 is other bytes: what clients write that do not check names."""
+
+    def encode(self, *_: str) -> bytes:
+        return b"\xff\xfe"
+
+
+def test_a_header_whose_name_is_not_utf_8_makes_its_record_alone_unreadable(
+    world: KafkaWorld, log: Any
+) -> None:
+    """confluent_kafka raises SystemError from `Message.headers`, which cost the whole batch."""
+    other = KafkaProducer(bootstrap_servers=world.servers)
+    other.send(world.name("t"), b"odd", headers=[(_Raw("h"), b"1")], partition=0).get(30)
+    other.send(world.name("t"), b"even", headers=[("h", b"2")], partition=0).get(30)
+    other.close()
+    found = {record.value: record for record in drain(opened(world, log), 22)}
+    assert found[b"odd"].unreadable == "the name of a header is not UTF-8"
+    assert (found[b"even"].unreadable, found[b"even"].headers) == ("", (("h", b"2"),))
+    assert [record.value for record in found.values() if record.unreadable] == [b"odd"]

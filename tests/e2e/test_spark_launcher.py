@@ -18,6 +18,7 @@ from headgate_spark.check import check_slots, free_slots
 from headgate_spark.guard import descendants
 from headgate_spark.launcher import SparkLauncher
 from headgate_spark.server import SparkServer
+from headgate_spark.sessions import Sessions, shown_remote
 from headgate_spark.slots import SlotsError
 
 pytestmark = pytest.mark.slow
@@ -103,6 +104,27 @@ def test_a_body_that_raises_is_told_and_not_tried_again(
     launcher.close()
     assert error is not None
     assert "ValueError: no good: x" in error
+
+
+def test_the_server_lets_in_only_those_who_have_its_token(
+    spark_server: SparkServer,  # noqa: F811
+) -> None:
+    """Whoever is let in runs Python as the worker's user. Others must not find the token."""
+    bare = f"sc://localhost:{spark_server.port}"
+    token = spark_server.address.partition("token=")[2]
+    assert len(token) > 40 and token not in shown_remote(spark_server.address)
+    for remote in (bare, f"{bare}/;token={token[:-1]}"):
+        with pytest.raises(Exception, match=r"(?i)unauthenticated|invalid authentication token"):
+            Sessions(remote).get().range(1).count()
+    sessions = Sessions(spark_server.address)
+    assert sessions.get().range(3).count() == 3
+    sessions.close()
+    assert spark_server.pid is not None
+    for pid in (spark_server.pid, *descendants(spark_server.pid)):
+        assert token.encode() not in Path(f"/proc/{pid}/cmdline").read_bytes()
+    assert token not in spark_server.log_file.read_text()
+    assert spark_server.log_file.stat().st_mode & 0o077 == 0
+    assert spark_server.folder.stat().st_mode & 0o077 == 0
 
 
 def test_the_daemon_that_forks_tasks_has_one_thread(

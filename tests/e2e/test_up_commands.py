@@ -67,7 +67,9 @@ def _slow_input(folder: Path) -> None:
         (folder / "in" / f"{number}.jsonl").write_text(lines)
 
 
-def _run(folder: Path, *arguments: str, seconds: float = 90) -> "subprocess.CompletedProcess[str]":
+def _run(
+    folder: Path, *arguments: str, seconds: float = 90, umask: int = -1
+) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [str(HEADGATE), "up", "pipeline.toml", *arguments],
         cwd=folder,
@@ -75,6 +77,7 @@ def _run(folder: Path, *arguments: str, seconds: float = 90) -> "subprocess.Comp
         text=True,
         timeout=seconds,
         check=False,
+        umask=umask,
     )
 
 
@@ -108,6 +111,24 @@ def test_it_ends_when_idle_and_goes_on_where_it_was(tmp_path: Path, runner: str)
     second = _run(tmp_path, "--until-idle")
     assert second.returncode == 0, second.stdout + second.stderr
     assert (tmp_path / "out.txt").read_text().splitlines() == [*lines, *more]
+
+
+@pytest.mark.parametrize("runner", ["process", "thread"])
+def test_the_data_folder_is_its_owners_alone_and_what_sinks_write_is_not(
+    tmp_path: Path, runner: str
+) -> None:
+    _write(tmp_path, COPY, runner)
+    (tmp_path / "in.txt").write_text("a\n")
+    data = tmp_path / "state"
+    for _ in range(2):  # new, and as an earlier version has left it
+        done = _run(tmp_path, "--until-idle", umask=0o022)
+        assert done.returncode == 0, done.stdout + done.stderr
+        found = [data, *data.rglob("*")]
+        assert len(found) > 5
+        assert [one for one in found if one.stat().st_mode & 0o077] == []
+        assert (tmp_path / "out.txt").stat().st_mode & 0o777 == 0o644
+        for one in found:
+            one.chmod(0o755 if one.is_dir() else 0o644)
 
 
 @pytest.mark.exhaustive

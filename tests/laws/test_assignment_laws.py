@@ -39,6 +39,8 @@ def check_round(given_: RoundInput, done: Round) -> None:
     assert wanted - set(after) - revoked_all == set(memory.waiting)
     assert bool(memory.waiting) == (done.delay_ms > 0)
     assert 0 <= done.delay_ms <= given_.delay_ms_max
+    if done.delay_ms:  # nothing is moved only for the balance
+        assert all(work not in wanted or reported[work] > 1 for work in revoked_all)
 
 
 def task_key(task: TaskId) -> tuple[bytes, int]:

@@ -9,7 +9,7 @@ Layout, little endian, counts in 32 bits::
         i32 value length * count        -1: a tombstone
         u32 shapes | u32 length, JSON   distinct tuples of header names
         u32 shape of the record * count, absent when the only shape is "no headers"
-        u32 n | u32 header value length * n
+        u32 n | i32 header value length * n   -1: a header without a value
         keys | values | header values
 
 Columns, because the standard library packs and slices them without a loop per byte.
@@ -135,12 +135,12 @@ class _Reader:
         self._at += size
         shapes = [tuple(names) for names in json.loads(raw)]
         which = self.column("I", count) if shapes != [()] else array("I", bytes(4 * count))
-        return _Headers(shapes, which, self.column("I", self.number()))
+        return _Headers(shapes, which, self.column("i", self.number()))
 
     def filled(self, headers: _Headers) -> Sequence[Headers]:
         if headers.shapes == [()]:
             return [()] * len(headers.which)
-        values = iter([value or b"" for value in self.slices(headers.sizes)])
+        values = iter(self.slices(headers.sizes))
         shapes = headers.shapes
         # zip stops at the last name without taking a value too many: names come first.
         return [tuple(zip(shapes[n], values, strict=False)) for n in headers.which]
@@ -150,6 +150,7 @@ def _header_columns(records: Sequence[ProducerRecord]) -> tuple[list[bytes], lis
     known: dict[tuple[str, ...], int] = {}
     which: list[int] = []
     values: list[bytes] = []
+    lengths: list[int] = []
     for record in records:
         headers = record.headers
         names = tuple([name for name, _ in headers]) if headers else ()
@@ -158,12 +159,13 @@ def _header_columns(records: Sequence[ProducerRecord]) -> tuple[list[bytes], lis
             index = known[names] = len(known)
         which.append(index)
         for _, value in headers:
-            values.append(value)
+            lengths.append(-1 if value is None else len(value))
+            values.append(value or b"")
     shapes = json.dumps(list(known), separators=(",", ":")).encode()
     parts = [_U32.pack(len(shapes)), shapes]
     if list(known) != [()]:
         parts.append(_column("I", which))
-    parts += [_U32.pack(len(values)), _column("I", [len(value) for value in values])]
+    parts += [_U32.pack(len(lengths)), _column("i", lengths)]
     return parts, values
 
 

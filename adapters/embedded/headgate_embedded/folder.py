@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from headgate_embedded.machine import command_line, wall_ms
+from headgate_embedded.private import FILE_MODE, make_private, make_private_folder
 
 LOCK_NAME: Final = "headgate.lock"
 
@@ -40,7 +41,7 @@ class FolderLock:
 
 
 def hold_folder(path: str | Path) -> FolderLock:
-    """Hold the data folder `path`, made if it is not there.
+    """Hold the data folder `path`, made if it is not there; it becomes its owner's alone.
 
     Child processes do not inherit the lock.
 
@@ -48,9 +49,10 @@ def hold_folder(path: str | Path) -> FolderLock:
         FolderHeldError: says which process holds it, its command, and since when.
     """
     folder = Path(path)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_private_folder(folder)
     lock = folder / LOCK_NAME
-    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    make_private([lock])
+    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -13,6 +13,7 @@ from typing import Final
 
 from headgate_embedded.descriptors import kept_open
 from headgate_embedded.machine import boot_id, command_line, start_ticks
+from headgate_embedded.private import make_private, make_private_folder
 
 _LOCK_BYTES: Final = (120, 122)
 _FLOCK: Final = struct.Struct("hhqqi4x")
@@ -31,10 +32,11 @@ class LockHolders:
         self._folder = path.with_name("processes")
 
     def register(self) -> None:
-        self._folder.mkdir(exist_ok=True)
+        make_private_folder(self._folder)
         pid = os.getpid()
         entry = self._folder / _name(pid, start_ticks(pid))
         entry.write_text(command_line(pid) + "\n", encoding="utf-8")
+        make_private([entry])
         for other in self._folder.iterdir():
             number, _, _ = other.name.partition("-")
             if other.name != _name(int(number), start_ticks(int(number))):

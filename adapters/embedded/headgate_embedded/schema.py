@@ -10,6 +10,7 @@ import apsw
 
 from headgate.ports import TransportError
 from headgate_embedded.descriptors import kept_open
+from headgate_embedded.private import create_private, make_private, make_private_folder
 
 FILE_NAME: Final = "headgate.db"
 APPLICATION_ID: Final = int.from_bytes(b"HEDG", "big")
@@ -99,13 +100,19 @@ def check_library(version: str) -> None:
 
 
 def make_if_absent(path: Path) -> None:
-    """Make the file, whole or not at all, unless it is there; several processes may try at
-    once."""
+    """Make the file, whole or not at all, unless it is there; several processes may try at once.
+
+    It is its owner's alone, also if it is there, and so are those that SQLite makes beside it: they
+    take their rights from it.
+    """
     if path.exists():
+        make_private([path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")])
         return
-    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.parent.exists():
+        make_private_folder(path.parent)
     draft = path.with_name(f"{path.name}.{os.getpid()}.{os.urandom(4).hex()}.new")
     try:
+        create_private(draft)
         connection = apsw.Connection(str(draft))
         try:
             connection.execute(f"pragma page_size = {PAGE_SIZE}")

@@ -9,6 +9,7 @@ from headgate_kafka.admin.fencer import KafkaFencer
 from headgate_kafka.admin.raw_admin import RawAdmin
 from headgate_kafka.admin.reach import Admin
 from headgate_kafka.admin.topics import ensure_topics, offset_topic
+from headgate_kafka.clients.names import check_names_for_good
 from headgate_kafka.clients.roles import (
     Warn,
     WorkerClients,
@@ -45,6 +46,9 @@ class KafkaTaskTransport:
     ) -> None:
         clients = WorkerClients(worker, warn)
         admin = connector_admin_properties(worker, connector_config, connector, kind, warn)
+        for servers in (_servers(worker, connector_config, kind), admin["bootstrap.servers"]):
+            check_names_for_good(servers)
+        settings = connector_clients(worker, connector_config, warn)
         topics = Topics(librdkafka(admin, "admin"), warn)
         self._raw = RawAdmin(kafka_python(admin))
         self.fencer = KafkaFencer(self._raw)
@@ -59,7 +63,6 @@ class KafkaTaskTransport:
             warn,
             keep=lambda key: key.startswith(prefix),
         )
-        settings = connector_clients(worker, connector_config, warn)
         name = None
         if kind == "source":
             servers = str(settings.producer("", None)["bootstrap.servers"])
@@ -104,6 +107,17 @@ class KafkaTaskTransport:
         self._raw.close()
 
 
+def _servers(
+    worker: Mapping[str, str],
+    connector_config: Mapping[str, str],
+    kind: Literal["source", "sink"],
+) -> str:
+    """Where the connector's records go to or come from."""
+    settings = connector_clients(worker, connector_config, lambda _line: None)
+    client = settings.producer("", None) if kind == "source" else settings.consumer("", "")
+    return str(client["bootstrap.servers"])
+
+
 def open_task_transport(
     transport: Mapping[str, str],
     connector_config: Mapping[str, str],
@@ -119,6 +133,8 @@ def open_task_transport(
 
     Raises:
         ClientSettingsError: as `open_transport`.
+        RefusedError: no server of its clients has an address; as in Connect, where they cannot be
+            made then, its tasks fail.
         TopicRefusedError: its own offsets topic is not compacted, or may not be created.
         TransportError: nobody could say whether it exists.
     """

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from headgate_spark.sessions import Sessions
+from headgate_spark.sessions import Sessions, shown_remote
 from headgate_spark.slots import SlotsError, most_at_once, most_of_some, slots_wanted, too_few
 
 HOLD_MS = 3000
@@ -34,7 +34,7 @@ def free_slots(remote: str, wanted: int) -> int:
     except Exception as error:  # of many kinds, by the layer that failed
         first = (str(error).splitlines() or [""])[0]
         raise SlotsError(
-            f"spark.remote {remote} cannot run a job: {type(error).__name__}: {first}"
+            f"spark.remote {shown_remote(remote)} cannot run a job: {type(error).__name__}: {first}"
         ) from error
     finally:
         sessions.close()
@@ -52,5 +52,5 @@ def check_slots(remote: str, workers: int, tasks_max: Sequence[int]) -> None:
         SlotsError: with the numbers.
     """
     free = free_slots(remote, slots_wanted(workers, tasks_max))
-    if (refusal := too_few(remote, free, workers, tasks_max)) is not None:
+    if (refusal := too_few(shown_remote(remote), free, workers, tasks_max)) is not None:
         raise SlotsError(refusal)

@@ -6,6 +6,7 @@ dies is started again on the same port, and clients come back with new sessions.
 
 import os
 import re
+import secrets
 import shutil
 import signal
 import socket
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from headgate.errors import MissingExtraError
@@ -24,6 +26,10 @@ START_TIMEOUT_S = 120.0
 """A JVM on a busy machine has needed 43 s."""
 TAIL_LINES = 25
 JAVA_VERSION_MIN = 17
+FOLDER_MODE = 0o700
+FILE_MODE = 0o600
+TOKEN_VARIABLE = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
+"""A token that Spark Connect asks of its clients, since Spark 4.0."""
 _CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
 
@@ -59,6 +65,7 @@ class SparkServer:
         self.plan: Plan = plan(master, slots, os.cpu_count() or 1)
         self.folder = Path(folder).absolute()
         self.port = free_port()
+        self._token = secrets.token_urlsafe(32)
         self.starts = 0
         self._conf = dict(conf or {})
         self._python_path = list(python_path)
@@ -70,8 +77,10 @@ class SparkServer:
 
     @property
     def address(self) -> str:
-        """For `SparkSession.builder.remote`; the same after a restart."""
-        return f"sc://127.0.0.1:{self.port}"
+        """For `SparkSession.builder.remote`; the same after a restart. A secret: its token lets
+        whoever has it run code as this user. (With a token and without TLS, Spark's client talks
+        to the name ``localhost`` alone.)"""
+        return f"sc://localhost:{self.port}/;token={self._token}"
 
     @property
     def slots(self) -> int:
@@ -105,8 +114,11 @@ class SparkServer:
         """Start the server and do not wait. Raises `ServerError` as `start` does."""
         assert self._process is None, "the server was started before; use restart"
         java_home = check_java()
-        (self.folder / "scratch").mkdir(parents=True, exist_ok=True)
-        with self.log_file.open("ab") as log:
+        self.folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
+        with suppress(PermissionError):  # it was there, another user's
+            self.folder.chmod(FOLDER_MODE)
+        (self.folder / "scratch").mkdir(exist_ok=True)
+        with open(self.log_file, "ab", opener=_private) as log:
             self._process = Guarded(self._command(), self.folder, log, self._environment(java_home))
         self.starts += 1
         self._code = None
@@ -173,6 +185,8 @@ class SparkServer:
             if not key.startswith("SPARK_") and key != "PYSPARK_SUBMIT_ARGS"
         }
         environment["SPARK_HOME"] = str(_spark_home())
+        # Not a setting: arguments can be read by all users of the machine.
+        environment[TOKEN_VARIABLE] = self._token
         environment["SPARK_LOCAL_IP"] = "127.0.0.1"
         environment["SPARK_WORKER_DIR"] = str(self.folder / "scratch" / "executors")
         environment["PYSPARK_PYTHON"] = environment["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -193,6 +207,14 @@ class SparkServer:
         except OSError:
             return f"; its log {self.log_file} cannot be read"
         return "\n".join([f"; the end of its log {self.log_file}:", *lines])
+
+
+def _private(path: str, flags: int) -> int:
+    """For `open`: for the owner alone, also if it was there."""
+    descriptor = os.open(path, flags, FILE_MODE)
+    with suppress(PermissionError):
+        os.fchmod(descriptor, FILE_MODE)
+    return descriptor
 
 
 def default_conf(plan: Plan) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """Sessions with a Spark Connect server that may be gone for a while and come back."""
 
 import contextlib
+import re
 import threading
 from typing import Any
 
@@ -48,6 +49,12 @@ class Sessions:
         if session is not None:
             with contextlib.suppress(Exception):  # the server may be gone; nothing is left then
                 session.stop()
+
+
+def shown_remote(remote: str) -> str:
+    """The address as messages may have it: without the values of a token and other parameters,
+    which open the server to whoever reads them."""
+    return re.sub(r"=[^;]*", "=...", remote)
 
 
 def session_is_over(error: BaseException) -> bool:

@@ -195,10 +195,14 @@ class _Parser:
     def rows(self, records: Sequence[ConsumerRecord]) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = []
         for record in records:
+            if record.unreadable:
+                self._bad(f"the record at {_where(record)}: {record.unreadable}")
+                continue
             try:
                 row = self._row(record.value)
             except UnicodeDecodeError as error:
-                self._bad(record, error)
+                why = f"{error.reason} at byte {error.start}"
+                self._bad(f"the value at {_where(record)} is not UTF-8: {why}")
                 continue
             for name, value_of in self._metadata:
                 row[name] = value_of(record)
@@ -221,17 +225,19 @@ class _Parser:
         match = self._reserved.fullmatch
         return {f"_{name}" if match(name) else name: given for name, given in value.items()}
 
-    def _bad(self, record: ConsumerRecord, error: UnicodeDecodeError) -> None:
-        headers = dict(record.headers)
-        where = f"{record.topic}-{record.partition} offset {record.offset}"
-        if FILE_HEADER in headers:
-            position = headers.get(POSITION_HEADER, b"?").decode("utf-8", "replace")
-            where += f" ({headers[FILE_HEADER].decode('utf-8', 'replace')} position {position})"
-        text = f"the value at {where} is not UTF-8: {error.reason} at byte {error.start}"
+    def _bad(self, text: str) -> None:
         if not self._task.tolerate:
             raise BadRecord(text)
         self._result.skipped += 1
         self._result.detail = self._result.detail or text
+
+
+def _where(record: ConsumerRecord) -> str:
+    where = f"{record.topic}-{record.partition} offset {record.offset}"
+    file = _header(FILE_HEADER)(record)
+    if file is None:
+        return where
+    return f"{where} ({file} position {_header(POSITION_HEADER)(record) or '?'})"
 
 
 def parse_object(data: bytes) -> dict[str, Any] | None:

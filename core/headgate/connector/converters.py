@@ -19,6 +19,7 @@ from headgate.connector.envelope import envelope_start, kind_of, open_envelope
 from headgate.connector.validators import no_such_class
 from headgate.java.double import java_double
 from headgate.java.json import dumps
+from headgate.ports import Headers as RawHeaders
 
 
 class StringConverter:
@@ -245,22 +246,27 @@ class BooleanConverter:
 
 
 class HeaderConverter(Protocol):
-    """All headers of a record to bytes and back. Raises `DataError`."""
+    """All headers of a record to bytes and back. Raises `DataError`.
+
+    None stands for a header without a value, both ways. Source: HeaderConverter.
+    """
 
     def configure(self, config: Mapping[str, str]) -> None: ...
 
-    def from_connect(self, topic: str, headers: Headers) -> tuple[tuple[str, bytes], ...]: ...
+    def from_connect(self, topic: str, headers: Headers) -> RawHeaders: ...
 
-    def to_connect(self, topic: str, headers: tuple[tuple[str, bytes], ...]) -> Headers: ...
+    def to_connect(self, topic: str, headers: RawHeaders) -> Headers: ...
 
 
 class SimpleHeaderConverter:
     """Values as text that tells their type: ``true``, ``12``, ``1.5``, ``null``, JSON lists and
     objects, other text as it is.
 
-    Differs: a null is written as ``null``, where Java leaves the header without a value; text is
-    read as a number only where nothing is lost by it (``007`` stays text), and dates stay text.
-    What is not UTF-8 stays bytes, as in Java. Source: SimpleHeaderConverter, Values.
+    A null is a header without a value, as in Java; the text ``null`` is read as a null, too.
+
+    Differs: text is read as a number only where nothing is lost by it (``007`` stays text), and
+    dates stay text. What is not UTF-8 stays bytes, as in Java. Source: SimpleHeaderConverter,
+    Values.
     """
 
     CONFIG: Final = ConfigDef()
@@ -268,14 +274,21 @@ class SimpleHeaderConverter:
     def configure(self, config: Mapping[str, str]) -> None:
         pass
 
-    def from_connect(self, topic: str, headers: Headers) -> tuple[tuple[str, bytes], ...]:
+    def from_connect(self, topic: str, headers: Headers) -> RawHeaders:
         try:
-            return tuple([(key, _header_text(value).encode()) for key, value in headers])
+            return tuple(
+                [
+                    (_sent_name(name), None if value is None else _header_text(value).encode())
+                    for name, value in headers
+                ]
+            )
         except UnicodeEncodeError as error:
             raise DataError(f"Failed to serialize a header: {error}") from error
 
-    def to_connect(self, topic: str, headers: tuple[tuple[str, bytes], ...]) -> Headers:
-        return tuple([(key, _header_value(data)) for key, data in headers])
+    def to_connect(self, topic: str, headers: RawHeaders) -> Headers:
+        return tuple(
+            [(name, None if data is None else _header_value(data)) for name, data in headers]
+        )
 
 
 class EachHeader:
@@ -288,13 +301,13 @@ class EachHeader:
     def configure(self, config: Mapping[str, str]) -> None:
         self._converter.configure(config, is_key=False)
 
-    def from_connect(self, topic: str, headers: Headers) -> tuple[tuple[str, bytes], ...]:
+    def from_connect(self, topic: str, headers: Headers) -> RawHeaders:
         convert = self._converter.from_connect
-        return tuple([(key, convert(topic, value) or b"") for key, value in headers])
+        return tuple([(_sent_name(name), convert(topic, value)) for name, value in headers])
 
-    def to_connect(self, topic: str, headers: tuple[tuple[str, bytes], ...]) -> Headers:
+    def to_connect(self, topic: str, headers: RawHeaders) -> Headers:
         convert = self._converter.to_connect
-        return tuple([(key, convert(topic, data)) for key, data in headers])
+        return tuple([(name, convert(topic, data)) for name, data in headers])
 
 
 NO_TIMESTAMP: Final = -1
@@ -449,6 +462,24 @@ def _json_other(value: object) -> str:
 
 def _refuse_constant(text: str) -> Any:
     raise ValueError(f"{text} is not JSON")
+
+
+def _sent_name(name: object) -> str:
+    """The name of a header that Kafka can keep as it is; it may be empty, as in Java.
+
+    Raises:
+        DataError: no text, text that has no UTF-8, or a NUL: librdkafka would cut the name there.
+    """
+    if not isinstance(name, str):
+        raise DataError(f"the name of a header is {name!r}, expected text")
+    if not name.isascii():
+        try:
+            name.encode()
+        except UnicodeEncodeError as error:
+            raise DataError(f"the name {name!r} of a header has no UTF-8: {error}") from error
+    if "\0" in name:
+        raise DataError(f"the name {name!r} of a header has a NUL, which Kafka's client cuts it at")
+    return name
 
 
 def _header_text(value: Value) -> str:

@@ -32,7 +32,8 @@ from headgate_runtime.config.properties import PropertiesError
 from headgate_runtime.config.settings import DISTRIBUTED
 from headgate_runtime.config.worker_file import WorkerFile, WorkerFileError, read_worker_file
 from headgate_runtime.plugins.rest import RestPlugins
-from headgate_runtime.spark.service import SparkService, WorkerSpark
+from headgate_runtime.private_files import make_private_folder
+from headgate_runtime.spark.service import SparkService, WorkerSpark, shown_remote
 from headgate_runtime.transports.select import open_transport
 from headgate_runtime.transports.with_peers import WithPeers
 from headgate_runtime.up.pipeline import SparkSettings
@@ -350,7 +351,7 @@ def started_spark(file: WorkerFile, stop: Stop, stack: contextlib.ExitStack) -> 
         tempfile.TemporaryDirectory(prefix="headgate-", ignore_cleanup_errors=True)
     )
     data = Path(folder).absolute()
-    data.mkdir(parents=True, exist_ok=True)
+    make_private_folder(data)
     wanted = WorkerSpark("spark", data, SparkSettings(master=settings["headgate.spark.master"]))
     service = SparkService(
         wanted,
@@ -437,7 +438,7 @@ def serve(
 
 def banner(file: WorkerFile, worker: Worker, spark: Mapping[str, str]) -> None:
     settings = file.settings
-    where = f" ({spark['remote']})" if "remote" in spark else ""
+    where = f" ({shown_remote(spark['remote'])})" if "remote" in spark else ""
     group = f"group {settings['group.id']}" if file.kind == DISTRIBUTED else "standalone"
     log.info(
         "Headgate %s, worker %s: %s at %s, listening at %s, tasks run on %s%s, "

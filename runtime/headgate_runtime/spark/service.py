@@ -17,6 +17,7 @@ from headgate.errors import MissingExtraError
 from headgate.topics.config_events import Config
 from headgate_runtime.command.errors import EXIT_FAILED, UpError
 from headgate_runtime.command.extras import require
+from headgate_runtime.private_files import write_private
 from headgate_runtime.up.pipeline import DEFAULT_MASTER, SparkSettings
 from headgate_runtime.up.restarts import Restarts
 
@@ -188,9 +189,12 @@ class SparkService:
             raise UpError(str(error), EXIT_FAILED) from None
         self._started_at = time.monotonic()
         self._address = self._server.address
-        self._address_file.write_text(json.dumps({"address": self._address}) + "\n")
+        write_private(self._address_file, json.dumps({"address": self._address}) + "\n")
         if not stop.is_set():
-            self._warn(f"Spark is up at {self._address} after {self._started_at - begun:.1f} s")
+            self._warn(
+                f"Spark is up at {shown_remote(self._address)} "
+                f"after {self._started_at - begun:.1f} s"
+            )
 
     def _wait(self, server: "SparkServer", stop: threading.Event) -> None:
         """Wait for the server on a thread, so that Ctrl-C is heard meanwhile."""
@@ -233,7 +237,7 @@ class SparkService:
             self._warn(f"Spark could not be started again: {error}")
             return  # `tick` finds it ended once more
         self._started_at = time.monotonic()
-        self._warn(f"Spark is up again at {self._server.address}")
+        self._warn(f"Spark is up again at {shown_remote(self._server.address)}")
         self._marked("Spark", "up again")
 
     @property
@@ -246,7 +250,7 @@ class SparkService:
         from headgate_spark.check import check_slots
         from headgate_spark.slots import SlotsError
 
-        self._warn(f"counting the free slots of Spark at {remote}")
+        self._warn(f"counting the free slots of Spark at {shown_remote(remote)}")
         try:
             check_slots(remote, self._pipeline.workers, tasks_max)
         except SlotsError as error:
@@ -261,6 +265,13 @@ def _joined_address(data: Path) -> str:
             f"the cluster on {data} has no Spark that could be joined: its runner is another one, "
             "or its Spark is still starting"
         ) from None
+
+
+def shown_remote(remote: str) -> str:
+    """The address of a Spark Connect server without secrets."""
+    from headgate_spark import sessions
+
+    return sessions.shown_remote(remote)
 
 
 def tasks_max_of(connectors: Mapping[str, Config]) -> list[int]:

@@ -5,6 +5,7 @@ import hmac
 import logging
 import socket
 import threading
+import time
 from typing import Any, Protocol
 
 from headgate import wire
@@ -13,6 +14,8 @@ from headgate_runtime.tasks.protocol import FromBody, Hello, encode
 _log = logging.getLogger("headgate.task")
 
 HELLO_TIMEOUT_S = 10.0
+"""A caller has so long to say who it is, however it spreads its bytes."""
+HELLO_BYTES_MAX = 16_384
 ACCEPT_AGAIN_S = 0.2
 
 
@@ -21,15 +24,37 @@ class Connection:
 
     def __init__(self, connected: socket.socket, limit_ms: int) -> None:
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connected.settimeout(HELLO_TIMEOUT_S)
         self._socket = connected
         self._limit_ms = limit_ms
         self._sending = threading.Lock()
-        self.lines = connected.makefile("rb")
+
+    def hello(self) -> Hello:
+        """The first line, from a caller that may be anybody.
+
+        Raises:
+            OSError, WireError: it does not come, or is none.
+        """
+        line, until = bytearray(), time.monotonic() + HELLO_TIMEOUT_S
+        while not line.endswith(b"\n"):
+            if len(line) == HELLO_BYTES_MAX:
+                raise wire.WireError(f"a first line of more than {HELLO_BYTES_MAX} bytes")
+            # One by one: what follows is read by `line`.
+            self._socket.settimeout(max(0.001, until - time.monotonic()))
+            byte = self._socket.recv(1)
+            if not byte:
+                raise wire.WireError(f"the end after {bytes(line[:80])!r}")
+            line += byte
+        hello: Hello = wire.loads(Hello, bytes(line))
+        return hello
 
     def greeted(self) -> None:
         # Silence is judged by the runner; this only keeps a thread from waiting for ever.
         self._socket.settimeout(4 * self._limit_ms / 1000)
+        self._lines = self._socket.makefile("rb")
+
+    def line(self) -> bytes:
+        """What follows the hello, from a body that is known."""
+        return self._lines.readline()
 
     def say(self, message: object) -> bool:
         """Whether it could be said; else the connection is of no use any more."""
@@ -95,35 +120,37 @@ class LifelineServer:
             ).start()
 
     def _serve(self, connected: socket.socket) -> None:
-        connection = Connection(connected, self._limit_ms)
-        try:
-            hello: Hello = wire.loads(Hello, connection.lines.readline())
-        except (OSError, wire.WireError) as error:
-            _log.warning("lifeline: a caller that does not say who it is: %s", error)
-            connection.close()
-            return
-        guests = self._host_of(hello)
-        if guests is None or not guests.arrived(hello, connection):
-            connection.close()
-            return
-        try:
-            self._listen(hello.run, guests, connection)
-        finally:
-            connection.close()
-            guests.left(hello.run)
+        with connected:  # whatever goes wrong, it is closed
+            try:
+                connection = Connection(connected, self._limit_ms)
+                hello = connection.hello()
+            except (OSError, wire.WireError) as error:
+                _log.warning("lifeline: a caller that does not say who it is: %s", error)
+                return
+            guests = self._host_of(hello)
+            if guests is None or not guests.arrived(hello, connection):
+                connection.close()
+                return
+            try:
+                self._listen(hello.run, guests, connection)
+            finally:
+                connection.close()
+                guests.left(hello.run)
 
     def _host_of(self, hello: Hello) -> Guests | None:
         for guests in self._guests:
             token = guests.token(hello.run)
             if token is not None:
-                return guests if hmac.compare_digest(token, hello.token) else None
+                # As bytes: of texts it takes ASCII alone.
+                same = hmac.compare_digest(token.encode(), hello.token.encode(errors="replace"))
+                return guests if same else None
         return None
 
     def _listen(self, run: str, guests: Guests, connection: Connection) -> None:
         connection.greeted()
         while True:
             try:
-                line = connection.lines.readline()
+                line = connection.line()
             except (OSError, ValueError):
                 return
             if not line.endswith(b"\n"):

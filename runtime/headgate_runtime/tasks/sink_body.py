@@ -39,6 +39,7 @@ from headgate.task.steps import (
     SinkRequested,
     Started,
 )
+from headgate_runtime.tasks.data_errors import data_error_text, log_skipped
 from headgate_runtime.tasks.lifeline import BodyLifeline, monotonic_ms
 from headgate_runtime.tasks.source_body import quietly
 from headgate_runtime.tasks.tools import BodyTools
@@ -266,6 +267,8 @@ class SinkPerformer:
             known = ends.get(place)
             ends[place] = (raw.offset + 1, 1 if known is None else known[1] + 1)
             try:
+                if raw.unreadable:
+                    raise DataError(raw.unreadable)
                 record: SinkRecord | None = SinkRecord(
                     topic,
                     partition,
@@ -283,10 +286,10 @@ class SinkPerformer:
                     batch.append(record)
                 else:
                     dropped += 1
-            except DataError as error:
+            except Exception as error:  # converters and transforms may be anybody's
                 skipped += 1
-                reason = f"{error} ({topic}-{partition}, offset {raw.offset})"
-                _log.info("%s: cannot be used: %s", self._spec.task, reason)
+                reason = f"{data_error_text(error)} ({topic}-{partition}, offset {raw.offset})"
+                log_skipped(self._spec.task, reason, error)
                 detail = detail or reason + self._no_queue
         if not batch:
             self._note_delivered()

@@ -55,7 +55,12 @@ class SocketLifeline(BodyLifeline):
             ) from error
         if not welcome:
             raise LifelineGone("the worker does not want this body: it was given up, or is running")
-        greeting: Welcome = wire.loads(Welcome, welcome)
+        try:
+            greeting: Welcome = wire.loads(Welcome, welcome)
+        except wire.WireError as error:
+            self._socket.close()
+            where = f"{invitation.host}:{invitation.port}"
+            raise LifelineGone(f"{where} answers, but is no worker of ours: {error}") from error
         super().__init__(greeting.limit_ms)
         self._spec = greeting.spec
         self.outbox = Outbox() if greeting.logs else None
@@ -120,7 +125,11 @@ class SocketLifeline(BodyLifeline):
                 break
             if not line.endswith(b"\n"):
                 break
-            message: Any = wire.loads(FromWorker, line)
+            try:
+                message: Any = wire.loads(FromWorker, line)
+            except wire.WireError as error:
+                reason = f"the worker said what cannot be read: {error}"
+                break
             self.heard()
             self._room = LOG_ROOM
             if not isinstance(message, Beat | Welcome):

@@ -14,7 +14,6 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from headgate.connector.api import (
-    DataError,
     Headers,
     Partition,
     RecordMetadata,
@@ -24,6 +23,7 @@ from headgate.connector.api import (
     SourceTask,
 )
 from headgate.connector.converters import sending_timestamp
+from headgate.ports import Headers as SentHeaders
 from headgate.ports import Producer, ProducerRecord, RefusedError, TransportError
 from headgate.task.acks import AckTracker
 from headgate.task.held_error import HeldError
@@ -52,6 +52,7 @@ from headgate.task.steps import (
 from headgate.topics.offsets import encode_key, encode_value
 from headgate_runtime.tasks.boundaries import Boundaries, TransactionContext
 from headgate_runtime.tasks.commit_under_way import CommitUnderWay
+from headgate_runtime.tasks.data_errors import data_error_text, log_skipped
 from headgate_runtime.tasks.lifeline import BodyLifeline, monotonic_ms
 from headgate_runtime.tasks.offsets import SourceOffsets
 from headgate_runtime.tasks.tools import BodyTools
@@ -290,13 +291,12 @@ class SourcePerformer:
         detail = ""
         same_headers: Headers = ()
         same_topic = ""
-        same_sent: tuple[tuple[str, bytes], ...] = ()
+        same_sent: SentHeaders = ()
         for record in records:
             if type(record) is SkippedRecord:
                 skipped += 1
                 detail = detail or record.reason
-                _log.info("%s: cannot be used: %s", self._spec.task, record.reason)
-                self._passed.append((len(batch), record.source_partition, record.source_offset))
+                self._pass_over(record, record.reason)
                 continue
             try:
                 out: SourceRecord | None = record  # type: ignore[assignment]
@@ -308,34 +308,45 @@ class SourcePerformer:
                     dropped += 1
                     self._lost(record)
                 else:
-                    topic, key, headers, at = out.topic, out.key, out.headers, out.timestamp_ms
+                    topic, key, headers = out.topic, out.key, out.headers
                     if headers is not same_headers or topic != same_topic:
                         # A transform may have given all records the very same ones.
                         same_sent = headers_of(topic, headers) if headers else ()
                         same_headers, same_topic = headers, topic
-                    if topic not in known:
-                        self._ensure_topic(topic)
-                    add(
-                        ProducerRecord(
-                            topic,
-                            out.partition,
-                            None if key is None else key_of(topic, key),
-                            value_of(topic, out.value),
-                            same_sent,
-                            at if at is None or at >= 0 else sending_timestamp(at),
-                        )
+                    sent = ProducerRecord(
+                        topic,
+                        out.partition,
+                        None if key is None else key_of(topic, key),
+                        value_of(topic, out.value),
+                        same_sent,
+                        out.timestamp_ms,
                     )
-                    add_source(record)  # type: ignore[arg-type]
-            except DataError as error:
+            except Exception as error:  # converters and transforms may be anybody's
                 skipped += 1
                 reason = _position(record, error)
-                _log.info("%s: cannot be used: %s", self._spec.task, reason)
                 detail = detail or reason
-                self._passed.append((len(batch), record.source_partition, record.source_offset))
-                self._lost(record)
+                self._pass_over(record, reason, error)
+            else:
+                if out is not None:
+                    if (at := sent.timestamp_ms) is not None and at < 0:
+                        sent.timestamp_ms = sending_timestamp(at)
+                    if topic not in known:
+                        self._ensure_topic(topic)
+                    add(sent)
+                    add_source(record)  # type: ignore[arg-type]
             if by_record:
                 boundaries.reached(record, len(batch))
         return boundaries.told(Polled(len(batch), dropped, skipped, detail))
+
+    def _pass_over(
+        self,
+        record: "SourceRecord | SkippedRecord",
+        reason: str,
+        error: Exception | None = None,
+    ) -> None:
+        log_skipped(self._spec.task, reason, error)
+        self._passed.append((len(self._batch), record.source_partition, record.source_offset))
+        self._lost(record)
 
     def _lost(self, record: "SourceRecord | SkippedRecord") -> None:
         """Nothing of it will be in the log; told with what is settled next."""
@@ -523,11 +534,11 @@ def _inherits(task: SourceTask, name: str) -> bool:
     return getattr(getattr(task, name), "__func__", None) is getattr(SourceTask, name)
 
 
-def _position(record: SourceRecord | SkippedRecord, error: DataError) -> str:
+def _position(record: SourceRecord | SkippedRecord, error: Exception) -> str:
     """Names the record that could not be converted, by what it was read from."""
     given: Sequence[Mapping[str, Any] | None] = (record.source_partition, record.source_offset)
     place, offset = (None if one is None else dict(one) for one in given)
-    return f"{error} (source partition {place}, offset {offset})"
+    return f"{data_error_text(error)} (source partition {place}, offset {offset})"
 
 
 class UnsettledRecords:

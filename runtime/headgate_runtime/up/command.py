@@ -21,6 +21,7 @@ from headgate.topics.config_state import ConfigState
 from headgate_runtime.api.serving import serve_up
 from headgate_runtime.command.errors import EXIT_FAILED, EXIT_INTERRUPTED, UpError
 from headgate_runtime.config.settings import WorkerSettings
+from headgate_runtime.private_files import make_private_folder, write_private
 from headgate_runtime.spark.service import SparkService, tasks_max_of
 from headgate_runtime.up import folder
 from headgate_runtime.up.apply import Applier, planned_changes
@@ -148,7 +149,7 @@ class Up:
         self._held = held
         self._stop = stop
         self._logs = pipeline.data / "logs"
-        self._logs.mkdir(exist_ok=True)
+        make_private_folder(self._logs)
         self._transport_settings = folder.transport_settings(pipeline.data)
         self._serving = contextlib.ExitStack()
         """The gRPC API of this cluster."""
@@ -422,7 +423,7 @@ class Up:
             "reasons": list(self._verdict.reasons) if self._verdict is not None else [],
         }
         path = self._logs / "summary.json"
-        path.write_text(json.dumps(summary, indent=2) + "\n")
+        write_private(path, json.dumps(summary, indent=2) + "\n")
 
     # -- words --
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+from headgate_runtime.private_files import private_opener
 from headgate_runtime.up.restarts import Restarts
 from headgate_runtime.up.snapshot import Phase
 
@@ -192,7 +193,7 @@ class WorkerProcesses:
 
     def _start(self, worker: WorkerProcess) -> None:
         path = self._log(worker.name)
-        with path.open("ab") as log:
+        with open(path, "ab", opener=private_opener) as log:
             worker.tail.position = max(worker.tail.position, log.tell() if not worker.starts else 0)
             process = subprocess.Popen(
                 self._command,

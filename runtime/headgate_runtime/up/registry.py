@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from headgate_runtime.private_files import make_private_folder, write_private
+
 FOLDER = "workers"
 
 
@@ -25,7 +27,7 @@ class Registered:
 class Registry:
     def __init__(self, data: Path) -> None:
         self._folder = data / FOLDER
-        self._folder.mkdir(parents=True, exist_ok=True)
+        make_private_folder(self._folder)
         self._written: dict[str, Registered] = {}
 
     def free_names(self, count: int) -> list[str]:
@@ -47,7 +49,7 @@ class Registry:
                 continue
             path = self._folder / f"{name}.json"
             draft = path.with_suffix(".tmp")
-            draft.write_text(json.dumps(asdict(entry)) + "\n")
+            write_private(draft, json.dumps(asdict(entry)) + "\n")
             draft.replace(path)
             self._written[name] = entry
 

@@ -4,17 +4,20 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
-from headgate.ports import ProducerRecord
+from headgate.ports import Headers, ProducerRecord
 from headgate_embedded import open_transport, transport_settings
 
 
-def fill(folder: Path, values: Sequence[bytes], partitions: int = 1) -> None:
-    """Topic `t`, its partitions in turn."""
+def fill(folder: Path, values: Sequence[bytes], partitions: int = 1, headers: Headers = ()) -> None:
+    """Topic `t`, its partitions in turn; each record has the same headers."""
     with closing(open_transport(transport_settings(folder))) as transport:
         transport.record_log.create_topic("t", partitions)
         producer = transport.record_log.producer("test", None, None)
         producer.send(
-            [ProducerRecord("t", n % partitions, None, value) for n, value in enumerate(values)]
+            [
+                ProducerRecord("t", n % partitions, None, value, headers)
+                for n, value in enumerate(values)
+            ]
         )
         producer.acks()
 

@@ -11,6 +11,7 @@ from headgate.connector.api import DataError
 from headgate.connector.config import ConfigError
 from headgate.connector.converters import (
     CONVERTERS,
+    HEADER_CONVERTERS,
     SimpleHeaderConverter,
     make_converter,
     make_header_converter,
@@ -193,7 +194,7 @@ def test_names_of_classes() -> None:
         (5, b"5"),
         (1.5, b"1.5"),
         (True, b"true"),
-        (None, b"null"),
+        (None, None),
         ([1, "a"], b'[1,"a"]'),
         ({"a": 1}, b'{"a":1}'),
         ("007", b"007"),
@@ -203,10 +204,43 @@ def test_names_of_classes() -> None:
         ("", b""),
     ],
 )
-def test_headers_to_text_and_back(value: Any, text: bytes) -> None:
+def test_headers_to_text_and_back(value: Any, text: bytes | None) -> None:
     subject = SimpleHeaderConverter()
     assert subject.from_connect("t", (("h", value),)) == (("h", text),)
     assert subject.to_connect("t", (("h", text),)) == (("h", value),)
+
+
+def test_the_text_null_in_a_header_is_read_as_a_null() -> None:
+    assert SimpleHeaderConverter().to_connect("t", (("h", b"null"),)) == (("h", None),)
+
+
+@pytest.mark.parametrize("name", sorted(HEADER_CONVERTERS))
+def test_a_header_without_a_value_is_a_null_both_ways(name: str) -> None:
+    """An empty value is another thing, where the converter has empty values."""
+    subject = make_header_converter(name, {})
+    assert subject.to_connect("t", (("h", None), ("", None))) == (("h", None), ("", None))
+    assert subject.from_connect("t", (("h", None), ("", None))) == (("h", None), ("", None))
+
+
+@pytest.mark.parametrize("class_name", ["SimpleHeaderConverter", "StringConverter"])
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (None, "the name of a header is None, expected text"),
+        (b"h", "the name of a header is b'h', expected text"),
+        (1, "the name of a header is 1, expected text"),
+        ("\ud800", r"the name '\\ud800' of a header has no UTF-8"),
+        ("a\0b", r"the name 'a\\x00b' of a header has a NUL"),
+    ],
+)
+def test_a_header_whose_name_kafka_cannot_keep_is_a_data_error(
+    class_name: str, name: Any, text: str
+) -> None:
+    """confluent_kafka writes None as ``None``, cuts at a NUL and dies of a lone surrogate."""
+    subject = make_header_converter(class_name, {})
+    with pytest.raises(DataError, match=text):
+        subject.from_connect("t", ((name, "x"),))
+    assert subject.from_connect("t", (("ü", "x"), ("", "x"))) == (("ü", b"x"), ("", b"x"))
 
 
 def test_headers_that_are_no_text_stay_bytes() -> None:

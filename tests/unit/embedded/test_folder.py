@@ -4,11 +4,18 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from headgate_embedded import FolderHeldError, hold_folder
+from headgate_embedded import (
+    FolderHeldError,
+    hold_folder,
+    open_transport,
+    transport_settings,
+)
 
 HOLD = """
 import sys, time
@@ -53,3 +60,40 @@ def test_children_do_not_inherit_it(tmp_path: Path) -> None:
         hold_folder(tmp_path).close()
     finally:
         child.communicate(b"\n")
+
+
+def rights(folder: Path) -> dict[str, int]:
+    """What others than the owner may do with the folder and all that is in it."""
+    found = [folder, *folder.rglob("*")]
+    return {str(one): mode for one in found if (mode := one.stat().st_mode & 0o077)}
+
+
+@pytest.fixture
+def generous_umask() -> Iterator[None]:
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.usefixtures("generous_umask")
+def test_a_folder_and_what_is_in_it_are_for_its_owner_alone(tmp_path: Path) -> None:
+    """Configs with passwords lie there."""
+    data = tmp_path / "data"
+    with hold_folder(data), closing(open_transport(transport_settings(data))) as transport:
+        transport.record_log.create_topic("t", 1)
+        assert (data / "headgate.db-wal").exists()
+        assert rights(data) == {}
+
+
+@pytest.mark.usefixtures("generous_umask")
+def test_a_folder_that_an_earlier_version_made_becomes_its_owners_alone(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with hold_folder(data), closing(open_transport(transport_settings(data))):
+        for one in (data, *data.rglob("*")):
+            one.chmod(0o777 if one.is_dir() else 0o666)
+        assert rights(data)
+        with closing(open_transport(transport_settings(data))):
+            pass
+        with pytest.raises(FolderHeldError):
+            hold_folder(data)
+        assert rights(data) == {}

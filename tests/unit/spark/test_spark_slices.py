@@ -9,7 +9,7 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
-from headgate.ports import ConsumerRecord, UnknownTopicError
+from headgate.ports import ConsumerRecord, Headers, UnknownTopicError
 from headgate_spark.slices import (
     OtherLogError,
     SliceResult,
@@ -35,9 +35,7 @@ class MemoryLog:
         return [one for one in self._records if start <= one.offset < end][:limit]
 
 
-def records(
-    *values: bytes | None, headers: tuple[tuple[str, bytes], ...] = ()
-) -> list[ConsumerRecord]:
+def records(*values: bytes | None, headers: Headers = ()) -> list[ConsumerRecord]:
     return [
         ConsumerRecord("t", 0, offset * 2, b"k", value, headers, 1000)  # offsets have holes
         for offset, value in enumerate(values)
@@ -128,6 +126,24 @@ def test_a_value_that_is_no_text_follows_the_tolerance(tmp_path: Path) -> None:
     tolerated = run(tmp_path, given, tolerate=True)
     assert (tolerated.records, tolerated.skipped) == (1, 1)
     assert "offset 2" in tolerated.detail
+
+
+def test_a_header_without_a_value_says_nothing_of_a_file(tmp_path: Path) -> None:
+    headers: Headers = (("headgate.file", None), ("headgate.position", None), ("h", None))
+    given = records(b"ok", b"\xff\xfe", headers=headers)
+    result = run(tmp_path, given, tolerate=True, metadata=("file", "position"))
+    assert (result.records, result.skipped) == (1, 1)
+    assert result.detail.startswith("the value at t-0 offset 2 is not UTF-8")
+
+
+def test_a_record_that_the_client_cannot_read_follows_the_tolerance(tmp_path: Path) -> None:
+    given = records(b"ok", b"not")
+    given[1].unreadable = "the name of a header is not UTF-8"
+    assert run(tmp_path, given).failed == (
+        "the record at t-0 offset 2: the name of a header is not UTF-8"
+    )
+    tolerated = run(tmp_path, given, tolerate=True)
+    assert (tolerated.records, tolerated.skipped) == (1, 1)
 
 
 def test_an_empty_slice_writes_nothing(tmp_path: Path) -> None:

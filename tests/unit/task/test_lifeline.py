@@ -3,6 +3,7 @@
 The bodies are threads of this process that hold their end by hand.
 """
 
+import contextlib
 import errno
 import json
 import logging
@@ -226,6 +227,78 @@ def test_who_is_not_invited_is_hung_up_on(bench: Bench) -> None:
         with pytest.raises(LifelineGone, match="does not want this body"):
             body(wrong)
     body(invitation).close()
+
+
+DEEP = b"[" * 10_000 + b"\n"
+STRANGERS = {
+    "no JSON": b"GET / HTTP/1.1\r\n\r\n",
+    "another message": b'{"type": "Beat"}\n',
+    "too deep": DEEP,
+    "longer than any hello": b" " * (server_module.HELLO_BYTES_MAX + 1),
+    "a field too deep": b'{"type": "Hello", "run": ' + DEEP,
+    "a token that is not ASCII": encode(Hello("w/1", "\u00e9", 1, "", "h", "")),
+    "half a line": encode(Hello("w/1", "x", 1, "", "h", ""))[:-9],
+}
+
+
+@pytest.mark.parametrize("said", STRANGERS.values(), ids=STRANGERS)
+def test_a_stranger_is_hung_up_on_whatever_it_says(bench: Bench, said: bytes) -> None:
+    """10,000 brackets left the socket open, and a line without end was kept in memory."""
+    invitation = bench.invite()
+    with socket.create_connection((invitation.host, invitation.port), 10) as stranger:
+        stranger.sendall(said)
+        if not said.endswith(b"\n"):
+            stranger.shutdown(socket.SHUT_WR)
+        with contextlib.suppress(ConnectionResetError):  # not all was read
+            assert stranger.recv(1) == b""
+    body(invitation).close()
+
+
+def test_a_stranger_that_never_ends_its_line_costs_no_memory(bench: Bench) -> None:
+    invitation = bench.invite()
+    sent = 0
+    with (
+        socket.create_connection((invitation.host, invitation.port), 10) as stranger,
+        pytest.raises(OSError, match=r"reset|Broken pipe"),
+    ):
+        while sent < 200_000_000:
+            sent += stranger.send(b"x" * 100_000)
+    assert sent < 20_000_000  # what the system's buffers hold
+
+
+def test_a_stranger_has_so_long_in_whole_not_for_each_byte(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "HELLO_TIMEOUT_S", 0.3)
+    invitation = bench.invite()
+    began = time.monotonic()
+    with socket.create_connection((invitation.host, invitation.port), 0.1) as stranger:
+        while time.monotonic() - began < 10:
+            try:
+                stranger.sendall(b" ")
+                if stranger.recv(1) == b"":
+                    break
+            except TimeoutError:
+                continue
+            except ConnectionError:
+                break
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("answer", [b"SSH-2.0-x\r\n", DEEP])
+def test_a_body_that_meets_no_worker_ends(answer: bytes) -> None:
+    """The port may be another's by now."""
+    with pytest.raises(LifelineGone, match="is no worker of ours"):
+        greeted_by_hand(answer)
+
+
+def test_a_worker_that_says_what_cannot_be_read_is_lost() -> None:
+    lifeline, worker = greeted_by_hand(encode(Welcome(SPEC, 30_000)))
+    with worker:
+        worker.sendall(DEEP)
+        assert lifeline.wait(10)
+        assert "the worker said what cannot be read" in str(lifeline.lost)
+        lifeline.close()
 
 
 def test_a_second_body_of_one_run_is_refused(bench: Bench) -> None:

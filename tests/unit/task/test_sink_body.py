@@ -2,12 +2,20 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.task.body_bench import BodyBench
 from support.task.sink_records import committed, fill
 
-from headgate.connector.api import PlannedSinkTask, RetriableError, SinkRecord, SinkTask
+from headgate.connector.api import (
+    PlannedSinkTask,
+    RetriableError,
+    SinkRecord,
+    SinkTask,
+    SourceRecord,
+)
+from headgate.connector.converters import SimpleHeaderConverter, StringConverter
 from headgate.connector.sink_names import sink_group
 from headgate.ports import ConsumerRecord, RebalancedError
 from headgate.task.messages import StopTask, TaskClosing, TaskKind, TaskOutcome
@@ -150,6 +158,78 @@ def test_what_cannot_be_converted_follows_the_tolerance(tmp_path: Path) -> None:
     ended = sink(tmp_path, Taking, **class_key, **schemas).start().wait()
     assert ended.outcome is TaskOutcome.FAILED
     assert "t-0, offset 3" in ended.reason
+
+
+def test_a_header_without_a_value_is_a_null(tmp_path: Path) -> None:
+    fill(tmp_path, [b"1"], headers=(("h", None), ("", b""), ("h", b"2")))
+    bench = sink(tmp_path, Taking)
+    bench.start().until(lambda: committed(tmp_path) == {("t", 0): 1})
+    bench.stop()
+    assert Taking.made[-1].taken[0].headers == (("h", None), ("", ""), ("h", 2))
+
+
+class FailsOnTwo:
+    """A transform with a bug."""
+
+    def configure(self, config: Mapping[str, str]) -> None:
+        raise AssertionError("the bench hands it in as it is")
+
+    def apply_source(self, record: SourceRecord) -> SourceRecord:
+        raise AssertionError("of a sink")
+
+    def apply_sink(self, record: SinkRecord) -> SinkRecord:
+        if record.value == "2":
+            raise AttributeError("no such thing")
+        return record
+
+
+def test_whatever_a_transform_raises_costs_its_record_alone(tmp_path: Path) -> None:
+    fill(tmp_path, [b"1", b"2", b"3"])
+    tolerant = {**CONFIG, "errors.tolerance": "all"}
+    bench = BodyBench(tmp_path, Taking, tolerant, kind=TaskKind.SINK, chain=[FailsOnTwo()])
+    bench.start().until(lambda: committed(tmp_path) == {("t", 0): 3})
+    bench.until(lambda: bench.progress.skipped == 1)
+    bench.stop()
+    assert [record.value for record in Taking.made[-1].taken] == ["1", "3"]
+    assert bench.progress.detail == "AttributeError: no such thing (t-0, offset 1)"
+    fill(tmp_path, [b"2"])
+    bench = BodyBench(tmp_path, Taking, CONFIG, kind=TaskKind.SINK, chain=[FailsOnTwo()])
+    ended = bench.start().wait()
+    assert ended.outcome is TaskOutcome.FAILED
+    assert "AttributeError: no such thing (t-0, offset 3)" in ended.reason
+
+
+@pytest.mark.parametrize("which", ["value", "header"])
+def test_whatever_a_converter_raises_costs_its_record_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: str
+) -> None:
+    converter = SimpleHeaderConverter if which == "header" else StringConverter
+    converts, calls = converter.to_connect, []
+
+    def raising(*given: Any) -> Any:
+        calls.append(given)
+        return converts(*given) if len(calls) > 1 else 1 / 0
+
+    fill(tmp_path, [b"1", b"2"], headers=(("h", b"x"),))
+    bench = sink(tmp_path, Taking, errors_tolerance="all")
+    monkeypatch.setattr(converter, "to_connect", raising)
+    bench.start().until(lambda: committed(tmp_path) == {("t", 0): 2})
+    bench.until(lambda: bench.progress.skipped == 1)
+    bench.stop()
+    assert [record.value for record in Taking.made[-1].taken] == ["2"]
+    assert bench.progress.detail == "ZeroDivisionError: division by zero (t-0, offset 0)"
+
+
+def test_a_task_without_memory_fails_whatever_it_tolerates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def raising(*_: object) -> object:
+        raise MemoryError("no room")
+
+    fill(tmp_path, [b"1"])
+    monkeypatch.setattr(StringConverter, "to_connect", raising)
+    ended = sink(tmp_path, Taking, errors_tolerance="all").start().wait()
+    assert (ended.outcome, "no room" in ended.reason) == (TaskOutcome.FAILED, True)
 
 
 def test_each_record_that_is_skipped_is_in_the_log(

@@ -17,7 +17,7 @@ from headgate.connector.api import (
     SkippedRecord,
     SourceRecord,
 )
-from headgate.connector.converters import SimpleHeaderConverter
+from headgate.connector.converters import SimpleHeaderConverter, StringConverter
 from headgate.ports import Ack
 from headgate.task.messages import (
     TaskOutcome,
@@ -64,6 +64,49 @@ def test_a_converter_that_fails_names_the_place(tmp_path: Path) -> None:
     ended = BodyBench(tmp_path, scripted([record(7, value="seven")]), config).start().wait()
     assert ended.outcome is TaskOutcome.FAILED
     assert "source partition {'file': 'a'}, offset {'n': 7}" in ended.reason
+
+
+def test_headers_without_a_value_or_with_a_bad_name_cost_their_record_at_most(
+    tmp_path: Path,
+) -> None:
+    good: Headers = (("h", None), ("", ""), ("", None))
+    bad: list[Any] = [((name, "x"),) for name in (None, "\ud800", "a\0b")]
+    given = [replace(record(n), headers=each) for n, each in enumerate([*bad, good])]
+    bench = BodyBench(tmp_path, scripted(given), {"errors.tolerance": "all"})
+    run_dry(bench)
+    bench.stop()
+    assert (bench.progress.skipped, visible(tmp_path, "t")) == (3, ["3"])
+    transport = open_transport(transport_settings(tmp_path))
+    (found,) = transport.record_log.read("t", 0, 0, 10, 10)
+    transport.close()
+    assert found.headers == (("h", None), ("", b""), ("", None))
+
+
+@pytest.mark.parametrize("which", ["value", "header", "transform"])
+def test_whatever_a_converter_or_a_transform_raises_costs_its_record_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: str
+) -> None:
+    owner: Any
+    owner, name = {
+        "value": (StringConverter, "from_connect"),
+        "header": (SimpleHeaderConverter, "from_connect"),
+        "transform": (DropsEven, "apply_source"),
+    }[which]
+    works, calls = getattr(owner, name), []
+
+    def raising(*given: Any) -> Any:
+        calls.append(given)
+        return works(*given) if len(calls) > 1 else 1 / 0
+
+    given = [replace(record(n), headers=(("h", "x"),)) for n in (1, 3, 5)]
+    monkeypatch.setattr(owner, name, raising)
+    tolerant = {"errors.tolerance": "all"}
+    bench = BodyBench(tmp_path, scripted(given), tolerant, chain=[DropsEven()])
+    run_dry(bench)
+    bench.stop()
+    assert visible(tmp_path, "t") == ["3", "5"]
+    assert bench.progress.detail.startswith("ZeroDivisionError: division by zero (source partition")
+    assert source_offsets(tmp_path) == {KEY: b'{"n":5}'}
 
 
 def test_timestamps_are_taken_as_connect_takes_them(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """Reaches brokers, and asks them with patience for as long as they are away."""
 
-import socket
 import time
 from collections.abc import Callable, Mapping
 from functools import cached_property
@@ -11,6 +10,7 @@ from confluent_kafka.admin import AdminClient
 
 from headgate.ports import RefusedError, TransportError
 from headgate_kafka.admin.controller import look_again, took_too_long
+from headgate_kafka.clients.names import check_names
 from headgate_kafka.failures import Contact
 from headgate_kafka.login.principal import of_librdkafka
 from headgate_kafka.login.token_trial import try_for_token
@@ -76,7 +76,7 @@ class Admin:
                 message says who was asked and what came.
         """
         if not self._has_asked:
-            _check_names(self.servers)
+            check_names(self.servers)
             self._await_token()
             self._has_asked = True
         found = self.patiently(_UNREACHED, self._described)
@@ -186,20 +186,3 @@ class _Patience:
 
 def _warn_nobody(_line: str) -> None:
     pass
-
-
-def _check_names(servers: str) -> None:
-    """Raises TransportError unless one of the names can be resolved. Source: Java's
-    ClientUtils.parseAndValidateAddresses, which does not wait for one either."""
-    reasons = []
-    for server in filter(None, (each.strip() for each in servers.split(","))):
-        host = server.rpartition("://")[2].rpartition(":")[0].strip("[]")
-        try:
-            socket.getaddrinfo(host, None)
-        except (OSError, UnicodeError) as error:
-            reasons.append(f"{host}: {getattr(error, 'strerror', None) or error}")
-        else:
-            return
-    raise TransportError(
-        f"No resolvable bootstrap urls given in bootstrap.servers: {', '.join(reasons) or servers}"
-    )

@@ -12,6 +12,7 @@ name: topics are listed, and the client subscribes to the names of those that ma
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from operator import methodcaller
 from typing import Any, Final, cast
 
 from confluent_kafka import (
@@ -428,16 +429,28 @@ def _place(message: Message) -> tuple[str | None, int | None]:
     return message.topic(), message.partition()
 
 
+_headers_of: Callable[[Message], Any] = methodcaller("headers")
+"""`message.headers()`, checked. On a name that is not UTF-8 the client sets an error and
+returns all the same; a plain call does not look, and the error hits whatever is called next."""
+
+
 def record_of(message: Message) -> ConsumerRecord:
     """Record of a message that is no error, so none of this is missing."""
+    unreadable = ""
+    try:
+        headers = _headers_of(message) or ()
+    except (SystemError, UnicodeDecodeError):
+        # The client fails so on a header whose name is not UTF-8. Java puts U+FFFD in its place.
+        headers, unreadable = (), "the name of a header is not UTF-8"
     return ConsumerRecord(
         cast(str, message.topic()),
         cast(int, message.partition()),
         cast(int, message.offset()),
         message.key(),
         message.value(),
-        cast(Headers, tuple(message.headers() or ())),
+        cast(Headers, tuple(headers)),
         timestamp_ms(message),
+        unreadable,
     )
 
 

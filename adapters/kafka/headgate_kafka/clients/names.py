@@ -1,0 +1,66 @@
+"""Whether the hosts of ``bootstrap.servers`` have addresses.
+
+librdkafka looks for a name for as long as it lives and tells of no failure but that nobody answers.
+Java's clients refuse to be made: ConfigException, "No resolvable bootstrap urls given".
+"""
+
+import socket
+import time
+from collections.abc import Callable
+from typing import Final
+
+from headgate.ports import RefusedError, TransportError
+
+PATIENCE_S: Final = 20.0
+"""How long a resolver is asked again that says of itself that its failure will pass."""
+_AGAIN_S: Final = 1.0
+
+
+def unresolvable(servers: str) -> tuple[str, bool]:
+    """Why none of the servers has an address, and whether that may pass; an empty text: one has.
+
+    Source: ClientUtils.parseAndValidateAddresses.
+    """
+    reasons, passing = [], False
+    for server in filter(None, (each.strip() for each in servers.split(","))):
+        host = server.rpartition("://")[2].rpartition(":")[0].strip("[]")
+        try:
+            socket.getaddrinfo(host, None)
+        except (OSError, UnicodeError) as error:
+            reasons.append(f"{host}: {getattr(error, 'strerror', None) or error}")
+            passing |= isinstance(error, OSError) and error.errno == socket.EAI_AGAIN
+        else:
+            return "", False
+    given = ", ".join(reasons) or servers
+    return f"No resolvable bootstrap urls given in bootstrap.servers: {given}", passing
+
+
+def check_names(servers: str) -> None:
+    """
+    Raises:
+        TransportError: none of the servers has an address.
+    """
+    reason, _ = unresolvable(servers)
+    if reason:
+        raise TransportError(reason)
+
+
+def check_names_for_good(
+    servers: str,
+    *,
+    sleep: Callable[[float], object] = time.sleep,
+    now: Callable[[], float] = time.monotonic,
+) -> None:
+    """As `check_names`, for a client whose lack fails its task: what may pass has `PATIENCE_S`.
+
+    Raises:
+        RefusedError: none of the servers has an address.
+    """
+    until = now() + PATIENCE_S
+    while True:
+        reason, passing = unresolvable(servers)
+        if not reason:
+            return
+        if not passing or now() >= until:
+            raise RefusedError(reason)
+        sleep(_AGAIN_S)

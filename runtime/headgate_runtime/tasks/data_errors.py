@@ -1,0 +1,29 @@
+"""Errors that cost one record: what converters and transforms raise for it."""
+
+import logging
+
+from headgate.connector.api import DataError
+from headgate.ids import TaskId
+
+_log = logging.getLogger("headgate.task")
+
+
+def data_error_text(error: Exception) -> str:
+    """The text of what a converter or a transform has raised.
+
+    Whatever it raises is a data error of that record, as in Connect; what is not meant as one is
+    named by its type. Source: RetryWithToleranceOperator (stages TRANSFORMATION, KEY_CONVERTER,
+    VALUE_CONVERTER, HEADER_CONVERTER tolerate Exception).
+
+    Raises:
+        MemoryError: it was one, which no record is to blame for; an Error in Java.
+    """
+    if isinstance(error, MemoryError):
+        raise error
+    return str(error) if isinstance(error, DataError) else f"{type(error).__name__}: {error}"
+
+
+def log_skipped(task: TaskId, reason: str, error: Exception | None) -> None:
+    """One line on a record that is passed over; with a traceback where that may be a bug."""
+    bug = None if isinstance(error, DataError) else error
+    _log.info("%s: cannot be used: %s", task, reason, exc_info=bug)
