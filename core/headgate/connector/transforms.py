@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Final, Protocol, TypeVar
 
 from headgate.connector.api import DataError, Headers, SinkRecord, SourceRecord, Transform
 from headgate.connector.config import ConfigDef, ConfigError, Importance, Type, parse_type
+from headgate.connector.schema import Schema
 from headgate.connector.validators import no_such_class, non_empty, regex, unique_values
 
 Record = TypeVar("Record", SourceRecord, SinkRecord)
@@ -76,7 +77,9 @@ class RegexRouter(RecordTransform):
         topic = self._routes.get(record.topic)
         if topic is None:
             topic = self._route(record.topic)
-        return record if topic == record.topic else _altered(record, topic, record.headers)
+        if topic == record.topic:
+            return record
+        return _altered(record, topic, record.headers, record.header_schemas)
 
     def _route(self, topic: str) -> str:
         if len(self._routes) == ROUTES_MAX:  # a topic for each value of something
@@ -113,7 +116,8 @@ class InsertHeader(RecordTransform):
     def apply(self, record: Record) -> Record | None:
         # Where there were none all records get the same tuple, which is converted once.
         inserted = (*record.headers, *self._inserted) if record.headers else self._inserted
-        return _altered(record, record.topic, inserted)
+        schemas: tuple[Schema | None, ...] = record.header_schemas
+        return _altered(record, record.topic, inserted, (*schemas, None) if schemas else ())
 
 
 class DropHeaders(RecordTransform):
@@ -124,10 +128,16 @@ class DropHeaders(RecordTransform):
     def apply(self, record: Record) -> Record | None:
         gone = self.settings["headers"]
         left = tuple([header for header in record.headers if header[0] not in gone])
-        return _altered(record, record.topic, left)
+        schemas = record.header_schemas
+        if schemas:
+            pairs = zip(record.headers, schemas, strict=True)
+            schemas = tuple([schema for header, schema in pairs if header[0] not in gone])
+        return _altered(record, record.topic, left, schemas)
 
 
-def _altered(record: Record, topic: str, headers: Headers) -> Record:
+def _altered(
+    record: Record, topic: str, headers: Headers, header_schemas: tuple[Schema | None, ...]
+) -> Record:
     """A copy with these. What `replace` does, at a seventh of its cost: every record comes here."""
     if type(record) is SourceRecord:
         copy: SourceRecord = _new(SourceRecord)
@@ -139,8 +149,11 @@ def _altered(record: Record, topic: str, headers: Headers) -> Record:
         copy.headers = headers
         copy.partition = record.partition
         copy.timestamp_ms = record.timestamp_ms
+        copy.key_schema = record.key_schema
+        copy.value_schema = record.value_schema
+        copy.header_schemas = header_schemas
         return copy  # pyright: ignore[reportReturnType]
-    return replace(record, topic=topic, headers=headers)
+    return replace(record, topic=topic, headers=headers, header_schemas=header_schemas)
 
 
 class TopicNameMatches:
