@@ -136,7 +136,7 @@ public class Transforms {
         if (!node.get("doc").isNull()) builder.doc(node.get("doc").asText());
         node.get("parameters").fields().forEachRemaining(
                 each -> builder.parameter(each.getKey(), each.getValue().asText()));
-        if (!node.get("default").isNull()) builder.defaultValue(valueOf(node.get("default"), builder.build()));
+        if (!node.get("default").isNull()) builder.defaultValue(valueOf(node.get("default"), builder));
         return builder.build();
     }
 

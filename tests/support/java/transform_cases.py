@@ -346,7 +346,8 @@ def _replace_field(cases: Cases) -> dict[str, str]:
     if chance.random() < 0.4:
         config["include"] = ",".join(cases.names(4))
     if chance.random() < 0.6:
-        pairs = [f"{name}:{chance.choice(['r1', 'r2', 'r3', 'b'])}" for name in cases.names(2)]
+        targets = chance.sample(["r1", "r2", "r3", "b"], 3)
+        pairs = [f"{name}:{target}" for name, target in zip(cases.names(2), targets, strict=False)]
         config["renames"] = ",".join(pairs)
     if chance.random() < 0.03:
         config["renames"] = chance.choice(["a", "a:b:c", "a:", ":b", "a:b:"])

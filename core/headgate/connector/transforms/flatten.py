@@ -12,6 +12,7 @@ from headgate.connector.transforms.classes import class_of, plain_type
 from headgate.connector.transforms.structs import (
     Map,
     built,
+    duplicate,
     fields_of,
     require_map,
     require_struct,
@@ -22,8 +23,10 @@ from headgate.connector.transforms.structs import (
 
 class Flatten(SidedTransform):
     """Fields of nested structs and maps become fields of the outermost, by the names on the way to
-    them with `delimiter` in between. Arrays stay as they are; so do maps without schema that are in
-    them."""
+    them with `delimiter` in between. Arrays stay as they are; so do maps that are in them.
+
+    Differs: two fields that get one name are refused without a schema too, where Java keeps one.
+    """
 
     CONFIG = ConfigDef().define(
         "delimiter",
@@ -56,6 +59,8 @@ class Flatten(SidedTransform):
                     f"Flatten transformation was passed a value of type class {class_of(item)} "
                     "which is not supported by Connect's data API"
                 )
+            if name in result:
+                raise duplicate(name)
             result[name] = item
 
     def typed(

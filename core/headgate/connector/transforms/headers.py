@@ -15,6 +15,7 @@ from headgate.connector.transforms.structs import (
     null_of,
     require_map,
     require_struct,
+    schema_text,
 )
 from headgate.connector.transforms.value_text import parse_value
 from headgate.connector.validators import non_empty_list, non_null, one_of, unique_names
@@ -151,6 +152,11 @@ class _HeaderFrom(RecordTransform):
             found = struct.get(name)
             if found is None:
                 found = null_of(field, self._use_defaults)
+                if found is None and not field.schema.optional:
+                    raise DataError(
+                        "A null value requires an optional schema but was "
+                        f"{schema_text(field.schema)}"
+                    )
             headers.append((header, found))
             schemas.append(field.schema)
         return result, tuple(headers), tuple(schemas)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from headgate.connector.api import DataError, SinkRecord, SourceRecord, Value
+from headgate.connector.api import SinkRecord, SourceRecord, Value
 from headgate.connector.config import ConfigDef, ConfigError, Importance, Type
 from headgate.connector.schema import Field, Schema
 from headgate.connector.transforms.base import PerSchema, SidedTransform
@@ -11,12 +11,12 @@ from headgate.connector.transforms.structs import (
     REPLACE_NULL,
     Reader,
     built,
+    duplicate,
     define_replace_null,
     require_map,
     require_struct,
 )
 from headgate.connector.validators import unique_values
-from headgate.java.hash import in_map_order
 from headgate.java.text import split
 
 
@@ -42,7 +42,12 @@ def _valid_renames(name: str, value: Any) -> None:
 
 
 class ReplaceField(SidedTransform):
-    """Keeps or drops fields, and gives others a new name. A null stays null."""
+    """Keeps or drops fields, and gives others a new name. A null stays null.
+
+    Differs: two fields that get one name are refused without a schema too, where Java keeps one;
+    a field keeps its own value where another's new name would be its name, if that other is not
+    there or is dropped. (With a schema Java reads the other, or fails.)
+    """
 
     CONFIG = define_replace_null(
         ConfigDef()
@@ -77,7 +82,6 @@ class ReplaceField(SidedTransform):
         self._exclude = frozenset(self.settings["exclude"])
         self._include = frozenset(self.settings["include"])
         self._renames = parse_renames("renames", self.settings["renames"])
-        self._sources = {self._renames[old]: old for old in in_map_order(list(self._renames))}
         self._updated = PerSchema(self._update)
 
     def plain(self, value: Value, record: SourceRecord | SinkRecord) -> Value:
@@ -85,7 +89,12 @@ class ReplaceField(SidedTransform):
             return None
         renames = self._renames
         found = require_map(value, _PURPOSE)
-        return {renames.get(name, name): found[name] for name in found if self._keeps(name)}
+        kept = [name for name in found if self._keeps(name)]
+        result = {renames.get(name, name): found[name] for name in kept}
+        if len(result) != len(kept):
+            names = [renames.get(name, name) for name in kept]
+            raise duplicate(next(name for name in names if names.count(name) > 1))
+        return result
 
     def typed(
         self, schema: Schema, value: Value, record: SourceRecord | SinkRecord
@@ -100,20 +109,10 @@ class ReplaceField(SidedTransform):
         return name not in self._exclude and (not self._include or name in self._include)
 
     def _update(self, schema: Schema) -> tuple[Schema, Reader]:
-        kept = [
-            Field(self._renames.get(field.name, field.name), field.schema)
-            for field in schema.fields
-            if self._keeps(field.name)
-        ]
-        updated = built(schema, kept)
-        sources: list[tuple[str, Field]] = []
-        for field in updated.fields:
-            name = self._sources.get(field.name, field.name)
-            source = schema.field(name)
-            if source is None:
-                raise DataError(f"{name} is not a valid field name")
-            sources.append((field.name, source))
-        return updated, Reader(sources, self.settings[REPLACE_NULL])
+        kept = [field for field in schema.fields if self._keeps(field.name)]
+        named = [(self._renames.get(field.name, field.name), field) for field in kept]
+        updated = built(schema, [Field(name, field.schema) for name, field in named])
+        return updated, Reader(named, self.settings[REPLACE_NULL])
 
 
 _PURPOSE = "field replacement"

@@ -5,13 +5,13 @@ from dataclasses import replace
 
 from headgate.connector.api import DataError, SinkRecord, SourceRecord, Value
 from headgate.connector.config import ConfigDef, ConfigError, Importance, Type
-from headgate.connector.schema import Schema, SchemaType
+from headgate.connector.schema import Schema
 from headgate.connector.transforms.base import PerSchema, SidedTransform
 from headgate.connector.transforms.structs import REPLACE_NULL, Reader, define_replace_null
 
 
 class SetSchemaMetadata(SidedTransform):
-    """Gives the schema of the key or value a name, a version, or both."""
+    """Gives the schema of the key or value, which must be a struct's, a name, a version, or both."""
 
     CONFIG = define_replace_null(
         ConfigDef()
@@ -34,15 +34,14 @@ class SetSchemaMetadata(SidedTransform):
         self, schema: Schema, value: Value, record: SourceRecord | SinkRecord
     ) -> tuple[Schema, Value]:
         named, reader = self._named(schema)
-        return named, value if reader is None or value is None else reader.read(value)
+        return named, None if value is None else reader.read(value)
 
-    def _name(self, schema: Schema) -> tuple[Schema, Reader | None]:
+    def _name(self, schema: Schema) -> tuple[Schema, Reader]:
+        reader = Reader.of(schema, self.settings[REPLACE_NULL])
         name, version = self.settings["schema.name"], self.settings["schema.version"]
         named = replace(
             schema,
             name=schema.name if name is None else name,
             version=schema.version if version is None else version,
         )
-        if schema.type is not SchemaType.STRUCT:
-            return named, None
-        return named, Reader.of(schema, self.settings[REPLACE_NULL])
+        return named, reader

@@ -3,13 +3,14 @@
 Source: Connect's `Requirements`, `SchemaUtil`, `SimpleConfig`; `Struct.get` and `Struct.put`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, Final, TypeAlias, cast
 
 from headgate.connector.api import DataError, Value
 from headgate.connector.config import ConfigDef, Importance, Type
-from headgate.connector.schema import Field, Schema, SchemaType
+from headgate.connector.schema import LOGICAL_TYPES, Field, Schema, SchemaType, logical_type
 from headgate.connector.transforms.classes import class_of
 
 Map: TypeAlias = dict[str, Any]
@@ -53,6 +54,12 @@ def fields_of(schema: Schema) -> Sequence[Field]:
     return schema.fields
 
 
+def schema_text(schema: Schema) -> str:
+    """Source: ConnectSchema.toString."""
+    name = "" if schema.name is None else f"{schema.name}:"
+    return f"Schema{{{name}{schema.type.upper()}}}"
+
+
 def required_null(name: str, schema: Schema) -> DataError:
     """Source: ConnectSchema.validateValue."""
     return DataError(
@@ -72,7 +79,7 @@ def built(basics: Schema, fields: Iterable[Field]) -> Schema:
         if not field.name:
             raise DataError("fieldName cannot be null.")
         if field.name in seen:
-            raise DataError(f"Cannot create field because of field name duplication {field.name}")
+            raise duplicate(field.name)
         seen[field.name] = field
     return Schema(
         SchemaType.STRUCT,
@@ -85,11 +92,25 @@ def built(basics: Schema, fields: Iterable[Field]) -> Schema:
 
 
 def with_default(schema: Schema, default: Value) -> Schema:
-    """`schema` with this default, which must be valid for it. Source: SchemaBuilder.defaultValue."""
+    """`schema` with this default, which must be valid for it. Source: SchemaBuilder.defaultValue.
+
+    Raises:
+        DataError: it is not valid, or the schema has the name of a logical type but not its type.
+    """
+    if schema.name in LOGICAL_TYPES and logical_type(schema) is None:
+        raise DataError(f"Invalid default value: {schema.type.upper()} is not {schema.name}")
     try:
         return replace(schema, default=default)
     except DataError as error:
         raise DataError(f"Invalid default value: {error}") from error
+
+
+def duplicate(name: str) -> DataError:
+    """Source: SchemaBuilder.field."""
+    return DataError(f"Cannot create field because of field name duplication {name}")
+
+
+NONE_MADE: Final[Mapping[str, Schema]] = MappingProxyType({})
 
 
 class Reader:
@@ -98,17 +119,26 @@ class Reader:
     Args:
         fields: name in the struct that is made and field that is read.
         use_defaults: a null gets the default of its field's schema.
+        made: schemas of the struct that is made, by name, where they are others.
     """
 
-    def __init__(self, fields: Iterable[tuple[str, Field]], use_defaults: bool) -> None:
+    def __init__(
+        self,
+        fields: Iterable[tuple[str, Field]],
+        use_defaults: bool,
+        made: Mapping[str, Schema] = NONE_MADE,
+    ) -> None:
         self._fields = tuple(fields)
         self._names = tuple([(name, field.name) for name, field in self._fields])
         self._use_defaults = use_defaults
+        self._made = made
 
     @classmethod
-    def of(cls, schema: Schema, use_defaults: bool) -> "Reader":
+    def of(
+        cls, schema: Schema, use_defaults: bool, made: Mapping[str, Schema] = NONE_MADE
+    ) -> "Reader":
         """Of all fields under their names. Raises DataError: `schema` is no struct."""
-        return cls([(field.name, field) for field in fields_of(schema)], use_defaults)
+        return cls([(field.name, field) for field in fields_of(schema)], use_defaults, made)
 
     def read(self, struct: Map) -> Map:
         """A struct of the fields. Raises DataError: a null in a field that is required."""
@@ -122,8 +152,9 @@ class Reader:
         for name, field in self._fields:
             if result[name] is None:
                 result[name] = null_of(field, self._use_defaults)
-                if result[name] is None and not field.schema.optional:
-                    raise required_null(name, field.schema)
+                made = self._made.get(name, field.schema)
+                if result[name] is None and not made.optional:
+                    raise required_null(name, made)
 
 
 def null_of(field: Field, use_defaults: bool) -> Value:

@@ -32,7 +32,7 @@ from headgate.connector.transforms.structs import (
     fields_of,
     require_map,
     require_struct,
-    required_null,
+    schema_text,
     with_default,
 )
 from headgate.connector.transforms.times import date_of, datetime_of, ms_of, time_of
@@ -160,29 +160,21 @@ class TimestampConverter(SidedTransform):
             Field(field.name, self._made(field.schema)) if field.name == self._field else field
             for field in fields_of(schema)
         ]
-        reader = Reader.of(schema, self.settings[REPLACE_NULL])
+        made = {field.name: field.schema for field in fields}
+        reader = Reader.of(schema, self.settings[REPLACE_NULL], made)
         converted = schema.field(self._field)
 
         def convert(struct: Map) -> Map:
             result = reader.read(struct)
-            if converted is not None and result[self._field] is not None:
+            if converted is not None:
                 read = self._readers(converted.schema)
-                result[self._field] = self._make(read(result[self._field]))
+                found = result[self._field]
+                result[self._field] = None if found is None else self._make(read(found))
             return result
 
         updated = replace(built(schema, fields), optional=schema.optional)
         if schema.default is not None:
             updated = with_default(updated, convert(cast(Map, schema.default)))
-        if converted is not None and not converted.schema.optional:
-            check = convert
-
-            def convert_required(struct: Map) -> Map:
-                result = check(struct)
-                if result[self._field] is None:
-                    raise required_null(self._field, self._made(converted.schema))
-                return result
-
-            return updated, convert_required
         return updated, convert
 
     # -- from a value to milliseconds --
@@ -208,11 +200,8 @@ class TimestampConverter(SidedTransform):
             return self._parse
         if schema.type is SchemaType.INT64:
             return self._from_unix
-        name = (
-            schema.type.upper() if schema.name is None else f"{schema.name}:{schema.type.upper()}"
-        )
         raise DataError(
-            f"Schema Schema{{{name}}} does not correspond to a known timestamp type format"
+            f"Schema {schema_text(schema)} does not correspond to a known timestamp type format"
         )
 
     def _parse(self, text: str) -> int:
