@@ -5,9 +5,9 @@ Dates before 15 October 1582 are Julian, as in Java. Source: java.text.SimpleDat
 java.util.GregorianCalendar (Java 17), lenient as they are.
 
 Refused although Java takes it, since there it depends on the locale or the clock, or gives another
-time than the text tells: eras (G), weeks (Y, w, W, F), L, more than three letters S, a year of two
-digits when it is read, a second fraction of over three digits, and zones by name when they are read,
-UTC and GMT apart.
+time than the text tells: eras (G), weeks (Y, w, W, F), L, and more than three letters S. When a
+text is read, also: a year of two digits, a fraction of a second with over three digits, and zones
+by name, UTC and GMT apart.
 """
 
 import re
@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
 
 from headgate.errors import CoreError
 
@@ -52,7 +52,8 @@ class RefusedDateError(CoreError):
     """A text that Java reads as another time than it tells, or by its locale; says which part."""
 
 
-class _Part(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Part:
     letter: str
     """"" for text."""
     count: int
@@ -323,7 +324,9 @@ class _Reading:
                 "takes it for as many milliseconds"
             )
         if part.letter == "y" and part.count == 1 and len(found.group()) == 2 == len(digits):
-            raise RefusedDateError("a year of two digits depends on the clock; use yyyy")
+            raise RefusedDateError(
+                "a year of two digits is not supported: its century depends on the clock; use yyyy"
+            )
         self._at = found.end()
         number = max(-(1 << 63), min((1 << 63) - 1, int(found.group())))
         return (number + (1 << 31) & _INT_MASK) - (1 << 31)

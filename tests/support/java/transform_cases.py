@@ -1,6 +1,5 @@
 """Random records, with and without schemas, and configs of Connect's transforms."""
 
-import datetime
 import decimal
 import random
 from collections.abc import Callable, Mapping
@@ -21,6 +20,7 @@ from headgate.connector.schema import (
 )
 from headgate.connector.transforms.times import date_of, datetime_of, time_of
 from headgate.java.numbers import single
+from headgate.java.simple_date_format import date_format
 
 NAMES: Final = ("a", "b", "c", "at", "x.y", "q`r")
 DAY_MS: Final = 86_400_000
@@ -82,6 +82,8 @@ class Cases:
     def __init__(self, chance: random.Random, first_ms: int = -20_000_000 * 1_000_000) -> None:
         self.chance = chance
         self.first_ms = first_ms
+        self.pattern: str | None = None
+        """Pattern that some texts match, or nearly."""
 
     # -- values --
 
@@ -103,7 +105,32 @@ class Cases:
         return self.chance.choice([*edge, self.chance.randrange(-half, half)])
 
     def text(self) -> str:
-        return self.chance.choice([*TEXTS, *TIME_TEXTS])
+        roll = self.chance.random()
+        if self.pattern is not None and roll < 0.6:
+            return self.time_text(self.pattern)
+        return self.number_text() if roll < 0.75 else self.chance.choice([*TEXTS, *TIME_TEXTS])
+
+    def time_text(self, pattern: str) -> str:
+        text = date_format(pattern).format(self.ms())
+        if self.chance.random() < 0.5 or not text:
+            return text
+        at = self.chance.randrange(len(text))
+        other = self.chance.choice(["", " ", "0", "7", "99", "-", "+", "x", text[at].swapcase()])
+        return text[:at] + other + text[at + 1 :]
+
+    def number_text(self) -> str:
+        chance = self.chance
+        digits = "".join(chance.choices("0123456789", k=chance.randrange(1, 20)))
+        point = chance.randrange(len(digits) + 1)
+        exponent = chance.choice(["", "", "e-5", "E+3", f"e{chance.randrange(-60, 60)}"])
+        return chance.choice(["", "-"]) + digits[:point] + "." + digits[point:] + exponent
+
+    def floating(self) -> float:
+        """Few digits, so that Java 17 writes the number as Java 19 does."""
+        chance = self.chance
+        if chance.random() < 0.5:
+            return chance.choice(FLOATS)
+        return float(f"{chance.uniform(-1, 1):.3g}e{chance.randrange(-12, 22)}")
 
     def plain(self, depth: int = 2) -> Any:
         """A value without schema."""
@@ -112,7 +139,7 @@ class Cases:
             lambda: None,
             lambda: self.whole(chance.choice([8, 16, 32, 64, 64])),
             lambda: self.ms(),
-            lambda: chance.choice(FLOATS),
+            self.floating,
             lambda: chance.random() < 0.5,
             self.text,
             self.text,
@@ -174,9 +201,11 @@ class Cases:
                 bits = int(schema.type.removeprefix("int"))
                 return self.ms() if bits == 64 and chance.random() < 0.5 else self.whole(bits)
             case SchemaType.FLOAT32:
-                return single(chance.choice([each for each in FLOATS if abs(each) != 1e300]))
+                few = [each for each in FLOATS if abs(each) != 1e300]
+                number = float(f"{chance.uniform(-1, 1):.3g}e{chance.randrange(-3, 6)}")
+                return single(chance.choice([*few, *[number] * len(few)]))
             case SchemaType.FLOAT64:
-                return chance.choice(FLOATS)
+                return self.floating()
             case SchemaType.BOOLEAN:
                 return chance.random() < 0.5
             case SchemaType.STRING:
@@ -363,6 +392,19 @@ def _set_schema_metadata(cases: Cases) -> dict[str, str]:
     return config
 
 
+def _pattern(cases: Cases) -> str:
+    """A usual one, or one of any letters."""
+    chance = cases.chance
+    if chance.random() < 0.6:
+        return chance.choice(PATTERNS)
+    parts: list[str] = []
+    for letter in chance.sample("yMdHhmsSaEuzZXDkK", chance.randrange(1, 7)):
+        most = 3 if letter in "XS" else 5
+        parts.append(letter * chance.randrange(1, most + 1))
+        parts.append(chance.choice(["", "", "-", ":", " ", "'T'", "''", "."]))
+    return "".join(parts)
+
+
 def _timestamp_converter(cases: Cases) -> dict[str, str]:
     chance = cases.chance
     target = chance.choice(["string", "unix", "Date", "Time", "Timestamp"])
@@ -370,7 +412,7 @@ def _timestamp_converter(cases: Cases) -> dict[str, str]:
     if chance.random() < 0.8:
         config["field"] = chance.choice(["at", "a", "b"])
     if chance.random() < 0.85:
-        config["format"] = chance.choice(PATTERNS)
+        config["format"] = cases.pattern = _pattern(cases)
     if chance.random() < 0.5:
         config["unix.precision"] = chance.choice(
             ["nanoseconds", "microseconds", "milliseconds", "seconds"]
@@ -382,14 +424,13 @@ def _timestamp_router(cases: Cases) -> dict[str, str]:
     formats = ["${topic}-${timestamp}", "${timestamp}", "x-${topic}", "${topic}${topic}$1\\"]
     return {
         "topic.format": cases.chance.choice(formats),
-        "timestamp.format": cases.chance.choice(PATTERNS),
+        "timestamp.format": _pattern(cases),
     }
 
 
 def _regex_router(cases: Cases) -> dict[str, str]:
     return {
-        "regex": cases.chance.choice(["(.*)-(.*)", "t", "a|ab", "(?<n>[a-z]+)\\.(x)?.*", ".*"][:3]
-                                     + [".*", "([a-z]*)(-.*)?"]),
+        "regex": cases.chance.choice(["(.*)-(.*)", "t", "a|ab", ".*", "([a-z]*)(-.*)?"]),
         "replacement": cases.chance.choice(
             ["new", "$1", "$2.$1", "\\$$1", "$12", "$0x", "$3", "$", "\\", "${n}", "a\\b"]
         ),

@@ -4,7 +4,6 @@ from dataclasses import dataclass, fields, replace
 
 import pytest
 
-
 from headgate.connector.api import DataError, SinkRecord, SourceRecord
 from headgate.connector.config import ConfigError
 from headgate.connector.transforms import (

@@ -19,7 +19,7 @@ SOURCE_ROOTS = {
 }
 CORE_ALLOWED = {
     *("__future__", "abc", "base64", "binascii", "bisect", "collections", "dataclasses"),
-    *("datetime", "decimal", "enum"),
+    *("datetime", "decimal", "enum", "fractions"),
     *("functools", "hashlib", "heapq", "hmac", "itertools", "json", "math", "operator", "re"),
     *("struct", "types", "typing", "zlib"),
 }

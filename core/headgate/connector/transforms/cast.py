@@ -110,8 +110,8 @@ def _valid_spec(name: str, value: Any) -> None:
 
 
 class Cast(SidedTransform):
-    """Makes fields, or the whole key or value, of another type, as Java converts them: a number that
-    is too large for a whole number's type is wrapped, a fraction is cut off. A null stays null."""
+    """Changes the type of fields, or of the whole key or value, as Java does: a number that is too
+    large for a whole number's type is wrapped, a fraction is cut off. A null stays null."""
 
     CONFIG = define_replace_null(
         ConfigDef().define(
@@ -250,7 +250,7 @@ def _text(schema: Schema | None, value: Value, found: SchemaType) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, (bytes, bytearray, memoryview)):
-        return base64.b64encode(value).decode()
+        return base64.b64encode(cast(bytes, value)).decode()
     if isinstance(value, float):
         return java_float(value) if found is SchemaType.FLOAT32 else java_double(value)
     if isinstance(value, decimal.Decimal):

@@ -47,18 +47,19 @@ class InsertHeader(RecordTransform):
     def configure(self, config: Mapping[str, str]) -> None:
         super().configure(config)
         schema, value = parse_value(self.settings["value.literal"])
-        self._headers: Headers = ((self.settings["header"], value),)
-        self._schemas: HeaderSchemas = (schema,)
+        self._inserted: Headers = ((self.settings["header"], value),)
+        self._inserted_schemas: HeaderSchemas = (schema,)
         # A text says its type by itself; other headers of the record need no schemas then.
         self._is_text = schema is None or schema.type is SchemaType.STRING
 
     def apply(self, record: Record) -> Record | None:
         result = copied(record)
-        headers, schemas = record.headers, record.header_schemas
+        headers: Headers = record.headers
         # Where there were none all records get the same tuple, which is converted once.
-        result.headers = (*headers, *self._headers) if headers else self._headers
-        if schemas or not self._is_text:
-            result.header_schemas = (*_all_schemas(headers, schemas), *self._schemas)
+        result.headers = (*headers, *self._inserted) if headers else self._inserted
+        if record.header_schemas or not self._is_text:
+            before: HeaderSchemas = _all_schemas(headers, record.header_schemas)
+            result.header_schemas = (*before, *self._inserted_schemas)
         return result
 
 
@@ -78,11 +79,11 @@ class DropHeaders(RecordTransform):
         self._gone = frozenset(self.settings["headers"])
 
     def apply(self, record: Record) -> Record | None:
-        gone, headers, schemas = self._gone, record.headers, record.header_schemas
+        gone = self._gone
         result = copied(record)
-        result.headers = tuple([header for header in headers if header[0] not in gone])
-        if schemas:
-            pairs = zip(headers, schemas, strict=True)
+        result.headers = tuple([header for header in record.headers if header[0] not in gone])
+        if record.header_schemas:
+            pairs = zip(record.headers, record.header_schemas, strict=True)
             result.header_schemas = tuple([found for (key, _), found in pairs if key not in gone])
         return result
 

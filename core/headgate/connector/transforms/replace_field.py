@@ -11,8 +11,8 @@ from headgate.connector.transforms.structs import (
     REPLACE_NULL,
     Reader,
     built,
-    duplicate,
     define_replace_null,
+    duplicate,
     require_map,
     require_struct,
 )

@@ -123,8 +123,8 @@ def _valid_format(name: str, value: str) -> None:
 
 
 class TimestampRouter(RecordTransform):
-    """Names the topic by the record's timestamp, in UTC: ``${topic}`` and ``${timestamp}`` stand for
-    the two. Differs: a pattern that is none is refused at once, not at the first record."""
+    """Renames the topic by the record's timestamp, in UTC; ``${topic}`` and ``${timestamp}`` are
+    filled in. Differs: a pattern that is none is refused at once, not at the first record."""
 
     CONFIG = (
         ConfigDef()

@@ -11,7 +11,8 @@ from headgate.connector.transforms.structs import REPLACE_NULL, Reader, define_r
 
 
 class SetSchemaMetadata(SidedTransform):
-    """Gives the schema of the key or value, which must be a struct's, a name, a version, or both."""
+    """Gives the schema of a key or value a name, a version, or both. It must be a struct's, as in
+    Java."""
 
     CONFIG = define_replace_null(
         ConfigDef()

@@ -1,8 +1,8 @@
 """The value that a text in a config stands for: `12` is a number, `true` a boolean.
 
 Source: Connect's `Values.parseString` (4.3.1). Differs: a text is a number only if the number is
-written as the same text (`007` and `1.10` stay texts), so that nothing is lost; dates and times stay
-texts; a list or an object is read as JSON and has no schema.
+written as the same text, so that nothing is lost: `007` and `1.10` stay texts. Dates and times stay
+texts, too. A list or an object is read as JSON and has no schema.
 """
 
 import json
