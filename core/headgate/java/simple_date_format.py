@@ -68,7 +68,7 @@ class _Civil:
     month: int
     day: int
     ms: int
-    """Of the day."""
+    """Milliseconds of the day."""
     days: int
     """Since 1970-01-01."""
 

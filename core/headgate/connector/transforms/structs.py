@@ -137,7 +137,7 @@ class Reader:
     def of(
         cls, schema: Schema, use_defaults: bool, made: Mapping[str, Schema] = NONE_MADE
     ) -> "Reader":
-        """Of all fields under their names. Raises DataError: `schema` is no struct."""
+        """A reader of all fields under their names. Raises DataError: `schema` is no struct."""
         return cls([(field.name, field) for field in fields_of(schema)], use_defaults, made)
 
     def read(self, struct: Map) -> Map:
