@@ -130,7 +130,7 @@ class Cases:
         chance = self.chance
         if chance.random() < 0.5:
             return chance.choice(FLOATS)
-        return float(f"{chance.uniform(-1, 1):.3g}e{chance.randrange(-12, 22)}")
+        return float(f"{chance.randrange(-999, 1000)}e{chance.randrange(-15, 19)}")
 
     def plain(self, depth: int = 2) -> Any:
         """A value without schema."""
@@ -202,7 +202,7 @@ class Cases:
                 return self.ms() if bits == 64 and chance.random() < 0.5 else self.whole(bits)
             case SchemaType.FLOAT32:
                 few = [each for each in FLOATS if abs(each) != 1e300]
-                number = float(f"{chance.uniform(-1, 1):.3g}e{chance.randrange(-3, 6)}")
+                number = float(f"{chance.randrange(-999, 1000)}e{chance.randrange(-6, 3)}")
                 return single(chance.choice([*few, *[number] * len(few)]))
             case SchemaType.FLOAT64:
                 return self.floating()
