@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         Width,
     )
     from headgate.connector.config_providers import ConfigProvider, ConfigProviderError
+    from headgate.connector.schema import Field, Schema, SchemaAndValue, SchemaType, validate
     from headgate.connector.validators import (
         all_of,
         at_least,
@@ -75,6 +76,7 @@ __all__ = [
     "Converter",
     "DataError",
     "ExactlyOnceSupport",
+    "Field",
     "Headers",
     "Importance",
     "OffsetReader",
@@ -85,6 +87,9 @@ __all__ = [
     "Recommender",
     "RecordMetadata",
     "RetriableError",
+    "Schema",
+    "SchemaAndValue",
+    "SchemaType",
     "SinkConnector",
     "SinkRecord",
     "SinkTask",
@@ -110,6 +115,7 @@ __all__ = [
     "optional",
     "regex",
     "unique_values",
+    "validate",
 ]
 
 _HOMES: Final = {
@@ -125,6 +131,7 @@ _HOMES: Final = {
         "Recommender Type Validator Width"
     ),
     "headgate.connector.config_providers": "ConfigProvider ConfigProviderError",
+    "headgate.connector.schema": "Field Schema SchemaAndValue SchemaType validate",
     "headgate.connector.validators": (
         "all_of at_least between non_empty non_null one_of one_of_any_case optional regex "
         "unique_values"

@@ -14,6 +14,8 @@ from enum import StrEnum
 from typing import Any, ClassVar, Protocol, TypeAlias
 
 from headgate.connector.config import ConfigDef
+from headgate.connector.data_error import DataError as DataError
+from headgate.connector.schema import Schema
 from headgate.ports import RecordLog
 from headgate.ports import RecordMetadata as RecordMetadata
 
@@ -21,16 +23,12 @@ Partition: TypeAlias = Mapping[str, Any]
 """Source partition or source offset: string keys; values null, str, bool, int, float or bytes."""
 Headers: TypeAlias = tuple[tuple[str, Any], ...]
 Value: TypeAlias = Any
-"""Whatever the converter takes: str, bytes, numbers, bool, None, and dicts and lists of them."""
+"""Whatever the converter takes: str, bytes, numbers, bool, None, and dicts and lists of them. With
+a schema (`headgate.connector.schema`) Decimal, date, time and datetime too."""
 
 
 class RetriableError(Exception):
     """Raised by a task: try the same call again later. Source: RetriableException."""
-
-
-class DataError(Exception):
-    """A record cannot be read or converted. The task follows `errors.tolerance`. Source:
-    DataException."""
 
 
 @dataclass(slots=True)
@@ -45,6 +43,11 @@ class SourceRecord:
     headers: Headers = ()
     partition: int | None = None
     timestamp_ms: int | None = None
+    key_schema: Schema | None = None
+    value_schema: Schema | None = None
+    """Schema of the value, which is checked against it when it is converted; None: without."""
+    header_schemas: tuple[Schema | None, ...] = ()
+    """One for each header, in their order; empty: no header has a schema."""
 
 
 @dataclass(slots=True)
@@ -68,6 +71,11 @@ class SinkRecord:
     value: Value
     headers: Headers
     timestamp_ms: int
+    key_schema: Schema | None = None
+    value_schema: Schema | None = None
+    """Schema of the value as its converter read it; None: the converter gives none."""
+    header_schemas: tuple[Schema | None, ...] = ()
+    """One for each header, in their order; empty: no header has a schema."""
 
 
 class OffsetReader(Protocol):

@@ -10,6 +10,7 @@ from typing import Any, Final
 from headgate.connector.config import NO_DEFAULT, ConfigDef, Importance, Type, Validator, Width
 from headgate.connector.converters import CONVERTERS, HEADER_CONVERTERS
 from headgate.connector.transforms import PREDICATES, TRANSFORMS
+from headgate.connector.transforms.registry import known_transform
 from headgate.connector.validators import (
     at_least,
     java_regex,
@@ -378,7 +379,7 @@ def _embed(
         prefix + "type",
         Type.CLASS,
         NO_DEFAULT,
-        known_class(known),
+        known_transform(known),
         Importance.HIGH,
         f"Class for the '{alias}' {kind}.",
         f"{kind.capitalize()} type for {alias}",

@@ -96,6 +96,21 @@ def unique_values(name: str, value: Any) -> None:
         raise ConfigError(f"Configuration '{name}' values must not be empty.")
 
 
+def unique_names(name: str, value: Any) -> None:
+    """As `unique_values`, with one at least. Source: ValidList.anyNonDuplicateValues(false, …)."""
+    if value == []:
+        raise ConfigError(
+            f"Configuration '{name}' must not be empty. Valid values include: any non-empty value"
+        )
+    unique_values(name, value)
+
+
+def non_empty_list(name: str, value: Any) -> None:
+    """Source: NonEmptyListValidator of Connect's transforms."""
+    if not value:
+        raise ConfigError.of(name, value, "Empty list")
+
+
 def unique_aliases(name: str, value: Any) -> None:
     """Source: ConnectorConfig.aliasValidator."""
     non_null(name, value)

@@ -4,10 +4,14 @@ from dataclasses import dataclass, fields, replace
 
 import pytest
 
-from headgate.connector import transforms
 from headgate.connector.api import DataError, SinkRecord, SourceRecord
 from headgate.connector.config import ConfigError
-from headgate.connector.transforms import make_transforms, transform_sink, transform_source
+from headgate.connector.transforms import (
+    make_transforms,
+    routers,
+    transform_sink,
+    transform_source,
+)
 
 RECORD = SourceRecord({}, {}, "old-topic", "v", headers=(("a", 1), ("b", 2)))
 
@@ -86,7 +90,7 @@ def test_predicates(predicate: str, more: dict[str, str], dropped: bool, negate:
         ({"transforms": "a"}, 'Missing required configuration "transforms.a.type"'),
         (
             {"transforms": "a", "transforms.a.type": "Nope"},
-            "Class Nope could not be found. There are org.apache.kafka.connect.transforms.Drop",
+            "Class Nope could not be found. There are org.apache.kafka.connect.transforms.Cast",
         ),
         ({"transforms": "a", "transforms.a.type": "RegexRouter"}, '"regex"'),
         (
@@ -130,7 +134,7 @@ def test_nothing_else_of_a_record_changes() -> None:
 
 
 def test_a_router_of_more_topics_than_it_remembers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transforms, "ROUTES_MAX", 3)
+    monkeypatch.setattr(routers, "ROUTES_MAX", 3)
     (router,) = make_transforms(
         chain(transforms="r", r__type="RegexRouter", r__regex="(t.*)", r__replacement="x-$1")
     )

@@ -19,7 +19,8 @@ SOURCE_ROOTS = {
     "headgate_connectors": ROOT / "connectors",
 }
 CORE_ALLOWED = {
-    *("__future__", "abc", "base64", "binascii", "bisect", "collections", "dataclasses", "enum"),
+    *("__future__", "abc", "base64", "binascii", "bisect", "collections", "dataclasses"),
+    *("datetime", "decimal", "enum", "fractions"),
     *("functools", "hashlib", "heapq", "hmac", "itertools", "json", "math", "operator", "re"),
     *("struct", "types", "typing", "zlib"),
 }
@@ -69,6 +70,22 @@ def imports(path: Path) -> Iterator[tuple[str, int, bool]]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}:{node.lineno}: relative import"
             yield node.module or "", node.lineno, node in top
+
+
+def test_the_core_asks_no_clock() -> None:
+    """The core imports `datetime` for values; what reads the machine's clock or zone is barred."""
+    clock = ("now", "today", "utcnow")
+    wrong = [
+        f"{path.relative_to(ROOT)}:{node.lineno} calls {node.func.attr}"
+        for package, path in modules()
+        if package == "headgate"
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in clock
+        and ast.unparse(node.func.value).rpartition(".")[2] in ("date", "datetime")
+    ]
+    assert not wrong
 
 
 def test_the_core_imports_only_what_is_pure() -> None:

@@ -1,0 +1,28 @@
+"""Transforms and predicates by Connect's names, and the chain that a connector config asks for.
+
+A chain is compiled once for a task: configs are parsed, patterns read and the schemas that records
+get are kept, so that a record costs its change alone. Source: Connect's `transforms` package,
+`TransformationStage` (4.3.1).
+"""
+
+from headgate.connector.transforms.base import Record, RecordTransform
+from headgate.connector.transforms.chain import (
+    Stage,
+    make_transforms,
+    transform_sink,
+    transform_source,
+)
+from headgate.connector.transforms.predicates import Predicate
+from headgate.connector.transforms.registry import PREDICATES, TRANSFORMS
+
+__all__ = [
+    "PREDICATES",
+    "TRANSFORMS",
+    "Predicate",
+    "Record",
+    "RecordTransform",
+    "Stage",
+    "make_transforms",
+    "transform_sink",
+    "transform_source",
+]
