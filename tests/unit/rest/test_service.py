@@ -528,7 +528,7 @@ def test_all_addresses_are_served_and_one_is_advertised() -> None:
 def test_a_body_that_is_too_long_is_refused(
     new: RestService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headgate_rest.server.BODY_BYTES_MAX", 1_000)
+    pass
     new.ready()
     body = {"name": "a", "config": {"x": "y" * 2_000}}
     assert ask(new, "POST /connectors", body)[0] == 413
