@@ -5,7 +5,7 @@ Differs: a connector that is announced under several names is listed once, by it
 without `connector.class`, or of a class that is not here, is told by 400 (Java: 500).
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any, Final, cast
 
@@ -18,6 +18,7 @@ from headgate.connector.validation import missing_class_message
 from headgate_runtime.config.settings import WorkerSettings
 from headgate_runtime.config.transformer import NO_PROVIDERS, WorkerConfigTransformer
 from headgate_runtime.plugins.find import PluginError, available, connector_kind, find_connector
+from headgate_runtime.plugins.threads import HangError, PluginThreads
 from headgate_runtime.plugins.validation import config_infos
 
 _PARTS: Final[tuple[tuple[str, Collection[str]], ...]] = (
@@ -39,6 +40,16 @@ class RestPlugins:
         """`transformer`: of what configs refer to."""
         self._settings = settings
         self._transformer = transformer
+        self._threads = PluginThreads("plugins")
+
+    def submit(self, plugin: str, work: Callable[[], None]) -> None:
+        """Raises PluginsHangError: too many of the plugin's calls hang."""
+        from headgate_rest.side_requests import PluginsHangError
+
+        try:
+            self._threads.submit(plugin, work)
+        except HangError as error:
+            raise PluginsHangError(str(error)) from None
 
     def listed(self, *, connectors_only: bool) -> Sequence[Mapping[str, Any]]:
         found = _connectors()
