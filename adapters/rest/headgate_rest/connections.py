@@ -38,7 +38,7 @@ ABOUT_DESCRIPTORS: Final = (
 class Connection:
     """One that was accepted; it waits for a request, or its request is being answered."""
 
-    __slots__ = ("expire", "held", "served", "since", "sock")
+    __slots__ = ("end", "expire", "held", "served", "since", "sock")
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
@@ -48,8 +48,10 @@ class Connection:
         """A request of it was answered."""
         self.held = 0
         """Bytes of its body that are in memory."""
+        self.end: Callable[[], None] = self.hang_up
+        """Ends it at once."""
         self.expire: Callable[[], None] = self.hang_up
-        """What ends it when it has waited too long."""
+        """Ends it because it has waited too long; it may be told."""
 
     def hang_up(self) -> None:
         """For the loop it is as if the client had gone; so a TLS handshake ends, too."""
@@ -166,7 +168,7 @@ class Connections:
         for order in (self._new, self._kept):
             if order:
                 connection, _ = order.popitem(last=False)
-                connection.hang_up()
+                connection.end()
                 return True
         return False
 
@@ -194,7 +196,7 @@ class Connections:
                 return False
             self._forget(oldest)
             self.release(oldest)
-            oldest.hang_up()
+            oldest.end()
         self.held += count
         connection.held += count
         return True

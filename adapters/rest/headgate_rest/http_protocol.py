@@ -100,7 +100,7 @@ class BoundedProtocol(H11Protocol):
         if self._entry is None:  # it was hung up before its protocol began
             transport.abort()
             return
-        self._entry.expire = self.expire
+        self._entry.end, self._entry.expire = transport.abort, self.expire
         self.app_state = {**self.app_state, "connection": self._entry}
 
     def connection_lost(self, exc: Exception | None) -> None:
