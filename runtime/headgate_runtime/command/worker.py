@@ -26,6 +26,7 @@ from headgate_runtime.command.errors import UpError
 from headgate_runtime.config.properties import PropertiesError
 from headgate_runtime.config.settings import DISTRIBUTED
 from headgate_runtime.config.worker_file import WorkerFile, WorkerFileError, read_worker_file
+from headgate_runtime.plugins.look import SETTING, allow_modules
 from headgate_runtime.plugins.rest import RestPlugins
 from headgate_runtime.spark.service import SparkService, WorkerSpark
 from headgate_runtime.transports.select import open_transport
@@ -117,6 +118,7 @@ def checked_file(path: str, kind: str) -> WorkerFile:
         raise CommandError(file.hide(f"{file.path}: {error}"), EXIT_USAGE) from None
     for warning in file.warnings:
         log.warning("%s", warning)
+    allow_modules(file.settings[SETTING])
     return file
 
 

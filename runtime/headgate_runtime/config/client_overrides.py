@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from headgate.connector.api import Connector, SinkConnector
 from headgate.topics.config_events import Config
-from headgate_runtime.config.settings import WorkerSettings, brokers
+from headgate_runtime.config.brokers import brokers
+from headgate_runtime.config.settings import WorkerSettings
 
 if TYPE_CHECKING:
     from headgate_kafka.clients.settings import Role

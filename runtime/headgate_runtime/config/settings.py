@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from headgate.connector.converters import CONVERTERS, HEADER_CONVERTERS
+from headgate_runtime.config.brokers import brokers
+from headgate_runtime.config.rest_limits import REST_LIMITS
 
 EXACTLY_ONCE = ("disabled", "preparing", "enabled")
 RUNNERS = ("spark", "process", "thread")
 POLICIES = ("kip415", "connect")
 CONNECT_PROTOCOLS = ("eager", "compatible", "sessioned")
 OVERRIDE_POLICIES = ("All", "None", "Principal", "Allowlist")
-BROKER_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MACS = ("HmacSHA1", "HmacSHA224", "HmacSHA256", "HmacSHA384", "HmacSHA512")
 """Java's MAC algorithms that exist here."""
 SHORT_MAX = 2**15 - 1
@@ -129,27 +130,6 @@ def _names(value: str) -> tuple[str, ...]:
     found = _list(value)
     if not found:
         raise ValueError("must not be empty")
-    return found
-
-
-def brokers(value: str) -> tuple[str, ...]:
-    """Refused as by Java's clients; librdkafka would take a missing port for 9092. Differs: Java
-    passes over whatever stands before ``://``, and would speak Kafka's protocol to a web server.
-
-    Raises:
-        ValueError: says what is wrong with which address.
-    """
-    found = _names(value)
-    for address in found:
-        protocol, separator, rest = address.rpartition("://")
-        if separator and protocol.upper() not in BROKER_PROTOCOLS:
-            raise ValueError(
-                f"{address!r} begins with none of Kafka's protocols, {', '.join(BROKER_PROTOCOLS)};"
-                " host:port will do, such as localhost:9092"
-            )
-        host, _, port = rest.rpartition(":")
-        if not host or not port.isdecimal():
-            raise ValueError(f"{address!r} is no host:port, such as localhost:9092")
     return found
 
 
@@ -462,6 +442,14 @@ KEYS: dict[str, Key] = {
         "none",
         "Whether the REST API asks for client certificates over https: `none`, `requested` or "
         "`required`.",
+        ON_KAFKA,
+    ),
+    **{name: Key(_number(1), default, doc, ON_KAFKA) for name, default, doc in REST_LIMITS},
+    "headgate.plugin.modules": Key(
+        _list,
+        "",
+        "Modules from which connector classes named `module:Class` may come, separated by commas. "
+        "If it is empty, the source has to show that the class is a connector.",
         ON_KAFKA,
     ),
     "headgate.task.runner": Key(

@@ -405,7 +405,9 @@ def test_bodies_that_do_not_end_make_room_for_those_that_do() -> None:
     with serving(ok, settings) as made, ExitStack() as stack:
         unfinished = [stack.enter_context(connected(made)) for _ in range(8)]
         for raw in unfinished:
-            raw.sendall(head("PUT /connectors/a/config", "Content-Length: 1000000") + b" " * 999_999)
+            raw.sendall(
+                head("PUT /connectors/a/config", "Content-Length: 1000000") + b" " * 999_999
+            )
         wait_until(lambda: made._server._connections.held >= 2_000_000)
         body = json.dumps({"a": "b" * 900_000}).encode()
         lines = head("PUT /connectors/a/config", f"Content-Length: {len(body)}")
