@@ -164,7 +164,7 @@ def _tree(module: str) -> tuple[ast.Module, bool]:
         else:
             source = importlib.util.decode_source(Path(spec.origin).read_bytes())
         return ast.parse(source), is_package
-    except (OSError, ImportError, SyntaxError, ValueError, RecursionError):
+    except (OSError, ImportError, SyntaxError, ValueError, RecursionError, MemoryError):
         return empty, is_package
 
 

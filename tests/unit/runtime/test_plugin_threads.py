@@ -88,7 +88,7 @@ def test_what_hangs_cannot_use_up_all_threads(
     for _ in range(3):
         threads.submit("hangs", hang)
     hang.await_begun(3)
-    with pytest.raises(HangError, match="3 calls of .* have not ended: they hang"):
+    with pytest.raises(HangError, match=r"3 calls of .* have not ended: they hang"):
         threads.submit("hangs", hang)
     hang.over.set()
     asked = threading.Event()
