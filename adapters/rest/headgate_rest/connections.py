@@ -15,14 +15,17 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Final
 
-from headgate_rest.limits import Limits, SeldomLog
+from headgate_rest.limits import SELDOM_S, Limits, SeldomLog
+from headgate_rest.memory import give_back
 
 log = logging.getLogger(__name__)
 log.addFilter(SeldomLog())
 
 NO_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-SLACK: Final = 16
-"""Evicted connections end in the loop's next turn; so many more may be open until then."""
+SLACK: Final = 8
+"""Evicted connections end in the loop's next turn; so many more may be open until then. It bounds
+how many are accepted in one turn, too."""
+GIVE_BACK_BYTES: Final = 16_777_216
 EMERGENCY_PAUSE_S: Final = 0.01
 ABOUT_LIMIT: Final = (
     "the REST server has %d connections, its limit (headgate.rest.connections.max, or a quarter "
@@ -84,6 +87,9 @@ class Connections:
         self._new: OrderedDict[Connection, None] = OrderedDict()
         self._kept: OrderedDict[Connection, None] = OrderedDict()
         self._spare = _spare()
+        self._told = -SELDOM_S
+        self._passed_through = 0
+        """Bytes of bodies since memory was last given back."""
 
     def __len__(self) -> int:
         return len(self._all)
@@ -111,11 +117,18 @@ class Connections:
             self._refuse_one(listener, error)
             raise BlockingIOError from None
         if len(self._all) >= self.max:
-            log.warning(ABOUT_LIMIT, self.max)
+            self._tell_limit()
             if not self.evict():
                 sock.close()
                 raise BlockingIOError
         return self._counted(sock), address
+
+    def _tell_limit(self) -> None:
+        """Once a minute: a record for each connection would cost more than the connection."""
+        now = time.monotonic()
+        if now >= self._told + SELDOM_S:
+            self._told = now
+            log.warning(ABOUT_LIMIT, self.max)
 
     def _counted(self, sock: socket.socket) -> socket.socket:
         counted = _AcceptedSocket(sock.family, sock.type, sock.proto, fileno=sock.detach())
@@ -177,6 +190,9 @@ class Connections:
         while True:
             await asyncio.sleep(min(1.0, self.limits.read_timeout_s / 4))
             self.expire_overdue(time.monotonic() - self.limits.read_timeout_s)
+            if self._passed_through >= GIVE_BACK_BYTES and not self.held:
+                self._passed_through = 0
+                await asyncio.to_thread(give_back)
 
     def expire_overdue(self, begun_before: float) -> None:
         """Those that wait since `begun_before`, in monotonic seconds, or longer."""
@@ -198,6 +214,7 @@ class Connections:
             self.release(oldest)
             oldest.end()
         self.held += count
+        self._passed_through += count
         connection.held += count
         return True
 

@@ -5,6 +5,7 @@ much to read, an end to clients that do not read their answers.
 """
 
 import asyncio
+import contextlib
 import logging
 import sys
 from collections import deque
@@ -25,8 +26,14 @@ log.addFilter(SeldomLog())
 
 PIECE: Final = 4_096
 """Bytes that are read at once; in chunks of one byte they cost some milliseconds."""
-TURN_S: Final = 0.01
+LARGE_PIECE: Final = 65_536
+"""The same of a body that is not in chunks, which costs little."""
+TURN_S: Final = 0.005
 """How long the loop reads bodies before it does something else."""
+FRAMING_MAX: Final = 3
+"""How many times as long as a chunked body all that was sent for it may be, if that is more than
+`FRAMING_FREE`: chunks of a byte cost more to read than to send."""
+FRAMING_FREE: Final = 8_192
 LINGER_S: Final = 2.0
 """How long a client that was refused may go on sending, so that it reads the answer."""
 
@@ -90,6 +97,8 @@ class BoundedProtocol(H11Protocol):
         self._input = bytearray()
         self._queued = False
         self._refused = False
+        """What comes is thrown away, and the connection ends soon."""
+        self._sent_for_body = 0
         self._working = False
         self._unsent = 0
 
@@ -136,14 +145,29 @@ class BoundedProtocol(H11Protocol):
         self._queued = False
         if self.flow.read_paused or self._refused or self.transport.is_closing():
             return
-        piece = bytes(self._input[:PIECE])
-        del self._input[:PIECE]
+        size, in_body = PIECE, self.conn.their_state is h11.SEND_BODY
+        if in_body:
+            size = PIECE if self._is_chunked() else LARGE_PIECE
+        piece = bytes(self._input[:size])
+        del self._input[:size]
+        self._sent_for_body = self._sent_for_body + len(piece) if in_body else 0
         super().data_received(piece)
+        if in_body and self._has_tiny_chunks():
+            self.refuse(400, "The chunks of the body are too small; send larger ones")
         if self._input and not self.flow.read_paused:
             self.transport.pause_reading()
             self._queue()
         elif not self.flow.read_paused and not self.transport.is_closing():
             self.transport.resume_reading()
+
+    def _is_chunked(self) -> bool:
+        return any(name == b"transfer-encoding" for name, _ in self.headers)
+
+    def _has_tiny_chunks(self) -> bool:
+        if self._entry is None or self.conn.their_state is not h11.SEND_BODY:
+            return False
+        come = self._entry.held + len(self.cycle.body)
+        return self._sent_for_body > max(FRAMING_FREE, come * FRAMING_MAX)
 
     def handle_events(self) -> None:
         super().handle_events()
@@ -155,8 +179,8 @@ class BoundedProtocol(H11Protocol):
             self._entry.served = True
             self._connections.waits(self._entry)
         self._unsent = self.transport.get_write_buffer_size()
-        if self.conn.their_state is h11.SEND_BODY:  # refused early: what still comes is dropped
-            self.loop.call_later(LINGER_S, self._end_unread_body, self.cycle)
+        if self.conn.their_state is h11.SEND_BODY:  # it was refused before its end
+            self._linger()
         super().on_response_complete()
 
     def _say_state(self) -> None:
@@ -165,10 +189,6 @@ class BoundedProtocol(H11Protocol):
         if working and not self._working and self._entry is not None:
             self._connections.works(self._entry)
         self._working = working
-
-    def _end_unread_body(self, cycle: object) -> None:
-        if self.cycle is cycle and self.conn.their_state is h11.SEND_BODY:
-            self.transport.close()
 
     # -- refusals --
 
@@ -188,8 +208,8 @@ class BoundedProtocol(H11Protocol):
 
     def refuse(self, status: int, message: str) -> None:
         """Answer without asking the application, and close."""
-        self._refused = True
-        self._input.clear()
+        if self._refused:
+            return
         if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             self.transport.close()  # an answer has begun: there is no other way to tell
             return
@@ -205,11 +225,15 @@ class BoundedProtocol(H11Protocol):
             h11.EndOfMessage(),
         ):
             self.transport.write(self.conn.send(event) or b"")
-        if not self.transport.can_write_eof():
-            self.transport.close()
-            return
-        # A socket that is closed with input unread loses what was written.
-        self.transport.write_eof()
+        self._linger()
+
+    def _linger(self) -> None:
+        """Close, but not at once: a socket that is closed with input unread loses its answer."""
+        self._refused = True
+        self._input.clear()
+        if self.transport.can_write_eof():
+            with contextlib.suppress(OSError):  # the client has gone
+                self.transport.write_eof()
         self.transport.resume_reading()
         self.loop.call_later(LINGER_S, self.transport.abort)
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from headgate.connector.config_providers import ConfigProviderError, HiddenValues
+from headgate_runtime.config.brokers import brokers
 from headgate_runtime.config.properties import Properties, read_properties
 from headgate_runtime.config.providers import PREFIX as PROVIDER_PREFIX
 from headgate_runtime.config.providers import open_providers, unused_keys
@@ -20,7 +21,6 @@ from headgate_runtime.config.settings import (
     STANDALONE,
     SettingsError,
     WorkerSettings,
-    brokers,
     keys_of,
 )
 from headgate_runtime.config.transformer import WorkerConfigTransformer

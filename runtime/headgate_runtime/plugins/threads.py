@@ -17,6 +17,8 @@ OVERDUE_S: Final = 0.5
 """A call that takes longer waits for somebody: it is not counted among those at once."""
 HANG_OF_ONE: Final = 200
 HANG_MAX: Final = 1_000
+IDLE_S: Final = 10.0
+"""How long a thread without work waits for some."""
 
 
 class HangError(Exception):
@@ -36,6 +38,13 @@ class _Lane:
         return sum(begun > since for begun in self.begun.values())
 
 
+@dataclass(frozen=True, slots=True)
+class _Call:
+    lane: _Lane
+    number: int
+    work: Callable[[], None]
+
+
 class PluginThreads:
     """Each call that hangs costs its caller alone, and a thread.
 
@@ -47,7 +56,11 @@ class PluginThreads:
         self._name = name
         self._overdue_s = overdue_s
         self._lock = threading.Lock()
+        self._work_or_end = threading.Condition(self._lock)
         self._lanes: dict[str, _Lane] = {}
+        self._handed: deque[_Call] = deque()
+        """Calls that count as begun, for the next threads that are free."""
+        self._free = 0
         self._numbers = 0
         self._watched = False
         self._closed = False
@@ -71,6 +84,8 @@ class PluginThreads:
             self._closed = True
             for lane in self._lanes.values():
                 lane.waiting.clear()
+            self._handed.clear()
+            self._work_or_end.notify_all()
 
     def _check(self, plugin: str) -> None:
         lane = self._lanes.get(plugin)
@@ -92,19 +107,19 @@ class PluginThreads:
         """Begin what may begin, of each plugin in turn; look again later if some still waits."""
         while (lane := self._next()) is not None:
             self._numbers += 1
-            number, work = self._numbers, lane.waiting.popleft()
-            thread = threading.Thread(
-                target=self._serve, args=(lane, number, work), name=self._name, daemon=True
-            )
-            if not _started(thread):
-                lane.waiting.appendleft(work)
+            call = _Call(lane, self._numbers, lane.waiting.popleft())
+            self._handed.append(call)
+            lane.begun[call.number] = time.monotonic()
+            if self._free >= len(self._handed):
+                self._work_or_end.notify()
+            elif not self._started(threading.Thread(target=self._serve, name=self._name)):
+                self._handed.pop()
+                del lane.begun[call.number]
+                lane.waiting.appendleft(call.work)
                 break
-            lane.begun[number] = time.monotonic()
         self._lanes = {name: lane for name, lane in self._lanes.items() if _busy(lane)}
         if not self._watched and any(lane.waiting for lane in self._lanes.values()):
-            watch = threading.Timer(self._overdue_s / 2, self._look_again)
-            watch.daemon = True
-            self._watched = _started(watch)
+            self._watched = self._started(threading.Timer(self._overdue_s / 2, self._look_again))
 
     def _next(self) -> _Lane | None:
         """The lane that has the fewest calls at work, of those that wait and have room."""
@@ -123,21 +138,38 @@ class PluginThreads:
             self._watched = False
             self._staff()
 
-    def _serve(self, lane: _Lane, number: int, work: Callable[[], None]) -> None:
-        work()
+    def _serve(self) -> None:
+        """Ends when there has been nothing to do for `IDLE_S`."""
         with self._lock:
-            del lane.begun[number]
-            self._staff()
+            while (call := self._taken()) is not None:
+                self._lock.release()
+                try:
+                    call.work()
+                finally:
+                    self._lock.acquire()
+                del call.lane.begun[call.number]
+                self._staff()
+
+    def _taken(self) -> _Call | None:
+        until = time.monotonic() + IDLE_S
+        while not self._handed:
+            left = until - time.monotonic()
+            if self._closed or left <= 0:
+                return None
+            self._free += 1
+            self._work_or_end.wait(left)
+            self._free -= 1
+        return self._handed.popleft()
+
+    def _started(self, thread: threading.Thread) -> bool:
+        thread.daemon = True
+        try:
+            thread.start()
+        except RuntimeError as error:  # there are too many
+            log.warning("%s: %s", self._name, error)
+            return False
+        return True
 
 
 def _busy(lane: _Lane) -> bool:
     return bool(lane.waiting or lane.begun)
-
-
-def _started(thread: threading.Thread) -> bool:
-    try:
-        thread.start()
-    except RuntimeError as error:  # there are too many
-        log.warning("%s: %s", thread.name, error)
-        return False
-    return True

@@ -22,10 +22,18 @@ from headgate_runtime.worker.loop import Worker
 
 @contextmanager
 def rest_worker(
-    folder: Path, given: Mapping[str, str] | None = None, *, standalone: bool = False
+    folder: Path,
+    given: Mapping[str, str] | None = None,
+    *,
+    standalone: bool = False,
+    rest: Mapping[str, str] = LOCAL,
 ) -> Iterator[RestService]:
-    """A worker that is the only one of its group, once it has joined. `standalone`: it answers as
-    one without a group does."""
+    """A worker that is the only one of its group, once it has joined.
+
+    Args:
+        standalone: it answers as one without a group does.
+        rest: settings of its REST server.
+    """
     texts = {"headgate.task.runner": "thread", **(given or {})}
     settings = WorkerSettings.parse(texts)
     worker: Worker | None = None
@@ -34,8 +42,8 @@ def rest_worker(
         if worker is not None:
             worker.wake()
 
-    rest = RestService(
-        RestSettings.of(LOCAL),
+    service = RestService(
+        RestSettings.of(rest),
         root={"version": "test", "commit": "c", "kafka_cluster_id": "embedded"},
         plugins=RestPlugins(settings),
         loggers=Loggers(),
@@ -43,22 +51,22 @@ def rest_worker(
         sessioned=lambda: False,
         arrived=wake,
     )
-    log = open_transport(transport_settings(folder), url=rest.url)
-    config = WorkerConfig(rest.worker_id, rest.url, transport_settings(folder), texts)
+    log = open_transport(transport_settings(folder), url=service.url)
+    config = WorkerConfig(service.worker_id, service.url, transport_settings(folder), texts)
     if standalone:
-        rest.without_group()
-        peers = StandalonePeers(rest)
+        service.without_group()
+        peers = StandalonePeers(service)
         worker = Worker(config, settings, WithStandalonePeers(log, peers))
         peers.serve(worker.herder)
     else:
-        worker = Worker(config, settings, WithPeers(log, rest))
-    thread = threading.Thread(target=worker.run, args=(rest.ready,))
-    rest.start()
+        worker = Worker(config, settings, WithPeers(log, service))
+    thread = threading.Thread(target=worker.run, args=(service.ready,))
+    service.start()
     thread.start()
     try:
         wait_until(lambda: worker.herder.view().settled, 20)
-        yield rest
+        yield service
     finally:
         worker.stop()
         thread.join()
-        rest.close()
+        service.close()
