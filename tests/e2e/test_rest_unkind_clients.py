@@ -136,7 +136,7 @@ def test_health_is_answered_and_memory_comes_back(tmp_path: Path) -> None:
         "log bytes": log,
         "connected": connected,
     }
-    print(json.dumps(told, indent=2))
+    print(json.dumps(told))
     assert health[-1] < 1.0, told
     assert after < before + GROWN_MIB, told
     assert log < LOG_BYTES, (tmp_path / "worker.log").read_text()[:5_000]

@@ -10,10 +10,11 @@ T = TypeVar("T")
 
 LIGHT_BYTES: Final = 65_536
 """JSON up to this length is read and written on the loop, in a few milliseconds."""
+REST_FACTOR: Final = 3
 
 
 class HeavyThread:
-    """Does one work at a time, and rests after each as long as that took.
+    """Does one work at a time, and rests after each `REST_FACTOR` times as long as that took.
 
     Python's JSON does not let other threads run while it reads or writes one text. In the rests
     the loop does what has gathered.
@@ -39,4 +40,4 @@ class HeavyThread:
             return work()
         finally:
             ended = time.monotonic()
-            self._rest_until = ended + (ended - begun)
+            self._rest_until = ended + REST_FACTOR * (ended - begun)

@@ -66,7 +66,7 @@ KEYS: Final[Mapping[str, str]] = {
 
 
 def _positive(texts: Mapping[str, str], key: str) -> int:
-    text = texts[key].strip()
+    text = texts[key].strip().removeprefix("+")
     if not (text.isascii() and text.isdecimal()) or int(text) < 1:
         raise ValueError(f"Invalid value {text} for configuration {key}: expected a number above 0")
     return int(text)

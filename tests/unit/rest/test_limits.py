@@ -459,7 +459,7 @@ def test_large_json_is_read_off_the_loop(monkeypatch: pytest.MonkeyPatch) -> Non
     assert names == ["rest", "rest-json_0"]
 
 
-def test_the_thread_for_large_json_rests_as_long_as_it_works() -> None:
+def test_the_thread_for_large_json_rests_longer_than_it_works() -> None:
     heavy = HeavyThread()
 
     async def thrice() -> None:
@@ -468,7 +468,7 @@ def test_the_thread_for_large_json_rests_as_long_as_it_works() -> None:
 
     begun = time.monotonic()
     asyncio.run(thrice())
-    assert time.monotonic() - begun >= 0.5
+    assert time.monotonic() - begun >= 0.3 + 2 * 0.3
     heavy.close()
 
 
