@@ -169,7 +169,7 @@ class Connections:
         (self._kept if connection.served else self._new)[connection] = None
 
     def works(self, connection: Connection) -> None:
-        """Its request is there and is answered."""
+        """The connection's request is complete and is being answered."""
         self._forget(connection)
 
     def _forget(self, connection: Connection) -> None:
@@ -195,7 +195,7 @@ class Connections:
                 await asyncio.to_thread(give_back)
 
     def expire_overdue(self, begun_before: float) -> None:
-        """Those that wait since `begun_before`, in monotonic seconds, or longer."""
+        """End connections that have waited since `begun_before`, in monotonic seconds."""
         for order in (self._new, self._kept):
             while order and (connection := next(iter(order))).since <= begun_before:
                 self.waits(connection)  # for its end, which a client may delay in its turn

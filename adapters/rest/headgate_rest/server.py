@@ -289,7 +289,7 @@ class _App:
             gone.cancel()
 
     def _headers(self, scope: Scope) -> dict[str, str]:
-        """By their names in lower case; of several with one name the first."""
+        """Headers by their names in lower case; of several with one name the first."""
         raw: list[tuple[bytes, bytes]] = scope["headers"]
         limits = self._connections.limits
         if len(raw) > limits.headers:

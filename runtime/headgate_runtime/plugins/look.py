@@ -141,7 +141,7 @@ def _dotted(value: ast.expr) -> list[str]:
 
 
 def _statements(tree: ast.Module) -> Iterator[ast.stmt]:
-    """Those of the module itself, also in ``if`` and ``try``, not in classes and functions."""
+    """Statements of the module, also in ``if`` and ``try``, not in classes and functions."""
     waiting: list[ast.AST] = [tree]
     while waiting:
         for child in ast.iter_child_nodes(waiting.pop()):

@@ -389,6 +389,18 @@ def test_who_goes_on_sending_what_was_refused_is_hung_up_on() -> None:
                 time.sleep(0.01)
 
 
+def test_chunks_of_a_byte_are_refused() -> None:
+    with limited() as made:
+        lines = head("PUT /admin/loggers/x", "Transfer-Encoding: chunked")
+        status, body = asked(made, lines, b"1\r\n \r\n" * 2_000)
+        assert (status, body["message"]) == (
+            400,
+            "The chunks of the body are too small; send larger ones",
+        )
+        few = b"".join(b"1\r\n%c\r\n" % each for each in b'{"level": "debug"}')
+        assert asked(made, lines, few + b"0\r\n\r\n")[0] == 200
+
+
 def test_chunks_are_cut_at_the_limit() -> None:
     with limited({"headgate.rest.body.max.bytes": "1000"}) as made:
         lines = head("PUT /admin/loggers/x", "Transfer-Encoding: chunked")
