@@ -118,7 +118,7 @@ def test_health_is_answered_and_memory_comes_back(tmp_path: Path) -> None:
         hangs.unlink()
         path = "/connector-plugins/HangingSource/config/validate"
         config = {"connector.class": CLASS, "hangs.while": str(hangs), "name": "x"}
-        assert asked(url, "PUT", path, config)[1].status_code == 200
+        wait_until(lambda: asked(url, "PUT", path, config)[1].status_code == 200)
         wait_until(lambda: sockets_of(pid) < 20, READ_TIMEOUT_S + 20)
         with suppress(AssertionError):
             wait_until(lambda: memory_mib(pid) < before + GROWN_MIB, 20)

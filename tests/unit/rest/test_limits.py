@@ -296,7 +296,8 @@ def test_connections_whose_requests_are_answered_are_not_closed_for_others() -> 
         busy = [stack.enter_context(connected(made)) for _ in range(3)]
         for raw in busy:
             raw.sendall(head("GET /connectors/a"))
-        wait_until(lambda: len(made._server._connections._new) == 0)
+        connections = made._server._connections
+        wait_until(lambda: len(connections) == 3 and not connections._new)
         with connected(made) as refused:
             assert refused.recv(1) == b""
         go.set()
