@@ -5,11 +5,14 @@ what was expected.
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, cast
 from urllib.parse import parse_qsl, unquote
+
+from headgate_rest.patient_json import has_many_values, load_patiently
 
 NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -100,6 +103,10 @@ def query_flag(query: str, name: str) -> bool | None:
 # -- bodies --
 
 
+_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
+"""An escape that may be half of a pair."""
+
+
 class Number(str):
     """A number of a config, as it was written: Connect takes it as text."""
 
@@ -142,10 +149,9 @@ def _read(
     if not body.strip():
         raise Refusal(400, f"The request has no body; expected {expected}")
     try:
-        value = json.loads(
-            body, parse_int=parse_int, parse_float=parse_float, parse_constant=_constant
-        )
-        if b"\\u" in body:
+        load = load_patiently if has_many_values(body) else json.loads
+        value = load(body, parse_int=parse_int, parse_float=parse_float, parse_constant=_constant)
+        if _SURROGATE.search(body):
             json_text = json.dumps(value, ensure_ascii=False)
             json_text.encode()  # halves of surrogate pairs could not be stored
     except (ValueError, RecursionError) as error:

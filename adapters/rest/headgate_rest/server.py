@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import re
 import socket
 import ssl
@@ -10,21 +11,21 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from email.utils import formatdate
-from typing import Final, TypeAlias
+from functools import partial
+from typing import Final, TypeAlias, cast
 
 import uvicorn
 from starlette.middleware.cors import CORSMiddleware
-from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from headgate_rest.http import HttpRequest, HttpResponse, error_response
+from headgate_rest.connections import Connection, Connections, Door
+from headgate_rest.http import HttpRequest, HttpResponse, Refusal
+from headgate_rest.http_protocol import BoundedProtocol, Turns
 from headgate_rest.settings import EVERYWHERE, HeaderRule, Listener, RestSettings, TlsSettings
+from headgate_rest.translate import RETRY_LATER
 
 log = logging.getLogger(__name__)
 
-BODY_BYTES_MAX: Final = 64 * 1024 * 1024
-KEEP_ALIVE_S: Final = 30
-"""As long as Jetty keeps an idle connection."""
 START_S: Final = 30
 STOP_S: Final = 2
 BACKLOG: Final = 1_024
@@ -32,6 +33,8 @@ BACKLOG: Final = 1_024
 Handler: TypeAlias = Callable[[HttpRequest, str, asyncio.Future[None]], Awaitable[HttpResponse]]
 """Request, what the client knows this server by (``http://host:port``, or ""), and what is done
 once the client has gone."""
+BodyLimit: TypeAlias = Callable[[str, str], int]
+"""Bytes that the body of a request with this method and path may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,8 @@ class ListenerGroup:
     tls: TlsSettings
     key: str = "listeners"
     """The worker's property that names them."""
+    body_limit: BodyLimit | None = None
+    """None: `Limits.body_bytes` for every request."""
 
 
 class ListenError(OSError):
@@ -63,7 +68,8 @@ class HttpServer:
             ListenError: one of the doors cannot be opened; then none of them is.
         """
         self._settings = settings
-        self._bound: list[tuple[ListenerGroup, Listener, socket.socket]] = []
+        self._connections = Connections(settings.limits)
+        self._bound: list[tuple[ListenerGroup, Listener, Door]] = []
         self._servers: list[uvicorn.Server] = []
         self._thread = threading.Thread(target=self._run, name="rest", daemon=True)
         self._failure: BaseException | None = None
@@ -91,10 +97,12 @@ class HttpServer:
 
     def start(self) -> None:
         """Returns when requests are answered."""
-        for listener_group, listener, _ in self._bound:
-            app = _with_cors(_App(listener_group.handler, self._settings.headers), self._settings)
+        for listener_group, listener, bound in self._bound:
+            bound.connections = self._connections
+            app = _App(listener_group, self._settings.headers, self._connections)
             context = self._contexts[id(listener_group)] if listener.scheme == "https" else None
-            self._servers.append(uvicorn.Server(_uvicorn_config(app, context)))
+            config = _uvicorn_config(_with_cors(app, self._settings), context, self._connections)
+            self._servers.append(uvicorn.Server(config))
         self._thread.start()
         until = time.monotonic() + START_S
         while not all(server.started for server in self._servers):
@@ -111,6 +119,7 @@ class HttpServer:
         if self._thread.is_alive():
             self._thread.join(STOP_S + 5)
         self._close_sockets()
+        self._connections.close()
 
     def _close_sockets(self) -> None:
         for _, _, bound in self._bound:
@@ -126,9 +135,11 @@ class HttpServer:
 
     async def _serve(self) -> None:
         sockets = [bound for _, _, bound in self._bound]
+        look = asyncio.ensure_future(self._connections.look())
         await asyncio.gather(
             *(server.serve([bound]) for server, bound in zip(self._servers, sockets, strict=True))
         )
+        look.cancel()
 
 
 def own_address() -> str:
@@ -148,7 +159,7 @@ def client_context(tls: TlsSettings) -> ssl.SSLContext:
     return context
 
 
-def _bind(listener: Listener) -> socket.socket:
+def _bind(listener: Listener) -> Door:
     everywhere = listener.host in EVERYWHERE
     both = everywhere and socket.has_dualstack_ipv6()
     try:
@@ -158,7 +169,7 @@ def _bind(listener: Listener) -> socket.socket:
         )
         # Named TCP: only then does asyncio turn Nagle's algorithm off for what is accepted, without
         # which every answer waits 40 ms for an acknowledgement.
-        bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        bound = Door(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         try:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
@@ -193,10 +204,14 @@ def _server_context(tls: TlsSettings) -> ssl.SSLContext:
     return context
 
 
-def _uvicorn_config(app: ASGIApp, context: ssl.SSLContext | None) -> uvicorn.Config:
+def _uvicorn_config(
+    app: ASGIApp, context: ssl.SSLContext | None, connections: Connections
+) -> uvicorn.Config:
+    limits = connections.limits
     return uvicorn.Config(
         app,
-        http="h11",
+        http=cast(type[asyncio.Protocol], partial(BoundedProtocol, connections, Turns())),
+        h11_max_incomplete_event_size=limits.header_bytes,
         ws="none",
         loop="asyncio",
         lifespan="off",
@@ -205,7 +220,7 @@ def _uvicorn_config(app: ASGIApp, context: ssl.SSLContext | None) -> uvicorn.Con
         log_level="warning",
         access_log=False,
         server_header=False,
-        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_keep_alive=math.ceil(limits.read_timeout_s),
         timeout_graceful_shutdown=STOP_S,
         ssl_context_factory=None if context is None else lambda _config, _default: context,
     )
@@ -231,39 +246,99 @@ def _with_cors(app: ASGIApp, settings: RestSettings) -> ASGIApp:
 class _App:
     """The ASGI application."""
 
-    def __init__(self, handler: Handler, rules: Sequence[HeaderRule]) -> None:
-        self._handler = handler
+    def __init__(
+        self, group: ListenerGroup, rules: Sequence[HeaderRule], connections: Connections
+    ) -> None:
+        self._handler = group.handler
+        self._body_limit = group.body_limit
         self._rules = rules
+        self._connections = connections
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        request = Request(scope, receive)
+        connection = scope["state"]["connection"]
         try:
-            body = await _body(request)
-        except ClientDisconnect:
-            return
+            answer = await self._answer(scope, receive, connection)
+            if answer is not None:
+                await self._send(send, answer)
+        finally:
+            self._connections.release(connection)
+
+    async def _answer(
+        self, scope: Scope, receive: Receive, connection: Connection
+    ) -> HttpResponse | None:
+        """None: the client has gone."""
+        path = scope["raw_path"].decode("ascii", "replace")
+        try:
+            headers = self._headers(scope)
+            body = await self._body(scope["method"], path, headers, receive, connection)
+        except Refusal as refusal:
+            return refusal.response()
         if body is None:
-            text = f"The body is longer than {BODY_BYTES_MAX} bytes"
-            await self._send(send, error_response(413, text))
-            return
-        headers = {name: request.headers[name] for name in request.headers}
-        asked = HttpRequest(
-            scope["method"],
-            scope["raw_path"].decode("ascii", "replace"),
-            scope["query_string"].decode("ascii", "replace"),
-            body,
-            headers,
-        )
+            return None
+        query = scope["query_string"].decode("ascii", "replace")
+        asked = HttpRequest(scope["method"], path, query, body, headers)
         host = headers.get("host", "")
         gone = asyncio.ensure_future(_gone(receive))
         try:
-            answer = await self._handler(asked, f"{scope['scheme']}://{host}" if host else "", gone)
+            return await self._handler(asked, f"{scope['scheme']}://{host}" if host else "", gone)
         except ConnectionAbortedError:
-            return
+            return None
         finally:
             gone.cancel()
-        await self._send(send, answer)
+
+    def _headers(self, scope: Scope) -> dict[str, str]:
+        """Headers by their names in lower case; of several with one name the first."""
+        raw: list[tuple[bytes, bytes]] = scope["headers"]
+        limits = self._connections.limits
+        if len(raw) > limits.headers:
+            raise Refusal(
+                431,
+                f"The request has {len(raw)} headers, more than {limits.headers} "
+                "(headgate.rest.header.max.count)",
+            )
+        size = sum(len(name) + len(value) + 4 for name, value in raw)
+        size += len(scope["raw_path"]) + len(scope["query_string"])
+        if size > limits.header_bytes:
+            raise Refusal(
+                431,
+                f"The request line and the headers are longer than {limits.header_bytes} bytes "
+                "(headgate.rest.header.max.bytes)",
+            )
+        headers: dict[str, str] = {}
+        for name, value in raw:
+            headers.setdefault(name.decode("latin-1"), value.decode("latin-1"))
+        return headers
+
+    async def _body(
+        self,
+        method: str,
+        path: str,
+        headers: dict[str, str],
+        receive: Receive,
+        connection: Connection,
+    ) -> bytes | None:
+        """None: the client has gone. Raises Refusal: it is too long, by what is announced or by
+        what has come, or there is no room for it."""
+        limit = self._connections.limits.body_bytes
+        if self._body_limit is not None:
+            limit = self._body_limit(method, path)
+        announced = headers.get("content-length", "0")
+        if "transfer-encoding" not in headers and int(announced) > limit:
+            raise _too_long(f"{announced} bytes", limit)
+        body = bytearray()
+        while (message := await receive())["type"] == "http.request":
+            part: bytes = message["body"]
+            if len(body) + len(part) > limit:
+                raise _too_long("more", limit)
+            if not self._connections.hold(connection, len(part)):
+                text = "The server holds as many bytes of bodies as it may; ask again"
+                raise Refusal(503, text, RETRY_LATER)
+            body += part
+            if not message["more_body"]:
+                return bytes(body)
+        return None
 
     async def _send(self, send: Send, answer: HttpResponse) -> None:
         headers = [
@@ -280,16 +355,9 @@ class _App:
         await send({"type": "http.response.body", "body": answer.body})
 
 
-async def _body(request: Request) -> bytes | None:
-    """None when it is too long."""
-    parts: list[bytes] = []
-    length = 0
-    async for part in request.stream():
-        length += len(part)
-        if length > BODY_BYTES_MAX:
-            return None
-        parts.append(part)
-    return b"".join(parts)
+def _too_long(seen: str, limit: int) -> Refusal:
+    text = f"The body has {seen}; at most {limit} are read (headgate.rest.body.max.bytes)"
+    return Refusal(413, text)
 
 
 async def _gone(receive: Receive) -> None:

@@ -1,10 +1,11 @@
 """The REST API of one worker and its calls to others: a server, a client, and the `Peers` port."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final, cast
+from typing import Final, TypeVar, cast
 
 from headgate import wire
 from headgate.herder.messages import (
@@ -18,16 +19,18 @@ from headgate.herder.messages import (
 from headgate.herder.session_keys import KeyRing
 from headgate.ports import IncomingCall
 from headgate_rest import side_requests
-from headgate_rest.http import HttpRequest, HttpResponse, Refusal, error_response
+from headgate_rest.heavy_thread import LIGHT_BYTES, HeavyThread
+from headgate_rest.http import HttpRequest, HttpResponse, Refusal, error_response, path_segments
 from headgate_rest.open_calls import OPEN_MAX, OpenCalls, TooManyError
 from headgate_rest.peer import TIMEOUT_HEADER, PeerClient
-from headgate_rest.plugin_threads import LateError, PluginThreads
+from headgate_rest.plugin_calls import LateError, PluginCalls
 from headgate_rest.server import HttpServer, ListenerGroup, own_address
 from headgate_rest.settings import RestSettings, advertised_url
-from headgate_rest.side_requests import Json, Loggers, Plugins, SideRequests
+from headgate_rest.side_requests import Json, Loggers, Plugins, PluginsHangError, SideRequests
 from headgate_rest.signature import verify
 from headgate_rest.translate import (
     RETRY_LATER,
+    USER_HOPS,
     DescribePlugin,
     HerderRequest,
     ListLoggers,
@@ -45,6 +48,8 @@ from headgate_rest.translate import (
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 HEALTH_TIMEOUT_MS: Final = 10_000
 """How long Connect waits for its herder before it calls itself unhealthy."""
 METRICS_TIMEOUT_MS: Final = 10_000
@@ -52,7 +57,6 @@ METRICS_TIMEOUT_MS: Final = 10_000
 METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 GRACE_MS: Final = 1_000
 """The herder knows best why a call is late: it answers at the deadline, the server after this."""
-PLUGIN_THREADS: Final = 8
 _ALWAYS: Final = (ShowMethods, ListLoggers, ShowLogger, SetWorkerLogger)
 """Needs no herder that has started."""
 CLOSED: Final = Failure(ErrorKind.NOT_READY, "The worker is shutting down; ask another one")
@@ -113,8 +117,8 @@ class RestService:
     ) -> None:
         self._settings = settings
         self._side_requests = SideRequests(root, plugins, loggers)
-        self._validations = PluginThreads(PLUGIN_THREADS)
-        self._descriptions = PluginThreads(PLUGIN_THREADS)
+        self._plugin_calls = PluginCalls(plugins)
+        self._heavy = HeavyThread()
         self._session_keys = session_keys
         self._error_text = error_text
         self._metrics = metrics
@@ -125,7 +129,9 @@ class RestService:
         self._alone = False
         everything = settings.admin_listeners is None
         first = self._everything if everything else self._public
-        groups = [ListenerGroup(settings.listeners, first, settings.tls)]
+        groups = [
+            ListenerGroup(settings.listeners, first, settings.tls, body_limit=self._body_limit)
+        ]
         if settings.admin_listeners:
             groups.append(
                 ListenerGroup(settings.admin_listeners, self._admin, settings.admin_tls, ADMIN_KEY)
@@ -157,6 +163,7 @@ class RestService:
         self._open.answer_all(CLOSED_ANSWER)
         self._server.close()
         self._client.close()
+        self._heavy.close()
 
     # -- the port --
 
@@ -194,7 +201,10 @@ class RestService:
         self, request: HttpRequest, base_url: str, gone: asyncio.Future[None]
     ) -> HttpResponse:
         try:
-            return await self._answer(request, understand(request), base_url, gone)
+            if len(request.body) > self._settings.limits.body_bytes:
+                await self._heavy.run(partial(self._verify, request))
+            what = await self._by_size(len(request.body), partial(understand, request))
+            return await self._answer(request, what, base_url, gone)
         except Refusal as refusal:
             return refusal.response()
         except ConnectionAbortedError:
@@ -239,10 +249,35 @@ class RestService:
         if what.internal and self._alone:
             return side_requests.without_group(what.call)
         if what.internal and self._sessioned():
-            allowed = self._settings.verification_algorithms
-            verify(request.headers, request.body, self._session_keys(), allowed)
-        result = await self._ask(what, timeout_ms, gone)
-        return respond(what, result, base_url or self.url.rstrip("/"))
+            self._verify(request)
+        size = len(request.body)
+        payload = await self._by_size(size, partial(wire.dumps, what.call))
+        result = await self._ask(payload, what.hops, timeout_ms, gone)
+        url = base_url or self.url.rstrip("/")
+        return await self._by_size(
+            len(result), lambda: respond(what, wire.loads(Success | Failure, result), url)
+        )
+
+    async def _by_size(self, size: int, work: Callable[[], T]) -> T:
+        """What `work` returns, which reads or writes JSON of about `size` bytes."""
+        if size <= LIGHT_BYTES:
+            return work()
+        return await self._heavy.run(work)
+
+    def _verify(self, request: HttpRequest) -> None:
+        allowed = self._settings.verification_algorithms
+        verify(request.headers, request.body, self._session_keys(), allowed)
+
+    def _body_limit(self, method: str, path: str) -> int:
+        """Task configs are several records: they may be longer where only members of the group can
+        send them. Their signature is verified before they are read as JSON."""
+        limits = self._settings.limits
+        with contextlib.suppress(Refusal):
+            parts = path_segments(path)
+            tasks = len(parts) == 3 and (parts[0], parts[2]) == ("connectors", "tasks")
+            if method == "POST" and tasks and self._sessioned():
+                return max(limits.task_configs_bytes, limits.body_bytes)
+        return limits.body_bytes
 
     async def _side_request(
         self, what: SideRequest, timeout_ms: int
@@ -250,30 +285,34 @@ class RestService:
         """What plugins say has a limit, and threads apart: theirs may hang for ever."""
         answer = partial(self._side_requests.answer, what)
         if isinstance(what, ValidatePlugin):
-            threads = self._validations
-        elif isinstance(what, ListPlugins | DescribePlugin):
-            threads = self._descriptions
+            plugin = what.config.get("connector.class") or what.plugin
+        elif isinstance(what, DescribePlugin):
+            plugin = what.plugin
+        elif isinstance(what, ListPlugins):
+            plugin = ""
         else:
             return await asyncio.to_thread(answer)
         try:
-            return await threads.run(answer, timeout_ms)
+            return await self._plugin_calls.run(plugin, answer, timeout_ms)
+        except PluginsHangError as error:
+            return error_response(500, str(error))
         except LateError as error:
             text = f"Request timed out. The plugin has not answered within {timeout_ms} ms."
             if not error.begun:
                 text = (
                     f"Request timed out. The worker has not begun with it within {timeout_ms} ms: "
-                    f"{PLUGIN_THREADS} plugins that were asked before hang."
+                    "too many calls of plugins that were made before are under way."
                 )
             return error_response(500, text)
 
     async def _ask(
-        self, asked: HerderRequest, timeout_ms: int, gone: asyncio.Future[None]
-    ) -> Result:
+        self, payload: bytes, hops: int, timeout_ms: int, gone: asyncio.Future[None]
+    ) -> bytes:
+        """The result of the call, or why there is none, as `wire` writes it."""
         if self._closing:
-            return CLOSED
+            return CLOSED_ANSWER
         try:
-            payload = wire.dumps(asked.call)
-            answer = await self._open.ask(payload, asked.hops, timeout_ms, GRACE_MS, gone)
+            return await self._open.ask(payload, hops, timeout_ms, GRACE_MS, gone)
         except TooManyError:
             text = f"{OPEN_MAX} requests wait for this worker already"
             raise Refusal(503, text, RETRY_LATER) from None
@@ -285,16 +324,17 @@ class RestService:
                     f"Request timed out. The worker has not begun with it within {timeout_ms} ms: "
                     "its loop hangs."
                 )
-            return Failure(ErrorKind.TIMEOUT, text)
-        result: Result = wire.loads(Success | Failure, answer)
-        return result
+            return wire.dumps(Failure(ErrorKind.TIMEOUT, text))
 
     async def _show_metrics(self, gone: asyncio.Future[None]) -> HttpResponse:
         """For Prometheus. Connect has JMX instead."""
         if self._metrics is None:
             text = 'metrics need headgate[rest]: pip install "headgate[rest]"'
             return error_response(404, text)
-        result = await self._ask(HerderRequest(DescribeWorker()), METRICS_TIMEOUT_MS, gone)
+        answer = await self._ask(wire.dumps(DescribeWorker()), 0, METRICS_TIMEOUT_MS, gone)
+        result: Result = await self._by_size(
+            len(answer), lambda: wire.loads(Success | Failure, answer)
+        )
         if isinstance(result, Failure):
             return error_response(503, result.message)
         view = cast(Json, result.value)
@@ -307,7 +347,9 @@ class RestService:
             return side_requests.health(500, "unhealthy", side_requests.UNHEALTHY + error_text)
         if not self._ready:
             return side_requests.health(503, "starting", side_requests.STARTING)
-        result = await self._ask(HerderRequest(DescribeWorker()), HEALTH_TIMEOUT_MS, gone)
+        asked = wire.dumps(DescribeWorker())
+        answer = await self._ask(asked, USER_HOPS, HEALTH_TIMEOUT_MS, gone)
+        result: Result = wire.loads(Success | Failure, answer)
         if isinstance(result, Failure):
             return side_requests.health(500, "unhealthy", side_requests.UNHEALTHY + result.message)
         return side_requests.health(200, "healthy", side_requests.HEALTHY)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from headgate_rest.limits import Limits
 from headgate_rest.signature import DIGESTS
 
 LISTENER: Final = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
@@ -66,6 +67,7 @@ class RestSettings:
     admin_tls: TlsSettings = field(default_factory=TlsSettings)
     request_timeout_ms: int = 90_000
     """Fixed in Connect."""
+    limits: Limits = field(default_factory=Limits)
 
     @classmethod
     def of(cls, texts: Mapping[str, str]) -> "RestSettings":
@@ -98,6 +100,7 @@ class RestSettings:
             verification_algorithms=verification,
             tls=_tls(texts, "listeners", listeners),
             admin_tls=_tls(texts, "admin.listeners", admin_listeners or ()),
+            limits=Limits.of(texts),
         )
 
 

@@ -4,7 +4,7 @@ The runtime gives what is asked for; here it gets Connect's form. Source: `RootR
 `ConnectorPluginsResource`, `LoggingResource`, KIP-495, KIP-769, KIP-976, KIP-1017.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeAlias, assert_never
 
 from headgate.herder.messages import Call, FenceConnector, SetLoggerLevel
@@ -37,8 +37,21 @@ UNHEALTHY: Final = (
 )
 
 
+class PluginsHangError(Exception):
+    """So many calls of a plugin hang that it is asked nothing more. The text says so."""
+
+
 class Plugins(Protocol):
-    """What this worker can run. Methods may take their time: they are called on a thread."""
+    """What this worker can run. Plugins are users' code, which may hang: all methods but `submit`
+    are called by way of it."""
+
+    def submit(self, plugin: str, work: Callable[[], None]) -> None:
+        """Have a thread do `work`, which asks `plugin` and raises nothing; empty: all of them.
+
+        Raises:
+            PluginsHangError: it is not done.
+        """
+        ...
 
     def listed(self, *, connectors_only: bool) -> Sequence[Json]:
         """``{"class", "type", "version"}`` of each, sorted by type and class."""

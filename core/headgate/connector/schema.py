@@ -274,7 +274,7 @@ def _map(schema: Schema, value: Any, path: str) -> None:
     if not isinstance(value, dict):
         raise _wrong(schema, value, path, "dict")
     keys, values = cast(Schema, schema.key_schema), cast(Schema, schema.value_schema)
-    for key, item in cast("dict[Any, Any]", value).items():
+    for key, item in cast(dict[object, Any], value).items():
         validate(keys, key, f"a key of {path}")
         validate(values, item, f"{path}[{key!r}]")
 

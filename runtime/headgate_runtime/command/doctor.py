@@ -24,6 +24,7 @@ from headgate_runtime.observe.command import SETTLE_S, WIDTH
 from headgate_runtime.observe.reader import ClusterReader
 from headgate_runtime.observe.view import Look, describe
 from headgate_runtime.plugins.find import PluginError, find_connector
+from headgate_runtime.plugins.look import SETTING, allow_modules
 from headgate_runtime.tasks.select import is_planned
 from headgate_runtime.up.observe import kind_of
 
@@ -74,6 +75,7 @@ def run(path: str, out: TextIO = sys.stdout) -> int:
 def checks(path: str) -> Iterator[Check]:
     """Every check, as it is made; those of the cluster end where brokers do not answer."""
     file = read_worker_file(path)
+    allow_modules(file.settings[SETTING])
     for warning in file.warnings:
         yield Check(Outcome.NOTE, "file", warning)
     yield from _runner(file.settings["headgate.task.runner"])

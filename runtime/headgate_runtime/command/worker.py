@@ -31,6 +31,7 @@ from headgate_runtime.command.extras import require
 from headgate_runtime.config.properties import PropertiesError
 from headgate_runtime.config.settings import DISTRIBUTED
 from headgate_runtime.config.worker_file import WorkerFile, WorkerFileError, read_worker_file
+from headgate_runtime.plugins.look import SETTING, allow_modules
 from headgate_runtime.plugins.rest import RestPlugins
 from headgate_runtime.private_files import make_private_folder
 from headgate_runtime.spark.service import SparkService, WorkerSpark, shown_remote
@@ -126,6 +127,7 @@ def checked_file(path: str, kind: str) -> WorkerFile:
     _check_runner(file)
     for warning in file.warnings:
         log.warning("%s", warning)
+    allow_modules(file.settings[SETTING])
     return file
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from headgate.connector.converters import CONVERTERS, HEADER_CONVERTERS
 from headgate_runtime.config import parsers
+from headgate_runtime.config.rest_limits import REST_LIMITS
 
 PIPELINE = "pipeline"
 DISTRIBUTED = "distributed"
@@ -325,6 +326,14 @@ KEYS: dict[str, Key] = {
         "",
         "Where the worker serves its gRPC API: `grpc://HOST:PORT` or `unix:PATH`, separated by "
         "commas; nowhere if empty. It asks nobody who they are.",
+        ON_KAFKA,
+    ),
+    **{name: Key(parsers.number(1), default, doc, ON_KAFKA) for name, default, doc in REST_LIMITS},
+    "headgate.plugin.modules": Key(
+        parsers.texts,
+        "",
+        "Modules from which connector classes named `module:Class` may come, separated by commas. "
+        "If it is empty, the source has to show that the class is a connector.",
         ON_KAFKA,
     ),
     "headgate.task.runner": Key(

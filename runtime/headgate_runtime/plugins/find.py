@@ -2,8 +2,8 @@
 ``headgate.connectors``.
 
 A class may be named as Connect allows (full name, simple name, simple name without the suffix
-``Connector``), by the name of
-its entry point, or as ``package.module:Class`` where no distribution announces it.
+``Connector``), by the name of its entry point, or as ``package.module:Class`` where no distribution
+announces it. What is named so is looked at before it is imported: see `plugins.look`.
 """
 
 import difflib
@@ -14,6 +14,7 @@ from importlib.metadata import entry_points
 
 from headgate.connector.api import Connector, SinkConnector, SourceConnector
 from headgate_runtime.command.extras import missing_extra
+from headgate_runtime.plugins.look import objection
 
 GROUP = "headgate.connectors"
 
@@ -29,16 +30,22 @@ def available() -> dict[str, str]:
     return {point.name: point.value for point in sorted(entry_points(group=GROUP))}
 
 
-def find_connector(name: str) -> type[Connector]:
+def find_connector(name: str, *, looked_at: bool = False) -> type[Connector]:
     """The class that `name` (a value of ``connector.class``) means.
 
+    Args:
+        looked_at: a worker has found it before, so its module may be imported.
+
     Raises:
-        PluginError: there is none, it cannot be imported, or it is no connector.
+        PluginError: there is none, it may not or cannot be imported, or it is no connector.
     """
     table = available()
     target = table.get(name) or _by_simple_name(name, table)
     if target is None and ":" in name:
         target = name
+        reason = None if looked_at else objection(target, Connector)
+        if reason is not None:
+            raise PluginError(f"connector.class {name} cannot be used: {reason}")
     if target is None:
         raise PluginError(_unknown(name, table))
     return _load(name, target)

@@ -5,7 +5,7 @@ Differs: a connector that is announced under several names is listed once, by it
 without `connector.class`, or of a class that is not here, is told by 400 (Java: 500).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from headgate_runtime.config.settings import WorkerSettings
 from headgate_runtime.config.transformer import NO_PROVIDERS, WorkerConfigTransformer
 from headgate_runtime.plugins.find import PluginError, available, connector_kind, find_connector
 from headgate_runtime.plugins.parts import PARTS, part_definition
+from headgate_runtime.plugins.threads import HangError, PluginThreads
 from headgate_runtime.plugins.validation import config_infos
 
 _SUFFIX: Final = "Connector"
@@ -31,6 +32,16 @@ class RestPlugins:
         """`transformer`: of what configs refer to."""
         self._settings = settings
         self._transformer = transformer
+        self._threads = PluginThreads("plugins")
+
+    def submit(self, plugin: str, work: Callable[[], None]) -> None:
+        """Raises PluginsHangError: too many of the plugin's calls hang."""
+        from headgate_rest.side_requests import PluginsHangError
+
+        try:
+            self._threads.submit(plugin, work)
+        except HangError as error:
+            raise PluginsHangError(str(error)) from None
 
     def listed(self, *, connectors_only: bool) -> Sequence[Mapping[str, Any]]:
         found = _connectors()

@@ -52,7 +52,8 @@ class PluginTools:
         Raises:
             PluginError: the connector's class cannot be had, or has no task class.
         """
-        return task_class(find_connector(spec.connector_config.get("connector.class", "")))
+        name = spec.connector_config.get("connector.class", "")
+        return task_class(find_connector(name, looked_at=True))
 
     def converters(self, spec: TaskSpec) -> TaskConverters:
         return task_converters(spec.connector_config, spec.worker_settings)

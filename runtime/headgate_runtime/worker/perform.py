@@ -21,6 +21,7 @@ from headgate.ports import Reporter, Runner, TransportError
 from headgate.topics.config_events import Config
 from headgate_runtime.config.settings import WorkerSettings
 from headgate_runtime.config.transformer import WorkerConfigTransformer
+from headgate_runtime.plugins.threads import HangError, PluginThreads
 from headgate_runtime.plugins.validation import config_error
 from headgate_runtime.spark.launcher import spark_launcher
 from headgate_runtime.tasks.resolving_runner import ResolvingRunner
@@ -36,7 +37,6 @@ from headgate_runtime.worker.offsets_look import OffsetsLook
 
 log = logging.getLogger(__name__)
 
-VALIDATION_THREADS = 8
 FENCING_THREADS = 8
 CALL_THREADS = 8
 OFFSET_THREADS = 4
@@ -84,7 +84,7 @@ class Performer:
         self._transformer = transformer
         self._offsets_look = offsets_look
         # Apart: a validation is users' code, which may hang for ever. Nothing else may wait for it.
-        self._validations = DaemonThreads(VALIDATION_THREADS, "validation")
+        self._validations = PluginThreads("validation")
         self._fencings = DaemonThreads(FENCING_THREADS, "fencing")
         self._calls = DaemonThreads(CALL_THREADS, "calls")
         # Apart: they wait for open transactions, and fencing, which ends those, must not wait for
@@ -157,7 +157,11 @@ class Performer:
             case m.StopTaskBy(run, grace_ms):
                 self._runner.stop(run, grace_ms)
             case m.ValidateConfig():
-                self._validations.submit(partial(self._in_thread, effect))
+                plugin = effect.config.get("connector.class") or ""
+                try:
+                    self._validations.submit(plugin, partial(self._in_thread, effect))
+                except HangError as error:
+                    return [m.ConfigValidated(effect.token, (str(error),))]
             case m.FenceProducers():
                 self._fencings.submit(partial(self._in_thread, effect))
             case m.CallPeer():

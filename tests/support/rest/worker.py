@@ -22,17 +22,29 @@ from headgate_runtime.worker.loop import Worker
 
 @contextmanager
 def rest_worker(
-    folder: Path, given: Mapping[str, str] | None = None, *, standalone: bool = False
+    folder: Path,
+    given: Mapping[str, str] | None = None,
+    *,
+    standalone: bool = False,
+    rest: Mapping[str, str] = LOCAL,
 ) -> Iterator[RestService]:
-    """A worker that is the only one of its group, once it has joined. `standalone`: it answers as
-    one without a group does."""
-    with whole_worker(folder, given, standalone=standalone) as (rest, _):
-        yield rest
+    """A worker that is the only one of its group, once it has joined.
+
+    Args:
+        standalone: it answers as one without a group does.
+        rest: settings of its REST server.
+    """
+    with whole_worker(folder, given, standalone=standalone, rest=rest) as (service, _):
+        yield service
 
 
 @contextmanager
 def whole_worker(
-    folder: Path, given: Mapping[str, str] | None = None, *, standalone: bool = False
+    folder: Path,
+    given: Mapping[str, str] | None = None,
+    *,
+    standalone: bool = False,
+    rest: Mapping[str, str] = LOCAL,
 ) -> Iterator[tuple[RestService, Worker]]:
     """`rest_worker`, and the worker itself."""
     texts = {"headgate.task.runner": "thread", **(given or {})}
@@ -43,8 +55,8 @@ def whole_worker(
         if worker is not None:
             worker.wake()
 
-    rest = RestService(
-        RestSettings.of(LOCAL),
+    service = RestService(
+        RestSettings.of(rest),
         root={"version": "test", "commit": "c", "kafka_cluster_id": "embedded"},
         plugins=RestPlugins(settings),
         loggers=Loggers(),
@@ -52,22 +64,22 @@ def whole_worker(
         sessioned=lambda: False,
         arrived=wake,
     )
-    log = open_transport(transport_settings(folder), url=rest.url)
-    config = WorkerConfig(rest.worker_id, rest.url, transport_settings(folder), texts)
+    log = open_transport(transport_settings(folder), url=service.url)
+    config = WorkerConfig(service.worker_id, service.url, transport_settings(folder), texts)
     if standalone:
-        rest.without_group()
-        peers = StandalonePeers(rest)
+        service.without_group()
+        peers = StandalonePeers(service)
         worker = Worker(config, settings, WithStandalonePeers(log, peers))
         peers.serve(worker.herder)
     else:
-        worker = Worker(config, settings, WithPeers(log, rest))
-    thread = threading.Thread(target=worker.run, args=(rest.ready,))
-    rest.start()
+        worker = Worker(config, settings, WithPeers(log, service))
+    thread = threading.Thread(target=worker.run, args=(service.ready,))
+    service.start()
     thread.start()
     try:
         wait_until(lambda: worker.herder.view().settled, 20)
-        yield rest, worker
+        yield service, worker
     finally:
         worker.stop()
         thread.join()
-        rest.close()
+        service.close()

@@ -21,6 +21,9 @@ LOCAL = {"listeners": "http://127.0.0.1:0"}
 
 
 class NoPlugins:
+    def submit(self, plugin: str, work: Callable[[], None]) -> None:
+        threading.Thread(target=work, name="plugins", daemon=True).start()
+
     def listed(self, *, connectors_only: bool) -> Sequence[Mapping[str, Any]]:
         return []
 

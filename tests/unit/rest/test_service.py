@@ -7,7 +7,7 @@ import ssl
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ from headgate.ports import IncomingCall, TransportError
 from headgate.topics.config_events import SessionKeyChanged
 from headgate_rest import ListenError, RestService
 from headgate_rest.open_calls import OPEN_MAX
-from headgate_rest.service import PLUGIN_THREADS
+from headgate_rest.side_requests import PluginsHangError
 
 INFO = {"name": "a", "config": {}, "tasks": [], "type": "source"}
 
@@ -236,21 +236,49 @@ def test_plugins_that_hang_time_out_and_keep_nothing_else_waiting(
     try:
         for thread in asking:
             thread.start()
-        for _ in range(PLUGIN_THREADS):
+        for _ in asking:
             assert begun.acquire(timeout=10)
         for line in ("GET /", "GET /admin/loggers", "GET /connector-plugins"):
             assert ask(new, line)[0] == 200
         for thread in asking:
             thread.join()
         late = "500 Request timed out. The plugin has not answered within 1000 ms."
-        assert said.count(late) == PLUGIN_THREADS
-        assert sum("has not begun with it" in text for text in said) == 40 - PLUGIN_THREADS
-        hanging = [thread for thread in threading.enumerate() if thread.name == "plugins"]
-        assert len(hanging) == PLUGIN_THREADS
-        assert all(thread.daemon for thread in hanging), "the interpreter waits for them"
+        assert said == [late] * 40
     finally:
         gate.set()
     assert ask(new, path, {})[:2] == (200, {"error_count": 0})
+
+
+def test_a_call_of_a_plugin_that_has_no_thread_is_not_made_once_nobody_waits(
+    new: RestService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new.ready()
+    waiting: list[Callable[[], None]] = []
+    calls: list[object] = []
+    monkeypatch.setattr(NoPlugins, "submit", lambda _self, _plugin, work: waiting.append(work))
+    monkeypatch.setattr(NoPlugins, "validate", lambda *given: calls.append(given))
+    path = "PUT /connector-plugins/x/config/validate"
+    status, body, _ = ask(new, path, {}, headgate_timeout_ms="100")
+    assert status == 500
+    assert "The worker has not begun with it within 100 ms" in body["message"]
+    waiting[0]()
+    assert calls == []
+
+
+def test_plugins_that_are_asked_nothing_more_are_told_at_once(
+    new: RestService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new.ready()
+
+    def submit(_self: NoPlugins, plugin: str, _work: object) -> None:
+        raise PluginsHangError(f"200 calls of {plugin} have not ended")
+
+    monkeypatch.setattr(NoPlugins, "submit", submit)
+    given = {"connector.class": "a.x"}
+    status, body, _ = ask(new, "PUT /connector-plugins/x/config/validate", given)
+    assert (status, body["message"]) == (500, "200 calls of a.x have not ended")
+    status, body, _ = ask(new, "GET /connector-plugins/y/config")
+    assert (status, body["message"]) == (500, "200 calls of y have not ended")
 
 
 def test_a_plugin_that_exits_does_not_end_the_server(
@@ -542,15 +570,6 @@ def test_all_addresses_are_served_and_one_is_advertised() -> None:
             answer = httpx.get(f"http://{host}:{port}/connectors/a", trust_env=False)
             assert answer.status_code == 200
         assert ask(made, "GET /connectors/a")[0] == 200
-
-
-def test_a_body_that_is_too_long_is_refused(
-    new: RestService, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("headgate_rest.server.BODY_BYTES_MAX", 1_000)
-    new.ready()
-    body = {"name": "a", "config": {"x": "y" * 2_000}}
-    assert ask(new, "POST /connectors", body)[0] == 413
 
 
 def test_https(tmp_path: Path) -> None:

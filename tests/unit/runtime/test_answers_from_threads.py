@@ -9,10 +9,11 @@ from headgate import wire
 from headgate.herder import messages as m
 from headgate.task.messages import TaskKind
 from headgate_embedded import transport_settings
+from headgate_runtime.plugins.threads import AT_ONCE_OF_ONE, HANG_OF_ONE, HangError, PluginThreads
 from headgate_runtime.worker import perform
 from headgate_runtime.worker.connector_offsets import ConnectorOffsets
 from headgate_runtime.worker.loop import Worker, WorkerConfig
-from headgate_runtime.worker.perform import VALIDATION_THREADS, Performer
+from headgate_runtime.worker.perform import Performer
 
 BUG = "KeyError: 'a bug'"
 
@@ -106,13 +107,13 @@ def test_validations_that_hang_keep_no_fencing_and_no_other_worker_waiting(
     monkeypatch.setattr(perform, "config_error", hangs)
     monkeypatch.setattr(worker.transport.fencer, "fence", lambda _ids: None)
     monkeypatch.setattr(worker.transport.peers, "call", lambda *_: wire.dumps(m.Success(1)))
-    validations = [m.ValidateConfig(n, "c", {}) for n in range(VALIDATION_THREADS + 1)]
+    validations = [m.ValidateConfig(n, "c", {}) for n in range(AT_ONCE_OF_ONE)]
     try:
         worker._performer.perform(validations)
-        for _ in range(VALIDATION_THREADS):
+        for _ in validations:
             assert begun.acquire(timeout=5)
         hanging = [thread for thread in threading.enumerate() if thread.name == "validation"]
-        assert len(hanging) == VALIDATION_THREADS
+        assert len(hanging) == AT_ONCE_OF_ONE
         assert all(thread.daemon for thread in hanging), "the interpreter waits for them"
         worker._performer.perform([m.FenceProducers(100, "c", ("g-c-0",))])
         assert worker._inbox.get(timeout=5) == m.ProducersFenced(100)
@@ -122,5 +123,20 @@ def test_validations_that_hang_keep_no_fencing_and_no_other_worker_waiting(
         gate.set()
     answers = [worker._inbox.get(timeout=5) for _ in validations]
     assert all(isinstance(answer, m.ConfigValidated) for answer in answers)
+    worker._performer.close()
+    worker.transport.close()
+
+
+def test_a_validation_that_cannot_be_made_is_an_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = made(tmp_path)
+
+    def refuses(*_args: object) -> None:
+        raise HangError("200 calls of x have not ended")
+
+    monkeypatch.setattr(PluginThreads, "submit", refuses)
+    (known,) = worker._performer.perform([m.ValidateConfig(7, "c", {})])
+    assert known == m.ConfigValidated(7, (f"{HANG_OF_ONE} calls of x have not ended",))
     worker._performer.close()
     worker.transport.close()

@@ -3,6 +3,9 @@
 import re
 from pathlib import Path
 
+from headgate_rest.limits import KEYS as LIMIT_KEYS
+from headgate_rest.limits import Limits
+from headgate_runtime.config.rest_limits import REST_LIMITS
 from headgate_runtime.config.settings import DISTRIBUTED, KEYS, ON_KAFKA, PIPELINE_KEYS, STANDALONE
 
 PAGES = Path(__file__).resolve().parents[3] / "docs" / "run"
@@ -31,3 +34,8 @@ def test_every_setting_of_a_pipeline_file_is_on_its_page() -> None:
     assert [
         name for name in PIPELINE_KEYS if f"| `{OTHER_WORDS.get(name, name)}` |" not in text
     ] == []
+
+
+def test_the_limits_of_the_rest_server_are_the_settings_with_their_defaults() -> None:
+    wanted = {key: str(getattr(Limits(), field)) for field, key in LIMIT_KEYS.items()}
+    assert {name: default for name, default, _ in REST_LIMITS} == wanted

@@ -1,0 +1,43 @@
+"""One thread for JSON that is large: on the loop it would keep every other request waiting."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, TypeVar
+
+T = TypeVar("T")
+
+LIGHT_BYTES: Final = 65_536
+"""JSON up to this length is read and written on the loop, in a few milliseconds."""
+REST_FACTOR: Final = 3
+
+
+class HeavyThread:
+    """Does one work at a time, and rests after each `REST_FACTOR` times as long as that took.
+
+    Python's JSON does not let other threads run while it reads or writes one text. In the rests
+    the loop does what has gathered.
+    """
+
+    def __init__(self) -> None:
+        self._executor = ThreadPoolExecutor(1, "rest-json")
+        self._rest_until = 0.0
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """What `work` returns or raises."""
+        return await asyncio.get_running_loop().run_in_executor(self._executor, self._do, work)
+
+    def close(self) -> None:
+        self._executor.shutdown(wait=False, cancel_futures=True)
+
+    def _do(self, work: Callable[[], T]) -> T:
+        begun = time.monotonic()
+        if begun < self._rest_until:
+            time.sleep(self._rest_until - begun)
+            begun = time.monotonic()
+        try:
+            return work()
+        finally:
+            ended = time.monotonic()
+            self._rest_until = ended + REST_FACTOR * (ended - begun)

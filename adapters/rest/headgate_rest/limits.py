@@ -1,0 +1,94 @@
+"""Limits of the REST server: what one request may cost, and what all of them may hold at once.
+
+Connect has no settings for them; its server, Jetty, has 8 KiB of headers and 30 s of silence.
+"""
+
+import logging
+import resource
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+SHARE_OF_DESCRIPTORS: Final = 4
+"""At most one descriptor in four is a connection's: the tasks' clients need the others."""
+SELDOM_S: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The worker's settings that begin with ``headgate.rest.``."""
+
+    header_bytes: int = 16_384
+    """Bytes of the request line and all headers of one request."""
+    headers: int = 100
+    """Headers of one request."""
+    body_bytes: int = 1_048_576
+    """Bytes of one body. A broker takes records of 1 MiB if it is not told otherwise."""
+    task_configs_bytes: int = 33_554_432
+    """Bytes of the task configs that a worker sends to the leader, if it signs them."""
+    held_bytes: int = 67_108_864
+    """Bytes of all bodies that are read or whose request is not answered yet."""
+    read_timeout_ms: int = 30_000
+    """Longest time from a connection's start, or its last answer, to the end of a request."""
+    connections: int = 1_000
+
+    @classmethod
+    def of(cls, texts: Mapping[str, str]) -> "Limits":
+        """From the worker's properties.
+
+        Raises:
+            ValueError: says which key, what was seen and what was expected.
+        """
+        return cls(**{field: _positive(texts, key) for field, key in KEYS.items() if key in texts})
+
+    @property
+    def read_timeout_s(self) -> float:
+        return self.read_timeout_ms / 1000
+
+    def connections_here(self) -> int:
+        """The limit in this process, which may have few descriptors."""
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if soft == resource.RLIM_INFINITY:
+            return self.connections
+        return max(1, min(self.connections, soft // SHARE_OF_DESCRIPTORS))
+
+
+KEYS: Final[Mapping[str, str]] = {
+    "header_bytes": "headgate.rest.header.max.bytes",
+    "headers": "headgate.rest.header.max.count",
+    "body_bytes": "headgate.rest.body.max.bytes",
+    "task_configs_bytes": "headgate.rest.task.configs.max.bytes",
+    "held_bytes": "headgate.rest.bodies.max.bytes",
+    "read_timeout_ms": "headgate.rest.read.timeout.ms",
+    "connections": "headgate.rest.connections.max",
+}
+
+
+def _positive(texts: Mapping[str, str], key: str) -> int:
+    text = texts[key].strip().removeprefix("+")
+    if not (text.isascii() and text.isdecimal()) or int(text) < 1:
+        raise ValueError(f"Invalid value {text} for configuration {key}: expected a number above 0")
+    return int(text)
+
+
+class SeldomLog(logging.Filter):
+    """Lets each kind of message pass once in `SELDOM_S`: clients cannot fill the log.
+
+    A kind is the text before its arguments are put in. What passes says how many did not.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._kinds: dict[str, tuple[float, int]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        now = time.monotonic()
+        until, silent = self._kinds.get(record.msg, (0.0, 0))
+        if now < until:
+            self._kinds[record.msg] = (until, silent + 1)
+            return False
+        self._kinds[record.msg] = (now + SELDOM_S, 0)
+        if silent:
+            record.msg = f"{record.msg} ({silent} more since it was last said)"
+        return True

@@ -1,0 +1,56 @@
+"""What plugins are asked, with a limit of time: it is users' code, which may hang."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TypeVar
+
+from headgate_rest.side_requests import Plugins
+
+T = TypeVar("T")
+
+
+class LateError(Exception):
+    """No answer came in time."""
+
+    def __init__(self, begun: bool) -> None:
+        super().__init__(begun)
+        self.begun = begun
+        """Else no thread was free for it."""
+
+
+class PluginCalls:
+    """Belongs to the server's loop."""
+
+    def __init__(self, plugins: Plugins) -> None:
+        self._plugins = plugins
+
+    async def run(self, plugin: str, call: Callable[[], T], timeout_ms: int) -> T:
+        """What `call` returns or raises; it asks `plugin`.
+
+        Raises:
+            LateError: a call that has begun is left to itself.
+            PluginsHangError: as `Plugins.submit`.
+        """
+        outcome: Future[T] = Future()
+
+        def work() -> None:
+            if not outcome.set_running_or_notify_cancel():
+                return  # nobody waits for it any more
+            try:
+                outcome.set_result(call())
+            except Exception as error:
+                outcome.set_exception(error)
+            except BaseException as error:  # SystemExit would end the loop, and the server with it
+                outcome.set_exception(RuntimeError(f"{type(error).__name__}: {error}"))
+
+        self._plugins.submit(plugin, work)
+        asked = asyncio.wrap_future(outcome)
+        try:
+            done, _ = await asyncio.wait({asked}, timeout=timeout_ms / 1000)
+        finally:
+            begun = outcome.running()
+            asked.cancel()
+        if not done:
+            raise LateError(begun)
+        return asked.result()

@@ -1,0 +1,47 @@
+"""Settings that limit what clients of the REST API may cost: name, default, description.
+
+`headgate_rest.limits` reads them, and says which number is for what.
+"""
+
+from typing import Final
+
+REST_LIMITS: Final = (
+    (
+        "headgate.rest.header.max.bytes",
+        "16384",
+        "Longest request line and headers of a REST request, in bytes. Longer ones are answered "
+        "with 431.",
+    ),
+    (
+        "headgate.rest.header.max.count",
+        "100",
+        "Largest number of headers of a REST request. More are answered with 431.",
+    ),
+    (
+        "headgate.rest.body.max.bytes",
+        "1048576",
+        "Longest body of a REST request, in bytes. A longer one is answered with 413.",
+    ),
+    (
+        "headgate.rest.task.configs.max.bytes",
+        "33554432",
+        "Longest body with task configs, in bytes, if workers sign their requests.",
+    ),
+    (
+        "headgate.rest.bodies.max.bytes",
+        "67108864",
+        "Memory for the bodies of all REST requests that are not answered yet, in bytes.",
+    ),
+    (
+        "headgate.rest.read.timeout.ms",
+        "30000",
+        "Longest time that a REST connection may take to send a complete request, and that it may "
+        "be idle.",
+    ),
+    (
+        "headgate.rest.connections.max",
+        "1000",
+        "Largest number of REST connections. It is at most a quarter of the file descriptors that "
+        "the process may open.",
+    ),
+)

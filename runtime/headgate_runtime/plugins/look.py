@@ -1,0 +1,193 @@
+"""Is ``module:Class`` a plugin? Found by reading its source, before anything of it is imported.
+
+Whoever reaches the REST API may name any class. Importing a module runs it, so a module is imported
+only if it is seen beforehand that the class is of the right kind:
+
+- The standard library has no plugins: its modules are refused by name.
+- Where `headgate.plugin.modules` names modules, those and what is below them are imported without a
+  look, and no others.
+- Else the source has to show that the class derives from headgate's own: by its bases, followed
+  through the imports and assignments of the modules that define them.
+- A module that is imported already is asked itself: no code runs by that.
+"""
+
+import ast
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Iterator, Sequence
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from typing import Final
+
+SETTING: Final = "headgate.plugin.modules"
+OWN: Final = "headgate"
+"""The package that has the base classes; importing it has no effects."""
+
+_named: tuple[str, ...] = ()
+
+
+def allow_modules(names: Sequence[str]) -> None:
+    """What `headgate.plugin.modules` says, for this process; empty: nothing."""
+    global _named
+    _named = tuple(names)
+
+
+def objection(target: str, base: type) -> str | None:
+    """Why ``module:Class`` is not imported as a subclass of `base`; None: it may be."""
+    module, _, name = target.partition(":")
+    if not all(part.isidentifier() for part in (*module.split("."), name)):
+        return f"{target} is no module:Class"
+    if module.partition(".")[0] in sys.stdlib_module_names:
+        return f"{module} is a module of Python's standard library, which has no plugins"
+    if _named:
+        if any(module == named or module.startswith(f"{named}.") for named in _named):
+            return None
+        return f"{module} is none of the modules of {SETTING}, {', '.join(_named)}"
+    look = _Look(base)
+    if look.shows(module, name):
+        return None
+    if _spec(module) is None and module not in sys.modules:
+        return f"there is no module {module} on the path"
+    return (
+        f"{module} is not imported: its source does not show that {name} is a subclass of "
+        f"headgate's {base.__name__}. If it is one all the same, name the module in {SETTING} of "
+        "the worker's file"
+    )
+
+
+class _Look:
+    def __init__(self, base: type) -> None:
+        self._base = base
+        self._seen: set[tuple[str, str]] = set()
+
+    def shows(self, module: str, name: str) -> bool:
+        """Whether `name` of `module` is a subclass, as far as can be read."""
+        if (module, name) in self._seen:
+            return False
+        self._seen.add((module, name))
+        loaded = sys.modules.get(module)
+        if loaded is None and module.partition(".")[0] == OWN and _spec(module) is not None:
+            loaded = importlib.import_module(module)
+        if loaded is not None:
+            found = inspect.getattr_static(loaded, name, None)
+            return inspect.isclass(found) and issubclass(found, self._base)
+        tree, is_package = _tree(module)
+        package = module if is_package else module.rpartition(".")[0]
+        return any(self._binds(module, package, name, statement) for statement in _statements(tree))
+
+    def _binds(self, module: str, package: str, name: str, statement: ast.stmt) -> bool:
+        match statement:
+            case ast.ClassDef(name=known, bases=bases) if known == name:
+                return any(self._is_shown(module, package, each) for each in bases)
+            case ast.Assign(targets=targets, value=value):
+                if any(isinstance(each, ast.Name) and each.id == name for each in targets):
+                    return self._is_shown(module, package, value)
+            case ast.ImportFrom():
+                origin = _origin(statement, package)
+                for alias in statement.names:
+                    if alias.name == "*" or (alias.asname or alias.name) == name:
+                        found = name if alias.name == "*" else alias.name
+                        if self.shows(origin, found):
+                            return True
+        return False
+
+    def _is_shown(self, module: str, package: str, value: ast.expr) -> bool:
+        """Whether an expression in the module is such a class."""
+        if isinstance(value, ast.Subscript):  # Base[T]
+            value = value.value
+        if isinstance(value, ast.Name):
+            return self.shows(module, value.id)
+        dotted = _dotted(value)
+        if not dotted:
+            return False
+        *path, name = dotted
+        return any(
+            self.shows(".".join((found, *path[1:])), name)
+            for found in _modules_called(path[0], _tree(module)[0], package)
+        )
+
+
+def _modules_called(name: str, tree: ast.Module, package: str) -> Iterator[str]:
+    """Modules that `name` may mean, by the imports of one module."""
+    for statement in _statements(tree):
+        if isinstance(statement, ast.Import):
+            for alias in statement.names:
+                if alias.asname == name:
+                    yield alias.name
+                elif alias.asname is None and alias.name.partition(".")[0] == name:
+                    yield name
+        elif isinstance(statement, ast.ImportFrom):
+            for alias in statement.names:
+                if (alias.asname or alias.name) == name:
+                    yield f"{_origin(statement, package)}.{alias.name}"
+
+
+def _origin(statement: ast.ImportFrom, package: str) -> str:
+    """The module that is imported from."""
+    above = package.split(".")
+    start = above[: len(above) - statement.level + 1] if statement.level else []
+    return ".".join((*start, *([statement.module] if statement.module else [])))
+
+
+def _dotted(value: ast.expr) -> list[str]:
+    """``["a", "b", "C"]`` for ``a.b.C``; empty for what is no such thing."""
+    names: list[str] = []
+    while isinstance(value, ast.Attribute):
+        names.insert(0, value.attr)
+        value = value.value
+    return [value.id, *names] if isinstance(value, ast.Name) else []
+
+
+def _statements(tree: ast.Module) -> Iterator[ast.stmt]:
+    """Statements of the module, also in ``if`` and ``try``, not in classes and functions."""
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        for child in ast.iter_child_nodes(waiting.pop()):
+            if isinstance(child, ast.stmt):
+                yield child
+            if not isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                waiting.append(child)
+
+
+def _tree(module: str) -> tuple[ast.Module, bool]:
+    """The module's source, empty if there is none that can be read, and whether it is a package."""
+    spec = _spec(module)
+    empty = ast.Module(body=[], type_ignores=[])
+    if spec is None:
+        return empty, False
+    is_package = spec.submodule_search_locations is not None
+    try:
+        if spec.origin is None or not spec.origin.endswith(".py"):
+            source = getattr(spec.loader, "get_source", lambda _: None)(module) or ""
+        else:
+            source = importlib.util.decode_source(Path(spec.origin).read_bytes())
+        return ast.parse(source), is_package
+    except (OSError, ImportError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return empty, is_package
+
+
+def _spec(module: str) -> ModuleSpec | None:
+    """Where the module is. `importlib.util.find_spec` would import the packages above it."""
+    spec, path, name = None, None, ""
+    for part in module.split("."):
+        name = f"{name}.{part}" if name else part
+        spec = _spec_in(name, path)
+        if spec is None:
+            return None
+        path = spec.submodule_search_locations
+        if path is None and name != module:
+            return None
+    return spec
+
+
+def _spec_in(name: str, path: Sequence[str] | None) -> ModuleSpec | None:
+    for finder in sys.meta_path:
+        try:
+            spec = finder.find_spec(name, path)
+        except (ImportError, ValueError, OSError):
+            continue
+        if spec is not None:
+            return spec
+    return None

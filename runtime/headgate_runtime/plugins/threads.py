@@ -1,0 +1,175 @@
+"""Threads for calls of plugins: users' code, which may hang for ever."""
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+log = logging.getLogger(__name__)
+
+AT_ONCE: Final = 16
+AT_ONCE_OF_ONE: Final = 8
+"""Calls of one plugin that compute at once; others need not wait for them."""
+OVERDUE_S: Final = 0.5
+"""A call that takes longer waits for somebody: it is not counted among those at once."""
+HANG_OF_ONE: Final = 200
+HANG_MAX: Final = 1_000
+IDLE_S: Final = 10.0
+"""How long a thread without work waits for some."""
+
+
+class HangError(Exception):
+    """The call was not made. The text says why, and what to do."""
+
+
+@dataclass(slots=True)
+class _Lane:
+    """Calls of one plugin."""
+
+    waiting: deque[Callable[[], None]] = field(default_factory=deque)
+    begun: dict[int, float] = field(default_factory=dict)
+    """Number of each call that has begun and not ended -> monotonic seconds."""
+
+    def in_time(self, overdue_s: float) -> int:
+        since = time.monotonic() - overdue_s
+        return sum(begun > since for begun in self.begun.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    lane: _Lane
+    number: int
+    work: Callable[[], None]
+
+
+class PluginThreads:
+    """Each call that hangs costs its caller alone, and a thread.
+
+    A few calls compute at once. One that hangs soon ceases to count among them. Calls of one plugin
+    that hang cannot keep those of others waiting, nor use up the threads of the process.
+    """
+
+    def __init__(self, name: str, overdue_s: float = OVERDUE_S) -> None:
+        self._name = name
+        self._overdue_s = overdue_s
+        self._lock = threading.Lock()
+        self._work_or_end = threading.Condition(self._lock)
+        self._lanes: dict[str, _Lane] = {}
+        self._handed: deque[_Call] = deque()
+        """Calls that count as begun, for the next threads that are free."""
+        self._free = 0
+        self._numbers = 0
+        self._watched = False
+        self._closed = False
+
+    def submit(self, plugin: str, work: Callable[[], None]) -> None:
+        """Have a thread do `work`, which asks `plugin` and raises nothing; never, once closed.
+
+        Raises:
+            HangError: too many calls of the plugin, or of all, have not ended.
+        """
+        with self._lock:
+            if self._closed:
+                return
+            self._check(plugin)
+            self._lanes.setdefault(plugin, _Lane()).waiting.append(work)
+            self._staff()
+
+    def close(self) -> None:
+        """What has begun is left to itself."""
+        with self._lock:
+            self._closed = True
+            for lane in self._lanes.values():
+                lane.waiting.clear()
+            self._handed.clear()
+            self._work_or_end.notify_all()
+
+    def _check(self, plugin: str) -> None:
+        lane = self._lanes.get(plugin)
+        if lane is not None and len(lane.begun) >= HANG_OF_ONE:
+            raise HangError(
+                f"{HANG_OF_ONE} calls of {plugin or 'the plugins'} have not ended: they hang. "
+                "This worker makes no more until some end, or until it is restarted"
+            )
+        if self._begun() >= HANG_MAX:
+            raise HangError(
+                f"{HANG_MAX} calls of plugins have not ended: they hang. This worker makes no more "
+                "until some end, or until it is restarted"
+            )
+
+    def _begun(self) -> int:
+        return sum(len(lane.begun) for lane in self._lanes.values())
+
+    def _staff(self) -> None:
+        """Begin what may begin, of each plugin in turn; look again later if some still waits."""
+        while (lane := self._next()) is not None:
+            self._numbers += 1
+            call = _Call(lane, self._numbers, lane.waiting.popleft())
+            self._handed.append(call)
+            lane.begun[call.number] = time.monotonic()
+            if self._free >= len(self._handed):
+                self._work_or_end.notify()
+            elif not self._started(threading.Thread(target=self._serve, name=self._name)):
+                self._handed.pop()
+                del lane.begun[call.number]
+                lane.waiting.appendleft(call.work)
+                break
+        self._lanes = {name: lane for name, lane in self._lanes.items() if _busy(lane)}
+        if not self._watched and any(lane.waiting for lane in self._lanes.values()):
+            self._watched = self._started(threading.Timer(self._overdue_s / 2, self._look_again))
+
+    def _next(self) -> _Lane | None:
+        """The lane that has the fewest calls at work, of those that wait and have room."""
+        shares = [(lane.in_time(self._overdue_s), lane) for lane in self._lanes.values()]
+        if sum(share for share, _ in shares) >= AT_ONCE or self._begun() >= HANG_MAX:
+            return None
+        free = [
+            (share, lane)
+            for share, lane in shares
+            if lane.waiting and share < AT_ONCE_OF_ONE and len(lane.begun) < HANG_OF_ONE
+        ]
+        return min(free, key=lambda each: each[0])[1] if free else None
+
+    def _look_again(self) -> None:
+        with self._lock:
+            self._watched = False
+            self._staff()
+
+    def _serve(self) -> None:
+        """Ends when there has been nothing to do for `IDLE_S`."""
+        with self._lock:
+            while (call := self._taken()) is not None:
+                self._lock.release()
+                try:
+                    call.work()
+                finally:
+                    self._lock.acquire()
+                del call.lane.begun[call.number]
+                self._staff()
+
+    def _taken(self) -> _Call | None:
+        until = time.monotonic() + IDLE_S
+        while not self._handed:
+            left = until - time.monotonic()
+            if self._closed or left <= 0:
+                return None
+            self._free += 1
+            self._work_or_end.wait(left)
+            self._free -= 1
+        return self._handed.popleft()
+
+    def _started(self, thread: threading.Thread) -> bool:
+        thread.daemon = True
+        try:
+            thread.start()
+        except RuntimeError as error:  # there are too many
+            log.warning("%s: %s", self._name, error)
+            return False
+        return True
+
+
+def _busy(lane: _Lane) -> bool:
+    return bool(lane.waiting or lane.begun)

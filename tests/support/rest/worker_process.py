@@ -1,0 +1,26 @@
+"""``python -m support.rest.worker_process FOLDER KEY=VALUE...``: a worker in a process of its own.
+
+Prints its URL, and ends when its standard input does. Keys are those of the REST server; NOFILE is
+its limit of descriptors.
+"""
+
+import resource
+import sys
+from pathlib import Path
+
+from support.rest.worker import rest_worker
+from support.rest.world import LOCAL
+
+
+def main(folder: str, *settings: str) -> None:
+    given = dict(setting.split("=", 1) for setting in settings)
+    descriptors = int(given.pop("NOFILE", "0"))
+    if descriptors:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
+    with rest_worker(Path(folder), rest={**LOCAL, **given}) as service:
+        print(service.url, flush=True)
+        sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
