@@ -19,7 +19,7 @@ import pytest
 from support.rest.hanging_source import CLASS
 from support.rest.world import wait_until
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
 
 SECONDS = float(os.environ.get("HEADGATE_UNKIND_S", "30"))
 TESTS = Path(__file__).resolve().parents[1]
