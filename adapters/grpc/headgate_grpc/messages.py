@@ -72,7 +72,7 @@ def connector(row: Mapping[str, Any]) -> connector_pb2.Connector:
 
 
 def connector_of_info(info: Mapping[str, Any]) -> connector_pb2.Connector:
-    """The message of Connect's ConnectorInfo, the answer to who creates or changes one."""
+    """The message of Connect's ConnectorInfo: the answer to a create or a change."""
     made = connector_pb2.Connector(
         name=text(info["name"]),
         type=TYPES.get(info.get("type") or "", connector_pb2.CONNECTOR_TYPE_UNSPECIFIED),
@@ -131,7 +131,7 @@ def _fill(target: Any, nulls: Any, config: Mapping[str, str | None]) -> None:
 
 
 def offsets(body: Mapping[str, Any]) -> Iterable[connector_pb2.ConnectorOffset]:
-    """Of Connect's body, ``{"offsets": [{"partition", "offset"}]}``."""
+    """Offsets in Connect's body, ``{"offsets": [{"partition", "offset"}]}``."""
     for item in body["offsets"]:
         yield connector_pb2.ConnectorOffset(
             partition_json=json.dumps(item["partition"]), offset_json=json.dumps(item["offset"])

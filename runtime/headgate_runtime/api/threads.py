@@ -1,4 +1,4 @@
-"""Work that may hang, for who waits on an event loop."""
+"""Work that may hang, waited for on an event loop."""
 
 import asyncio
 from collections.abc import Callable

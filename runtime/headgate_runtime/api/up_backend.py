@@ -66,9 +66,10 @@ class UpBackend:
         urls: Callable[[], Sequence[str]],
         workers: Callable[[], Sequence[tuple[str, str, WorkerView | None]]],
     ) -> None:
-        """
+        """Reads the log through `transport`, and nothing else.
+
         Args:
-            transport: closed by who opened it, after `close`.
+            transport: closed by its opener, after `close`.
             urls: of the workers that can be asked now.
             workers: name, url and last view of each worker.
         """

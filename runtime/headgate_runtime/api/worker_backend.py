@@ -28,7 +28,7 @@ THREADS: Final = 8
 
 
 class WorkerBackend:
-    """There before the worker, as the REST service is."""
+    """Made before the worker, as the REST service is."""
 
     def __init__(
         self,

@@ -49,7 +49,7 @@ def tasks(row: ConnectorRow) -> str:
 
 
 def plain(row: ConnectorRow) -> dict[str, Any]:
-    """For scripts: nothing is hidden from who may read the config anyway."""
+    """A row for scripts. Nothing is hidden: they may read the config anyway."""
     return asdict(row)
 
 

@@ -73,6 +73,9 @@ ORPHAN_GRACE_S = 6.0
 class Worker:
     """Owns a herder. `run` returns when the herder is done."""
 
+    _touched: Callable[[Iterable[str]], None] | None = None
+    """Told which connectors were touched."""
+
     def __init__(
         self,
         config: WorkerConfig,
@@ -128,8 +131,6 @@ class Worker:
         """Position of the config log, and who waits on a thread until it was read and handled."""
         self._stop_asked = False
         self._stopping = False
-        self._touched: Callable[[Iterable[str]], None] | None = None
-        """Told which connectors were touched."""
         self.gave_up = ""
         """Why it stops although nobody asked it to; empty: it does not."""
 
