@@ -45,7 +45,7 @@ def java(java_program: Callable[..., "subprocess.Popen[str]"]) -> JavaTransforms
 
 
 @pytest.mark.parametrize(
-    "cases", [SHORT, pytest.param(LONG, marks=pytest.mark.slow)], ids=["short", "long"]
+    "cases", [SHORT, pytest.param(LONG, marks=pytest.mark.exhaustive)], ids=["short", "long"]
 )
 @pytest.mark.parametrize("transform", NAMES_OF_ALL)
 def test_records_become_what_java_makes_of_them(

@@ -25,11 +25,13 @@ plan_alteration plan_reset task_messages
 """
 AUTHOR = """
 NO_DEFAULT ConfigDef ConfigError ConfigKey ConfigProvider ConfigProviderError ConfigValue Connector
-ConnectorContext Converter DataError ExactlyOnceSupport Headers Importance OffsetReader Partition
-Password PlannedSinkTask PlannedSinkTaskContext Recommender RecordMetadata RetriableError
-SinkConnector SinkRecord SinkTask SinkTaskContext SkippedRecord SourceConnector SourceRecord
+ConnectorContext Converter DataError ExactlyOnceSupport Field Headers Importance OffsetReader
+Partition Password PlannedSinkTask PlannedSinkTaskContext Recommender RecordMetadata RetriableError
+Schema SchemaAndValue SchemaType SinkConnector SinkRecord SinkTask SinkTaskContext SkippedRecord
+SourceConnector SourceRecord
 SourceTask SourceTaskContext TransactionContext Transform Type Validator Value Width all_of at_least
 between non_empty non_null one_of one_of_any_case optional regex unique_values
+validate
 """
 PUBLIC = {"headgate": EMBEDDER.split(), "headgate.connector": AUTHOR.split()}
 HEAVY = "headgate.herder.herder"
