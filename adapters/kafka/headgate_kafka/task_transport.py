@@ -114,7 +114,7 @@ def _servers(
 ) -> str:
     """Where the connector's records go to or come from."""
     settings = connector_clients(worker, connector_config, lambda _line: None)
-    client = settings.producer("", None) if kind == "source" else settings.consumer("", "")
+    client = settings.producer("", None) if kind == "source" else settings.consumer("", "any")
     return str(client["bootstrap.servers"])
 
 

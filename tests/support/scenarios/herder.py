@@ -2,7 +2,8 @@
 
     worker NAME [exactly-once | preparing] [java] [session-keys]
                                         a worker comes up; shows nothing until time passes. `java`:
-                                        it speaks but a protocol of Java's
+                                        it speaks but a protocol of Java's; `delay=MS`: what it
+                                        lets lost work wait at the most
     settle                              time passes until every worker calls itself settled
     advance MS | run                    time passes; without time, whatever can happen does
     call WORKER OPERATION ...           what a user asks of a worker; see `_call`
@@ -80,6 +81,8 @@ class HerderScenario(World):
             settings["protocols"] = ("sessioned",)
         if "session-keys" in block.words:
             settings["session_keys"] = True
+        if "delay" in block.options:
+            settings["rebalance_delay_ms_max"] = int(block.options["delay"])
         for name in block.words:
             if name not in ("exactly-once", "preparing", "java", "session-keys", "quiet"):
                 self.world.add(name, **settings)
