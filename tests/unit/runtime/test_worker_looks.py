@@ -225,7 +225,9 @@ def test_whether_a_connector_is_still_ours_is_known_when_the_log_was_read(
     other.config_log.append([("connector-c", b"{}")], privileged=False)
     entry = SimpleNamespace(commit_offset=2)
     state = SimpleNamespace(entry={"c": entry}.get)
-    herder = SimpleNamespace(leads=True, state=state, done=False, next_deadline_ms=None)
+    herder = SimpleNamespace(
+        leads=True, state=state, done=False, next_deadline_ms=None, watched=False
+    )
     monkeypatch.setattr(worker, "herder", herder)
 
     def handle(command: Command) -> None:
