@@ -151,8 +151,11 @@ def test_the_example_keeps_a_connector_running(up: Up) -> None:
         stdout=subprocess.PIPE,
         text=True,
     ) as example:
-        assert example.stdout is not None
-        assert example.stdout.readline() == "orders runs\n"
-        ok(up, "connectors", "delete", "orders")
-        assert example.stdout.readline() == "orders was deleted\n"
-        assert example.wait(20) == 0
+        try:
+            assert example.stdout is not None
+            assert example.stdout.readline() == "orders runs\n"
+            ok(up, "connectors", "delete", "orders")
+            assert example.stdout.readline() == "orders was deleted\n"
+            assert example.wait(20) == 0
+        finally:
+            example.kill()
