@@ -1,6 +1,6 @@
 """Runs a source task by hand: its context, and its polls until it is idle."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from headgate.connector.api import Partition, SkippedRecord, SourceConnector, SourceRecord
@@ -27,8 +27,10 @@ class Context:
 
     transaction = None
 
-    def __init__(self, offsets: Offsets) -> None:
+    def __init__(self, offsets: Offsets, *, until_idle: bool = True) -> None:
         self.offsets = offsets
+        self.until_idle = until_idle
+        self.quarantined: list[str] = []
         self.stopping = False
         self.waited: list[float] = []
         self.told: list[str] = []
@@ -36,6 +38,9 @@ class Context:
 
     def await_input(self) -> None:
         self.awaited = True
+
+    def quarantine(self, inputs: Sequence[str]) -> None:
+        self.quarantined = list(inputs)
 
     def wait(self, seconds: float) -> bool:
         self.waited.append(seconds)
@@ -54,12 +59,14 @@ class Run:
         config: Mapping[str, str],
         offsets: Offsets | None = None,
         task: int = 0,
+        *,
+        until_idle: bool = True,
     ) -> None:
         self.offsets = Offsets() if offsets is None else offsets
         connector = connector_class()
         connector.start(config)
         self.config = connector.task_configs(int(config.get("tasks.max", "1")))[task]
-        self.context = Context(self.offsets)
+        self.context = Context(self.offsets, until_idle=until_idle)
         self.task = connector_class.TASK()
         self.task.context = self.context
         self.task.start(self.config)
