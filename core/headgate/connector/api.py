@@ -102,6 +102,11 @@ class OffsetReader(Protocol):
 
     def offsets(self, partitions: Iterable[Partition]) -> list[Mapping[str, Any] | None]: ...
 
+    def committed(self) -> Sequence[tuple[Partition, Mapping[str, Any]]]:
+        """All source partitions of the connector that have a source offset, those of its other
+        tasks included."""
+        ...
+
 
 class TransactionContext(Protocol):
     """Connector-defined transactions (`transaction.boundary` = connector). Source: KIP-618.
