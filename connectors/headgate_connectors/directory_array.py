@@ -15,6 +15,10 @@ _BREAKS = re.compile(r"[ \t]*[\r\n][ \t\r\n]*")
 """Line ends, which stand between values only: a JSON string cannot hold one as such."""
 
 
+_CUT_NUMBER = re.compile(r"\.|[eE][+-]?")
+"""What may follow a number that is cut off."""
+
+
 def _refuse(text: str) -> Any:
     raise ValueError(f"{text} is not JSON")
 
@@ -114,15 +118,19 @@ class ArrayReader:
                 raise self._fault(start, f"not JSON: {error}") from error
             if self._skip(end) is None:
                 return None  # a number may go on
+            if _CUT_NUMBER.fullmatch(self._text, end):
+                if self._more(0):
+                    continue
+                return None
             return end
 
     def _looks_cut(self, error: ValueError, start: int) -> bool:
         """Whether the text only lacks its end."""
         if not isinstance(error, json.JSONDecodeError):
             return False
-        unterminated = error.msg.startswith(("Unterminated string", "Invalid \\escape"))
+        cut = error.msg.startswith(("Unterminated string", "Invalid \\escape"))
         rest = self._text[error.pos :].strip(_SPACE)
-        return unterminated or (len(rest) < len("-Infinity") and rest.isalpha()) or not rest
+        return cut or not rest or rest == "-" or (rest.isalpha() and len(rest) < 9)
 
     def _row(self, start: int, end: int) -> Row:
         raw = self._text[:end].encode(self._encoding)

@@ -226,6 +226,11 @@ class SinkTaskContext(Protocol):
         """
         ...
 
+    def committed(self) -> Mapping[tuple[str, int], int]:
+        """Consumer offsets that the connector's group has committed, of all its partitions; asks
+        the log. Raises TransportError."""
+        ...
+
     def request_commit(self) -> None:
         """Commit offsets as soon as the call under way has returned, not only at the interval."""
         ...
