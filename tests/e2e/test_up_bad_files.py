@@ -1,4 +1,4 @@
-"""`headgate up` over files of which some are bad: the good ones arrive, the end names the others."""
+"""`headgate up` over files of which some are bad: good ones arrive, the rest is named."""
 
 import json
 import subprocess
@@ -59,5 +59,4 @@ def test_bad_files_are_set_aside_named_and_taken_up_again(tmp_path: Path) -> Non
     ended = _up(tmp_path)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     lines = (tmp_path / "out.txt").read_text().splitlines()
-    assert sorted(lines)[-2:] == ['{"n":3}', '{"n":"José"}'] and '{"half":4}' in lines
-    assert len(lines) == 5
+    assert sorted(lines) == sorted(['{"n":1}', '{"n":2}', '{"n":3}', '{"n":"José"}', '{"half":4}'])
