@@ -1,120 +1,59 @@
 """DirectorySource: every file below a directory, each from its beginning to its end and on as it
-grows, to one topic.
+grows, to one topic or to one that its path gives.
 
 Source partition ``{"file": path relative to the directory}``; source offset ``{"position", "start",
-"crc"}``: where the next record begins, and where the last one began and the CRC-32 of its bytes, by
-which a file that was replaced or truncated is found out. Positions are bytes; of Parquet files rows
-(and ``crc`` is that of the footer's end). Records of a file come in its order.
+"crc", "prefix", "stat", "heads"}``: where the next record begins, and by what the file is known
+(see `headgate_connectors.directory_input`); ``was`` is the first name of a file that was renamed.
+Positions are bytes, in a compressed file those of its content; of Parquet files rows. Records of a
+file come in its order.
 
-What is bad becomes a `SkippedRecord`, so the task follows `errors.tolerance`: with ``none`` it
-fails and says which file and position; with ``all`` the piece is passed over, nothing else. A file
-that cannot be read as a whole (replaced, truncated, corrupt, not allowed) is set aside until it
-changes; a directory that is gone is waited for.
+A bad record becomes a `SkippedRecord` with `errors.tolerance` = all. Otherwise, and where a file
+cannot be read on at all, the file is set aside and the others are read (`on.bad.file`); it is tried
+again when it changes and when the task restarts. A directory that is gone is waited for.
 """
 
 import errno
 import os
 import time
-import zlib
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import Enum
 from pathlib import Path
 from typing import Any, ClassVar
 
 from headgate.connector.api import (
+    DataError,
     ExactlyOnceSupport,
+    OffsetUpdate,
     Partition,
     SkippedRecord,
     SourceConnector,
+    SourceItem,
     SourceRecord,
     SourceTask,
 )
-from headgate.connector.config import ConfigDef, ConfigError, Importance, Type
-from headgate.connector.validators import at_least, non_empty, one_of
+from headgate.connector.config import ConfigDef, ConfigError
+from headgate_connectors.directory_config import (
+    CONFIG,
+    SKIPPED_PREFIXES,
+    Choice,
+    config_errors,
+    read_options,
+)
+from headgate_connectors.directory_files import (
+    WAITING,
+    File,
+    Known,
+    Owners,
+    State,
+    may_be_renamed,
+)
 from headgate_connectors.directory_formats import open_reader
-from headgate_connectors.directory_reader import FileFault, NotReady, Reader, Row
-
-FORMATS = {
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "jsonl",
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".txt": "lines",
-    ".log": "lines",
-}
-SKIPPED_PREFIXES = (".", "_")
-SKIPPED_SUFFIXES = (".tmp", ".part")
-
-CONFIG = (
-    ConfigDef()
-    .define(
-        "path",
-        Type.STRING,
-        validator=non_empty,
-        importance=Importance.HIGH,
-        documentation="The directory; files in directories below it are read too.",
-    )
-    .define(
-        "topic",
-        Type.STRING,
-        validator=non_empty,
-        importance=Importance.HIGH,
-        documentation="The topic to publish data to",
-    )
-    .define(
-        "format",
-        Type.STRING,
-        "auto",
-        one_of("auto", "jsonl", "lines", "csv", "tsv", "parquet"),
-        Importance.MEDIUM,
-        "Format of all files; 'auto': by extension "
-        f"({', '.join(f'{end} {name}' for end, name in FORMATS.items())}; others are left alone).",
-    )
-    .define(
-        "batch.size",
-        Type.INT,
-        2000,
-        at_least(1),
-        Importance.LOW,
-        "The maximum number of records the source task can read each time it is polled",
-    )
-    .define(
-        "poll.interval.ms",
-        Type.INT,
-        500,
-        at_least(1),
-        Importance.LOW,
-        "Time between two looks at the directory while there is nothing to read.",
-    )
-    .define(
-        "file.settle.ms",
-        Type.INT,
-        1000,
-        at_least(0),
-        Importance.LOW,
-        "How long a file must be still before a last line without a newline is read.",
-    )
-    .define(
-        "records.per.second",
-        Type.DOUBLE,
-        0.0,
-        at_least(0),
-        Importance.LOW,
-        "A limit for each task; 0 is none.",
-    )
-    .define(
-        "json.check",
-        Type.BOOLEAN,
-        True,
-        None,
-        Importance.LOW,
-        "Whether each line of JSON Lines must be one JSON value.",
-    )
+from headgate_connectors.directory_reader import (
+    FileFault,
+    NotReady,
+    ReplacedError,
+    Row,
+    ShrunkError,
 )
 
 # What the connector adds to the configs of its tasks.
@@ -123,44 +62,8 @@ TASK = "headgate.task"
 TASKS = "headgate.tasks"
 
 
-class State(Enum):
-    """What is known of a file as it was when it was last read."""
-
-    NEW = "new"
-    READ = "read"
-    """To its end."""
-    TAIL = "tail"
-    """To its end but for a last line without a newline."""
-    UNFINISHED = "unfinished"
-    """It cannot be opened yet."""
-    ASIDE = "aside"
-    """It is bad as a whole, or its last line is."""
-    GONE = "gone"
-
-
-_WAITING = (State.TAIL, State.UNFINISHED)
-
-
-@dataclass(slots=True)
-class _File:
-    name: str
-    """Path relative to the directory, with slashes."""
-    path: Path
-    format: str
-    offset: Mapping[str, Any] | None
-    partition: Partition = field(default_factory=dict)
-    header: tuple[str, str] = ("", "")
-    state: State = State.NEW
-    signature: tuple[int, int, int] = (-1, 0, 0)
-    """Size, time of change, inode."""
-    still_since: float = 0.0
-    settled: bool = False
-    reader: Reader | None = None
-
-    def close(self) -> None:
-        if self.reader is not None:
-            self.reader.close()
-            self.reader = None
+class BadFileError(DataError):
+    """A file cannot be read on, and `on.bad.file` or `on.replace` is fail."""
 
 
 class DirectoryTask(SourceTask):
@@ -168,33 +71,38 @@ class DirectoryTask(SourceTask):
         settings = CONFIG.parse(config)
         self._shown = settings["path"]
         self._root = Path(config.get(DIRECTORY) or settings["path"]).absolute()
-        self._task, self._tasks = int(config.get(TASK, "0")), int(config.get(TASKS, "1"))
-        self._topic: str = settings["topic"]
-        self._format: str = settings["format"]
+        self._task = int(config.get(TASK, "0"))
+        self._owners = Owners(int(config.get(TASKS, "1")))
+        self._choice = Choice(settings)
+        self._options = read_options(settings)
+        self._tolerate = config.get("errors.tolerance", "none").strip().lower() == "all"
+        self._on_bad_file: str = settings["on.bad.file"]
+        self._on_replace: str = settings["on.replace"]
         self._batch: int = settings["batch.size"]
         self._interval = settings["poll.interval.ms"] / 1000
         self._settle = settings["file.settle.ms"] / 1000
-        self._check_json: bool = settings["json.check"]
         self._rate = _Rate(settings["records.per.second"])
-        self._files: dict[str, _File] = {}
-        self._queue: deque[_File] = deque()
+        self._files: dict[str, File] = {}
+        self._queue: deque[File] = deque()
         self._told: set[str] = set()
         self._bad_directories: set[str] = set()
+        self._aside: dict[str, str] = {}
+        """Files that are not read, with the reason."""
 
-    def poll(self) -> list[SourceRecord | SkippedRecord] | None:
+    def poll(self) -> list[SourceItem] | None:
         limit = self._allowed()
         if limit == 0:
             self.context.await_input()  # stopped or paused while it waited its turn
             return None
-        result: list[SourceRecord | SkippedRecord] = []
+        result: list[SourceItem] = []
         self._read_queue(limit, result)
+        if not result:
+            self._look(result)
+            self._read_queue(limit, result)
+        self.context.quarantine(list(self._aside.values()))
         if result:
             return result
-        self._look(result)
-        self._read_queue(limit, result)
-        if result:
-            return result
-        if any(file.state in _WAITING for file in self._files.values()):
+        if any(file.state in WAITING for file in self._files.values()):
             self.context.await_input()  # bytes are unread
             self.context.wait(min(self._interval, max(self._settle, 0.05)))
             return None
@@ -207,37 +115,50 @@ class DirectoryTask(SourceTask):
 
     # -- looking --
 
-    def _look(self, result: list[SourceRecord | SkippedRecord]) -> None:
+    def _look(self, result: list[SourceItem]) -> None:
         """Queue what there is to read."""
         now = time.monotonic()
-        found = list(self._listed(result))
-        self._learn([name for name, _ in found if name not in self._files])
+        entries = dict(self._listed(result))
+        inodes = {
+            name: 0 if entry.is_symlink() else entry.inode() for name, entry in entries.items()
+        }
+        self._learn(self._owners.learn(inodes, self.context.offsets, self._files))
         seen: set[str] = set()
-        for name, stat in found:
-            file = self._files[name]
+        for name, entry in entries.items():
+            file = self._files.get(name)
+            if file is None:
+                continue
+            try:
+                stat = entry.stat()
+            except OSError:
+                continue  # gone since the listing: the next one tells
             seen.add(name)
-            self._judge(file, (stat.st_size, stat.st_mtime_ns, stat.st_ino), now)
+            if file.renamed and file.state is State.NEW and not may_be_renamed(stat, file.offset):
+                file.offset, file.renamed = None, False
+            self._judge(file, (stat.st_size, stat.st_ctime_ns, stat.st_ino), now)
+        # Before the file that has the old name now is read.
+        self._queue = deque(sorted(self._queue, key=lambda file: not file.renamed))
         if "." not in self._bad_directories:
             for name, file in self._files.items():
                 if name not in seen and file.state is not State.GONE:
-                    self._lose(file, result)
+                    self._lose(file, inodes)
 
-    def _judge(self, file: _File, signature: tuple[int, int, int], now: float) -> None:
+    def _judge(self, file: File, signature: tuple[int, int, int], now: float) -> None:
         if signature != file.signature:
             file.signature, file.still_since, file.settled = signature, now, False
+            self._aside.pop(file.name, None)
             if signature[0] > 0 or file.offset is not None:  # emptied: opening it tells
                 self._queue.append(file)
             else:
                 file.state = State.READ
-        elif file.state in _WAITING and not file.settled and not _is_parquet(file):
+        elif file.state in WAITING and not file.settled and self.context.until_idle:
             file.settled = now - file.still_since >= self._settle
             if file.settled:
                 self._queue.append(file)
 
-    def _listed(
-        self, result: list[SourceRecord | SkippedRecord]
-    ) -> Iterator[tuple[str, os.stat_result]]:
-        """The files of this task, by name. Every idle look passes here: cheap for what is known."""
+    def _listed(self, result: list[SourceItem]) -> Iterator[tuple[str, os.DirEntry[str]]]:
+        """The files that are read, by name. Every idle look passes here: cheap for what is
+        known."""
         pending = [""]
         while pending:
             folder = pending.pop()
@@ -248,6 +169,7 @@ class DirectoryTask(SourceTask):
                 continue
             if (folder or ".") in self._bad_directories:
                 self._bad_directories.discard(folder or ".")
+                self._aside.pop(f"{folder}/", None)
                 self.context.log(f"directory {self._shown_path(folder)} is there again")
             for entry in entries:
                 name = f"{folder}/{entry.name}" if folder else entry.name
@@ -255,143 +177,223 @@ class DirectoryTask(SourceTask):
                     continue
                 if entry.is_dir(follow_symlinks=False):
                     pending.append(name)
-                elif name in self._files or self._is_mine(name):
-                    try:
-                        stat = entry.stat()
-                    except OSError:
-                        continue  # gone since the listing: the next one tells
-                    if entry.is_file():
-                        yield name, stat
+                elif (name in self._files or self._is_read(name)) and entry.is_file():
+                    yield name, entry
 
-    def _is_mine(self, name: str) -> bool:
-        if name.endswith(SKIPPED_SUFFIXES):
+    def _is_read(self, name: str) -> bool:
+        if not self._choice.takes(name):
             return False
         try:
-            key = name.encode()
+            name.encode()
         except UnicodeEncodeError:
             self._tell_once(f"{name!r} is left alone: its name is not UTF-8")
             return False
-        if zlib.crc32(key) % self._tasks != self._task:
-            return False
-        if self._format_of(name) is None:
-            end = Path(name).suffix
-            self._tell_once(f"files ending in {end!r} are left alone, such as {name}: set format")
+        kind = self._choice.kind(name)
+        if isinstance(kind, str):
+            self._tell_once(kind)
             return False
         return True
 
-    def _format_of(self, name: str) -> str | None:
-        if self._format != "auto":
-            return self._format
-        return FORMATS.get(Path(name).suffix.lower())
-
-    def _learn(self, names: Sequence[str]) -> None:
-        """Files seen for the first time, with their committed source offsets."""
-        partitions: list[Partition] = [{"file": name} for name in names]
-        offsets = self.context.offsets.offsets(partitions) if partitions else []
-        for name, partition, offset in zip(names, partitions, offsets, strict=True):
-            format = self._format_of(name)
-            assert format is not None  # _is_mine
-            path = self._root / name
-            header = ("headgate.file", name)
-            self._files[name] = _File(name, path, format, offset, partition, header)
+    def _learn(self, names: Sequence[tuple[str, Known]]) -> None:
+        """Files of this task that are seen for the first time."""
+        for name, known in names:
+            if known.owner != self._task:
+                continue
+            kind = self._choice.kind(name)
+            assert not isinstance(kind, str)  # _is_read
+            file = File(name, self._root / name, kind, known.offset, known.was, known.renamed)
+            file.was_last = known.was_last
+            file.partition, file.header = {"file": name}, ("headgate.file", name)
+            self._files[name] = file
 
     # -- reading --
 
-    def _read_queue(self, limit: int, result: list[SourceRecord | SkippedRecord]) -> None:
+    def _read_queue(self, limit: int, result: list[SourceItem]) -> None:
         while self._queue and len(result) < limit:
             file = self._queue[0]
             try:
                 finished = self._read(file, limit - len(result), result)
+            except (ReplacedError, ShrunkError) as fault:
+                finished = self._replaced(file, fault, result)
             except FileFault as fault:
-                finished = self._set_aside(file, str(fault), result)
+                finished = self._set_aside(file, f"{self._shown_path(file.name)}: {fault}")
             except NotReady as reason:
-                file.close()
-                # A header row alone is no data; other unfinished files keep their bytes unread.
-                nothing = file.signature[0] == 0 or (file.settled and not _is_parquet(file))
-                file.state = State.READ if nothing else State.UNFINISHED
-                self._tell_once(f"{file.name} is awaited: {reason}")
-                finished = True
+                finished = self._await(file, reason)
             except FileNotFoundError:
-                self._lose(file, result)
+                self._lose(file, {})
                 finished = True
             except OSError as error:
-                finished = self._set_aside(file, f"cannot be read: {error}", result)
+                reason_text = f"{self._shown_path(file.name)}: cannot be read: {error}"
+                finished = self._set_aside(file, reason_text)
             if finished:
                 self._queue.popleft()
 
-    def _read(self, file: _File, limit: int, result: list[SourceRecord | SkippedRecord]) -> bool:
+    def _read(self, file: File, limit: int, result: list[SourceItem]) -> bool:
         """True: the file is read to the end of what is there."""
         if file.reader is None:
+            file.topic = self._choice.topic(file.name)
+            if file.signature[0] == 0 and file.offset is not None:
+                self._begin_anew(file, result, "was emptied")
+                file.state = State.READ
+                return True
+            kind = file.kind
             file.reader = open_reader(
-                file.format, file.path, file.offset, check_json=self._check_json
+                kind.format, file.path, file.offset, kind.compression, self._options
             )
+            if file.renamed:
+                self._take_over(file, result)
         rows = file.reader.read(limit, file.settled)
         self._emit(file, rows, result)
-        if len(rows) >= limit and file.state is not State.ASIDE:
+        if file.state is State.ASIDE:
+            file.close()
+            return True
+        if rows:
             return False
-        if file.state is not State.ASIDE:
-            file.state = State.TAIL if file.reader.has_tail else State.READ
+        file.state = State.TAIL if file.reader.has_tail else State.READ
         file.close()
         return True
 
-    def _emit(
-        self, file: _File, rows: list[Row], result: list[SourceRecord | SkippedRecord]
-    ) -> None:
+    def _await(self, file: File, reason: NotReady) -> bool:
+        file.close()
+        if file.settled and file.signature[0] > 0 and not self._is_header_alone(file):
+            return self._set_aside(file, f"{self._shown_path(file.name)}: {reason}")
+        # A header row alone is no data; other unfinished files keep their bytes unread.
+        nothing = file.signature[0] == 0 or file.settled
+        file.state = State.READ if nothing else State.UNFINISHED
+        self._tell_once(f"{file.name} is awaited: {reason}")
+        return True
+
+    def _is_header_alone(self, file: File) -> bool:
+        return file.kind.format in ("csv", "tsv") and file.kind.compression is None
+
+    def _emit(self, file: File, rows: list[Row], result: list[SourceItem]) -> None:
         file.state = State.NEW
-        partition, topic, name, header = file.partition, self._topic, file.name, file.header
+        assert file.reader is not None
+        partition, topic, name, header = file.partition, file.topic, file.name, file.header
+        marks = {**file.reader.marks, "was": file.was} if file.was else file.reader.marks
         append = result.append
-        for start, end, value, reason, crc in rows:
+        offset = file.offset
+        for start, end, value, reason, crc, prefix, lost in rows:
+            if end > start and (reason is None or self._tolerate or self._fails):
+                offset = {"position": end, "start": start, "crc": crc, **marks}
+                if prefix is not None:
+                    offset["prefix"] = prefix
             if reason is None:
-                offset = {"position": end, "start": start, "crc": crc}
                 headers = (header, ("headgate.position", start))
-                append(SourceRecord(partition, offset, topic, value, name, headers))
-            elif end > start:
-                offset = {"position": end, "start": start, "crc": crc}
-                append(SkippedRecord(partition, offset, self._at(file, start, reason)))
+                append(SourceRecord(partition, offset or {}, topic, value, name, headers))
+            elif end > start and (self._tolerate or self._fails):
+                append(SkippedRecord(partition, offset or {}, self._at(file, start, reason), lost))
             else:
-                file.state = State.ASIDE
-                known = file.offset if not result else _last_offset(file, result)
-                append(_skipped(file, known, self._at(file, start, reason)))
-        self._remember(file, rows)
+                self._set_aside(file, self._at(file, start, reason))
+                break
+        file.offset = offset
 
-    def _remember(self, file: _File, rows: list[Row]) -> None:
-        for start, end, _, _, crc in reversed(rows):
-            if end > start:
-                file.offset = {"position": end, "start": start, "crc": crc}
-                return
+    @property
+    def _fails(self) -> bool:
+        return self._on_bad_file == "fail"
 
-    def _at(self, file: _File, position: int, reason: str) -> str:
-        unit = "row" if _is_parquet(file) else "byte"
+    def _at(self, file: File, position: int, reason: str) -> str:
+        unit = "row" if file.is_parquet else "byte"
         return f"{self._shown_path(file.name)} at {unit} {position}: {reason}"
 
-    def _set_aside(
-        self, file: _File, reason: str, result: list[SourceRecord | SkippedRecord]
-    ) -> bool:
+    # -- what is not as it was --
+
+    def _set_aside(self, file: File, reason: str) -> bool:
+        """
+        Raises:
+            BadFileError: with `on.bad.file` = fail.
+        """
+        if self._fails:
+            raise BadFileError(f"{reason}; mend it, or let on.bad.file = quarantine set it aside")
         file.close()
         file.state = State.ASIDE
-        result.append(_skipped(file, file.offset, f"{self._shown_path(file.name)}: {reason}"))
+        self._aside[file.name] = reason
+        self.context.log(
+            f"set aside {reason}. The other files are read; this one is tried again when it "
+            "changes and when the task restarts"
+        )
         return True
 
-    def _lose(self, file: _File, result: list[SourceRecord | SkippedRecord]) -> None:
-        """A file is no longer there. That is nobody's fault if it was read to its end."""
+    def _replaced(
+        self, file: File, fault: ReplacedError | ShrunkError, result: list[SourceItem]
+    ) -> bool:
+        """Do what `on.replace` says about a file that is not the one that was read."""
+        file.close()
+        if file.renamed:  # it only has an inode that another file had
+            file.offset, file.renamed = None, False
+            return False
+        text = f"{self._shown_path(file.name)}: {fault}"
+        if self._on_replace == "fail":
+            raise BadFileError(
+                f"{text}. Give new data a new name, set on.replace = reread or skip, or alter the "
+                "connector's offset for the file"
+            )
+        if self._on_replace == "skip":
+            file.state = State.ASIDE
+            self.context.log(f"{text}: left alone, as on.replace is skip")
+            return True
+        if isinstance(fault, ShrunkError) and self._on_replace == "auto":
+            return self._set_aside(file, text)
+        self._begin_anew(file, result, str(fault))
+        return False
+
+    def _begin_anew(self, file: File, result: list[SourceItem], reason: str) -> None:
+        """The file's next record is its first. Until that is committed, so is this."""
+        file.offset = None
+        update: dict[str, Any] = {"position": 0}
+        result.append(OffsetUpdate(file.partition, {**update, **self._was(file)}))
+        self.context.log(
+            f"{self._shown_path(file.name)}: {reason}; what stands there now is read from its "
+            "beginning"
+        )
+
+    def _take_over(self, file: File, result: list[SourceItem]) -> None:
+        """A renamed file is read on from where it was: say so under its new name, and let the old
+        name begin anew, in one transaction."""
+        file.renamed = False
+        assert file.offset is not None
+        file.offset = {**file.offset, **self._was(file)}
+        result.append(OffsetUpdate(file.partition, file.offset))
+        old = self._files.get(file.was_last)
+        result.append(OffsetUpdate({"file": file.was_last}, {"position": 0}))
+        if old is not None:
+            old.offset = None
+        self.context.log(
+            f"{self._shown_path(file.was_last)} is {file.name} now, and is read on from there"
+        )
+
+    def _was(self, file: File) -> Mapping[str, Any]:
+        return {"was": file.was} if file.was else {}
+
+    def _lose(self, file: File, inodes: Mapping[str, int]) -> None:
+        """A file is no longer there. That is nobody's fault if it was read to its end, or goes on
+        under another name."""
         unread = file.state in (State.TAIL, State.UNFINISHED, State.NEW) and file.signature[0] > 0
+        moved = file.signature[2] in inodes.values()
         file.close()
         file.state = State.GONE
         file.signature = (-1, 0, 0)
-        if unread:
+        self._aside.pop(file.name, None)
+        if unread and not moved:
             position = 0 if file.offset is None else file.offset.get("position")
             reason = self._at(file, position or 0, "vanished with bytes unread")
-            result.append(_skipped(file, file.offset, reason))
+            if self._on_replace == "fail":
+                raise BadFileError(reason)
+            self._aside[file.name] = reason
+            self.context.log(reason)
 
-    def _report_directory(
-        self, folder: str, error: OSError, result: list[SourceRecord | SkippedRecord]
-    ) -> None:
+    def _report_directory(self, folder: str, error: OSError, result: list[SourceItem]) -> None:
         if folder and error.errno in (errno.ENOENT, errno.ENOTDIR):
             return  # its files are missed one by one
         name = folder or "."
-        if name not in self._bad_directories:
-            self._bad_directories.add(name)
-            reason = f"directory {self._shown_path(folder)} cannot be listed: {error}"
+        if name in self._bad_directories:
+            return
+        self._bad_directories.add(name)
+        reason = f"directory {self._shown_path(folder)} cannot be listed: {error}"
+        if folder and not self._fails:
+            self._aside[f"{folder}/"] = reason
+            self.context.log(f"set aside {reason}")
+        else:
             result.append(SkippedRecord({"file": name}, {"position": 0}, reason))
 
     def _shown_path(self, name: str) -> str:
@@ -410,22 +412,6 @@ class DirectoryTask(SourceTask):
                 return allowed
             if self.context.wait(self._rate.pause):
                 return 0
-
-
-def _skipped(file: _File, offset: Mapping[str, Any] | None, reason: str) -> SkippedRecord:
-    """Nothing is passed over: the offset is the one that the file has."""
-    return SkippedRecord(file.partition, offset or {"position": 0}, reason)
-
-
-def _last_offset(
-    file: _File, result: list[SourceRecord | SkippedRecord]
-) -> Mapping[str, Any] | None:
-    last = result[-1]
-    return last.source_offset if last.source_partition is file.partition else file.offset
-
-
-def _is_parquet(file: _File) -> bool:
-    return file.format == "parquet"
 
 
 class _Rate:
@@ -462,6 +448,10 @@ class DirectorySource(SourceConnector):
     @classmethod
     def config_def(cls) -> ConfigDef:
         return CONFIG
+
+    @classmethod
+    def validate(cls, config: Mapping[str, str]) -> Mapping[str, Sequence[str]]:
+        return config_errors(config)
 
     @classmethod
     def exactly_once_support(cls, config: Mapping[str, str]) -> ExactlyOnceSupport:

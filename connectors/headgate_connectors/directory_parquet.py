@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from headgate.errors import MissingExtraError
-from headgate_connectors.directory_reader import FileFault, NotReady, Row
+from headgate_connectors.directory_input import Marks, crc_of_first, position_of, stat_text
+from headgate_connectors.directory_int96 import Int96
+from headgate_connectors.directory_reader import FileFault, NotReady, ReplacedError, Row
 
 _MAGIC = b"PAR1"
 
@@ -26,22 +28,22 @@ class ParquetReader:
 
     def __init__(self, path: Path, offset: Mapping[str, Any] | None) -> None:
         self._crc = _footer_crc(path)
-        position = 0 if offset is None else offset.get("position")
-        if not isinstance(position, int) or isinstance(position, bool) or position < 0:
-            raise FileFault(f"its source offset {offset} has no position of 0 or more")
-        self._position = position
+        self._position = position = position_of(offset)
         self._arrow, self._parquet = _pyarrow()
+        self.marks, self._content = _identity(path, offset)
         try:
-            self._file = self._parquet.ParquetFile(path)
+            self._file = self._parquet.ParquetFile(path, coerce_int96_timestamp_unit="us")
+            self._int96 = Int96.of(self._arrow, self._parquet, self._file, path)
         except (self._arrow.ArrowException, OSError) as error:
             raise FileFault(f"its footer does not parse: {error}") from error
         count = self._file.metadata.num_rows
-        changed = offset is not None and offset.get("crc", self._crc) != self._crc
-        if position > count or changed:
-            self._file.close()
-            raise FileFault(
+        known = offset or {}
+        changed = known.get("crc", self._crc) != self._crc
+        if position > count or changed or known.get("prefix", self._content) != self._content:
+            self.close()
+            raise ReplacedError(
                 f"it was read up to row {position} and is another file now, of {count} rows: "
-                "replaced. Give new data a new name, or alter the connector's offset for the file"
+                "replaced"
             )
         self._groups = self._starts()
         self._batches: Any = None
@@ -52,18 +54,19 @@ class ParquetReader:
             group = self._group()
             start = self._position
             try:
-                batch = self._next_batch(group, limit - len(rows))
-                values = [_text(row) for row in batch]
+                part = self._next_part(group, limit - len(rows))
             except (self._arrow.ArrowException, OSError, ValueError, TypeError) as error:
-                self._position = self._groups[group + 1]
-                reason = f"rows {start} to {self._position} cannot be read: {error}"
-                rows.append(Row(start, self._position, None, reason, self._crc))
+                self._position = end = self._groups[group + 1]
+                reason = f"rows {start} to {end} cannot be read: {error}"
+                lost = end - start
+                rows.append(Row(start, end, None, reason, self._crc, self._content, lost))
                 self._batches = None
                 continue
+            self._position += part.num_rows
             rows += [
-                Row(row, row + 1, value, None, self._crc) for row, value in enumerate(values, start)
+                Row(row, row + 1, value, reason, self._crc, self._content)
+                for row, (value, reason) in enumerate(self._texts(part), start)
             ]
-            self._position += len(values)
         return rows
 
     @property
@@ -72,6 +75,7 @@ class ParquetReader:
 
     def close(self) -> None:
         self._file.close()
+        self._int96.close()
 
     def _starts(self) -> list[int]:
         """First row of each row group, and the count of all rows."""
@@ -83,13 +87,23 @@ class ParquetReader:
     def _group(self) -> int:
         return next(n for n in range(len(self._groups) - 1) if self._position < self._groups[n + 1])
 
-    def _next_batch(self, group: int, limit: int) -> list[dict[str, Any]]:
-        """Up to `limit` rows of this row group from the position on."""
+    def _next_part(self, group: int, limit: int) -> Any:
+        """Up to `limit` rows of this row group from the position on, as an Arrow table."""
         if self._batches is None or self._batches[0] != group:
-            self._batches = (group, self._file.read_row_group(group))
+            self._batches = (group, self._int96.exact(self._file.read_row_group(group), group))
         skip = self._position - self._groups[group]
-        part = self._batches[1].slice(skip, limit)
-        return _plain(self._arrow, part).to_pylist()  # type: ignore[no-any-return]
+        return self._batches[1].slice(skip, limit)
+
+    def _texts(self, part: Any) -> list[tuple[str | None, str | None]]:
+        """Value or reason of each row. A cell that has no value in Python costs its row alone."""
+        errors = (self._arrow.ArrowException, ValueError, TypeError, OverflowError)
+        try:
+            return [(_text(row), None) for row in _plain(self._arrow, part).to_pylist()]
+        except errors as error:
+            if part.num_rows > 1:
+                middle = part.num_rows // 2
+                return self._texts(part.slice(0, middle)) + self._texts(part.slice(middle))
+            return [(None, _bad_cell(self._arrow, part, errors) or str(error))]
 
 
 def _pyarrow() -> tuple[Any, Any]:
@@ -115,6 +129,29 @@ def _footer_crc(path: Path) -> int:
     if size < 12 or not tail.endswith(_MAGIC):
         raise NotReady("it has no Parquet footer")
     return zlib.crc32(tail, size)
+
+
+def _identity(path: Path, offset: Mapping[str, Any] | None) -> tuple[Marks, int | None]:
+    """Marks of the file and the CRC-32 of all its bytes, which is read again where the file may
+    have changed: footers of equal length with equal ends are common."""
+    stat = path.stat()
+    marks = {"stat": stat_text(stat)}
+    known = None if offset is None else offset.get("prefix")
+    if offset is not None and offset.get("stat") == marks["stat"] and isinstance(known, int):
+        return marks, known
+    with path.open("rb") as file:
+        return marks, crc_of_first(file, stat.st_size)
+
+
+def _bad_cell(arrow: Any, row: Any, errors: tuple[type[Exception], ...]) -> str:
+    """Names the columns of this one row that have no value in Python."""
+    found = []
+    for name, column in zip(row.column_names, row.columns, strict=True):
+        try:
+            _text({name: _plain(arrow, arrow.table([column], [name])).to_pylist()[0][name]})
+        except errors as error:
+            found.append(f"column {name}: {error}")
+    return "; ".join(found)
 
 
 def _plain(arrow: Any, table: Any) -> Any:

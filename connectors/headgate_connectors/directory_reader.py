@@ -1,5 +1,7 @@
 """What every reader of a file gives, whatever the format: rows, and why there are none."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 
@@ -7,7 +9,7 @@ class Row(NamedTuple):
     """One record of a file, or a piece of it that is none (`reason` says why).
 
     `start == end`: a bad piece at the end of the file that is not passed over, since the rest of it
-    may follow. `crc` tells later whether the file is still the one that was read.
+    may follow. `crc` and `prefix` tell later whether the file is still the one that was read.
     """
 
     start: int
@@ -15,10 +17,35 @@ class Row(NamedTuple):
     value: str | None
     reason: str | None
     crc: int
+    prefix: int | None = None
+    """CRC-32 of all bytes before `end`; None where it is not known."""
+    lost: int = 1
+    """How many records are lost where the piece is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """How the files of a directory are to be read."""
+
+    check_json: bool = True
+    encoding: str = "utf-8"
+    delimiter: str = ","
+    quote: str | None = '"'
+    header: bool = True
+    null: str | None = None
+    """Text of a CSV field that is null; None: no field is."""
 
 
 class FileFault(Exception):
     """The file as a whole cannot be read on from here. The message is a reason for users."""
+
+
+class ReplacedError(FileFault):
+    """Another file stands under the name than the one that was read."""
+
+
+class ShrunkError(FileFault):
+    """The file is shorter than what was read of it, and nothing shows that it is another one."""
 
 
 class NotReady(Exception):
@@ -28,11 +55,17 @@ class NotReady(Exception):
 class Reader(Protocol):
     """Raises `FileFault`, `NotReady` and OSError from all of its methods."""
 
+    @property
+    def marks(self) -> Mapping[str, str]:
+        """What a source offset says of the file beside the position."""
+        ...
+
     def read(self, limit: int, settled: bool) -> list[Row]:
         """At most `limit` rows; none when there is nothing complete.
 
         Args:
-            settled: the file has been still for a while: an end without a newline is its end.
+            settled: the file has been still for a while, and the worker ends once everything is
+                read: an end without a newline is its end.
         """
         ...
 

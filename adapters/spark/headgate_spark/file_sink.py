@@ -7,6 +7,7 @@ batch commits.
 """
 
 import json
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -29,11 +30,13 @@ from headgate.ports import TopicPartition, UnknownTopicError
 from headgate_spark.alterations import alter, look
 from headgate_spark.batches import Range, cut, next_batch
 from headgate_spark.columns import unite_columns
-from headgate_spark.entries import Entry, published_path
+from headgate_spark.entries import FOLDER, Entry, published_path
 from headgate_spark.files import LocalFiles
 from headgate_spark.manifest import Manifest
 from headgate_spark.sessions import Sessions, first_line, session_is_over
 from headgate_spark.slices import METADATA, RESULT_SCHEMA, SliceResult, SliceTask, run_slices
+
+_log = logging.getLogger("headgate.task")
 
 RECORDS_MAX = 200_000
 INTERVAL_MS = 1_000
@@ -56,6 +59,10 @@ def config_def() -> ConfigDef:
                 "Most records of one batch, all topics and partitions together.")
         .define("batch.interval.ms", Type.LONG, INTERVAL_MS, at_least(0), medium,
                 "How long records may wait for others to share their batch, unless it is full.")
+        .define("on.missing.output", Type.STRING, "fail", one_of("fail", "rewrite", "accept"), low,
+                "What to do if the folder has nothing of a topic partition although records of it "
+                "were committed. fail: fail the task. rewrite: write what the log still has from "
+                "its beginning. accept: go on without those records.")
         .define("columns.metadata", Type.LIST, "", _known_metadata, low,
                 "Columns to add, each with _ before its name: " + ", ".join(METADATA)
                 + ". file and position are where DirectorySource read the record.")
@@ -73,6 +80,10 @@ class RecordsGoneError(Exception):
     """The log does not go back to where the next batch is to begin."""
 
 
+class OutputMissingError(Exception):
+    """The folder has not what was committed to it."""
+
+
 class SparkFileSinkTask(PlannedSinkTask):
     """The one task of a `SparkFileSink`."""
 
@@ -82,6 +93,7 @@ class SparkFileSinkTask(PlannedSinkTask):
         self._format: str = parsed["format"]
         self._records_max: int = parsed["batch.records.max"]
         self._interval_s: float = parsed["batch.interval.ms"] / 1000
+        self._on_missing: str = parsed["on.missing.output"]
         self._metadata: tuple[str, ...] = tuple(dict.fromkeys(parsed["columns.metadata"]))
         self._no_queue = unwritten_queue(config)
         self._tolerate = config.get("errors.tolerance", "none") == "all" and not self._no_queue
@@ -93,12 +105,14 @@ class SparkFileSinkTask(PlannedSinkTask):
         self._starts: dict[TopicPartition, int] = {}
         self._columns: dict[str, str] = {}
         self._last_batch = time.monotonic() - self._interval_s
-        self._resumed = False
+        self._resumed = self._told_missing = False
         self._untidy = True
         """Staged files may lie about that were never committed."""
 
     def run_batch(self) -> int:
         """Plan, run and commit one batch; see `PlannedSinkTask.run_batch`."""
+        if self._resumed and any(self._starts.values()) and not self._files.exists(FOLDER):
+            self._resumed = False
         if not self._resumed:
             self._resume(self._partitions())
             self._resumed = self._untidy = True
@@ -141,11 +155,39 @@ class SparkFileSinkTask(PlannedSinkTask):
     def _resume(self, partitions: Sequence[TopicPartition]) -> None:
         if not partitions:
             return
-        self._starts.update(self._manifest.resume(partitions))
+        self._starts.update(self._present(self._manifest.resume(partitions)))
         for partition in partitions:
             last = self._manifest.last(partition)
             if last is not None:
                 self._columns = unite_columns([self._columns, last.columns])
+
+    def _present(self, starts: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        """`starts`, where what was committed before them is in the folder.
+
+        Raises:
+            OutputMissingError: it is not, and `on.missing.output` is fail.
+        """
+        missing = {
+            partition: start
+            for partition, start in starts.items()
+            if start > 0 and not self._manifest.knows(partition)
+        }
+        if not missing:
+            return starts
+        names = ", ".join(
+            f"{start:,} of {topic}-{number}" for (topic, number), start in sorted(missing.items())
+        )
+        seen = f"{self._target} has no record, but these were committed to it: {names}"
+        if self._on_missing == "fail":
+            raise OutputMissingError(
+                f"{seen}. To write what the log still has into it anew, set on.missing.output = "
+                "rewrite, or stop the connector and reset its offsets; to go on without those "
+                "records, set it to accept"
+            )
+        if not self._told_missing:
+            self._told_missing = True
+            _log.warning("%s; on.missing.output is %s", seen, self._on_missing)
+        return {**starts, **dict.fromkeys(missing, 0)} if self._on_missing == "rewrite" else starts
 
     def _positions(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Where to read on for each partition: where the next batch begins, but offset 0 is the

@@ -75,6 +75,10 @@ class Manifest:
             self._log.commit_unguarded(self._group, behind)
         return starts
 
+    def knows(self, partition: TopicPartition) -> bool:
+        """Whether it had anything of the partition at the last `resume`."""
+        return self._seen is not None and self._seen.position(partition) is not None
+
     def commit(self, entry: Entry) -> bool:
         """Commit a batch whose files are staged and durable.
 

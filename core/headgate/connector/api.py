@@ -60,6 +60,21 @@ class SkippedRecord:
     source_offset: Partition
     reason: str
     """Names the input and the position in it."""
+    count: int = 1
+    """How many records are lost with it, where that is known."""
+
+
+@dataclass(slots=True)
+class OffsetUpdate:
+    """Yielded by `poll` to commit a source offset without a record, in the order of the batch.
+    Source: KIP-910."""
+
+    source_partition: Partition
+    source_offset: Partition
+
+
+SourceItem: TypeAlias = SourceRecord | SkippedRecord | OffsetUpdate
+"""What `poll` may yield."""
 
 
 @dataclass(slots=True)
@@ -87,6 +102,11 @@ class OffsetReader(Protocol):
 
     def offsets(self, partitions: Iterable[Partition]) -> list[Mapping[str, Any] | None]: ...
 
+    def committed(self) -> Sequence[tuple[Partition, Mapping[str, Any]]]:
+        """All source partitions of the connector that have a source offset, those of its other
+        tasks included."""
+        ...
+
 
 class TransactionContext(Protocol):
     """Connector-defined transactions (`transaction.boundary` = connector). Source: KIP-618.
@@ -113,6 +133,12 @@ class SourceTaskContext(Protocol):
         """The worker has asked the task to stop: a long `poll` should return."""
         ...
 
+    @property
+    def until_idle(self) -> bool:
+        """The worker ends once everything is read (``headgate up --until-idle``), so what is
+        there now is taken for all that will come."""
+        ...
+
     def wait(self, seconds: float) -> bool:
         """Sleep, but wake at once for stop or pause. True: the task should return from what it
         does."""
@@ -121,6 +147,12 @@ class SourceTaskContext(Protocol):
     def await_input(self) -> None:
         """To be called in `poll`: something is there that cannot be read yet (a file that is being
         written), so the task is not idle though this batch is empty."""
+        ...
+
+    def quarantine(self, inputs: Sequence[str]) -> None:
+        """To be called in `poll`: all inputs that the task has set aside and does not read, each
+        with its reason. Shown in the task's status until the next call, and at the end of
+        ``headgate up``, which then fails."""
         ...
 
     def log(self, message: str) -> None:
@@ -138,7 +170,7 @@ class SourceTask(ABC):
         """Open what is needed and seek to the committed source offsets (`context.offsets`)."""
 
     @abstractmethod
-    def poll(self) -> "Iterable[SourceRecord | SkippedRecord] | None":
+    def poll(self) -> "Iterable[SourceItem] | None":
         """The next records; None or nothing when there is nothing to read now. May wait a little
         (`context.wait`).
 
@@ -192,6 +224,11 @@ class SinkTaskContext(Protocol):
         Asked in a `put` that raises `RetriableError`: try it again then. Holds for the next call
         only. Raises ValueError: below 0.
         """
+        ...
+
+    def committed(self) -> Mapping[tuple[str, int], int]:
+        """Consumer offsets that the connector's group has committed, of all its partitions; asks
+        the log. Raises TransportError."""
         ...
 
     def request_commit(self) -> None:

@@ -542,6 +542,8 @@ class TaskView:
     """When a FAILED task is started anew, by the worker's monotonic clock; None: it is not."""
     quiet_ms: int | None = None
     """Time since the run last moved records, or began; None: it has not begun."""
+    quarantined: tuple[str, ...] = ()
+    """Inputs that the task has set aside and does not read, each with its reason."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,6 +55,7 @@ class TaskMachine:
         self._error_text = ""
         """What the task waits for, while it does."""
         self._idle = False
+        self._quarantined: tuple[str, ...] = ()
         self._told = TaskProgress(0, 0, False)
         self._told_ms: int | None = None
 
@@ -145,8 +146,9 @@ class TaskMachine:
     def _progress(self, now_ms: int | None) -> list[BodyEffect]:
         """A report of the counts when it is due: `idle` changed, or the last one is
         `PROGRESS_INTERVAL_MS` old (`now_ms` None: whatever its age)."""
-        detail = self._error_text or self._skip_detail
-        present = TaskProgress(self._records, self._skipped, self._idle, detail)
+        aside = self._quarantined[-1] if self._quarantined else ""
+        detail = self._error_text or self._skip_detail or aside
+        present = TaskProgress(self._records, self._skipped, self._idle, detail, self._quarantined)
         if present == self._told:
             return []
         if (

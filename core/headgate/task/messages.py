@@ -25,6 +25,9 @@ from typing import TypeAlias
 
 from headgate.ids import TargetState, TaskId
 
+UNTIL_IDLE = "headgate.until.idle"
+"""Key of `TaskSpec.worker_settings`: "true" where the worker ends once everything is read."""
+
 
 class TaskKind(StrEnum):
     SOURCE = "source"
@@ -147,6 +150,8 @@ class TaskProgress:
     detail: str = ""
     """The last thing worth telling: a skipped record with its file and position, what it waits
     for."""
+    quarantined: tuple[str, ...] = ()
+    """Source: inputs that the task has set aside and does not read, each with its reason."""
 
 
 class TaskOutcome(StrEnum):

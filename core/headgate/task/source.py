@@ -204,6 +204,10 @@ class SourceMachine(TaskMachine):
                 return self._fail(now_ms, given.detail + MEND_OR_TOLERATE)
             self._count_skipped(given.skipped, given.detail)
             self._passed_open = True
+        if given.offsets:
+            self._passed_open = True
+        if given.quarantined is not None:
+            self._quarantined = given.quarantined
         self._retriable = self._error_text = given.retriable
         if given.conflict:
             return self._fail(now_ms, COMMIT_AND_ABORT)

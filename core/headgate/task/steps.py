@@ -99,10 +99,14 @@ class Polled:
     """The connector asked for both, after the same record or for the whole batch."""
     awaited: bool = False
     """The task has said that something is there that cannot be read yet: it is not idle."""
+    offsets: int = 0
+    """Source offsets that come without a record, those of what is skipped included."""
+    quarantined: tuple[str, ...] | None = None
+    """What the task has set aside by now, each with its reason. None: as before."""
 
     @property
     def found(self) -> bool:
-        return bool(self.records or self.dropped or self.skipped)
+        return bool(self.records or self.dropped or self.skipped or self.offsets)
 
 
 @dataclass(frozen=True, slots=True)

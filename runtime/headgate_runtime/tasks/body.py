@@ -180,8 +180,9 @@ def _shown(report: BodyReport, spec: TaskSpec) -> BodyReport:
             return _shown_end(report, spec)
         case TaskClosing(ending):
             return TaskClosing(_shown_end(ending, spec))
-        case TaskProgress(detail=detail) if detail:
-            return replace(report, detail=HiddenValues(spec.hidden.items()).hide(detail))
+        case TaskProgress(detail=detail, quarantined=aside) if detail or aside:
+            hide = HiddenValues(spec.hidden.items()).hide
+            return replace(report, detail=hide(detail), quarantined=tuple(map(hide, aside)))
         case _:
             return report
 

@@ -1,7 +1,7 @@
 """Source offsets as a task sees them: read from the offsets topic, for one connector."""
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from headgate.connector.api import Partition
@@ -75,6 +75,24 @@ class SourceOffsets:
             self.read_to_end()
             found = self._table.connectors.get(self._connector, {})
         return [self._offset(found, partition_identity(partition)) for partition in partitions]
+
+    def committed(self) -> Sequence[tuple[Partition, Mapping[str, Any]]]:
+        """
+        Raises:
+            OffsetFormatError: one is stored but unreadable; that is not the same as none.
+            TransportError: the end could not be read, or the commit that is under way failed.
+        """
+        if (commit := self.commit) is not None:
+            commit.wait()
+        with self._reading:
+            self.read_to_end()
+            found = self._table.connectors.get(self._connector, {})
+        known = [(stored.partition, self._offset(found, one)) for one, stored in found.items()]
+        return [
+            (partition, offset)
+            for partition, offset in known
+            if partition is not None and offset is not None
+        ]
 
     def _offset(self, found: Mapping[str, StoredOffset], identity: str) -> Mapping[str, Any] | None:
         if identity not in found:

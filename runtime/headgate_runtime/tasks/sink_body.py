@@ -2,7 +2,7 @@
 
 import logging
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from headgate.connector.api import DataError, RetriableError, SinkRecord, SinkTask
@@ -56,6 +56,7 @@ class SinkContext:
     def __init__(self, lifeline: BodyLifeline) -> None:
         self._lifeline = lifeline
         self.consumer: Consumer | None = None
+        self.read_committed: Callable[[], Mapping[TopicPartition, int]] = dict
         self.seeks: dict[TopicPartition, int] = {}
         self._pauses: dict[TopicPartition, bool] = {}
         """What was asked last of each: to be paused or to be resumed."""
@@ -90,6 +91,9 @@ class SinkContext:
         if timeout_ms < 0:
             raise ValueError(f"timeout({timeout_ms}): expected milliseconds, 0 or more")
         self._timeout_ms = timeout_ms
+
+    def committed(self) -> Mapping[TopicPartition, int]:
+        return self.read_committed()
 
     def request_commit(self) -> None:
         self._commit = True
@@ -128,6 +132,7 @@ class SinkPerformer:
         self._transforms = tools.transforms(self._spec)
         self._transport = tools.open_transport(self._spec)
         self._context = SinkContext(lifeline)
+        self._context.read_committed = self._read_committed
         self._consumer: Consumer | None = None
         self._task: SinkTask | None = None
         self._interrupt: Callable[[BodyInput], None] = lambda _given: None
@@ -183,6 +188,11 @@ class SinkPerformer:
             case _:
                 raise AssertionError(f"{type(effect).__name__} is no effect of a sink task")
         return ()
+
+    def _read_committed(self) -> Mapping[TopicPartition, int]:
+        spec = self._spec
+        group = sink_group(spec.task.connector, spec.connector_config, spec.transport)
+        return self._transport.record_log.committed(group)
 
     def _with_asked(self, outcome: BodyInput) -> Sequence[BodyInput]:
         return (*self._context.take_asked(), outcome)

@@ -15,10 +15,12 @@ from typing import Any, TypeAlias
 
 from headgate.connector.api import (
     Headers,
+    OffsetUpdate,
     Partition,
     RecordMetadata,
     RetriableError,
     SkippedRecord,
+    SourceItem,
     SourceRecord,
     SourceTask,
 )
@@ -27,6 +29,7 @@ from headgate.ports import Headers as SentHeaders
 from headgate.ports import Producer, ProducerRecord, RefusedError, TransportError
 from headgate.task.acks import AckTracker
 from headgate.task.held_error import HeldError
+from headgate.task.messages import UNTIL_IDLE
 from headgate.task.source import SourceMachine, SourceSettings, TransactionBoundary
 from headgate.task.steps import (
     Aborted,
@@ -87,6 +90,8 @@ class SourceContext:
         self._transaction = transaction
         self.awaited = False
         """The poll under way has said that it waits for input."""
+        self.quarantined: tuple[str, ...] = ()
+        """As the task has said last."""
 
     @property
     def offsets(self) -> SourceOffsets:
@@ -100,11 +105,18 @@ class SourceContext:
     def stopping(self) -> bool:
         return self._lifeline.stopping
 
+    @property
+    def until_idle(self) -> bool:
+        return self._lifeline.spec.worker_settings.get(UNTIL_IDLE) == "true"
+
     def wait(self, seconds: float) -> bool:
         return self._lifeline.wait(seconds)
 
     def await_input(self) -> None:
         self.awaited = True
+
+    def quarantine(self, inputs: Sequence[str]) -> None:
+        self.quarantined = tuple(inputs)
 
     def log(self, message: str) -> None:
         _log.warning("%s: %s", self._lifeline.spec.task, message)
@@ -275,9 +287,10 @@ class SourcePerformer:
         self._in_a_row = self._in_a_row + 1 if quick and converted.found else 0
         if not self._spec.exactly_once and (self._settings.tolerate or not converted.skipped):
             self._tell_settled()
-        return replace(converted, awaited=True) if self._context.awaited else converted
+        context = self._context
+        return replace(converted, awaited=context.awaited, quarantined=context.quarantined)
 
-    def _convert(self, records: "list[SourceRecord | SkippedRecord]") -> Polled:
+    def _convert(self, records: "list[SourceItem]") -> Polled:
         converters = self._converters
         key_of, value_of = converters.key.from_connect, converters.value.from_connect
         headers_of = converters.header.from_connect
@@ -287,16 +300,15 @@ class SourcePerformer:
         add, add_source = batch.append, sources.append
         boundaries = Boundaries(self._transaction)
         by_record = bool(boundaries.by_record)
-        dropped = skipped = 0
+        dropped = skipped = updates = 0
         detail = ""
         same_headers: Headers = ()
         same_topic = ""
         same_sent: SentHeaders = ()
         for record in records:
-            if type(record) is SkippedRecord:
-                skipped += 1
-                detail = detail or record.reason
-                self._pass_over(record, record.reason)
+            if type(record) is SkippedRecord or type(record) is OffsetUpdate:
+                count, reason = self._offset_alone(record)
+                skipped, updates, detail = skipped + count, updates + 1, detail or reason
                 continue
             try:
                 out: SourceRecord | None = record  # type: ignore[assignment]
@@ -336,11 +348,11 @@ class SourcePerformer:
                     add_source(record)  # type: ignore[arg-type]
             if by_record:
                 boundaries.reached(record, len(batch))
-        return boundaries.told(Polled(len(batch), dropped, skipped, detail))
+        return boundaries.told(Polled(len(batch), dropped, skipped, detail, offsets=updates))
 
     def _pass_over(
         self,
-        record: "SourceRecord | SkippedRecord",
+        record: SourceItem,
         reason: str,
         error: Exception | None = None,
     ) -> None:
@@ -348,7 +360,15 @@ class SourcePerformer:
         self._passed.append((len(self._batch), record.source_partition, record.source_offset))
         self._lost(record)
 
-    def _lost(self, record: "SourceRecord | SkippedRecord") -> None:
+    def _offset_alone(self, record: SkippedRecord | OffsetUpdate) -> tuple[int, str]:
+        """Take what comes without a record: how many were skipped with it, and why."""
+        if isinstance(record, SkippedRecord):
+            self._pass_over(record, record.reason)
+            return record.count, record.reason
+        self._passed.append((len(self._batch), record.source_partition, record.source_offset))
+        return 0, ""
+
+    def _lost(self, record: SourceItem) -> None:
         """Nothing of it will be in the log; told with what is settled next."""
         if self._unsettled is not None and isinstance(record, SourceRecord):
             self._unsettled.lost.append(record)
@@ -534,7 +554,7 @@ def _inherits(task: SourceTask, name: str) -> bool:
     return getattr(getattr(task, name), "__func__", None) is getattr(SourceTask, name)
 
 
-def _position(record: SourceRecord | SkippedRecord, error: Exception) -> str:
+def _position(record: SourceItem, error: Exception) -> str:
     """Names the record that could not be converted, by what it was read from."""
     given: Sequence[Mapping[str, Any] | None] = (record.source_partition, record.source_offset)
     place, offset = (None if one is None else dict(one) for one in given)

@@ -34,7 +34,7 @@ from headgate_runtime.up.display import (
     connector_rates,
     counted,
 )
-from headgate_runtime.up.idle import Outcome, Verdict, idle_verdict
+from headgate_runtime.up.idle import Outcome, Verdict, idle_verdict, quarantine_lines
 from headgate_runtime.up.metrics_server import MetricsServer
 from headgate_runtime.up.observe import Observer, Seen
 from headgate_runtime.up.pipeline import Pipeline
@@ -215,6 +215,7 @@ class Up:
                 "settings": self._worker_settings(),
                 "spark": self._spark.worker_settings(),
                 "working_directory": str(self._pipeline.folder),
+                "until_idle": self._options.until_idle,
             }
             for name in names
         ]
@@ -300,7 +301,21 @@ class Up:
             next_beat = max(next_beat + BEAT_S, time.monotonic() + BEAT_S / 5)
             self._stop.asked.wait(max(0.0, next_beat - time.monotonic()))
         self.last_words.append("stopped; the next headgate up goes on from here")
-        return EXIT_INTERRUPTED if self._options.until_idle else 0
+        if self._options.until_idle:
+            return EXIT_INTERRUPTED
+        aside = self._quarantined()
+        self.last_words.extend(f"  {line}" for line in aside)
+        return EXIT_FAILED if aside else 0
+
+    def _quarantined(self) -> list[str]:
+        """What source tasks have set aside and not read."""
+        owners = self._snapshot.task_owners() if self._snapshot is not None else {}
+        return [
+            line
+            for task, views in sorted(owners.items())
+            for _, view in views
+            for line in quarantine_lines(str(task), view.quarantined)
+        ]
 
     def _beat(self) -> Verdict | None:
         """One look at everything; a verdict when it is time to end."""
@@ -420,6 +435,7 @@ class Up:
                 | sinks.get(one.name, {})
                 for one in (snapshot.connectors if snapshot else ())
             },
+            "quarantined": self._quarantined(),
             "reasons": list(self._verdict.reasons) if self._verdict is not None else [],
         }
         path = self._logs / "summary.json"

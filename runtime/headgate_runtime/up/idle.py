@@ -6,12 +6,15 @@ PAUSED and STOPPED count as idle. What FAILED does not hold up the end: the othe
 then it is told.
 """
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from headgate.ids import State, TargetState
 from headgate_runtime.up.snapshot import ConnectorSnapshot, Phase, Snapshot
+
+QUARANTINE_LINES = 20
+"""Inputs of one task that are named; the rest is counted."""
 
 
 class Outcome(StrEnum):
@@ -150,6 +153,17 @@ def _failures(snapshot: Snapshot) -> Iterator[str]:
             if view.state is State.FAILED:
                 reason = snapshot.failures.get(str(task), "") or view.detail
                 yield _failure(f"task {task}", owner, reason)
+            else:
+                yield from quarantine_lines(str(task), view.quarantined)
+
+
+def quarantine_lines(task: str, quarantined: Sequence[str]) -> Iterator[str]:
+    """What a task has set aside, a line each."""
+    shown = quarantined[:QUARANTINE_LINES]
+    for one in shown:
+        yield f"task {task} set aside {one}"
+    if more := len(quarantined) - len(shown):
+        yield f"task {task} set aside {more:,} more; its worker's log names them"
 
 
 def _failure(what: str, worker: str, reason: str) -> str:

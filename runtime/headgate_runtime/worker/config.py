@@ -9,7 +9,7 @@ from typing import Any
 from headgate.connector.restart_policy import RestartPolicy
 from headgate.herder.settings import HerderSettings, Plugin
 from headgate.membership.protocols import COMPATIBLE, DEFAULT, HEADGATE, SESSIONED
-from headgate.task.messages import TaskKind
+from headgate.task.messages import UNTIL_IDLE, TaskKind
 from headgate_runtime.config.settings import WorkerSettings
 from headgate_runtime.plugins.find import PluginError, available, connector_kind, find_connector
 
@@ -31,6 +31,8 @@ class WorkerConfig:
     """`HerderSettings.config_topic`."""
     working_directory: str = ""
     """Relative paths in connector configs are relative to it."""
+    until_idle: bool = False
+    """The worker ends once everything is read, which its source tasks are told."""
 
     @classmethod
     def from_json(cls, line: str) -> "WorkerConfig":
@@ -69,9 +71,15 @@ def herder_settings(config: WorkerConfig, settings: WorkerSettings) -> HerderSet
             errors=settings["headgate.restart.errors"],
         ),
         plugins=_plugins(),
-        worker_settings={**settings.texts, **{f"spark.{k}": v for k, v in config.spark.items()}},
+        worker_settings=_task_settings(config, settings),
         transport=transport_settings(config, settings),
     )
+
+
+def _task_settings(config: WorkerConfig, settings: WorkerSettings) -> Mapping[str, str]:
+    """What tasks are given of the worker."""
+    spark = {f"spark.{key}": value for key, value in config.spark.items()}
+    return {**settings.texts, **spark, UNTIL_IDLE: "true" if config.until_idle else "false"}
 
 
 def transport_settings(config: WorkerConfig, settings: WorkerSettings) -> Mapping[str, str]:

@@ -330,6 +330,10 @@ class _OffsetsElsewhere:
         with self._opened() as transport:
             return SourceOffsets(transport.offset_log, self._connector).offsets(partitions)
 
+    def committed(self) -> Sequence[tuple[Partition, Mapping[str, Any]]]:
+        with self._opened() as transport:
+            return SourceOffsets(transport.offset_log, self._connector).committed()
+
 
 class _OvertakenError(Exception):
     """Nothing was written."""

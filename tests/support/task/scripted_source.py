@@ -6,14 +6,10 @@ from typing import Any
 from confluent_kafka import Producer
 from support.task.body_bench import BodyBench
 
-from headgate.connector.api import (
-    SkippedRecord,
-    SourceRecord,
-    SourceTask,
-)
+from headgate.connector.api import SourceItem, SourceRecord, SourceTask
 
 KEY = b'["c",{"file":"a"}]'
-Batch = list[SourceRecord | SkippedRecord]
+Batch = list[SourceItem]
 
 
 def record(n: int, value: Any = None) -> SourceRecord:
@@ -33,7 +29,7 @@ class Scripted(SourceTask):
         type(self).commits = 0
         self._left = list(self.batches)
 
-    def poll(self) -> "Iterable[SourceRecord | SkippedRecord] | None":
+    def poll(self) -> "Iterable[SourceItem] | None":
         if self._left:
             return self._left.pop(0)
         self.context.wait(0.02)

@@ -1,25 +1,34 @@
 """Runs a source task by hand: its context, and its polls until it is idle."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from headgate.connector.api import Partition, SkippedRecord, SourceConnector, SourceRecord
+from headgate.connector.api import (
+    Partition,
+    SkippedRecord,
+    SourceConnector,
+    SourceItem,
+    SourceRecord,
+)
 
 
 class Offsets:
     """Committed source offsets, kept as the log would keep them."""
 
     def __init__(self) -> None:
-        self.committed: dict[tuple[tuple[str, Any], ...], Mapping[str, Any]] = {}
+        self.stored: dict[tuple[tuple[str, Any], ...], Mapping[str, Any]] = {}
 
-    def commit(self, record: SourceRecord | SkippedRecord) -> None:
-        self.committed[tuple(record.source_partition.items())] = record.source_offset
+    def commit(self, record: SourceItem) -> None:
+        self.stored[tuple(record.source_partition.items())] = record.source_offset
 
     def offset(self, partition: Partition) -> Mapping[str, Any] | None:
-        return self.committed.get(tuple(partition.items()))
+        return self.stored.get(tuple(partition.items()))
 
     def offsets(self, partitions: Iterable[Partition]) -> list[Mapping[str, Any] | None]:
         return [self.offset(partition) for partition in partitions]
+
+    def committed(self) -> list[tuple[Partition, Mapping[str, Any]]]:
+        return [(dict(partition), offset) for partition, offset in self.stored.items()]
 
 
 class Context:
@@ -27,8 +36,10 @@ class Context:
 
     transaction = None
 
-    def __init__(self, offsets: Offsets) -> None:
+    def __init__(self, offsets: Offsets, *, until_idle: bool = True) -> None:
         self.offsets = offsets
+        self.until_idle = until_idle
+        self.quarantined: list[str] = []
         self.stopping = False
         self.waited: list[float] = []
         self.told: list[str] = []
@@ -36,6 +47,9 @@ class Context:
 
     def await_input(self) -> None:
         self.awaited = True
+
+    def quarantine(self, inputs: Sequence[str]) -> None:
+        self.quarantined = list(inputs)
 
     def wait(self, seconds: float) -> bool:
         self.waited.append(seconds)
@@ -54,25 +68,27 @@ class Run:
         config: Mapping[str, str],
         offsets: Offsets | None = None,
         task: int = 0,
+        *,
+        until_idle: bool = True,
     ) -> None:
         self.offsets = Offsets() if offsets is None else offsets
         connector = connector_class()
         connector.start(config)
         self.config = connector.task_configs(int(config.get("tasks.max", "1")))[task]
-        self.context = Context(self.offsets)
+        self.context = Context(self.offsets, until_idle=until_idle)
         self.task = connector_class.TASK()
         self.task.context = self.context
         self.task.start(self.config)
 
-    def poll(self) -> list[SourceRecord | SkippedRecord] | None:
+    def poll(self) -> list[SourceItem] | None:
         """None when the task is idle; an empty list when it waits for input."""
         self.context.awaited = False
         found = list(self.task.poll() or [])
         return found if found or self.context.awaited else None
 
-    def rest(self, polls: int = 200) -> list[SourceRecord | SkippedRecord]:
+    def rest(self, polls: int = 200) -> list[SourceItem]:
         """All that polls give until one finds nothing at all."""
-        result: list[SourceRecord | SkippedRecord] = []
+        result: list[SourceItem] = []
         for _ in range(polls):
             found = self.poll()
             if found is None:
@@ -81,9 +97,9 @@ class Run:
         raise AssertionError(f"not idle after {polls} polls; got {len(result)} records")
 
 
-def values(records: Iterable[SourceRecord | SkippedRecord]) -> list[Any]:
+def values(records: Iterable[SourceItem]) -> list[Any]:
     return [record.value for record in records if isinstance(record, SourceRecord)]
 
 
-def reasons(records: Iterable[SourceRecord | SkippedRecord]) -> list[str]:
+def reasons(records: Iterable[SourceItem]) -> list[str]:
     return [record.reason for record in records if isinstance(record, SkippedRecord)]

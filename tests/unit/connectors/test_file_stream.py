@@ -168,7 +168,7 @@ def test_from_the_offset_of_any_record_the_rest_follows_exactly(
     offsets = Offsets()
     stop = data.draw(st.integers(0, len(whole)))
     if stop:
-        offsets.committed[(("filename", str(path)),)] = whole[stop - 1][0]
+        offsets.stored[(("filename", str(path)),)] = whole[stop - 1][0]
     rest = run(path, offsets, batch_size=str(batch)).rest()
     assert [(r.source_offset, r.value) for r in rest] == whole[stop:]  # type: ignore[union-attr]
 
@@ -176,7 +176,7 @@ def test_from_the_offset_of_any_record_the_rest_follows_exactly(
 def test_an_offset_of_a_wrong_type_fails(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("a\n")
     offsets = Offsets()
-    offsets.committed[(("filename", str(tmp_path / "f")),)] = {"position": "1"}
+    offsets.stored[(("filename", str(tmp_path / "f")),)] = {"position": "1"}
     with pytest.raises(DataError, match="Offset position is the incorrect type"):
         run(tmp_path / "f", offsets).poll()
 
@@ -184,7 +184,7 @@ def test_an_offset_of_a_wrong_type_fails(tmp_path: Path) -> None:
 def test_a_shorter_file_than_the_offset_is_told(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("a\n")
     offsets = Offsets()
-    offsets.committed[(("filename", str(tmp_path / "f")),)] = {"position": 10}
+    offsets.stored[(("filename", str(tmp_path / "f")),)] = {"position": 10}
     subject = run(tmp_path / "f", offsets)
     assert subject.rest() == []
     assert "was read up to byte 10 and has 2 bytes" in subject.context.told[0]

@@ -1,5 +1,6 @@
 """Where batches begin, on a log in memory; slices run in this process instead of on Spark."""
 
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from headgate.connector.api import DataError
 from headgate.ports import ConsumerRecord, TopicPartition, TransportError
 from headgate_spark.alterations import look
 from headgate_spark.entries import STAGING
-from headgate_spark.file_sink import RecordsGoneError, SparkFileSinkTask
+from headgate_spark.file_sink import OutputMissingError, RecordsGoneError, SparkFileSinkTask
 from headgate_spark.files import LocalFiles
 from headgate_spark.slices import SliceResult, SliceTask, run_slice
 
@@ -104,7 +105,7 @@ def test_records_that_retention_took_before_they_were_written(tmp_path: Path, ho
     else:
         assert task(log, tmp_path).run_batch() == 10
     log.first, log.end = 15, 20
-    sink = task(log, tmp_path)
+    sink = task(log, tmp_path, **{"on.missing.output": "accept"})
     with pytest.raises(RecordsGoneError, match=r"records 10 to 14 of t-0 .* offset of t-0 to 15$"):
         sink.run_batch()
     # All it has written is gone from the topic, and nothing else: it goes on.
@@ -137,3 +138,42 @@ def test_a_record_for_a_dead_letter_queue_is_not_lost(tmp_path: Path) -> None:
         task(log, tmp_path, **letters).run_batch()
     assert entries(tmp_path) == []
     assert log.offsets.get(PLACE, 0) == 0
+
+
+def _rows(target: Path) -> int:
+    files = [
+        path for path in target.rglob("*.json") if not path.is_relative_to(target / "_headgate")
+    ]
+    return sum(len(path.read_text().splitlines()) for path in files)
+
+
+@pytest.mark.parametrize("restart", [True, False])
+def test_a_folder_that_is_gone_is_found(tmp_path: Path, restart: bool) -> None:
+    log, target = Log(3), tmp_path / "out"
+    running = task(log, target)
+    assert running.run_batch() == 3
+    shutil.rmtree(target)
+    log.end = 4
+    if restart:
+        running = task(log, target)
+    for _ in range(2):
+        with pytest.raises(OutputMissingError, match=r"committed to it: 3 of t-0\. .* rewrite"):
+            running.run_batch()
+    assert log.offsets == {PLACE: 3}
+
+
+@pytest.mark.parametrize(("choice", "rows"), [("rewrite", 4), ("accept", 1)])
+def test_a_folder_that_is_gone_is_written_anew_or_accepted(
+    tmp_path: Path, choice: str, rows: int
+) -> None:
+    log, target = Log(3), tmp_path / "out"
+    assert task(log, target).run_batch() == 3
+    shutil.rmtree(target)
+    log.end = 4
+    again = task(log, target, **{"on.missing.output": choice})
+    assert again.run_batch() == rows
+    assert again.run_batch() == 0
+    again.stop()
+    assert _rows(target) == rows
+    assert log.offsets == {PLACE: 4}
+    assert task(log, target).run_batch() == 0

@@ -298,3 +298,15 @@ def test_a_silent_worker_leaves_its_work_unseen() -> None:
 def test_nobody_answers() -> None:
     silent = _snapshot(*(WorkerSnapshot(n, Phase.SILENT, 1, None) for n in ("w1", "w2")))
     assert "no worker answers" in idle_verdict(silent, silent).reasons
+
+
+def test_what_a_task_has_set_aside_is_a_failure_that_names_each_input() -> None:
+    """The task itself goes on with the others and is RUNNING."""
+    aside = tuple(f"in/{n}.csv: not UTF-8" for n in range(25))
+    view = replace(_task(SOURCE), quarantined=aside)
+    quiet = _snapshot(_tasks(view, _task(SINK, idle=False)))
+    verdict = idle_verdict(quiet, quiet)
+    assert verdict.outcome is Outcome.FAILED
+    assert verdict.reasons[0] == "task src-0 set aside in/0.csv: not UTF-8"
+    assert verdict.reasons[-1] == "task src-0 set aside 5 more; its worker's log names them"
+    assert len(verdict.reasons) == 21

@@ -1,0 +1,183 @@
+"""Elements of a file that is one JSON array, each as the text that stands there, in one line."""
+
+import codecs
+import json
+import re
+import zlib
+from typing import Any
+
+from headgate_connectors.directory_input import Input, Marks
+from headgate_connectors.directory_reader import FileFault, ReadOptions, Row
+
+CHUNK_BYTES = 1 << 18
+_SPACE = " \t\n\r"
+_BREAKS = re.compile(r"[ \t]*[\r\n][ \t\r\n]*")
+"""Line ends, which stand between values only: a JSON string cannot hold one as such."""
+
+
+_CUT_NUMBER = re.compile(r"\.|[eE][+-]?")
+"""What may follow a number that is cut off."""
+
+
+def _refuse(text: str) -> Any:
+    raise ValueError(f"{text} is not JSON")
+
+
+# Numbers stay text: an element is checked, not made.
+_DECODER = json.JSONDecoder(parse_constant=_refuse, parse_float=str, parse_int=str)
+
+
+class ArrayReader:
+    """Positions are the byte after the opening bracket's array element. An element that is no JSON
+    makes all that follows unreadable, since nothing says where it ends."""
+
+    def __init__(self, opened: Input, options: ReadOptions) -> None:
+        self._input = opened
+        self._encoding = options.encoding
+        self._decoder = codecs.getincrementaldecoder(options.encoding)()
+        self._position = opened.position
+        self._prefix = opened.prefix
+        self._text = ""
+        """Decoded and not yet rows; starts at the position."""
+        self._at_end = False
+        self._closed = False
+        self._first = opened.position == 0
+
+    @property
+    def marks(self) -> Marks:
+        return self._input.marks
+
+    def read(self, limit: int, settled: bool) -> list[Row]:
+        rows: list[Row] = []
+        try:
+            while len(rows) < limit and (row := self._next()) is not None:
+                rows.append(row)
+        except FileFault:
+            if not rows:
+                raise
+            return rows  # the next call meets it again
+        if not rows and self._at_end:
+            self._input.refuse_cut()
+            if settled and not self._closed and self._text.strip(_SPACE + "\ufeff"):
+                half = "the array has no end: the file looks half written"
+                rows.append(Row(self._position, self._position, None, half, 0))
+        return rows
+
+    @property
+    def has_tail(self) -> bool:
+        return not self._closed and bool(self._text.strip(_SPACE) or self._position)
+
+    def close(self) -> None:
+        self._input.file.close()
+
+    def _next(self) -> Row | None:
+        """The next element. None: there is none, or its end is not there yet."""
+        if self._closed:
+            return None
+        start = self._skip(0)
+        if start is None:
+            return None
+        opener = "[" if self._first else ","
+        if self._text[start] == "]" and not self._first:
+            self._end(start)
+            return None
+        if self._text[start] != opener:
+            raise self._fault(start, f"expected {opener!r} or the end of the array")
+        start = self._skip(start + 1)
+        if start is None:
+            return None
+        if self._first and self._text[start] == "]":
+            self._end(start)
+            return None
+        found = self._element(start)
+        if found is None:
+            return None
+        self._first = False
+        return self._row(start, found)
+
+    def _end(self, at: int) -> None:
+        """Nothing but space may follow the closing bracket."""
+        rest = self._skip(at + 1)
+        if rest is not None:
+            raise self._fault(rest, "something follows the end of the array")
+        self._closed = True
+
+    def _element(self, start: int) -> int | None:
+        """Index of the end of the element that begins at `start`."""
+        while True:
+            try:
+                _, end = _DECODER.raw_decode(self._text, start)
+            except RecursionError as error:
+                raise self._fault(start, f"not JSON: {error}") from error
+            except ValueError as error:
+                # What is cut off may be no JSON yet.
+                if self._more(len(self._text)):
+                    continue
+                if self._at_end and self._looks_cut(error, start):
+                    return None
+                raise self._fault(start, f"not JSON: {error}") from error
+            if self._skip(end) is None:
+                return None  # a number may go on
+            if _CUT_NUMBER.fullmatch(self._text, end):
+                if self._more(0):
+                    continue
+                return None
+            return end
+
+    def _looks_cut(self, error: ValueError, start: int) -> bool:
+        """Whether the text only lacks its end."""
+        if not isinstance(error, json.JSONDecodeError):
+            return False
+        cut = error.msg.startswith(("Unterminated string", "Invalid \\escape"))
+        rest = self._text[error.pos :].strip(_SPACE)
+        return cut or not rest or rest == "-" or (rest.isalpha() and len(rest) < 9)
+
+    def _row(self, start: int, end: int) -> Row:
+        raw = self._text[:end].encode(self._encoding)
+        first = self._position + len(self._text[:start].encode(self._encoding))
+        last = self._position + len(raw)
+        if self._prefix is not None:
+            self._prefix = zlib.crc32(raw, self._prefix)
+        value = _BREAKS.sub("", self._text[start:end])
+        crc = zlib.crc32(self._text[start:end].encode(self._encoding))
+        self._text, self._position = self._text[end:], last
+        return Row(first, last, value, None, crc, self._prefix)
+
+    def _skip(self, index: int) -> int | None:
+        """Index of the first character from `index` on that is no space; None: there is none."""
+        while True:
+            while index < len(self._text) and self._text[index] in _SPACE:
+                index += 1
+            bom = index == self._position == 0 and self._text[:1] == "\ufeff"
+            if index < len(self._text) and not bom:
+                return index
+            if bom:
+                index += 1
+            elif not self._more(0):
+                return None
+
+    def _more(self, wanted: int) -> bool:
+        """Read at least a chunk, or as much as is there already. False: there is no more."""
+        size = max(CHUNK_BYTES, wanted)
+        chunk = self._input.file.read(size)
+        self._at_end = not chunk
+        try:
+            self._text += self._decoder.decode(chunk)
+        except UnicodeDecodeError as error:
+            raise FileFault(f"not {self._encoding}: {error}; is it in another encoding?") from error
+        return bool(chunk)
+
+    def _fault(self, at: int, reason: str) -> FileFault:
+        position = self._position + len(self._text[:at].encode(self._encoding))
+        return FileFault(
+            f"this is one JSON array, and at byte {position} {reason}. Lines of JSON need "
+            "format = jsonl"
+        )
+
+
+def is_array(file: Any) -> bool | None:
+    """Whether a file begins as a JSON array does; None: nothing stands there yet."""
+    file.seek(0)
+    first = file.read(1 << 12).removeprefix(b"\xef\xbb\xbf").lstrip()
+    file.seek(0)
+    return first[:1] == b"[" if first else None

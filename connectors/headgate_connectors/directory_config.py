@@ -1,0 +1,358 @@
+"""Options of a DirectorySource, and which files of the directory it reads as what."""
+
+import codecs
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+from headgate.connector.config import ConfigDef, ConfigError, Importance, Type
+from headgate.connector.validators import at_least, non_empty, one_of, optional, regex
+from headgate_connectors.directory_input import COMPRESSIONS
+from headgate_connectors.directory_reader import FileFault, ReadOptions
+
+FORMATS = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "json",
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".txt": "lines",
+    ".log": "lines",
+}
+UNREAD_COMPRESSIONS = (".zip", ".xz", ".lz4", ".snappy", ".sz", ".br", ".7z", ".lzo", ".rar")
+SKIPPED_PREFIXES = (".", "_")
+SKIPPED_SUFFIXES = (".tmp", ".part")
+_PLACE = re.compile(r"\$\{(\w+)\}")
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+def _one_char(name: str, value: Any) -> None:
+    if value in ("tab", "none"):
+        return
+    if not isinstance(value, str) or len(value) != 1 or not value.isascii() or value in "\r\n":
+        raise ConfigError.of(name, value, "expected one ASCII character, tab or none")
+
+
+def _encoding(name: str, value: Any) -> None:
+    """Lines are cut at the byte 0x0A, so it must stand for a line end and nothing else."""
+    try:
+        codec = codecs.lookup(value)
+        alike = bytes(range(128)).decode(value) == "".join(map(chr, range(128)))
+    except (LookupError, ValueError):
+        alike, codec = False, None
+    if codec is None:
+        raise ConfigError.of(name, value, "an encoding that is not known, such as utf-8, latin-1")
+    if not alike or codec.name.startswith(("iso2022", "hz", "utf-7")):
+        text = "only encodings that write ASCII as ASCII are read; convert the files to UTF-8"
+        raise ConfigError.of(name, value, text)
+
+
+def _define(
+    keys: ConfigDef,
+    name: str,
+    default: Any,
+    text: str,
+    validator: Callable[[str, Any], None] | None = None,
+    kind: Type = Type.STRING,
+) -> None:
+    keys.define(name, kind, default, validator, Importance.LOW, text)
+
+
+def _config() -> ConfigDef:
+    keys = ConfigDef()
+    keys.define(
+        "path",
+        Type.STRING,
+        validator=non_empty,
+        importance=Importance.HIGH,
+        documentation="The directory; files in directories below it are read too.",
+    )
+    keys.define(
+        "topic",
+        Type.STRING,
+        validator=non_empty,
+        importance=Importance.HIGH,
+        documentation="The topic to publish data to. With topic.pattern it may hold ${1} or "
+        "${name}, groups of that pattern.",
+    )
+    keys.define(
+        "format",
+        Type.STRING,
+        "auto",
+        one_of("auto", "jsonl", "json", "lines", "csv", "tsv", "parquet"),
+        Importance.MEDIUM,
+        "Format of all files; 'auto': by extension "
+        f"({', '.join(f'{end} {name}' for end, name in FORMATS.items())}; others are left alone). "
+        "'json': one array, whose elements are the records, or else JSON Lines.",
+    )
+    _define_choice_of_files(keys)
+    _define_text(keys)
+    _define_csv(keys)
+    _define_faults(keys)
+    _define_pace(keys)
+    return keys
+
+
+def _define_choice_of_files(keys: ConfigDef) -> None:
+    _define(
+        keys,
+        "include",
+        [],
+        "Patterns of the files to read; none: all. * and ? stand for characters but a slash, ** "
+        "for any folders, [...] for one of some. A pattern without a slash is compared with the "
+        "file's name, one with a slash with the path below the directory.",
+        kind=Type.LIST,
+    )
+    _define(
+        keys,
+        "exclude",
+        [],
+        "Patterns of files to leave alone, even if include names them.",
+        kind=Type.LIST,
+    )
+    _define(
+        keys,
+        "topic.pattern",
+        None,
+        "A regular expression for the whole path of a file below the directory, with slashes. Its "
+        "groups stand in topic. A file that does not match is a bad file.",
+        optional(regex),
+    )
+
+
+def _define_text(keys: ConfigDef) -> None:
+    _define(
+        keys,
+        "compression",
+        "auto",
+        "Compression of text files; 'auto': by the end of the name "
+        f"({', '.join(f'{end} {name}' for end, name in COMPRESSIONS.items())}).",
+        one_of("auto", "none", *COMPRESSIONS.values()),
+    )
+    _define(keys, "encoding", "utf-8", "Encoding of text files.", _encoding)
+    _define(
+        keys,
+        "json.check",
+        True,
+        "Whether each line of JSON Lines must be one JSON value.",
+        kind=Type.BOOLEAN,
+    )
+
+
+def _define_csv(keys: ConfigDef) -> None:
+    _define(keys, "csv.delimiter", ",", "Character between two fields, or tab.", _one_char)
+    _define(
+        keys,
+        "csv.quote",
+        '"',
+        "Character around a field that holds delimiters or line ends, or none.",
+        _one_char,
+    )
+    _define(
+        keys,
+        "csv.header",
+        True,
+        "Whether the first row names the columns. If not, they are c1, c2 and so on.",
+        kind=Type.BOOLEAN,
+    )
+    _define(
+        keys,
+        "csv.null",
+        None,
+        "Text of a field that is null, such as NULL or nothing at all. By default none is.",
+    )
+
+
+def _define_faults(keys: ConfigDef) -> None:
+    _define(
+        keys,
+        "on.replace",
+        "auto",
+        "What to do where another file stands under the name of one that was read. 'reread': read "
+        "it from its beginning. 'skip': leave it alone. 'fail': fail the task. 'auto': reread, but "
+        "a file that only became shorter, and may be the same, is a bad file.",
+        one_of("auto", "reread", "skip", "fail"),
+    )
+    _define(
+        keys,
+        "on.bad.file",
+        "quarantine",
+        "What to do about a file that cannot be read on: corrupt, in another format or encoding, "
+        "or with a bad record where errors.tolerance is none. 'quarantine': set it aside, say so, "
+        "and read the others; it is tried again when it changes or the task restarts. 'fail': "
+        "fail the task.",
+        one_of("quarantine", "fail"),
+    )
+
+
+def _define_pace(keys: ConfigDef) -> None:
+    _define(
+        keys,
+        "batch.size",
+        2000,
+        "The maximum number of records the source task can read each time it is polled",
+        at_least(1),
+        Type.INT,
+    )
+    _define(
+        keys,
+        "poll.interval.ms",
+        500,
+        "Time between two looks at the directory while there is nothing to read.",
+        at_least(1),
+        Type.INT,
+    )
+    _define(
+        keys,
+        "file.settle.ms",
+        1000,
+        "With --until-idle: how long a file must be still before its end is taken for final, so "
+        "that a last line without a newline is read. Otherwise such a line waits for its newline.",
+        at_least(0),
+        Type.INT,
+    )
+    _define(
+        keys,
+        "records.per.second",
+        0.0,
+        "A limit for each task; 0 is none.",
+        at_least(0),
+        Type.DOUBLE,
+    )
+
+
+CONFIG = _config()
+
+
+def read_options(settings: Mapping[str, Any]) -> ReadOptions:
+    quote, delimiter = settings["csv.quote"], settings["csv.delimiter"]
+    return ReadOptions(
+        check_json=settings["json.check"],
+        encoding=codecs.lookup(settings["encoding"]).name,
+        delimiter="\t" if delimiter == "tab" else delimiter,
+        quote=None if quote == "none" else quote,
+        header=settings["csv.header"],
+        null=settings["csv.null"],
+    )
+
+
+def config_errors(config: Mapping[str, str]) -> dict[str, list[str]]:
+    """What one key alone does not show."""
+    errors: dict[str, list[str]] = {}
+    topic, pattern = config.get("topic") or "", config.get("topic.pattern")
+    places = _PLACE.findall(topic)
+    if places and not pattern:
+        text = f"${{{places[0]}}} is a group of topic.pattern, which is not set"
+        errors["topic"] = [str(ConfigError.of("topic", topic, text))]
+    elif places and pattern:
+        try:
+            expression = re.compile(pattern)
+        except re.error:
+            return errors  # said of topic.pattern
+        known = {*map(str, range(expression.groups + 1)), *expression.groupindex}
+        if unknown := [place for place in places if place not in known]:
+            text = f"topic.pattern has no group {unknown[0]}"
+            errors["topic"] = [str(ConfigError.of("topic", topic, text))]
+    if config.get("csv.delimiter") == "none":
+        text = "expected one ASCII character, or tab"
+        errors["csv.delimiter"] = [str(ConfigError.of("csv.delimiter", "none", text))]
+    return errors
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """As what a file is read."""
+
+    format: str
+    compression: str | None
+
+
+class Choice:
+    """Which files are read, as what, and to which topic; names are paths below the directory."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._format: str = settings["format"]
+        self._compression: str = settings["compression"]
+        self._include = [_glob(pattern) for pattern in settings["include"]]
+        self._exclude = [_glob(pattern) for pattern in settings["exclude"]]
+        self._topic: str = settings["topic"]
+        pattern = settings["topic.pattern"]
+        self._pattern = re.compile(pattern) if pattern else None
+
+    def takes(self, name: str) -> bool:
+        if name.endswith(SKIPPED_SUFFIXES):
+            return False
+        if self._include and not any(fits(name) for fits in self._include):
+            return False
+        return not any(fits(name) for fits in self._exclude)
+
+    def kind(self, name: str) -> Kind | str:
+        """As what the file is read, or why it is left alone."""
+        compression: str | None = self._compression
+        path = PurePosixPath(name)
+        end = path.suffix.lower()
+        by_name = COMPRESSIONS.get(end)
+        if compression == "auto":
+            compression = by_name
+        elif compression == "none":
+            compression = None
+        if by_name is not None:
+            end = path.with_suffix("").suffix.lower()
+        if compression is None and end in UNREAD_COMPRESSIONS and self._format != "parquet":
+            known = ", ".join(COMPRESSIONS.values())
+            return f"files ending in {end!r} are left alone, such as {name}: read are {known}"
+        format = FORMATS.get(end) if self._format == "auto" else self._format
+        if format is None:
+            shown = path.suffix if by_name is None else "".join(path.suffixes[-2:])
+            return f"files ending in {shown!r} are left alone, such as {name}: set format"
+        if format == "parquet" and by_name is not None:
+            return f"compressed Parquet files are left alone, such as {name}: decompress them"
+        return Kind(format, None if format == "parquet" else compression)
+
+    def topic(self, name: str) -> str:
+        """
+        Raises:
+            FileFault: the name gives no topic.
+        """
+        if self._pattern is None:
+            return self._topic
+        found = self._pattern.fullmatch(name)
+        if found is None:
+            raise FileFault(
+                f"its path does not match topic.pattern ({self._pattern.pattern}); exclude it, or "
+                "let the pattern match it"
+            )
+        groups = {**{str(n): found.group(n) for n in range(len(found.groups()) + 1)}}
+        groups |= found.groupdict()
+        topic = _PLACE.sub(lambda place: groups.get(place[1]) or "", self._topic)
+        if _TOPIC.fullmatch(topic) is None or topic in (".", ".."):
+            raise FileFault(
+                f"its path gives the topic {topic!r}, which is no name of a topic (letters, "
+                "digits, dots, dashes and _, 249 at most)"
+            )
+        return topic
+
+
+def _glob(pattern: str) -> Callable[[str], bool]:
+    expression, rest = "", pattern.removeprefix("/")
+    while rest:
+        if rest.startswith("**/"):
+            expression, rest = expression + "(?:.*/)?", rest[3:]
+        elif rest.startswith("**"):
+            expression, rest = expression + ".*", rest[2:]
+        elif rest[0] in "*?":
+            expression, rest = expression + ("[^/]*" if rest[0] == "*" else "[^/]"), rest[1:]
+        elif rest[0] == "[" and (end := rest.find("]", 2)) > 0:
+            inner = rest[1:end].replace("\\", "\\\\")
+            inner = "^" + inner[1:] if inner[0] == "!" else inner
+            expression, rest = f"{expression}[{inner}]", rest[end + 1 :]
+        else:
+            expression, rest = expression + re.escape(rest[0]), rest[1:]
+    compiled = re.compile(expression, re.DOTALL)
+    if "/" in pattern:
+        return lambda name: compiled.fullmatch(name) is not None
+    return lambda name: compiled.fullmatch(name.rpartition("/")[2]) is not None

@@ -1,0 +1,315 @@
+"""The bytes of one file, plain or compressed, opened at a source offset after a check that it is
+still the file that was read.
+
+A source offset holds, beside the position: ``start`` and ``crc``, where the last record began and
+the CRC-32 of its bytes; ``prefix``, the CRC-32 of all bytes before the position; ``stat``, the
+file as the file system showed it (see `stat_text`); ``heads``, the CRC-32 of its first bytes, by
+length. Positions in a compressed file count decompressed bytes.
+"""
+
+import bz2
+import io
+import os
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol, TypeAlias
+
+from headgate_connectors.directory_reader import FileFault, NotReady, ReplacedError, ShrunkError
+
+COMPRESSIONS: Mapping[str, str] = {
+    ".gz": "gzip",
+    ".bz2": "bzip2",
+    ".zst": "zstd",
+}
+"""Names of compressions by the end of a file's name."""
+PREFIX_BYTES_MAX = 8 << 20
+"""Up to this position all bytes before it are compared each time a file is opened again. Beyond it
+they are compared where the inode is another one; where it is not, the first and the last bytes."""
+CHUNK_BYTES = 1 << 18
+COMPRESSED_BYTES = 1 << 14
+"""Read at a time of a compressed file, of which a little may be much when decompressed."""
+HEAD_LENGTHS = (2, 8, 32, 128, 512, 2048)
+
+Marks: TypeAlias = Mapping[str, str]
+"""What an offset says of the file beside the position: ``stat`` and ``heads``."""
+
+
+class Input:
+    """An open file at the position where it is to be read on."""
+
+    def __init__(
+        self, file: "io.BufferedReader[Any]", position: int, prefix: int | None, marks: Marks
+    ) -> None:
+        self.file = file
+        self.position = position
+        self.prefix = prefix
+        """CRC-32 of all bytes before the position; None where an altered offset does not say."""
+        self.marks = marks
+
+    def refuse_cut(self) -> None:
+        """
+        Raises:
+            NotReady: what was read to its end is a compressed stream without its end.
+        """
+        if _is_cut(self.file):
+            raise NotReady("its compressed data end in the middle")
+
+
+def _is_cut(file: "io.BufferedReader[Any]") -> bool:
+    return isinstance(file.raw, _Decompressed) and file.raw.truncated
+
+
+def open_input(path: Path, offset: Mapping[str, Any] | None, compression: str | None) -> Input:
+    """
+    Raises:
+        ReplacedError, ShrunkError: the file is not the one that the offset was taken of.
+        FileFault: the offset has no position, or the compressed data are corrupt.
+        NotReady: a compressed file ends before the position, and may still be written.
+    """
+    raw = path.open("rb")
+    try:
+        stat = os.fstat(raw.fileno())
+        marks = {"stat": stat_text(stat), "heads": _heads(raw, stat.st_size)}
+        position = position_of(offset)
+        raw.seek(0)
+        if compression is not None:
+            content = _Decompressed(raw, compression)
+            file: io.BufferedReader[Any] = io.BufferedReader(content, CHUNK_BYTES)
+            return Input(file, position, _read_prefix(file, position, offset), marks)
+        prefix = _checked(raw, stat, position, offset or {})
+        raw.seek(position)
+        return Input(raw, position, prefix, marks)
+    except BaseException:
+        raw.close()
+        raise
+
+
+def position_of(offset: Mapping[str, Any] | None) -> int:
+    """Raises FileFault unless it is a whole number of 0 or more."""
+    if offset is None:
+        return 0
+    position = offset.get("position")
+    if not isinstance(position, int) or isinstance(position, bool) or position < 0:
+        raise FileFault(f"its source offset {dict(offset)} has no position of 0 or more")
+    return position
+
+
+# -- marks of a file --
+
+
+def stat_text(stat: os.stat_result) -> str:
+    """``inode:size:time of the last write:time of the last change``, times in nanoseconds."""
+    return f"{stat.st_ino}:{stat.st_size}:{stat.st_mtime_ns}:{stat.st_ctime_ns}"
+
+
+def stat_of(offset: Mapping[str, Any] | None) -> tuple[int, int, int] | None:
+    """Inode, size and time of the last write from a source offset; None where it has none."""
+    text = None if offset is None else offset.get("stat")
+    try:
+        inode, size, written, _ = (int(part) for part in str(text).split(":"))
+    except ValueError:
+        return None
+    return inode, size, written
+
+
+def _heads(file: BinaryIO, size: int) -> str:
+    """``length:CRC-32`` of the first bytes, for each of `HEAD_LENGTHS` that the file has."""
+    first = file.read(HEAD_LENGTHS[-1])
+    lengths = [length for length in HEAD_LENGTHS if length <= min(size, len(first))]
+    return ",".join(f"{length}:{zlib.crc32(first[:length])}" for length in lengths)
+
+
+def _begins_alike(file: BinaryIO, heads: object) -> bool | None:
+    """Whether the first bytes are those of `heads`; None: the file is too short to tell."""
+    file.seek(0)
+    first = file.read(HEAD_LENGTHS[-1])
+    alike = None
+    for head in str(heads or "").split(","):
+        length, _, crc = head.partition(":")
+        if length.isdigit() and int(length) <= len(first):
+            alike = zlib.crc32(first[: int(length)]) == int(crc)
+            if not alike:
+                return False
+    return alike
+
+
+# -- the check --
+
+
+def _checked(
+    file: BinaryIO, stat: os.stat_result, position: int, offset: Mapping[str, Any]
+) -> int | None:
+    """The prefix at `position`, once the file is known for the one that was read."""
+    if position == 0:
+        return 0
+    known = stat_of(offset)
+    prefix = offset.get("prefix")
+    prefix = prefix if isinstance(prefix, int) else None
+    if stat.st_size < position:
+        raise _smaller(file, stat, position, offset)
+    if offset.get("stat") == stat_text(stat):
+        return prefix
+    if prefix is not None:
+        same_inode = known is not None and known[0] == stat.st_ino
+        if position <= PREFIX_BYTES_MAX or not same_inode:
+            if crc_of_first(file, position) != prefix:
+                raise _another(f"its first {position} bytes are not what was read before")
+            return prefix
+        if _begins_alike(file, offset.get("heads")) is False:
+            raise _another("its first bytes are not what was read before")
+    start, crc = offset.get("start"), offset.get("crc")
+    if isinstance(start, int) and isinstance(crc, int) and 0 <= start <= position:
+        file.seek(start)
+        if zlib.crc32(file.read(position - start)) != crc:
+            raise _another(f"bytes {start} to {position} are not what was read there before")
+    return prefix
+
+
+def _smaller(
+    file: BinaryIO, stat: os.stat_result, position: int, offset: Mapping[str, Any]
+) -> FileFault:
+    size, known = stat.st_size, stat_of(offset)
+    seen = f"it was read up to byte {position} and is only {size} bytes long now"
+    if known is not None and known[0] != stat.st_ino:
+        return _another(seen)
+    if _begins_alike(file, offset.get("heads")) is False:
+        return _another(f"{seen}, with another beginning")
+    return ShrunkError(
+        f"{seen}: truncated, or replaced by a file that begins alike. on.replace = reread reads "
+        "what is there now from its beginning, skip leaves it alone; or give new data a new name"
+    )
+
+
+def _another(seen: str) -> ReplacedError:
+    return ReplacedError(f"{seen}: replaced")
+
+
+def crc_of_first(file: BinaryIO, length: int) -> int:
+    """CRC-32 of the first `length` bytes; -1 where the file is shorter."""
+    file.seek(0)
+    crc = 0
+    while length > 0 and (chunk := file.read(min(CHUNK_BYTES, length))):
+        crc = zlib.crc32(chunk, crc)
+        length -= len(chunk)
+    return crc if not length else -1
+
+
+def _read_prefix(
+    file: "io.BufferedReader[Any]", position: int, offset: Mapping[str, Any] | None
+) -> int:
+    """Read a compressed file up to `position`: the CRC-32 of what came before it."""
+    crc, left = 0, position
+    while left > 0 and (chunk := file.read(min(CHUNK_BYTES, left))):
+        crc = zlib.crc32(chunk, crc)
+        left -= len(chunk)
+    prefix = None if offset is None else offset.get("prefix")
+    if left:
+        if _is_cut(file):
+            raise NotReady(f"its compressed data end before byte {position} of their content")
+        raise _another(
+            f"it was read up to byte {position} of its content, which has only "
+            f"{position - left} bytes now"
+        )
+    if isinstance(prefix, int) and prefix != crc:
+        raise _another(f"the first {position} bytes of its content are not what was read before")
+    return crc
+
+
+# -- compressed files --
+
+
+class _Decompressor(Protocol):
+    @property
+    def eof(self) -> bool: ...
+
+    @property
+    def unused_data(self) -> bytes: ...
+
+    def decompress(self, data: bytes) -> bytes: ...
+
+
+def _decompressor(compression: str) -> _Decompressor:
+    if compression == "gzip":
+        return zlib.decompressobj(wbits=31)
+    if compression == "bzip2":
+        return bz2.BZ2Decompressor()
+    try:
+        import zstandard
+    except ImportError as error:
+        raise FileFault(
+            f"zstd needs the package zstandard: install the extra headgate[connectors] ({error})"
+        ) from error
+    return zstandard.ZstdDecompressor().decompressobj()
+
+
+class _Decompressed(io.RawIOBase):
+    """A gzip, bzip2 or zstd file as a file of its content. A file may have several members, as
+    when one was appended. A step back decompresses it anew from its beginning."""
+
+    def __init__(self, raw: BinaryIO, compression: str) -> None:
+        self._file = raw
+        self._compression = compression
+        self._begin()
+        self._fault: FileFault | None = None
+        self.truncated = False
+
+    def _begin(self) -> None:
+        self._at = 0
+        self._ready = memoryview(b"")
+        """Decompressed and not read yet."""
+        self._member: _Decompressor | None = None
+        self._rest = b""
+        """Compressed bytes after the end of the last member."""
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        if whence == io.SEEK_CUR:
+            offset += self._at
+        elif whence != io.SEEK_SET:
+            raise io.UnsupportedOperation("the end of a compressed file's content is not known")
+        if offset < self._at:
+            self._file.seek(0)
+            self._begin()
+        while self._at < offset and self.read(min(CHUNK_BYTES, offset - self._at)):
+            pass
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._ready:
+            if not self._more():
+                return 0
+        size = min(len(buffer), len(self._ready))
+        buffer[:size] = self._ready[:size]
+        self._ready = self._ready[size:]
+        self._at += size
+        return size
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+    def _more(self) -> bool:
+        """Decompress some more. False: there is no more now."""
+        if self._fault is not None:
+            raise self._fault
+        data = self._rest or self._file.read(COMPRESSED_BYTES)
+        self._rest = b""
+        if not data:
+            self.truncated = self._member is not None
+            return False
+        if self._member is None:
+            self._member = _decompressor(self._compression)
+        try:
+            self._ready = memoryview(self._member.decompress(data))
+        except Exception as error:  # each library has its own
+            self._fault = FileFault(f"its {self._compression} data are corrupt: {error}")
+            raise self._fault from error
+        if self._member.eof:
+            self._rest, self._member = self._member.unused_data, None
+        return True

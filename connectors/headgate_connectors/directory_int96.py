@@ -1,0 +1,83 @@
+"""Timestamps of a Parquet file that are stored as INT96: nanoseconds of any year.
+
+Arrow reads them as nanoseconds in 64 bits, which hold the years 1678 to 2262 and wrap around beyond
+them, or as microseconds, which hold all years and drop what is finer. Read both ways nothing is
+lost: where the two differ by less than a microsecond the first is right, else the second, and by
+how much the first is ahead is what the second has dropped.
+"""
+
+from pathlib import Path
+from typing import Any
+
+_WRAP = 1 << 64
+
+
+class Int96:
+    """The columns of one file that are INT96; none for most files."""
+
+    def __init__(self, arrow: Any, columns: list[str], nested: list[str], nanos: Any) -> None:
+        self._arrow = arrow
+        self._columns = columns
+        self._nested = nested
+        self._nanos = nanos
+        """The file once more, opened for nanoseconds."""
+
+    @classmethod
+    def of(cls, arrow: Any, parquet: Any, file: Any, path: Path) -> "Int96":
+        schema = file.schema
+        paths = [
+            schema.column(number).path
+            for number in range(len(schema))
+            if schema.column(number).physical_type == "INT96"
+        ]
+        flat = [one for one in paths if one in file.schema_arrow.names]
+        nested = sorted({one.partition(".")[0] for one in paths if one not in flat})
+        nanos = parquet.ParquetFile(path, coerce_int96_timestamp_unit="ns") if paths else None
+        return cls(arrow, flat, nested, nanos)
+
+    def exact(self, table: Any, group: int) -> Any:
+        """`table`, a row group read as microseconds, with nanoseconds where a value has them.
+
+        Raises:
+            ValueError: a column has nanoseconds beside years that 64 bits of them do not hold, or
+                has them within a list or struct.
+        """
+        if not self._columns and not self._nested:
+            return table
+        other = self._nanos.read_row_group(group, columns=[*self._columns, *self._nested])
+        for name in self._columns:
+            table = self._exact_column(table, name, table[name], other[name])
+        for name in self._nested:
+            self._check_nested(name, table[name], other[name])
+        return table
+
+    def close(self) -> None:
+        if self._nanos is not None:
+            self._nanos.close()
+
+    def _exact_column(self, table: Any, name: str, micros: Any, nanos: Any) -> Any:
+        int64 = self._arrow.int64()
+        fine = wide = False
+        pairs = zip(micros.cast(int64).to_pylist(), nanos.cast(int64).to_pylist(), strict=True)
+        for micro, nano in pairs:
+            if micro is None:
+                continue
+            dropped = (nano - micro * 1000) % _WRAP
+            if dropped >= 1000:
+                raise ValueError(f"column {name}: an INT96 timestamp cannot be read exactly")
+            fine = fine or dropped > 0
+            wide = wide or nano - micro * 1000 != dropped
+        if fine and wide:
+            raise ValueError(
+                f"column {name} has INT96 timestamps with nanoseconds beside years before 1678 or "
+                "after 2262, for which Arrow has no type"
+            )
+        return table.set_column(table.column_names.index(name), name, nanos) if fine else table
+
+    def _check_nested(self, name: str, micros: Any, nanos: Any) -> None:
+        exact = nanos.to_pylist() == micros.to_pylist()
+        if not exact:
+            raise ValueError(
+                f"column {name} has INT96 timestamps in a list or struct that microseconds do not "
+                "hold, or years before 1678 or after 2262"
+            )

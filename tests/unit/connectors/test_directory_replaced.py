@@ -1,0 +1,172 @@
+"""Files of a DirectorySource that are replaced, renamed, emptied, cut or gone."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from support.task.source_tasks import Offsets, Run, values
+
+from headgate.connector.api import OffsetUpdate, SourceItem
+from headgate_connectors.directory import BadFileError, DirectorySource
+
+
+def run(folder: Path, offsets: Offsets, task: int = 0, **settings: str) -> Run:
+    keys = {key.replace("_", "."): value for key, value in settings.items()}
+    return Run(DirectorySource, {"path": str(folder), "topic": "t", **keys}, offsets, task)
+
+
+def read(subject: Run) -> list[SourceItem]:
+    """All that there is, committed."""
+    records = subject.rest()
+    for record in records:
+        subject.offsets.commit(record)
+    return records
+
+
+def replace(path: Path, text: str) -> None:
+    new = path.with_suffix(".tmp")
+    new.write_text(text)
+    new.rename(path)
+
+
+def started(folder: Path, text: str = "1\n2\n3\n", **settings: str) -> Run:
+    (folder / "a.jsonl").write_text(text)
+    subject = run(folder, Offsets(), **settings)
+    read(subject)
+    return subject
+
+
+@pytest.mark.parametrize("restart", [True, False])
+@pytest.mark.parametrize(
+    "text",
+    ["1\n2\n4\n", "7\n", "1\n9\n3\n", "4\n5\n6\n7\n8\n"],
+    ids=["end", "short", "middle", "all"],
+)
+def test_a_file_that_was_renamed_over_is_read_from_its_beginning(
+    tmp_path: Path, text: str, restart: bool
+) -> None:
+    """Also one that differs in the middle only, and has the size and the last record of the old."""
+    subject = started(tmp_path)
+    replace(tmp_path / "a.jsonl", text)
+    if restart:
+        subject = run(tmp_path, subject.offsets)
+    found = read(subject)
+    assert values(found) == text.split()
+    assert isinstance(found[0], OffsetUpdate)  # in one transaction with the first records
+    assert found[0].source_offset == {"position": 0}
+    assert read(run(tmp_path, subject.offsets)) == []
+    assert "replaced; what stands there now is read from its beginning" in subject.context.told[-1]
+
+
+def test_a_file_that_was_replaced_by_a_longer_copy_of_itself_is_read_on(tmp_path: Path) -> None:
+    subject = started(tmp_path)
+    replace(tmp_path / "a.jsonl", "1\n2\n3\n4\n")
+    assert values(read(subject)) == ["4"]
+
+
+def test_a_file_that_is_written_anew_in_its_place_is_read_from_its_beginning(
+    tmp_path: Path,
+) -> None:
+    subject = started(tmp_path)
+    (tmp_path / "a.jsonl").write_text("1\n9\n3\n4\n")
+    assert values(read(subject)) == ["1", "9", "3", "4"]
+
+
+def test_an_emptied_file_begins_anew(tmp_path: Path) -> None:
+    """As logs do that are copied and emptied."""
+    subject = started(tmp_path)
+    (tmp_path / "a.jsonl").write_text("")
+    assert values(read(subject)) == []
+    (tmp_path / "a.jsonl").write_text("1\n2\n3\n4\n")
+    assert values(read(run(tmp_path, subject.offsets))) == ["1", "2", "3", "4"]
+
+
+def test_a_file_that_only_became_shorter_is_set_aside(tmp_path: Path) -> None:
+    subject = started(tmp_path)
+    os.truncate(tmp_path / "a.jsonl", 2)
+    (tmp_path / "b.jsonl").write_text('"b"\n')
+    assert values(read(subject)) == ['"b"']
+    (reason,) = subject.context.quarantined
+    assert "a.jsonl: it was read up to byte 6 and is only 2 bytes long now: truncated" in reason
+    again = run(tmp_path, subject.offsets, on_replace="reread")
+    assert values(read(again)) == ["1"]
+
+
+def test_replaced_files_can_be_left_alone(tmp_path: Path) -> None:
+    subject = started(tmp_path, on_replace="skip")
+    replace(tmp_path / "a.jsonl", "4\n")
+    (tmp_path / "b.jsonl").write_text('"b"\n')
+    assert values(read(subject)) == ['"b"']
+    assert subject.context.quarantined == []
+    assert values(read(run(tmp_path, subject.offsets, on_replace="skip"))) == []
+
+
+def test_replaced_files_can_fail_the_task(tmp_path: Path) -> None:
+    subject = started(tmp_path, on_replace="fail", errors_tolerance="all")
+    replace(tmp_path / "a.jsonl", "4\n")
+    with pytest.raises(BadFileError, match=r"a\.jsonl: .*replaced\. Give new data a new name"):
+        subject.rest()
+
+
+def test_a_whole_folder_that_was_copied_is_read_on(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    subject = started(tmp_path / "in")
+    shutil.copytree(tmp_path / "in", tmp_path / "copy")
+    with (tmp_path / "copy" / "a.jsonl").open("a") as file:
+        file.write("4\n")
+    assert values(read(run(tmp_path / "copy", subject.offsets))) == ["4"]
+
+
+@pytest.mark.parametrize("tasks", [1, 2, 3])
+@pytest.mark.parametrize("restart", [True, False])
+@pytest.mark.parametrize("rotated", ["app-20240101.log", "app.log.1", "z.log"])
+def test_a_rotated_log_is_read_on_under_its_new_name(
+    tmp_path: Path, rotated: str, restart: bool, tasks: int
+) -> None:
+    offsets = Offsets()
+    settings = {"tasks_max": str(tasks), "format": "lines"}
+    found: list[str] = []
+
+    def start() -> list[Run]:
+        return [run(tmp_path, offsets, number, **settings) for number in range(tasks)]
+
+    def look(subjects: list[Run]) -> list[Run]:
+        for subject in subjects:
+            found.extend(values(read(subject)))
+        return start() if restart else subjects
+
+    log = tmp_path / "app.log"
+    log.write_text("l1\nl2\n")
+    subjects = look(start())
+    with log.open("a") as file:
+        file.write("l3\n")
+    log.rename(tmp_path / rotated)
+    log.write_text("l4\n")
+    subjects = look(subjects)
+    with log.open("a") as file:
+        file.write("l5\nl6\n")
+    look(look(subjects))
+    assert sorted(found) == ["l1", "l2", "l3", "l4", "l5", "l6"]
+
+
+@pytest.mark.parametrize("restart", [True, False])
+def test_a_file_that_is_renamed_and_has_no_successor_is_not_read_twice(
+    tmp_path: Path, restart: bool
+) -> None:
+    subject = started(tmp_path)
+    (tmp_path / "a.jsonl").rename(tmp_path / "b.jsonl")
+    if restart:
+        subject = run(tmp_path, subject.offsets)
+    assert values(read(subject)) == []
+    # The same content under the old name is another file.
+    (tmp_path / "a.jsonl").write_text("1\n2\n3\n")
+    assert values(read(run(tmp_path, subject.offsets))) == ["1", "2", "3"]
+    assert values(read(run(tmp_path, subject.offsets))) == []
+
+
+def test_a_new_file_in_the_inode_of_a_deleted_one_is_read(tmp_path: Path) -> None:
+    subject = started(tmp_path, "ok\n".replace("ok", '"ok"'))
+    (tmp_path / "a.jsonl").unlink()
+    (tmp_path / "b.jsonl").write_text('"ok"\n')
+    assert values(read(subject)) == ['"ok"']

@@ -1,0 +1,136 @@
+"""A FileStreamSink whose file is gone, emptied or cut, on the embedded log."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.task.body_bench import BodyBench
+from support.task.sink_records import committed, fill
+
+from headgate.connector.api import SinkRecord
+from headgate.task.messages import TaskKind, TaskOutcome
+from headgate_connectors.file_stream import FileStreamSink, FileStreamSinkTask
+
+
+def bench(folder: Path, **config: str) -> BodyBench:
+    keys = {key.replace("_", "."): value for key, value in config.items()}
+    given = {"topics": "t", "file": str(folder / "out.txt"), **keys}
+    return BodyBench(folder, FileStreamSinkTask, given, kind=TaskKind.SINK)
+
+
+def run(folder: Path, **config: str) -> list[str]:
+    """Lines of the file once all records are committed."""
+    subject = bench(folder, **config).start()
+    subject.until(lambda: sum(committed(folder).values()) == end(folder) and subject.progress)
+    assert subject.stop().outcome is TaskOutcome.STOPPED
+    return (folder / "out.txt").read_text().splitlines()
+
+
+def end(folder: Path) -> int:
+    return int((folder / "end").read_text())
+
+
+def add(folder: Path, *values: str) -> None:
+    known = end(folder) if (folder / "end").exists() else 0
+    fill(folder, [value.encode() for value in values])
+    (folder / "end").write_text(str(known + len(values)))
+
+
+@pytest.mark.parametrize("how", ["removed", "emptied"])
+def test_an_output_that_is_gone_at_the_start_is_an_error(tmp_path: Path, how: str) -> None:
+    add(tmp_path, "a", "b", "c")
+    assert run(tmp_path) == ["a", "b", "c"]
+    out = tmp_path / "out.txt"
+    out.unlink() if how == "removed" else out.write_text("")
+    add(tmp_path, "d")
+    for _ in range(2):  # each start finds it
+        ended = bench(tmp_path).start().wait()
+        assert ended.outcome is TaskOutcome.FAILED
+        assert "out.txt is empty or was not there, but 3 records were committed" in ended.reason
+        assert "on.missing.output = rewrite" in ended.reason and "accept" in ended.reason
+    assert sum(committed(tmp_path).values()) == 3
+
+
+def test_a_missing_output_can_be_written_anew_or_accepted(tmp_path: Path) -> None:
+    add(tmp_path, "a", "b", "c")
+    assert run(tmp_path) == ["a", "b", "c"]
+    (tmp_path / "out.txt").unlink()
+    add(tmp_path, "d")
+    subject = bench(tmp_path, on_missing_output="rewrite").start()
+    subject.until(lambda: subject.progress.records == 4)
+    subject.stop()
+    assert (tmp_path / "out.txt").read_text().splitlines() == ["a", "b", "c", "d"]
+    (tmp_path / "out.txt").unlink()
+    add(tmp_path, "e")
+    assert run(tmp_path, on_missing_output="accept") == ["e"]
+
+
+@pytest.mark.parametrize("how", ["removed", "emptied", "replaced"])
+def test_an_output_that_goes_while_it_is_written_is_an_error(tmp_path: Path, how: str) -> None:
+    add(tmp_path, "a", "b", "c")
+    out = tmp_path / "out.txt"
+    subject = bench(tmp_path).start()
+    subject.until(lambda: sum(committed(tmp_path).values()) == 3)
+    if how == "emptied":
+        out.write_text("")
+    else:
+        out.rename(tmp_path / "away")
+        if how == "replaced":
+            out.write_text("a\nb\nc\n")
+    add(tmp_path, "d")
+    ended = subject.wait()
+    assert ended.outcome is TaskOutcome.FAILED
+    assert "while it was written; 3 records were committed to it before" in ended.reason
+    assert sum(committed(tmp_path).values()) == 3
+
+
+def test_a_line_that_a_kill_has_cut_is_removed(tmp_path: Path) -> None:
+    """Its record was not committed and comes again as a whole."""
+    add(tmp_path, "a", "b")
+    assert run(tmp_path) == ["a", "b"]
+    with (tmp_path / "out.txt").open("a") as file:
+        file.write("c" * 300_000)
+    add(tmp_path, "c")
+    assert run(tmp_path) == ["a", "b", "c"]
+
+
+def test_what_others_have_written_before_the_first_record_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "out.txt").write_text("theirs\nhalf")
+    add(tmp_path, "a")
+    assert run(tmp_path) == ["theirs", "half", "a"]
+
+
+def test_a_full_disk_leaves_no_torn_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    task = FileStreamSinkTask()
+    task.start({"file": str(tmp_path / "out")})
+
+    def put(value: str) -> None:
+        task.put([SinkRecord("t", 0, 0, None, value, (), 0)])
+
+    put("one")
+    file = task._file
+
+    class Full:
+        """Takes some bytes, then there is no more room."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(file, name)
+
+        def write(self, data: bytes) -> int:
+            if len(data) < 6:
+                raise OSError(28, "No space left on device")
+            assert file is not None
+            return file.write(data[:2])
+
+    monkeypatch.setattr(task, "_file", Full())
+    with pytest.raises(OSError, match="No space"):
+        put("second")
+    assert (tmp_path / "out").read_text() == "one\n"
+    monkeypatch.setattr(task, "_file", file)
+    put("second")
+    assert (tmp_path / "out").read_text() == "one\nsecond\n"
+
+
+def test_several_tasks_cannot_write_a_file_anew() -> None:
+    config = {"file": "f", "on.missing.output": "rewrite", "tasks.max": "2"}
+    assert "tasks.max must be 1" in FileStreamSink.validate(config)["on.missing.output"][0]
