@@ -17,7 +17,6 @@ from headgate.connector.api import (
     Headers,
     OffsetUpdate,
     Partition,
-    RecordMetadata,
     RetriableError,
     SkippedRecord,
     SourceItem,
@@ -59,6 +58,7 @@ from headgate_runtime.tasks.data_errors import data_error_text, log_skipped
 from headgate_runtime.tasks.lifeline import BodyLifeline, monotonic_ms
 from headgate_runtime.tasks.offsets import SourceOffsets
 from headgate_runtime.tasks.tools import BodyTools
+from headgate_runtime.tasks.unsettled import UnsettledRecords
 from headgate_runtime.tasks.used_topics import SentTopics
 
 _log = logging.getLogger("headgate.task")
@@ -559,39 +559,6 @@ def _position(record: SourceItem, error: Exception) -> str:
     given: Sequence[Mapping[str, Any] | None] = (record.source_partition, record.source_offset)
     place, offset = (None if one is None else dict(one) for one in given)
     return f"{data_error_text(error)} (source partition {place}, offset {offset})"
-
-
-class UnsettledRecords:
-    """Records as the task gave them, until the log has taken them or they are lost for good."""
-
-    def __init__(self) -> None:
-        self._sent: dict[int, SourceRecord] = {}
-        """Records by the producer's number."""
-        self._next = 0
-        self.lost: list[SourceRecord] = []
-
-    def sent(self, records: Sequence[SourceRecord]) -> None:
-        self._sent.update(enumerate(records, self._next))
-        self._next += len(records)
-
-    def refused(self, first: int, last: int, *, lost: bool) -> None:
-        refused = [self._sent.pop(number) for number in range(first, last + 1)]
-        if lost:
-            self.lost += refused
-
-    def aborted(self) -> None:
-        self.lost += self._sent.values()
-        self._sent.clear()
-
-    def settled(
-        self, places: Sequence[tuple[int, RecordMetadata]]
-    ) -> list[tuple[SourceRecord, RecordMetadata | None]]:
-        """Each once."""
-        lost, self.lost = self.lost, []
-        return [
-            *((self._sent.pop(number), place) for number, place in places),
-            *((record, None) for record in lost),
-        ]
 
 
 def quietly(call: object, spec: object, where: str = "while closing") -> None:

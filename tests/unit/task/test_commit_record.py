@@ -18,7 +18,7 @@ from headgate.connector.api import (
 from headgate.ports import Ack
 from headgate.task.messages import TaskOutcome
 from headgate_embedded.producer import EmbeddedProducer
-from headgate_runtime.tasks.source_body import UnsettledRecords
+from headgate_runtime.tasks.unsettled import UnsettledRecords
 
 TOLERANT = {"errors.tolerance": "all"}
 
