@@ -91,15 +91,10 @@ class ConnectorService:
     ) -> pb.WaitConnectorResponse:
         name = messages.name_of(request)
         holds, words = _condition(request)
-        result = await asked.result(m.ShowConnector(name))
-        if isinstance(result, m.Failure):
-            if result.kind is m.ErrorKind.NOT_FOUND and request.deleted:
-                return pb.WaitConnectorResponse()
-            raise RefusedError.of(result)
         last: list[connector_pb2.Connector] = []
         try:
             async with asyncio.timeout(asked.left_s()):
-                return await self._until(request, holds, last)
+                return await self._until(request, asked, holds, last)
         except TimeoutError:
             shown = _in_words(last[-1]) if last else "not seen yet"
             raise RefusedError(
@@ -109,24 +104,28 @@ class ConnectorService:
     async def _until(
         self,
         request: pb.WaitConnectorRequest,
+        asked: Asked,
         holds: Callable[[connector_pb2.Connector], bool],
         last: list[connector_pb2.Connector],
     ) -> pb.WaitConnectorResponse:
+        """The watch says when to look. What it shows may be older than a change that was answered
+        before this wait began, so each look asks the herder."""
         stream = self._hub.watch(Filter(names=frozenset((request.name,))))
         try:
             async for response in stream:
-                for shown in response.connectors:
-                    last[:] = [shown]
-                    if holds(shown):
-                        return pb.WaitConnectorResponse(connector=shown)
-                    if request.stop_at_failure and not request.deleted and _failed(shown):
-                        raise RefusedError(CONNECTOR_FAILED, _failure_text(shown))
-                if response.removed or (response.synced and not last):
-                    if request.deleted:
+                if not (response.connectors or response.removed or response.synced):
+                    continue
+                result = await asked.result(m.ShowConnector(request.name, ("config",)))
+                if isinstance(result, m.Failure):
+                    if result.kind is m.ErrorKind.NOT_FOUND and request.deleted:
                         return pb.WaitConnectorResponse()
-                    raise RefusedError(
-                        MEANINGS[m.ErrorKind.NOT_FOUND], f"Connector {request.name} not found"
-                    )
+                    raise RefusedError.of(result)
+                shown = messages.connector(cast(Any, result.value)["row"])
+                last[:] = [shown]
+                if holds(shown):
+                    return pb.WaitConnectorResponse(connector=shown)
+                if request.stop_at_failure and not request.deleted and _failed(shown):
+                    raise RefusedError(CONNECTOR_FAILED, _failure_text(shown))
         finally:
             await cast(Any, stream).aclose()
         raise AssertionError("a watch has no end")
