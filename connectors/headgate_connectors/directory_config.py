@@ -85,9 +85,10 @@ def _config() -> ConfigDef:
         "auto",
         one_of("auto", "jsonl", "json", "lines", "csv", "tsv", "parquet"),
         Importance.MEDIUM,
-        "Format of all files; 'auto': by extension "
-        f"({', '.join(f'{end} {name}' for end, name in FORMATS.items())}; others are left alone). "
-        "'json': one array, whose elements are the records, or else JSON Lines.",
+        "Format of all files. The format 'auto' goes by the extension: "
+        f"{', '.join(f'{end} {name}' for end, name in FORMATS.items())}. Files with another "
+        "extension are left alone. A file of format 'json' is one array, whose elements are the "
+        "records, or else JSON Lines.",
     )
     _define_choice_of_files(keys)
     _define_text(keys)
@@ -172,9 +173,9 @@ def _define_faults(keys: ConfigDef) -> None:
         keys,
         "on.replace",
         "auto",
-        "What to do where another file stands under the name of one that was read. 'reread': read "
-        "it from its beginning. 'skip': leave it alone. 'fail': fail the task. 'auto': reread, but "
-        "a file that only became shorter, and may be the same, is a bad file.",
+        "What to do where another file stands under the name of one that was read. Choose "
+        "'reread' to read it from its beginning, 'skip' to leave it alone, 'fail' to fail the task. "
+        "The default 'auto' rereads, but a file that only became shorter is a bad file.",
         one_of("auto", "reread", "skip", "fail"),
     )
     _define(
@@ -182,9 +183,9 @@ def _define_faults(keys: ConfigDef) -> None:
         "on.bad.file",
         "quarantine",
         "What to do about a file that cannot be read on: corrupt, in another format or encoding, "
-        "or with a bad record where errors.tolerance is none. 'quarantine': set it aside, say so, "
-        "and read the others; it is tried again when it changes or the task restarts. 'fail': "
-        "fail the task.",
+        "or with a bad record where errors.tolerance is none. Choose 'quarantine' to set it aside "
+        "and read the others. It is tried again when it changes or the task restarts. Choose "
+        "'fail' to fail the task.",
         one_of("quarantine", "fail"),
     )
 

@@ -40,7 +40,7 @@ class File:
     kind: Kind
     offset: Mapping[str, Any] | None
     was: str = ""
-    """Its first name, empty if it was never renamed."""
+    """First name of the file, empty if it was never renamed."""
     renamed: bool = False
     """`offset` is that of `was_last`, and not committed under the new name yet."""
     was_last: str = ""
@@ -86,7 +86,7 @@ class Owners:
         self._tasks = tasks
         self._known: dict[str, Known] = {}
         self._inodes: dict[str, int] = {}
-        """Of the look before, by name."""
+        """Files of the look before, by name."""
 
     def learn(
         self, inodes: Mapping[str, int], offsets: OffsetReader, mine: Mapping[str, File]

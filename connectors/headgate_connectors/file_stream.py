@@ -85,8 +85,8 @@ SINK_CONFIG = (
         one_of("fail", "rewrite", "accept"),
         Importance.LOW,
         "What to do at the start if the file is not there or empty although records were committed "
-        "to it. 'fail': fail the task. 'rewrite': write what the log still has from its beginning. "
-        "'accept': go on without those records. A file that goes while the task runs fails it.",
+        "to it. Choose 'fail' to fail the task, 'rewrite' to write what the log still has from its "
+        "beginning, 'accept' to go on without those records. A file that goes while the task runs fails it.",
     )
 )
 
@@ -340,7 +340,7 @@ class FileStreamSinkTask(SinkTask):
             self.context.offset(topic, partition, 0)
 
     def _cut_last_line(self) -> None:
-        """Its record was not committed, and comes again as a whole."""
+        """Cuts a torn last line. Its record was not committed, and comes again as a whole."""
         assert self._file is not None
         end = _end_of_last_line(self._path)
         self.context.log(f"{self._name}: cut the last line, which was half written")

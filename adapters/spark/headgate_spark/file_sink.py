@@ -61,8 +61,8 @@ def config_def() -> ConfigDef:
                 "How long records may wait for others to share their batch, unless it is full.")
         .define("on.missing.output", Type.STRING, "fail", one_of("fail", "rewrite", "accept"), low,
                 "What to do if the folder has nothing of a topic partition although records of it "
-                "were committed. fail: fail the task. rewrite: write what the log still has from "
-                "its beginning. accept: go on without those records.")
+                "were committed. Choose 'fail' to fail the task, 'rewrite' to write what the log "
+                "still has from its beginning, 'accept' to go on without those records.")
         .define("columns.metadata", Type.LIST, "", _known_metadata, low,
                 "Columns to add, each with _ before its name: " + ", ".join(METADATA)
                 + ". file and position are where DirectorySource read the record.")

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Final, NoReturn, TypeAlias
 import typer
 
 from headgate.ids import State, TargetState
+from headgate_runtime.command.help import example
 from headgate_runtime.remote import show
 from headgate_runtime.remote.locate import open_remote
 from headgate_runtime.remote.remote import LateError, Remote, RemoteError
@@ -50,15 +51,27 @@ Files: TypeAlias = Annotated[
     typer.Argument(metavar="FILE...", help="Connectors: JSON or properties, as for standalone."),
 ]
 
-connectors = typer.Typer(no_args_is_help=True, help="List, change and watch connectors.")
-tasks = typer.Typer(no_args_is_help=True, help="Restart tasks.")
-offsets = typer.Typer(no_args_is_help=True, help="Show and change a connector's offsets.")
-loggers = typer.Typer(no_args_is_help=True, help="Show and set log levels.")
+connectors = typer.Typer(
+    no_args_is_help=True,
+    help="List, change and watch connectors.",
+    epilog=example("headgate connectors list", "headgate connectors pause orders"),
+)
+tasks = typer.Typer(
+    no_args_is_help=True, help="Restart tasks.", epilog=example("headgate tasks restart orders 0")
+)
+offsets = typer.Typer(
+    no_args_is_help=True,
+    help="Show and change a connector's offsets.",
+    epilog=example("headgate offsets show orders"),
+)
+loggers = typer.Typer(
+    no_args_is_help=True, help="Show and set log levels.", epilog=example("headgate loggers list")
+)
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to `app`."""
-    app.command(rich_help_panel=HEADING)(status)
+    app.command(rich_help_panel=HEADING, epilog=example("headgate status"))(status)
     parts = {"connectors": connectors, "tasks": tasks, "offsets": offsets, "loggers": loggers}
     for name, commands in parts.items():
         app.add_typer(commands, name=name, rich_help_panel=HEADING)
