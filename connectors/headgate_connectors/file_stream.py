@@ -283,7 +283,7 @@ class FileStreamSinkTask(SinkTask):
             self._write(b"\n")
 
     def put(self, records: Sequence[SinkRecord]) -> None:
-        lines = [java_text(record.value) for record in records]
+        lines = [_line(record) for record in records]
         if lines:
             self._write(("\n".join(lines) + "\n").encode("utf-8", "replace"))
 
@@ -330,6 +330,13 @@ class FileStreamSink(SinkConnector):
 
     def task_configs(self, tasks_max: int) -> list[Mapping[str, str]]:
         return [_task_config(self._config) for _ in range(tasks_max)]
+
+
+def _line(record: SinkRecord) -> str:
+    """Differs: a struct, list or map with a schema is JSON, where Java writes ``Struct{a=1}``."""
+    if record.value_schema is None or record.value.__class__ is str:
+        return java_text(record.value)
+    return java_text(None) if record.value is None else text_of(record.value_schema, record.value)
 
 
 def _is_cut(path: Path) -> bool:

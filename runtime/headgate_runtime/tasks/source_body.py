@@ -23,6 +23,7 @@ from headgate.connector.api import (
     SourceTask,
 )
 from headgate.connector.converters import sending_timestamp
+from headgate.connector.schema import Schema
 from headgate.ports import Headers as SentHeaders
 from headgate.ports import Producer, ProducerRecord, RefusedError, TransportError
 from headgate.task.acks import AckTracker
@@ -290,6 +291,7 @@ class SourcePerformer:
         dropped = skipped = 0
         detail = ""
         same_headers: Headers = ()
+        same_schemas: tuple[Schema | None, ...] = ()
         same_topic = ""
         same_sent: SentHeaders = ()
         for record in records:
@@ -309,15 +311,17 @@ class SourcePerformer:
                     self._lost(record)
                 else:
                     topic, key, headers = out.topic, out.key, out.headers
-                    if headers is not same_headers or topic != same_topic:
+                    schemas = out.header_schemas
+                    same = headers is same_headers and schemas is same_schemas
+                    if not same or topic != same_topic:
                         # A transform may have given all records the very same ones.
-                        same_sent = headers_of(topic, headers) if headers else ()
-                        same_headers, same_topic = headers, topic
+                        same_sent = headers_of(topic, headers, schemas) if headers else ()
+                        same_headers, same_topic, same_schemas = headers, topic, schemas
                     sent = ProducerRecord(
                         topic,
                         out.partition,
-                        None if key is None else key_of(topic, key),
-                        value_of(topic, out.value),
+                        None if key is None else key_of(topic, key, out.key_schema),
+                        value_of(topic, out.value, out.value_schema),
                         same_sent,
                         out.timestamp_ms,
                     )
