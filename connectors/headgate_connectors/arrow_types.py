@@ -1,7 +1,7 @@
 """Connect's schemas and Arrow's types: one table, read both ways. Needs pyarrow.
 
-What Connect's types cannot tell apart is kept as the parameter ``arrow.type`` of the schema, so that
-a column comes out with the type it came in with. Times that Connect's types cannot hold are those
+What Connect's types cannot tell apart is kept as the parameter ``arrow.type`` of the schema: so a
+column comes out with the type it came in with. Times that Connect's types cannot hold are those
 of `headgate.connector.times`. Types with no form here are refused by their column's name: unions,
 run-end encoded, month-day-nano intervals, extension types, list views of times, and dictionaries
 inside dictionaries.

@@ -340,11 +340,17 @@ class DirectoryTask(SourceTask):
         file.state = State.NEW
         partition, topic, name, header = file.partition, self._topic, file.name, file.header
         append = result.append
+        schema = None if file.reader is None else file.reader.schema
         for start, end, value, reason, crc in rows:
             if reason is None:
                 offset = {"position": end, "start": start, "crc": crc}
                 headers = (header, ("headgate.position", start))
-                append(SourceRecord(partition, offset, topic, value, name, headers))
+                append(
+                    SourceRecord(
+                        *(partition, offset, topic, value, name, headers),
+                        value_schema=schema,
+                    )
+                )
             elif end > start:
                 offset = {"position": end, "start": start, "crc": crc}
                 append(SkippedRecord(partition, offset, self._at(file, start, reason)))

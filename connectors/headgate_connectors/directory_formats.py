@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from headgate.connector.schema import Schema
 from headgate_connectors import json_text
 from headgate_connectors.directory_reader import FileFault, NotReady, Reader, Row
 
@@ -115,6 +116,10 @@ class LineReader:
     @property
     def has_tail(self) -> bool:
         return bool(self._data.strip() if self._jsonl else self._data)
+
+    @property
+    def schema(self) -> Schema | None:
+        return None
 
     def close(self) -> None:
         self._file.close()
@@ -231,6 +236,10 @@ class CsvReader:
     def has_tail(self) -> bool:
         self._file.seek(self._position)
         return bool(self._file.read(ROW_BYTES_MAX).strip())
+
+    @property
+    def schema(self) -> Schema | None:
+        return None
 
     def close(self) -> None:
         self._file.close()

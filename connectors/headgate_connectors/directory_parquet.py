@@ -1,20 +1,16 @@
-"""Rows of a Parquet file as JSON objects. Needs pyarrow (the extra `connectors`).
+"""Rows of a Parquet file as values of the file's schema. Needs pyarrow (the extra `connectors`).
 
-How types that JSON has not are written: dates, times and timestamps in ISO 8601, decimals as text
-(nothing is lost), binary as base64, durations as seconds, maps as lists of pairs, NaN and infinite
-numbers as null. Nanoseconds are kept.
+The schema is made once for a file, by `headgate_connectors.arrow_types`: nothing of a type is lost.
+A row that has no form in Python (a date beyond year 9999, text that is not UTF-8) costs itself
+alone. Timestamps of the old kind INT96 are read as microseconds, which hold every year.
 """
 
-import base64
-import datetime
-import decimal
-import json
-import math
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from headgate.connector.schema import Schema
 from headgate.errors import MissingExtraError
 from headgate_connectors.directory_reader import FileFault, NotReady, Row
 
@@ -32,7 +28,8 @@ class ParquetReader:
         self._position = position
         self._arrow, self._parquet = _pyarrow()
         try:
-            self._file = self._parquet.ParquetFile(path)
+            self._file = self._parquet.ParquetFile(path, coerce_int96_timestamp_unit="us")
+            self._learn_schema()
         except (self._arrow.ArrowException, OSError) as error:
             raise FileFault(f"its footer does not parse: {error}") from error
         count = self._file.metadata.num_rows
@@ -52,19 +49,56 @@ class ParquetReader:
             group = self._group()
             start = self._position
             try:
-                batch = self._next_batch(group, limit - len(rows))
-                values = [_text(row) for row in batch]
+                part = self._next_part(group, limit - len(rows))
             except (self._arrow.ArrowException, OSError, ValueError, TypeError) as error:
                 self._position = self._groups[group + 1]
                 reason = f"rows {start} to {self._position} cannot be read: {error}"
                 rows.append(Row(start, self._position, None, reason, self._crc))
                 self._batches = None
                 continue
-            rows += [
-                Row(row, row + 1, value, None, self._crc) for row, value in enumerate(values, start)
-            ]
-            self._position += len(values)
+            rows += self._rows(part, start)
+            self._position += part.num_rows
         return rows
+
+    @property
+    def schema(self) -> Schema | None:
+        return self._schema
+
+    def _learn_schema(self) -> None:
+        from headgate_connectors import arrow_types
+
+        self._types = arrow_types
+        columns = self._file.schema_arrow
+        try:
+            self._schema = arrow_types.struct_schema(columns)
+        except arrow_types.NoFormError as error:
+            self._file.close()
+            raise FileFault(f"{error}: leave the column out, or write it as another type") from None
+        self._carriers = arrow_types.carriers(columns)
+
+    def _rows(self, part: Any, start: int) -> list[Row]:
+        bad = (self._arrow.ArrowException, ValueError, OverflowError, KeyError)
+        try:
+            values = self._types.rows_of(part, self._carriers)
+        except bad:
+            return [self._row(part.slice(index, 1), start + index) for index in range(len(part))]
+        crc = self._crc
+        return [Row(row, row + 1, value, None, crc) for row, value in enumerate(values, start)]
+
+    def _row(self, part: Any, row: int) -> Row:
+        """One row, or why it is none: its first column that has no form in Python."""
+        bad = (self._arrow.ArrowException, ValueError, OverflowError, KeyError)
+        reason = ""
+        for name, way in zip(part.column_names, self._carriers, strict=True):
+            try:
+                column = self._arrow.schema([way])
+                self._types.rows_of(part.select([name]), column)
+            except bad as error:
+                reason = f"column {name} of type {part.schema.field(name).type}: {error}"
+                break
+        if reason:
+            return Row(row, row + 1, None, reason, self._crc)
+        return Row(row, row + 1, self._types.rows_of(part, self._carriers)[0], None, self._crc)
 
     @property
     def has_tail(self) -> bool:
@@ -83,13 +117,12 @@ class ParquetReader:
     def _group(self) -> int:
         return next(n for n in range(len(self._groups) - 1) if self._position < self._groups[n + 1])
 
-    def _next_batch(self, group: int, limit: int) -> list[dict[str, Any]]:
+    def _next_part(self, group: int, limit: int) -> Any:
         """Up to `limit` rows of this row group from the position on."""
         if self._batches is None or self._batches[0] != group:
             self._batches = (group, self._file.read_row_group(group))
         skip = self._position - self._groups[group]
-        part = self._batches[1].slice(skip, limit)
-        return _plain(self._arrow, part).to_pylist()  # type: ignore[no-any-return]
+        return self._batches[1].slice(skip, limit)
 
 
 def _pyarrow() -> tuple[Any, Any]:
@@ -115,46 +148,3 @@ def _footer_crc(path: Path) -> int:
     if size < 12 or not tail.endswith(_MAGIC):
         raise NotReady("it has no Parquet footer")
     return zlib.crc32(tail, size)
-
-
-def _plain(arrow: Any, table: Any) -> Any:
-    """Nanoseconds as text, which Python's types cannot hold."""
-    for index, field in enumerate(table.schema):
-        kind = field.type
-        if arrow.types.is_timestamp(kind) and kind.unit == "ns":
-            text = table.column(index).cast(arrow.string())
-            table = table.set_column(index, field.name, text)
-    return table
-
-
-def _text(row: dict[str, Any]) -> str:
-    try:
-        return json.dumps(
-            row, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_other
-        )
-    except ValueError:  # a NaN somewhere
-        return json.dumps(
-            _finite(row), ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_other
-        )
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
-    return value
-
-
-def _other(value: object) -> Any:
-    if isinstance(value, (datetime.date, datetime.time)):  # datetime is a date
-        return value.isoformat()
-    if isinstance(value, decimal.Decimal):
-        return str(value)
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    if isinstance(value, datetime.timedelta):
-        return value.total_seconds()
-    raise TypeError(f"a value of type {type(value).__name__} has no form in JSON")

@@ -1,6 +1,8 @@
 """What every reader of a file gives, whatever the format: rows, and why there are none."""
 
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
+
+from headgate.connector.schema import Schema
 
 
 class Row(NamedTuple):
@@ -12,7 +14,8 @@ class Row(NamedTuple):
 
     start: int
     end: int
-    value: str | None
+    value: Any
+    """Text, or a value of the reader's schema; None where there is a reason."""
     reason: str | None
     crc: int
 
@@ -39,6 +42,11 @@ class Reader(Protocol):
     @property
     def has_tail(self) -> bool:
         """Something stands after the last row, and would be read if the file were settled."""
+        ...
+
+    @property
+    def schema(self) -> Schema | None:
+        """Schema of the rows' values; None: they are text."""
         ...
 
     def close(self) -> None: ...

@@ -30,6 +30,7 @@ from headgate.connector.api import (
     SourceTask,
 )
 from headgate.connector.config import ConfigDef, ConfigError, Importance, Type, java_text
+from headgate.connector.text_converters import text_of
 from headgate.connector.validators import at_least, non_empty
 
 FILE = "headgate.file"

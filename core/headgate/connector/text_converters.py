@@ -38,9 +38,9 @@ class StringConverter:
     Differs: a dict or list becomes JSON text, where Java writes the form of its `toString`; a
     decimal is written by its digits, dates and times in ISO 8601, where Java writes
     `Date.toString`; a value of another class is refused, where Java takes any `toString`
-    (``Object@1b6d3586``); only the encoding UTF-8 is known; bytes are taken as text if they are UTF-8.
-    In the JSON text dates and times are ISO 8601, instants in UTC; decimals are text, bytes base64,
-    maps lists of pairs, NaN and infinite numbers null. Source: StringConverter (4.3.1).
+    (``Object@1b6d3586``); only the encoding UTF-8 is known; bytes are taken as text if they are
+    UTF-8. In the JSON text dates and times are ISO 8601, instants in UTC; decimals are text, bytes
+    base64, maps lists of pairs, NaN and infinite numbers null. Source: StringConverter (4.3.1).
     """
 
     CONFIG: Final = ConfigDef().define(
