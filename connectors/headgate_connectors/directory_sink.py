@@ -17,6 +17,7 @@ from headgate.connector import schema as s
 from headgate.connector.api import DataError, SinkConnector, SinkRecord, SinkTask
 from headgate.connector.config import ConfigDef, ConfigError, Importance, Type
 from headgate.connector.schema import Schema, SchemaType
+from headgate.connector.text_converters import json_text
 from headgate.connector.validators import at_least, non_empty, one_of
 from headgate.ports import TopicPartition
 from headgate_connectors.arrow_types import NoFormError
@@ -29,7 +30,6 @@ from headgate_connectors.sink_writers import (
     Row,
     Writer,
     json_line,
-    json_text_of,
     open_writer,
 )
 
@@ -326,7 +326,7 @@ def _line(record: SinkRecord) -> str:
     try:
         if schema is None or schema.type is SchemaType.STRING:
             return json_line(record.value)
-        return json_text_of(schema, record.value)
+        return json_text(schema, record.value)
     except DataError as error:
         raise DataError(f"{_at(record)}: {error}") from error
 

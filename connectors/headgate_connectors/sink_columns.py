@@ -47,7 +47,7 @@ class SinkColumns:
         return merged
 
     def _save(self, schema: Schema) -> None:
-        text = f'{{"schema":{schema_text(schema, DecimalFormat.BASE64)}}}\n'
+        text = f'{{"schema":{schema_text(schema, DecimalFormat.BASE64, False)}}}\n'
         json.loads(text)
         draft = self._root / f"{FOLDER}/.draft-{uuid.uuid4().hex}"
         write_durably(draft, text.encode())

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 
 from headgate.connector.data_error import DataError
 from headgate.connector.schema import STRING, Field, Schema, SchemaType
+from headgate.connector.text_converters import json_text as to_json
 from headgate.connector.text_converters import text_of
 from headgate_connectors import arrow_types, json_text
 
@@ -160,12 +161,7 @@ def json_line(value: Any) -> str:
     """A value without a schema as a line of JSON: text that is JSON as it is, all else as JSON."""
     if isinstance(value, str) and "\n" not in value and json_text.fault(value.encode()) is None:
         return value
-    return text_of(None, [value])[1:-1]
-
-
-def json_text_of(schema: Schema, value: Any) -> str:
-    """A value with a schema as a line of JSON."""
-    return text_of(Schema(SchemaType.ARRAY, value_schema=schema), [value])[1:-1]
+    return to_json(None, value)
 
 
 def _csv_head(columns: Schema) -> str:

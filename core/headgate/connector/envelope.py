@@ -80,7 +80,7 @@ class EnvelopeWriter:
             return cast(Write, self._write)
         found = self._known.get(schema)
         if found is None:
-            text = as_java(schema_text(schema, self._numbers))
+            text = as_java(schema_text(schema, self._numbers, self._use_defaults))
             write = writer(schema, self._numbers, self._use_defaults)
             found = self._known[schema] = (_BEFORE + text + _BETWEEN, write)
             if len(self._known) > self._cache_size:
@@ -141,7 +141,7 @@ class EnvelopeReader:
         text = json.dumps(document, default=str)
         found = self._known.get(text)
         if found is None:
-            schema = read_schema(document)
+            schema = read_schema(document, self._use_defaults)
             assert schema is not None
             found = self._known[text] = PayloadReader(schema, self._use_defaults)
             if len(self._known) > self._cache_size:

@@ -138,7 +138,7 @@ _FAILED: Final = "Converting Kafka Connect data to byte[] failed due to serializ
 
 def _content(text: str, use_defaults: bool) -> PayloadReader:
     try:
-        schema = read_schema(json.loads(text))
+        schema = read_schema(json.loads(text), use_defaults)
     except (ValueError, RecursionError, DataError) as error:
         raise ConfigError.of("schema.content", text, f"no schema: {error}") from error
     if schema is None:

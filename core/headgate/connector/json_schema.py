@@ -20,20 +20,31 @@ _NAMES: Final[Mapping[SchemaType, str]] = {
 _TYPES: Final = {name: kind for kind, name in _NAMES.items()}
 
 
-def schema_text(schema: Schema, numbers: DecimalFormat, field_name: str | None = None) -> str:
+def schema_text(
+    schema: Schema, numbers: DecimalFormat, use_defaults: bool, field_name: str | None = None
+) -> str:
     """`schema` as JSON, its members in Java's order.
 
     Args:
         numbers: form of a decimal that is a default.
+        use_defaults: a null in a default is written as the default of its own schema.
     """
     parts = [f'"type":{_text(_NAMES[schema.type])}']
     if schema.type is SchemaType.ARRAY:
-        parts.append(f'"items":{schema_text(cast(Schema, schema.value_schema), numbers)}')
+        parts.append(
+            f'"items":{schema_text(cast(Schema, schema.value_schema), numbers, use_defaults)}'
+        )
     elif schema.type is SchemaType.MAP:
-        parts.append(f'"keys":{schema_text(cast(Schema, schema.key_schema), numbers)}')
-        parts.append(f'"values":{schema_text(cast(Schema, schema.value_schema), numbers)}')
+        parts.append(
+            f'"keys":{schema_text(cast(Schema, schema.key_schema), numbers, use_defaults)}'
+        )
+        parts.append(
+            f'"values":{schema_text(cast(Schema, schema.value_schema), numbers, use_defaults)}'
+        )
     elif schema.type is SchemaType.STRUCT:
-        fields = [schema_text(found.schema, numbers, found.name) for found in schema.fields]
+        fields = [
+            schema_text(found.schema, numbers, use_defaults, found.name) for found in schema.fields
+        ]
         parts.append(f'"fields":[{",".join(fields)}]')
     parts.append(f'"optional":{"true" if schema.optional else "false"}')
     if schema.name is not None:
@@ -45,7 +56,7 @@ def schema_text(schema: Schema, numbers: DecimalFormat, field_name: str | None =
     if schema.parameters:
         parts.append(f'"parameters":{_text(dict(schema.parameters))}')
     if schema.default is not None:
-        parts.append(f'"default":{writer(schema, numbers, True)(schema.default)}')
+        parts.append(f'"default":{writer(schema, numbers, use_defaults)(schema.default)}')
     if field_name is not None:
         parts.append(f'"field":{_text(field_name)}')
     return "{" + ",".join(parts) + "}"
@@ -55,8 +66,11 @@ def _text(value: object) -> str:
     return dumps(value).decode()
 
 
-def read_schema(document: Any) -> Schema | None:
+def read_schema(document: Any, use_defaults: bool = False) -> Schema | None:
     """The schema that parsed JSON says; None for a null.
+
+    Args:
+        use_defaults: a null in a default becomes the default of its own schema.
 
     Raises:
         DataError: no schema that Connect knows.
@@ -72,23 +86,27 @@ def read_schema(document: Any) -> Schema | None:
     kind = _TYPES.get(name)
     if kind is None:
         raise DataError(f"Unknown schema type: {name}")
-    schema = _made(kind, known)
+    schema = _made(kind, known, use_defaults)
     default = known.get("default")
     if default is None:
+        if "default" in known and not schema.optional:
+            raise DataError(f"Invalid null value for required {kind.upper()} field: its default")
         return schema
-    return replace(schema, default=reader(schema, True)(default))
+    return replace(schema, default=reader(schema, use_defaults)(default))
 
 
-def _made(kind: SchemaType, known: dict[str, Any]) -> Schema:
+def _made(kind: SchemaType, known: dict[str, Any], use_defaults: bool) -> Schema:
     keys = values = None
     fields: tuple[Field, ...] = ()
     if kind is SchemaType.ARRAY:
-        values = _part(known, "items", "Array schema did not specify the element type")
+        values = _part(
+            known, "items", "Array schema did not specify the element type", use_defaults
+        )
     elif kind is SchemaType.MAP:
-        keys = _part(known, "keys", "Map schema did not specify the key type")
-        values = _part(known, "values", "Map schema did not specify the value type")
+        keys = _part(known, "keys", "Map schema did not specify the key type", use_defaults)
+        values = _part(known, "values", "Map schema did not specify the value type", use_defaults)
     elif kind is SchemaType.STRUCT:
-        fields = _fields(known.get("fields"))
+        fields = _fields(known.get("fields"), use_defaults)
     name, version, doc = known.get("name"), known.get("version"), known.get("doc")
     return Schema(
         kind,
@@ -104,14 +122,14 @@ def _made(kind: SchemaType, known: dict[str, Any]) -> Schema:
     )
 
 
-def _part(known: dict[str, Any], member: str, message: str) -> Schema:
-    found = read_schema(known.get(member))
+def _part(known: dict[str, Any], member: str, message: str, use_defaults: bool) -> Schema:
+    found = read_schema(known.get(member), use_defaults)
     if found is None:
         raise DataError(message)
     return found
 
 
-def _fields(given: Any) -> tuple[Field, ...]:
+def _fields(given: Any, use_defaults: bool) -> tuple[Field, ...]:
     if not _is_list(given):
         raise DataError('Struct schema\'s "fields" argument is not an array.')
     fields: list[Field] = []
@@ -119,7 +137,7 @@ def _fields(given: Any) -> tuple[Field, ...]:
         name = cast(dict[str, Any], found).get("field") if isinstance(found, dict) else None
         if not isinstance(name, str):
             raise DataError("Struct schema's field name not specified properly")
-        schema = read_schema(found)
+        schema = read_schema(found, use_defaults)
         assert schema is not None  # it has a name
         fields.append(Field(name, schema))
     return tuple(fields)

@@ -19,6 +19,7 @@ from typing import Any, Final, TypeAlias, cast
 from headgate.connector.data_error import DataError
 from headgate.connector.schema import (
     DECIMAL,
+    LOGICAL_TYPES,
     Schema,
     SchemaType,
     from_logical,
@@ -65,6 +66,16 @@ def written(schema: Schema, write: Write, value: Any) -> str:
         raise DataError(f"a value of {schema.type.upper()} has no form in JSON: {error}") from error
 
 
+def _logical(schema: Schema) -> str | None:
+    """The schema's logical type. As in Java it goes by the name, and its type must be the one."""
+    wanted = LOGICAL_TYPES.get(schema.name or "")
+    if wanted is not None and wanted is not schema.type:
+        raise DataError(
+            f"{schema.name} is of type {schema.type.upper()}, expected {wanted.upper()}"
+        )
+    return logical_type(schema)
+
+
 # -- writing --
 
 
@@ -98,7 +109,7 @@ def writer(
 def _writer_of_some(
     schema: Schema, numbers: DecimalFormat, use_defaults: bool, own: Own | None
 ) -> Write:
-    kind, logical = schema.type, logical_type(schema)
+    kind, logical = schema.type, _logical(schema)
     if logical == DECIMAL:
         return _decimal_writer(schema, numbers)
     if logical is not None:
@@ -306,7 +317,7 @@ def _wrong(kind: object, value: object) -> DataError:
 
 
 def _reader_of_some(schema: Schema, use_defaults: bool) -> Read:
-    kind, logical = schema.type, logical_type(schema)
+    kind, logical = schema.type, _logical(schema)
     if logical == DECIMAL:
         return _decimal_reader(schema)
     if kind is SchemaType.STRUCT:
@@ -406,7 +417,10 @@ _READERS: Final[Mapping[SchemaType, Read]] = {
 def _decimal_reader(schema: Schema) -> Read:
     def read(value: Any) -> Any:
         if isinstance(value, str):
-            return to_logical(schema, int.from_bytes(_bytes(value), "big", signed=True))
+            data = _bytes(value)
+            if not data:
+                raise DataError("Invalid bytes for Decimal field: none, expected at least one")
+            return to_logical(schema, int.from_bytes(data, "big", signed=True))
         if isinstance(value, decimal.Decimal):
             return value
         if isinstance(value, int) and not isinstance(value, bool):

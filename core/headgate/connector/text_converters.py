@@ -125,6 +125,12 @@ def text_of(schema: Schema | None, value: Value) -> str:
     return "" if data is None else data.decode(errors="replace")
 
 
+def json_text(schema: Schema | None, value: Value) -> str:
+    """A value as JSON for people, of the same forms. Raises `DataError`."""
+    items = None if schema is None else Schema(SchemaType.ARRAY, value_schema=schema)
+    return text_of(items, [value])[1:-1]
+
+
 _TEXT: Final = StringConverter()
 
 
