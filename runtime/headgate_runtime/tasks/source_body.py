@@ -318,8 +318,7 @@ class SourcePerformer:
                         same_sent = headers_of(topic, headers, schemas) if headers else ()
                         same_headers, same_topic, same_schemas = headers, topic, schemas
                     sent = ProducerRecord(
-                        topic,
-                        out.partition,
+                        *(topic, out.partition),
                         None if key is None else key_of(topic, key, out.key_schema),
                         value_of(topic, out.value, out.value_schema),
                         same_sent,
