@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Protocol, cast
 
@@ -105,6 +106,11 @@ class TableWriter(_File):
     @property
     def size(self) -> int:
         return self._file.tell() + self._held
+
+    def drop(self) -> None:
+        with suppress(pa.ArrowException, OSError):
+            self._writer.close()  # else it writes to the closed file when it is collected
+        super().drop()
 
     def close(self) -> None:
         self._flush()

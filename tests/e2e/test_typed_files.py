@@ -149,7 +149,8 @@ def test_kills_at_random_lose_and_double_nothing(
     folder = prepare(tmp_path, "process", workers=2, rotate=3_000, batch=500)
     for number in range(FILES):
         ids = range(number * ROWS, (number + 1) * ROWS)
-        table = pa.table({"id": ids, "price": [Decimal(n).scaleb(-2) for n in ids]})
+        prices = pa.array([Decimal(n).scaleb(-2) for n in ids], pa.decimal128(12, 2))
+        table = pa.table({"id": ids, "price": prices})
         pq.write_table(table, folder / f"{number}.parquet", row_group_size=4_000)
     up = Up(tmp_path, ("--until-idle",)).start()
     ups.append(up)
