@@ -31,7 +31,8 @@ from headgate.connector.schema import (
     unscaled,
     validate,
 )
-from headgate.java.double import java_double, java_float
+from headgate.java.double import java_double
+from headgate.java.numbers import java_float
 
 
 class DecimalFormat(StrEnum):
@@ -169,7 +170,7 @@ def _single_text(value: Any) -> str:
         raise Misfit("no float")
     if isinstance(value, int) and int(float(value)) != value:
         raise Misfit("too long")
-    text = java_float(float(value))
+    text = java_float(nearest_single(float(value)))
     return text if math.isfinite(value) else f'"{text}"'
 
 

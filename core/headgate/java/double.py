@@ -1,8 +1,6 @@
 """Floating-point numbers as Java writes them."""
 
 import math
-import struct
-from typing import Final
 
 
 def java_double(value: float) -> str:
@@ -16,36 +14,6 @@ def java_double(value: float) -> str:
         return repr(value) if "e" not in repr(value) else f"{value:f}"
     sign, digits, exponent = _decimal(value)
     return f"{sign}{digits[0]}.{digits[1:] or '0'}E{exponent}"
-
-
-def java_float(value: float) -> str:
-    """The 32-bit float nearest to `value` as `Float.toString` writes it.
-
-    Raises:
-        OverflowError: it is too large for one.
-    """
-    if not math.isfinite(value) or value == 0:
-        return java_double(value)
-    single: float = _SINGLE.unpack(_SINGLE.pack(value))[0]
-    if single == 0:
-        return java_double(single)
-    shortest = next(text for n in range(9) if _is(text := f"{single:.{n}e}", single))
-    if 1e-3 <= abs(single) < 1e7:
-        return java_double(float(shortest))
-    if len(shortest.partition("e")[0].lstrip("-")) == 1:
-        shortest = f"{single:.1e}"  # two digits at least, as for a double
-    mantissa, _, exponent = shortest.partition("e")
-    return f"{mantissa}E{int(exponent)}"
-
-
-_SINGLE: Final = struct.Struct(">f")
-
-
-def _is(text: str, single: float) -> bool:
-    try:
-        return bool(_SINGLE.unpack(_SINGLE.pack(float(text)))[0] == single)
-    except OverflowError:
-        return False
 
 
 def _decimal(value: float) -> tuple[str, str, int]:

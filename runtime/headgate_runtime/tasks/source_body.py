@@ -289,10 +289,9 @@ class SourcePerformer:
         boundaries = Boundaries(self._transaction)
         by_record = bool(boundaries.by_record)
         dropped = skipped = 0
-        detail = ""
+        detail = same_topic = ""
         same_headers: Headers = ()
         same_schemas: tuple[Schema | None, ...] = ()
-        same_topic = ""
         same_sent: SentHeaders = ()
         for record in records:
             if type(record) is SkippedRecord:
@@ -321,8 +320,7 @@ class SourcePerformer:
                         *(topic, out.partition),
                         None if key is None else key_of(topic, key, out.key_schema),
                         value_of(topic, out.value, out.value_schema),
-                        same_sent,
-                        out.timestamp_ms,
+                        *(same_sent, out.timestamp_ms),
                     )
             except Exception as error:  # converters and transforms may be anybody's
                 skipped += 1

@@ -15,7 +15,7 @@ from headgate.connector.converters import make_converter
 from headgate.connector.json_values import nearest_single
 from headgate.connector.text_converters import text_of
 from headgate.connector.times import DURATION, UNIT_TIME, UNIT_TIMESTAMP, time_schema, time_text
-from headgate.java.double import java_float
+from headgate.java.numbers import java_float
 
 CONVERTERS: list[tuple[str, dict[str, str]]] = [
     ("TypedConverter", {}),
