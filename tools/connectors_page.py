@@ -10,7 +10,13 @@ from pathlib import Path
 from headgate_runtime.plugins.describe import as_page
 
 PAGE = Path(__file__).resolve().parents[1] / "docs/run/connectors.md"
-CONNECTORS = ("DirectorySource", "FileStreamSource", "FileStreamSink", "SparkFileSink")
+CONNECTORS = (
+    "DirectorySource",
+    "DirectorySink",
+    "FileStreamSource",
+    "FileStreamSink",
+    "SparkFileSink",
+)
 INTRODUCTION = """\
 # Options of the connectors
 

@@ -272,7 +272,7 @@ class DirectoryTask(SourceTask):
         partition, topic, name, header = file.partition, file.topic, file.name, file.header
         marks = {**file.reader.marks, "was": file.was} if file.was else file.reader.marks
         append = result.append
-        offset = file.offset
+        offset, schema = file.offset, file.reader.schema
         for start, end, value, reason, crc, prefix, lost in rows:
             if end > start and (reason is None or self._tolerate or self._fails):
                 offset = {"position": end, "start": start, "crc": crc, **marks}
@@ -280,7 +280,12 @@ class DirectoryTask(SourceTask):
                     offset["prefix"] = prefix
             if reason is None:
                 headers = (header, ("headgate.position", start))
-                append(SourceRecord(partition, offset or {}, topic, value, name, headers))
+                append(
+                    SourceRecord(
+                        *(partition, offset or {}, topic, value, name, headers),
+                        value_schema=schema,
+                    )
+                )
             elif end > start and (self._tolerate or self._fails):
                 append(SkippedRecord(partition, offset or {}, self._at(file, start, reason), lost))
             else:

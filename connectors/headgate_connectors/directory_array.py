@@ -64,6 +64,10 @@ class ArrayReader:
         return rows
 
     @property
+    def schema(self) -> None:
+        return None  # JSON
+
+    @property
     def has_tail(self) -> bool:
         return not self._closed and bool(self._text.strip(_SPACE) or self._position)
 

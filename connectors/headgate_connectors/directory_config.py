@@ -174,8 +174,8 @@ def _define_faults(keys: ConfigDef) -> None:
         "on.replace",
         "auto",
         "What to do where another file stands under the name of one that was read. Choose "
-        "'reread' to read it from its beginning, 'skip' to leave it alone, 'fail' to fail the task. "
-        "The default 'auto' rereads, but a file that only became shorter is a bad file.",
+        "'reread' to read it from its beginning, 'skip' to leave it alone, 'fail' to fail the "
+        "task. The default 'auto' rereads, but a file that only became shorter is a bad file.",
         one_of("auto", "reread", "skip", "fail"),
     )
     _define(

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from headgate.connector.schema import Schema
 from headgate_connectors import json_text
 from headgate_connectors.directory_array import ArrayReader, is_array
 from headgate_connectors.directory_input import Input, Marks, open_input
@@ -112,6 +113,10 @@ class LineReader:
     @property
     def has_tail(self) -> bool:
         return bool(self._data.strip() if self._jsonl else self._data)
+
+    @property
+    def schema(self) -> Schema | None:
+        return None
 
     def close(self) -> None:
         self._file.close()
@@ -247,6 +252,10 @@ class CsvReader:
             return False
         self._file.seek(self._position)
         return bool(self._file.read(ROW_BYTES_MAX).strip())
+
+    @property
+    def schema(self) -> Schema | None:
+        return None
 
     def close(self) -> None:
         self._file.close()

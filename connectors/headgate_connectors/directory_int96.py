@@ -22,6 +22,10 @@ class Int96:
         self._nanos = nanos
         """The file once more, opened for nanoseconds."""
 
+    def __bool__(self) -> bool:
+        """Whether the file has such columns."""
+        return bool(self._columns or self._nested)
+
     @classmethod
     def of(cls, arrow: Any, parquet: Any, file: Any, path: Path) -> "Int96":
         schema = file.schema
@@ -42,7 +46,7 @@ class Int96:
             ValueError: a column has nanoseconds beside years that 64 bits of them do not hold, or
                 has them within a list or struct.
         """
-        if not self._columns and not self._nested:
+        if not self:
             return table
         other = self._nanos.read_row_group(group, columns=[*self._columns, *self._nested])
         for name in self._columns:

@@ -1,20 +1,16 @@
-"""Rows of a Parquet file as JSON objects. Needs pyarrow (the extra `connectors`).
+"""Rows of a Parquet file as values of the file's schema. Needs pyarrow (the extra `connectors`).
 
-How types that JSON has not are written: dates, times and timestamps in ISO 8601, decimals as text
-(nothing is lost), binary as base64, durations as seconds, maps as lists of pairs, NaN and infinite
-numbers as null. Nanoseconds are kept.
+The schema is made once for a file, by `headgate_connectors.arrow_types`: nothing of a type is lost.
+A row that has no form in Python (a date beyond year 9999, text that is not UTF-8) costs itself
+alone. Timestamps of the old kind INT96 are read as microseconds, which hold every year.
 """
 
-import base64
-import datetime
-import decimal
-import json
-import math
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from headgate.connector.schema import Schema
 from headgate.errors import MissingExtraError
 from headgate_connectors.directory_input import Marks, crc_of_first, position_of, stat_text
 from headgate_connectors.directory_int96 import Int96
@@ -34,6 +30,7 @@ class ParquetReader:
         try:
             self._file = self._parquet.ParquetFile(path, coerce_int96_timestamp_unit="us")
             self._int96 = Int96.of(self._arrow, self._parquet, self._file, path)
+            self._learn_schema()
         except (self._arrow.ArrowException, OSError) as error:
             raise FileFault(f"its footer does not parse: {error}") from error
         count = self._file.metadata.num_rows
@@ -62,12 +59,60 @@ class ParquetReader:
                 rows.append(Row(start, end, None, reason, self._crc, self._content, lost))
                 self._batches = None
                 continue
+            rows += self._rows(part, start)
             self._position += part.num_rows
-            rows += [
-                Row(row, row + 1, value, reason, self._crc, self._content)
-                for row, (value, reason) in enumerate(self._texts(part), start)
-            ]
         return rows
+
+    @property
+    def schema(self) -> Schema | None:
+        return self._schema
+
+    def _learn_schema(self) -> None:
+        from headgate_connectors import arrow_types
+
+        self._types = arrow_types
+        self._columns = columns = self._columns_read()
+        try:
+            self._schema = arrow_types.struct_schema(columns)
+        except arrow_types.NoFormError as error:
+            self.close()
+            raise FileFault(f"{error}: leave the column out, or write it as another type") from None
+        self._carriers = arrow_types.carriers(columns)
+
+    def _columns_read(self) -> Any:
+        """Names and types of the columns as they are read. The first row group decides whether
+        INT96 timestamps are of nanoseconds; a later one that does not fit costs itself."""
+        columns = self._file.schema_arrow
+        if not self._int96 or self._file.num_row_groups == 0:
+            return columns
+        return self._int96.exact(self._file.read_row_group(0), 0).schema
+
+    def _rows(self, part: Any, start: int) -> list[Row]:
+        bad = (self._arrow.ArrowException, ValueError, OverflowError, KeyError)
+        try:
+            values = self._types.rows_of(part, self._carriers)
+        except bad:
+            return [self._row(part.slice(index, 1), start + index) for index in range(len(part))]
+        crc, content = self._crc, self._content
+        return [
+            Row(row, row + 1, value, None, crc, content) for row, value in enumerate(values, start)
+        ]
+
+    def _row(self, part: Any, row: int) -> Row:
+        """One row, or why it is none: its first column that has no form in Python."""
+        bad = (self._arrow.ArrowException, ValueError, OverflowError, KeyError)
+        reason = ""
+        for name, way in zip(part.column_names, self._carriers, strict=True):
+            try:
+                column = self._arrow.schema([way])
+                self._types.rows_of(part.select([name]), column)
+            except bad as error:
+                reason = f"column {name} of type {part.schema.field(name).type}: {error}"
+                break
+        if reason:
+            return Row(row, row + 1, None, reason, self._crc, self._content)
+        value = self._types.rows_of(part, self._carriers)[0]
+        return Row(row, row + 1, value, None, self._crc, self._content)
 
     @property
     def has_tail(self) -> bool:
@@ -88,22 +133,15 @@ class ParquetReader:
         return next(n for n in range(len(self._groups) - 1) if self._position < self._groups[n + 1])
 
     def _next_part(self, group: int, limit: int) -> Any:
-        """Up to `limit` rows of this row group from the position on, as an Arrow table."""
+        """Up to `limit` rows of this row group from the position on."""
         if self._batches is None or self._batches[0] != group:
-            self._batches = (group, self._int96.exact(self._file.read_row_group(group), group))
+            table = self._file.read_row_group(group)
+            if self._int96:
+                # Refused where it would lose something: Arrow's casts are safe.
+                table = self._int96.exact(table, group).cast(self._columns)
+            self._batches = (group, table)
         skip = self._position - self._groups[group]
         return self._batches[1].slice(skip, limit)
-
-    def _texts(self, part: Any) -> list[tuple[str | None, str | None]]:
-        """Value or reason of each row. A cell that has no value in Python costs its row alone."""
-        errors = (self._arrow.ArrowException, ValueError, TypeError, OverflowError)
-        try:
-            return [(_text(row), None) for row in _plain(self._arrow, part).to_pylist()]
-        except errors as error:
-            if part.num_rows > 1:
-                middle = part.num_rows // 2
-                return self._texts(part.slice(0, middle)) + self._texts(part.slice(middle))
-            return [(None, _bad_cell(self._arrow, part, errors) or str(error))]
 
 
 def _pyarrow() -> tuple[Any, Any]:
@@ -141,57 +179,3 @@ def _identity(path: Path, offset: Mapping[str, Any] | None) -> tuple[Marks, int 
         return marks, known
     with path.open("rb") as file:
         return marks, crc_of_first(file, stat.st_size)
-
-
-def _bad_cell(arrow: Any, row: Any, errors: tuple[type[Exception], ...]) -> str:
-    """Names the columns of this one row that have no value in Python."""
-    found = []
-    for name, column in zip(row.column_names, row.columns, strict=True):
-        try:
-            _text({name: _plain(arrow, arrow.table([column], [name])).to_pylist()[0][name]})
-        except errors as error:
-            found.append(f"column {name}: {error}")
-    return "; ".join(found)
-
-
-def _plain(arrow: Any, table: Any) -> Any:
-    """Nanoseconds as text, which Python's types cannot hold."""
-    for index, field in enumerate(table.schema):
-        kind = field.type
-        if arrow.types.is_timestamp(kind) and kind.unit == "ns":
-            text = table.column(index).cast(arrow.string())
-            table = table.set_column(index, field.name, text)
-    return table
-
-
-def _text(row: dict[str, Any]) -> str:
-    try:
-        return json.dumps(
-            row, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_other
-        )
-    except ValueError:  # a NaN somewhere
-        return json.dumps(
-            _finite(row), ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_other
-        )
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
-    return value
-
-
-def _other(value: object) -> Any:
-    if isinstance(value, (datetime.date, datetime.time)):  # datetime is a date
-        return value.isoformat()
-    if isinstance(value, decimal.Decimal):
-        return str(value)
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    if isinstance(value, datetime.timedelta):
-        return value.total_seconds()
-    raise TypeError(f"a value of type {type(value).__name__} has no form in JSON")

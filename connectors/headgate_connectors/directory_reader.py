@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
+
+from headgate.connector.schema import Schema
 
 
 class Row(NamedTuple):
@@ -14,7 +16,8 @@ class Row(NamedTuple):
 
     start: int
     end: int
-    value: str | None
+    value: Any
+    """Text, or a value of the reader's schema; None where there is a reason."""
     reason: str | None
     crc: int
     prefix: int | None = None
@@ -72,6 +75,11 @@ class Reader(Protocol):
     @property
     def has_tail(self) -> bool:
         """Something stands after the last row, and would be read if the file were settled."""
+        ...
+
+    @property
+    def schema(self) -> Schema | None:
+        """Schema of the rows' values; None: they are text."""
         ...
 
     def close(self) -> None: ...

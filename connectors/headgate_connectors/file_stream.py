@@ -32,6 +32,7 @@ from headgate.connector.api import (
     SourceTask,
 )
 from headgate.connector.config import ConfigDef, ConfigError, Importance, Type, java_text
+from headgate.connector.text_converters import text_of
 from headgate.connector.validators import at_least, non_empty, one_of
 
 FILE = "headgate.file"
@@ -86,7 +87,8 @@ SINK_CONFIG = (
         Importance.LOW,
         "What to do at the start if the file is not there or empty although records were committed "
         "to it. Choose 'fail' to fail the task, 'rewrite' to write what the log still has from its "
-        "beginning, 'accept' to go on without those records. A file that goes while the task runs fails it.",
+        "beginning, 'accept' to go on without those records. A file that goes while the task "
+        "runs fails it.",
     )
 )
 
@@ -377,7 +379,7 @@ class FileStreamSinkTask(SinkTask):
         if self._is_cut and records:  # of a file that nothing was committed to: not ours
             self._write(b"\n")
             self._is_cut = False
-        lines = [java_text(record.value) for record in records]
+        lines = [_line(record) for record in records]
         if lines:
             self._write(("\n".join(lines) + "\n").encode("utf-8", "replace"))
 
@@ -441,6 +443,13 @@ class FileStreamSink(SinkConnector):
 
     def task_configs(self, tasks_max: int) -> list[Mapping[str, str]]:
         return [_task_config(self._config) for _ in range(tasks_max)]
+
+
+def _line(record: SinkRecord) -> str:
+    """Differs: a struct, list or map with a schema is JSON, where Java writes ``Struct{a=1}``."""
+    if record.value_schema is None or record.value.__class__ is str:
+        return java_text(record.value)
+    return java_text(None) if record.value is None else text_of(record.value_schema, record.value)
 
 
 def _is_cut(path: Path) -> bool:

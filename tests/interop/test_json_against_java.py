@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from support.data.typed_values import typed_values
 from support.task.source_tasks import Run
 
 from headgate.connector.api import DataError, SourceRecord
 from headgate.connector.converters import make_converter
+from headgate.connector.schema import Schema
 from headgate_connectors.file_stream import FileStreamSource
 
 Ask = Callable[..., Any]
@@ -47,6 +50,53 @@ FOREIGN = [
 """Envelopes that others may have written, with what both read of them."""
 
 
+JSON = "org.apache.kafka.connect.json.JsonConverter"
+EXAMPLES = 400
+
+
+def _envelope(schema: str, payload: str) -> bytes:
+    return b'{"schema":%s,"payload":%s}' % (schema.encode(), payload.encode())
+
+
+DECIMAL = (
+    '{"type":"bytes","name":"org.apache.kafka.connect.data.Decimal","parameters":{"scale":"2"}}'
+)
+ODD = [
+    _envelope(DECIMAL, '"BNI="'),
+    _envelope(DECIMAL, "12.34"),
+    _envelope(DECIMAL, '""'),
+    _envelope('{"type":"bytes","name":"org.apache.kafka.connect.data.Decimal"}', '"BNI="'),
+    _envelope('{"type":"int32","name":"org.apache.kafka.connect.data.Date"}', '"x"'),
+    _envelope('{"type":"int32","name":"org.apache.kafka.connect.data.Time"}', "86399999"),
+    _envelope('{"type":"int32","name":"org.apache.kafka.connect.data.Time"}', "-1"),
+    _envelope('{"type":"int64","name":"org.apache.kafka.connect.data.Timestamp"}', "1.5"),
+    _envelope('{"type":"array"}', "[]"),
+    _envelope('{"type":"map","keys":{"type":"string"}}', "{}"),
+    _envelope('{"type":"map","keys":{"type":"string"},"values":{"type":"int8"}}', "[]"),
+    _envelope('{"type":"map","keys":{"type":"int8"},"values":{"type":"int8"}}', "{}"),
+    _envelope('{"type":"map","keys":{"type":"int8"},"values":{"type":"int8"}}', "[[1]]"),
+    _envelope('{"type":"map","keys":{"type":"int8"},"values":{"type":"int8"}}', "[[1,2]]"),
+    _envelope('{"type":"struct"}', "{}"),
+    _envelope('{"type":"struct","fields":[{"type":"int8"}]}', "{}"),
+    _envelope('{"type":"struct","fields":[{"field":"a","type":"int8"}]}', "{}"),
+    _envelope('{"type":"struct","fields":[{"field":"a","type":"int8"}]}', '{"a":1,"b":2}'),
+    _envelope('{"type":"struct","fields":[{"field":"a","type":"int8","default":3}]}', "{}"),
+    _envelope('{"type":"int8","optional":true,"default":null}', "null"),
+    _envelope('{"type":"int8","optional":false,"default":null}', "1"),
+    _envelope('{"type":"int8","optional":"yes"}', "null"),
+    _envelope('{"type":"int8","parameters":{"a":1}}', "1"),
+    _envelope('{"type":"int8","parameters":{}}', "1"),
+    _envelope('{"type":"int8","parameters":{"a":"b"},"doc":"d","version":3,"name":"n"}', "1"),
+    _envelope('{"type":"int8","version":"3","name":4,"doc":null}', "1"),
+    _envelope('{"type":"string","name":"org.apache.kafka.connect.data.Date"}', '"x"'),
+    _envelope('{"type":"decimal"}', "1"),
+    _envelope('{"type":"int8"}', "null"),
+    _envelope("[]", "1"),
+    _envelope("5", "1"),
+]
+"""Envelopes with odd schemas, or values that do not fit."""
+
+
 @pytest.fixture(scope="module")
 def ask(java_program: Callable[..., "subprocess.Popen[str]"]) -> Iterator[Ask]:
     process = java_program("JsonConverterBytes")
@@ -66,7 +116,7 @@ def converter(schemas: str | None) -> Any:
     return make_converter("org.apache.kafka.connect.json.JsonConverter", config, is_key=False)
 
 
-def given(schemas: str | None) -> dict[str, str]:
+def chosen(schemas: str | None) -> dict[str, str]:
     return {} if schemas is None else {"schemas": schemas}
 
 
@@ -76,13 +126,13 @@ def test_what_one_writes_the_other_writes_and_reads(
     ask: Ask, value: Any, kind: str, schemas: str | None
 ) -> None:
     as_json = value.hex() if isinstance(value, bytes) else value
-    theirs = ask("write", kind=kind, value=as_json, **given(schemas))
+    theirs = ask("write", kind=kind, value=as_json, **chosen(schemas))
     ours = converter(schemas).from_connect("t", value)
     assert (ours and ours.hex()) == theirs, (ours, theirs and bytes.fromhex(theirs))
     if ours is None:
         return
     back = converter(schemas).to_connect("t", ours)
-    read = ask("read", bytes=theirs, **given(schemas))
+    read = ask("read", bytes=theirs, **chosen(schemas))
     if schemas != "false" and kind:
         assert read == {"kind": kind, "value": as_json}
         assert (back, type(back)) == (value, type(value))
@@ -102,12 +152,83 @@ def test_envelopes_of_others_are_read_alike(ask: Ask, data: bytes, wanted: Any) 
         assert converter(None).to_connect("t", data) == wanted
 
 
+CONFIGS: list[dict[str, str]] = [
+    {},
+    {"decimal.format": "NUMERIC"},
+    {"replace.null.with.default": "false"},
+    {"schemas.enable": "false"},
+    {"schemas.enable": "false", "decimal.format": "numeric", "replace.null.with.default": "false"},
+]
+
+
+def ours_again(config: dict[str, str], data: bytes) -> list[str | None] | None:
+    """None: refused."""
+    writes = make_converter(JSON, config, is_key=False)
+    try:
+        schema, value = make_converter(JSON, {}, is_key=False).to_connect_data("t", data)
+        written = writes.from_connect("t", value, schema)
+    except DataError:
+        return None
+    return [None if written is None else written.hex()]
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=str)
+def test_typed_envelopes_are_read_and_written_alike(ask: Ask, config: dict[str, str]) -> None:
+    """Envelopes of generated schemas and values, read by one converter, written by another."""
+
+    @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(typed_values())
+    def alike(typed: tuple[Schema, Any]) -> None:
+        schema, value = typed
+        data = make_converter(JSON, {}, is_key=False).from_connect("t", value, schema)
+        theirs = ask("again", config=config, bytes=data.hex())
+        theirs = None if isinstance(theirs, dict) else theirs
+        ours = ours_again(config, data)
+        assert ours == theirs, [
+            None if one is None or one[0] is None else bytes.fromhex(one[0])
+            for one in (ours, theirs)
+        ]
+
+    alike()
+
+
+@pytest.mark.parametrize("data", ODD, ids=str)
+@pytest.mark.parametrize("config", CONFIGS, ids=str)
+def test_odd_envelopes_are_refused_or_written_alike(
+    ask: Ask, config: dict[str, str], data: bytes
+) -> None:
+    theirs = ask("again", config=config, bytes=data.hex())
+    theirs = None if isinstance(theirs, dict) else theirs
+    assert ours_again(config, data) == theirs
+
+
+@pytest.mark.parametrize(
+    ("content", "enabled", "data"),
+    [
+        ('{"type":"int32","optional":true}', "true", b"5"),
+        ('{"type":"int32","optional":true}', "true", b"null"),
+        ('{"type":"struct","fields":[{"field":"a","type":"int8"}]}', "true", b'{"a":5}'),
+        ('{"type":"struct","fields":[{"field":"a","type":"int8"}]}', "false", b'{"a":5}'),
+        ("", "true", b'{"schema":null,"payload":{"a":5}}'),
+    ],
+)
+def test_a_schema_of_all_values_is_used_alike(
+    ask: Ask, content: str, enabled: str, data: bytes
+) -> None:
+    config = {"schema.content": content, "schemas.enable": enabled}
+    theirs = ask("through", config=config, bytes=data.hex())
+    reads = make_converter(JSON, config, is_key=False)
+    schema, value = reads.to_connect_data("t", data)
+    ours = make_converter(JSON, {}, is_key=False).from_connect("t", value, schema)
+    assert [None if ours is None else ours.hex()] == theirs
+
+
 @pytest.mark.parametrize("schemas", [None, "false"])
 def test_lines_of_a_file_are_the_same_bytes(ask: Ask, schemas: str | None, tmp_path: Path) -> None:
     path = tmp_path / "lines.txt"
     lines = [text.replace("\x00", "\x01") for text in TEXTS if "\n" not in text]
     path.write_bytes("\n".join([*lines, "café\r", "last", ""]).encode() + b"\xff\xc3 cut\n")
-    theirs = ask("lines", file=str(path), **given(schemas))
+    theirs = ask("lines", file=str(path), **chosen(schemas))
     to_bytes = converter(schemas).from_connect
     ours = [
         [None if record.key is None else "a key", to_bytes("t", record.value).hex()]

@@ -24,6 +24,10 @@ import org.apache.kafka.connect.storage.OffsetStorageReader;
  * a value with that schema, "" for one without. {"do": "read", "schemas", "bytes"}: what Connect has of
  * them: kind, value; or refused. {"do": "lines", "schemas", "file"}: the bytes of keys and values that
  * FileStreamSource makes of a file. Bytes are hexadecimal digits.
+ *
+ * <p>{"do": "again", "config", "bytes"}: an envelope is read by a converter of the default config and
+ * written by one of "config": the bytes, or refused. {"do": "through", "config", "bytes"}: read by one
+ * of "config", written by one of the default.
  */
 public class JsonConverterBytes {
     private static final ObjectMapper JSON = new ObjectMapper();
@@ -42,6 +46,8 @@ public class JsonConverterBytes {
             try {
                 answer = switch (question.get("do").asText()) {
                     case "write" -> write(converter, question.get("kind").asText(), question.get("value"));
+                    case "again" -> again(new JsonConverter(), converter, question);
+                    case "through" -> again(converter, new JsonConverter(), question);
                     case "read" -> read(converter, HEX.parseHex(question.get("bytes").asText()));
                     default -> fileLines(converter, question.get("file").asText());
                 };
@@ -55,8 +61,21 @@ public class JsonConverterBytes {
 
     /** Without "schemas": the default. */
     private static Map<String, String> configOf(JsonNode question) {
+        if (question.has("config")) {
+            var config = new LinkedHashMap<String, String>();
+            question.get("config").fields().forEachRemaining(
+                    entry -> config.put(entry.getKey(), entry.getValue().asText()));
+            return config;
+        }
         JsonNode schemas = question.get("schemas");
         return schemas == null ? Map.of() : Map.of("schemas.enable", schemas.asText());
+    }
+
+    private static Object again(JsonConverter reads, JsonConverter writes, JsonNode question) {
+        if (question.get("do").asText().equals("again")) reads.configure(Map.of(), false);
+        else writes.configure(Map.of(), false);
+        SchemaAndValue read = reads.toConnectData("t", HEX.parseHex(question.get("bytes").asText()));
+        return java.util.Arrays.asList(hex(writes.fromConnectData("t", read.schema(), read.value())));
     }
 
     private static Object write(JsonConverter converter, String kind, JsonNode value) {

@@ -16,6 +16,9 @@ from uuid import uuid4
 
 import orjson
 
+from headgate.connector.api import Converter, DataError
+from headgate.connector.json_converter import JsonConverter
+from headgate.connector.text_converters import TypedConverter, json_text, typed_start
 from headgate.ports import ConsumerRecord, RecordLog
 from headgate_spark.columns import (
     NULL,
@@ -190,6 +193,7 @@ class _Parser:
         self._result = result
         self._metadata = [(f"_{name}", _METADATA_VALUES[name]) for name in task.metadata]
         names = "|".join(task.metadata)
+        self._typed, self._json = TypedConverter(), JsonConverter()
         self._reserved = re.compile(f"_+(?:{names})") if names else None
 
     def rows(self, records: Sequence[ConsumerRecord]) -> list[dict[str, Any]]:
@@ -204,6 +208,9 @@ class _Parser:
                 why = f"{error.reason} at byte {error.start}"
                 self._bad(f"the value at {_where(record)} is not UTF-8: {why}")
                 continue
+            except DataError as error:
+                self._bad(f"the value at {_where(record)} cannot be read: {error}")
+                continue
             for name, value_of in self._metadata:
                 row[name] = value_of(record)
             rows.append(row)
@@ -212,10 +219,13 @@ class _Parser:
     def _row(self, data: bytes | None) -> dict[str, Any]:
         if data is None:
             return {}
-        value = parse_object(data)
-        if self._task.envelope and value is not None and value.keys() == {"schema", "payload"}:
-            payload = value["payload"]
-            value = payload if isinstance(payload, dict) else {VALUE: payload}
+        value: dict[str, Any] | None
+        if typed_start(data) is not None:
+            value = self._opened(self._typed, data)
+        elif self._task.envelope:
+            value = self._opened(self._json, data)
+        else:
+            value = parse_object(data)
         if value is None:
             return {VALUE: data.decode()}
         if self._reserved is None:
@@ -224,6 +234,14 @@ class _Parser:
         # that: nothing is overwritten and no two fields meet.
         match = self._reserved.fullmatch
         return {f"_{name}" if match(name) else name: given for name, given in value.items()}
+
+    def _opened(self, converter: Converter, data: bytes) -> dict[str, Any]:
+        """The value as the sink's converter reads it, in JSON for people: decimals, dates and
+        times are text. Raises `DataError`."""
+        schema, value = converter.to_connect_data("", data)
+        text = json_text(schema, value).encode()
+        row = parse_object(text)
+        return {VALUE: json.loads(text)} if row is None else row
 
     def _bad(self, text: str) -> None:
         if not self._task.tolerate:

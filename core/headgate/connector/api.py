@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Protocol, TypeAlias
 
 from headgate.connector.config import ConfigDef
 from headgate.connector.data_error import DataError as DataError
-from headgate.connector.schema import Schema
+from headgate.connector.schema import Schema, SchemaAndValue
 from headgate.ports import RecordLog
 from headgate.ports import RecordMetadata as RecordMetadata
 
@@ -436,9 +436,16 @@ class Converter(Protocol):
 
     def configure(self, config: Mapping[str, str], *, is_key: bool) -> None: ...
 
-    def from_connect(self, topic: str, value: Value) -> bytes | None: ...
+    def from_connect(self, topic: str, value: Value, schema: Schema | None = None) -> bytes | None:
+        """`value` as bytes. With a `schema` it must be one of it; without, any the converter
+        knows."""
+        ...
 
     def to_connect(self, topic: str, data: bytes | None) -> Value: ...
+
+    def to_connect_data(self, topic: str, data: bytes | None) -> SchemaAndValue:
+        """The value with its schema, None where the bytes do not tell it."""
+        ...
 
 
 class Transform(Protocol):

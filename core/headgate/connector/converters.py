@@ -1,73 +1,38 @@
 """Converters between values and bytes, found by Connect's class names.
 
-Values carry no schema here: dicts and lists of them stand for structs, maps and arrays.
 Source: Connect's `StringConverter`, `JsonConverter`, `ByteArrayConverter`, `NumberConverter`s and
 `SimpleHeaderConverter` (4.3.1). What differs is said at each class.
 """
 
 import base64
-import json
 import math
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, cast
+from typing import Final, Protocol, cast
 
 from headgate.connector.api import Converter, DataError, Headers, Value
-from headgate.connector.config import ConfigDef, ConfigError, Importance, Type, java_text
-from headgate.connector.envelope import envelope_start, kind_of, open_envelope
+from headgate.connector.config import ConfigDef, ConfigError, java_text
+from headgate.connector.envelope import parse
+from headgate.connector.json_converter import JsonConverter, json_bytes
+from headgate.connector.schema import (
+    BOOLEAN,
+    BYTES,
+    FLOAT32,
+    FLOAT64,
+    INT16,
+    INT32,
+    INT64,
+    Schema,
+    SchemaAndValue,
+    kind_of,
+)
+from headgate.connector.text_converters import StringConverter, TypedConverter
 from headgate.connector.validators import no_such_class
-from headgate.java.double import java_double
-from headgate.java.json import dumps
 from headgate.ports import Headers as RawHeaders
 
-
-class StringConverter:
-    """Text as UTF-8. Numbers and booleans become Java's text of them.
-
-    Differs: a dict or list becomes JSON text, where Java writes the form of its `toString`; only
-    the encoding UTF-8 is known; bytes are taken as text if they are UTF-8.
-    """
-
-    CONFIG: Final = ConfigDef().define(
-        "converter.encoding",
-        Type.STRING,
-        "UTF-8",
-        None,
-        Importance.HIGH,
-        "The name of the character set of encoded strings; only UTF-8.",
-    )
-
-    def configure(self, config: Mapping[str, str], *, is_key: bool) -> None:
-        """
-        Raises:
-            ConfigError: an encoding that is not UTF-8.
-        """
-        encoding = config.get("converter.encoding", "UTF-8")
-        if encoding.strip().upper() not in ("UTF-8", "UTF8"):
-            raise ConfigError.of("converter.encoding", encoding, "only UTF-8 is supported")
-
-    def from_connect(self, topic: str, value: Value) -> bytes | None:
-        if value.__class__ is str:
-            try:
-                return value.encode()
-            except UnicodeEncodeError as error:
-                raise DataError(f"Failed to serialize to a string: {error}") from error
-        if value is None:
-            return None
-        if isinstance(value, (dict, list, tuple)):
-            return _json_bytes(cast(Value, value))
-        if isinstance(value, (bytes, bytearray)):
-            return bytes(value)
-        return java_text(value).encode()
-
-    def to_connect(self, topic: str, data: bytes | None) -> Value:
-        if data is None:
-            return None
-        try:
-            return data.decode()
-        except UnicodeDecodeError as error:
-            raise DataError(f"Failed to deserialize string: {error}") from error
+_OPTIONAL_BYTES: Final = BYTES.as_optional()
+_OPTIONAL_BOOLEAN: Final = BOOLEAN.as_optional()
 
 
 class ByteArrayConverter:
@@ -78,7 +43,7 @@ class ByteArrayConverter:
     def configure(self, config: Mapping[str, str], *, is_key: bool) -> None:
         pass
 
-    def from_connect(self, topic: str, value: Value) -> bytes | None:
+    def from_connect(self, topic: str, value: Value, schema: Schema | None = None) -> bytes | None:
         if value is None or value.__class__ is bytes:
             return value
         if isinstance(value, (bytearray, memoryview)):
@@ -90,80 +55,8 @@ class ByteArrayConverter:
     def to_connect(self, topic: str, data: bytes | None) -> Value:
         return data
 
-
-class JsonConverter:
-    """JSON in Connect's envelope of schema and payload, or plain (`schemas.enable` = false).
-
-    Values have no schema here, so the envelope gets the one that Java's connectors give to such a
-    value: text, a boolean, a whole number of 64 bits, a float and bytes are required `string`,
-    `boolean`, `int64`, `double` and `bytes`; objects and lists have schema null, as Java writes
-    what has none. The payload of an envelope is read by its schema (bytes from base64, defaults for
-    nulls; logical types stay in the type that carries them).
-
-    Differs: Java can have other schemas (a struct, an optional string), so its bytes for the same
-    data may have them; floats inside objects and lists are in Python's form (1e+20 for 1.0E20); in
-    an envelope too, no bytes at all are a null, which Java refuses. Numbers of any size are read as
-    they are. Source: JsonConverter (4.3.1), but for its `schema.content` and `decimal.format`.
-    """
-
-    CONFIG: Final = (
-        ConfigDef()
-        .define(
-            "schemas.enable",
-            Type.BOOLEAN,
-            True,
-            None,
-            Importance.HIGH,
-            "Include schemas within each of the serialized values and keys.",
-        )
-        .define(
-            "schemas.cache.size",
-            Type.INT,
-            1000,
-            None,
-            Importance.HIGH,
-            "Taken for compatibility; nothing is cached.",
-        )
-        .define(
-            "replace.null.with.default",
-            Type.BOOLEAN,
-            True,
-            None,
-            Importance.LOW,
-            "Whether a null field gets the default of its schema.",
-        )
-    )
-
-    def __init__(self) -> None:
-        self._envelope = True
-        self._use_defaults = True
-
-    def configure(self, config: Mapping[str, str], *, is_key: bool) -> None:
-        """
-        Raises:
-            ConfigError: a value of a wrong type.
-        """
-        parsed = self.CONFIG.parse(config)
-        self._envelope = parsed["schemas.enable"]
-        self._use_defaults = parsed["replace.null.with.default"]
-
-    def from_connect(self, topic: str, value: Value) -> bytes | None:
-        if value is None:
-            return None
-        data = _json_bytes(value)
-        return envelope_start(value) + data + b"}" if self._envelope else data
-
-    def to_connect(self, topic: str, data: bytes | None) -> Value:
-        if not data:
-            return None
-        try:
-            value: Any = json.loads(data, parse_constant=_refuse_constant)
-        except (ValueError, RecursionError) as error:
-            raise DataError(
-                "Converting byte[] to Kafka Connect data failed due to serialization error: "
-                f"{error}"
-            ) from error
-        return open_envelope(value, self._use_defaults) if self._envelope else value
+    def to_connect_data(self, topic: str, data: bytes | None) -> SchemaAndValue:
+        return SchemaAndValue(_OPTIONAL_BYTES, data)
 
 
 class NumberConverter:
@@ -172,11 +65,12 @@ class NumberConverter:
     CONFIG: Final = ConfigDef()
     layout: struct.Struct
     noun: str
+    schema: Schema
 
     def configure(self, config: Mapping[str, str], *, is_key: bool) -> None:
         pass
 
-    def from_connect(self, topic: str, value: Value) -> bytes | None:
+    def from_connect(self, topic: str, value: Value, schema: Schema | None = None) -> bytes | None:
         if value is None:
             return None
         try:
@@ -194,30 +88,38 @@ class NumberConverter:
         except struct.error as error:
             raise DataError(f"Failed to deserialize to a {self.noun}: {error}") from error
 
+    def to_connect_data(self, topic: str, data: bytes | None) -> SchemaAndValue:
+        return SchemaAndValue(self.schema, self.to_connect(topic, data))
+
 
 class ShortConverter(NumberConverter):
     layout = struct.Struct(">h")
     noun = "short"
+    schema = INT16.as_optional()
 
 
 class IntegerConverter(NumberConverter):
     layout = struct.Struct(">i")
     noun = "integer"
+    schema = INT32.as_optional()
 
 
 class LongConverter(NumberConverter):
     layout = struct.Struct(">q")
     noun = "long"
+    schema = INT64.as_optional()
 
 
 class FloatConverter(NumberConverter):
     layout = struct.Struct(">f")
     noun = "float"
+    schema = FLOAT32.as_optional()
 
 
 class DoubleConverter(NumberConverter):
     layout = struct.Struct(">d")
     noun = "double"
+    schema = FLOAT64.as_optional()
 
 
 class BooleanConverter:
@@ -228,7 +130,7 @@ class BooleanConverter:
     def configure(self, config: Mapping[str, str], *, is_key: bool) -> None:
         pass
 
-    def from_connect(self, topic: str, value: Value) -> bytes | None:
+    def from_connect(self, topic: str, value: Value, schema: Schema | None = None) -> bytes | None:
         if value is None:
             return None
         if not isinstance(value, bool):
@@ -244,6 +146,9 @@ class BooleanConverter:
             )
         return data == b"\x01"
 
+    def to_connect_data(self, topic: str, data: bytes | None) -> SchemaAndValue:
+        return SchemaAndValue(_OPTIONAL_BOOLEAN, self.to_connect(topic, data))
+
 
 class HeaderConverter(Protocol):
     """All headers of a record to bytes and back. Raises `DataError`.
@@ -253,9 +158,22 @@ class HeaderConverter(Protocol):
 
     def configure(self, config: Mapping[str, str]) -> None: ...
 
-    def from_connect(self, topic: str, headers: Headers) -> RawHeaders: ...
+    def from_connect(
+        self, topic: str, headers: Headers, schemas: Sequence[Schema | None] = ()
+    ) -> RawHeaders:
+        """
+        Args:
+            schemas: one for each header, or none at all.
+        """
+        ...
 
     def to_connect(self, topic: str, headers: RawHeaders) -> Headers: ...
+
+    def to_connect_data(
+        self, topic: str, headers: RawHeaders
+    ) -> tuple[Headers, tuple[Schema | None, ...]]:
+        """Headers, and the schemas of their values; () where no value has one."""
+        ...
 
 
 class SimpleHeaderConverter:
@@ -274,7 +192,9 @@ class SimpleHeaderConverter:
     def configure(self, config: Mapping[str, str]) -> None:
         pass
 
-    def from_connect(self, topic: str, headers: Headers) -> RawHeaders:
+    def from_connect(
+        self, topic: str, headers: Headers, schemas: Sequence[Schema | None] = ()
+    ) -> RawHeaders:
         try:
             return tuple(
                 [
@@ -290,6 +210,11 @@ class SimpleHeaderConverter:
             [(name, None if data is None else _header_value(data)) for name, data in headers]
         )
 
+    def to_connect_data(
+        self, topic: str, headers: RawHeaders
+    ) -> tuple[Headers, tuple[Schema | None, ...]]:
+        return self.to_connect(topic, headers), ()
+
 
 class EachHeader:
     """Any converter, applied to each header. (Connect's converters of values are such converters of
@@ -301,13 +226,30 @@ class EachHeader:
     def configure(self, config: Mapping[str, str]) -> None:
         self._converter.configure(config, is_key=False)
 
-    def from_connect(self, topic: str, headers: Headers) -> RawHeaders:
+    def from_connect(
+        self, topic: str, headers: Headers, schemas: Sequence[Schema | None] = ()
+    ) -> RawHeaders:
         convert = self._converter.from_connect
-        return tuple([(_sent_name(name), convert(topic, value)) for name, value in headers])
+        if not schemas:
+            return tuple([(_sent_name(name), convert(topic, value)) for name, value in headers])
+        if len(schemas) != len(headers):
+            raise DataError(f"{len(schemas)} schemas for {len(headers)} headers, expected as many")
+        pairs = zip(headers, schemas, strict=True)
+        return tuple(
+            [(_sent_name(name), convert(topic, value, schema)) for (name, value), schema in pairs]
+        )
 
     def to_connect(self, topic: str, headers: RawHeaders) -> Headers:
         convert = self._converter.to_connect
         return tuple([(name, convert(topic, data)) for name, data in headers])
+
+    def to_connect_data(
+        self, topic: str, headers: RawHeaders
+    ) -> tuple[Headers, tuple[Schema | None, ...]]:
+        convert = self._converter.to_connect_data
+        read = [(key, convert(topic, data)) for key, data in headers]
+        schemas = tuple([found.schema for _, found in read])
+        return tuple([(key, found.value) for key, found in read]), schemas
 
 
 NO_TIMESTAMP: Final = -1
@@ -351,7 +293,7 @@ CONVERTERS: Final[Mapping[str, type[Converter]]] = {
         found.__name__,
         found.__name__.removesuffix("Converter"),
     )
-}
+} | {"TypedConverter": TypedConverter, "Typed": TypedConverter}
 """Converters by full name, simple name, and simple name without ``Converter``."""
 
 HEADER_CONVERTERS: Final[frozenset[str]] = frozenset(
@@ -443,27 +385,6 @@ def _named(
     return place.get(key, _DEFAULTS[key]).strip(), own
 
 
-def _json_bytes(value: Value) -> bytes:
-    try:
-        if value.__class__ is float and math.isfinite(value):
-            return java_double(value).encode()
-        return dumps(value, _json_other)
-    except (ValueError, TypeError, RecursionError) as error:
-        raise DataError(
-            f"Converting Kafka Connect data to byte[] failed due to serialization error: {error}"
-        ) from error
-
-
-def _json_other(value: object) -> str:
-    if isinstance(value, (bytes, bytearray)):
-        return base64.b64encode(value).decode()
-    raise TypeError(f"a value of type {kind_of(value)} has no form in JSON")
-
-
-def _refuse_constant(text: str) -> Any:
-    raise ValueError(f"{text} is not JSON")
-
-
 def _sent_name(name: object) -> str:
     """The name of a header that Kafka can keep as it is; it may be empty, as in Java.
 
@@ -490,7 +411,7 @@ def _header_text(value: Value) -> str:
     if isinstance(value, (bytes, bytearray)):
         return base64.b64encode(cast(bytes, value)).decode()
     if isinstance(value, (dict, list, tuple)):
-        return _json_bytes(cast(Value, value)).decode()
+        return json_bytes(value).decode()
     return java_text(value)
 
 
@@ -509,7 +430,7 @@ def _header_value(data: bytes) -> Value:
         return _header_number(text)
     if first in "[{" and first:
         try:
-            return json.loads(text, parse_constant=_refuse_constant)
+            return parse(text.encode())
         except (ValueError, RecursionError):
             return text
     return text

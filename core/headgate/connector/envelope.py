@@ -1,21 +1,31 @@
-"""The envelope of Connect's JSON: ``{"schema": ..., "payload": ...}``, made by the type of a value
-and opened by its schema.
+"""The envelope of Connect's JSON: ``{"schema": ..., "payload": ...}``.
 
-Source: `JsonConverter`, `JsonSchema` (4.3.1). Differs: the result is plain data; logical types
-(Decimal, Date, Time, Timestamp) stay in the type that carries them.
+A value without a schema gets the schema that Java's connectors give to such a value; the payload of
+an envelope is read by its schema. Source: `JsonConverter`, `JsonSchema` (4.3.1).
 """
 
-import base64
-from collections.abc import Callable
-from typing import Any, Final, TypeAlias, TypeGuard, cast
+import decimal
+import json
+from collections import OrderedDict
+from typing import Any, Final, cast
 
-from headgate.connector.api import DataError, Value
+from headgate.connector.data_error import DataError
+from headgate.connector.json_schema import read_schema, schema_text
+from headgate.connector.json_values import (
+    DecimalFormat,
+    Read,
+    Write,
+    has_decimal,
+    reader,
+    writer,
+    written,
+)
+from headgate.connector.schema import DECIMAL, Schema, SchemaAndValue
+from headgate.java.json import as_java
 
-_Schema: TypeAlias = dict[str, Any]
 
-
-def envelope_start(value: Value) -> bytes:
-    """What comes before the payload `value`; a closing brace comes after it."""
+def envelope_start(value: Any) -> bytes:
+    """What comes before the payload `value`, which has no schema; a closing brace comes after."""
     kind = value.__class__
     if kind is int and not -(1 << 63) <= value < 1 << 63:
         return _WITHOUT_SCHEMA
@@ -36,126 +46,152 @@ _STARTS: Final[dict[type, bytes]] = {
 }
 
 
-def open_envelope(envelope: Any, use_defaults: bool) -> Value:
-    """The payload as its schema says.
+class EnvelopeWriter:
+    """Writes values of schemas. Keeps what it made of the last schemas, `cache_size` of them."""
+
+    def __init__(self, numbers: DecimalFormat, use_defaults: bool, cache_size: int) -> None:
+        self._numbers = numbers
+        self._use_defaults = use_defaults
+        self._cache_size = max(cache_size, 1)
+        self._known: OrderedDict[Schema, tuple[bytes, Write]] = OrderedDict()
+        self._last: Schema | None = None
+        self._start = b""
+        self._write: Write | None = None
+
+    def payload(self, schema: Schema, value: Any) -> bytes:
+        """
+        Raises:
+            DataError: `value` is none of `schema`; names the field.
+        """
+        return as_java(written(schema, self._writer(schema), value))
+
+    def envelope(self, schema: Schema, value: Any) -> bytes:
+        """`payload` in its envelope."""
+        text = written(schema, self._writer(schema), value)
+        return self._start + as_java(text) + b"}"
+
+    def schema(self, schema: Schema) -> bytes:
+        """`schema` as JSON."""
+        self._writer(schema)
+        return self._start[len(_BEFORE) : -len(_BETWEEN)]
+
+    def _writer(self, schema: Schema) -> Write:
+        if schema is self._last:
+            return cast(Write, self._write)
+        found = self._known.get(schema)
+        if found is None:
+            text = as_java(schema_text(schema, self._numbers, self._use_defaults))
+            write = writer(schema, self._numbers, self._use_defaults)
+            found = self._known[schema] = (_BEFORE + text + _BETWEEN, write)
+            if len(self._known) > self._cache_size:
+                self._known.popitem(last=False)
+        self._last = schema
+        self._start, self._write = found
+        return self._write
+
+
+_BEFORE: Final = b'{"schema":'
+_BETWEEN: Final = b',"payload":'
+
+
+class EnvelopeReader:
+    """Reads envelopes. One that begins with the schema of the last is read by that at once."""
+
+    def __init__(self, use_defaults: bool, cache_size: int) -> None:
+        self._use_defaults = use_defaults
+        self._cache_size = max(cache_size, 1)
+        self._known: OrderedDict[str, PayloadReader] = OrderedDict()
+        self._start: bytes | None = None
+        self._last: PayloadReader | None = None
+
+    def read(self, data: bytes) -> SchemaAndValue:
+        """
+        Raises:
+            DataError: no envelope, no schema that Connect knows, or a payload of another form.
+        """
+        start = self._start
+        if start is not None and data.startswith(start) and data.endswith(b"}"):
+            last = cast(PayloadReader, self._last)
+            try:
+                payload = last.parse(data[len(start) : -1])
+            except (ValueError, RecursionError):
+                pass  # more than a schema and a payload: read as a whole
+            else:
+                return SchemaAndValue(last.schema, last.read(payload))
+        return self._whole(data)
+
+    def _whole(self, data: bytes) -> SchemaAndValue:
+        envelope = parse(data, exact=_DECIMAL in data)
+        if not isinstance(envelope, dict) or envelope.keys() != {"schema", "payload"}:
+            raise DataError(
+                'JsonConverter with schemas.enable requires "schema" and "payload" fields and may '
+                "not contain additional fields. If you are trying to deserialize plain JSON data, "
+                "set schemas.enable=false in your converter configuration."
+            )
+        opened = cast(dict[str, Any], envelope)
+        document = opened["schema"]
+        if document is None:
+            return SchemaAndValue(None, opened["payload"])
+        found = self._reader(document)
+        result = SchemaAndValue(found.schema, found.read(opened["payload"]))
+        self._learn(data, found)
+        return result
+
+    def _reader(self, document: Any) -> "PayloadReader":
+        text = json.dumps(document, default=str)
+        found = self._known.get(text)
+        if found is None:
+            schema = read_schema(document, self._use_defaults)
+            assert schema is not None
+            found = self._known[text] = PayloadReader(schema, self._use_defaults)
+            if len(self._known) > self._cache_size:
+                self._known.popitem(last=False)
+        return found
+
+    def _learn(self, data: bytes, found: "PayloadReader") -> None:
+        """Remember what this envelope begins with, if the schema comes first in it."""
+        if not data.startswith(_BEFORE):
+            return
+        try:
+            text = data.decode()
+            _, end = _DECODER.raw_decode(text, len(_BEFORE))
+        except ValueError:
+            return
+        if text.startswith(_BETWEEN.decode(), end):
+            self._start = text[:end].encode() + _BETWEEN
+            self._last = found
+
+
+_DECIMAL: Final = DECIMAL.encode()
+_DECODER: Final = json.JSONDecoder()
+
+
+class PayloadReader:
+    """Reads payloads of one schema."""
+
+    def __init__(self, schema: Schema, use_defaults: bool) -> None:
+        self.schema: Final = schema
+        self.read: Final[Read] = reader(schema, use_defaults)
+        self.exact: Final = has_decimal(schema)
+        """Whether numbers with a point have to be kept to the digit."""
+
+    def parse(self, payload: bytes) -> Any:
+        return parse(payload, exact=self.exact)
+
+
+def parse(data: bytes, *, exact: bool = False) -> Any:
+    """JSON as the standard library reads it, but for NaN and Infinity.
 
     Args:
-        envelope: parsed JSON.
-        use_defaults: a null gets the default of its schema.
+        exact: numbers with a point become Decimal.
 
     Raises:
-        DataError: no envelope, no schema that Connect knows, or a payload of another form.
+        ValueError: it is not JSON.
     """
-    if not isinstance(envelope, dict) or envelope.keys() != {"schema", "payload"}:
-        raise DataError(
-            'JsonConverter with schemas.enable requires "schema" and "payload" fields and may not '
-            "contain additional fields. If you are trying to deserialize plain JSON data, set "
-            "schemas.enable=false in your converter configuration."
-        )
-    opened = cast(_Schema, envelope)
-    return _read(opened["schema"], opened["payload"], use_defaults)
+    if exact:
+        return json.loads(data, parse_constant=_refuse, parse_float=decimal.Decimal)
+    return json.loads(data, parse_constant=_refuse)
 
 
-def kind_of(value: object) -> str:
-    return type(value).__name__
-
-
-def _is_list(value: Any) -> TypeGuard[list[Any]]:
-    return isinstance(value, list)
-
-
-def _read(schema: Any, value: Any, use_defaults: bool) -> Value:
-    if schema is None:
-        return value
-    if not isinstance(schema, dict):
-        raise DataError(f"Schema must be a JSON object, but found {kind_of(schema)}")
-    known = cast(_Schema, schema)
-    kind = known.get("type")
-    if not isinstance(kind, str):
-        raise DataError("Schema must contain 'type' field")
-    read = _BY_TYPE.get(kind)
-    if read is None:
-        raise DataError(f"Unknown schema type: {kind}")
-    if value is None:
-        if use_defaults and known.get("default") is not None:
-            value = known["default"]
-        elif known.get("optional") is True:
-            return None
-        else:
-            raise DataError(f"Invalid null value for required {kind.upper()} field")
-    return read(known, value, use_defaults)
-
-
-def _struct(schema: _Schema, value: Any, use_defaults: bool) -> Value:
-    fields = schema.get("fields")
-    if not _is_list(fields):
-        raise DataError('Struct schema\'s "fields" argument is not an array.')
-    if not isinstance(value, dict):
-        raise DataError(f"Structs should be encoded as JSON objects, but found {kind_of(value)}")
-    given = cast(dict[str, Any], value)
-    result: dict[str, Value] = {}
-    for field in fields:
-        name = cast(_Schema, field).get("field") if isinstance(field, dict) else None
-        if not isinstance(name, str):
-            raise DataError("Struct schema's field name not specified properly")
-        result[name] = _read(field, given.get(name), use_defaults)
-    return result
-
-
-def _array(schema: _Schema, value: Any, use_defaults: bool) -> Value:
-    if not _is_list(value):
-        raise DataError(f"Arrays should be encoded as JSON arrays, but found {kind_of(value)}")
-    items = schema.get("items")
-    return [_read(items, item, use_defaults) for item in value]
-
-
-def _map(schema: _Schema, value: Any, use_defaults: bool) -> Value:
-    """With text as keys an object, else a list of pairs."""
-    keys, values = schema.get("keys"), schema.get("values")
-    if isinstance(value, dict):
-        pairs = cast(dict[str, Any], value).items()
-        return {key: _read(values, item, use_defaults) for key, item in pairs}
-    if not _is_list(value):
-        raise DataError(f"Maps should be JSON objects or arrays of pairs, found {kind_of(value)}")
-    result: dict[Any, Value] = {}
-    for pair in value:
-        if not _is_list(pair) or len(pair) != 2:
-            raise DataError(f"Found invalid map entry instead of array tuple: {kind_of(pair)}")
-        key, item = pair
-        name = _read(keys, key, use_defaults)
-        if isinstance(name, (dict, list)):
-            raise DataError(f"A map key of type {kind_of(cast(object, name))} has no form here")
-        result[name] = _read(values, item, use_defaults)
-    return result
-
-
-def _scalar(*types: type) -> Callable[[_Schema, Any, bool], Value]:
-    def read(schema: _Schema, value: Any, use_defaults: bool) -> Value:
-        if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
-            raise DataError(f"Invalid type for {schema['type'].upper()}: {kind_of(value)}")
-        return value
-
-    return read
-
-
-def _bytes(schema: _Schema, value: Any, use_defaults: bool) -> Value:
-    try:
-        return base64.b64decode(value, validate=True)
-    except (ValueError, TypeError) as error:
-        raise DataError("Invalid bytes field") from error
-
-
-_BY_TYPE: Final[dict[str, Callable[[_Schema, Any, bool], Value]]] = {
-    "boolean": _scalar(bool),
-    "int8": _scalar(int),
-    "int16": _scalar(int),
-    "int32": _scalar(int),
-    "int64": _scalar(int),
-    "float": _scalar(int, float),
-    "double": _scalar(int, float),
-    "string": _scalar(str),
-    "bytes": _bytes,
-    "array": _array,
-    "map": _map,
-    "struct": _struct,
-}
+def _refuse(text: str) -> Any:
+    raise ValueError(f"{text} is not JSON")

@@ -24,7 +24,7 @@ import struct as binary
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, Final, NamedTuple, TypeAlias, cast
+from typing import Any, Final, NamedTuple, TypeAlias, TypeGuard, cast
 
 from headgate.connector.data_error import DataError
 
@@ -207,6 +207,14 @@ def validate(schema: Schema, value: Any, path: str = "value") -> None:
     check(schema, value, path)
 
 
+def is_dict(value: object) -> TypeGuard[dict[Any, Any]]:
+    return isinstance(value, dict)
+
+
+def is_list(value: object) -> TypeGuard[list[Any]]:
+    return isinstance(value, list)
+
+
 def kind_of(value: object) -> str:
     """Python's name of the value's type, for errors."""
     return type(value).__name__
@@ -271,18 +279,18 @@ def _array(schema: Schema, value: Any, path: str) -> None:
 
 
 def _map(schema: Schema, value: Any, path: str) -> None:
-    if not isinstance(value, dict):
+    if not is_dict(value):
         raise _wrong(schema, value, path, "dict")
     keys, values = cast(Schema, schema.key_schema), cast(Schema, schema.value_schema)
-    for key, item in cast(dict[object, Any], value).items():
+    for key, item in value.items():
         validate(keys, key, f"a key of {path}")
         validate(values, item, f"{path}[{key!r}]")
 
 
 def _struct(schema: Schema, value: Any, path: str) -> None:
-    if not isinstance(value, dict):
+    if not is_dict(value):
         raise _wrong(schema, value, path, "dict")
-    given = cast("dict[str, Any]", value)
+    given = value
     known = 0
     for found in schema.fields:
         item = given.get(found.name)

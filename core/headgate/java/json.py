@@ -30,6 +30,7 @@ __all__ = [
     "NAME_LENGTH_MAX",
     "NotJsonError",
     "Parse",
+    "as_java",
     "dumps",
     "java_int",
     "java_long",
@@ -143,7 +144,13 @@ def dumps(value: object, other: Callable[[object], object] | None = None) -> byt
     Raises:
         ValueError: a float is not finite.
     """
-    text = encode_basestring(value) if type(value) is str else _encoder(other).encode(value)
+    return as_java(
+        encode_basestring(value) if type(value) is str else _encoder(other).encode(value)
+    )
+
+
+def as_java(text: str) -> bytes:
+    """JSON text that Python wrote, with Java's escapes, in UTF-8."""
     if "\\u00" in text or not text.isascii():
         text = _UNLIKE_JAVA.sub(_as_jackson, text)
     return text.encode()

@@ -5,8 +5,9 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
-from headgate.connector.api import DataError, RetriableError, SinkRecord, SinkTask
+from headgate.connector.api import DataError, Headers, RetriableError, SinkRecord, SinkTask
 from headgate.connector.dead_letters import unwritten_queue
+from headgate.connector.schema import Schema, SchemaAndValue
 from headgate.connector.sink_names import sink_group, sink_subscription
 from headgate.ports import (
     Consumer,
@@ -48,6 +49,8 @@ from headgate_runtime.tasks.used_topics import UsedTopics
 _log = logging.getLogger("headgate.task")
 
 BATCH_RECORDS = 2_000
+_NO_KEY = SchemaAndValue(None, None)
+_NO_HEADERS: tuple[Headers, tuple[Schema | None, ...]] = ((), ())
 
 
 class SinkContext:
@@ -264,9 +267,9 @@ class SinkPerformer:
         self._paused = wanted
 
     def _convert(self, records: Sequence[ConsumerRecord]) -> Consumed:
-        key_of = self._converters.key.to_connect
-        value_of = self._converters.value.to_connect
-        headers_of = self._converters.header.to_connect
+        key_of = self._converters.key.to_connect_data
+        value_of = self._converters.value.to_connect_data
+        headers_of = self._converters.header.to_connect_data
         transforms = [transform.apply_sink for transform in self._transforms]
         batch, ends = self._batch, self._ends
         skipped = dropped = 0
@@ -279,14 +282,20 @@ class SinkPerformer:
             try:
                 if raw.unreadable:
                     raise DataError(raw.unreadable)
+                key_schema, key = _NO_KEY if raw.key is None else key_of(topic, raw.key)
+                value_schema, value = value_of(topic, raw.value)
+                headers, schemas = headers_of(topic, raw.headers) if raw.headers else _NO_HEADERS
                 record: SinkRecord | None = SinkRecord(
                     topic,
                     partition,
                     raw.offset,
-                    None if raw.key is None else key_of(topic, raw.key),
-                    value_of(topic, raw.value),
-                    headers_of(topic, raw.headers) if raw.headers else (),
+                    key,
+                    value,
+                    headers,
                     raw.timestamp_ms,
+                    key_schema,
+                    value_schema,
+                    schemas,
                 )
                 for apply in transforms:
                     record = apply(record)  # type: ignore[arg-type]

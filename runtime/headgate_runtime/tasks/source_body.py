@@ -24,6 +24,7 @@ from headgate.connector.api import (
     SourceTask,
 )
 from headgate.connector.converters import sending_timestamp
+from headgate.connector.schema import Schema
 from headgate.ports import Headers as SentHeaders
 from headgate.ports import Producer, ProducerRecord, RefusedError, TransportError
 from headgate.task.acks import AckTracker
@@ -301,9 +302,9 @@ class SourcePerformer:
         boundaries = Boundaries(self._transaction)
         by_record = bool(boundaries.by_record)
         dropped = skipped = updates = 0
-        detail = ""
+        detail = same_topic = ""
         same_headers: Headers = ()
-        same_topic = ""
+        same_schemas: tuple[Schema | None, ...] = ()
         same_sent: SentHeaders = ()
         for record in records:
             if type(record) is SkippedRecord or type(record) is OffsetUpdate:
@@ -321,17 +322,17 @@ class SourcePerformer:
                     self._lost(record)
                 else:
                     topic, key, headers = out.topic, out.key, out.headers
-                    if headers is not same_headers or topic != same_topic:
+                    schemas = out.header_schemas
+                    same = headers is same_headers and schemas is same_schemas
+                    if not same or topic != same_topic:
                         # A transform may have given all records the very same ones.
-                        same_sent = headers_of(topic, headers) if headers else ()
-                        same_headers, same_topic = headers, topic
+                        same_sent = headers_of(topic, headers, schemas) if headers else ()
+                        same_headers, same_topic, same_schemas = headers, topic, schemas
                     sent = ProducerRecord(
-                        topic,
-                        out.partition,
-                        None if key is None else key_of(topic, key),
-                        value_of(topic, out.value),
-                        same_sent,
-                        out.timestamp_ms,
+                        *(topic, out.partition),
+                        None if key is None else key_of(topic, key, out.key_schema),
+                        value_of(topic, out.value, out.value_schema),
+                        *(same_sent, out.timestamp_ms),
                     )
             except Exception as error:  # converters and transforms may be anybody's
                 skipped += 1

@@ -28,6 +28,7 @@ DEFAULTS: Mapping[str, str] = {
     "group.id": GROUP,
     "exactly.once.source.support": "enabled",
     "scheduled.rebalance.max.delay.ms": "3000",
+    "value.converter": "TypedConverter",
 }
 """Worker settings whose default under ``headgate up`` is not Connect's."""
 

@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,8 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
+from headgate.connector import schema as s
+from headgate.connector.text_converters import TypedConverter
 from headgate.ports import ConsumerRecord, Headers, UnknownTopicError
 from headgate_spark.slices import (
     OtherLogError,
@@ -158,14 +162,36 @@ def test_each_attempt_writes_a_file_of_its_own(tmp_path: Path) -> None:
 
 
 def test_the_envelope_of_json_converter_is_opened(tmp_path: Path) -> None:
-    given = records(
-        b'{"schema": {"type": "struct"}, "payload": {"a": 1}}',
-        b'{"schema": {"type": "int32"}, "payload": 5}',
-        b'{"schema": 1, "payload": 2, "more": 3}',
+    """As the sinks without Spark read it (DBZ-548, jdbc 280): a decimal is no base64."""
+    fields = (
+        b'{"field": "a", "type": "int32", "optional": true, "default": 7},'
+        b'{"field": "d", "type": "bytes", "name": "org.apache.kafka.connect.data.Decimal",'
+        b' "parameters": {"scale": "2"}},'
+        b'{"field": "at", "type": "int64", "name": "org.apache.kafka.connect.data.Timestamp"}'
     )
-    result = run(tmp_path, given, "json", envelope=True)
+    payload = b'{"a": null, "d": "BNI=", "at": 1500}'
+    given = records(
+        b'{"schema": {"type": "struct", "fields": [%s]}, "payload": %s}' % (fields, payload),
+        b'{"schema": {"type": "int32"}, "payload": 5}',
+        b'{"schema": null, "payload": {"b": [1]}}',
+        b'{"schema": 1, "payload": 2, "more": 3}',
+        b'{"plain": 1}',
+    )
+    result = run(tmp_path, given, "json", envelope=True, tolerate=True)
     lines = [json.loads(line) for line in (tmp_path / result.staged).read_text().splitlines()]
-    assert lines == [{"a": 1}, {"value": 5}, {"schema": 1, "payload": 2, "more": 3}]
+    at = "1970-01-01T00:00:01.500000+00:00"
+    assert lines == [{"a": 7, "d": "12.34", "at": at}, {"value": 5}, {"b": [1]}]
+    assert result.skipped == 2
+    assert "offset 6 cannot be read: JsonConverter with schemas.enable" in result.detail
+
+
+def test_typed_values_are_columns_of_text_where_json_has_no_type(tmp_path: Path) -> None:
+    schema = s.struct({"n": s.INT64, "price": s.decimal_of(2), "day": s.DATE_SCHEMA})
+    value = {"n": 1, "price": Decimal("1.50"), "day": date(2024, 2, 29)}
+    data = TypedConverter().from_connect("t", value, schema)
+    result = run(tmp_path, records(data, b'{"n": 2}'), "json")
+    lines = [json.loads(line) for line in (tmp_path / result.staged).read_text().splitlines()]
+    assert lines == [{"n": 1, "price": "1.50", "day": "2024-02-29"}, {"n": 2}]
 
 
 @pytest.mark.parametrize(

@@ -294,7 +294,9 @@ def test_what_the_log_refuses_late_is_passed_over_only_if_that_is_tolerated(
 def test_headers_that_records_share_are_converted_for_each_topic_and_never_taken_for_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def by_topic(self: object, topic: str, headers: Headers) -> tuple[tuple[str, bytes], ...]:
+    def by_topic(
+        self: object, topic: str, headers: Headers, schemas: object = ()
+    ) -> tuple[tuple[str, bytes], ...]:
         if headers == refused:
             raise DataError("refused")
         return tuple((key, f"{topic} {value}".encode()) for key, value in headers)

@@ -74,6 +74,7 @@ class TestGoodFile:
             "group.id": "headgate",
             "exactly.once.source.support": "enabled",
             "scheduled.rebalance.max.delay.ms": "3000",
+            "value.converter": "TypedConverter",
             "session.timeout.ms": "6000",
             "heartbeat.interval.ms": "2000",
             "headgate.task.runner": "process",

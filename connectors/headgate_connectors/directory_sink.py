@@ -1,0 +1,398 @@
+"""DirectorySink: records to files of one folder, exactly once, without Spark.
+
+The sibling of DirectorySource. A value with a schema is a row with its columns, each of the type
+that the schema says; any other value is a row with the one column ``value``. A file takes records
+of one topic-partition, and is published when it has ``rotate.records`` records, ``rotate.bytes``
+bytes, or is ``rotate.interval.ms`` old. What is committed is told by the manifest
+(`headgate_connectors.sink_manifest`), not by the group's offsets, which follow.
+"""
+
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+from headgate.connector import schema as s
+from headgate.connector.api import DataError, SinkConnector, SinkRecord, SinkTask
+from headgate.connector.config import ConfigDef, ConfigError, Importance, Type
+from headgate.connector.schema import Schema, SchemaType
+from headgate.connector.text_converters import json_text
+from headgate.connector.validators import at_least, non_empty, one_of
+from headgate.ports import TopicPartition
+from headgate_connectors.arrow_types import NoFormError
+from headgate_connectors.sink_columns import SinkColumns
+from headgate_connectors.sink_manifest import Entry, ManifestError, SinkManifest
+from headgate_connectors.sink_writers import (
+    ENDINGS,
+    LINE,
+    VALUE,
+    Row,
+    Writer,
+    json_line,
+    open_writer,
+)
+
+CONFIG = (
+    ConfigDef()
+    .define(
+        "path",
+        Type.STRING,
+        validator=non_empty,
+        importance=Importance.HIGH,
+        documentation="The folder for the files; it is made if it is not there.",
+    )
+    .define(
+        "format",
+        Type.STRING,
+        "parquet",
+        one_of(*ENDINGS),
+        Importance.HIGH,
+        "Format of the files: parquet, arrow, csv, or jsonl (one JSON object a line).",
+    )
+    .define(
+        "rotate.records",
+        Type.INT,
+        1_000_000,
+        at_least(1),
+        Importance.MEDIUM,
+        "Most records of one file.",
+    )
+    .define(
+        "rotate.bytes",
+        Type.LONG,
+        128 * 1024 * 1024,
+        at_least(1),
+        Importance.MEDIUM,
+        "Bytes from which on a file is finished.",
+    )
+    .define(
+        "rotate.interval.ms",
+        Type.LONG,
+        5_000,
+        at_least(0),
+        Importance.MEDIUM,
+        "Time from the first record of a file until it is published.",
+    )
+    .define(
+        "on.null.value",
+        Type.STRING,
+        "fail",
+        one_of("fail", "skip"),
+        Importance.LOW,
+        "What becomes of a record without a value (a tombstone): fail, or skip.",
+    )
+    .define(
+        "on.missing.file",
+        Type.STRING,
+        "fail",
+        one_of("fail", "accept"),
+        Importance.LOW,
+        "What to do where a committed file is gone from the folder: fail, or accept the loss.",
+    )
+)
+
+DIRECTORY: Final = "headgate.directory"
+"""What the connector adds to the configs of its tasks."""
+
+
+@dataclass(slots=True)
+class _Open:
+    """A file that is being written."""
+
+    writer: Writer
+    staged: str
+    start: int
+    since: float
+    columns: Schema
+    rows: int = 0
+
+
+@dataclass(slots=True)
+class _Partition:
+    committed: int | None
+    """Offset up to which records are in published files; None: there is no file yet."""
+    next: int = -1
+    """Offset after the last record that was taken; -1: none was."""
+    file: _Open | None = None
+    pending: list[Row] = field(default_factory=list[Row])
+    """Rows of the batch under way, for `file`."""
+    first: SinkRecord | None = None
+    """Record of the first of them."""
+    resumed: bool = False
+    """Another task was first: the rest of the batch is delivered anew, from `committed` on."""
+
+
+class DirectorySinkTask(SinkTask):
+    def start(self, config: Mapping[str, str]) -> None:
+        settings = CONFIG.parse(config)
+        self._root = Path(config.get(DIRECTORY) or settings["path"]).absolute()
+        self._format: str = settings["format"]
+        self._most_rows: int = settings["rotate.records"]
+        self._most_bytes: int = settings["rotate.bytes"]
+        self._interval: float = settings["rotate.interval.ms"] / 1000
+        self._skips_null = settings["on.null.value"] == "skip"
+        self._accepts_loss = settings["on.missing.file"] == "accept"
+        self._manifest = SinkManifest(self._root, ENDINGS[self._format])
+        self._manifest.claim(config.get("name", ""))
+        self._columns = SinkColumns(self._root)
+        self._partitions: dict[TopicPartition, _Partition] = {}
+        self._given: Schema | None = None
+        """Schema of the last value, whose columns are `_pinned`."""
+        self._pinned = _ONLY_TEXT
+        self._structs: dict[Schema, Schema] = {}
+
+    def open(self, partitions: Collection[TopicPartition]) -> None:
+        for place in partitions:
+            self._resume(place)
+
+    def _resume(self, place: TopicPartition) -> None:
+        """Go on behind the last committed file.
+
+        Raises:
+            ManifestError: a committed file is gone.
+        """
+        committed, gone = self._manifest.resume(place)
+        if gone:
+            self._tell_loss(gone)
+        self._partitions[place] = _Partition(committed, resumed=True)
+        if committed is not None:
+            self.context.offset(*place, committed)
+
+    def _tell_loss(self, gone: list[Entry]) -> None:
+        rows = sum(entry.rows for entry in gone)
+        text = (
+            f"{len(gone)} files with {rows} committed records are gone from {self._root}, such as "
+            f"{gone[0].file}"
+        )
+        if not self._accepts_loss:
+            raise ManifestError(
+                f"{text}: put them back, or set on.missing.file = accept to go on without them, or "
+                "give the connector another name and path to write everything anew"
+            )
+        self.context.log(text)
+
+    def put(self, records: Sequence[SinkRecord]) -> None:
+        for partition in self._partitions.values():
+            partition.resumed = False  # what comes now was read after the resume
+        for record in records:
+            self._take(record)
+        for place, partition in list(self._partitions.items()):
+            self._write(partition)
+            self._rotate(place, partition)
+        self._ask_to_be_called()
+
+    def _take(self, record: SinkRecord) -> None:
+        place = (record.topic, record.partition)
+        partition = self._partitions.get(place)
+        if partition is None:
+            raise DataError(
+                f"{_at(record)} is of none of the task's topics: a transform that renames the "
+                "topic cannot be used before a DirectorySink"
+            )
+        if partition.resumed or record.offset < max(partition.next, partition.committed or 0):
+            return  # it is delivered anew, was delivered before, or is in a file
+        if record.value is None:
+            if not self._skips_null:
+                raise DataError(
+                    f"{_at(record)} has no value (a tombstone), expected one: set on.null.value = "
+                    "skip to pass over such records"
+                )
+        else:
+            columns, row = self._row(record)
+            file = partition.file
+            if file is not None and file.columns is not columns and file.columns != columns:
+                self._write(partition)
+                self._finish(place, partition)
+                if self._partitions[place].resumed:
+                    return
+            self._place(place, partition, record, columns).append(row)
+        partition.next = record.offset + 1
+        if len(partition.pending) >= _ROWS_AT_ONCE:
+            self._write(partition)
+            self._rotate(place, partition)
+
+    def _row(self, record: SinkRecord) -> tuple[Schema, Row]:
+        """Columns of the folder, after those of this record, and its row."""
+        if self._format == "jsonl":  # lines have no columns in common
+            return LINE, {VALUE: _line(record)}
+        given = record.value_schema or _schema_of(record)
+        row = record.value if given.type is SchemaType.STRUCT else {VALUE: record.value}
+        if given is self._given:
+            return self._pinned, row
+        struct = given if given.type is SchemaType.STRUCT else s.struct({VALUE: given})
+        try:
+            self._pinned = self._columns.take(struct)
+        except (DataError, NoFormError) as error:
+            raise DataError(f"{_at(record)}: {error}") from error
+        self._given = given
+        return self._pinned, row
+
+    def _place(
+        self, place: TopicPartition, partition: _Partition, record: SinkRecord, columns: Schema
+    ) -> list[Row]:
+        """Where a row goes: the rows of the partition's file, which is opened where none is."""
+        if partition.file is None:
+            start = record.offset if partition.committed is None else partition.committed
+            staged = self._manifest.stage(place, start)
+            writer = open_writer(self._format, self._root / staged, columns)
+            partition.file = _Open(writer, staged, start, time.monotonic(), columns)
+        if not partition.pending:
+            partition.first = record
+        return partition.pending
+
+    def _write(self, partition: _Partition) -> None:
+        if not partition.pending or partition.file is None:
+            return
+        rows, partition.pending = partition.pending, []
+        try:
+            partition.file.writer.write(rows)
+        except DataError as error:
+            assert partition.first is not None
+            raise DataError(f"a record from {_at(partition.first)} on: {error}") from error
+        partition.file.rows += len(rows)
+
+    # -- files --
+
+    def _rotate(self, place: TopicPartition, partition: _Partition) -> None:
+        file = partition.file
+        if file is None:
+            return
+        due = time.monotonic() - file.since >= self._interval
+        if due or file.rows >= self._most_rows or file.writer.size >= self._most_bytes:
+            self._finish(place, partition)
+            self.context.request_commit()
+
+    def _finish(self, place: TopicPartition, partition: _Partition) -> None:
+        """Commit the partition's file. Another task that was first has written its records."""
+        file, partition.file = partition.file, None
+        if file is None:
+            return
+        try:
+            file.writer.close()
+        except BaseException:
+            file.writer.drop()
+            raise
+        end = partition.next
+        if self._manifest.commit(place, file.start, end, file.rows, file.staged):
+            partition.committed = end
+        else:
+            self.context.log(
+                f"{place[0]}-{place[1]} from offset {file.start} on was written by another task: "
+                "its file counts"
+            )
+            self._resume(place)
+
+    def _ask_to_be_called(self) -> None:
+        since = [each.file.since for each in self._partitions.values() if each.file is not None]
+        if since:
+            left = min(since) + self._interval - time.monotonic()
+            self.context.timeout(max(int(left * 1000), 0) + 1)
+
+    # -- offsets --
+
+    def pre_commit(self, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        """Offsets up to which records are in published files. The last files are published when
+        the task stops."""
+        safe: dict[TopicPartition, int] = {}
+        for place, offset in offsets.items():
+            partition = self._partitions.get(place)
+            if partition is None:
+                continue
+            if self.context.stopping:
+                self._finish(place, partition)
+                partition = self._partitions[place]
+            if partition.resumed:
+                if partition.committed is not None:
+                    safe[place] = partition.committed
+            elif partition.file is None and not partition.pending:
+                safe[place] = offset  # what is not in a file was passed over
+            elif partition.committed is not None:
+                safe[place] = min(offset, partition.committed)
+        return safe
+
+    def close(self, partitions: Collection[TopicPartition]) -> None:
+        for place in partitions:
+            partition = self._partitions.pop(place, None)
+            if partition is not None and partition.file is not None:
+                partition.file.writer.drop()
+
+    def stop(self) -> None:
+        self.close(list(self._partitions))
+
+
+def _line(record: SinkRecord) -> str:
+    schema = record.value_schema
+    try:
+        if schema is None or schema.type is SchemaType.STRING:
+            return json_line(record.value)
+        return json_text(schema, record.value)
+    except DataError as error:
+        raise DataError(f"{_at(record)}: {error}") from error
+
+
+_ROWS_AT_ONCE: Final = 10_000
+_ONLY_TEXT: Final = s.struct({VALUE: s.STRING.as_optional()})
+_WITHOUT_SCHEMA: Final[Mapping[type, Schema]] = {
+    str: s.STRING.as_optional(),
+    bytes: s.BYTES.as_optional(),
+    bool: s.BOOLEAN.as_optional(),
+    int: s.INT64.as_optional(),
+    float: s.FLOAT64.as_optional(),
+}
+
+
+def _schema_of(record: SinkRecord) -> Schema:
+    found = _WITHOUT_SCHEMA.get(type(record.value))
+    if found is None:
+        raise DataError(
+            f"{_at(record)} is a {type(record.value).__name__} without a schema, so its columns "
+            "have no types: use a converter that keeps schemas (JsonConverter with schemas.enable "
+            "= true, or TypedConverter)"
+        )
+    return found
+
+
+def _at(record: SinkRecord) -> str:
+    return f"the value at {record.topic}-{record.partition} offset {record.offset}"
+
+
+class DirectorySink(SinkConnector):
+    """Records to files of one folder, exactly once."""
+
+    VERSION = "0.1.0"
+    TASK: ClassVar[type[SinkTask]] = DirectorySinkTask
+
+    @classmethod
+    def config_def(cls) -> ConfigDef:
+        return CONFIG
+
+    @classmethod
+    def validate(cls, config: Mapping[str, str]) -> Mapping[str, Sequence[str]]:
+        path = config.get("path", "").strip()
+        if "://" in path:
+            return {"path": [f"{path} is an address, expected a folder of this machine"]}
+        if path and Path(path).exists() and not Path(path).is_dir():
+            return {"path": [f"{path} is a file, expected a folder"]}
+        return {}
+
+    @classmethod
+    def alter_offsets(
+        cls, config: Mapping[str, str], offsets: Mapping[TopicPartition, int | None]
+    ) -> bool:
+        """
+        Raises:
+            ConfigError: the manifest says what is written; a record would be doubled or left out.
+        """
+        raise ConfigError(
+            "Offsets of a DirectorySink are those of the files in its folder, and are not altered: "
+            "to write everything anew give it another name and path"
+        )
+
+    def start(self, config: Mapping[str, str]) -> None:
+        self._config = dict(config)
+
+    def task_configs(self, tasks_max: int) -> list[Mapping[str, str]]:
+        # Tasks may run elsewhere, with another working directory.
+        directory: Any = str(Path(self._config["path"].strip()).absolute())
+        return [{**self._config, DIRECTORY: directory} for _ in range(tasks_max)]

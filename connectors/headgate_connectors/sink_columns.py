@@ -1,0 +1,86 @@
+"""The columns of a folder: each has one type, whatever file it is in.
+
+Readers of a folder of files take it for one table. So the first value with a column pins the
+column's type, in ``_headgate/columns.json``; a value with another type for it is refused by name.
+New columns are added, as optional ones; a column that some values lack becomes optional.
+"""
+
+import fcntl
+import json
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from headgate.connector.data_error import DataError
+from headgate.connector.json_schema import read_schema, schema_text
+from headgate.connector.json_values import DecimalFormat
+from headgate.connector.schema import Field, Schema, SchemaType
+from headgate_connectors import arrow_types
+from headgate_connectors.sink_manifest import FOLDER, read_json, sync_folder, write_durably
+
+_COLUMNS: Final = f"{FOLDER}/columns.json"
+_LOCK: Final = f"{FOLDER}/columns.lock"
+
+
+class SinkColumns:
+    """The pinned columns of one folder, shared by the tasks that write to it."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def take(self, schema: Schema) -> Schema:
+        """The STRUCT of all columns, after those of the STRUCT `schema` were added.
+
+        Raises:
+            DataError: a column has another type than before; names both.
+        """
+        with self._locked():
+            document = read_json(self._root / _COLUMNS)
+            known = None if document is None else read_schema(document["schema"])
+            merged = schema if known is None else merge(known, schema)
+            if merged != known:
+                self._save(merged)
+        return merged
+
+    def _save(self, schema: Schema) -> None:
+        text = f'{{"schema":{schema_text(schema, DecimalFormat.BASE64, False)}}}\n'
+        json.loads(text)
+        draft = self._root / f"{FOLDER}/.draft-{uuid.uuid4().hex}"
+        write_durably(draft, text.encode())
+        draft.rename(self._root / _COLUMNS)
+        sync_folder(self._root / FOLDER)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        handle = os.open(self._root / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(handle)
+
+
+def merge(known: Schema, new: Schema) -> Schema:
+    """The STRUCT that holds values of both. Raises `DataError`."""
+    given = {found.name: found.schema for found in new.fields}
+    fields: list[Field] = []
+    for found in known.fields:
+        other = given.pop(found.name, None)
+        if other is None:
+            fields.append(Field(found.name, found.schema.as_optional()))
+            continue
+        was = arrow_types.arrow_type(found.schema, found.name)
+        now = arrow_types.arrow_type(other, found.name)
+        if was != now:
+            raise DataError(
+                f"column {found.name} is of type {now}, expected {was}, the type it has in the "
+                "files of this folder: cast it, or give the sink another path"
+            )
+        optional = found.schema.optional or other.optional
+        fields.append(Field(found.name, replace(found.schema, optional=optional, default=None)))
+    fields += [Field(name, schema.as_optional()) for name, schema in given.items()]
+    return Schema(SchemaType.STRUCT, fields=tuple(fields))

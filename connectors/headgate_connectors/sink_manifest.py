@@ -1,0 +1,209 @@
+"""Which files of a folder are committed: the one truth of a sink that writes files itself.
+
+    target/
+      events-0-000000000000.parquet             a published file, for everybody to read
+      _headgate/owner.json                      the connector that writes here
+      _headgate/events-0-000000000000.json      entry: offsets from 0 on are in that file
+      _headgate/staging/events-0-000000000500-<token>.parquet     written, not committed yet
+
+The entries of a topic-partition are a chain: each begins where the one before it ends. A file
+commits by the exclusive creation of its entry, which is named by its first offset. So of two tasks
+that wrote the same records (one was frozen, say, and its partition given away) one commits, and the
+other finds its entry and drops its file. Whoever finds an entry whose file is not published yet
+renames it. Nothing is overwritten. The group's offsets only follow.
+"""
+
+import json
+import os
+import re
+import uuid
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+
+from headgate.ports import TopicPartition
+
+FOLDER: Final = "_headgate"
+STAGING: Final = f"{FOLDER}/staging"
+_OWNER: Final = f"{FOLDER}/owner.json"
+_STAGED: Final = re.compile(r"(.+)-(\d+)-(\d+)-[0-9a-f]{32}\.\w+")
+
+
+class ManifestError(Exception):
+    """The folder is not as the entries say. The message is for users."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Records of a topic-partition from `start` to before `end` are in `file`, `rows` of them."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    rows: int
+    file: str
+    staged: str
+    """Path the file was written under, relative to the folder as `file` is."""
+
+    @property
+    def path(self) -> str:
+        return f"{FOLDER}/{_name(self.topic, self.partition, self.start)}.json"
+
+
+def _names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def _name(topic: str, partition: int, start: int) -> str:
+    return f"{topic}-{partition}-{start:012}"
+
+
+class SinkManifest:
+    """The manifest of one folder, as one task works with it; one thread."""
+
+    def __init__(self, root: Path, ending: str) -> None:
+        self._root = root
+        self._ending = ending
+        (root / STAGING).mkdir(parents=True, exist_ok=True)
+        sync_folder(root)
+        sync_folder(root / FOLDER)
+
+    def claim(self, connector: str) -> None:
+        """
+        Raises:
+            ManifestError: another connector writes to the folder.
+        """
+        _create(self._root, _OWNER, json.dumps({"connector": connector}).encode())
+        owner = json.loads((self._root / _OWNER).read_bytes()).get("connector")
+        if owner != connector:
+            raise ManifestError(
+                f"connector {owner} writes to {self._root}, expected {connector}: give each sink a "
+                "path of its own"
+            )
+
+    def entries(self, place: TopicPartition) -> list[Entry]:
+        """Entries of a topic-partition by their offsets.
+
+        Raises:
+            ManifestError: an entry that does not parse, or a gap between two.
+        """
+        topic, partition = place
+        named = re.compile(re.escape(f"{topic}-{partition}-") + r"\d+\.json")
+        found = [self._entry(name) for name in _names(self._root / FOLDER) if named.fullmatch(name)]
+        found.sort(key=lambda entry: entry.start)
+        for one, after in pairwise(found):
+            if one.end != after.start:
+                raise ManifestError(
+                    f"{self._root / after.path} begins at offset {after.start} of {topic}-"
+                    f"{partition}, expected {one.end}: an entry between was removed"
+                )
+        return found
+
+    def _entry(self, name: str) -> Entry:
+        path = self._root / FOLDER / name
+        try:
+            return Entry(**json.loads(path.read_bytes()))
+        except (ValueError, TypeError) as error:
+            raise ManifestError(f"{path} is no entry of a file: {error}") from error
+
+    def resume(self, place: TopicPartition) -> tuple[int | None, list[Entry]]:
+        """Where to go on (None: nothing is committed), and the entries whose files are gone.
+
+        Publishes what is committed and not published yet, and drops staged files that can never be
+        committed any more: those at whose offset another file was.
+        """
+        entries = self.entries(place)
+        gone = [
+            entry
+            for entry in entries
+            if not (self._root / entry.file).exists() and not self._publish(entry)
+        ]
+        by_start = {entry.start: entry.staged for entry in entries}
+        for name in _names(self._root / STAGING):
+            match = _STAGED.fullmatch(name)
+            if match is None or (match[1], int(match[2])) != place:
+                continue
+            path = f"{STAGING}/{name}"
+            if by_start.get(int(match[3]), path) != path:
+                (self._root / path).unlink(missing_ok=True)
+        return (entries[-1].end if entries else None), gone
+
+    def stage(self, place: TopicPartition, start: int) -> str:
+        """Path of a new file, relative to the folder."""
+        name = _name(*place, start)
+        return f"{STAGING}/{name}-{uuid.uuid4().hex}.{self._ending}"
+
+    def commit(self, place: TopicPartition, start: int, end: int, rows: int, staged: str) -> bool:
+        """Commit a staged file, whose content is durable.
+
+        False: a file with the same first offset is committed already; this one was dropped.
+
+        Raises:
+            ManifestError: a file that is none of the sink's stands where it is to be published.
+        """
+        final = f"{_name(*place, start)}.{self._ending}"
+        entry = Entry(*place, start, end, rows, final, staged)
+        if (self._root / final).exists() and not (self._root / entry.path).exists():
+            raise ManifestError(
+                f"{self._root / final} is there and is none of this sink's files: move it away, or "
+                "give the connector another path"
+            )
+        sync_folder(self._root / STAGING)
+        if not _create(self._root, entry.path, json.dumps(asdict(entry)).encode()):
+            (self._root / staged).unlink(missing_ok=True)
+            return False
+        self._publish(entry)
+        return True
+
+    def _publish(self, entry: Entry) -> bool:
+        """False: its staged file is not there."""
+        try:
+            (self._root / entry.staged).rename(self._root / entry.file)
+        except FileNotFoundError:
+            return (self._root / entry.file).exists()  # another task was faster
+        sync_folder(self._root)
+        sync_folder(self._root / STAGING)
+        return True
+
+
+def _create(root: Path, path: str, content: bytes) -> bool:
+    """Create a file with its whole content, durably. False: it was there, and is as it was."""
+    place = root / path
+    draft = place.with_name(f".draft-{uuid.uuid4().hex}")
+    write_durably(draft, content)
+    try:
+        os.link(draft, place)
+    except FileExistsError:
+        # A network file system that got no answer asks again, and is told that it is there.
+        if not draft.samefile(place):
+            return False
+    finally:
+        draft.unlink(missing_ok=True)
+    sync_folder(place.parent)
+    return True
+
+
+def write_durably(path: Path, content: bytes) -> None:
+    with path.open("xb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def sync_folder(path: Path) -> None:
+    """Make names that were made, moved or removed in the folder durable."""
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def read_json(path: Path) -> Any:
+    """None: there is no such file."""
+    try:
+        return json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return None

@@ -1,0 +1,204 @@
+"""Writers of files from rows: parquet, arrow, csv, jsonl. Needs pyarrow for the first two."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, Protocol, cast
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headgate.connector.data_error import DataError
+from headgate.connector.schema import STRING, Field, Schema, SchemaType
+from headgate.connector.text_converters import json_text as to_json
+from headgate.connector.text_converters import text_of
+from headgate_connectors import arrow_types, json_text
+
+ROW_GROUP_ROWS: Final = 65_536
+
+Row = dict[str, Any]
+VALUE: Final = "value"
+"""Name of the one column of values that are no struct."""
+LINE: Final = Schema(SchemaType.STRUCT, fields=(Field(VALUE, STRING),))
+"""Columns of jsonl: the line."""
+
+
+class Writer(Protocol):
+    """One file. `columns` is the STRUCT of its rows."""
+
+    def write(self, rows: Sequence[Row]) -> None:
+        """Raises `DataError`: a value that the file cannot hold; OSError."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """Bytes that the file has by now, about."""
+        ...
+
+    def close(self) -> None:
+        """Write what is left, and make the file durable."""
+        ...
+
+    def drop(self) -> None:
+        """Give the file up; nothing of it is needed."""
+        ...
+
+
+class _File:
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("xb")
+        self._path = path
+
+    def sync(self) -> None:
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+
+    def drop(self) -> None:
+        self._file.close()
+        self._path.unlink(missing_ok=True)
+
+
+class TableWriter(_File):
+    """Tables of Arrow: a Parquet file, or an Arrow IPC file."""
+
+    def __init__(self, path: Path, columns: Schema, format: str) -> None:
+        super().__init__(path)
+        self._columns = arrow_types.arrow_schema(columns)
+        self._carriers = arrow_types.carriers(self._columns)
+        self._tables: list[Any] = []
+        self._rows = 0
+        self._held = 0
+        if format == "parquet":
+            self._writer = pq.ParquetWriter(self._file, self._columns)
+        else:
+            self._writer = pa.ipc.new_file(self._file, self._columns)
+
+    def write(self, rows: Sequence[Row]) -> None:
+        table = self._table(list(rows))
+        self._tables.append(table)
+        self._rows += len(rows)
+        self._held += table.nbytes
+        if self._rows >= ROW_GROUP_ROWS:
+            self._flush()
+
+    def _table(self, rows: list[Row]) -> Any:
+        wrong = (pa.ArrowException, ValueError, TypeError, OverflowError)
+        try:
+            return arrow_types.table_of(rows, self._columns, self._carriers)
+        except wrong:
+            for row in rows:
+                for column, way in zip(self._columns, self._carriers, strict=True):
+                    try:
+                        arrow_types.table_of([row], pa.schema([column]), pa.schema([way]))
+                    except wrong as error:
+                        raise DataError(
+                            f"column {column.name} of type {column.type}: {error}"
+                        ) from error
+            raise
+
+    def _flush(self) -> None:
+        if self._tables:
+            self._writer.write_table(pa.concat_tables(self._tables).combine_chunks())
+        self._tables, self._rows, self._held = [], 0, 0
+
+    @property
+    def size(self) -> int:
+        return self._file.tell() + self._held
+
+    def drop(self) -> None:
+        with suppress(pa.ArrowException, OSError):
+            self._writer.close()  # else it writes to the closed file when it is collected
+        super().drop()
+
+    def close(self) -> None:
+        self._flush()
+        self._writer.close()
+        self.sync()
+
+
+class LineWriter(_File):
+    """Text, a row a line."""
+
+    def __init__(self, path: Path, line: Callable[[Row], str], first: str = "") -> None:
+        super().__init__(path)
+        self._line = line
+        self._file.write(first.encode())
+
+    def write(self, rows: Sequence[Row]) -> None:
+        line = self._line
+        try:
+            data = "".join([line(row) + "\n" for row in rows]).encode()
+        except UnicodeEncodeError as error:
+            raise DataError(f"text that has no form in UTF-8: {error}") from error
+        self._file.write(data)
+
+    @property
+    def size(self) -> int:
+        return self._file.tell()
+
+    def close(self) -> None:
+        self.sync()
+
+
+def open_writer(format: str, path: Path, columns: Schema) -> Writer:
+    """A writer of a new file.
+
+    Raises:
+        NoFormError: a column has no type in Arrow.
+    """
+    if format == "csv":
+        return LineWriter(path, _csv_line(columns), _csv_head(columns))
+    if format == "jsonl":
+        return LineWriter(path, lambda row: cast(str, row[VALUE]))
+    return TableWriter(path, columns, format)
+
+
+ENDINGS: Final[Mapping[str, str]] = {
+    "parquet": "parquet",
+    "arrow": "arrow",
+    "csv": "csv",
+    "jsonl": "jsonl",
+}
+
+
+def json_line(value: Any) -> str:
+    """A value without a schema as a line of JSON: text that is JSON as it is, all else as JSON."""
+    if isinstance(value, str) and "\n" not in value and json_text.fault(value.encode()) is None:
+        return value
+    return to_json(None, value)
+
+
+def _csv_head(columns: Schema) -> str:
+    return ",".join([_quoted(found.name) for found in columns.fields]) + "\n"
+
+
+def _csv_line(columns: Schema) -> Callable[[Row], str]:
+    """Null is nothing, an empty text is ``""``: so the two can be told apart."""
+    fields = [(found.name, found.schema) for found in columns.fields]
+
+    def line(row: Row) -> str:
+        cells: list[str] = []
+        for name, schema in fields:
+            value = row.get(name)
+            if value is None:
+                cells.append("")
+            elif schema.type is SchemaType.STRING:
+                cells.append(_quoted(value))
+            elif schema.type is SchemaType.BYTES and isinstance(value, bytes):
+                cells.append(text_of(_LIST_OF_BYTES, [value])[2:-2])
+            else:
+                cells.append(_quoted(text_of(schema, value)))
+        return ",".join(cells)
+
+    return line
+
+
+_LIST_OF_BYTES: Final = Schema(SchemaType.ARRAY, value_schema=Schema(SchemaType.BYTES))
+
+
+def _quoted(text: str) -> str:
+    if text and not any(mark in text for mark in ',"\n\r'):
+        return text
+    return '"' + text.replace('"', '""') + '"'

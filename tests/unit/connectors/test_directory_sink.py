@@ -1,0 +1,205 @@
+"""DirectorySink as its task is driven: files, rotation, and who was first."""
+
+import json
+from collections.abc import Mapping
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from headgate.connector import DataError, Schema
+from headgate.connector import schema as s
+from headgate.connector.api import SinkRecord
+from headgate.connector.config import ConfigError
+from headgate_connectors.directory_sink import DirectorySink, DirectorySinkTask
+from headgate_connectors.sink_manifest import ManifestError
+
+ROW = s.struct({"n": s.INT64, "price": s.decimal_of(2, 10).as_optional()})
+PLACE = ("t", 0)
+
+
+class Context:
+    """What the task asks for."""
+
+    def __init__(self) -> None:
+        self.seeks: dict[tuple[str, int], int] = {}
+        self.told: list[str] = []
+        self.stopping = False
+        self.commits = 0
+
+    def offset(self, topic: str, partition: int, offset: int) -> None:
+        self.seeks[topic, partition] = offset
+
+    def timeout(self, timeout_ms: int) -> None:
+        assert timeout_ms > 0
+
+    def request_commit(self) -> None:
+        self.commits += 1
+
+    def log(self, message: str) -> None:
+        self.told.append(message)
+
+
+def task(folder: Path, **settings: Any) -> DirectorySinkTask:
+    made = DirectorySinkTask()
+    made.context = Context()  # type: ignore[assignment]
+    config = {name.replace("_", "."): str(value) for name, value in settings.items()}
+    made.start({"name": "sink", "path": str(folder), "rotate.interval.ms": "600000", **config})
+    made.open([PLACE])
+    return made
+
+
+def record(offset: int, value: Any, schema: Schema | None = ROW) -> SinkRecord:
+    return SinkRecord("t", 0, offset, None, value, (), 0, None, schema)
+
+
+def rows(*numbers: int) -> list[SinkRecord]:
+    return [record(n, {"n": n, "price": Decimal(n)}) for n in numbers]
+
+
+def read(folder: Path) -> list[Mapping[str, Any]]:
+    tables = [pq.read_table(path) for path in sorted(folder.glob("*.parquet"))]
+    return [row for table in tables for row in table.to_pylist()]
+
+
+def numbers(folder: Path) -> list[int]:
+    return [row["n"] for row in read(folder)]
+
+
+def test_files_are_published_by_records_and_the_last_when_it_stops(tmp_path: Path) -> None:
+    subject = task(tmp_path, rotate_records=3)
+    for start in range(0, 8, 2):
+        subject.put(rows(start, start + 1))
+    assert numbers(tmp_path) == list(range(8))
+    subject.put(rows(8))
+    assert subject.pre_commit({PLACE: 9}) == {PLACE: 8}
+    subject.context.stopping = True  # type: ignore[misc]
+    assert subject.pre_commit({PLACE: 9}) == {PLACE: 9}
+    assert numbers(tmp_path) == list(range(9))
+    assert pq.read_schema(next(tmp_path.glob("*.parquet"))).field("price").type == pa.decimal128(
+        10, 2
+    )
+
+
+def test_what_was_not_committed_is_read_again_and_what_was_is_not(tmp_path: Path) -> None:
+    first = task(tmp_path, rotate_records=2)
+    first.put(rows(0, 1))
+    first.put(rows(2))
+    first.close([PLACE])
+    second = task(tmp_path, rotate_records=2)
+    assert second.context.seeks == {PLACE: 2}  # type: ignore[attr-defined]
+    second.put(rows(0, 1, 2, 3))  # as a group that is behind delivers them
+    assert numbers(tmp_path) == [0, 1, 2, 3]
+
+
+def test_of_two_tasks_with_the_same_records_one_counts(tmp_path: Path) -> None:
+    """A task that was frozen wakes up after its partition was given away."""
+    late, owner = task(tmp_path, rotate_records=4), task(tmp_path, rotate_records=2)
+    late.put(rows(0, 1))
+    owner.put(rows(0, 1))
+    late.put(rows(2, 3))
+    assert late.context.seeks == {PLACE: 2}  # type: ignore[attr-defined]
+    assert late.pre_commit({PLACE: 4}) == {PLACE: 2}
+    owner.put(rows(2, 3))
+    late.put(rows(2, 3, 4, 5))
+    late.close([PLACE])
+    assert numbers(tmp_path) == [0, 1, 2, 3]
+    assert task(tmp_path).context.seeks == {PLACE: 4}  # type: ignore[attr-defined]
+
+
+def test_a_task_killed_between_commit_and_publication_is_finished(tmp_path: Path) -> None:
+    task(tmp_path, rotate_records=2).put(rows(0, 1))
+    (entry,) = (tmp_path / "_headgate").glob("t-0-*.json")
+    found = json.loads(entry.read_bytes())
+    (tmp_path / found["file"]).rename(tmp_path / found["staged"])
+    assert numbers(tmp_path) == []
+    task(tmp_path)
+    assert numbers(tmp_path) == [0, 1]
+
+
+def test_a_committed_file_that_is_gone_is_told(tmp_path: Path) -> None:
+    task(tmp_path, rotate_records=2).put(rows(0, 1))
+    next(tmp_path.glob("*.parquet")).unlink()
+    with pytest.raises(ManifestError, match="1 files with 2 committed records are gone"):
+        task(tmp_path)
+    accepted = task(tmp_path, on_missing_file="accept")
+    assert accepted.context.seeks == {PLACE: 2}  # type: ignore[attr-defined]
+    assert "are gone" in accepted.context.told[0]  # type: ignore[attr-defined]
+
+
+def test_a_column_has_one_type_in_a_folder(tmp_path: Path) -> None:
+    """Reported to Spark (23822) and Hudi (4043): int64 in one file, double in the next."""
+    subject = task(tmp_path, rotate_records=1)
+    subject.put(rows(0))
+    other = s.struct({"n": s.FLOAT64})
+    with pytest.raises(DataError, match="offset 1: column n is of type double, expected int64"):
+        subject.put([record(1, {"n": 1.5}, other)])
+
+
+def test_new_columns_are_added_and_missing_ones_are_null(tmp_path: Path) -> None:
+    subject = task(tmp_path, rotate_records=10)
+    subject.put(rows(0))
+    subject.put([record(1, {"more": "x"}, s.struct({"more": s.STRING}))])
+    subject.put(rows(2))
+    subject.context.stopping = True  # type: ignore[misc]
+    subject.pre_commit({PLACE: 3})
+    assert read(tmp_path) == [
+        {"n": 0, "price": Decimal("0.00")},
+        {"n": None, "price": None, "more": "x"},
+        {"n": 2, "price": Decimal("2.00"), "more": None},
+    ]
+
+
+def test_tombstones_fail_or_are_skipped(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"offset 0 has no value \(a tombstone\)"):
+        task(tmp_path).put([record(0, None, None)])
+    subject = task(tmp_path, on_null_value="skip", rotate_records=1)
+    subject.put([record(0, None, None)])
+    assert subject.pre_commit({PLACE: 1}) == {PLACE: 1}
+    subject.put(rows(1))
+    assert numbers(tmp_path) == [1]
+
+
+def test_a_dict_without_a_schema_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="offset 0 is a dict without a schema"):
+        task(tmp_path).put([record(0, {"a": 1}, None)])
+
+
+def test_a_value_that_its_column_cannot_hold_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="column price of type decimal128"):
+        task(tmp_path).put([record(0, {"n": 1, "price": Decimal(10) ** 12})])
+    assert numbers(tmp_path) == []
+
+
+def test_lines_of_json_and_csv(tmp_path: Path) -> None:
+    values = [record(0, '{"a": 1}', None), record(1, "plain", None), *rows(2)]
+    subject = task(tmp_path / "json", format="jsonl", rotate_records=3)
+    subject.put(values)
+    (path,) = (tmp_path / "json").glob("*.jsonl")
+    assert path.read_text() == '{"a": 1}\n"plain"\n{"n":2,"price":"2"}\n'
+    columns = s.struct({"n": s.INT64, "text": s.STRING.as_optional()})
+    given = [record(n, {"n": n, "text": text}, columns) for n, text in enumerate([None, "", 'a"b'])]
+    subject = task(tmp_path / "csv", format="csv", rotate_records=3)
+    subject.put(given)
+    (path,) = (tmp_path / "csv").glob("*.csv")
+    assert path.read_text() == 'n,text\n0,\n1,""\n2,"a""b"\n'
+
+
+def test_arrow_files(tmp_path: Path) -> None:
+    task(tmp_path, format="arrow", rotate_records=2).put(rows(0, 1))
+    (path,) = tmp_path.glob("*.arrow")
+    assert pa.ipc.open_file(path).read_all()["n"].to_pylist() == [0, 1]
+
+
+def test_a_folder_belongs_to_one_connector(tmp_path: Path) -> None:
+    task(tmp_path)
+    with pytest.raises(ManifestError, match="connector sink writes to"):
+        task(tmp_path, name="other")
+
+
+def test_offsets_are_those_of_the_files() -> None:
+    with pytest.raises(ConfigError, match="give it another name and path"):
+        DirectorySink.alter_offsets({}, {PLACE: 0})
