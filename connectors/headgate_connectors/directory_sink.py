@@ -83,7 +83,7 @@ CONFIG = (
         "What becomes of a record without a value (a tombstone): fail, or skip.",
     )
     .define(
-        "on.missing.file",
+        "on.missing.output",
         Type.STRING,
         "fail",
         one_of("fail", "accept"),
@@ -132,7 +132,7 @@ class DirectorySinkTask(SinkTask):
         self._most_bytes: int = settings["rotate.bytes"]
         self._interval: float = settings["rotate.interval.ms"] / 1000
         self._skips_null = settings["on.null.value"] == "skip"
-        self._accepts_loss = settings["on.missing.file"] == "accept"
+        self._accepts_loss = settings["on.missing.output"] == "accept"
         self._manifest = SinkManifest(self._root, ENDINGS[self._format])
         self._manifest.claim(config.get("name", ""))
         self._columns = SinkColumns(self._root)
@@ -167,8 +167,8 @@ class DirectorySinkTask(SinkTask):
         )
         if not self._accepts_loss:
             raise ManifestError(
-                f"{text}: put them back, or set on.missing.file = accept to go on without them, or "
-                "give the connector another name and path to write everything anew"
+                f"{text}: put them back, or set on.missing.output = accept to go on without them, "
+                "or give the connector another name and path to write everything anew"
             )
         self.context.log(text)
 

@@ -125,7 +125,7 @@ def test_a_committed_file_that_is_gone_is_told(tmp_path: Path) -> None:
     next(tmp_path.glob("*.parquet")).unlink()
     with pytest.raises(ManifestError, match="1 files with 2 committed records are gone"):
         task(tmp_path)
-    accepted = task(tmp_path, on_missing_file="accept")
+    accepted = task(tmp_path, on_missing_output="accept")
     assert accepted.context.seeks == {PLACE: 2}  # type: ignore[attr-defined]
     assert "are gone" in accepted.context.told[0]  # type: ignore[attr-defined]
 
