@@ -167,8 +167,8 @@ class DirectorySinkTask(SinkTask):
         )
         if not self._accepts_loss:
             raise ManifestError(
-                f"{text}: put them back, or set on.missing.output = accept to go on without them, or "
-                "give the connector another name and path to write everything anew"
+                f"{text}: put them back, or set on.missing.output = accept to go on without them, "
+                "or give the connector another name and path to write everything anew"
             )
         self.context.log(text)
 
