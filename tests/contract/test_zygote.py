@@ -302,16 +302,16 @@ def test_packages_are_searched_for_connectors_once_and_not_by_each_body(
     code = """
 import os
 from pathlib import Path
-from headgate_runtime import plugins
+from headgate_runtime.plugins import find
 
-search, searches = plugins.entry_points, Path(__file__).with_name("searches")
+search, searches = find.entry_points, Path(__file__).with_name("searches")
 
 def noted(**group):
     with searches.open("a") as file:
         print(os.getpid(), file=file)
     return search(**group)
 
-plugins.entry_points = noted
+find.entry_points = noted
 """
     (tmp_path / "notes_searches.py").write_text(code)
     bench = make_bench(["notes_searches"])

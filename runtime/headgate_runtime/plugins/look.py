@@ -71,7 +71,10 @@ class _Look:
         if loaded is None and module.partition(".")[0] == OWN and _spec(module) is not None:
             loaded = importlib.import_module(module)
         if loaded is not None:
-            found = inspect.getattr_static(loaded, name, None)
+            own = module.partition(".")[0] == OWN  # gives some of its names when they are asked for
+            found = (
+                getattr(loaded, name, None) if own else inspect.getattr_static(loaded, name, None)
+            )
             return inspect.isclass(found) and issubclass(found, self._base)
         tree, is_package = _tree(module)
         package = module if is_package else module.rpartition(".")[0]
@@ -176,9 +179,27 @@ def _spec(module: str) -> ModuleSpec | None:
         spec = _spec_in(name, path)
         if spec is None:
             return None
-        path = spec.submodule_search_locations
+        path = _folders(spec)
         if path is None and name != module:
             return None
+    return spec
+
+
+def _folders(spec: ModuleSpec) -> Sequence[str] | None:
+    """Where modules of a package are. A package without ``__init__.py`` has a path that asks the
+    packages above it, which are not imported: what it knows by now is taken."""
+    known = spec.submodule_search_locations
+    return getattr(known, "_path", known)
+
+
+def _namespace(name: str, path: Sequence[str]) -> ModuleSpec | None:
+    """A package without ``__init__.py`` below `path`."""
+    last = name.rpartition(".")[2]
+    folders = [str(Path(folder, last)) for folder in path if Path(folder, last).is_dir()]
+    if not folders:
+        return None
+    spec = ModuleSpec(name, None, is_package=True)
+    spec.submodule_search_locations = folders
     return spec
 
 
@@ -186,6 +207,8 @@ def _spec_in(name: str, path: Sequence[str] | None) -> ModuleSpec | None:
     for finder in sys.meta_path:
         try:
             spec = finder.find_spec(name, path)
+        except KeyError:  # a package without __init__.py, in one that is not imported
+            spec = _namespace(name, path or ())
         except (ImportError, ValueError, OSError):
             continue
         if spec is not None:

@@ -21,6 +21,10 @@ class Src(SourceConnector):
 
 SHOWN = {
     "a class": (PLAIN, "m:Src"),
+    "a public name": (
+        "from headgate.connector import SourceConnector\nclass Src(SourceConnector): pass",
+        "m:Src",
+    ),
     "a module's name": (
         "import headgate.connector.api as api\nclass Src(api.SinkConnector): pass",
         "m:Src",
@@ -200,3 +204,15 @@ def test_a_module_that_is_there_is_asked_itself() -> None:
         assert objection(f"{__name__}:write", Connector) is not None
     finally:
         del module.Here  # type: ignore[attr-defined]
+
+
+def test_packages_without_init_are_looked_into(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python's own finder asks the packages above one, which are not imported."""
+    inner = tmp_path / "outer_space" / "inner"
+    inner.mkdir(parents=True)
+    (inner / "m.py").write_text(PLAIN)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert objection("outer_space.inner.m:Src", Connector) is None
+    assert "outer_space" not in sys.modules
