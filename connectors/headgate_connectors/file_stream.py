@@ -320,6 +320,10 @@ class FileStreamSinkTask(SinkTask):
         """
         if not (self._was_empty or self._is_cut):
             return
+        # Until it got its partitions another task may have had them, and have written.
+        assert self._file is not None
+        self._was_empty = self._was_empty and os.fstat(self._file.fileno()).st_size == 0
+        self._is_cut = self._is_cut and _is_cut(self._path)
         count = self._committed_count()
         if self._is_cut and count:
             self._cut_last_line()

@@ -1,6 +1,7 @@
 """A FileStreamSink whose file is gone, emptied or cut, on the embedded log."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from support.task.sink_records import committed, fill
 
 from headgate.connector.api import SinkRecord
 from headgate.task.messages import TaskKind, TaskOutcome
-from headgate_connectors.file_stream import FileStreamSink, FileStreamSinkTask
+from headgate_connectors.file_stream import FileStreamSink, FileStreamSinkTask, OutputMissingError
 
 
 def bench(folder: Path, **config: str) -> BodyBench:
@@ -134,3 +135,20 @@ def test_a_full_disk_leaves_no_torn_line(tmp_path: Path, monkeypatch: pytest.Mon
 def test_several_tasks_cannot_write_a_file_anew() -> None:
     config = {"file": "f", "on.missing.output": "rewrite", "tasks.max": "2"}
     assert "tasks.max must be 1" in FileStreamSink.validate(config)["on.missing.output"][0]
+
+
+def test_what_another_task_wrote_before_it_got_its_partitions_is_seen(tmp_path: Path) -> None:
+    """Seen live: both tasks had started on an empty file, and the other one wrote and committed."""
+    path = tmp_path / "out.txt"
+    task = FileStreamSinkTask()
+    task.context = SimpleNamespace(committed=lambda: {("t", 0): 1})  # type: ignore[assignment]
+    task.start({"file": str(path)})
+    path.write_text("a line\n")
+    task.open([("t", 0)])
+    assert path.read_text() == "a line\n"
+    task.stop()
+    path.unlink()
+    task.start({"file": str(path)})
+    with pytest.raises(OutputMissingError, match="1 records were committed"):
+        task.open([("t", 0)])
+    task.stop()
