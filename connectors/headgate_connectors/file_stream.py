@@ -299,6 +299,7 @@ class FileStreamSinkTask(SinkTask):
         self._name: str = settings["file"]
         self._on_missing: str = settings["on.missing.output"]
         self._path = path = Path(config.get(FILE) or self._name).absolute()
+        self._topics: set[str] = set()
         try:
             # Without a buffer: one that is full would be written up to the middle of a line, where
             # a crash, or another task of the same file, could come in between.
@@ -318,6 +319,7 @@ class FileStreamSinkTask(SinkTask):
         Raises:
             OutputMissingError: records were committed, and there is nothing in the file.
         """
+        self._topics.update(topic for topic, _ in partitions)
         if not (self._was_empty or self._is_cut):
             return
         # Until it got its partitions another task may have had them, and have written.
@@ -332,7 +334,9 @@ class FileStreamSinkTask(SinkTask):
         self._was_empty = False
 
     def _committed_count(self) -> int:
-        return sum(self.context.committed().values())
+        """Records of the topics that this task has read: its group may have read others before."""
+        committed = self.context.committed().items()
+        return sum(end for (topic, _), end in committed if topic in self._topics)
 
     def _on_missing_output(self, count: int, partitions: Collection[tuple[str, int]]) -> None:
         seen = f"{self._name} is empty or was not there, but {count:,} records were committed to it"

@@ -149,6 +149,10 @@ def test_what_another_task_wrote_before_it_got_its_partitions_is_seen(tmp_path: 
     task.stop()
     path.unlink()
     task.start({"file": str(path)})
+    task.open([("another", 0)])  # which the group has read nothing of
+    path.unlink()
+    task.stop()
+    task.start({"file": str(path)})
     with pytest.raises(OutputMissingError, match="1 records were committed"):
         task.open([("t", 0)])
     task.stop()
