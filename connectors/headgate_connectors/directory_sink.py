@@ -88,7 +88,8 @@ CONFIG = (
         "fail",
         one_of("fail", "accept"),
         Importance.LOW,
-        "What to do where a committed file is gone from the folder: fail, or accept the loss.",
+        "What to do where a committed file, or the whole folder, is gone. Choose 'fail' to fail the "
+        "task, 'accept' to go on without those records.",
     )
 )
 
@@ -143,18 +144,24 @@ class DirectorySinkTask(SinkTask):
         self._structs: dict[Schema, Schema] = {}
 
     def open(self, partitions: Collection[TopicPartition]) -> None:
+        by_group = self.context.committed() if partitions else {}
         for place in partitions:
-            self._resume(place)
+            self._resume(place, by_group.get(place, 0))
 
-    def _resume(self, place: TopicPartition) -> None:
+    def _resume(self, place: TopicPartition, by_group: int) -> None:
         """Go on behind the last committed file.
 
+        Args:
+            by_group: offset that the sink's group has committed; 0: none.
+
         Raises:
-            ManifestError: a committed file is gone.
+            ManifestError: a committed file is gone, or the whole folder is.
         """
         committed, gone = self._manifest.resume(place)
         if gone:
             self._tell_loss(gone)
+        if committed is None and by_group > 0:
+            self._tell_empty(place, by_group)
         self._partitions[place] = _Partition(committed, resumed=True)
         if committed is not None:
             self.context.offset(*place, committed)
@@ -169,6 +176,20 @@ class DirectorySinkTask(SinkTask):
             raise ManifestError(
                 f"{text}: put them back, or set on.missing.output = accept to go on without them, "
                 "or give the connector another name and path to write everything anew"
+            )
+        self.context.log(text)
+
+    def _tell_empty(self, place: TopicPartition, by_group: int) -> None:
+        """The group has committed and the folder knows nothing: it was deleted, or is another one.
+        A sink that has passed over nothing but tombstones looks the same."""
+        text = (
+            f"{self._root} has no file of {place[0]}-{place[1]}, but the sink has committed its "
+            f"records up to offset {by_group}"
+        )
+        if not self._accepts_loss:
+            raise ManifestError(
+                f"{text}: put the folder back, or set on.missing.output = accept to go on behind "
+                "them, or give the connector another name to write everything anew"
             )
         self.context.log(text)
 
@@ -281,7 +302,7 @@ class DirectorySinkTask(SinkTask):
                 f"{place[0]}-{place[1]} from offset {file.start} on was written by another task: "
                 "its file counts"
             )
-            self._resume(place)
+            self._resume(place, 0)
 
     def _ask_to_be_called(self) -> None:
         since = [each.file.since for each in self._partitions.values() if each.file is not None]

@@ -354,6 +354,8 @@ def _replay_journal(file: str) -> None:
         with _opened(file) as lines:
             for line in decisions(lines):
                 sys.stdout.write(f"{line}\n")
+    except BrokenPipeError:
+        raise  # whoever read our output has gone
     except OSError as error:
         _refuse(f"{file}: {error.strerror}")
     except UnicodeDecodeError as error:

@@ -29,6 +29,10 @@ class Context:
         self.told: list[str] = []
         self.stopping = False
         self.commits = 0
+        self.by_group: dict[tuple[str, int], int] = {}
+
+    def committed(self) -> Mapping[tuple[str, int], int]:
+        return self.by_group
 
     def offset(self, topic: str, partition: int, offset: int) -> None:
         self.seeks[topic, partition] = offset
@@ -43,9 +47,10 @@ class Context:
         self.told.append(message)
 
 
-def task(folder: Path, **settings: Any) -> DirectorySinkTask:
+def task(folder: Path, by_group: int = 0, **settings: Any) -> DirectorySinkTask:
     made = DirectorySinkTask()
-    made.context = Context()  # type: ignore[assignment]
+    context = made.context = Context()  # type: ignore[assignment]
+    context.by_group = {PLACE: by_group} if by_group else {}
     config = {name.replace("_", "."): str(value) for name, value in settings.items()}
     made.start({"name": "sink", "path": str(folder), "rotate.interval.ms": "600000", **config})
     made.open([PLACE])
@@ -203,3 +208,15 @@ def test_a_folder_belongs_to_one_connector(tmp_path: Path) -> None:
 def test_offsets_are_those_of_the_files() -> None:
     with pytest.raises(ConfigError, match="give it another name and path"):
         DirectorySink.alter_offsets({}, {PLACE: 0})
+
+
+def test_a_folder_that_is_gone_as_a_whole_is_an_error(tmp_path: Path) -> None:
+    """Its manifest is gone with it, so only the group knows that there was something."""
+    with pytest.raises(ManifestError, match="committed its records up to offset 11: put the"):
+        task(tmp_path / "out", by_group=11)
+    subject = task(tmp_path / "out", by_group=11, on_missing_output="accept")
+    assert "no file of t-0" in subject.context.told[0]  # type: ignore[attr-defined]
+    subject.put(rows(11, 12))
+    subject.context.stopping = True  # type: ignore[misc]
+    assert subject.pre_commit({PLACE: 13}) == {PLACE: 13}
+    assert numbers(tmp_path / "out") == [11, 12]
