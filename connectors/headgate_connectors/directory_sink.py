@@ -88,8 +88,8 @@ CONFIG = (
         "fail",
         one_of("fail", "accept"),
         Importance.LOW,
-        "What to do where a committed file, or the whole folder, is gone. Choose 'fail' to fail the "
-        "task, 'accept' to go on without those records.",
+        "What to do where a committed file, or the whole folder, is gone. Choose 'fail' to fail "
+        "the task, 'accept' to go on without those records.",
     )
 )
 
