@@ -26,6 +26,8 @@ class ParquetReader:
         self._crc = _footer_crc(path)
         self._position = position = position_of(offset)
         self._arrow, self._parquet = _pyarrow()
+        self._unreadable = (self._arrow.ArrowException, OSError, ValueError, TypeError)
+        """What reading a row group raises where it is corrupt, or cannot be read exactly."""
         self.marks, self._content = _identity(path, offset)
         try:
             self._file = self._parquet.ParquetFile(path, coerce_int96_timestamp_unit="us")
@@ -52,7 +54,7 @@ class ParquetReader:
             start = self._position
             try:
                 part = self._next_part(group, limit - len(rows))
-            except (self._arrow.ArrowException, OSError, ValueError, TypeError) as error:
+            except self._unreadable as error:
                 self._position = end = self._groups[group + 1]
                 reason = f"rows {start} to {end} cannot be read: {error}"
                 lost = end - start
@@ -85,7 +87,10 @@ class ParquetReader:
         columns = self._file.schema_arrow
         if not self._int96 or self._file.num_row_groups == 0:
             return columns
-        return self._int96.exact(self._file.read_row_group(0), 0).schema
+        try:
+            return self._int96.exact(self._file.read_row_group(0), 0).schema
+        except self._unreadable:
+            return columns  # it costs itself when it is read
 
     def _rows(self, part: Any, start: int) -> list[Row]:
         bad = (self._arrow.ArrowException, ValueError, OverflowError, KeyError)

@@ -227,3 +227,20 @@ def test_int96_that_does_not_fit_the_first_row_groups_unit_is_refused_by_name(
     ]
     (reason,) = reasons(records)
     assert "a.parquet at row 1: rows 1 to 2 cannot be read" in reason
+
+
+def test_a_first_row_group_of_int96_that_cannot_be_read_costs_itself_alone(tmp_path: Path) -> None:
+    moments = pa.list_(pa.timestamp("ns"))
+    schema = pa.schema({"n": pa.int64(), "moments": moments})
+    path = tmp_path / "a.parquet"
+    with pq.ParquetWriter(path, schema, use_deprecated_int96_timestamps=True) as writer:
+        for number, moment in ((1, 123_456_789), (2, 1_000)):
+            column = pa.array([[moment]], moments)
+            writer.write_table(pa.table({"n": [number], "moments": column}, schema))
+    write(tmp_path / "b.parquet", {"n": [3]})
+    subject = run(tmp_path)
+    records = subject.rest()
+    assert [json.loads(text)["n"] for text in texts(records)] == [2, 3]
+    (reason,) = reasons(records)
+    assert "a.parquet at row 0: rows 0 to 1 cannot be read: column moments has INT96" in reason
+    assert subject.context.quarantined == []
