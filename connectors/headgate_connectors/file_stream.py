@@ -1,22 +1,16 @@
-"""FileStreamSource and FileStreamSink: lines of one file, as Connect's connectors of these names.
+"""FileStreamSource: the lines of one file, as Connect's connector of this name.
 
 Same config keys, same source partition (``{"filename": path}``) and offset (``{"position": n}``).
 Source: connect-file (4.3.1).
 
-Differs: standard input and output are not supported, since a task may run anywhere; positions count
-bytes throughout (Java counts characters and seeks bytes, so it goes wrong after a restart in text
-that is not ASCII); what the sink has put is on disk before its offsets are committed, and a line
-that a crash has cut is removed before the next one; an output that is gone although records were
-committed to it is an error.
+Differs: standard input is not supported, since a task may run anywhere; positions count bytes
+throughout (Java counts characters and seeks bytes, so it goes wrong after a restart in text that is
+not ASCII).
 """
 
-import os
-import stat
 import time
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
-from io import FileIO
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar
 
@@ -24,20 +18,13 @@ from headgate.connector.api import (
     DataError,
     ExactlyOnceSupport,
     Partition,
-    SinkConnector,
-    SinkRecord,
-    SinkTask,
     SourceConnector,
     SourceRecord,
     SourceTask,
 )
-from headgate.connector.config import ConfigDef, ConfigError, Importance, Type, java_text
-from headgate.connector.text_converters import text_of
-from headgate.connector.validators import at_least, non_empty, one_of
-
-FILE = "headgate.file"
-"""Added to the configs of tasks where the path is relative: the absolute one, as tasks may have
-another working directory. An absolute path needs no addition, so that the configs equal Java's."""
+from headgate.connector.config import ConfigDef, ConfigError, Importance, Type
+from headgate.connector.validators import at_least, non_empty
+from headgate_connectors.file_stream_config import FILE, file_errors, task_config
 
 CHUNK_BYTES = 1 << 18
 WAIT_SECONDS = 1.0
@@ -69,39 +56,6 @@ SOURCE_CONFIG = (
         "polled",
     )
 )
-SINK_CONFIG = (
-    ConfigDef()
-    .define(
-        "file",
-        Type.STRING,
-        None,
-        None,
-        Importance.HIGH,
-        "Destination filename. (The standard output is not supported.)",
-    )
-    .define(
-        "on.missing.output",
-        Type.STRING,
-        "fail",
-        one_of("fail", "rewrite", "accept"),
-        Importance.LOW,
-        "What to do at the start if the file is not there or empty although records were committed "
-        "to it. Choose 'fail' to fail the task, 'rewrite' to write what the log still has from its "
-        "beginning, 'accept' to go on without those records. A file that goes while the task "
-        "runs fails it.",
-    )
-)
-
-
-def _file_errors(config: Mapping[str, str], stream: str) -> dict[str, list[str]]:
-    if (config.get("file") or "").strip():
-        return {}
-    return {
-        "file": [
-            f'Missing configuration "file": a task may run in any process, so {stream} is not '
-            "supported. Name a file."
-        ]
-    }
 
 
 class FileStreamSourceTask(SourceTask):
@@ -227,7 +181,7 @@ class FileStreamSource(SourceConnector):
 
     @classmethod
     def validate(cls, config: Mapping[str, str]) -> Mapping[str, Sequence[str]]:
-        return _file_errors(config, "the standard input")
+        return file_errors(config, "the standard input")
 
     @classmethod
     def exactly_once_support(cls, config: Mapping[str, str]) -> ExactlyOnceSupport:
@@ -245,7 +199,7 @@ class FileStreamSource(SourceConnector):
         Raises:
             ConfigError: with the texts of FileStreamSourceConnector.alterOffsets.
         """
-        if _file_errors(config, ""):
+        if file_errors(config, ""):
             raise ConfigError(
                 "Offsets cannot be modified if the 'file' configuration is unspecified. This is "
                 "because stdin is used for input and offsets are not tracked."
@@ -276,213 +230,4 @@ class FileStreamSource(SourceConnector):
         self._config = dict(config)
 
     def task_configs(self, tasks_max: int) -> list[Mapping[str, str]]:
-        return [_task_config(self._config)]
-
-
-WAYS_ON = (
-    "To write what the log still has into it anew, set on.missing.output = rewrite, or stop the "
-    "connector and reset its offsets; to go on without those records, set it to accept"
-)
-
-
-class OutputMissingError(Exception):
-    """The file has not what was committed to it."""
-
-
-class FileStreamSinkTask(SinkTask):
-    """Appends the text of each value and a newline."""
-
-    _file: FileIO | None = None
-
-    def start(self, config: Mapping[str, str]) -> None:
-        settings = SINK_CONFIG.parse(config)
-        self._name: str = settings["file"]
-        self._on_missing: str = settings["on.missing.output"]
-        self._path = path = Path(config.get(FILE) or self._name).absolute()
-        self._topics: set[str] = set()
-        try:
-            # Without a buffer: one that is full would be written up to the middle of a line, where
-            # a crash, or another task of the same file, could come in between.
-            self._file = path.open("ab", buffering=0)
-        except OSError as error:
-            raise OSError(
-                f"Couldn't find or create file '{self._name}' for FileStreamSinkTask: {error}"
-            ) from error
-        self._regular = stat.S_ISREG(os.fstat(self._file.fileno()).st_mode)
-        self._size = os.fstat(self._file.fileno()).st_size
-        """The file had at least so many bytes when it was looked at last."""
-        self._was_empty = self._regular and self._size == 0
-        self._is_cut = self._regular and _is_cut(path)
-
-    def open(self, partitions: Collection[tuple[str, int]]) -> None:
-        """
-        Raises:
-            OutputMissingError: records were committed, and there is nothing in the file.
-        """
-        self._topics.update(topic for topic, _ in partitions)
-        if not (self._was_empty or self._is_cut):
-            return
-        # Until it got its partitions another task may have had them, and have written.
-        assert self._file is not None
-        self._was_empty = self._was_empty and os.fstat(self._file.fileno()).st_size == 0
-        self._is_cut = self._is_cut and _is_cut(self._path)
-        count = self._committed_count()
-        if self._is_cut and count:
-            self._cut_last_line()
-        if self._was_empty and count:
-            self._on_missing_output(count, partitions)
-        self._was_empty = False
-
-    def _committed_count(self) -> int:
-        """Records of the topics that this task has read: its group may have read others before."""
-        committed = self.context.committed().items()
-        return sum(end for (topic, _), end in committed if topic in self._topics)
-
-    def _on_missing_output(self, count: int, partitions: Collection[tuple[str, int]]) -> None:
-        seen = f"{self._name} is empty or was not there, but {count:,} records were committed to it"
-        if self._on_missing == "fail":
-            raise OutputMissingError(f"{seen}. {WAYS_ON}")
-        if self._on_missing == "accept":
-            self.context.log(f"{seen}: going on without them, as on.missing.output is accept")
-            return
-        self.context.log(f"{seen}: writing what the log still has from its beginning")
-        for topic, partition in partitions:
-            self.context.offset(topic, partition, 0)
-
-    def _cut_last_line(self) -> None:
-        """Cuts a torn last line. Its record was not committed, and comes again as a whole."""
-        assert self._file is not None
-        end = _end_of_last_line(self._path)
-        self.context.log(f"{self._name}: cut the last line, which was half written")
-        os.ftruncate(self._file.fileno(), end)
-        self._size, self._is_cut = end, False
-
-    def _check_output(self) -> None:
-        """
-        Raises:
-            OutputMissingError: the file is another one, or shorter than it was.
-        """
-        assert self._file is not None
-        if not self._regular:
-            return
-        mine = os.fstat(self._file.fileno())
-        try:
-            there = self._path.stat()
-        except FileNotFoundError:
-            there = None
-        if there is None or (there.st_dev, there.st_ino) != (mine.st_dev, mine.st_ino):
-            seen = "was removed or replaced"
-        elif mine.st_size < self._size:
-            seen = f"was cut from {self._size:,} to {mine.st_size:,} bytes"
-        else:
-            self._size = mine.st_size
-            return
-        raise OutputMissingError(
-            f"{self._name} {seen} while it was written; {self._committed_count():,} records were "
-            f"committed to it before. {WAYS_ON}"
-        )
-
-    def put(self, records: Sequence[SinkRecord]) -> None:
-        self._check_output()
-        if self._is_cut and records:  # of a file that nothing was committed to: not ours
-            self._write(b"\n")
-            self._is_cut = False
-        lines = [_line(record) for record in records]
-        if lines:
-            self._write(("\n".join(lines) + "\n").encode("utf-8", "replace"))
-
-    def flush(self) -> None:
-        assert self._file is not None
-        if self._regular:
-            self._check_output()
-            os.fsync(self._file.fileno())
-
-    def _write(self, data: bytes) -> None:
-        """All of it, or none where the disk is full and nobody else writes to the file."""
-        assert self._file is not None
-        file, rest, number = self._file, data, self._file.fileno()
-        before = os.fstat(number).st_size
-        try:
-            while rest:
-                rest = rest[file.write(rest) :]
-        except OSError:
-            written = len(data) - len(rest)
-            with suppress(OSError):
-                if self._regular and os.fstat(number).st_size == before + written:
-                    os.ftruncate(number, before)
-            raise
-
-    def stop(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-
-
-class FileStreamSink(SinkConnector):
-    """Appends the values of records to one file, each as a line. At least once: lines that were
-    written before a crash and not committed are written again."""
-
-    VERSION = "0.1.0"
-    TASK: ClassVar[type[SinkTask]] = FileStreamSinkTask
-    JAVA_TASK = "org.apache.kafka.connect.file.FileStreamSinkTask"
-
-    @classmethod
-    def config_def(cls) -> ConfigDef:
-        return SINK_CONFIG
-
-    @classmethod
-    def validate(cls, config: Mapping[str, str]) -> Mapping[str, Sequence[str]]:
-        errors = _file_errors(config, "the standard output")
-        rewrites = config.get("on.missing.output") == "rewrite"
-        if rewrites and (config.get("tasks.max") or "1").strip() != "1":
-            text = "tasks of one file cannot tell whose records are missing: tasks.max must be 1"
-            message = str(ConfigError.of("on.missing.output", "rewrite", text))
-            errors["on.missing.output"] = [message]
-        return errors
-
-    @classmethod
-    def alter_offsets(
-        cls, config: Mapping[str, str], offsets: Mapping[tuple[str, int], int | None]
-    ) -> bool:
-        return True
-
-    def start(self, config: Mapping[str, str]) -> None:
-        self._config = dict(config)
-
-    def task_configs(self, tasks_max: int) -> list[Mapping[str, str]]:
-        return [_task_config(self._config) for _ in range(tasks_max)]
-
-
-def _line(record: SinkRecord) -> str:
-    """Differs: a struct, list or map with a schema is JSON, where Java writes ``Struct{a=1}``."""
-    if record.value_schema is None or record.value.__class__ is str:
-        return java_text(record.value)
-    return java_text(None) if record.value is None else text_of(record.value_schema, record.value)
-
-
-def _is_cut(path: Path) -> bool:
-    """Whether the file ends in the middle of a line."""
-    with path.open("rb") as file:
-        if file.seek(0, os.SEEK_END) == 0:
-            return False
-        file.seek(-1, os.SEEK_END)
-        return file.read() != b"\n"
-
-
-def _end_of_last_line(path: Path) -> int:
-    """Length of the file up to and including its last newline."""
-    with path.open("rb") as file:
-        end = file.seek(0, os.SEEK_END)
-        while end:
-            start = max(0, end - CHUNK_BYTES)
-            file.seek(start)
-            found = file.read(end - start).rfind(b"\n")
-            if found >= 0:
-                return start + found + 1
-            end = start
-    return 0
-
-
-def _task_config(config: Mapping[str, str]) -> Mapping[str, str]:
-    path = Path(config["file"].strip())
-    return config if path.is_absolute() else {**config, FILE: str(path.absolute())}
+        return [task_config(self._config)]

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +14,8 @@ from support.task.source_tasks import Offsets, Run, values
 
 from headgate.connector.api import DataError, ExactlyOnceSupport, SinkRecord
 from headgate.connector.config import ConfigError
-from headgate_connectors.file_stream import FileStreamSink, FileStreamSource
+from headgate_connectors.file_stream import FileStreamSource
+from headgate_connectors.file_stream_sink import FileStreamSink
 
 
 def run(path: Path, offsets: Offsets | None = None, **more: str) -> Run:
@@ -246,6 +248,7 @@ def test_a_line_that_a_crash_has_cut_does_not_spoil_the_next(tmp_path: Path) -> 
     path = tmp_path / "out"
     path.write_text("whole\nhal")
     task = FileStreamSink.TASK()
+    task.context = SimpleNamespace(log=print, committed=dict)  # type: ignore[assignment]
     task.start({"file": str(path)})
     task.put([SinkRecord("t", 0, 0, None, "half", (), 0)])
     task.flush()

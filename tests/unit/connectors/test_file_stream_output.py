@@ -10,7 +10,11 @@ from support.task.sink_records import committed, fill
 
 from headgate.connector.api import SinkRecord
 from headgate.task.messages import TaskKind, TaskOutcome
-from headgate_connectors.file_stream import FileStreamSink, FileStreamSinkTask, OutputMissingError
+from headgate_connectors.file_stream_sink import (
+    FileStreamSink,
+    FileStreamSinkTask,
+    OutputMissingError,
+)
 
 
 def bench(folder: Path, **config: str) -> BodyBench:
@@ -85,20 +89,80 @@ def test_an_output_that_goes_while_it_is_written_is_an_error(tmp_path: Path, how
     assert sum(committed(tmp_path).values()) == 3
 
 
-def test_a_line_that_a_kill_has_cut_is_removed(tmp_path: Path) -> None:
+def tear(folder: Path, text: str) -> None:
+    with (folder / "out.txt").open("a") as file:
+        file.write(text)
+
+
+@pytest.mark.parametrize("torn", ["c" * 300_000, "c" * 400_000, f"{'c' * 400_000}\ndd"])
+def test_a_line_that_a_kill_has_torn_is_written_anew(tmp_path: Path, torn: str) -> None:
     """Its record was not committed and comes again as a whole."""
     add(tmp_path, "a", "b")
     assert run(tmp_path) == ["a", "b"]
-    with (tmp_path / "out.txt").open("a") as file:
-        file.write("c" * 300_000)
+    tear(tmp_path, torn)
+    add(tmp_path, "c" * 400_000, "ddd")
+    lines = run(tmp_path)
+    assert [line[:3] for line in lines if line != "c" * 400_000] == ["a", "b", "ddd"]
+    assert lines.count("c" * 400_000) in (1, 2)  # once more where its line was whole
+
+
+def test_a_torn_line_of_the_first_batch_is_written_anew(tmp_path: Path) -> None:
+    """Nothing was committed, but a whole line of the batch stands before the torn one."""
+    (tmp_path / "out.txt").write_text("theirs\naaa\nbb")
+    add(tmp_path, "aaa", "bbb")
+    assert run(tmp_path) == ["theirs", "aaa", "aaa", "bbb"]
+
+
+@pytest.mark.parametrize("theirs", ["half", "x", "aa"])
+def test_a_last_line_of_others_is_kept(tmp_path: Path, theirs: str) -> None:
+    (tmp_path / "out.txt").write_text(f"theirs\n{theirs}")
+    add(tmp_path, "aaa")
+    assert run(tmp_path) == ["theirs", theirs, "aaa"]
+
+
+def test_a_last_line_of_others_is_kept_although_records_were_committed(tmp_path: Path) -> None:
+    add(tmp_path, "a", "b")
+    assert run(tmp_path) == ["a", "b"]
+    tear(tmp_path, "theirs")
     add(tmp_path, "c")
-    assert run(tmp_path) == ["a", "b", "c"]
+    assert run(tmp_path) == ["a", "b", "theirs", "c"]
 
 
-def test_what_others_have_written_before_the_first_record_is_kept(tmp_path: Path) -> None:
-    (tmp_path / "out.txt").write_text("theirs\nhalf")
+def test_one_of_several_tasks_never_cuts_a_line(tmp_path: Path) -> None:
+    """Another task may be writing it."""
     add(tmp_path, "a")
-    assert run(tmp_path) == ["theirs", "half", "a"]
+    assert run(tmp_path, tasks_max="2") == ["a"]
+    tear(tmp_path, "bb")
+    add(tmp_path, "bbb")
+    assert run(tmp_path, tasks_max="2") == ["a", "bb", "bbb"]
+
+
+def test_a_rewrite_that_a_kill_has_ended_begins_anew(tmp_path: Path) -> None:
+    """Before its first commit the group's offsets are those of the file that is gone."""
+    add(tmp_path, "a", "b", "c")
+    assert run(tmp_path) == ["a", "b", "c"]
+    (tmp_path / "out.txt").unlink()
+    committed = {("t", 0): 3}
+    task = FileStreamSinkTask()
+    seeks: dict[tuple[str, int], int] = {}
+    task.context = SimpleNamespace(  # type: ignore[assignment]
+        committed=lambda: committed,
+        log=print,
+        offset=lambda topic, partition, at: seeks.update({(topic, partition): at}),
+        request_commit=lambda: None,
+    )
+    config = {"file": str(tmp_path / "out.txt"), "on.missing.output": "rewrite"}
+    task.start({**config, "tasks.max": "1"})
+    task.open([("t", 0)])
+    task.put([SinkRecord("t", 0, 0, None, "a", (), 0)])
+    assert seeks == {("t", 0): 0}
+    task.stop()  # killed: its commit never came
+    subject = bench(tmp_path, on_missing_output="fail").start()
+    assert "was being written anew when its task ended" in subject.wait().reason
+    subject = bench(tmp_path, on_missing_output="rewrite").start()
+    subject.until(lambda: subject.progress.records == 3)
+    subject.stop()
+    assert (tmp_path / "out.txt").read_text().splitlines() == ["a", "a", "b", "c"]
 
 
 def test_a_full_disk_leaves_no_torn_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,7 +173,8 @@ def test_a_full_disk_leaves_no_torn_line(tmp_path: Path, monkeypatch: pytest.Mon
         task.put([SinkRecord("t", 0, 0, None, value, (), 0)])
 
     put("one")
-    file = task._file
+    output = task._file
+    file = output._file
 
     class Full:
         """Takes some bytes, then there is no more room."""
@@ -120,14 +185,13 @@ def test_a_full_disk_leaves_no_torn_line(tmp_path: Path, monkeypatch: pytest.Mon
         def write(self, data: bytes) -> int:
             if len(data) < 6:
                 raise OSError(28, "No space left on device")
-            assert file is not None
             return file.write(data[:2])
 
-    monkeypatch.setattr(task, "_file", Full())
+    monkeypatch.setattr(output, "_file", Full())
     with pytest.raises(OSError, match="No space"):
         put("second")
     assert (tmp_path / "out").read_text() == "one\n"
-    monkeypatch.setattr(task, "_file", file)
+    monkeypatch.setattr(output, "_file", file)
     put("second")
     assert (tmp_path / "out").read_text() == "one\nsecond\n"
 

@@ -3,7 +3,8 @@
 import pytest
 
 from headgate.connector.api import Connector
-from headgate_connectors.file_stream import FileStreamSink, FileStreamSource
+from headgate_connectors.file_stream import FileStreamSource
+from headgate_connectors.file_stream_sink import FileStreamSink
 from headgate_runtime.config.client_overrides import client_override_errors
 from headgate_runtime.config.properties import parse_properties
 from headgate_runtime.config.settings import DISTRIBUTED, WorkerSettings
