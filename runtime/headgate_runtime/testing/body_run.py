@@ -35,6 +35,7 @@ from headgate.task.messages import (
     TaskOutcome,
     TaskPaused,
     TaskProgress,
+    TaskRunning,
     TaskSpec,
 )
 from headgate_runtime.tasks.body import run_body
@@ -82,6 +83,8 @@ class RunLifeline(BodyLifeline):
         self._looks = 0
         self._stop_told = False
         self._resume_ms: int | None = None
+        self._pausing = False
+        """Since a pause was sent, until the task says that it runs again."""
         self._until_ms = world.now_ms() + TIME_MAX_MS
         points.on_point = self._at_point
 
@@ -131,6 +134,8 @@ class RunLifeline(BodyLifeline):
                 self.deliver(RecheckAnswered())
             case TaskProgress():
                 self._conduct.progress = report
+            case TaskRunning():
+                self._pausing = False
             case TaskPaused():
                 self._conduct.pauses += 1
                 self._resume_ms = self.now_ms() + 1_000
@@ -142,7 +147,8 @@ class RunLifeline(BodyLifeline):
             self._conduct.at_point(number, name)
         if number == self._conduct.stop_at:
             self.tell_stop()
-        if name == self._conduct.pause_at and not self._stop_told:
+        if name == self._conduct.pause_at and not (self._stop_told or self._pausing):
+            self._pausing = True
             self.deliver(PauseTask())
 
 

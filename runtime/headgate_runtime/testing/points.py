@@ -3,6 +3,9 @@
 from collections.abc import Callable
 
 
+GETS_ON = ("after open()", "after records are read", "after offsets are committed")
+
+
 class Killed(BaseException):
     """The process of the task is gone, as far as the run can tell."""
 
@@ -18,6 +21,8 @@ class Points:
         self._kill_at = kill_at
         self.passed: list[str] = []
         self.dead = False
+        self.got_on = 0
+        """Points at which the run got on: records were read, or offsets committed."""
         self.on_point: Callable[[int, str], None] | None = None
         """Called at each point with its number and its name."""
 
@@ -29,6 +34,7 @@ class Points:
         if self.dead:
             raise Killed
         self.passed.append(name)
+        self.got_on += name in GETS_ON
         number = len(self.passed)
         if self.on_point is not None:
             self.on_point(number, name)

@@ -267,10 +267,9 @@ class _SinkDone:
 
     def __call__(self) -> bool:
         self._other.look()
-        passed, now_ms = len(self._points.passed), self._world.now_ms()
-        opened = any(name == "after open()" for name in self._points.passed[-1_000:])
-        if passed != self._seen or not opened or self._other.is_member:
-            self._seen, self._since_ms = passed, now_ms
+        got_on, now_ms = self._points.got_on, self._world.now_ms()
+        if got_on != self._seen or not got_on or self._other.is_member:
+            self._seen, self._since_ms = got_on, now_ms
         if self._other.is_due:
             return now_ms - self._since_ms >= 10 * DRY_MS
         return is_complete(self._world, self._group) or now_ms - self._since_ms >= DRY_MS
