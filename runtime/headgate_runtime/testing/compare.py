@@ -61,9 +61,7 @@ def same_values(
     return _counts(Counter(text for text, _ in pairs), found, shown, may_double=may_double)
 
 
-def missing_values(
-    expected: Iterable[tuple[object, str]], got: Iterable[object]
-) -> list[str]:
+def missing_values(expected: Iterable[tuple[object, str]], got: Iterable[object]) -> list[str]:
     """As `same_values`, where more may be there than is expected."""
     pairs = [(repr(value), shown) for value, shown in expected]
     lost = Counter(text for text, _ in pairs) - Counter(repr(value) for value in got)
@@ -87,9 +85,7 @@ def _counts(
         *_listed("not expected", foreign, shown),
     ]
     if problems:
-        problems.append(
-            f"expected {sum(wanted.values())} records, found {sum(found.values())}"
-        )
+        problems.append(f"expected {sum(wanted.values())} records, found {sum(found.values())}")
     return problems
 
 

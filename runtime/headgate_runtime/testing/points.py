@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-
 GETS_ON = ("after open()", "after records are read", "after offsets are committed")
 
 

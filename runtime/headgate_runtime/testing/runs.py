@@ -275,9 +275,7 @@ class _SinkDone:
         return is_complete(self._world, self._group) or now_ms - self._since_ms >= DRY_MS
 
 
-def _append(
-    world: World, converters: TaskConverters, messages: Sequence[Message | Value]
-) -> None:
+def _append(world: World, converters: TaskConverters, messages: Sequence[Message | Value]) -> None:
     log = world.log
     records: list[tuple[tuple[str, int], ProducerRecord]] = []
     for given in messages:

@@ -25,14 +25,14 @@ TEXTS = 12
 class SinkConformance:
     """Checks of a sink. A subclass whose name begins with ``Test`` names the connector::
 
-        class TestMySink(SinkConformance):
-            connector = MySink
+    class TestMySink(SinkConformance):
+        connector = MySink
 
-            def prepare(self, folder):
-                return {"file": str(folder / "out.txt")}
+        def prepare(self, folder):
+            return {"file": str(folder / "out.txt")}
 
-            def written(self, folder):
-                return (folder / "out.txt").read_text().splitlines()
+        def written(self, folder):
+            return (folder / "out.txt").read_text().splitlines()
 
     """
 
@@ -72,7 +72,9 @@ class SinkConformance:
         """A required key that is left out, and a number that is none, are errors of that key."""
         __tracebackhide__ = True
         found = sink_class(self.connector)
-        config = full_config(found, {"topics": "topic", **self._config(new_folder(tmp_path, "out"))})
+        config = full_config(
+            found, {"topics": "topic", **self._config(new_folder(tmp_path, "out"))}
+        )
         fail(f"configs of {found.__name__}", config_problems(found, config))
 
     def test_writes_every_record(self, tmp_path: Path) -> None:
@@ -177,9 +179,7 @@ class SinkConformance:
         if folder not in configs:
             configs[folder] = self._config(folder)
         messages = self.messages() if first else ()
-        return run_sink(
-            self.connector, configs[folder], messages, batch=BATCH, world=world, **how
-        )
+        return run_sink(self.connector, configs[folder], messages, batch=BATCH, world=world, **how)
 
     def _log(self) -> list[Message]:
         """The messages with their offsets."""

@@ -201,9 +201,7 @@ class SourceConformance:
     def _left(self, count: int) -> int | None:
         return None if self.max_records is None else self.max_records - count
 
-    def _points(
-        self, tmp_path: Path, request: Any, what: str
-    ) -> Iterator[tuple[int, str, Path]]:
+    def _points(self, tmp_path: Path, request: Any, what: str) -> Iterator[tuple[int, str, Path]]:
         """Points of a run from the beginning: number, name, and a folder for each."""
         names = self._run(new_folder(tmp_path, f"{what}-points")).points
         for number in some(range(1, len(names) + 1), request):

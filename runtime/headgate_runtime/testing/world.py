@@ -14,9 +14,13 @@ from headgate.connector.sink_names import SinkTopics
 from headgate.membership.consumer import ConsumerSettings
 from headgate.ports import (
     Ack,
+    Clock,
     ConsumerRecord,
+    Fencer,
+    KeyedLog,
     LogRecord,
     ProducerRecord,
+    RecordLog,
     RecordMetadata,
     TopicPartition,
 )
@@ -109,10 +113,10 @@ class RunTransport:
             batch: most records that a consumer is given at once.
         """
         log = world.log
-        self.offset_log = _OffsetLog(world, points)
-        self.record_log = _RecordLog(world, points, origins, batch)
-        self.fencer = MemoryFencer(log)
-        self.clock = MemoryClock(log)
+        self.offset_log: KeyedLog = _OffsetLog(world, points)
+        self.record_log: RecordLog = _RecordLog(world, points, origins, batch)
+        self.fencer: Fencer = MemoryFencer(log)
+        self.clock: Clock = MemoryClock(log)
 
     def offset_view(self) -> OffsetView:
         raise NotImplementedError("tasks do not ask for it")

@@ -4,20 +4,21 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import ClassVar
 
 import pyarrow.parquet as pq
 
 from headgate.testing import Message, SinkConformance, SourceConformance
 
 sys.path.append(str(Path(__file__).resolve().parents[3] / "examples" / "connector"))
-from numbers_example import AppendSink, CountSource  # noqa: E402
+from numbers_example import AppendSink, CountSource
 
 LINES = ["one", "two", "", "vier \u00e4", "five", "two"]
 
 
 class TestFileStreamSource(SourceConformance):
     connector = "FileStreamSource"
-    config = {"topic": "lines", "batch.size": "2"}
+    config: ClassVar = {"topic": "lines", "batch.size": "2"}
 
     def prepare(self, folder: Path) -> Mapping[str, str]:
         file = folder / "in.txt"
@@ -41,7 +42,12 @@ class TestFileStreamSink(SinkConformance):
 
 class TestDirectorySource(SourceConformance):
     connector = "DirectorySource"
-    config = {"topic": "files", "batch.size": "2", "poll.interval.ms": "10", "file.settle.ms": "0"}
+    config: ClassVar = {
+        "topic": "files",
+        "batch.size": "2",
+        "poll.interval.ms": "10",
+        "file.settle.ms": "0",
+    }
 
     def prepare(self, folder: Path) -> Mapping[str, str]:
         (folder / "a.jsonl").write_text("".join(f'{{"n": {n}}}\n' for n in range(4)))
@@ -58,7 +64,7 @@ class TestDirectorySource(SourceConformance):
 
 class TestDirectorySink(SinkConformance):
     connector = "DirectorySink"
-    config = {"format": "parquet", "rotate.records": "4"}
+    config: ClassVar = {"format": "parquet", "rotate.records": "4"}
     exactly_once = True
 
     def prepare(self, folder: Path) -> Mapping[str, str]:
@@ -70,7 +76,7 @@ class TestDirectorySink(SinkConformance):
 
 
 class TestDirectorySinkOfJsonLines(TestDirectorySink):
-    config = {"format": "jsonl", "rotate.records": "4"}
+    config: ClassVar = {"format": "jsonl", "rotate.records": "4"}
 
     def written(self, folder: Path) -> list[object]:
         files = sorted((folder / "out").glob("*.jsonl"))
@@ -83,7 +89,7 @@ class TestDirectorySinkOfJsonLines(TestDirectorySink):
 
 class TestCountSource(SourceConformance):
     connector = CountSource
-    config = {"topic": "t", "last": "250"}
+    config: ClassVar = {"topic": "t", "last": "250"}
 
 
 class TestAppendSink(SinkConformance):

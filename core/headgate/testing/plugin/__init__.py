@@ -6,5 +6,4 @@ See docs/build/testing.md. It is loaded by tests that name it, and by nothing el
 from importlib import import_module
 
 _plugin = import_module("headgate_runtime.testing.plugin")
-__all__: list[str] = list(_plugin.__all__)
-globals().update({name: getattr(_plugin, name) for name in __all__})
+globals().update({name: getattr(_plugin, name) for name in ("__all__", *_plugin.__all__)})
