@@ -227,7 +227,6 @@ def task_spec(
     config: Mapping[str, str],
     task_config: Mapping[str, str],
     number: int,
-    *,
     exactly_once: bool = False,
     until_idle: bool = True,
 ) -> TaskSpec:

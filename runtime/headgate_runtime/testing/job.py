@@ -85,7 +85,7 @@ def task_configs(
 
     Raises:
         ConfigRefusedError: the config is not valid.
-        ValueError: more tasks than ``tasks.max``.
+        ValueError: no task, or more than ``tasks.max``.
     """
     errors = config_errors(connector, config)
     if errors:
@@ -98,10 +98,10 @@ def task_configs(
         found = list(made.task_configs(most))
     finally:
         made.stop()
-    if len(found) > most:
+    if not 0 < len(found) <= most:
         raise ValueError(
-            f"{connector.__name__}.task_configs({most}) gave {len(found)} configs, expected "
-            f"{most} at most"
+            f"{connector.__name__}.task_configs({most}) gave {len(found)} configs, expected 1 to "
+            f"{most}"
         )
     return found
 

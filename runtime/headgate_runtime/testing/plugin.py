@@ -1,4 +1,4 @@
-"""A plugin of pytest, for who asks for it: ``pytest_plugins = ["headgate.testing.plugin"]``.
+"""A plugin of pytest, loaded on demand: ``pytest_plugins = ["headgate.testing.plugin"]``.
 
 It adds an option for how much the suites try, and fixtures for tests of one's own. The suites work
 without it.

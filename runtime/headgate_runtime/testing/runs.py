@@ -5,10 +5,10 @@ connector measures with its own clock, and its own `time.sleep`, is real.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from headgate.connector.api import Connector, Headers, Partition, Value
+from headgate.connector.api import Connector, Converter, Headers, Partition, Value
 from headgate.connector.converters import TaskConverters, task_converters
 from headgate.connector.schema import Schema
 from headgate.connector.sink_names import sink_group
@@ -110,21 +110,9 @@ def run_source(
     for number, task_config in enumerate(made_task_configs(found, full, known)):
         conduct = Conduct(lambda: False, pause_at, stop_at, at_point)
         conduct.done = _source_done(conduct, world, max_records)
-        spec = task_spec(
-            TaskKind.SOURCE,
-            full,
-            task_config,
-            number,
-            exactly_once=exactly_once,
-            until_idle=until_idle,
-        )
+        spec = task_spec(TaskKind.SOURCE, full, task_config, number, exactly_once, until_idle)
         ended = run_task(spec, RunTools(world, points, found.TASK), world, points, conduct)
-        run.idle = run.idle and conduct.was_idle
-        run.skipped += conduct.progress.skipped
-        run.quarantined += conduct.progress.quarantined
-        run.pauses += conduct.pauses
-        if ended.outcome is not TaskOutcome.STOPPED and run.ended.outcome is TaskOutcome.STOPPED:
-            run.ended = ended
+        _add(run, conduct, ended)
         if points.dead:
             break
     converters = task_converters(full, WORKER)
@@ -132,6 +120,16 @@ def run_source(
     run.offsets = _committed_offsets(world)
     run.points, run.killed = points.passed, points.dead
     return run
+
+
+def _add(run: SourceRun, conduct: Conduct, ended: TaskEnded) -> None:
+    """Add what came of one task."""
+    run.idle = run.idle and conduct.was_idle
+    run.skipped += conduct.progress.skipped
+    run.quarantined += conduct.progress.quarantined
+    run.pauses += conduct.pauses
+    if ended.outcome is not TaskOutcome.STOPPED and run.ended.outcome is TaskOutcome.STOPPED:
+        run.ended = ended
 
 
 def _source_done(conduct: Conduct, world: World, max_records: int | None) -> Any:
@@ -213,23 +211,18 @@ def run_sink(
     """
     found = sink_class(connector)
     world = world or World()
-    config = {"value.converter": WORKER["value.converter"], **config}
     _append(world, task_converters(config, WORKER), messages)
     if "topics" not in config and "topics.regex" not in config:
         config = {**config, "topics": ",".join(world.log.topics) or "topic"}
     full = full_config(found, config)
-    configs = made_task_configs(found, full, FakeConnectorContext())
-    if not configs:
-        raise ValueError(f"{found.__name__}.task_configs gave no config, expected one at least")
+    task_config = made_task_configs(found, full, FakeConnectorContext())[0]
     points = Points(kill_at)
     group = sink_group(NAME, full)
     other = OtherMember(world, points, group, sorted(world.log.topics), rebalance_at)
     conduct = Conduct(lambda: False, pause_at, stop_at, at_point)
     conduct.done = _SinkDone(world, group, points, other)
-    task = found.TASK
-    spec = task_spec(TaskKind.SINK, full, configs[0], 0)
-    tools = RunTools(world, points, task, batch)
-    ended = run_task(spec, tools, world, points, conduct)
+    spec = task_spec(TaskKind.SINK, full, task_config, 0)
+    ended = run_task(spec, RunTools(world, points, found.TASK, batch), world, points, conduct)
     other.leave()
     committed = dict(world.log.committed.get(group, {}))
     return SinkRun(
@@ -275,6 +268,23 @@ class _SinkDone:
         return is_complete(self._world, self._group) or now_ms - self._since_ms >= DRY_MS
 
 
+def delivered(config: Mapping[str, str], messages: Sequence[Message | Value]) -> list[Message]:
+    """`messages` with their offsets in a new log, as a sink of this config is given them."""
+    world, converters = World(), task_converters(config, WORKER)
+    _append(world, converters, messages)
+    ends: dict[tuple[str, int], int] = {}
+    found: list[Message] = []
+    for given in messages:
+        each = given if isinstance(given, Message) else Message(given)
+        place = (each.topic, each.partition)
+        offset = ends.get(place, 0)
+        ends[place] = offset + 1
+        raw = isinstance(each.value, Raw) or isinstance(each.key, Raw)
+        record = world.log.topics[each.topic][each.partition][offset]
+        found.append(replace(each, offset=offset) if raw else read(record, converters))
+    return found
+
+
 def _append(world: World, converters: TaskConverters, messages: Sequence[Message | Value]) -> None:
     log = world.log
     records: list[tuple[tuple[str, int], ProducerRecord]] = []
@@ -294,10 +304,11 @@ def _append(world: World, converters: TaskConverters, messages: Sequence[Message
     log.from_source.clear()
 
 
-def _bytes_of(converter: Any, topic: str, value: Value, schema: Schema | None) -> bytes | None:
+def _bytes_of(
+    converter: Converter, topic: str, value: Value, schema: Schema | None
+) -> bytes | None:
     if isinstance(value, Raw):
         return value.data
     if value is None and schema is None:
         return None
-    data: bytes | None = converter.from_connect(topic, value, schema)
-    return data
+    return converter.from_connect(topic, value, schema)

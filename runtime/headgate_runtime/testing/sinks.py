@@ -1,7 +1,6 @@
 """The conformance suite of sinks: what a worker may do to a task, done at every point."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,7 +11,7 @@ from headgate_runtime.testing.compare import fail, missing_values, same_values
 from headgate_runtime.testing.config_check import config_problems
 from headgate_runtime.testing.job import NAME, full_config, sink_class
 from headgate_runtime.testing.messages import Message
-from headgate_runtime.testing.runs import SinkRun, run_sink
+from headgate_runtime.testing.runs import SinkRun, delivered, run_sink
 from headgate_runtime.testing.some import some
 from headgate_runtime.testing.sources import new_folder, skip
 from headgate_runtime.testing.world import World
@@ -182,15 +181,8 @@ class SinkConformance:
         return run_sink(self.connector, configs[folder], messages, batch=BATCH, world=world, **how)
 
     def _log(self) -> list[Message]:
-        """The messages with their offsets."""
-        ends: dict[tuple[str, int], int] = {}
-        found: list[Message] = []
-        for given in self.messages():
-            each = given if isinstance(given, Message) else Message(given)
-            place = (each.topic, each.partition)
-            found.append(replace(each, offset=ends.get(place, 0)))
-            ends[place] = found[-1].offset + 1
-        return found
+        """The messages with their offsets, as the sink is given them."""
+        return delivered(self.config, self.messages())
 
     def _pairs(
         self, before: Mapping[tuple[str, int], int] | None = None

@@ -87,7 +87,7 @@ class _Log(MemoryCluster):
         settings = ConsumerSettings(session_timeout_ms=SESSION_MS)
         super().__init__(world.now_ms, while_waiting=world.wait, consumer=settings)
         self.origins: dict[int, Origin] = {}
-        """By the `id` of a record that is sent and not in the log yet."""
+        """Origins by the `id` of the record, which is sent and not in the log yet."""
         self.from_source: list[tuple[ConsumerRecord, Origin | None]] = []
         """What tasks of sources wrote, in the order of the log."""
 

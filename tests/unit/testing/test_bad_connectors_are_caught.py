@@ -8,6 +8,8 @@ import pytest
 
 from headgate.connector import (
     ConfigDef,
+    Schema,
+    SchemaType,
     SinkConnector,
     SinkRecord,
     SinkTask,
@@ -296,6 +298,7 @@ def test_a_sink_that_never_names_what_it_has_written(
 
 
 def test_a_sink_that_passes_over_what_it_cannot_write(tmp_path: Path) -> None:
-    suite = buffered(SwallowsTask, bad_message=lambda _self: Message(7))
+    number = Message(7, value_schema=Schema(SchemaType.INT64))
+    suite = buffered(SwallowsTask, bad_message=lambda _self: number)
     text = text_of(suite.test_bad_input_is_not_passed_over, tmp_path)
     assert "the task ended as stopped, expected that it fails" in text
