@@ -107,7 +107,7 @@ class %STEM%Task(SourceTask):
         found: list[SourceRecord | SkippedRecord] = []
         while len(found) < BATCH:
             line = self.file.readline()
-            if not line.endswith(b"\\n"):  # the end of the file, or a line that is being written
+            if not line.endswith(b"\\n"):  # the end, or a line that is being written
                 self.file.seek(self.position)
                 break
             found.append(self.record(line))
@@ -144,7 +144,8 @@ class %STEM%Source(SourceConnector):
 
     @classmethod
     def exactly_once_support(cls, config: Mapping[str, str]) -> ExactlyOnceSupport:
-        return ExactlyOnceSupport.SUPPORTED  # as the source offset alone says where to go on
+        """Supported, as the source offset alone says where to go on."""
+        return ExactlyOnceSupport.SUPPORTED
 
     def start(self, config: Mapping[str, str]) -> None:
         self.config = dict(config)
@@ -157,8 +158,9 @@ _SOURCE_TEST: Final = """\
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from %PACKAGE%.source import %STEM%Source
 from headgate.testing import SourceConformance, run_source
+
+from %PACKAGE%.source import %STEM%Source
 
 
 class Test%STEM%Source(SourceConformance):
@@ -228,7 +230,9 @@ from headgate.connector import (
     non_empty,
 )
 
-CONFIG = ConfigDef().define("file", Type.STRING, validator=non_empty, importance=Importance.HIGH)
+CONFIG = ConfigDef().define(
+    "file", Type.STRING, validator=non_empty, importance=Importance.HIGH
+)
 
 
 class %STEM%Task(SinkTask):
@@ -257,7 +261,8 @@ class %STEM%Task(SinkTask):
 
 
 class %STEM%Sink(SinkConnector):
-    """At least once: what was written after the last commit is written again after a crash."""
+    """Appends values to a file, each as a line. At least once: what was written after
+    the last commit is written again after a crash."""
 
     VERSION = "0.1.0"
     TASK = %STEM%Task
@@ -277,9 +282,10 @@ _SINK_TEST: Final = """\
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from %PACKAGE%.sink import %STEM%Sink
 from headgate.connector import Schema, SchemaType
 from headgate.testing import Message, SinkConformance, run_sink
+
+from %PACKAGE%.sink import %STEM%Sink
 
 
 class Test%STEM%Sink(SinkConformance):
