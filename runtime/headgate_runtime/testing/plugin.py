@@ -4,6 +4,7 @@ It adds an option for how much the suites try, and fixtures for tests of one's o
 without it.
 """
 
+from argparse import ArgumentTypeError
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from headgate_runtime.testing.some import DEFAULT, OPTION
 
 def _points(text: str) -> str:
     if text != "all" and not (text.isdecimal() and int(text) > 0):
-        raise ValueError(f"{OPTION} {text}: expected a number from 1 on, or all")
+        raise ArgumentTypeError(f"{text}: expected a number from 1 on, or all")
     return text
 
 
