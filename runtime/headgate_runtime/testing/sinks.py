@@ -13,7 +13,7 @@ from headgate_runtime.testing.job import NAME, full_config, sink_class
 from headgate_runtime.testing.messages import Message
 from headgate_runtime.testing.runs import SinkRun, delivered, run_sink
 from headgate_runtime.testing.some import some
-from headgate_runtime.testing.sources import new_folder, skip
+from headgate_runtime.testing.sources import never, new_folder, skip
 from headgate_runtime.testing.world import World
 
 BATCH = 3
@@ -92,8 +92,11 @@ class SinkConformance:
         __tracebackhide__ = True
         folder, world = new_folder(tmp_path, "out"), World()
         problems: list[str] = []
+        commits: list[int] = []
 
-        def look(_number: int, name: str) -> None:
+        def look(number: int, name: str) -> None:
+            if name == "after offsets are committed":
+                commits.append(number)
             if name == "after offsets are committed" and not problems:
                 committed = self._committed(world)
                 problems.extend(missing_values(self._pairs(committed), self.written(folder)))
@@ -102,6 +105,7 @@ class SinkConformance:
 
         self._run(folder, world, first=True, at_point=look)
         fail("offsets were committed of records that are not written", problems)
+        fail("commits of offsets", never("asked for what it has written", len(commits)))
 
     def test_survives_a_stop_at_every_point(self, tmp_path: Path, request: Any) -> None:
         """The task is told to stop, and starts anew: nothing is lost, and nothing doubled."""
@@ -116,12 +120,14 @@ class SinkConformance:
     def test_survives_a_rebalance_at_every_point(self, tmp_path: Path, request: Any) -> None:
         """Partitions are taken from the task, and come back a second later."""
         __tracebackhide__ = True
-        names = self._run(new_folder(tmp_path, "points"), World(), first=True).points
+        names, hit = self._run(new_folder(tmp_path, "points"), World(), first=True).points, 0
         for number in some(range(1, len(names) + 1), request):
             folder = new_folder(tmp_path, f"rebalance-{number}")
             run = self._run(folder, World(), first=True, rebalance_at=number)
+            hit += run.rebalances
             where = f"a rebalance from point {number}, {names[number - 1]}, on"
             self._check(where, run, folder, exact=self.exactly_once)
+        fail("rebalances", never("in a rebalance", hit))
 
     def test_goes_on_from_every_committed_offset(self, tmp_path: Path, request: Any) -> None:
         """The group's offsets are set back, as a user may: all records after them are there."""
@@ -142,7 +148,9 @@ class SinkConformance:
         __tracebackhide__ = True
         folder = new_folder(tmp_path, "pauses")
         run = self._run(folder, World(), first=True, pause_at="after put()")
-        self._check(f"a run with {run.pauses} pauses", run, folder, exact=True)
+        where = f"a run with {run.pauses} pauses"
+        self._check(where, run, folder, exact=True)
+        fail(where, never("paused", run.pauses))
 
     def test_bad_input_is_not_passed_over(self, tmp_path: Path) -> None:
         """A record that cannot be written fails the task, and no offset after it is committed."""
@@ -211,15 +219,18 @@ class SinkConformance:
     ) -> None:
         __tracebackhide__ = True
         names = self._run(new_folder(tmp_path, f"{how}-points"), World(), first=True).points
+        hit = 0
         for number in some(range(1, len(names) + 1), request):
             folder, world = new_folder(tmp_path, f"{how}-{number}"), World()
-            self._run(folder, world, first=True, **{how: number})
+            first = self._run(folder, world, first=True, **{how: number})
+            hit += len(first.points) >= number
             where = f"{what} at point {number}, {names[number - 1]}"
             lost = missing_values(self._pairs(self._committed(world)), self.written(folder))
             fail(f"{where}: offsets were committed of records that are not written", lost)
             run = self._run(folder, world)
             self._check(f"a new start after {where}", run, folder, exact=exact)
             world.bury()
+        fail(what, never("run to such a point", hit))
 
 
 def _shown(committed: Mapping[tuple[str, int], int]) -> str:

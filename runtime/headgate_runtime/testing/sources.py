@@ -109,7 +109,7 @@ class SourceConformance:
         __tracebackhide__ = True
         if not self.exactly_once:
             skip("the source promises at least once, so nothing shuts out a run that hung")
-        expected = self._expected(tmp_path)
+        expected, taken = self._expected(tmp_path), 0
         for number, name, folder in self._points(tmp_path, request, "takeover"):
             world = World()
             others: list[SourceRun] = []
@@ -127,10 +127,12 @@ class SourceConformance:
 
             first = self._run(folder, world=world, at_point=take_over)
             where = f"a takeover at point {number}, {name}"
+            taken += len(others)
             fail(where, [line for run in others for line in _ending(run, must_be_idle=False)])
             if first.ended.outcome not in (TaskOutcome.FENCED, TaskOutcome.STOPPED):
                 fail(where, [f"the run that hung ended as {first.ended.reason}, expected FENCED"])
             fail(where, same_messages(expected, first.messages[: self.max_records], tmp_path))
+        fail("takeovers", never("taken over", taken))
 
     def test_survives_pauses(self, tmp_path: Path) -> None:
         """The connector is paused after each poll, and resumed."""
@@ -139,7 +141,7 @@ class SourceConformance:
         folder = new_folder(tmp_path, "pauses")
         run = self._run(folder, pause_at="after poll()")
         where = f"a run with {run.pauses} pauses"
-        fail(where, _ending(run, must_be_idle=False))
+        fail(where, _ending(run, must_be_idle=False) or never("paused", run.pauses))
         fail(where, same_messages(expected, run.messages[: self.max_records], tmp_path))
 
     def test_bad_input_costs_itself_alone(self, tmp_path: Path) -> None:
@@ -211,16 +213,23 @@ class SourceConformance:
         self, tmp_path: Path, request: Any, how: str, what: str, *, exact: bool
     ) -> None:
         __tracebackhide__ = True
-        expected = self._expected(tmp_path)
+        expected, hit = self._expected(tmp_path), 0
         for number, name, folder in self._points(tmp_path, request, how):
             world = World()
-            self._run(folder, world=world, **{how: number})
+            first = self._run(folder, world=world, **{how: number})
+            hit += len(first.points) >= number
             run = self._run(folder, world=world)
             where = f"a new start after {what} at point {number}, {name}"
             fail(where, _ending(run, must_be_idle=self.max_records is None))
             got = run.messages[: self.max_records]
             fail(where, same_messages(expected, got, tmp_path, may_double=not exact))
             world.bury()
+        fail(what, never("run to such a point", hit))
+
+
+def never(what: str, times: int) -> list[str]:
+    """A check that has tried nothing shows nothing."""
+    return [] if times else [f"the task was never {what}, so nothing was tried"]
 
 
 def new_folder(tmp_path: Path, name: str) -> Path:

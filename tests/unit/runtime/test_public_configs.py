@@ -1,5 +1,6 @@
-"""Configs as public examples of Kafka Connect show them: all in them but the connector resolves.
+"""Configs after public examples of Kafka Connect: all in them but the connector resolves.
 
+Names and values are those of the documentation; a file may join what several of its pages show.
 Each file of `tests/data/public_configs` has where the config is shown, the kind of the connector,
 and classes that come with the connector and with nothing else (``own``). The connector's class is
 not here; in its place a stand-in takes the config. Then every error must name an own class.
@@ -14,6 +15,7 @@ import pytest
 
 from headgate.connector.converters import task_converters
 from headgate.connector.transforms import make_transforms
+from headgate.testing import Message, run_sink, run_source
 from headgate_runtime.config.settings import WorkerSettings
 from headgate_runtime.plugins.rest import RestPlugins
 
@@ -123,6 +125,24 @@ def test_every_key_of_connects_own_is_known(name: str, plugins: RestPlugins) -> 
         and not key.startswith(unresolved)
     }
     assert unknown == set()
+
+
+@pytest.mark.parametrize("name", [name for name in OURS if name != "file_sink"])
+def test_a_source_that_is_ours_runs(name: str, tmp_path: Path) -> None:
+    config = {**stood_in(name), "file": str(tmp_path / "test.txt")}
+    (tmp_path / "test.txt").write_text("foo\nbar\n")
+    run = run_source(config["connector.class"], config)
+    made = {"line": "foo", "data_source": "test-file-source"}
+    first = json.dumps(made, separators=(",", ":")) if name == "file_source_transforms" else "foo"
+    assert run.messages[0].value == first
+    assert len(run.messages) == 2
+
+
+def test_the_sink_that_is_ours_runs(tmp_path: Path) -> None:
+    config = {**stood_in("file_sink"), "file": str(tmp_path / "test.sink.txt")}
+    messages = [Message(text, topic="connect-test") for text in ("foo", "bar")]
+    assert run_sink("FileStreamSink", config, messages).complete
+    assert (tmp_path / "test.sink.txt").read_text() == "foo\nbar\n"
 
 
 @pytest.mark.parametrize(

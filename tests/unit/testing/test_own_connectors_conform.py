@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import pyarrow.parquet as pq
+import pytest
 
 from headgate.testing import Message, SinkConformance, SourceConformance
 
@@ -27,6 +28,13 @@ class TestFileStreamSource(SourceConformance):
 
     def expected(self) -> list[str]:
         return LINES
+
+
+class TestFileStreamSourceAtLeastOnce(TestFileStreamSource):
+    exactly_once = False
+
+    def test_survives_a_takeover_at_every_point(self) -> None:
+        """Nothing shuts out a run that hung."""
 
 
 class TestFileStreamSink(SinkConformance):
@@ -74,7 +82,11 @@ class TestDirectorySink(SinkConformance):
         files = sorted((folder / "out").glob("*.parquet"))
         return [row["value"] for file in files for row in pq.read_table(file).to_pylist()]
 
+    def bad_message(self) -> Message:
+        return Message(None)
 
+
+@pytest.mark.exhaustive
 class TestDirectorySinkOfJsonLines(TestDirectorySink):
     config: ClassVar = {"format": "jsonl", "rotate.records": "4"}
 

@@ -147,6 +147,17 @@ def test_a_sink_is_given_the_messages() -> None:
     assert run.complete
 
 
+def test_a_killed_sink_stays_in_its_group_until_its_session_ends() -> None:
+    world, config = World(), {}
+    assert run_sink(ListSink, config, ["a"], world=world, kill_at=6).killed
+    killed_ms = world.now_ms()
+    assert run_sink(ListSink, config, world=world).complete
+    assert world.now_ms() - killed_ms >= 9_000
+    stopped_ms = world.now_ms()
+    assert run_sink(ListSink, config, ["b"], world=world).complete
+    assert world.now_ms() - stopped_ms < 3_000
+
+
 def test_bytes_that_no_converter_wrote() -> None:
     config = {"value.converter": "JsonConverter", "value.converter.schemas.enable": "false"}
     run = run_sink(ListSink, config, [{"n": 1}, Raw(b"{no json")])
