@@ -301,7 +301,6 @@ def _append(world: World, converters: TaskConverters, messages: Sequence[Message
         record = ProducerRecord(each.topic, each.partition, key, value, headers, each.timestamp_ms)
         records.append(((each.topic, each.partition), record))
     log.append(records)
-    log.from_source.clear()
 
 
 def _bytes_of(

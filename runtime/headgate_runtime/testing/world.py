@@ -88,7 +88,7 @@ class _Log(MemoryCluster):
         super().__init__(world.now_ms, while_waiting=world.wait, consumer=settings)
         self.origins: dict[int, Origin] = {}
         """Origins by the `id` of the record, which is sent and not in the log yet."""
-        self.from_source: list[tuple[ConsumerRecord, Origin | None]] = []
+        self.from_source: list[tuple[ConsumerRecord, Origin]] = []
         """What tasks of sources wrote, in the order of the log."""
 
     def append(
@@ -96,8 +96,10 @@ class _Log(MemoryCluster):
     ) -> list[RecordMetadata]:
         places = super().append(records)
         for (_, record), place in zip(records, places, strict=True):
-            written = self.topics[place.topic][place.partition][place.offset]
-            self.from_source.append((written, self.origins.pop(id(record), None)))
+            origin = self.origins.pop(id(record), None)
+            if origin is not None:
+                written = self.topics[place.topic][place.partition][place.offset]
+                self.from_source.append((written, origin))
         return places
 
 

@@ -67,6 +67,20 @@ def test_its_pipeline_runs_and_its_types_are_strict(kind: str, tmp_path: Path) -
     run(project, str(BIN / "ruff"), "format", "--isolated", "--check")
 
 
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "build" / "testing.md"
+
+
+@pytest.mark.parametrize(("name", "kind"), [("acme-queue", "source"), ("acme-table", "sink")])
+def test_the_page_on_testing_shows_what_it_makes(name: str, kind: str, tmp_path: Path) -> None:
+    project = make_project(name, kind, tmp_path)
+    made = (project / "tests" / f"test_{kind}.py").read_text()
+    blocks = PAGE.read_text().split("```python\n")[1:]
+    shown = [block.partition("```")[0].strip() for block in blocks]
+    heading = f"class TestAcme{'Queue' if kind == 'source' else 'Table'}{kind.capitalize()}("
+    (suite,) = [block for block in shown if block.startswith(heading)]
+    assert suite in made
+
+
 def test_an_existing_folder_is_left_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "acme-queue").mkdir()
     (tmp_path / "acme-queue" / "mine.txt").write_text("mine")

@@ -33,6 +33,7 @@ from headgate.testing import (
     run_source,
 )
 from headgate_connectors.file_stream import FileStreamSourceTask
+from headgate_runtime.testing.points import Killed, Points
 
 
 class SlowTask(SourceTask):
@@ -156,6 +157,26 @@ def test_a_killed_sink_stays_in_its_group_until_its_session_ends() -> None:
     stopped_ms = world.now_ms()
     assert run_sink(ListSink, config, ["b"], world=world).complete
     assert world.now_ms() - stopped_ms < 3_000
+
+
+def test_a_source_and_a_sink_on_one_log() -> None:
+    world = World()
+    ListTask.given.clear()
+    run_source(SlowSource, {}, world=world)
+    sink = run_sink(ListSink, {}, [Message("more", topic="u")], world=world)
+    assert sink.committed == {("t", 0): 3, ("u", 0): 1}
+    assert [record.value for record in ListTask.given if record.topic == "u"] == ["more"]
+    run = run_source(SlowSource, {}, world=world)
+    assert [each.source_offset for each in run.messages] == [{"n": 1}, {"n": 2}, {"n": 3}]
+
+
+def test_a_run_that_was_killed_passes_no_point_any_more() -> None:
+    points = Points(2)
+    points.pass_by("one")
+    for _ in range(2):
+        with pytest.raises(Killed):
+            points.pass_by("two")
+    assert points.passed == ["one", "two"]
 
 
 def test_bytes_that_no_converter_wrote() -> None:
