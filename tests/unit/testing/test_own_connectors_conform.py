@@ -72,8 +72,11 @@ class TestDirectorySource(SourceConformance):
 
 class TestDirectorySink(SinkConformance):
     connector = "DirectorySink"
-    config: ClassVar = {"format": "parquet", "rotate.records": "4"}
+    config: ClassVar = {"format": "parquet", "rotate.records": "2"}
     exactly_once = True
+
+    def messages(self) -> Sequence[Message]:
+        return [Message(f"text {number}", partition=number % 2) for number in range(6)]
 
     def prepare(self, folder: Path) -> Mapping[str, str]:
         return {"path": str(folder / "out")}
@@ -95,8 +98,8 @@ class TestDirectorySinkOfJsonLines(TestDirectorySink):
         lines = [line for file in files for line in file.read_text().splitlines()]
         return [json.loads(line) for line in lines]
 
-    def messages(self) -> list[Message]:
-        return [Message(f"text {number}", partition=number % 3) for number in range(8)]
+    def messages(self) -> Sequence[Message]:
+        return [Message(f"text {number}", partition=number % 3) for number in range(12)]
 
 
 class TestCountSource(SourceConformance):

@@ -149,7 +149,8 @@ def test_a_sink_is_given_the_messages() -> None:
 
 
 def test_a_killed_sink_stays_in_its_group_until_its_session_ends() -> None:
-    world, config = World(), {}
+    world = World()
+    config: Mapping[str, str] = {}
     assert run_sink(ListSink, config, ["a"], world=world, kill_at=6).killed
     killed_ms = world.now_ms()
     assert run_sink(ListSink, config, world=world).complete
