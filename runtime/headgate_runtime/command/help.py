@@ -6,6 +6,7 @@ import typer.core
 
 RUN = "Run connectors"
 LOOK = "Look at what there is"
+WRITE = "Write connectors"
 STUDY = "Study the protocol (for scripts)"
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TextIO
 import typer
 
 from headgate_runtime.command import launch
+from headgate_runtime.command.connector import register as register_connector
 from headgate_runtime.command.extras import require
 from headgate_runtime.command.help import LOOK, RUN, STUDY, Commands, example
 from headgate_runtime.remote.commands import register as register_remote
@@ -303,6 +304,9 @@ def observe(
         run(options)
     except ObserveError as error:
         _refuse(str(error))
+
+
+register_connector(app)
 
 
 @app.command(

@@ -39,7 +39,7 @@ from headgate.task.steps import (
     SendFailed,
 )
 from headgate_runtime.config.hidden_values import hide_in_logs
-from headgate_runtime.tasks.lifeline import BodyLifeline, LifelineGone, monotonic_ms
+from headgate_runtime.tasks.lifeline import BodyLifeline, LifelineGone
 from headgate_runtime.tasks.planned_body import PlannedPerformer
 from headgate_runtime.tasks.sink_body import SinkPerformer
 from headgate_runtime.tasks.source_body import SourcePerformer, quietly
@@ -120,12 +120,12 @@ class _Body:
         return self._ended
 
     def _handle(self, given: MachineInput) -> None:
-        self._perform(self._machine.handle(monotonic_ms(), given))
+        self._perform(self._machine.handle(self._lifeline.now_ms(), given))
 
     def _interrupt(self, given: BodyInput) -> None:
         """An input from inside an effect (partitions that come and go): served at once, and what
         comes of it as well. What raises goes up through that effect."""
-        for effect in self._machine.handle(monotonic_ms(), given):
+        for effect in self._machine.handle(self._lifeline.now_ms(), given):
             for outcome in self._performer.perform(effect):
                 self._interrupt(outcome)
 
@@ -150,7 +150,7 @@ class _Body:
             for outcome in outcomes:
                 if not isinstance(outcome, SendFailed):
                     self._inputs.append(outcome)
-                elif aside := self._machine.handle(monotonic_ms(), outcome):
+                elif aside := self._machine.handle(self._lifeline.now_ms(), outcome):
                     self._perform(aside)
                     return
 

@@ -95,6 +95,10 @@ class BodyLifeline(ABC):
         if reason := self.lost:
             raise LifelineGone(reason)
 
+    def now_ms(self) -> int:
+        """Clock of the body: the machine's, but for tests in virtual time."""
+        return monotonic_ms()
+
     def wait(self, seconds: float) -> bool:
         return self._attention.wait(seconds)
 

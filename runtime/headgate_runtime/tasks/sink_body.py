@@ -41,7 +41,7 @@ from headgate.task.steps import (
     Started,
 )
 from headgate_runtime.tasks.data_errors import data_error_text, log_skipped
-from headgate_runtime.tasks.lifeline import BodyLifeline, monotonic_ms
+from headgate_runtime.tasks.lifeline import BodyLifeline
 from headgate_runtime.tasks.source_body import quietly
 from headgate_runtime.tasks.tools import BodyTools
 from headgate_runtime.tasks.used_topics import UsedTopics
@@ -326,8 +326,8 @@ class SinkPerformer:
 
     def _wait_paused(self, delay_ms: int) -> None:
         """Poll without taking records, so that the membership stays; partitions may go."""
-        until_ms = monotonic_ms() + delay_ms
-        while not self._lifeline.stopping and (left_ms := until_ms - monotonic_ms()) > 0:
+        until_ms = self._lifeline.now_ms() + delay_ms
+        while not self._lifeline.stopping and (left_ms := until_ms - self._lifeline.now_ms()) > 0:
             self._serve_group(min(100, left_ms))
 
     def _serve_group(self, timeout_ms: int) -> None:

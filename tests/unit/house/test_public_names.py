@@ -1,4 +1,4 @@
-"""The public names of `headgate` and of `headgate.connector`: add to them, take none away."""
+"""The public names of `headgate` and its public packages: add to them, take none away."""
 
 import importlib
 import subprocess
@@ -33,7 +33,16 @@ SourceTask SourceTaskContext TransactionContext Transform Type Validator Value W
 between non_empty non_null one_of one_of_any_case optional regex unique_values
 validate
 """
-PUBLIC = {"headgate": EMBEDDER.split(), "headgate.connector": AUTHOR.split()}
+TESTER = """
+ConfigRefusedError ConformanceError FakeConnectorContext FakeSinkContext FakeSourceContext
+FakeTransaction Message Raw SinkConformance SinkRun SourceConformance SourceRun World run_sink
+run_source
+"""
+PUBLIC = {
+    "headgate": EMBEDDER.split(),
+    "headgate.connector": AUTHOR.split(),
+    "headgate.testing": TESTER.split(),
+}
 HEAVY = "headgate.herder.herder"
 
 

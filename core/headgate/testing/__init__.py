@@ -1,0 +1,36 @@
+"""What authors of connectors test with: contexts, runs in memory, and conformance suites.
+
+See docs/build/testing.md. The names below are public and stay. Their code is in the runtime, since
+it runs the task bodies that ship; this package only gives it its public name. The suites need
+pytest, which Headgate does not install.
+"""
+
+from importlib import import_module
+from typing import Any, Final
+
+_HOMES: Final = {
+    "compare": "ConformanceError",
+    "contexts": "FakeConnectorContext FakeSinkContext FakeSourceContext FakeTransaction",
+    "job": "ConfigRefusedError",
+    "messages": "Message Raw",
+    "runs": "SinkRun SourceRun run_sink run_source",
+    "sinks": "SinkConformance",
+    "sources": "SourceConformance",
+    "world": "World",
+}
+"""Module of `headgate_runtime.testing` -> the public names that it has, with spaces between."""
+_HOME_OF: Final = {name: module for module, names in _HOMES.items() for name in names.split()}
+globals()["__all__"] = sorted(_HOME_OF)  # so said, as checkers look for the names in this file
+
+
+def __getattr__(name: str) -> Any:
+    """A public name is imported when it is first used. Type checkers read the stub beside this."""
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"headgate_runtime.testing.{_HOME_OF[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME_OF})

@@ -1,0 +1,176 @@
+"""Contexts that a test builds and gives to a task or a connector, to call its methods directly.
+
+They do what the worker's do, keep what they were told, and wait for nothing.
+"""
+
+import threading
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from headgate.connector.api import Partition, SourceRecord
+from headgate.topics.offsets import decode_value, encode_key, encode_value, partition_identity
+
+Offsets = Sequence[tuple[Partition, Partition]]
+"""Pairs of source partition and source offset."""
+
+
+class FixedOffsets:
+    """An `OffsetReader` of offsets that a test names.
+
+    They are written and read as in the offsets topic: what JSON cannot hold is refused.
+    """
+
+    def __init__(self, offsets: Offsets = ()) -> None:
+        self._found: dict[str, tuple[Partition, Mapping[str, Any]]] = {}
+        for partition, offset in offsets:
+            self.set(partition, offset)
+
+    def set(self, partition: Partition, offset: Partition) -> None:
+        """
+        Raises:
+            OffsetFormatError: one of them cannot be stored.
+        """
+        encode_key("test", partition)
+        stored = decode_value(encode_value(offset))
+        assert stored is not None
+        self._found[partition_identity(partition)] = (dict(partition), stored)
+
+    def offset(self, partition: Partition) -> Mapping[str, Any] | None:
+        found = self._found.get(partition_identity(partition))
+        return None if found is None else found[1]
+
+    def offsets(self, partitions: Iterable[Partition]) -> list[Mapping[str, Any] | None]:
+        return [self.offset(partition) for partition in partitions]
+
+    def committed(self) -> Sequence[tuple[Partition, Mapping[str, Any]]]:
+        return list(self._found.values())
+
+
+class FakeTransaction:
+    """A `TransactionContext` that keeps what was asked: ``commit`` or ``abort``, and the record."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, SourceRecord | None]] = []
+
+    def commit_transaction(self, record: SourceRecord | None = None) -> None:
+        self.asked.append(("commit", record))
+
+    def abort_transaction(self, record: SourceRecord | None = None) -> None:
+        self.asked.append(("abort", record))
+
+
+class FakeSourceContext:
+    """A `SourceTaskContext`."""
+
+    def __init__(
+        self,
+        offsets: Offsets = (),
+        *,
+        until_idle: bool = False,
+        transaction: FakeTransaction | None = None,
+    ) -> None:
+        """
+        Args:
+            offsets: committed source offsets, as pairs of source partition and offset.
+        """
+        self.offsets = FixedOffsets(offsets)
+        self.transaction = transaction
+        self.until_idle = until_idle
+        self.stopping = False
+        self.waited: list[float] = []
+        """Seconds of each `wait`."""
+        self.awaited = 0
+        """Calls of `await_input`."""
+        self.quarantined: tuple[str, ...] = ()
+        self.logged: list[str] = []
+
+    def wait(self, seconds: float) -> bool:
+        self.waited.append(seconds)
+        return self.stopping
+
+    def await_input(self) -> None:
+        self.awaited += 1
+
+    def quarantine(self, inputs: Sequence[str]) -> None:
+        self.quarantined = tuple(inputs)
+
+    def log(self, message: str) -> None:
+        self.logged.append(message)
+
+
+class FakeSinkContext:
+    """A `SinkTaskContext`."""
+
+    def __init__(
+        self,
+        assignment: Collection[tuple[str, int]] = (("topic", 0),),
+        committed: Mapping[tuple[str, int], int] | None = None,
+    ) -> None:
+        """
+        Args:
+            assignment: topic partitions of the task.
+            committed: consumer offsets of the group.
+        """
+        self._assignment = frozenset(assignment)
+        self._committed = dict(committed or {})
+        self.stopping = False
+        self.seeks: dict[tuple[str, int], int] = {}
+        """Offsets asked for with `offset`, by topic partition."""
+        self.paused: set[tuple[str, int]] = set()
+        self.timeout_ms: int | None = None
+        self.commits_requested = 0
+        self.logged: list[str] = []
+
+    def offset(self, topic: str, partition: int, offset: int) -> None:
+        self.seeks[topic, partition] = offset
+
+    def assignment(self) -> Collection[tuple[str, int]]:
+        return self._assignment
+
+    def pause(self, *partitions: tuple[str, int]) -> None:
+        self._check(partitions)
+        self.paused.update(partitions)
+
+    def resume(self, *partitions: tuple[str, int]) -> None:
+        self._check(partitions)
+        self.paused.difference_update(partitions)
+
+    def _check(self, partitions: Sequence[tuple[str, int]]) -> None:
+        foreign = sorted(set(partitions) - self._assignment)
+        if foreign:
+            topic, number = foreign[0]
+            raise ValueError(f"{topic}-{number} is not assigned to this task")
+
+    def timeout(self, timeout_ms: int) -> None:
+        if timeout_ms < 0:
+            raise ValueError(f"timeout({timeout_ms}): expected milliseconds, 0 or more")
+        self.timeout_ms = timeout_ms
+
+    def committed(self) -> Mapping[tuple[str, int], int]:
+        return dict(self._committed)
+
+    def request_commit(self) -> None:
+        self.commits_requested += 1
+
+    def log(self, message: str) -> None:
+        self.logged.append(message)
+
+
+class FakeConnectorContext:
+    """A `ConnectorContext`."""
+
+    def __init__(self, offsets: Offsets = ()) -> None:
+        self.offset_reader = FixedOffsets(offsets)
+        self.reconfigurations = 0
+        """Calls of `request_task_reconfiguration`."""
+        self.reconfigured = threading.Event()
+        """Set at the first of them, which may come of any thread."""
+        self.errors: list[BaseException] = []
+        """What `raise_error` was called with."""
+
+    def request_task_reconfiguration(self) -> None:
+        self.reconfigurations += 1
+        self.reconfigured.set()
+
+    def raise_error(self, error: BaseException) -> None:
+        self.errors.append(error)

@@ -1,0 +1,128 @@
+"""A connector made ready for a run, as a worker does it: validation, `start`, `task_configs`."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from headgate.connector.api import (
+    Connector,
+    ConnectorContext,
+    PlannedSinkTask,
+    SinkConnector,
+    SourceConnector,
+)
+from headgate.connector.validation import unknown_keys, validate_connector
+from headgate_runtime.plugins.find import find_connector
+
+WORKER: Final[Mapping[str, str]] = {
+    "value.converter": "TypedConverter",
+    "offset.flush.interval.ms": "1000",
+    "group.id": "test-workers",
+}
+"""Settings of the worker; the converters are those of ``headgate up``."""
+
+NAME: Final = "test"
+
+
+class ConfigRefusedError(ValueError):
+    """The config of the connector is not valid."""
+
+    def __init__(self, errors: Mapping[str, Sequence[str]]) -> None:
+        lines = "".join(f"\n  {key}: {text}" for key, texts in errors.items() for text in texts)
+        super().__init__(f"the config is refused:{lines}")
+        self.errors = errors
+        """Texts by the config's key."""
+
+
+def connector_class(connector: type[Connector] | str) -> type[Connector]:
+    """
+    Args:
+        connector: a class, or a value of ``connector.class``.
+
+    Raises:
+        PluginError: there is no such class.
+        TypeError: it is one that cannot be run here.
+    """
+    found = find_connector(connector, looked_at=True) if isinstance(connector, str) else connector
+    task = getattr(found, "TASK", None)
+    if isinstance(task, type) and issubclass(task, PlannedSinkTask):
+        raise TypeError(
+            f"{found.__name__} is a sink of planned batches, which reads the log by itself: only "
+            "sources and sinks with `put` can be run in memory"
+        )
+    return found
+
+
+def full_config(connector: type[Connector], config: Mapping[str, str]) -> dict[str, str]:
+    """`config` with what every config has."""
+    named = f"{connector.__module__}:{connector.__qualname__}"
+    return {"name": NAME, "connector.class": named, "tasks.max": "1", **config}
+
+
+def config_errors(
+    connector: type[Connector], config: Mapping[str, str]
+) -> dict[str, Sequence[str]]:
+    """All that is wrong with a config, by its keys, as a worker and a pipeline file say it."""
+    infos = validate_connector(
+        connector,
+        config,
+        worker_settings=WORKER,
+        exactly_once_enabled=True,
+        runner=connector.REQUIRES_RUNNER or "process",
+    )
+    errors: dict[str, Sequence[str]] = {
+        info.value.name: list(info.value.errors) for info in infos.configs if info.value.errors
+    }
+    for key, near in unknown_keys(connector, config).items():
+        hint = f", did you mean {near}?" if near else ""
+        errors.setdefault(key, [f"neither Connect nor {connector.__name__} defines it{hint}"])
+    return errors
+
+
+def task_configs(
+    connector: type[Connector], config: Mapping[str, str], context: ConnectorContext
+) -> list[Mapping[str, str]]:
+    """Configs of the tasks that a new instance of the connector wants.
+
+    Raises:
+        ConfigRefusedError: the config is not valid.
+        ValueError: no task, or more than ``tasks.max``.
+    """
+    errors = config_errors(connector, config)
+    if errors:
+        raise ConfigRefusedError(errors)
+    made = connector()
+    made.context = context
+    made.start(config)
+    try:
+        most = int(config["tasks.max"])
+        found = list(made.task_configs(most))
+    finally:
+        made.stop()
+    if not 0 < len(found) <= most:
+        raise ValueError(
+            f"{connector.__name__}.task_configs({most}) gave {len(found)} configs, expected 1 to "
+            f"{most}"
+        )
+    return found
+
+
+def source_class(connector: type[Connector] | str) -> type[SourceConnector]:
+    """
+    Raises:
+        TypeError: it is no source.
+    """
+    found = connector_class(connector)
+    if not issubclass(found, SourceConnector):
+        raise TypeError(f"{found.__name__} is no SourceConnector")
+    return found
+
+
+def sink_class(connector: type[Connector] | str) -> type[SinkConnector]:
+    """
+    Raises:
+        TypeError: it is no sink.
+    """
+    found = connector_class(connector)
+    if not issubclass(found, SinkConnector):
+        raise TypeError(f"{found.__name__} is no SinkConnector")
+    return found

@@ -1,0 +1,42 @@
+"""Points of a run at which a test may end it, and what may happen there."""
+
+from collections.abc import Callable
+
+GETS_ON = ("after open()", "after records are read", "after offsets are committed")
+
+
+class Killed(BaseException):
+    """The process of the task is gone, as far as the run can tell."""
+
+
+class Points:
+    """Counts the points that a run passes: calls of the task and of the log, before and after.
+
+    A run that was killed calls nothing of the task any more, and changes nothing in the log.
+    """
+
+    def __init__(self, kill_at: int | None = None) -> None:
+        """`kill_at`: the number of a point, from 1; None: the run is not killed."""
+        self._kill_at = kill_at
+        self.passed: list[str] = []
+        self.dead = False
+        self.got_on = 0
+        """Points at which the run got on: records were read, or offsets committed."""
+        self.on_point: Callable[[int, str], None] | None = None
+        """Called at each point with its number and its name."""
+
+    def pass_by(self, name: str) -> None:
+        """
+        Raises:
+            Killed: here, or before.
+        """
+        if self.dead:
+            raise Killed
+        self.passed.append(name)
+        self.got_on += name in GETS_ON
+        number = len(self.passed)
+        if self.on_point is not None:
+            self.on_point(number, name)
+        if number == self._kill_at:
+            self.dead = True
+            raise Killed

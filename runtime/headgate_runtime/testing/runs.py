@@ -1,0 +1,313 @@
+"""`run_source` and `run_sink`: a connector's tasks on the log in memory, in virtual time.
+
+The task bodies are those that ship. A wait of a task (`context.wait`) takes no real time; what a
+connector measures with its own clock, and its own `time.sleep`, is real.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from headgate.connector.api import Connector, Converter, Headers, Partition, Value
+from headgate.connector.converters import TaskConverters, task_converters
+from headgate.connector.schema import Schema
+from headgate.connector.sink_names import sink_group
+from headgate.ports import ConsumerRecord, ProducerRecord
+from headgate.task.messages import TaskEnded, TaskKind, TaskOutcome
+from headgate.topics.offsets import decode_key, decode_value, encode_key, encode_value
+from headgate_runtime.testing.body_run import Conduct, RunTools, run_task, task_spec
+from headgate_runtime.testing.contexts import FakeConnectorContext, Offsets
+from headgate_runtime.testing.job import NAME, WORKER, full_config, sink_class, source_class
+from headgate_runtime.testing.job import task_configs as made_task_configs
+from headgate_runtime.testing.messages import Message, Raw
+from headgate_runtime.testing.points import Points
+from headgate_runtime.testing.rebalance import OtherMember
+from headgate_runtime.testing.world import Origin, World
+
+DRY_MS = 3_000
+"""A sink that has all its records and commits nothing for so long is told to stop."""
+
+
+@dataclass(slots=True)
+class SourceRun:
+    """What came of a run of a source's tasks."""
+
+    messages: list[Message]
+    """All that is committed in the log, in its order, those of earlier runs on it included."""
+    offsets: list[tuple[Partition, Mapping[str, Any]]]
+    """Committed source offsets, as pairs of source partition and offset."""
+    ended: TaskEnded
+    """How the task ended; of several the first that was not just stopped."""
+    idle: bool
+    """Each task said at its end that nothing was left to read."""
+    skipped: int = 0
+    """Records that `errors.tolerance` let go."""
+    quarantined: tuple[str, ...] = ()
+    points: list[str] = field(default_factory=list[str])
+    """Names of the points that the run passed: see `kill_at`."""
+    killed: bool = False
+    pauses: int = 0
+
+
+@dataclass(slots=True)
+class SinkRun:
+    """What came of a run of a sink's task."""
+
+    committed: dict[tuple[str, int], int]
+    """Consumer offsets of the sink's group, by topic partition."""
+    ended: TaskEnded
+    complete: bool
+    """All records of the log are covered by committed offsets."""
+    skipped: int = 0
+    points: list[str] = field(default_factory=list[str])
+    killed: bool = False
+    pauses: int = 0
+    rebalances: int = 0
+
+
+def run_source(
+    connector: type[Connector] | str,
+    config: Mapping[str, str],
+    *,
+    offsets: Offsets = (),
+    exactly_once: bool = True,
+    until_idle: bool = True,
+    max_records: int | None = None,
+    world: World | None = None,
+    kill_at: int | None = None,
+    stop_at: int | None = None,
+    pause_at: str = "",
+    at_point: Callable[[int, str], None] | None = None,
+) -> SourceRun:
+    """Run the tasks of a source, one after the other, until each has nothing left to read.
+
+    Args:
+        connector: its class, or a value of ``connector.class``.
+        config: its own keys, and any key of Connect's; ``tasks.max`` is 1 unless named.
+        offsets: committed before the run, as pairs of source partition and source offset.
+        exactly_once: records and source offsets are committed in one transaction.
+        until_idle: as with ``headgate up --until-idle``: what is there is all that will come.
+        max_records: stop a task once the log has so many records: for a source without an end.
+        world: the log to go on with; None: a new one.
+        kill_at: number of a point, from 1, at which the run is killed: `SourceRun.points`.
+        stop_at: number of a point at which the task is told to stop.
+        pause_at: name of points at which the connector is paused, to be resumed 1 s later.
+        at_point: called at each point with its number and its name.
+
+    Raises:
+        ConfigRefusedError: the config is not valid.
+        TypeError: it is no source.
+    """
+    found = source_class(connector)
+    world = world or World()
+    full = full_config(found, config)
+    world.log.offsets.append(
+        [(encode_key(NAME, each), encode_value(at)) for each, at in offsets], world.now_ms()
+    )
+    points = Points(kill_at)
+    known = FakeConnectorContext(_committed_offsets(world))
+    run = SourceRun([], [], TaskEnded(TaskOutcome.STOPPED), idle=True)
+    for number, task_config in enumerate(made_task_configs(found, full, known)):
+        conduct = Conduct(lambda: False, pause_at, stop_at, at_point)
+        conduct.done = _source_done(conduct, world, max_records)
+        spec = task_spec(TaskKind.SOURCE, full, task_config, number, exactly_once, until_idle)
+        ended = run_task(spec, RunTools(world, points, found.TASK), world, points, conduct)
+        _add(run, conduct, ended)
+        if points.dead:
+            break
+    converters = task_converters(full, WORKER)
+    run.messages = [read(record, converters, origin) for record, origin in world.log.from_source]
+    run.offsets = _committed_offsets(world)
+    run.points, run.killed = points.passed, points.dead
+    return run
+
+
+def _add(run: SourceRun, conduct: Conduct, ended: TaskEnded) -> None:
+    """Add what came of one task."""
+    run.idle = run.idle and conduct.was_idle
+    run.skipped += conduct.progress.skipped
+    run.quarantined += conduct.progress.quarantined
+    run.pauses += conduct.pauses
+    if ended.outcome is not TaskOutcome.STOPPED and run.ended.outcome is TaskOutcome.STOPPED:
+        run.ended = ended
+
+
+def _source_done(conduct: Conduct, world: World, max_records: int | None) -> Any:
+    def done() -> bool:
+        conduct.was_idle = conduct.progress.idle
+        enough = max_records is not None and len(world.log.from_source) >= max_records
+        return conduct.progress.idle or enough
+
+    return done
+
+
+def _committed_offsets(world: World) -> list[tuple[Partition, Mapping[str, Any]]]:
+    found: list[tuple[Partition, Mapping[str, Any]]] = []
+    for record in world.log.offsets.read(0, 1_000_000)[0]:
+        known, offset = decode_key(record.key or b""), decode_value(record.value)
+        if known is not None and known.partition is not None and offset is not None:
+            found.append((known.partition, offset))
+    return found
+
+
+def read(
+    record: ConsumerRecord, converters: TaskConverters, origin: Origin | None = None
+) -> Message:
+    """A record of the log, as a sink with these converters is given it."""
+    key_schema, key = (None, None)
+    if record.key is not None:
+        key_schema, key = converters.key.to_connect_data(record.topic, record.key)
+    value_schema, value = converters.value.to_connect_data(record.topic, record.value)
+    headers: Headers = ()
+    if record.headers:
+        headers, _ = converters.header.to_connect_data(record.topic, record.headers)
+    return Message(
+        value,
+        key,
+        record.topic,
+        record.partition,
+        headers,
+        record.timestamp_ms,
+        key_schema,
+        value_schema,
+        record.offset,
+        None if origin is None else origin.partition,
+        None if origin is None else origin.offset,
+    )
+
+
+def run_sink(
+    connector: type[Connector] | str,
+    config: Mapping[str, str],
+    messages: Sequence[Message | Value] = (),
+    *,
+    batch: int | None = None,
+    world: World | None = None,
+    kill_at: int | None = None,
+    stop_at: int | None = None,
+    pause_at: str = "",
+    rebalance_at: int | None = None,
+    at_point: Callable[[int, str], None] | None = None,
+) -> SinkRun:
+    """Put `messages` into the log, and run a task of the sink until it has written all there is.
+
+    Args:
+        connector: its class, or a value of ``connector.class``.
+        config: its own keys, and any key of Connect's. ``topics`` are those of the log unless
+            named.
+        messages: appended to the log before; a plain value is a message of the topic ``topic``.
+        batch: most records that `put` is given at once; None: as many as there are, up to 2,000.
+        world: the log to go on with; None: a new one.
+        kill_at: number of a point, from 1, at which the run is killed: `SinkRun.points`.
+        stop_at: number of a point at which the task is told to stop.
+        pause_at: name of points at which the connector is paused, to be resumed 1 s later.
+        rebalance_at: number of a point at which another member joins the sink's group for 1 s.
+        at_point: called at each point with its number and its name.
+
+    Raises:
+        ConfigRefusedError: the config is not valid.
+        TypeError: it is no sink.
+        DataError: the converter of the config cannot write one of the messages.
+    """
+    found = sink_class(connector)
+    world = world or World()
+    _append(world, task_converters(config, WORKER), messages)
+    if "topics" not in config and "topics.regex" not in config:
+        config = {**config, "topics": ",".join(world.log.topics) or "topic"}
+    full = full_config(found, config)
+    task_config = made_task_configs(found, full, FakeConnectorContext())[0]
+    points = Points(kill_at)
+    group = sink_group(NAME, full)
+    other = OtherMember(world, points, group, sorted(world.log.topics), rebalance_at)
+    conduct = Conduct(lambda: False, pause_at, stop_at, at_point)
+    conduct.done = _SinkDone(world, group, points, other)
+    spec = task_spec(TaskKind.SINK, full, task_config, 0)
+    ended = run_task(spec, RunTools(world, points, found.TASK, batch), world, points, conduct)
+    other.leave()
+    committed = dict(world.log.committed.get(group, {}))
+    return SinkRun(
+        committed,
+        ended,
+        is_complete(world, group),
+        conduct.progress.skipped,
+        points.passed,
+        points.dead,
+        conduct.pauses,
+        other.joined,
+    )
+
+
+def is_complete(world: World, group: str) -> bool:
+    """Whether the group's offsets cover all records of the log."""
+    committed = world.log.committed.get(group, {})
+    return all(
+        committed.get((topic, number), 0) >= len(records)
+        for topic, logs in world.log.topics.items()
+        for number, records in enumerate(logs)
+    )
+
+
+class _SinkDone:
+    """Whether a sink has written all, or does nothing any more."""
+
+    def __init__(self, world: World, group: str, points: Points, other: OtherMember) -> None:
+        self._world = world
+        self._group = group
+        self._points = points
+        self._other = other
+        self._seen = 0
+        self._since_ms = world.now_ms()
+
+    def __call__(self) -> bool:
+        self._other.look()
+        got_on, now_ms = self._points.got_on, self._world.now_ms()
+        if got_on != self._seen or not got_on or self._other.is_member:
+            self._seen, self._since_ms = got_on, now_ms
+        if self._other.is_due:
+            return now_ms - self._since_ms >= 10 * DRY_MS
+        return is_complete(self._world, self._group) or now_ms - self._since_ms >= DRY_MS
+
+
+def delivered(config: Mapping[str, str], messages: Sequence[Message | Value]) -> list[Message]:
+    """`messages` with their offsets in a new log, as a sink of this config is given them."""
+    world, converters = World(), task_converters(config, WORKER)
+    _append(world, converters, messages)
+    ends: dict[tuple[str, int], int] = {}
+    found: list[Message] = []
+    for given in messages:
+        each = given if isinstance(given, Message) else Message(given)
+        place = (each.topic, each.partition)
+        offset = ends.get(place, 0)
+        ends[place] = offset + 1
+        raw = isinstance(each.value, Raw) or isinstance(each.key, Raw)
+        record = world.log.topics[each.topic][each.partition][offset]
+        found.append(replace(each, offset=offset) if raw else read(record, converters))
+    return found
+
+
+def _append(world: World, converters: TaskConverters, messages: Sequence[Message | Value]) -> None:
+    log = world.log
+    records: list[tuple[tuple[str, int], ProducerRecord]] = []
+    for given in messages:
+        each = given if isinstance(given, Message) else Message(given)
+        logs = log.topics.setdefault(each.topic, [])
+        while len(logs) <= each.partition:
+            logs.append([])
+        key = _bytes_of(converters.key, each.topic, each.key, each.key_schema)
+        value = _bytes_of(converters.value, each.topic, each.value, each.value_schema)
+        headers = (
+            converters.header.from_connect(each.topic, each.headers, ()) if each.headers else ()
+        )
+        record = ProducerRecord(each.topic, each.partition, key, value, headers, each.timestamp_ms)
+        records.append(((each.topic, each.partition), record))
+    log.append(records)
+
+
+def _bytes_of(
+    converter: Converter, topic: str, value: Value, schema: Schema | None
+) -> bytes | None:
+    if isinstance(value, Raw):
+        return value.data
+    if value is None and schema is None:
+        return None
+    return converter.from_connect(topic, value, schema)

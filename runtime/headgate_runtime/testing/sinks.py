@@ -1,0 +1,238 @@
+"""The conformance suite of sinks: what a worker may do to a task, done at every point."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from headgate.connector.api import Connector, Value
+from headgate.connector.sink_names import sink_group
+from headgate.task.messages import TaskOutcome
+from headgate_runtime.testing.compare import fail, missing_values, same_values
+from headgate_runtime.testing.config_check import config_problems
+from headgate_runtime.testing.job import NAME, full_config, sink_class
+from headgate_runtime.testing.messages import Message
+from headgate_runtime.testing.runs import SinkRun, delivered, run_sink
+from headgate_runtime.testing.some import some
+from headgate_runtime.testing.sources import never, new_folder, skip
+from headgate_runtime.testing.world import World
+
+BATCH = 3
+"""Records that `put` is given at once."""
+TEXTS = 12
+
+
+class SinkConformance:
+    """Checks of a sink. A subclass whose name begins with ``Test`` names the connector::
+
+    class TestMySink(SinkConformance):
+        connector = MySink
+
+        def prepare(self, folder):
+            return {"file": str(folder / "out.txt")}
+
+        def written(self, folder):
+            return (folder / "out.txt").read_text().splitlines()
+
+    """
+
+    connector: ClassVar[type[Connector] | str]
+    """The connector's class, or a value of ``connector.class``."""
+    config: ClassVar[Mapping[str, str]] = {}
+    exactly_once: ClassVar[bool] = False
+    """What the sink promises. False: at least once, so a record may be written twice after a kill
+    and after a rebalance."""
+
+    def prepare(self, folder: Path) -> Mapping[str, str]:
+        """Make the outside in a new, empty folder; returns what is to be added to `config`."""
+        return {}
+
+    def messages(self) -> Sequence[Message | Value]:
+        """What is in the log: 12 texts in two partitions, unless said otherwise."""
+        return [Message(f"text {number}", partition=number % 2) for number in range(TEXTS)]
+
+    def written(self, folder: Path) -> Sequence[object]:
+        """What is outside now, in any order; nothing is there before the first record.
+
+        Read it as another process would: a file anew from the disk, a table by another connection.
+        """
+        raise NotImplementedError("written(folder): return what the sink has written by now")
+
+    def expected(self, message: Message) -> object:
+        """What `written` shows for a message: its value, unless said otherwise."""
+        return message.value
+
+    def bad_message(self) -> Message | None:
+        """A message that the sink cannot write. None: it can write all."""
+        return None
+
+    # -- checks --
+
+    def test_refuses_a_wrong_config_by_its_key(self, tmp_path: Path) -> None:
+        """A required key that is left out, and a number that is none, are errors of that key."""
+        __tracebackhide__ = True
+        found = sink_class(self.connector)
+        config = full_config(
+            found, {"topics": "topic", **self._config(new_folder(tmp_path, "out"))}
+        )
+        fail(f"configs of {found.__name__}", config_problems(found, config))
+
+    def test_writes_every_record(self, tmp_path: Path) -> None:
+        """A run from the beginning writes each record once, and commits all offsets."""
+        __tracebackhide__ = True
+        folder = new_folder(tmp_path, "out")
+        run = self._run(folder, World(), first=True)
+        self._check("a run from the beginning", run, folder, exact=True)
+
+    def test_commits_only_what_is_written(self, tmp_path: Path) -> None:
+        """Each time offsets are committed, every record before them is outside.
+
+        A process that is killed then loses what it has in memory: what `flush` has returned for,
+        or `pre_commit` has named, must be written.
+        """
+        __tracebackhide__ = True
+        folder, world = new_folder(tmp_path, "out"), World()
+        problems: list[str] = []
+        commits: list[int] = []
+
+        def look(number: int, name: str) -> None:
+            if name == "after offsets are committed":
+                commits.append(number)
+            if name == "after offsets are committed" and not problems:
+                committed = self._committed(world)
+                problems.extend(missing_values(self._pairs(committed), self.written(folder)))
+                if problems:
+                    problems.append(f"committed by then: {_shown(committed)}")
+
+        self._run(folder, world, first=True, at_point=look)
+        fail("offsets were committed of records that are not written", problems)
+        fail("commits of offsets", never("asked for what it has written", len(commits)))
+
+    def test_survives_a_stop_at_every_point(self, tmp_path: Path, request: Any) -> None:
+        """The task is told to stop, and starts anew: nothing is lost, and nothing doubled."""
+        __tracebackhide__ = True
+        self._at_every_point(tmp_path, request, "stop_at", "a stop", exact=True)
+
+    def test_survives_a_kill_at_every_point(self, tmp_path: Path, request: Any) -> None:
+        """The task's process is killed, and the task starts anew on the same log."""
+        __tracebackhide__ = True
+        self._at_every_point(tmp_path, request, "kill_at", "a kill", exact=self.exactly_once)
+
+    def test_survives_a_rebalance_at_every_point(self, tmp_path: Path, request: Any) -> None:
+        """Partitions are taken from the task, and come back a second later."""
+        __tracebackhide__ = True
+        names, hit = self._run(new_folder(tmp_path, "points"), World(), first=True).points, 0
+        for number in some(range(1, len(names) + 1), request):
+            folder = new_folder(tmp_path, f"rebalance-{number}")
+            run = self._run(folder, World(), first=True, rebalance_at=number)
+            hit += run.rebalances
+            where = f"a rebalance from point {number}, {names[number - 1]}, on"
+            self._check(where, run, folder, exact=self.exactly_once)
+        fail("rebalances", never("in a rebalance", hit))
+
+    def test_goes_on_from_every_committed_offset(self, tmp_path: Path, request: Any) -> None:
+        """The group's offsets are set back, as a user may: all records after them are there."""
+        __tracebackhide__ = True
+        count = len(self._log())
+        for back in some(range(1, count + 1), request):
+            folder, world = new_folder(tmp_path, f"back-{back}"), World()
+            self._run(folder, world, first=True)
+            committed = world.log.committed.setdefault(self._group, {})
+            for place in list(committed)[:1] if back < count else list(committed):
+                committed[place] = max(0, committed[place] - back)
+            run = self._run(folder, world)
+            where = f"a start from offsets that were set back by {back}"
+            self._check(where, run, folder, exact=self.exactly_once)
+
+    def test_survives_pauses(self, tmp_path: Path) -> None:
+        """The connector is paused after each batch, and resumed."""
+        __tracebackhide__ = True
+        folder = new_folder(tmp_path, "pauses")
+        run = self._run(folder, World(), first=True, pause_at="after put()")
+        where = f"a run with {run.pauses} pauses"
+        self._check(where, run, folder, exact=True)
+        fail(where, never("paused", run.pauses))
+
+    def test_bad_input_is_not_passed_over(self, tmp_path: Path) -> None:
+        """A record that cannot be written fails the task, and no offset after it is committed."""
+        __tracebackhide__ = True
+        bad = self.bad_message()
+        if bad is None:
+            skip("bad_message() names none: the sink says that it can write every record")
+            return
+        folder, world = new_folder(tmp_path, "bad"), World()
+        messages = [*self.messages(), bad]
+        run = run_sink(self.connector, self._config(folder), messages, batch=BATCH, world=world)
+        where, place = "a record that cannot be written", (bad.topic, bad.partition)
+        if run.ended.outcome is not TaskOutcome.FAILED:
+            fail(where, [f"the task ended as {run.ended.outcome}, expected that it fails"])
+        at = len(world.log.topics[bad.topic][bad.partition]) - 1
+        if run.committed.get(place, 0) > at:
+            fail(where, [f"offset {at + 1} of {place[0]}-{place[1]} was committed behind it"])
+
+    # -- what they share --
+
+    def _config(self, folder: Path) -> dict[str, str]:
+        return {**self.config, **self.prepare(folder)}
+
+    @property
+    def _group(self) -> str:
+        return sink_group(NAME, self.config)
+
+    def _committed(self, world: World) -> dict[tuple[str, int], int]:
+        return world.log.committed.get(self._group, {})
+
+    def _run(self, folder: Path, world: World, *, first: bool = False, **how: Any) -> SinkRun:
+        configs: dict[Path, dict[str, str]] = self.__dict__.setdefault("_made", {})
+        if folder not in configs:
+            configs[folder] = self._config(folder)
+        messages = self.messages() if first else ()
+        return run_sink(self.connector, configs[folder], messages, batch=BATCH, world=world, **how)
+
+    def _log(self) -> list[Message]:
+        """The messages with their offsets, as the sink is given them."""
+        return delivered(self.config, self.messages())
+
+    def _pairs(
+        self, before: Mapping[tuple[str, int], int] | None = None
+    ) -> list[tuple[object, str]]:
+        """What should be outside, each with its record; only what is before these offsets."""
+        return [
+            (self.expected(each), each.shown)
+            for each in self._log()
+            if before is None or each.offset < before.get((each.topic, each.partition), 0)
+        ]
+
+    def _check(self, where: str, run: SinkRun, folder: Path, *, exact: bool) -> None:
+        __tracebackhide__ = True
+        if run.ended.outcome is not TaskOutcome.STOPPED:
+            trace = f"\n{run.ended.trace}" if run.ended.trace else ""
+            fail(where, [f"the task ended as {run.ended.outcome}: {run.ended.reason}{trace}"])
+        fail(where, same_values(self._pairs(), self.written(folder), may_double=not exact))
+        # A sink that goes on by a record of its own reads nothing again that it has written, and
+        # the group's offsets follow with the next record.
+        if not (run.complete or self.exactly_once):
+            committed = f"it committed {_shown(run.committed)}"
+            fail(where, [f"all is written, but not all offsets are committed: {committed}"])
+
+    def _at_every_point(
+        self, tmp_path: Path, request: Any, how: str, what: str, *, exact: bool
+    ) -> None:
+        __tracebackhide__ = True
+        names = self._run(new_folder(tmp_path, f"{how}-points"), World(), first=True).points
+        hit = 0
+        for number in some(range(1, len(names) + 1), request):
+            folder, world = new_folder(tmp_path, f"{how}-{number}"), World()
+            first = self._run(folder, world, first=True, **{how: number})
+            hit += len(first.points) >= number
+            where = f"{what} at point {number}, {names[number - 1]}"
+            lost = missing_values(self._pairs(self._committed(world)), self.written(folder))
+            fail(f"{where}: offsets were committed of records that are not written", lost)
+            run = self._run(folder, world)
+            self._check(f"a new start after {where}", run, folder, exact=exact)
+            world.bury()
+        fail(what, never("run to such a point", hit))
+
+
+def _shown(committed: Mapping[tuple[str, int], int]) -> str:
+    texts = [f"{topic}-{number}: {end}" for (topic, number), end in sorted(committed.items())]
+    return ", ".join(texts) or "nothing"

@@ -1,0 +1,21 @@
+"""How many points and offsets the suites try."""
+
+from collections.abc import Sequence
+from typing import Any
+
+OPTION = "--connector-points"
+DEFAULT = 40
+
+
+def some(numbers: Sequence[int], request: Any) -> list[int]:
+    """All of `numbers`, or as many as the option says, evenly spread, the first and the last too.
+
+    Args:
+        request: pytest's; without the plugin the option has its default.
+    """
+    asked = request.config.getoption(OPTION, default=None)
+    most = len(numbers) if asked == "all" else int(asked or DEFAULT)
+    if len(numbers) <= most:
+        return list(numbers)
+    step = (len(numbers) - 1) / max(1, most - 1)
+    return sorted({numbers[round(step * each)] for each in range(most)})

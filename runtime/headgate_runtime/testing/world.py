@@ -1,0 +1,247 @@
+"""The log in memory and its clock, as the runs of one test share them.
+
+The ports are those of the simulation (`headgate.simulation`). What is added: time passes only when
+somebody waits, every call of a producer and of a consumer is a point at which the run may be
+killed, and each record that a source wrote is known by the source offset that it came with.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from headgate.connector.api import Partition
+from headgate.connector.sink_names import SinkTopics
+from headgate.membership.consumer import ConsumerSettings
+from headgate.ports import (
+    Ack,
+    Clock,
+    ConsumerRecord,
+    Fencer,
+    KeyedLog,
+    LogRecord,
+    ProducerRecord,
+    RecordLog,
+    RecordMetadata,
+    TopicPartition,
+)
+from headgate.simulation.memory import MemoryCluster
+from headgate.simulation.memory_clients import Membership, MemoryConsumer, MemoryProducer
+from headgate.simulation.memory_transport import (
+    MemoryClock,
+    MemoryFencer,
+    MemoryGroup,
+    MemoryKeyedLog,
+    MemoryRecordLog,
+)
+from headgate.topics.offsets import OffsetView
+from headgate_runtime.testing.points import Points
+
+STEP_MS = 50
+"""How far the clock moves when a consumer waits for records."""
+SESSION_MS = 10_000
+BATCH_MS = 400
+"""How long a batch takes where the test has set its size: so offsets are committed in between."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a record of a source came from."""
+
+    partition: Partition
+    offset: Partition
+
+
+class World:
+    """A log, its clock, and the tasks that were killed on it."""
+
+    def __init__(self) -> None:
+        self._now_ms = 1_000
+        self.while_waiting: Callable[[], None] = lambda: None
+        """Called when a consumer waits."""
+        self.log = _Log(self)
+        self.killed: list[Callable[[], None]] = []
+        """`stop` of each task that was killed. Held, so that nothing of it is closed or written
+        before the test has looked."""
+
+    def now_ms(self) -> int:
+        return self._now_ms
+
+    def advance(self, milliseconds: float) -> None:
+        self._now_ms += max(0, round(milliseconds))
+
+    def bury(self) -> None:
+        """Close what tasks that were killed had open. To be called when all has been looked at."""
+        for stop in self.killed:
+            with suppress(Exception):
+                stop()
+        self.killed.clear()
+
+    def wait(self) -> None:
+        """A consumer waits."""
+        self.advance(STEP_MS)
+        self.while_waiting()
+
+
+class _Log(MemoryCluster):
+    def __init__(self, world: World) -> None:
+        settings = ConsumerSettings(session_timeout_ms=SESSION_MS)
+        super().__init__(world.now_ms, while_waiting=world.wait, consumer=settings)
+        self.origins: dict[int, Origin] = {}
+        """Origins by the `id` of the record, which is sent and not in the log yet."""
+        self.from_source: list[tuple[ConsumerRecord, Origin]] = []
+        """What tasks of sources wrote, in the order of the log."""
+
+    def append(
+        self, records: Sequence[tuple[TopicPartition, ProducerRecord]]
+    ) -> list[RecordMetadata]:
+        places = super().append(records)
+        for (_, record), place in zip(records, places, strict=True):
+            origin = self.origins.pop(id(record), None)
+            if origin is not None:
+                written = self.topics[place.topic][place.partition][place.offset]
+                self.from_source.append((written, origin))
+        return places
+
+
+class RunTransport:
+    """The ports as the task of one run uses them."""
+
+    def __init__(
+        self, world: World, points: Points, origins: list[Origin], batch: int | None = None
+    ) -> None:
+        """
+        Args:
+            origins: of the records that were converted and not sent yet, in their order.
+            batch: most records that a consumer is given at once.
+        """
+        log = world.log
+        self.offset_log: KeyedLog = _OffsetLog(world, points)
+        self.record_log: RecordLog = _RecordLog(world, points, origins, batch)
+        self.fencer: Fencer = MemoryFencer(log)
+        self.clock: Clock = MemoryClock(log)
+
+    def offset_view(self) -> OffsetView:
+        raise NotImplementedError("tasks do not ask for it")
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class _OffsetLog:
+    """The offsets topic; its writes are points."""
+
+    def __init__(self, world: World, points: Points) -> None:
+        self._log = MemoryKeyedLog(world.log, world.log.offsets)
+        self._points = points
+
+    def append(self, records: Sequence[tuple[bytes, bytes | None]]) -> None:
+        self._points.pass_by("before source offsets are written")
+        self._log.append(records)
+        self._points.pass_by("after source offsets are written")
+
+    def read(self, position: int, limit: int = 5_000) -> tuple[Sequence[LogRecord], int]:
+        return self._log.read(position, limit)
+
+    def end(self) -> int:
+        return self._log.end()
+
+    def rest(self) -> None:
+        self._log.rest()
+
+
+class _RecordLog(MemoryRecordLog):
+    def __init__(
+        self, world: World, points: Points, origins: list[Origin], batch: int | None
+    ) -> None:
+        super().__init__(world.log)
+        self._world = world
+        self._batch = batch
+        self._points = points
+        self._origins = origins
+
+    def producer(
+        self, client_id: str, transactional_id: str | None, membership: Membership | None
+    ) -> MemoryProducer:
+        # No group of workers is here whose member the producer could be.
+        return _Producer(self._world.log, client_id, transactional_id, self._points, self._origins)
+
+    def consumer(self, group: str, topics: SinkTopics, client_id: str) -> MemoryConsumer:
+        return _Consumer(self._world, group, topics, client_id, self._points, self._batch)
+
+
+class _Producer(MemoryProducer):
+    def __init__(
+        self,
+        log: _Log,
+        client_id: str,
+        transactional_id: str | None,
+        points: Points,
+        origins: list[Origin],
+    ) -> None:
+        super().__init__(log, client_id, transactional_id, None)
+        self._log = log
+        self._points = points
+        self._origins = origins
+
+    def send(self, records: Sequence[ProducerRecord]) -> None:
+        self._points.pass_by("before records are sent")
+        for record in records:
+            self._log.origins[id(record)] = self._origins.pop(0)
+        super().send(records)
+        self._points.pass_by("after records are sent")
+
+    def acks(self) -> Sequence[Ack]:
+        self._points.pass_by("before records are acknowledged")
+        acks = super().acks()
+        self._points.pass_by("after records are acknowledged")
+        return acks
+
+    def commit(self, offsets: Sequence[tuple[bytes, bytes | None]]) -> None:
+        self._points.pass_by("before a transaction is committed")
+        super().commit(offsets)
+        self._points.pass_by("after a transaction is committed")
+
+    def abort(self) -> None:
+        if not self._points.dead:
+            super().abort()
+
+    def close(self) -> None:
+        if not self._points.dead:
+            super().close()
+
+
+class _Consumer(MemoryConsumer):
+    def __init__(
+        self,
+        world: World,
+        group: str,
+        topics: SinkTopics,
+        client_id: str,
+        points: Points,
+        batch: int | None,
+    ) -> None:
+        super().__init__(world.log, MemoryGroup(world.log), group, topics, client_id)
+        self._world = world
+        self._points = points
+        self._batch = batch
+
+    def poll(self, limit: int, timeout_ms: int) -> Sequence[ConsumerRecord]:
+        if self._points.dead:
+            self._points.pass_by("before records are read")
+        most = limit if self._batch is None else min(limit, self._batch)
+        records = super().poll(most, timeout_ms)
+        if records:
+            if self._batch is not None:
+                self._world.advance(BATCH_MS)
+            self._points.pass_by("after records are read")
+        return records
+
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        self._points.pass_by("before offsets are committed")
+        super().commit(offsets)
+        self._points.pass_by("after offsets are committed")
+
+    def close(self) -> None:
+        """A process that is killed does not leave its group: its session has to end."""
+        if not self._points.dead:
+            super().close()

@@ -1,0 +1,163 @@
+"""Configs after public examples of Kafka Connect: all in them but the connector resolves.
+
+Names and values are those of the documentation; a file may join what several of its pages show.
+Each file of `tests/data/public_configs` has where the config is shown, the kind of the connector,
+and classes that come with the connector and with nothing else (``own``). The connector's class is
+not here; in its place a stand-in takes the config. Then every error must name an own class.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from headgate.connector.converters import task_converters
+from headgate.connector.transforms import make_transforms
+from headgate.testing import Message, run_sink, run_source
+from headgate_runtime.config.settings import WorkerSettings
+from headgate_runtime.plugins.rest import RestPlugins
+
+FOLDER: Final = Path(__file__).resolve().parents[2] / "data" / "public_configs"
+NAMES: Final = sorted(path.stem for path in FOLDER.glob("*.json"))
+COUNT: Final = 41
+OURS: Final = ("file_source", "file_source_transforms", "file_source_filter", "file_sink")
+"""Configs whose connector comes with Headgate."""
+SETTINGS: Final = {"headgate.task.runner": "process", "exactly.once.source.support": "enabled"}
+
+AVRO: Final = "io.confluent.connect.avro.AvroConverter is not here yet"
+NOT_VALID: Final[Mapping[str, str]] = {
+    "bigquery_sink": "io.confluent.connect.json.JsonSchemaConverter is not here yet",
+    "datagen_protobuf": "io.confluent.connect.protobuf.ProtobufConverter is not here yet",
+    "debezium_postgres_avro": AVRO,
+    "jdbc_sink_flatten": AVRO,
+    "jdbc_source_avro": AVRO,
+    "s3_sink_avro": AVRO,
+}
+"""Name -> what is missing here. A config that has become valid fails its test: take it off."""
+NOT_KNOWN: Final[Mapping[str, str]] = {
+    "debezium_topic_creation": "topic.creation.groups and its groups are not here yet",
+}
+"""Name -> keys of Connect that nothing defines here yet. As above."""
+FAMILIES: Final = ("errors.", "topic.creation.", "transforms", "predicates", "exactly.", "tasks.")
+OF_TOPICS: Final = (".groups", ".include", ".exclude", ".partitions", ".replication.factor")
+"""Endings of the keys below ``topic.creation.``; any other is a config of the topic."""
+CONVERTERS: Final = ("key.converter", "value.converter", "header.converter")
+
+
+def shown(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text())
+    return found
+
+
+def stood_in(name: str) -> dict[str, str]:
+    """The config with a stand-in for its connector."""
+    public = shown(name)
+    if name in OURS:
+        return dict(public["config"])
+    stand_in = f"support.data.stand_ins:StandIn{public['kind'].capitalize()}"
+    return {**public["config"], "connector.class": stand_in}
+
+
+@pytest.fixture(scope="module")
+def plugins() -> RestPlugins:
+    return RestPlugins(WorkerSettings.parse(SETTINGS))
+
+
+def configs(missing: Mapping[str, str]) -> list[Any]:
+    return [
+        pytest.param(name, marks=pytest.mark.xfail(reason=missing[name], strict=True))
+        if name in missing
+        else name
+        for name in NAMES
+    ]
+
+
+def test_there_are_as_many_as_are_said() -> None:
+    assert len(NAMES) == COUNT
+    assert {*NOT_VALID, *NOT_KNOWN} <= set(NAMES)
+    assert len({json.dumps(shown(name)["config"], sort_keys=True) for name in NAMES}) == COUNT
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_one_error_is_the_connectors_own_class(name: str, plugins: RestPlugins) -> None:
+    if name in OURS:
+        return  # below: it is valid as it is
+    config = shown(name)["config"]
+    with pytest.raises(ValueError, match="Failed to find any class") as caught:
+        plugins.validate(config["connector.class"].rpartition(".")[2], config)
+    assert f"which name matches {config['connector.class']}." in str(caught.value)
+
+
+@pytest.mark.parametrize("name", configs(NOT_VALID))
+def test_all_but_the_connector_resolves(name: str, plugins: RestPlugins) -> None:
+    config, own = stood_in(name), shown(name)["own"]
+    answer = plugins.validate(config["connector.class"], config)
+    errors = {
+        each["value"]["name"]: each["value"]["errors"]
+        for each in answer["configs"]
+        if each["value"]["errors"]
+    }
+    own_keys = {key for key, value in config.items() if value in own}
+    assert set(errors) == own_keys, errors
+    for key in own_keys:
+        assert all(config[key] in text for text in errors[key]), errors[key]
+    if not own:
+        make_transforms(config)
+        task_converters(config, SETTINGS)
+
+
+@pytest.mark.parametrize("name", configs(NOT_KNOWN))
+def test_every_key_of_connects_own_is_known(name: str, plugins: RestPlugins) -> None:
+    """A key that nothing defines is taken, since a connector may read it, and does nothing."""
+    config, own = stood_in(name), shown(name)["own"]
+    answer = plugins.validate(config["connector.class"], config)
+    known = {each["value"]["name"] for each in answer["configs"] if each["definition"]}
+    foreign = {key for key, value in config.items() if value in own}
+    unresolved = (*(key.removesuffix("type") for key in foreign), *foreign)
+    unknown = {
+        key
+        for key in config
+        if (key.startswith(FAMILIES) or key in CONVERTERS)
+        and (not key.startswith("topic.creation.") or key.endswith(OF_TOPICS))
+        and key not in known
+        and not key.startswith(unresolved)
+    }
+    assert unknown == set()
+
+
+@pytest.mark.parametrize("name", [name for name in OURS if name != "file_sink"])
+def test_a_source_that_is_ours_runs(name: str, tmp_path: Path) -> None:
+    config = {**stood_in(name), "file": str(tmp_path / "test.txt")}
+    (tmp_path / "test.txt").write_text("foo\nbar\n")
+    run = run_source(config["connector.class"], config)
+    made = {"line": "foo", "data_source": "test-file-source"}
+    first = json.dumps(made, separators=(",", ":")) if name == "file_source_transforms" else "foo"
+    assert run.messages[0].value == first
+    assert len(run.messages) == 2
+
+
+def test_the_sink_that_is_ours_runs(tmp_path: Path) -> None:
+    config = {**stood_in("file_sink"), "file": str(tmp_path / "test.sink.txt")}
+    messages = [Message(text, topic="connect-test") for text in ("foo", "bar")]
+    assert run_sink("FileStreamSink", config, messages).complete
+    assert (tmp_path / "test.sink.txt").read_text() == "foo\nbar\n"
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("transforms.createKey.type", "org.apache.kafka.connect.transforms.ValueToKeys"),
+        ("value.converter", "org.apache.kafka.connect.json.JsonConvertor"),
+        ("errors.tolerance", "some"),
+        ("tasks.max", "one"),
+    ],
+)
+def test_a_mistake_in_one_is_an_error_of_its_key(
+    key: str, value: str, plugins: RestPlugins
+) -> None:
+    config = {**stood_in("jdbc_source_keys"), key: value}
+    answer = plugins.validate(config["connector.class"], config)
+    wrong = {each["value"]["name"] for each in answer["configs"] if each["value"]["errors"]}
+    assert wrong == {key}

@@ -1,0 +1,118 @@
+"""The conformance suite on the connectors that come with Headgate, and on the example's."""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+import pyarrow.parquet as pq
+import pytest
+
+from headgate.testing import Message, SinkConformance, SourceConformance
+
+sys.path.append(str(Path(__file__).resolve().parents[3] / "examples" / "connector"))
+from numbers_example import AppendSink, CountSource
+
+LINES = ["one", "two", "", "vier \u00e4", "five", "two"]
+
+
+class TestFileStreamSource(SourceConformance):
+    connector = "FileStreamSource"
+    config: ClassVar = {"topic": "lines", "batch.size": "2"}
+
+    def prepare(self, folder: Path) -> Mapping[str, str]:
+        file = folder / "in.txt"
+        file.write_text("".join(f"{line}\n" for line in LINES))
+        return {"file": str(file)}
+
+    def expected(self) -> list[str]:
+        return LINES
+
+
+class TestFileStreamSourceAtLeastOnce(TestFileStreamSource):
+    exactly_once = False
+
+    def test_survives_a_takeover_at_every_point(self) -> None:
+        """Nothing shuts out a run that hung."""
+
+
+class TestFileStreamSink(SinkConformance):
+    connector = "FileStreamSink"
+
+    def prepare(self, folder: Path) -> Mapping[str, str]:
+        return {"file": str(folder / "out.txt")}
+
+    def written(self, folder: Path) -> Sequence[str]:
+        file = folder / "out.txt"
+        return file.read_text().splitlines() if file.exists() else []
+
+
+class TestDirectorySource(SourceConformance):
+    connector = "DirectorySource"
+    config: ClassVar = {
+        "topic": "files",
+        "batch.size": "2",
+        "poll.interval.ms": "10",
+        "file.settle.ms": "0",
+    }
+
+    def prepare(self, folder: Path) -> Mapping[str, str]:
+        (folder / "a.jsonl").write_text("".join(f'{{"n": {n}}}\n' for n in range(4)))
+        (folder / "below").mkdir()
+        (folder / "below" / "b.csv").write_text("n,text\n1,one\n2,two\n3,three\n")
+        return {"path": str(folder)}
+
+    def bad_input(self, folder: Path) -> Mapping[str, str]:
+        config = self.prepare(folder)
+        with (folder / "a.jsonl").open("a") as file:
+            file.write("{no json\n")
+        return config
+
+
+class TestDirectorySink(SinkConformance):
+    connector = "DirectorySink"
+    config: ClassVar = {"format": "parquet", "rotate.records": "2"}
+    exactly_once = True
+
+    def messages(self) -> Sequence[Message]:
+        return [Message(f"text {number}", partition=number % 2) for number in range(6)]
+
+    def prepare(self, folder: Path) -> Mapping[str, str]:
+        return {"path": str(folder / "out")}
+
+    def written(self, folder: Path) -> list[object]:
+        files = sorted((folder / "out").glob("*.parquet"))
+        return [row["value"] for file in files for row in pq.read_table(file).to_pylist()]
+
+    def bad_message(self) -> Message:
+        return Message(None)
+
+
+@pytest.mark.exhaustive
+class TestDirectorySinkOfJsonLines(TestDirectorySink):
+    config: ClassVar = {"format": "jsonl", "rotate.records": "4"}
+
+    def written(self, folder: Path) -> list[object]:
+        files = sorted((folder / "out").glob("*.jsonl"))
+        lines = [line for file in files for line in file.read_text().splitlines()]
+        return [json.loads(line) for line in lines]
+
+    def messages(self) -> Sequence[Message]:
+        return [Message(f"text {number}", partition=number % 3) for number in range(12)]
+
+
+class TestCountSource(SourceConformance):
+    connector = CountSource
+    config: ClassVar = {"topic": "t", "last": "250"}
+
+
+class TestAppendSink(SinkConformance):
+    connector = AppendSink
+
+    def prepare(self, folder: Path) -> Mapping[str, str]:
+        return {"file": str(folder / "out.txt")}
+
+    def written(self, folder: Path) -> Sequence[str]:
+        file = folder / "out.txt"
+        return file.read_text().splitlines() if file.exists() else []
