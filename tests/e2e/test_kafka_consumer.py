@@ -1,16 +1,23 @@
 """A sink's consumer on a real broker: what its contract with the body asks beyond the port's."""
 
-import contextlib
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 from kafka import KafkaProducer
 from support.depth import first
 from support.kafka.broker import Found
+from support.kafka.consumers import (
+    COOPERATIVE,
+    OPENED,
+    await_partitions,
+    close_opened,
+    drain,
+    opened,
+    records_of,
+)
 from support.kafka.world import SESSION_MS, KafkaWorld
 
 from headgate.connector.sink_names import TopicPattern
@@ -35,39 +42,10 @@ def log(world: KafkaWorld) -> Any:
     return found
 
 
-_OPENED: list[Any] = []
-
-
 @pytest.fixture(autouse=True)
 def nothing_stays_open() -> Iterator[None]:
-    """A consumer that a failed test leaves to the garbage collector in the middle of a rebalance
-    has librdkafka wait for ever, and all tests after it."""
     yield
-    for consumer in _OPENED:
-        with contextlib.suppress(Exception):
-            consumer.close()
-    _OPENED.clear()
-
-
-def opened(world: KafkaWorld, log: Any) -> Any:
-    _OPENED.append(log.consumer(world.name("g"), [world.name("t")], "c"))
-    return _OPENED[-1]
-
-
-def drain(consumer: Any, wanted: int) -> list[ConsumerRecord]:
-    found: list[ConsumerRecord] = []
-    deadline = time.monotonic() + 30
-    while len(found) < wanted:
-        assert time.monotonic() < deadline, found
-        found += consumer.poll(100, 200)
-    return found
-
-
-def await_partitions(consumer: Any) -> None:
-    deadline = time.monotonic() + 30
-    while not consumer.assignment():
-        assert time.monotonic() < deadline
-        assert consumer.poll(0, 50) == []
+    close_opened()
 
 
 def test_a_task_that_opens_its_partitions_says_where_they_begin(
@@ -292,103 +270,11 @@ def test_topics_of_the_brokers_match_only_where_the_sink_takes_them(
     for with_internal in (False, True):
         pattern = TopicPattern(text, with_internal)
         consumer = log.consumer(world.name(f"i-{with_internal}"), pattern, "c")
-        _OPENED.append(consumer)
+        OPENED.append(consumer)
         consumer.on_rebalance(consumer.pause, lambda _: None)
         await_partitions(consumer)
         held.append({topic for topic, _ in consumer.assignment()})
     assert held == [{world.name("t")}, {world.name("t"), "__consumer_offsets"}]
-
-
-COOPERATIVE = {
-    "consumer.partition.assignment.strategy": (
-        "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
-    )
-}
-LATEST = [{}, {"consumer.isolation.level": "read_committed"}, COOPERATIVE]
-
-
-@pytest.fixture(params=LATEST, ids=["eager", "committed", "cooperative"])
-def latest(request: pytest.FixtureRequest, kafka_broker: Found) -> Iterator[Any]:
-    """A world whose sinks read what comes from now on, and its records: `t` has ten in partitions
-    0 and 1, none in 2."""
-    reset = {"consumer.auto.offset.reset": "latest", **request.param}
-    world = KafkaWorld(kafka_broker.address, reset)
-    log = world.connect().record_log
-    log.create_topic(world.name("t"), 3)
-    producer = log.producer("c", None, None)
-    producer.send(records_of(world.name("t"), 20))
-    producer.acks()
-    yield world, log, producer
-    producer.close()
-    world.close()
-
-
-def test_with_latest_a_quiet_partition_has_a_place_from_the_start(latest: Any) -> None:
-    """Else what comes while nobody has it would be skipped by who takes it up. As with Connect,
-    which commits the positions of partitions that it was given."""
-    world, log, producer = latest
-    topic, group = world.name("t"), world.name("g")
-    consumer = opened(world, log)
-    await_partitions(consumer)
-    assert log.committed(group) == {(topic, 0): 10, (topic, 1): 10, (topic, 2): 0}
-    producer.send([ProducerRecord(topic, 0, None, b"busy")])
-    producer.acks()
-    assert [r.value for r in drain(consumer, 1)] == [b"busy"]
-    consumer.commit({(topic, 0): 11})
-    consumer.close()
-    producer.send([ProducerRecord(topic, n, None, b"meanwhile") for n in (1, 2)])
-    producer.acks()
-    second = opened(world, log)
-    found = drain(second, 2)
-    assert sorted((r.partition, r.offset) for r in found) == [(1, 10), (2, 0)]
-    second.close()
-    assert log.committed(group) == {(topic, 0): 11, (topic, 1): 10, (topic, 2): 0}
-
-
-def test_with_latest_where_a_task_begins_by_itself_is_not_committed_for_it(latest: Any) -> None:
-    world, log, _ = latest
-    topic = world.name("t")
-    consumer = opened(world, log)
-    consumer.on_rebalance(lambda _: consumer.seek((topic, 0), 7), lambda _: None)
-    assert [(r.partition, r.offset) for r in drain(consumer, 3)] == [(0, 7), (0, 8), (0, 9)]
-    consumer.close()
-    assert log.committed(world.name("g")) == {(topic, 1): 10, (topic, 2): 0}
-
-
-def test_with_latest_ends_that_could_not_be_committed_go_with_the_next_commit(
-    latest: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world, log, _ = latest
-    topic, group = world.name("t"), world.name("g")
-    said: list[str] = []
-    monkeypatch.setattr(log, "_warn", said.append)
-    consumer = opened(world, log)
-    client, consumer._client = consumer._client, Failing(consumer._client)
-    await_partitions(consumer)
-    assert log.committed(group) == {}
-    assert len(said) == 1 and "were not committed" in said[0]
-    consumer._client = client
-    consumer.seek((topic, 1), 4)
-    consumer.commit({(topic, 2): 0})
-    assert log.committed(group) == {(topic, 0): 10, (topic, 2): 0}
-    consumer.close()
-
-
-class Failing:
-    """A client whose commits reach nobody."""
-
-    def __init__(self, client: Any) -> None:
-        self._client = client
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._client, name)
-
-    def commit(self, **_given: Any) -> Any:
-        raise KafkaException(KafkaError(KafkaError._TRANSPORT))
-
-
-def records_of(topic: str, count: int) -> list[ProducerRecord]:
-    return [ProducerRecord(topic, n % 2, None, b"%d" % n) for n in range(count)]
 
 
 class Sharing:
@@ -402,7 +288,7 @@ class Sharing:
 
     def add(self, log: Any, group: str, pattern: TopicPattern) -> None:
         consumer = log.consumer(group, pattern, f"c{len(self.consumers)}")
-        _OPENED.append(consumer)
+        OPENED.append(consumer)
         rounds: list[Any] = []
         consumer.on_rebalance(rounds.append, lambda gone: self._commit(consumer, gone))
         self.rounds.append(rounds)
@@ -472,7 +358,7 @@ def test_topics_that_are_gone_are_given_back(kafka_broker: Found) -> None:
     log = world.connect().record_log
     topics = [world.name("logs-1"), world.name("logs-2")]
     consumer = log.consumer(world.name("g"), TopicPattern(rf"{world.name('logs')}-\d"), "c")
-    _OPENED.append(consumer)
+    OPENED.append(consumer)
     client = AdminClient({"bootstrap.servers": world.servers})
     deadline = time.monotonic() + 40
     try:
