@@ -413,10 +413,10 @@ class Peers(Protocol):
 
     def call(self, url: str, payload: bytes, hops: int, timeout_ms: int) -> bytes:
         """Ask and wait. Where it is known that nothing was asked, since nobody could be reached,
-        the answer is `Failure` NOT_READY: asking again does no harm.
+        the answer is `Failure` UNREACHABLE: asking again does no harm.
 
         Raises:
-            TransportError: no answer came in time. It may have happened all the same.
+            TransportError: no answer came in time. The worker may still have acted.
         """
         ...
 

@@ -136,7 +136,7 @@ def test_nobody_is_there_in_time(world: PeersWorld) -> None:
         assert "two did not answer within 50 ms" in str(error)
     else:
         assert isinstance(said, Failure)
-        assert said.kind is ErrorKind.NOT_READY
+        assert said.kind is ErrorKind.UNREACHABLE
         assert "could not be reached" in said.message
     # Whose caller has given up is not given out, and an answer to it is nothing.
     late = world.connect("two").peers

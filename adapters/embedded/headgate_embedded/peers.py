@@ -51,7 +51,7 @@ class EmbeddedPeers:
             watch.close()
         if answer is None:
             raise TransportError(
-                f"{url} did not answer within {timeout_ms} ms; it may have acted all the same"
+                f"{url} did not answer within {timeout_ms} ms; it may still have acted"
             )
         return answer
 

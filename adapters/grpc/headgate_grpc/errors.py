@@ -48,6 +48,9 @@ MEANINGS: Final[Mapping[ErrorKind, Meaning]] = {
     ErrorKind.NOT_READY: Meaning(
         grpc.StatusCode.UNAVAILABLE, service_pb2.REASON_NOT_READY, retry=True
     ),
+    ErrorKind.UNREACHABLE: Meaning(
+        grpc.StatusCode.UNAVAILABLE, service_pb2.REASON_NOT_READY, retry=True
+    ),
 }
 TOO_MANY: Final = Meaning(
     grpc.StatusCode.RESOURCE_EXHAUSTED, service_pb2.REASON_TOO_MANY, retry=True

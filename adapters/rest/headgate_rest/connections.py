@@ -198,7 +198,7 @@ class Connections:
         """End connections that have waited since `begun_before`, in monotonic seconds."""
         for order in (self._new, self._kept):
             while order and (connection := next(iter(order))).since <= begun_before:
-                self.waits(connection)  # for its end, which a client may delay in its turn
+                self.waits(connection)  # for its end, which its client may delay
                 connection.expire()
 
     # -- bodies --

@@ -1,5 +1,8 @@
 """Calls to other workers over HTTP: Connect's REST API, signed where it has to be."""
 
+import logging
+import threading
+import time
 from collections.abc import Callable
 from typing import Final
 
@@ -10,22 +13,29 @@ from headgate.ports import TransportError
 from headgate.topics.config_events import SessionKeyChanged
 from headgate_rest.client_calls import Question, question, result_of
 from headgate_rest.http import HttpResponse
+from headgate_rest.limits import SELDOM_S
 from headgate_rest.server import client_context
 from headgate_rest.settings import RestSettings
 from headgate_rest.signature import NO_KEY, signature_headers
 
+log = logging.getLogger(__name__)
+
 TIMEOUT_HEADER: Final = "Headgate-Timeout-Ms"
 """How long the caller waits. Java waits 90 s whatever it says."""
 CONNECT_S_MAX: Final = 5.0
+CONNECTIONS_MAX: Final = 100
 IDLE_S: Final = 20.0
 """Shorter than servers keep idle connections, so that a request meets no connection that closes."""
 
+ABOUT_UNREACHABLE: Final = (
+    "%s: what only that worker can do is not done. Check its rest.advertised.host.name, "
+    "rest.advertised.port and rest.advertised.listener, and the network from here"
+)
 ALWAYS_SENT: Final = (("User-Agent", "headgate"), ("Accept", "application/json"))
 
 NOT_SENT: Final = (
     httpcore.ConnectError,
     httpcore.ConnectTimeout,
-    httpcore.PoolTimeout,
     httpcore.UnsupportedProtocol,
 )
 
@@ -42,10 +52,13 @@ class PeerClient:
         self._algorithm = settings.signature_algorithm
         self._session_key = session_key
         self._sessioned = sessioned
+        self._lock = threading.Lock()
+        self._told: dict[str, float] = {}
+        """Addresses that the log says could not be reached, and until when it says no more."""
         tls = settings.tls
         self._pool = httpcore.ConnectionPool(
             client_context(tls) if tls.certificate or tls.trusted else None,
-            max_connections=100,
+            max_connections=CONNECTIONS_MAX,
             max_keepalive_connections=20,
             keepalive_expiry=IDLE_S,
         )
@@ -53,11 +66,11 @@ class PeerClient:
     def call(self, url: str, call: Call, hops: int, timeout_ms: int) -> Result:
         """Ask the worker at `url`.
 
-        A worker that could not be reached, or could not be told in a way that it believes, was
-        asked nothing: the result is NOT_READY, and asking again, it or another, does no harm.
+        A worker that could not be reached was asked nothing: the result is UNREACHABLE. One that
+        would not believe the signature is NOT_READY. Asking again, it or another, does no harm.
 
         Raises:
-            TransportError: no answer came in time, or none will: it may have happened all the same.
+            TransportError: no answer came in time, or none will. The worker may still have acted.
         """
         asked = question(call, hops)
         headers = {**asked.headers, TIMEOUT_HEADER: str(timeout_ms)}
@@ -71,21 +84,33 @@ class PeerClient:
         try:
             address = httpcore.URL(url.rstrip("/") + asked.path)
         except ValueError as error:
-            return Failure(
-                ErrorKind.NOT_READY, f"{url!r} could not be reached: it is no address ({error})"
-            )
+            return self._unreachable(url, f"{url!r} could not be reached: no address ({error})")
         try:
             return result_of(call, self._send(address, asked, headers, timeout_ms))
+        except httpcore.PoolTimeout:
+            text = f"{url} was not asked: {CONNECTIONS_MAX} connections to workers are busy"
+            return Failure(ErrorKind.NOT_READY, text)
         except NOT_SENT as error:
-            return Failure(ErrorKind.NOT_READY, f"{url} could not be reached: {error}")
+            return self._unreachable(url, f"{url} could not be reached: {error}")
         except httpcore.TimeoutException as error:
             raise TransportError(
-                f"{url} did not answer within {timeout_ms} ms; it may have acted all the same"
+                f"{url} did not answer within {timeout_ms} ms; it may still have acted"
             ) from error
         except (httpcore.NetworkError, httpcore.ProtocolError) as error:
             raise TransportError(
-                f"{url} broke off before its answer ({error}); it may have acted all the same"
+                f"{url} broke off before its answer ({error}); it may still have acted"
             ) from error
+
+    def _unreachable(self, url: str, text: str) -> Failure:
+        """Says it in the log too, once a minute for each address."""
+        now = time.monotonic()
+        with self._lock:
+            if now < self._told.get(url, now):
+                return Failure(ErrorKind.UNREACHABLE, text)
+            self._told = {each: until for each, until in self._told.items() if now < until}
+            self._told[url] = now + SELDOM_S
+        log.warning(ABOUT_UNREACHABLE, text)
+        return Failure(ErrorKind.UNREACHABLE, text)
 
     def _send(
         self, address: httpcore.URL, asked: Question, headers: dict[str, str], timeout_ms: int

@@ -408,6 +408,7 @@ STATUSES: Final[Mapping[ErrorKind, int]] = {
     ErrorKind.CONFLICT: 409,
     ErrorKind.INTERNAL: 500,
     ErrorKind.TIMEOUT: 500,
+    ErrorKind.UNREACHABLE: 503,
     ErrorKind.NOT_READY: 503,
 }
 RETRY_LATER: Final = {"Retry-After": "1"}
@@ -459,6 +460,6 @@ def _failure(failure: Failure) -> HttpResponse:
     headers: Mapping[str, str] = {KIND_HEADER: failure.kind.value}
     if failure.kind is ErrorKind.NOT_READY and failure.message.startswith(MOMENTARY):
         status = 409  # as Connect has it
-    if failure.kind in (ErrorKind.NOT_READY, ErrorKind.CONFLICT):
+    if failure.kind in (ErrorKind.NOT_READY, ErrorKind.UNREACHABLE, ErrorKind.CONFLICT):
         headers = {**headers, **RETRY_LATER}
     return error_response(status, failure.message, headers)

@@ -264,6 +264,7 @@ class ErrorKind(StrEnum):
     INTERNAL = "internal"  # 500
     TIMEOUT = "timeout"  # 500
     NOT_READY = "not ready"  # 503
+    UNREACHABLE = "unreachable"  # 503: no connection to the worker that would do it
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,6 +64,12 @@ class OpenCall:
     """Token of the question that is open for it."""
     asked_leader: str = ""
     """Member id of the leader that it was passed to."""
+    asked_url: str = ""
+    """Address of the worker that it was passed to last and that has not answered."""
+    tried_since_ms: int = 0
+    """When it was passed to `asked_url` for the first time."""
+    unreached: str = ""
+    """Why nobody could be asked at `asked_url`, at the last try."""
     terms: int = 0
     """How often this worker had ceased to lead when it came."""
     failures: int = 0

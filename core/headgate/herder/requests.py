@@ -38,6 +38,7 @@ from headgate.herder.privileged import (
     PrivilegedCall,
     merged,
 )
+from headgate.herder.reach import Reach, unreached
 from headgate.herder.reads import (
     RESET_DISABLED,
     TRACKING_DISABLED,
@@ -95,6 +96,7 @@ class Requests:
         self._offset_changes = offset_changes
         self._open: dict[int, OpenCall] = {}
         self._by_token: dict[int, int] = {}
+        self._reach = Reach(ctx.settings)
 
     # -- in --
 
@@ -135,7 +137,9 @@ class Requests:
         found = self._open.get(ticket)
         if found is None:
             return
-        if found.stage is Stage.WAITING:
+        if found.unreached:
+            self.resolve(ticket, unreached(found, self._ctx.now_ms))
+        elif found.stage is Stage.WAITING:
             text = CONFLICTING if self._ctx.membership.leader else NO_LEADER
             if words := self._member.disagreement.words:
                 text = f"{text.rstrip('.')}. {DIFFERENT_TOPICS}: {words}"
@@ -242,8 +246,8 @@ class Requests:
 
     def _pass_to_leader(self, found: OpenCall) -> None:
         membership = self._ctx.membership
-        self._pass(found, membership.leader_url)
         found.asked_leader = membership.leader
+        self._pass(found, membership.leader_url)
 
     def _pass(self, found: OpenCall, url: str) -> None:
         if not url or url == self._ctx.settings.url:
@@ -255,6 +259,7 @@ class Requests:
         else:
             found.stage = Stage.ELSEWHERE
             self._await_token(found)
+            self._reach.asks(found, url, self._ctx.now_ms)
             left_ms = max(found.deadline_ms - self._ctx.now_ms, 0)
             self._ctx.emit(m.CallPeer(found.token, url, found.call, found.hops + 1, left_ms))
 
@@ -272,10 +277,24 @@ class Requests:
         found = self._awaited(token)
         if found is None:
             return
+        if isinstance(result, m.Failure) and result.kind is m.ErrorKind.UNREACHABLE:
+            self._on_unreachable(found, result)
+            return
+        self._reach.answered(found)
         if isinstance(result, m.Failure) and self._may_pass(found, result):
             self._look_later(found)
         else:
             self.resolve(found.ticket, result)
+
+    def _on_unreachable(self, found: OpenCall, failure: m.Failure) -> None:
+        """Nothing was asked, and the call is tried again for a while where it came in."""
+        told = self._reach.failed(found, failure, self._ctx.now_ms)
+        if found.hops > 0:
+            told = unreached(found, self._ctx.now_ms)
+        if told is None:
+            self._look_later(found)
+        else:
+            self.resolve(found.ticket, told)
 
     def _may_pass(self, found: OpenCall, failure: m.Failure) -> bool:
         """It was not the one either, is on its way out, or a Java worker in a rebalance. Only where

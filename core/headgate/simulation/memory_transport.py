@@ -185,7 +185,7 @@ class MemoryPeers:
         del cluster.calls[call.call_id]
         if call.answer is None:
             raise TransportError(
-                f"{url} did not answer within {timeout_ms} ms; it may have acted all the same"
+                f"{url} did not answer within {timeout_ms} ms; it may still have acted"
             )
         return call.answer
 

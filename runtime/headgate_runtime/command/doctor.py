@@ -21,6 +21,7 @@ from headgate.wire import WireError
 from headgate_runtime.config.transformer import WorkerConfigTransformer
 from headgate_runtime.config.worker_file import WorkerFile, read_worker_file
 from headgate_runtime.observe.command import SETTLE_S, WIDTH
+from headgate_runtime.observe.members import ABOUT_ADDRESS, tried_members
 from headgate_runtime.observe.reader import ClusterReader
 from headgate_runtime.observe.view import Look, describe
 from headgate_runtime.plugins.find import PluginError, find_connector
@@ -81,6 +82,8 @@ def checks(path: str) -> Iterator[Check]:
     yield from _runner(file.settings["headgate.task.runner"])
     look = yield from _kafka(file)
     yield from _rest(file.properties, look)
+    if look is not None:
+        yield from _members(file.properties, describe(look)["group"])
 
 
 def _kafka(file: WorkerFile) -> Generator[Check, None, Look | None]:
@@ -157,6 +160,20 @@ def _urls(look: Look | None) -> list[str | None]:
     if look is None:
         return [None]
     return [member["url"] for member in describe(look)["group"]["members"]]
+
+
+def _members(worker: Mapping[str, str], group: Mapping[str, Any]) -> Iterator[Check]:
+    """One check for all members that answer, and one for each that does not."""
+    try:
+        tried = tried_members(worker, group)
+    except (ValueError, OSError):
+        return  # a fault of this worker's own settings, which has a check of its own
+    answer = [each.url for each in tried if each.reason is None]
+    if answer:
+        yield Check(Outcome.GOOD, "members", f"{', '.join(answer)}: HTTP is answered")
+    for each in tried:
+        if each.reason is not None:
+            yield Check(Outcome.BAD, f"{each.role} {each.name}", ABOUT_ADDRESS.format(*each[2:]))
 
 
 def _on_kafka(doctor: Any, worker: Mapping[str, str]) -> Generator[Check, None, Look | None]:

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.live import Live
 
 from headgate.ports import TransportError
+from headgate_runtime.observe.members import findings
 from headgate_runtime.observe.reader import ClusterReader
 from headgate_runtime.observe.show import render
 from headgate_runtime.observe.view import describe
@@ -55,7 +56,9 @@ def run(options: ObserveOptions, out: TextIO = sys.stdout) -> None:
             with contextlib.suppress(KeyboardInterrupt), _terminated_as_interrupted():
                 _follow(reader, options, out)
         else:
-            _print(_look(reader, SETTLE_S), options, _console(out), out)
+            view = _look(reader, SETTLE_S)
+            found = findings(_properties(options), view["group"])
+            _print({**view, "findings": [*view["findings"], *found]}, options, _console(out), out)
     finally:
         reader.close()
 

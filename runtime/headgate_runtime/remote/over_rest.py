@@ -37,6 +37,7 @@ _CODES: Final = {
     m.ErrorKind.INTERNAL: "INTERNAL",
     m.ErrorKind.TIMEOUT: "DEADLINE_EXCEEDED",
     m.ErrorKind.NOT_READY: "UNAVAILABLE",
+    m.ErrorKind.UNREACHABLE: "UNAVAILABLE",
 }
 
 

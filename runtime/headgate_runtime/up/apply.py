@@ -23,7 +23,9 @@ CALL_TIMEOUT_MS = 15_000
 PAUSE_S = 0.3
 GIVE_UP_S = 180.0
 """A change that could not be made for so long is reported as refused."""
-_AGAIN = frozenset({ErrorKind.NOT_READY, ErrorKind.CONFLICT, ErrorKind.TIMEOUT})
+_AGAIN = frozenset(
+    {ErrorKind.NOT_READY, ErrorKind.UNREACHABLE, ErrorKind.CONFLICT, ErrorKind.TIMEOUT}
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ def test_a_worker_that_cannot_be_reached_was_asked_nothing(new: RestService) -> 
     for url in (NOBODY, "NOTUSED", "", "http://name.invalid:1/", "http://w:x1/", "http://w\x00:1/"):
         result = called(new, DeleteConnector("a"), url=url)
         assert isinstance(result, Failure), url
-        assert result.kind is ErrorKind.NOT_READY
+        assert result.kind is ErrorKind.UNREACHABLE
         assert "could not be reached" in result.message
 
 
@@ -44,7 +44,7 @@ def test_a_connection_that_breaks_before_the_answer_leaves_it_open(new: RestServ
         thread = threading.Thread(target=hang_up)
         thread.start()
         url = f"http://127.0.0.1:{listening.getsockname()[1]}/"
-        with pytest.raises(TransportError, match="it may have acted all the same"):
+        with pytest.raises(TransportError, match="it may still have acted"):
             called(new, DeleteConnector("a"), url=url)
         thread.join()
 

@@ -353,6 +353,7 @@ FAILED: list[tuple[m.ErrorKind, str, int]] = [
     (m.ErrorKind.NOT_READY, NOT_NOW, 409),
     (m.ErrorKind.NOT_READY, AWAITED, 409),
     (m.ErrorKind.NOT_READY, "The worker is shutting down; ask another one", 503),
+    (m.ErrorKind.UNREACHABLE, "The leader at http://w:1/ could not be reached: refused", 503),
     (m.ErrorKind.INTERNAL, "Failed to start task: x", 500),
     (m.ErrorKind.TIMEOUT, "Request timed out. The worker is currently restarting.", 500),
 ]
@@ -366,7 +367,7 @@ def test_a_failure_has_connects_status_and_comes_back_as_it_was(
     answer = respond(HerderRequest(m.DeleteConnector("a")), failure, "")
     assert answer.status == status
     assert json.loads(answer.body) == {"error_code": status, "message": message}
-    later = kind in (m.ErrorKind.CONFLICT, m.ErrorKind.NOT_READY)
+    later = kind in (m.ErrorKind.CONFLICT, m.ErrorKind.NOT_READY, m.ErrorKind.UNREACHABLE)
     assert answer.headers.get("Retry-After") == ("1" if later else None)
     assert asked_and_answered(m.DeleteConnector("a"), failure) == failure
 
@@ -374,6 +375,8 @@ def test_a_failure_has_connects_status_and_comes_back_as_it_was(
 @pytest.mark.parametrize(("kind", "message", "status"), FAILED)
 def test_what_java_says_is_of_the_same_kind(kind: m.ErrorKind, message: str, status: int) -> None:
     body = json.dumps({"error_code": status, "message": message}).encode()
+    if kind is m.ErrorKind.UNREACHABLE:  # no kind of Java's: one to ask again
+        kind = m.ErrorKind.NOT_READY
     assert result_of(m.DeleteConnector("a"), HttpResponse(status, body)) == m.Failure(kind, message)
 
 

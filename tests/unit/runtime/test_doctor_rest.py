@@ -1,7 +1,10 @@
 """What `headgate doctor` says of a worker's REST settings, and of its ports on this machine."""
 
+import http.server
 import socket
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -10,7 +13,7 @@ from headgate.membership.codec import CODECS, Assignment, AssignmentError, Metad
 from headgate.topics.config_state import ConfigState
 from headgate.topics.status import StatusView
 from headgate_kafka.group.describe import DescribedGroup, DescribedMember
-from headgate_runtime.command.doctor import Check, Outcome, _rest
+from headgate_runtime.command.doctor import Check, Outcome, _members, _rest
 from headgate_runtime.observe.view import Look
 
 TOPICS = {"config": "configs", "status": "statuses", "offset": "offsets"}
@@ -101,3 +104,34 @@ def test_who_has_a_port_is_not_guessed_where_the_members_were_not_seen(taken: st
         check = only({"listeners": taken}, seen)
         assert check.outcome is Outcome.NOTE
         assert "could not be seen" in check.text
+
+
+def test_the_address_of_each_member_is_tried() -> None:
+    """A leader that advertises another address passes every check of its own file."""
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        nobody = f"http://127.0.0.1:{closed.getsockname()[1]}/"
+    with served() as url:
+        members = [{"name": "near", "url": url}, {"name": "far", "url": nobody}]
+        good, bad = _members({}, {"leader": "far", "members": members})
+    assert (good.outcome, good.about, good.text) == (
+        Outcome.GOOD,
+        "members",
+        f"{url}: HTTP is answered",
+    )
+    assert (bad.outcome, bad.about) == (Outcome.BAD, "leader far")
+    assert bad.text.startswith(f"{nobody} could not be reached from here: [Errno 111]")
+    assert "rest.advertised.host.name" in bad.text
+
+
+@contextmanager
+def served() -> Iterator[str]:
+    """A server that knows no path: that is an answer, too."""
+    server = http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
