@@ -20,6 +20,7 @@ from uvicorn.server import ServerState
 from headgate_rest.connections import Connection, Connections
 from headgate_rest.http import error_response
 from headgate_rest.limits import SeldomLog
+from headgate_rest.strict import StrictConnection
 
 log = logging.getLogger(__name__)
 log.addFilter(SeldomLog())
@@ -90,6 +91,7 @@ class BoundedProtocol(H11Protocol):
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
+        self.conn = StrictConnection(h11.SERVER, connections.limits.header_bytes)
         self.logger = log
         self._connections = connections
         self._turns = turns

@@ -8,7 +8,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from email.utils import formatdate
 from functools import partial
@@ -29,10 +29,11 @@ log = logging.getLogger(__name__)
 START_S: Final = 30
 STOP_S: Final = 2
 BACKLOG: Final = 1_024
+LOCAL_NAMES: Final = ("localhost", "127.0.0.1", "[::1]")
 
 Handler: TypeAlias = Callable[[HttpRequest, str, asyncio.Future[None]], Awaitable[HttpResponse]]
-"""Request, what the client knows this server by (``http://host:port``, or ""), and what is done
-once the client has gone."""
+"""Request, what the client knows this server by (``http://host:port``; "" where that is none of
+its own names), and what is done once the client has gone."""
 BodyLimit: TypeAlias = Callable[[str, str], int]
 """Bytes that the body of a request with this method and path may have."""
 
@@ -99,7 +100,9 @@ class HttpServer:
         """Returns when requests are answered."""
         for listener_group, listener, bound in self._bound:
             bound.connections = self._connections
-            app = _App(listener_group, self._settings.headers, self._connections)
+            app = _App(
+                listener_group, self._settings.headers, self._connections, _names(self._settings)
+            )
             context = self._contexts[id(listener_group)] if listener.scheme == "https" else None
             config = _uvicorn_config(_with_cors(app, self._settings), context, self._connections)
             self._servers.append(uvicorn.Server(config))
@@ -211,7 +214,6 @@ def _uvicorn_config(
     return uvicorn.Config(
         app,
         http=cast(type[asyncio.Protocol], partial(BoundedProtocol, connections, Turns())),
-        h11_max_incomplete_event_size=limits.header_bytes,
         ws="none",
         loop="asyncio",
         lifespan="off",
@@ -243,15 +245,39 @@ def _with_cors(app: ASGIApp, settings: RestSettings) -> ASGIApp:
     )
 
 
+_HOST: Final = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
+_ABSOLUTE: Final = re.compile(r"https?://([^/?#@]*)(/.*)?", re.IGNORECASE | re.DOTALL)
+
+
+def _target(target: str) -> tuple[str, str | None]:
+    """Path of a request's target, and the host in it where it is in absolute form, as for a proxy:
+    then the `Host` header says nothing (RFC 9112, 3.2.2)."""
+    found = _ABSOLUTE.fullmatch(target)
+    return (target, None) if found is None else (found[2] or "/", found[1])
+
+
+def _names(settings: RestSettings) -> frozenset[str]:
+    """Hosts by which clients may know this server."""
+    own = {listener.host.lower() for listener in settings.listeners} - set(EVERYWHERE)
+    advertised = {settings.advertised_host.lower()} if settings.advertised_host else set[str]()
+    return frozenset({*own, *advertised, *LOCAL_NAMES, socket.gethostname().lower()})
+
+
 class _App:
     """The ASGI application."""
 
     def __init__(
-        self, group: ListenerGroup, rules: Sequence[HeaderRule], connections: Connections
+        self,
+        group: ListenerGroup,
+        rules: Sequence[HeaderRule],
+        connections: Connections,
+        names: Collection[str],
     ) -> None:
+        """`names`: hosts by which clients may know this server."""
         self._handler = group.handler
         self._body_limit = group.body_limit
         self._rules = rules
+        self._names = names
         self._connections = connections
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -269,7 +295,7 @@ class _App:
         self, scope: Scope, receive: Receive, connection: Connection
     ) -> HttpResponse | None:
         """None: the client has gone."""
-        path = scope["raw_path"].decode("ascii", "replace")
+        path, host = _target(scope["raw_path"].decode("ascii", "replace"))
         try:
             headers = self._headers(scope)
             body = await self._body(scope["method"], path, headers, receive, connection)
@@ -279,14 +305,24 @@ class _App:
             return None
         query = scope["query_string"].decode("ascii", "replace")
         asked = HttpRequest(scope["method"], path, query, body, headers)
-        host = headers.get("host", "")
+        base_url = self._base_url(scope, headers.get("host", "") if host is None else host)
         gone = asyncio.ensure_future(_gone(receive))
         try:
-            return await self._handler(asked, f"{scope['scheme']}://{host}" if host else "", gone)
+            return await self._handler(asked, base_url, gone)
         except ConnectionAbortedError:
             return None
         finally:
             gone.cancel()
+
+    def _base_url(self, scope: Scope, host: str) -> str:
+        """What the client knows this server by; "" where it is another name than ours. That would
+        be echoed in `Location`, and caches would send others there."""
+        found = _HOST.fullmatch(host)
+        if found is None:
+            return ""
+        near, _ = scope["server"] or ("", None)
+        names = {*self._names, near, f"[{near}]"}
+        return f"{scope['scheme']}://{host}" if found[1].lower() in names else ""
 
     def _headers(self, scope: Scope) -> dict[str, str]:
         """Headers by their names in lower case; of several with one name the first."""

@@ -253,9 +253,8 @@ class RestService:
         size = len(request.body)
         payload = await self._by_size(size, partial(wire.dumps, what.call))
         result = await self._ask(payload, what.hops, timeout_ms, gone)
-        url = base_url or self.url.rstrip("/")
         return await self._by_size(
-            len(result), lambda: respond(what, wire.loads(Success | Failure, result), url)
+            len(result), lambda: respond(what, wire.loads(Success | Failure, result), base_url)
         )
 
     async def _by_size(self, size: int, work: Callable[[], T]) -> T:

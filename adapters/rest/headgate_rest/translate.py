@@ -415,7 +415,8 @@ RETRY_LATER: Final = {"Retry-After": "1"}
 
 
 def respond(asked: HerderRequest, result: Result, base_url: str) -> HttpResponse:
-    """The answer to the client. `base_url` is what it knows this worker by: ``http://host:port``."""
+    """The answer to the client. `base_url` is what it knows this worker by, ``http://host:port``.
+    Without it `Location` is a path, which the client reads as one of the server that it asked."""
     if isinstance(result, Failure):
         return _failure(result)
     call, value = asked.call, result.value

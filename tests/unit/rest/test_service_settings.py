@@ -96,16 +96,6 @@ def test_a_header_that_is_set_replaces_one_that_is_added_does_not() -> None:
     assert (named.count("content-type"), named.count("x-a")) == (1, 2)
 
 
-def test_the_location_is_where_the_client_asked() -> None:
-    def created(call: Call, incoming: IncomingCall) -> Result:
-        return Success({**INFO, "created": True})
-
-    with serving(created) as made:
-        body = {"name": "a b", "config": {}}
-        _, _, headers = ask(made, "POST /connectors", body, host="connect.example.org")
-    assert headers["location"] == "http://connect.example.org/connectors/a%20b"
-
-
 def test_a_port_that_is_taken_is_named(new: RestService) -> None:
     port = new.worker_id.split(":")[1]
     with pytest.raises(OSError, match=rf"cannot listen on http://127\.0\.0\.1:{port}: "):
