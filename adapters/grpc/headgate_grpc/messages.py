@@ -8,13 +8,13 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from headgate.herder.offset_input import DEPTH_MAX, is_nested_too_deep
 from headgate.ids import TargetState
 from headgate_grpc.errors import bad_request
 from headgate_grpc.v1 import cluster_service_pb2 as cluster_pb2
 from headgate_grpc.v1 import connector_pb2
 
 INT32_MAX: Final = 2**31 - 1
-JSON_DEPTH_MAX: Final = 64
 HIDDEN: Final = "[hidden]"
 SECRET_WORDS: Final = ("password", "secret", "token", "credential", "jaas", "private")
 KEY_BYTES_MAX: Final = 50_000
@@ -168,8 +168,8 @@ def _json(given: str, where: str) -> object:
         raise bad_request(f"{where} is not JSON: {reason}; expected an object") from None
     if value is not None and not isinstance(value, dict):
         raise bad_request(f"{where} is {given[:80]}; expected a JSON object")
-    if _depth_exceeds(value, JSON_DEPTH_MAX):
-        raise bad_request(f"{where} is nested more than {JSON_DEPTH_MAX} levels deep")
+    if is_nested_too_deep(value):
+        raise bad_request(f"{where} is nested more than {DEPTH_MAX} levels deep")
     return value
 
 
@@ -182,14 +182,6 @@ def _float(digits: str) -> float:
     if value in (float("inf"), float("-inf")):
         raise ValueError(f"{digits} is too large a number")
     return value
-
-
-def _depth_exceeds(value: object, limit: int) -> bool:
-    if isinstance(value, dict):
-        return limit == 0 or any(_depth_exceeds(item, limit - 1) for item in value.values())
-    if isinstance(value, list):
-        return limit == 0 or any(_depth_exceeds(item, limit - 1) for item in value)
-    return False
 
 
 # -- requests --

@@ -38,6 +38,7 @@ from headgate.herder.messages import (
     SetLoggerLevel,
     SetTargetState,
 )
+from headgate.herder.offset_input import DEPTH_MAX, is_nested_too_deep
 from headgate.ids import TargetState, TaskId
 from headgate_rest.http import (
     HttpRequest,
@@ -293,6 +294,9 @@ def _alter_offsets(route: _Route) -> HerderRequest:
         if offset is not None and not isinstance(offset, dict):
             what = kind_of(offset)
             raise Refusal(400, f'"offset" of an item is {what}; expected an object or null')
+        for what, value in change.items():
+            if is_nested_too_deep(value):
+                raise Refusal(400, f'"{what}" of an item is nested deeper than {DEPTH_MAX} levels')
         changes.append((cast(object, partition), cast(object, offset)))
     return route.forwarded(AlterOffsets(route.name, tuple(changes)))
 

@@ -13,10 +13,11 @@ from headgate.connector.transforms import PREDICATES, TRANSFORMS
 from headgate.connector.transforms.registry import known_transform
 from headgate.connector.validators import (
     at_least,
+    between,
+    connector_name,
     java_regex,
     known_class,
     non_empty,
-    non_empty_without_control_chars,
     one_of,
     one_of_any_case,
     optional,
@@ -28,6 +29,8 @@ COMMON: Final = "Common"
 ERRORS: Final = "Error Handling"
 
 CLIENT_PREFIXES: Final = ("producer.override.", "consumer.override.", "admin.override.")
+TASKS_MAX: Final = 100_000
+"""Most tasks that a connector may have. Java has no limit, and builds lists of that length."""
 TOPIC_CREATION_PREFIX: Final = "topic.creation."
 CONVERTER_KEYS: Final = ("key.converter", "value.converter", "header.converter")
 
@@ -40,7 +43,7 @@ def connector_keys(worker_settings: Mapping[str, str]) -> ConfigDef:
         "name",
         Type.STRING,
         NO_DEFAULT,
-        non_empty_without_control_chars,
+        connector_name,
         high,
         "Globally unique name to use for this connector.",
         "Connector name",
@@ -70,7 +73,7 @@ def connector_keys(worker_settings: Mapping[str, str]) -> ConfigDef:
         "tasks.max",
         Type.INT,
         1,
-        at_least(1),
+        between(1, TASKS_MAX),
         high,
         "Maximum number of tasks to use for this connector.",
         "Tasks max",

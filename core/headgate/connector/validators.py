@@ -81,6 +81,14 @@ def non_empty_without_control_chars(name: str, value: Any) -> None:
         )
 
 
+def connector_name(name: str, value: Any) -> None:
+    """As `non_empty_without_control_chars`; Java takes "." and "..", too, which clients leave out
+    of URLs, so that such a connector cannot be asked for."""
+    non_empty_without_control_chars(name, value)
+    if value in (".", ".."):
+        raise ConfigError.of(name, value, 'a connector cannot be named "." or ".."')
+
+
 def is_iso_control(char: str) -> bool:
     """`Character.isISOControl`."""
     return char <= "\x1f" or "\x7f" <= char <= "\x9f"

@@ -18,8 +18,25 @@ NOTHING_GIVEN: Final = Failure(
     ErrorKind.BAD_REQUEST, "Partitions / offsets need to be provided for an alter offsets request"
 )
 TOPIC, PARTITION, OFFSET = "kafka_topic", "kafka_partition", "kafka_offset"
+DEPTH_MAX: Final = 64
+"""Nesting of a partition or an offset. Both are written and read in several steps, each of which
+takes a piece of the stack for each level."""
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}")
 _LONG_MAX: Final = 2**63 - 1
+
+
+def is_nested_too_deep(value: object) -> bool:
+    """Whether a partition or an offset has more than `DEPTH_MAX` levels of lists and objects."""
+    level = [value]
+    for _ in range(DEPTH_MAX):
+        inner: list[object] = []
+        for each in level:
+            if isinstance(each, dict):
+                inner.extend(cast(dict[str, object], each).values())
+            elif isinstance(each, list):
+                inner.extend(cast(list[object], each))
+        level = inner
+    return any(isinstance(each, dict | list) for each in level)
 
 
 def source_changes(given: Sequence[OffsetChange]) -> tuple[OffsetChange, ...] | Failure:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headgate import wire
 from headgate.herder import messages as m
 from headgate.ids import TargetState, TaskId
 from headgate_rest.client_calls import question, result_of
@@ -506,3 +507,25 @@ def test_a_logger_level_comes_as_it_was() -> None:
     assert understood(m.SetLoggerLevel("a.b/c", "iNfO"), 1) == SetWorkerLogger(
         "a.b/c", "iNfO", True
     )
+
+
+@pytest.mark.parametrize("where", ["partition", "offset"])
+def test_offsets_that_are_nested_too_deep_are_refused(where: str) -> None:
+    """500 levels were a RecursionError, answered by 500."""
+
+    def sent(depth: int) -> m.Call:
+        value = "1"
+        for _ in range(depth):
+            value = f'{{"a":{value}}}'
+        item = {"partition": "{}", "offset": "{}"} | {where: value}
+        text = ",".join(f'"{key}":{json_text}' for key, json_text in item.items())
+        body = f'{{"offsets":[{{{text}}}]}}'.encode()
+        asked = understand(HttpRequest("PATCH", "/connectors/a/offsets", "", body))
+        assert isinstance(asked, HerderRequest)
+        return asked.call
+
+    wire.dumps(sent(64))
+    for depth in (65, 500, 900):
+        with pytest.raises(Refusal, match="nested deeper than 64") as refused:
+            sent(depth)
+        assert refused.value.status == 400
