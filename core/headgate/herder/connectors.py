@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from headgate.connector.framework import TASKS_MAX
 from headgate.connector.restart_policy import RestartPolicy, restart_policy
 from headgate.herder.calls import config_digest
 from headgate.herder.context import (
@@ -303,12 +304,13 @@ class Connectors:
 
     # -- what became of it --
 
-    def on_started(self, name: str, run: int) -> None:
+    def on_started(self, name: str, run: int, version: str | None) -> None:
         instance = self._held.get(name)
         if instance is None or instance.run != run or instance.phase is not Phase.STARTING:
             return
         instance.phase = Phase.STARTED
         instance.started_ms = self._ctx.now_ms
+        self._statuses.version_told(name, version)
         self._show(instance, State.RUNNING)
         self._generate(instance)
 
@@ -391,8 +393,7 @@ class Connectors:
         if instance is None or instance.config is None:
             return
         if answer.error is not None:
-            instance.error_text = f"Connector {instance.name} gave no task configs: {answer.error}"
-            self._try_later(instance)
+            self._gave_none(instance, answer.error, answer.trace)
             return
         found, config = answer.resolved, instance.config
         limit = found.tasks_max if found is not None else tasks_max(config)
@@ -402,6 +403,8 @@ class Connectors:
             self._fail(instance, text, text)
             return
         instance.error_text = ""
+        if instance.shown is State.FAILED:
+            self._show(instance, State.RUNNING)
         configs = tuple(_with_topics(config, instance.config) for config in answer.configs)
         entry = self._ctx.state.entry(instance.name)
         digest = "" if found is None else found.digest
@@ -418,6 +421,15 @@ class Connectors:
                 PutTaskConfigs(instance.name, configs, config_digest(config), instead_of),
             )
         )
+
+    def _gave_none(self, instance: Instance, error: str, trace: str) -> None:
+        """The connector is FAILED, and is asked again for ever, as by Java; tasks that it has go
+        on. Java's stays RUNNING meanwhile, and nobody learns why it has no tasks."""
+        text = f"Connector {instance.name} gave no task configs: {error}"
+        if instance.shown is not State.FAILED or instance.error_text != text:
+            self._show(instance, State.FAILED, f"{text}\n{trace}".rstrip())
+        instance.error_text = text
+        self._try_later(instance)
 
     def on_published(self, origin: FromConnector, result: Result) -> None:
         instance = self._generating(origin.connector, origin.token, Generating.PUBLISHING)
@@ -450,8 +462,8 @@ class Connectors:
             self._generate(instance)
 
     def _try_later(self, instance: Instance) -> None:
-        """For ever, as Java does: the connector stays RUNNING meanwhile. Who asked for its start is
-        answered after the first try."""
+        """For ever, as Java does. A call that asked for its start is answered after the first
+        try."""
         self._resolve(instance, Success())
         instance.failures += 1
         instance.generating = Generating.BACKING_OFF
@@ -487,9 +499,10 @@ class Connectors:
 
 
 def tasks_max(config: Config) -> int:
-    """`tasks.max`, 1 where it is absent or no positive number (validation refuses those)."""
+    """`tasks.max`, 1 where it is absent or no positive number, and at most `TASKS_MAX`. Validation
+    refuses those; a config that Java's workers wrote was not validated here."""
     text = (config.get("tasks.max") or "1").strip()
-    return max(int(text), 1) if text.isascii() and text.isdecimal() else 1
+    return min(max(int(text), 1), TASKS_MAX) if text.isascii() and text.isdecimal() else 1
 
 
 def tasks_max_enforced(config: Config) -> bool:

@@ -248,8 +248,8 @@ class Herder:
                 self._requests.on_peer_answered(token, result)
             case m.ConfigValidated():
                 self._requests.on_validated(command)
-            case m.ConnectorStarted(connector, run):
-                self._connectors.on_started(connector, run)
+            case m.ConnectorStarted(connector, run, version):
+                self._connectors.on_started(connector, run, version)
             case m.ConnectorStopped(connector, run):
                 self._connectors.on_stopped(connector, run)
             case m.ConnectorFailed():

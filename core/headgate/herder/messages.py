@@ -162,6 +162,8 @@ class ConnectorStarted:
 
     connector: str
     run: int
+    version: str | None = None
+    """`VERSION` of its class; None where the class sets none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +204,8 @@ class TaskConfigsGenerated:
     configs: tuple[Config, ...] = ()
     """As they are to be logged: with references where the connector's config has them."""
     error: str | None = None
+    trace: str = ""
+    """What is shown of `error` in the status; empty: `error` itself."""
     resolved: ResolvedConnector | None = None
     """None: the connector's config holds all its values itself."""
 

@@ -84,6 +84,8 @@ class Statuses:
         self._unheard: dict[str, tuple[str | TaskId, int]] = {}
         """Work by key whose own status may be hidden by another status that was read, and
         the latest generation in which others have spoken of it since."""
+        self._versions: dict[str, str | None] = {}
+        """Versions that the instances here told, by connector."""
         self._said_again: set[str] = set()
         """Keys of what was said again after a removal, or after another's word that is not older.
         Once is enough: who removes it twice knows better, and this worker has yet to read why; and
@@ -141,6 +143,7 @@ class Statuses:
 
     def connector_gone(self, name: str) -> None:
         """This worker does not have it any more, and has said all it had to say of it."""
+        self._versions.pop(name, None)
         self._forget(connector_key(name))
 
     def task_gone(self, task: TaskId) -> None:
@@ -157,9 +160,23 @@ class Statuses:
         entry = ctx.state.entry(connector)
         config = entry.config if entry is not None else None
         version = ctx.settings.version(config if config is not None else NO_CONFIG)
+        if version is None:
+            version = self._version_of(connector)
         shown = None if trace is None else shortened(trace)
         worker = ctx.settings.worker_id
         return Status(state, worker, self._generation, shown, version, restarts)
+
+    def version_told(self, connector: str, version: str | None) -> None:
+        """`version` of the class of a connector that has started here."""
+        self._versions[connector] = version
+
+    def _version_of(self, connector: str) -> str | None:
+        """Version of a class that is not among the plugins: of the instance here, or, as another
+        worker has it, of the connector's last status."""
+        if connector in self._versions:
+            return self._versions[connector]
+        known = self._connectors.get(connector)
+        return None if known is None else known.version
 
     # -- topics --
 

@@ -9,9 +9,10 @@ import logging
 import queue
 import threading
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from typing import Final, cast
 
 from headgate.connector.api import Connector, OffsetReader, SourceConnector
 from headgate.connector.config_providers import reverse_transform
@@ -38,6 +39,8 @@ from headgate_runtime.plugins.find import find_connector
 
 log = logging.getLogger(__name__)
 
+SHOWN_MAX: Final = 100
+"""Characters of a value that is shown in an error."""
 Post = Callable[[Command], None]
 Offsets = Callable[[str, Mapping[str, str]], OffsetReader]
 """Reader of the source offsets of the connector with this name and config."""
@@ -168,7 +171,8 @@ class ConnectorHost:
             log.warning("connector %s failed to start: %s", instance.name, failed.reason)
             self._say(instance, failed)
             return
-        self._say(instance, ConnectorStarted(instance.name, instance.run))
+        version = None if kind.VERSION == Connector.VERSION else kind.VERSION
+        self._say(instance, ConnectorStarted(instance.name, instance.run, version))
 
     def _generate(self, instance: _Instance, effect: GenerateTaskConfigs) -> None:
         connector = instance.connector
@@ -185,7 +189,9 @@ class ConnectorHost:
         except BaseException as error:  # as at its start
             text = instance.resolved.hide(_line(error))
             log.warning("connector %s gave no task configs: %s", instance.name, text)
-            self._say(instance, TaskConfigsGenerated(effect.token, instance.name, error=text))
+            trace = instance.resolved.hide("".join(traceback.format_exception(error)))
+            failed = TaskConfigsGenerated(effect.token, instance.name, error=text, trace=trace)
+            self._say(instance, failed)
             return
         logged = tuple(reverse_transform(instance.raw, config) for config in configs)
         self._say(
@@ -230,18 +236,37 @@ def _strings(config: Mapping[str, str | None]) -> dict[str, str]:
 
 
 def _task_configs(connector: Connector, tasks_max: int) -> Sequence[dict[str, str]]:
-    """What the connector's `task_configs` returned, checked, with ``task.class`` set by us."""
+    """What the connector's `task_configs` returned, checked, with ``task.class`` set by us.
+
+    Raises:
+        TypeError: it is no list of objects of texts; says what was seen.
+    """
     task_class = type(connector).TASK  # type: ignore[attr-defined]
     name = connector.JAVA_TASK or f"{task_class.__module__}:{task_class.__qualname__}"
+    returned: object = connector.task_configs(tasks_max)
+    if isinstance(returned, str | bytes | Mapping) or not isinstance(returned, Iterable):
+        raise TypeError(f"task_configs returned {_shown(returned)}; {_EXPECTED}")
     configs: list[dict[str, str]] = []
-    for config in connector.task_configs(tasks_max):
-        for key, value in config.items():
+    for number, config in enumerate(cast(Iterable[object], returned)):
+        if not isinstance(config, Mapping):
+            raise TypeError(f"task_configs returned {_shown(config)} as no. {number}; {_EXPECTED}")
+        texts: dict[str, str] = {}
+        for key, value in cast(Mapping[object, object], config).items():
             if not isinstance(key, str) or not isinstance(value, str):
                 raise TypeError(
                     f"task_configs returned {key!r}: {value!r}; keys and values must be strings"
                 )
-        configs.append({**config, "task.class": name})
+            texts[key] = value
+        configs.append({**texts, "task.class": name})
     return configs
+
+
+_EXPECTED: Final = "expected a list with a mapping of strings for each task, empty for no tasks"
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}..."
 
 
 def _failed(instance: _Instance, error: BaseException) -> ConnectorFailed:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, cast
 
 from support.task.connectors import CountingTask
 
@@ -23,11 +24,23 @@ class FrailTask(CountingTask):
         _wait_to_stop(self._config.get(TASK_STOP))
 
 
+NONSENSE: Mapping[str, Any] = {
+    "none": None,
+    "text": "abc",
+    "mapping": {"a": "b"},
+    "number": 3,
+    "nones": [None],
+    "numbers": [{"a": 1}],
+}
+
+
 class FrailSource(SourceConnector):
-    """`fails`: the name of the method that raises; `waits.for`: a file without which `start` does
-    not return. Its tasks are `FrailTask`."""
+    """`gives`: a key of `NONSENSE`, which `task_configs` returns. `fails`: the name of the method
+    that raises. `waits.for`: a file without which `start` does not return. Its tasks are
+    `FrailTask`."""
 
     TASK = FrailTask
+    VERSION = "7.1-frail"
 
     def start(self, config: Mapping[str, str]) -> None:
         self._config = config
@@ -37,6 +50,9 @@ class FrailSource(SourceConnector):
 
     def task_configs(self, tasks_max: int) -> Sequence[Mapping[str, str]]:
         self._fail("task_configs")
+        if "gives" in self._config:
+            given: Any = NONSENSE[self._config["gives"]]
+            return cast("Sequence[Mapping[str, str]]", given)
         common = {"topic": "t", "pause.s": "60"}
         if TASK_STOP in self._config:
             common[TASK_STOP] = self._config[TASK_STOP]

@@ -3,6 +3,7 @@
 import queue
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -136,7 +137,11 @@ def test_a_connector_that_exits_is_heard_of(bench: Bench, monkeypatch: pytest.Mo
     assert failed.reason == "SystemExit: no licence"
     Exiting.step = "task_configs"
     assert bench.start() == ConnectorStarted("c", 1)
-    assert bench.generate() == TaskConfigsGenerated(7, "c", error="SystemExit: no licence")
+    none = bench.generate()
+    assert isinstance(none, TaskConfigsGenerated)
+    assert none.trace.endswith("SystemExit: no licence\n")
+    expected = TaskConfigsGenerated(7, "c", error="SystemExit: no licence")
+    assert replace(none, trace="") == expected
     Exiting.step = "stop"
     bench.host.stop(StopConnector("c", 1, 10_000))
     assert bench.said.get(timeout=5) == ConnectorStopped("c", 1, "SystemExit: no licence")

@@ -84,9 +84,61 @@ def test_task_configs_that_fail(rest: Rest) -> None:
     assert refused.status == 500
     text = "Connector c gave no task configs: RuntimeError: no such database"
     assert refused.body["message"] == text
-    wait_until(lambda: rest.status("c").status == 200)
-    assert rest.status("c").body["connector"]["state"] == "RUNNING"
+    assert_failed(rest, "c", text)
     assert tasks(rest.put("/connectors/c/config", frail("c"))) == [0, 1]
+    wait_until(lambda: rest.status("c").body["connector"]["state"] == "RUNNING")
+
+
+def assert_failed(rest: Rest, name: str, reason: str) -> None:
+    """In Java it is RUNNING, without tasks and without a reason (spooldir #219)."""
+    wait_until(lambda: rest.status(name).status == 200)
+    wait_until(lambda: rest.status(name).body["connector"]["state"] == "FAILED")
+    assert rest.status(name).body["connector"]["trace"].startswith(f"{reason}\nTraceback")
+
+
+@pytest.mark.parametrize(
+    ("gives", "seen"),
+    [
+        ("none", "None; expected a list with a mapping of strings for each task"),
+        ("text", "'abc'; expected a list"),
+        ("mapping", "{'a': 'b'}; expected a list"),
+        ("number", "3; expected a list"),
+        ("nones", "None as no. 0; expected a list"),
+        ("numbers", "'a': 1; keys and values must be strings"),
+    ],
+)
+def test_task_configs_that_are_none(rest: Rest, gives: str, seen: str) -> None:
+    name = f"gives-{gives}"
+    refused = rest.create(name, frail(name, gives=gives))
+    assert refused.status == 500
+    reason = f"Connector {name} gave no task configs: TypeError: task_configs returned {seen}"
+    assert refused.body["message"].startswith(reason)
+    assert_failed(rest, name, refused.body["message"])
+
+
+def test_statuses_have_the_version_of_a_class_that_is_no_plugin(rest: Rest) -> None:
+    """It was null: such a class is known once its connector has started."""
+    assert rest.create("v", frail("v")).status == 201
+    wait_until(lambda: len(rest.status("v").body["tasks"]) == 2)
+    body = rest.status("v").body
+    assert [each["version"] for each in (body["connector"], *body["tasks"])] == ["7.1-frail"] * 3
+
+
+@pytest.mark.parametrize("name", [".", ".."])
+def test_a_name_that_no_url_can_have_is_refused(rest: Rest, name: str) -> None:
+    """It was made, and could not be deleted: clients take it out of the path."""
+    refused = rest.create(name, frail(name))
+    assert refused.status == 400
+    assert 'a connector cannot be named "." or ".."' in refused.body["message"]
+
+
+@pytest.mark.parametrize("count", ["100001", "2147483647"])
+def test_more_tasks_than_a_list_should_have_are_refused(rest: Rest, count: str) -> None:
+    """A list of that length took all memory."""
+    refused = rest.create("many", frail("many") | {"tasks.max": count})
+    assert refused.status == 400
+    text = f"Invalid value {count} for configuration tasks.max: Value must be no more than 100000"
+    assert text in refused.body["message"]
 
 
 @pytest.mark.parametrize("state", ["STOPPED", "PAUSED"])
