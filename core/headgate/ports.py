@@ -19,6 +19,11 @@ class TransportError(Exception):
     """The log could not be reached or did not answer in time. Trying again may help."""
 
 
+class GroupInUseError(TransportError):
+    """A consumer group has members, and only they may change its offsets. Trying again helps once
+    they have left."""
+
+
 class RefusedError(TransportError):
     """This client is refused, and will be until its rights or its settings are changed: trying
     again does not help."""
@@ -377,7 +382,11 @@ class RecordLog(Protocol):
 
     def commit_unguarded(self, group: str, offsets: Mapping[TopicPartition, int | None]) -> None:
         """Set offsets without being a member (planned batches, guarded by their manifest); None
-        deletes one."""
+        deletes one.
+
+        Raises:
+            GroupInUseError: the group has members, where brokers look at that.
+        """
         ...
 
     def producer(

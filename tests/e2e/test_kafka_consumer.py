@@ -21,7 +21,13 @@ from support.kafka.consumers import (
 from support.kafka.world import SESSION_MS, KafkaWorld
 
 from headgate.connector.sink_names import TopicPattern
-from headgate.ports import ConsumerRecord, ProducerRecord, RebalancedError, TransportError
+from headgate.ports import (
+    ConsumerRecord,
+    GroupInUseError,
+    ProducerRecord,
+    RebalancedError,
+    TransportError,
+)
 
 
 @pytest.fixture
@@ -198,9 +204,9 @@ def test_offsets_of_a_group_with_members_are_not_set(world: KafkaWorld, log: Any
     consumer = opened(world, log)
     drain(consumer, 20)
     place = (world.name("t"), 0)
-    with pytest.raises(TransportError, match="a group with members can only be changed by these"):
+    with pytest.raises(GroupInUseError, match="a group with members can only be changed by these"):
         log.commit_unguarded(world.name("g"), {place: 4})
-    with pytest.raises(TransportError, match=r"could not be deleted"):
+    with pytest.raises(GroupInUseError, match=r"could not be deleted"):
         log.commit_unguarded(world.name("g"), {place: None})
     consumer.close()
 

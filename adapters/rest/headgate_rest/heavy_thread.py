@@ -1,6 +1,7 @@
 """One thread for JSON that is large: on the loop it would keep every other request waiting."""
 
 import asyncio
+import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +12,10 @@ T = TypeVar("T")
 LIGHT_BYTES: Final = 65_536
 """JSON up to this length is read and written on the loop, in a few milliseconds."""
 REST_FACTOR: Final = 3
+SWITCH_S: Final = 0.000_2
+"""How long this thread keeps the interpreter while others want it, instead of Python's 5 ms. The
+loop gives it up at each call of a socket, and would wait 5 ms after each: half a second for a turn
+with a hundred connections."""
 
 
 class HeavyThread:
@@ -36,8 +41,11 @@ class HeavyThread:
         if begun < self._rest_until:
             time.sleep(self._rest_until - begun)
             begun = time.monotonic()
+        switch_s = sys.getswitchinterval()
+        sys.setswitchinterval(SWITCH_S)
         try:
             return work()
         finally:
+            sys.setswitchinterval(switch_s)
             ended = time.monotonic()
             self._rest_until = ended + REST_FACTOR * (ended - begun)

@@ -25,7 +25,7 @@ from headgate.herder.messages import (
     OffsetChange,
     ReadConnectorOffsets,
 )
-from headgate.ports import FencedError, KeyedLog, TopicPartition, TransportError
+from headgate.ports import FencedError, GroupInUseError, KeyedLog, TopicPartition, TransportError
 from headgate.task.messages import TaskKind
 from headgate.topics.config_events import Config
 from headgate.topics.offsets import (
@@ -57,6 +57,14 @@ OVERTAKEN: Final = (
     "Offsets of connector {} were left as they are: while they were to be written another worker "
     "became leader, or the connector was given tasks. Look at its offsets, and try again"
 )
+GROUP_IN_USE: Final = (
+    "Failed to {what} consumer group offsets for connector {connector} either because its tasks "
+    "haven't stopped completely yet or the connector was resumed before the request to {what} its "
+    "offsets could be successfully completed. If the connector is in a stopped state, this "
+    "operation can be safely retried. If it doesn't eventually succeed, the Connect cluster may "
+    "need to be restarted to get rid of the zombie sink tasks."
+)
+"""Connect's words, by which clients know that they may ask again."""
 GIVEN_UP: Final = (
     "Offsets of connector {} were left as they are: its class came back from alter_offsets only "
     "when the request's time was over"
@@ -305,6 +313,10 @@ class ConnectorOffsets:
             group = self._group(effect.connector, effect.config)
             try:
                 transport.record_log.commit_unguarded(group, changes)
+            except GroupInUseError as error:
+                what = "reset" if effect.offsets is None else "alter"
+                text = GROUP_IN_USE.format(what=what, connector=effect.connector)
+                raise _RefusedError(f"{text} ({error})") from error
             except TransportError as error:
                 raise _RefusedError(
                     f"Failed to alter consumer group offsets for connector {effect.connector}: "

@@ -11,7 +11,7 @@ from headgate.connector.api import SinkConnector, SinkTask, SourceConnector, Sou
 from headgate.connector.config import ConfigError
 from headgate.herder.messages import AlterConnectorOffsets, ErrorKind, ReadConnectorOffsets
 from headgate.membership.messages import JoinGroup
-from headgate.ports import TransportError
+from headgate.ports import GroupInUseError, TransportError
 from headgate.task.messages import TaskKind
 from headgate.topics.offsets import encode_key, encode_value
 from headgate_embedded import open_transport, transport_settings
@@ -249,6 +249,29 @@ def test_of_a_sink(offsets: ConnectorOffsets, tmp_path: Path) -> None:
     assert alter(offsets, None, kind=sink).failure is None
     assert Sink.asked == [{("t", 0): 1, ("t", 1): None}, {("t", 0): None}]
     assert transport.record_log.committed("connect-c") == {}
+    transport.close()
+
+
+@pytest.mark.parametrize("what", ["alter", "reset"])
+def test_a_sink_whose_zombie_holds_the_group(
+    offsets: ConnectorOffsets, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """Clients look for Connect's words, and ask again."""
+
+    def refuse(*_given: object) -> None:
+        raise GroupInUseError("UNKNOWN_MEMBER_ID")
+
+    transport = open_transport(transport_settings(tmp_path))
+    transport.record_log.create_topic("t", 1)
+    transport.record_log.commit_unguarded("connect-c", {("t", 0): 5})
+    monkeypatch.setattr(type(transport.record_log), "commit_unguarded", refuse)
+    place = {"kafka_topic": "t", "kafka_partition": 0}
+    changes = [(place, {"kafka_offset": 1})] if what == "alter" else None
+    failure = alter(offsets, changes, kind=TaskKind.SINK).failure
+    assert failure.kind is ErrorKind.INTERNAL
+    assert failure.message.startswith(f"Failed to {what} consumer group offsets for connector c")
+    for words in ("can be safely retried", "zombie sink tasks", "UNKNOWN_MEMBER_ID"):
+        assert words in failure.message
     transport.close()
 
 

@@ -11,15 +11,21 @@ from typing import Any, Final
 
 from kafka import TopicPartition as Place
 from kafka.admin import KafkaAdminClient
-from kafka.errors import AuthorizationError, KafkaError
+from kafka.errors import (
+    AuthorizationError,
+    GroupSubscribedToTopicError,
+    KafkaError,
+    NonEmptyGroupError,
+)
 from kafka.protocol.metadata import CoordinatorType
 from kafka.protocol.producer.transaction import InitProducerIdRequest
 
-from headgate.ports import TopicPartition, TransportError
+from headgate.ports import GroupInUseError, TopicPartition, TransportError
 
 _WINDOW: Final = 256
 _IN_PROGRESS: Final = frozenset({14, 15, 16, 51})
 """Coordinator loading, not available, moved; transaction being aborted. Asked again."""
+_HAS_MEMBERS: Final = (GroupSubscribedToTopicError, NonEmptyGroupError)
 _RETRY_S: Final = 0.01
 _LOOKUP_RETRY_S: Final = 0.1
 LOOKUP_MS: Final = 15_000
@@ -108,7 +114,9 @@ class RawClient:
             lost = next((k.topic for k in errors if issubclass(found[k], AuthorizationError)), None)
             if lost is not None:
                 told += f"; {self._principal} lacks Read on Topic:{lost}"
-            raise TransportError(f"{what} at {self._servers}: {told}")
+            in_use = any(issubclass(found[place], _HAS_MEMBERS) for place in errors)
+            kind = GroupInUseError if in_use else TransportError
+            raise kind(f"{what} at {self._servers}: {told}")
 
     def close(self) -> None:
         self._client.close()

@@ -13,6 +13,7 @@ from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 from headgate.connector.sink_names import SinkTopics
 from headgate.ports import (
     ConsumerRecord,
+    GroupInUseError,
     Producer,
     RefusedError,
     TopicPartition,
@@ -257,7 +258,8 @@ class KafkaRecordLog:
     def commit_unguarded(self, group: str, offsets: Mapping[TopicPartition, int | None]) -> None:
         """
         Raises:
-            TransportError: some were not set, for instance because the group has members.
+            GroupInUseError: the group has members.
+            TransportError: some were not set.
         """
         wanted = [Place(*place, offset) for place, offset in offsets.items() if offset is not None]
         if wanted:
@@ -274,12 +276,17 @@ class KafkaRecordLog:
         try:
             done = asked[group].result(REQUEST_S * 2).topic_partitions or []
         except KafkaException as failed:
-            raise self._error(what, failed, f"Read on Group:{group}") from None
+            error = self._error(what, failed, f"Read on Group:{group}")
+            code = kafka_error(failed)
+            if code is not None and code.code() in _HAS_MEMBERS:
+                raise GroupInUseError(str(error)) from None
+            raise error from None
         errors = {f"{p.topic}-{p.partition}": p.error.str() for p in done if p.error}
         if errors:
             contact, hint = self._topics.contact, ""
             if any(p.error and p.error.code() in _HAS_MEMBERS for p in done):
-                hint = "; a group with members can only be changed by these"
+                text = "a group with members can only be changed by these"
+                raise GroupInUseError(f"{what} at {contact.servers}: {errors}; {text}")
             refused = next((p for p in done if p.error and p.error.code() in NO_RIGHT), None)
             if refused is not None and refused.error is not None:
                 of_topic = refused.error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
