@@ -117,6 +117,10 @@ class BoundedProtocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._input.clear()
         super().connection_lost(exc)
+        # They refer to this protocol, and would keep the body until the next collection of cycles.
+        self.cycle = self.scope = None  # type: ignore[assignment]
+        if self._entry is not None:
+            self._entry.end = self._entry.expire = self._entry.hang_up
 
     # -- input --
 

@@ -25,6 +25,8 @@ class Limits:
     """Headers of one request."""
     body_bytes: int = 1_048_576
     """Bytes of one body. A broker takes records of 1 MiB if it is not told otherwise."""
+    body_values: int = 50_000
+    """Values, lists and objects of one body: each costs fifty times its bytes in memory."""
     task_configs_bytes: int = 33_554_432
     """Bytes of the task configs that a worker sends to the leader, if it signs them."""
     held_bytes: int = 67_108_864
@@ -58,6 +60,7 @@ KEYS: Final[Mapping[str, str]] = {
     "header_bytes": "headgate.rest.header.max.bytes",
     "headers": "headgate.rest.header.max.count",
     "body_bytes": "headgate.rest.body.max.bytes",
+    "body_values": "headgate.rest.body.max.values",
     "task_configs_bytes": "headgate.rest.task.configs.max.bytes",
     "held_bytes": "headgate.rest.bodies.max.bytes",
     "read_timeout_ms": "headgate.rest.read.timeout.ms",

@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from headgate_rest.connections import Connection, Connections, Door
 from headgate_rest.http import HttpRequest, HttpResponse, Refusal
 from headgate_rest.http_protocol import BoundedProtocol, Turns
+from headgate_rest.memory import keep_little
 from headgate_rest.settings import EVERYWHERE, HeaderRule, Listener, RestSettings, TlsSettings
 from headgate_rest.translate import RETRY_LATER
 
@@ -98,6 +99,7 @@ class HttpServer:
 
     def start(self) -> None:
         """Returns when requests are answered."""
+        keep_little()
         for listener_group, listener, bound in self._bound:
             bound.connections = self._connections
             app = _App(

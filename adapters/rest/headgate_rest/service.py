@@ -22,6 +22,7 @@ from headgate_rest import side_requests
 from headgate_rest.heavy_thread import LIGHT_BYTES, HeavyThread
 from headgate_rest.http import HttpRequest, HttpResponse, Refusal, error_response, path_segments
 from headgate_rest.open_calls import OPEN_MAX, OpenCalls, TooManyError
+from headgate_rest.patient_json import marks_in, values_in
 from headgate_rest.peer import TIMEOUT_HEADER, PeerClient
 from headgate_rest.plugin_calls import LateError, PluginCalls
 from headgate_rest.server import HttpServer, ListenerGroup, own_address
@@ -203,6 +204,7 @@ class RestService:
         try:
             if len(request.body) > self._settings.limits.body_bytes:
                 await self._heavy.run(partial(self._verify, request))
+            await self._check_values(request)
             what = await self._by_size(len(request.body), partial(understand, request))
             return await self._answer(request, what, base_url, gone)
         except Refusal as refusal:
@@ -266,6 +268,22 @@ class RestService:
     def _verify(self, request: HttpRequest) -> None:
         allowed = self._settings.verification_algorithms
         verify(request.headers, request.body, self._session_keys(), allowed)
+
+    async def _check_values(self, request: HttpRequest) -> None:
+        """Raises Refusal: read as JSON, the body would be many times as large. Task configs, which
+        are signed, may be."""
+        limits = self._settings.limits
+        if marks_in(request.body) <= limits.body_values:
+            return
+        if self._body_limit(request.method, request.path) > limits.body_bytes:
+            return
+        count = await self._heavy.run(partial(values_in, request.body))
+        if count > limits.body_values:
+            raise Refusal(
+                413,
+                f"The body has about {count} values; at most {limits.body_values} are read "
+                "(headgate.rest.body.max.values)",
+            )
 
     def _body_limit(self, method: str, path: str) -> int:
         """Task configs are several records: they may be longer where only members of the group can

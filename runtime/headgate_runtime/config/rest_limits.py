@@ -23,6 +23,12 @@ REST_LIMITS: Final = (
         "Longest body of a REST request, in bytes. A longer one is answered with 413.",
     ),
     (
+        "headgate.rest.body.max.values",
+        "50000",
+        "Largest number of values, lists and objects in the body of a REST request. More are "
+        "answered with 413.",
+    ),
+    (
         "headgate.rest.task.configs.max.bytes",
         "33554432",
         "Longest body with task configs, in bytes, if workers sign their requests.",

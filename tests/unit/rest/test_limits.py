@@ -526,3 +526,21 @@ def test_without_signatures_task_configs_are_bodies_like_others(
     made = signing(sessioned=False)
     length = "Content-Length: 2000000"
     assert asked(made, head("POST /connectors/a/tasks", length))[0] == 413
+
+
+def test_a_body_of_many_values_is_not_read() -> None:
+    """Read, a MiB of lists takes fifty times that, and keeps the interpreter for seconds."""
+
+    def put(made: RestService, body: bytes) -> tuple[int, Any]:
+        head_bytes = head("PUT /connectors/a/config", f"Content-Length: {len(body)}")
+        return asked(made, head_bytes, body)
+
+    with serving(ok) as made:
+        for body in (b"[" + b"[]," * 60_000 + b"0]", b"[" + b"0," * 60_000 + b"0]"):
+            status, told = put(made, body)
+            assert (status, told["error_code"]) == (413, 413)
+            assert "at most 50000 are read (headgate.rest.body.max.values)" in told["message"]
+        assert put(made, b'{"a": "' + b"[,{" * 60_000 + b'"}')[0] == 200
+        assert put(made, b"{" + b",".join(b'"%d":1' % n for n in range(49_000)) + b"}")[0] == 200
+    with limited({"headgate.rest.body.max.values": "3"}) as made:
+        assert put(made, b'{"a":1,"b":2,"c":3,"d":4}')[0] == 413

@@ -1,11 +1,12 @@
 """JSON of many values is read as other JSON is, but does not keep the interpreter."""
 
 import json
+import time
 
 import pytest
 
 from headgate_rest.http import Refusal, read_json
-from headgate_rest.patient_json import MANY, has_many_values, load_patiently
+from headgate_rest.patient_json import MANY, has_many_values, load_patiently, values_in
 
 GOOD = [
     '{"a": [1, 2.5, -3e5, null, true, {"x": "é€\\"\\\\"}], "b": "\\u00fc"}',
@@ -32,6 +33,21 @@ def test_it_refuses_what_the_other_refuses_with_its_words(text: str) -> None:
 def test_only_texts_of_many_values_are_read_so() -> None:
     assert not has_many_values(b'{"a": "%s"}' % (b"x, " * MANY))
     assert has_many_values(b"[" + b"[]," * MANY + b"0]")
+
+
+def test_values_are_counted_outside_of_texts() -> None:
+    body = b'{"a": "1,2,[3]{\\",", "b": [1, 2], "c": {}}'
+    assert values_in(body) == 6  # three brackets, three commas
+    assert values_in(b"[" + b"0," * 9 + b"0]") == 10
+
+
+@pytest.mark.parametrize("text", [b'"', b'\\"', b'\\\\"', b'"\\', b'","'])
+def test_texts_without_an_end_are_looked_at_once(text: bytes) -> None:
+    """A pattern that begins anew at each quote would take hours."""
+    begun = time.perf_counter()
+    values_in(text * 300_000)
+    values_in(b'"' + text * 300_000)
+    assert time.perf_counter() - begun < 2
 
 
 def test_nested_too_deeply_is_told() -> None:
