@@ -18,7 +18,13 @@ from support.kafka.world import KafkaWorld
 from support.task.body_bench import BodyBench
 
 from headgate.connector.api import SinkRecord, SinkTask
-from headgate.ports import ProducerRecord, TopicPartition
+from headgate.ports import (
+    ProducerRecord,
+    RebalancedError,
+    RefusedError,
+    TopicPartition,
+    TransportError,
+)
 from headgate.task import sink
 from headgate.task.messages import TaskKind, TaskOutcome
 from headgate_runtime.tasks.sink_body import SinkPerformer
@@ -126,6 +132,46 @@ def test_a_static_member_stays_one_when_it_stops(kafka_broker: Found) -> None:
     await_true("partitions", lambda: one.holds(PARTITIONS), 30)
     one.consumer.close()
     assert [member.group_instance_id for member in members(world)] == ["one"]
+    world.close()
+
+
+@pytest.mark.parametrize("sharing", first(1, ["range", "brokers"]))
+def test_of_two_static_members_with_one_id_one_stops_with_the_reason(
+    kafka_broker: Found, sharing: str
+) -> None:
+    """Both tasks began anew for ever, each fenced by the other (karafka #1173). With the brokers'
+    own protocol the second one waits, and the first is left alone."""
+    twins = {**WAYS[sharing], "consumer.group.instance.id": "one"}
+    world = KafkaWorld(kafka_broker.address, twins)
+    world.connect().record_log.create_topic(world.name("t"), PARTITIONS)
+    one = Member(world)
+    await_true("partitions", lambda: one.holds(PARTITIONS), 30)
+    other = Member(world)
+    stopped: dict[str, TransportError] = {}
+
+    def one_has_stopped() -> bool:
+        for name, member in (("one", one), ("other", other)):
+            try:
+                member.poll()
+            except TransportError as error:
+                stopped[name] = error
+        return bool(stopped)
+
+    await_true("one has stopped", one_has_stopped, 60)
+    ((name, error),) = stopped.items()
+    # Only a fenced task has failed: the second may come after one that was killed.
+    expected = ("one", True) if sharing == "range" else ("other", False)
+    assert (name, isinstance(error, RefusedError)) == expected
+    text = str(error)
+    for words in ("'one'", "group.instance.id", "tasks.max"):
+        assert words in text
+    left = other if name == "one" else one
+    await_true("all partitions", lambda: left.holds(PARTITIONS), 60)
+    if name == "one":
+        with pytest.raises((RefusedError, RebalancedError)):
+            one.consumer.commit({(world.name("t"), 0): 1})
+    one.consumer.close()
+    other.consumer.close()
     world.close()
 
 

@@ -30,7 +30,6 @@ REBALANCED: Final = frozenset(
         KafkaError.ILLEGAL_GENERATION,
         KafkaError.UNKNOWN_MEMBER_ID,
         KafkaError.REBALANCE_IN_PROGRESS,
-        KafkaError.FENCED_INSTANCE_ID,
         KafkaError.FENCED_MEMBER_EPOCH,
         KafkaError.STALE_MEMBER_EPOCH,
         KafkaError._MAX_POLL_EXCEEDED,

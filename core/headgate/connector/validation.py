@@ -82,6 +82,7 @@ def validate_connector(
     elif issubclass(connector_class, SinkConnector):
         _check_topics(config, results)
         _check_group(config, worker_settings.get("group.id", ""), results)
+        _check_instance(config, results)
     own = connector_class.config_def()
     results.update(own.validate(config))  # the connector's word replaces the framework's
     _add(results, config, connector_class.validate(config))
@@ -276,6 +277,18 @@ def _check_group(config: Config, worker_group: str, results: Results) -> None:
             f"Consumer group for sink connector named {name} conflicts with Connect worker group "
             f"{worker_group}"
         )
+
+
+def _check_instance(config: Config, results: Results) -> None:
+    """Ours: Java starts the tasks, and each shuts the one before it out."""
+    override, tasks_max = "consumer.override.group.instance.id", results["tasks.max"]
+    if config.get(override) and not tasks_max.errors and tasks_max.value != 1:
+        text = (
+            f"Invalid value {config[override]} for configuration {override}: it is of one "
+            f"consumer, and with tasks.max = {tasks_max.value} tasks would shut each other out. "
+            "Leave it out, or set tasks.max to 1."
+        )
+        _add(results, config, {override: [text]})
 
 
 def _check_runner(connector: type[Connector], runner: str, results: Results) -> None:

@@ -28,7 +28,14 @@ from confluent_kafka import (
 )
 
 from headgate.connector.sink_names import SinkTopics, TopicPattern
-from headgate.ports import ConsumerRecord, Headers, RebalancedError, TopicPartition, TransportError
+from headgate.ports import (
+    ConsumerRecord,
+    Headers,
+    RebalancedError,
+    RefusedError,
+    TopicPartition,
+    TransportError,
+)
 from headgate_kafka.failures import REBALANCED, UNKNOWN_TOPIC, Contact, kafka_error
 
 METADATA_AGE_MS: Final = 300_000
@@ -42,6 +49,14 @@ _AWAY: Final = frozenset(
     }
 )
 """Nobody answers, for now."""
+_FATAL: Final = frozenset({KafkaError._FATAL, KafkaError.FENCED_INSTANCE_ID})
+_UNRELEASED: Final = "instance id is still used"
+_OF_ITS_OWN: Final = (
+    "Each task needs its own: leave consumer.override.group.instance.id out, or set tasks.max to 1 "
+    "and run no other consumer with it"
+)
+TWINS: Final = "another consumer has come with the same group.instance.id, {!r}: {}. " + _OF_ITS_OWN
+HELD: Final = "another consumer has the same group.instance.id, {!r}: {}. " + _OF_ITS_OWN
 SEEK_MS: Final = 10_000
 _SEEK_WAIT_S: Final = 0.01
 READER: Final = {
@@ -99,7 +114,7 @@ class KafkaConsumer:
         self._cooperative = strategy == COOPERATIVE or protocol == BROKERS_PROTOCOL
         self._forgets_member_id = protocol != BROKERS_PROTOCOL
         """When it has left its group, and so tells that it has."""
-        self._static = bool(self._contact.settings.get("group.instance.id"))
+        self._instance = self._contact.settings.get("group.instance.id") or ""
         """It stays a member while it is away, for its session's time (KIP-345)."""
         self._coming: frozenset[TopicPartition] = frozenset()
         """Partitions that are being taken up: the client does not know them yet."""
@@ -214,7 +229,7 @@ class KafkaConsumer:
         nobody's any more.
 
         Static members are left to `close`: who unsubscribes leaves, they as well."""
-        if self._static or self._left:
+        if self._instance or self._left:
             return
         self._left = True
         self._client.unsubscribe()
@@ -296,14 +311,31 @@ class KafkaConsumer:
     def _heard(self, error: KafkaError) -> None:
         code = error.code()
         if code == KafkaError.INCONSISTENT_GROUP_PROTOCOL:
-            raise TransportError(
+            raise RefusedError(
                 f"group {self._group} cannot be joined: {error.name()}; its members are no sink "
                 "tasks of this cluster, name another group"
             )
         # A topic that does not exist yet is looked for again; who polled too late joins again.
         if code in UNKNOWN_TOPIC or code in REBALANCED or error.retriable():
             return
-        raise self._contact.task_error(f"group {self._group} cannot read", error)
+        raise self._error(f"group {self._group} cannot read", error)
+
+    def _error(self, what: str, error: KafkaError | None) -> TransportError:
+        """As `Contact.task_error`; but what is fatal to a consumer does not pass, so its task is
+        not to start anew: two of one group.instance.id would shut each other out for ever."""
+        if error is None or not (error.fatal() or error.code() in _FATAL):
+            return self._contact.task_error(what, error)
+        told, heard = f"{error.str()} ({error.name()})", self._contact.complaint
+        seen = f"{what} at {self._contact.servers}: "
+        all_told = f"{told} {heard}".lower()
+        if _UNRELEASED in all_told:
+            # With the brokers' protocol the second is refused, also for the session's time after a
+            # kill of the first: it is tried again.
+            return TransportError(seen + HELD.format(self._instance, told))
+        fenced = error.code() == KafkaError.FENCED_INSTANCE_ID
+        if self._instance and (fenced or "group.instance.id" in all_told):
+            return RefusedError(seen + TWINS.format(self._instance, told))
+        return RefusedError(seen + (f"{told}; {heard}" if heard else told))
 
     # -- rebalances, from within `poll` and `close` --
 
@@ -393,7 +425,7 @@ class KafkaConsumer:
             callback(places)
         except KafkaException as failed:
             what = f"partitions of group {self._group} could not be taken up or given back"
-            self._failed = self._failed or self._contact.task_error(what, kafka_error(failed))
+            self._failed = self._failed or self._error(what, kafka_error(failed))
         except BaseException as failed:  # also a task that is told to exit
             self._failed = self._failed or failed
 
@@ -406,7 +438,7 @@ class KafkaConsumer:
         what = f"offsets of group {self._group} were not committed"
         if error is not None and error.code() in REBALANCED:
             return RebalancedError(f"{what}: {error.name()} ({error.str()})")
-        return self._contact.task_error(what, error)
+        return self._error(what, error)
 
 
 def metadata_age_s(settings: Mapping[str, Any]) -> float:
