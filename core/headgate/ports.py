@@ -29,6 +29,10 @@ class RefusedError(TransportError):
     again does not help."""
 
 
+class TooLargeError(RefusedError):
+    """A record is larger than its topic takes."""
+
+
 class FencedError(Exception):
     """This writer was shut out: a later holder has its transactional id or its leadership. Never
     try again."""

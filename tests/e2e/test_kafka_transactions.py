@@ -30,6 +30,7 @@ from headgate.ports import (
     FencedError,
     ProducerRecord,
     RefusedError,
+    TooLargeError,
     TransactionOverError,
     TransportError,
     UnknownTopicError,
@@ -493,11 +494,17 @@ def test_records_too_large_for_the_topic_are_refused_and_the_claim_given_up(
     world.alter_topic(world.properties["config.storage.topic"], {"max.message.bytes": "1000"})
     log = world.connect().config_log
     log.claim(1)
-    with pytest.raises(TransportError, match="MSG_SIZE_TOO_LARGE"):
+    with pytest.raises(TooLargeError, match=r"MSG_SIZE_TOO_LARGE.*max\.message\.bytes"):
         log.append([("a", b"v"), ("b", os.urandom(5_000))], privileged=True)
+    with pytest.raises(TooLargeError, match="MSG_SIZE_TOO_LARGE"):
+        log.append([("b", os.urandom(5_000))], privileged=False)
     assert log_values(log) == []
     with pytest.raises(FencedError, match="given up"):
         log.append([("a", b"v")], privileged=True)
+    log.claim(1)
+    # The client itself refuses what is larger than it may send.
+    with pytest.raises(TooLargeError, match="MSG_SIZE_TOO_LARGE"):
+        log.append([("b", os.urandom(5_000_000))], privileged=True)
     log.claim(1)
     log.append([("a", b"v")], privileged=True)
     assert log_values(log) == [b"v"]

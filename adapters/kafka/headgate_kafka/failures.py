@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from headgate.ports import RefusedError, TransportError
+from headgate.ports import RefusedError, TooLargeError, TransportError
 from headgate_kafka.admin.refusals import refusal
 from headgate_kafka.clients.log import client_logger
 from headgate_kafka.login.principal import of_librdkafka
@@ -70,6 +70,10 @@ UNDELIVERED: Final = frozenset(
     }
 )
 """Why a transaction cannot be committed although none of its records was refused."""
+ABOUT_SIZE: Final = (
+    "a record may have as many bytes as max.message.bytes of the topic and max.request.size of the "
+    "producer say, 1 MiB by default"
+)
 REASON_S: Final = 5.0
 """Time for a client to say what it knows already: on a busy machine its own thread is late."""
 _LOOK_S: Final = 0.02
@@ -140,6 +144,12 @@ class Contact:
             parts.append(self.lacking(error, right))
         reason = "; ".join(dict.fromkeys(parts)) or "no answer in time"
         return TransportError(f"{what} at {self.servers}: {reason}")
+
+    def write_error(self, what: str, error: KafkaError | None, *, right: str) -> TransportError:
+        """As `error`, for records of a topic: one that is too large is a TooLargeError."""
+        found = self.error(what, error, right=right)
+        too_large = error is not None and error.code() == KafkaError.MSG_SIZE_TOO_LARGE
+        return TooLargeError(f"{found}; {ABOUT_SIZE}") if too_large else found
 
     def lacking(self, error: KafkaError, right: str = "") -> str:
         """Who lacks which right, after an error of `NO_RIGHT`. `right`: what it is if that is of

@@ -437,6 +437,8 @@ class Connectors:
             return
         if isinstance(result, Success):
             self._generated(instance)
+        elif result.kind is ErrorKind.BAD_REQUEST:
+            self._gave_none(instance, result.message, "")
         else:
             self._try_later(instance)
 

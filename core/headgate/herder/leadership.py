@@ -327,7 +327,8 @@ class Leadership:
             elif not self._ctx.membership.is_leader:
                 self._give_up_waiting()
             return True
-        self._done(job, Failure(ErrorKind.INTERNAL, f"{WRITE_FAILED} ({answer.reason})"))
+        kind = ErrorKind.BAD_REQUEST if answer.too_large else ErrorKind.INTERNAL
+        self._done(job, Failure(kind, f"{WRITE_FAILED} ({answer.reason})"))
         if self.ready:
             # It may have been written all the same, or hang in a transaction that nobody reads
             # past: a claim ends that, and is followed by a look.

@@ -102,6 +102,8 @@ class ConfigAppendFailed:
     reason: str
     fenced: bool
     """A later leader has claimed the log."""
+    too_large: bool = False
+    """A record is larger than the topic takes: nothing was written."""
 
 
 @dataclass(frozen=True, slots=True)

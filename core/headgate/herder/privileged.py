@@ -15,7 +15,7 @@ whole).
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias, assert_never
+from typing import Final, TypeAlias, assert_never
 
 from headgate.herder.calls import config_digest
 from headgate.herder.messages import (
@@ -31,11 +31,13 @@ from headgate.herder.messages import (
 from headgate.herder.reads import connector_info, not_found
 from headgate.herder.settings import HerderSettings
 from headgate.ids import TargetState, TaskId
+from headgate.java.json_reader import NAME_LENGTH_MAX
 from headgate.task.messages import TaskKind
-from headgate.topics.config_events import Config
+from headgate.topics.config_events import Config, RecordRejected
 from headgate.topics.config_records import (
     SESSION_KEY,
     Record,
+    decode,
     encode_commit,
     encode_connector,
     encode_connector_tombstone,
@@ -119,6 +121,8 @@ class Outdated:
 
 Decision: TypeAlias = Write | Success | Failure | Outdated
 
+SHOWN_MAX: Final = 80
+"""Characters of a key that is shown in an error."""
 STALE_CONFIG = (
     "Cannot complete request momentarily due to stale configuration (typically caused by a "
     "concurrent config change)"
@@ -145,6 +149,27 @@ def decide(
     java: bool = False,
 ) -> Decision:
     """`java`: Java workers read along."""
+    return _readable(_decided(state, call, settings, java=java))
+
+
+def _readable(decision: Decision) -> Decision:
+    """Refuses to write what no reader of the topic would take: a name of more than 50,000 bytes.
+    Java writes it, and waits for ever to read it back."""
+    if not isinstance(decision, Write):
+        return decision
+    for key, value in (*decision.records, *decision.then):
+        if value is None or len(value) <= NAME_LENGTH_MAX:
+            continue  # as most are: reading each of 100,000 task configs would take seconds
+        event = decode(0, key, value)
+        if isinstance(event, RecordRejected):
+            text = f"The record {key[:SHOWN_MAX]} could not be read back: {event.reason}"
+            return Failure(ErrorKind.BAD_REQUEST, text)
+    return decision
+
+
+def _decided(
+    state: ConfigState, call: PrivilegedCall | OwnWrite, settings: HerderSettings, *, java: bool
+) -> Decision:
     match call:
         case CreateConnector():
             return _create(state, call, settings)

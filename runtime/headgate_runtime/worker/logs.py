@@ -30,7 +30,7 @@ from headgate.herder.messages import (
     ReadConfigToEnd,
     StatusRead,
 )
-from headgate.ports import ConfigLog, FencedError, KeyedLog, TransportError
+from headgate.ports import ConfigLog, FencedError, KeyedLog, TooLargeError, TransportError
 from headgate.topics.config_events import RecordRejected
 from headgate.topics.config_records import decode_all, java_text
 from headgate.topics.config_reducer import REPLAY_BATCH
@@ -137,7 +137,8 @@ def _write(config_log: ConfigLog, effect: AppendConfig | ClaimLeadership) -> Com
                 end = config_log.append(records, privileged=privileged)
             except (FencedError, TransportError) as error:
                 log.warning("%s", error)
-                return ConfigAppendFailed(token, str(error), isinstance(error, FencedError))
+                fenced, too_large = (isinstance(error, k) for k in (FencedError, TooLargeError))
+                return ConfigAppendFailed(token, str(error), fenced, too_large)
             return ConfigAppended(token, end)
         case ClaimLeadership(generation):
             try:

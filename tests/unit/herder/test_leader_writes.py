@@ -216,6 +216,57 @@ def test_a_write_without_an_answer_is_followed_by_a_claim_before_anything_is_dec
     assert found[:3] == ["a: append connector-c", "a: claim leadership", "a: append connector-c"]
 
 
+def test_a_config_that_is_too_large_for_the_topic_is_the_callers_fault() -> None:
+    world = one_worker()
+    created(world)
+    world.holds.append(lambda _, e: isinstance(e, m.AppendConfig))
+    large = world.call("a", m.PutConnectorConfig("c", {**SOURCE, "v": "1"}))
+    world.run()
+    ((_, append),) = world.held
+    assert isinstance(append, m.AppendConfig)
+    world.holds.clear()
+    world.held.clear()
+    world.give("a", m.ConfigAppendFailed(append.token, "2 MB", fenced=False, too_large=True))
+    world.run()
+    told = failure(world, large)
+    assert told.kind is m.ErrorKind.BAD_REQUEST
+    assert told.message.endswith("(2 MB)")
+
+
+def test_a_config_that_nobody_could_read_back_is_not_written() -> None:
+    """Readers take no name of more than 50,000 bytes: its caller waited for ever."""
+    world = one_worker()
+    created(world)
+    for call in (
+        m.CreateConnector("d", {**SOURCE, "k" * 50_001: "v"}),
+        m.PutConnectorConfig("c", {**SOURCE, "k" * 50_001: "v"}),
+    ):
+        before = list(world.log)
+        call_id = world.call("a", call)
+        world.run()
+        told = failure(world, call_id)
+        assert told.kind is m.ErrorKind.BAD_REQUEST
+        assert "could not be read back: not JSON at byte" in told.message
+        assert "a name longer than 50000 bytes" in told.message
+        assert world.log == before
+    fits = world.call("a", m.PutConnectorConfig("c", {**SOURCE, "k" * 50_000: "v" * 100_000}))
+    world.run()
+    assert isinstance(world.answers[fits][0], m.Success)
+
+
+def test_task_configs_that_nobody_could_read_back_are_told() -> None:
+    world = one_worker()
+    world.holds.append(lambda _, e: isinstance(e, m.GenerateTaskConfigs))
+    world.call("a", m.CreateConnector("c", SOURCE))
+    world.run()
+    ((_, asked),) = world.held
+    assert isinstance(asked, m.GenerateTaskConfigs)
+    given = ({"k" * 50_001: "v"},)
+    world.give("a", m.TaskConfigsGenerated(asked.token, "c", given))
+    world.run()
+    assert any("FAILED" in line and "could not be read back" in line for line in world.trace)
+
+
 # -- patches --
 
 

@@ -285,7 +285,9 @@ class LeaderWriter:
             with suppress(KafkaException, SystemError):
                 client.abort_transaction(APPEND_MS / 1000)
             on_change = next((each for each in refusals if each.code() not in _UNSENT), error)
-            return self._contact.error(what, on_change, right=f"Write on Topic:{self._topic}")
+            return self._contact.write_error(what, on_change, right=f"Write on Topic:{self._topic}")
+        if error is not None and error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+            return self._contact.write_error(what, error, right="")  # it was not sent
         return self._contact.error(f"{what}, it may be in the topic or not", error)
 
     def _drop(self, why: str) -> None:

@@ -123,7 +123,7 @@ class PlainWriter:
         if error is not None and (error.fatal() or error.code() == KafkaError._FATAL):
             self._client = None  # it does nothing any more; the next append has another
         what = f"topic {topic!r} could not be written to"
-        return self._contact.error(what, error, right=f"Write on Topic:{topic}")
+        return self._contact.write_error(what, error, right=f"Write on Topic:{topic}")
 
 
 def _produce(
