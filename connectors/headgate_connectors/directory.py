@@ -88,6 +88,8 @@ class DirectoryTask(SourceTask):
         self._bad_directories: set[str] = set()
         self._aside: dict[str, str] = {}
         """Files that are not read, with the reason."""
+        self._left: frozenset[str] = frozenset()
+        """Names in `_aside` of what is never read, whatever is in it."""
 
     def poll(self) -> list[SourceItem] | None:
         limit = self._allowed()
@@ -159,7 +161,7 @@ class DirectoryTask(SourceTask):
     def _listed(self, result: list[SourceItem]) -> Iterator[tuple[str, os.DirEntry[str]]]:
         """The files that are read, by name. Every idle look passes here: cheap for what is
         known."""
-        pending = [""]
+        pending, left = [""], dict[str, str]()
         while pending:
             folder = pending.pop()
             try:
@@ -177,16 +179,26 @@ class DirectoryTask(SourceTask):
                     continue
                 if entry.is_dir(follow_symlinks=False):
                     pending.append(name)
+                elif entry.is_symlink() and entry.is_dir():
+                    text = "is a symbolic link, which is not followed: give path its target"
+                    left[f"{name}/"] = f"directory {self._shown_path(name)} {text}"
+                elif not (name.isascii() or _is_text(name)) and self._choice.takes(name):
+                    left[name] = f"{self._shown_path(repr(name))} is not read: no UTF-8 in its name"
                 elif (name in self._files or self._is_read(name)) and entry.is_file():
                     yield name, entry
+        self._leave(left)
+
+    def _leave(self, left: dict[str, str]) -> None:
+        """Set aside what is never read, by name, and nothing else any more."""
+        for name in self._left - left.keys():
+            self._aside.pop(name, None)
+        for name in left.keys() - self._left:
+            self.context.log(f"set aside {left[name]}")
+        self._aside.update(left)
+        self._left = frozenset(left)
 
     def _is_read(self, name: str) -> bool:
         if not self._choice.takes(name):
-            return False
-        try:
-            name.encode()
-        except UnicodeEncodeError:
-            self._tell_once(f"{name!r} is left alone: its name is not UTF-8")
             return False
         kind = self._choice.kind(name)
         if isinstance(kind, str):
@@ -495,3 +507,12 @@ class DirectorySource(SourceConnector):
             {**self._config, DIRECTORY: directory, TASK: str(task), TASKS: str(tasks_max)}
             for task in range(tasks_max)
         ]
+
+
+def _is_text(name: str) -> bool:
+    """Whether a file's name is UTF-8: Python has halves of surrogate pairs for other bytes."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -4,6 +4,7 @@ of what is bad."""
 import errno
 import itertools
 import json
+import os
 import zlib
 from dataclasses import replace
 from pathlib import Path
@@ -79,6 +80,32 @@ def test_each_format_by_its_extension(tmp_path: Path) -> None:
     assert subject.context.told == [
         "files ending in '.xml' are left alone, such as d.xml: set format"
     ]
+
+
+def test_what_is_never_read_is_listed_as_it_is(tmp_path: Path) -> None:
+    """A folder behind a symbolic link was "files ending in ''", and a name that is not UTF-8 a line
+    in a log; the run ended as if all had been read."""
+    folder, elsewhere = tmp_path / "in", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "b.jsonl").write_text("2\n")
+    folder.mkdir()
+    (folder / "a.jsonl").write_text("1\n")
+    (folder / "link").symlink_to(elsewhere)
+    (folder / "file.jsonl").symlink_to(elsewhere / "b.jsonl")
+    odd = os.fsencode(folder) + b"/x\xff.jsonl"
+    Path(os.fsdecode(odd)).write_text("3\n")
+    subject = run(folder)
+    assert values(subject.rest()) == ["1", "2"], "links to files are read"
+    name, link = sorted(subject.context.quarantined)
+    assert link == (
+        f"directory {folder}/link is a symbolic link, which is not followed: give path its target"
+    )
+    assert name == f"{folder}/'x\\udcff.jsonl' is not read: no UTF-8 in its name"
+    assert sorted(subject.context.told) == [f"set aside {name}", f"set aside {link}"]
+    (folder / "link").unlink()
+    subject.rest()
+    assert subject.context.quarantined == [name]
+    assert run(folder, exclude="x*").context.quarantined == []
 
 
 def test_names_that_are_skipped(tmp_path: Path) -> None:
