@@ -369,6 +369,13 @@ def task_converters(
     )
 
 
+def converter_class(
+    key: str, connector_config: Mapping[str, str], worker_settings: Mapping[str, str]
+) -> str:
+    """Name of the class that converts for a task; `key` is ``value.converter``, for instance."""
+    return _named(key, connector_config, worker_settings)[0]
+
+
 _DEFAULTS: Final = {
     "key.converter": _PACKAGE + "storage.StringConverter",
     "value.converter": _PACKAGE + "storage.StringConverter",
