@@ -34,8 +34,10 @@ def headers_of(record: ConsumerRecord) -> Mapping[str, str | None]:
 class _Producer:
     """A producer that takes records, and gets none acknowledged while `held` is set."""
 
-    def __init__(self, inner: Any, held: threading.Event, tried: threading.Event) -> None:
-        self._inner, self._held, self._tried = inner, held, tried
+    def __init__(
+        self, inner: Any, held: threading.Event, tried: threading.Event, quiet: bool
+    ) -> None:
+        self._inner, self._held, self._tried, self._quiet = inner, held, tried, quiet
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
@@ -46,6 +48,8 @@ class _Producer:
     def acks(self) -> Sequence[Ack]:
         if self._held.is_set():
             self._tried.set()
+            if self._quiet:
+                return ()
             raise TransportError("the log is held up by the test")
         found: Sequence[Ack] = self._inner.acks()
         return found
@@ -54,7 +58,9 @@ class _Producer:
 class HeldLog:
     """`open_transport` of a body whose producers the test holds up."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, quiet: bool = False) -> None:
+        """`quiet`: nothing is acknowledged yet; else nobody answers."""
+        self._quiet = quiet
         self.held = threading.Event()
         self.tried = threading.Event()
         """Somebody has asked for acknowledgements while the log was held."""
@@ -64,7 +70,7 @@ class HeldLog:
         made = transport.record_log.producer
 
         def producer(*args: Any) -> Any:
-            return _Producer(made(*args), self.held, self.tried)
+            return _Producer(made(*args), self.held, self.tried, self._quiet)
 
         transport.record_log.producer = producer  # type: ignore[method-assign]
         return transport
