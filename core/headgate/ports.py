@@ -39,6 +39,9 @@ class TransactionOverError(Exception):
     long; nobody shut its producer out. Nothing of it is or will be visible. Before the next one the
     producer is initialised again."""
 
+    place: int | None = None
+    """Place of the refused record among those of the `send` that raised this, where it is known."""
+
 
 class UnknownTopicError(Exception):
     """The topic does not exist."""

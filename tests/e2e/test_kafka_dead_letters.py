@@ -49,6 +49,7 @@ def test_letters_of_a_source_and_topics_by_their_groups(
     world = kafka_world
     plain, table, queue = (world.name(name) for name in ("plain", "table", "letters"))
     given = [record(1, value=1), record(2, value=2), record(3, value="three")]
+    given[1].key = "k"  # a compacted topic wants one
     given[0].topic, given[1].topic, given[2].topic = plain, table, plain
     bad = SkippedRecord({"file": "a"}, {"n": 4}, "line 4: no number", raw=b"four")
     config = {

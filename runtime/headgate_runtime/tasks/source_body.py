@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -29,7 +29,13 @@ from headgate.connector.dead_letters import SOURCE_TASK
 from headgate.connector.error_handling import ErrorStage
 from headgate.connector.schema import Schema
 from headgate.ports import Headers as SentHeaders
-from headgate.ports import Producer, ProducerRecord, RefusedError, TransportError
+from headgate.ports import (
+    Producer,
+    ProducerRecord,
+    RefusedError,
+    TransactionOverError,
+    TransportError,
+)
 from headgate.task.acks import AckTracker
 from headgate.task.held_error import HeldError
 from headgate.task.source import SourceMachine, SourceSettings, TransactionBoundary
@@ -62,6 +68,7 @@ from headgate_runtime.tasks.lifeline import BodyLifeline, monotonic_ms
 from headgate_runtime.tasks.offsets import SourceOffsets
 from headgate_runtime.tasks.polled_records import check_item, check_topic, polled_items
 from headgate_runtime.tasks.record_errors import RecordErrors, Waiting, place_of
+from headgate_runtime.tasks.refused_records import named, position, refusal
 from headgate_runtime.tasks.source_context import SourceContext
 from headgate_runtime.tasks.tools import BodyTools
 from headgate_runtime.tasks.topic_creation import TopicCreation
@@ -104,6 +111,8 @@ class SourcePerformer:
         self._polled = False
         self._errors = RecordErrors(spec)
         self._waiting: Waiting[SourceItem, SourceRecord] = Waiting(self._errors.settings, spec.task)
+        self._sends = self._numbered = 0
+        """Records sent in this run; the producer's number of the first of the batch."""
         self._letters = 0
         """Dead letters in the batch."""
         self._ahead: Polled | HeldError | None = None
@@ -353,7 +362,7 @@ class SourcePerformer:
     def _give_up(self, record: SourceItem, error: Exception, stage: ErrorStage, at: int) -> str:
         """A record that cannot be sent. Returns what to say of it."""
         check_item(self._task, record)
-        reason = _position(record, error)
+        reason = f"{data_error_text(error)} ({position(record)})"
         self._pass_over(record, reason, error, stage, self._errors.class_of(stage, at))
         return reason
 
@@ -404,7 +413,12 @@ class SourcePerformer:
         assert self._producer is not None
         whole = first == 0 and end == len(self._batch)
         records = self._batch if whole else self._batch[first:end]
-        self._producer.send(records)
+        self._numbered = self._sends - first
+        try:
+            self._producer.send(records)
+        except TransactionOverError as error:
+            raise named(error, records, self._sources[first:end]) from error
+        self._sends += len(records)
         self._topics.sent(records)
         if self._unsettled is not None:
             self._unsettled.sent(self._sources[first:end])
@@ -452,7 +466,7 @@ class SourcePerformer:
             self._tracker.acknowledge(ack.first, ack.last)
             if ack.error is not None:
                 failed += ack.last - ack.first + 1
-                reason = reason or ack.error
+                reason = reason or refusal(ack, self._sources, self._numbered)
                 self._topics.refused(ack.first, ack.last)
                 if self._unsettled is not None:
                     # Else the task ends, and is to read them again.
@@ -470,7 +484,11 @@ class SourcePerformer:
     def _commit(self) -> BodyInput:
         assert self._task is not None
         self._note(self._sent)
-        self._commit_pending()
+        batch, sources = self._batch, self._sources  # a poll meanwhile gives others
+        try:
+            self._commit_pending()
+        except TransactionOverError as error:
+            raise named(error, batch, sources) from error
         self._topics.committed()
         self._tell_settled()
         quietly(self._task.commit, self._spec, "in commit()")
@@ -564,13 +582,6 @@ class SourcePerformer:
 def _inherits(task: SourceTask, name: str) -> bool:
     """Whether calls of `name` come to nothing."""
     return getattr(getattr(task, name), "__func__", None) is getattr(SourceTask, name)
-
-
-def _position(record: SourceItem, error: Exception) -> str:
-    """Names the record that could not be converted, by what it was read from."""
-    given: Sequence[Mapping[str, Any] | None] = (record.source_partition, record.source_offset)
-    place, offset = (None if one is None else dict(one) for one in given)
-    return f"{data_error_text(error)} (source partition {place}, offset {offset})"
 
 
 def quietly(call: object, spec: object, where: str = "while closing") -> None:
