@@ -10,7 +10,9 @@ retries a stop has ended is read again by the next start, where Connect takes it
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
+
+from headgate.connector.config import ConfigError, Type, parse_type
 
 RETRY_DELAY_MIN_MS: Final = 300
 """Wait before the second attempt, doubled with each one. Source: RETRIES_DELAY_MIN_MS."""
@@ -77,6 +79,32 @@ class ErrorSettings:
         """Whether somebody hears of a single error: a sink task has an errant record reporter then.
         Source: SinkConnectorConfig.enableErrantRecordReporter."""
         return bool(self.topic) or self.log
+
+
+def source_letter_errors(config: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Key -> what is wrong with the dead letter queue of a source, whose keys only Headgate has."""
+    errors: dict[str, list[str]] = {}
+    for key, kind in ((LETTERS_REPLICAS, Type.SHORT), (LETTERS_HEADERS, Type.BOOLEAN)):
+        try:
+            if config.get(key) is not None:
+                parse_type(key, config[key], kind)
+        except ConfigError as error:
+            errors[key] = [str(error)]
+    return errors
+
+
+def letters_advice(config: Mapping[str, Any]) -> str:
+    """What to tell who has named a dead letter queue and tolerates no error; empty: nothing.
+
+    Java takes such a config without a word.
+    """
+    topic = str(config.get(LETTERS_TOPIC) or "").strip()
+    if not topic or str(config.get(TOLERANCE) or "none").strip().lower() == "all":
+        return ""
+    return (
+        f"{LETTERS_TOPIC} is {topic}, but {TOLERANCE} is none: the first record that cannot be "
+        f"used still fails the task. Set {TOLERANCE} = all to go on after such a record"
+    )
 
 
 def _boolean(config: Mapping[str, str], key: str) -> bool:

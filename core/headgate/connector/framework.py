@@ -28,7 +28,6 @@ COMMON: Final = "Common"
 ERRORS: Final = "Error Handling"
 
 CLIENT_PREFIXES: Final = ("producer.override.", "consumer.override.", "admin.override.")
-TOPIC_CREATION_PREFIX: Final = "topic.creation."
 CONVERTER_KEYS: Final = ("key.converter", "value.converter", "header.converter")
 
 

@@ -98,21 +98,15 @@ def topic_creation_errors(config: Mapping[str, Any]) -> dict[str, list[str]]:
                     _count(config, key)
             except ConfigError as error:
                 errors[key] = [str(error)]
-    for name in names:
-        key = f"{PREFIX}{name}.{INCLUDE}"
-        if not config.get(key):
-            errors.setdefault(key, []).append(
-                f'Missing required configuration "{key}" which has no default value: the group '
-                f"{name} matches no topic without it"
-            )
-    for key in config:
-        group = key.removeprefix(PREFIX).partition(".")[0]
-        if key.startswith(PREFIX) and key != GROUPS and group not in (DEFAULT, *names):
-            errors.setdefault(key, []).append(
-                f"Invalid configuration {key}: {GROUPS} names no group {group!r} (it names "
-                f"{', '.join(names) or 'none'})"
-            )
     return errors
+
+
+def topic_keys(config: Mapping[str, Any]) -> set[str]:
+    """Keys below `topic.creation.` that mean something: those that every group has, and what
+    `config` gives to its groups. Of others Java takes no notice."""
+    prefixes = [f"{PREFIX}{group}." for group in (DEFAULT, *_names(config))]
+    given = {key for key in config if key.startswith(tuple(prefixes))}
+    return given | {GROUPS} | {prefix + key for prefix in prefixes for key in _OWN}
 
 
 def _names(config: Mapping[str, Any]) -> list[str]:

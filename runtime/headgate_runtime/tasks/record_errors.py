@@ -26,7 +26,12 @@ from headgate.connector.dead_letters import (
     told_sink,
     told_source,
 )
-from headgate.connector.error_handling import ErrorSettings, ErrorStage, Retry
+from headgate.connector.error_handling import (
+    ErrorSettings,
+    ErrorStage,
+    Retry,
+    letters_advice,
+)
 from headgate.connector.transforms import TRANSFORMS
 from headgate.ports import ConsumerRecord, ProducerRecord
 from headgate.task.messages import TaskSpec
@@ -55,14 +60,8 @@ class RecordErrors:
         self._aliases = [
             alias.strip() for alias in config.get("transforms", "").split(",") if alias.strip()
         ]
-        if self.settings.topic and not self.settings.tolerate:
-            _log.warning(
-                "%s: errors.deadletterqueue.topic.name is %s, but errors.tolerance is none: the "
-                "first record that cannot be used still fails the task. Set errors.tolerance=all "
-                "to go on after such a record",
-                spec.task,
-                self.settings.topic,
-            )
+        if advice := letters_advice(config):
+            _log.warning("%s: %s", spec.task, advice)
 
     def class_of(self, stage: ErrorStage, at: int) -> str:
         """Connect's name of what runs in `stage`; `at` is the place of a transform in its chain."""

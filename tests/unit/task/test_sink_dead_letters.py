@@ -9,8 +9,9 @@ import pytest
 from support.task.body_bench import BodyBench, visible
 from support.task.letters import HEADERS, LETTERS, HeldLog, headers_of, records_of
 from support.task.sink_records import committed, fill
+from support.task.value_sink import Values
 
-from headgate.connector.api import SinkRecord, SinkTask
+from headgate.connector.api import SinkRecord
 from headgate.connector.transforms import make_transforms
 from headgate.task.messages import TaskKind, TaskOutcome
 
@@ -21,16 +22,7 @@ JSON = {
 QUEUE = {LETTERS: "letters", HEADERS: "true", "errors.tolerance": "all"}
 
 
-class Taking(SinkTask):
-    """Remembers the values that it was given, in `taken` of its class."""
-
-    taken: list[Any]
-
-    def put(self, records: Sequence[SinkRecord]) -> None:
-        self.taken += [record.value for record in records]
-
-
-def sink(folder: Path, task: type[Taking], config: Mapping[str, str], **more: Any) -> BodyBench:
+def sink(folder: Path, task: type[Values], config: Mapping[str, str], **more: Any) -> BodyBench:
     task.taken = []
     given = {"topics": "t", **config}
     return BodyBench(folder, task, given, kind=TaskKind.SINK, **more)
@@ -38,10 +30,10 @@ def sink(folder: Path, task: type[Taking], config: Mapping[str, str], **more: An
 
 def test_bad_records_go_to_the_queue_as_they_were_and_the_rest_to_the_task(tmp_path: Path) -> None:
     fill(tmp_path, [b"1", b"{", b"3", b"oops"], headers=(("h", b"own"), ("none", None)))
-    bench = sink(tmp_path, Taking, {**JSON, **QUEUE})
+    bench = sink(tmp_path, Values, {**JSON, **QUEUE})
     bench.start().until(lambda: committed(tmp_path) == {("t", 0): 4})
     assert bench.stop().outcome is TaskOutcome.STOPPED
-    assert Taking.taken == [1, 3]
+    assert Values.taken == [1, 3]
     assert (bench.progress.records, bench.progress.skipped) == (4, 2)
     first, second = records_of(tmp_path, "letters")
     assert (first.key, first.value, second.value) == (None, b"{", b"oops")
@@ -76,7 +68,7 @@ def test_bad_records_go_to_the_queue_as_they_were_and_the_rest_to_the_task(tmp_p
 
 def test_without_context_headers_a_letter_is_the_record(tmp_path: Path) -> None:
     fill(tmp_path, [b"{"], headers=(("h", b"own"),))
-    bench = sink(tmp_path, Taking, {**JSON, **QUEUE, HEADERS: "false"})
+    bench = sink(tmp_path, Values, {**JSON, **QUEUE, HEADERS: "false"})
     bench.start().until(lambda: committed(tmp_path) == {("t", 0): 1})
     bench.stop()
     (letter,) = records_of(tmp_path, "letters")
@@ -96,7 +88,7 @@ def test_a_transform_that_fails_is_named_by_the_class_of_its_config(tmp_path: Pa
         "transforms.typed.type": "Cast$Value",
         "transforms.typed.spec": "n:int32",
     }
-    bench = sink(tmp_path, Taking, config, chain=make_transforms(config))
+    bench = sink(tmp_path, Values, config, chain=make_transforms(config))
     bench.start().until(lambda: committed(tmp_path) == {("t", 0): 2})
     bench.stop()
     (letter,) = records_of(tmp_path, "letters")
@@ -110,9 +102,9 @@ def test_offsets_wait_until_the_dead_letters_are_in_the_log(tmp_path: Path) -> N
     fill(tmp_path, [b"1", b"{"])
     log = HeldLog()
     log.held.set()
-    bench = sink(tmp_path, Taking, {**JSON, **QUEUE}, open_transport=log)
+    bench = sink(tmp_path, Values, {**JSON, **QUEUE}, open_transport=log)
     bench.start().until(log.tried.is_set)
-    bench.until(lambda: Taking.taken == [1])
+    bench.until(lambda: Values.taken == [1])
     assert committed(tmp_path) == {}
     log.held.clear()
     bench.until(lambda: committed(tmp_path) == {("t", 0): 2})
@@ -126,7 +118,7 @@ def test_with_a_tolerance_of_none_the_letter_is_written_and_the_task_fails(
     """As in Connect, whose operator reports before it looks at the tolerance."""
     fill(tmp_path, [b"{"])
     config = {**JSON, **QUEUE, "errors.tolerance": "none"}
-    ended = sink(tmp_path, Taking, config).start().wait()
+    ended = sink(tmp_path, Values, config).start().wait()
     assert (ended.outcome, committed(tmp_path)) == (TaskOutcome.FAILED, {})
     assert visible(tmp_path, "letters") == ["{"]
     assert any("errors.tolerance is none" in line for line in caplog.messages)
@@ -142,7 +134,7 @@ def test_the_log_shows_errors_and_where_they_were(
         "errors.log.enable": "true",
         "errors.log.include.messages": "true",
     }
-    bench = sink(tmp_path, Taking, config)
+    bench = sink(tmp_path, Values, config)
     bench.start().until(lambda: committed(tmp_path) == {("t", 0): 1})
     bench.stop()
     (line,) = (line for line in caplog.messages if line.startswith("Error encountered"))
@@ -153,7 +145,7 @@ def test_the_log_shows_errors_and_where_they_were(
     )
 
 
-class Reporting(Taking):
+class Reporting(Values):
     """Reports each value below zero."""
 
     waits = False
@@ -223,7 +215,7 @@ def test_a_report_fails_the_task_where_nothing_is_tolerated(tmp_path: Path) -> N
 def test_without_a_queue_and_a_log_there_is_no_reporter(tmp_path: Path) -> None:
     seen: list[object] = []
 
-    class Asking(Taking):
+    class Asking(Values):
         def start(self, config: Mapping[str, str]) -> None:
             seen.append(self.context.errant_record_reporter())
 
@@ -250,7 +242,7 @@ def test_a_queue_that_refuses_a_letter_fails_the_task(tmp_path: Path) -> None:
         return transport
 
     fill(tmp_path, [b"{"])
-    ended = sink(tmp_path, Taking, {**JSON, **QUEUE}, open_transport=refusing).start().wait()
+    ended = sink(tmp_path, Values, {**JSON, **QUEUE}, open_transport=refusing).start().wait()
     assert ended.outcome is TaskOutcome.FAILED
     assert "could not be written to the dead letter queue letters: Broker: Mess" in ended.reason
     assert committed(tmp_path) == {}
