@@ -1,10 +1,11 @@
 """Dead letters: records that could not be used, and the headers that say why.
 
 A sink's dead letter is the record as the log had it. A source's has no such form yet: its value is
-the bytes or the text that the source had read, else JSON of the value, and headers of ours say
-where it stood. Source: KIP-298, DeadLetterQueueReporter (4.3.1). Differs: Connect has no queue
-for sources; an exception that Java does not have is named by Python's module and class; the trace
-is Python's.
+the bytes or the text that the source had read, else JSON of the value or of the reason. Headers of
+ours say where it stood. Source: KIP-298, DeadLetterQueueReporter (4.3.1).
+
+Differs: Connect has no queue for sources; an exception that Java does not have is named by Python's
+module and class; the trace is Python's.
 """
 
 import json
@@ -109,7 +110,12 @@ def source_letter(
         (SOURCE_OFFSET, _json(record.source_offset)),
     )
     key: bytes | None = None
-    value = record.raw if isinstance(record, SkippedRecord) else _plain(record.value)
+    if isinstance(record, SourceRecord):
+        value = _plain(record.value)
+    elif record.raw is not None:
+        value = record.raw
+    else:
+        value = _json({"reason": record.reason, "count": record.count})
     time_ms = None
     if isinstance(record, SourceRecord):
         key = _plain(record.key)
