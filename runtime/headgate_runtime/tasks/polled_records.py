@@ -41,14 +41,15 @@ def check_item(task: object, item: Any) -> None:
         raise PolledTypeError(f"{type(task).__name__}.poll() gave {shown(item)}; {EXPECTED}")
 
 
-def check_topic(record: SourceItem, topic: Any) -> None:
-    """Raises PolledTypeError: `topic`, where `record` is to go, is no name."""
+def check_topic(record: SourceItem, topic: Any) -> str:
+    """`topic`, where `record` is to go. Raises PolledTypeError: it is no name."""
     if not isinstance(topic, str) or not topic:
         raise PolledTypeError(
             f"a record has the topic {topic!r}, expected its name as text: the task's SourceRecord "
             "or a transform gives none (source partition "
             f"{record.source_partition!r}, offset {record.source_offset!r})"
         )
+    return topic
 
 
 def shown(value: object) -> str:

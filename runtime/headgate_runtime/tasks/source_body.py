@@ -104,8 +104,10 @@ class SourcePerformer:
         self._class = task_class
         self._settings = SourceSettings.from_spec(spec)
         self.machine = SourceMachine(self._settings)
-        self._converters = tools.converters(spec)
-        self._transforms = tools.transforms(spec)
+        made = tools.converters(spec)
+        to_bytes = made.key.from_connect, made.value.from_connect, made.header.from_connect
+        self._from_connect = to_bytes
+        self._chain = [transform.apply_source for transform in tools.transforms(spec)]
         self._transport = tools.open_transport(spec)
         self._offsets = SourceOffsets(self._transport.offset_log, spec.task.connector)
         self._polled = False
@@ -113,6 +115,8 @@ class SourcePerformer:
         self._waiting: Waiting[SourceItem, SourceRecord] = Waiting(self._errors.settings, spec.task)
         self._sends = self._numbered = 0
         """Records sent in this run; the producer's number of the first of the batch."""
+        self._resumed: tuple[SourceRecord | None, Sequence[Any]] | None = None
+        """Where to go on with the first record of those that have waited."""
         self._letters = 0
         """Dead letters in the batch."""
         self._ahead: Polled | HeldError | None = None
@@ -280,28 +284,20 @@ class SourcePerformer:
             return Polled()  # the next start reads them again
         if self._waiting.left_ms():
             return Polled(retriable=self._waiting.reason)
-        records, resumed = self._waiting.take()
-        return self._convert(records, resumed)
+        records, self._resumed = self._waiting.take()
+        return self._convert(records)
 
-    def _convert(
-        self,
-        records: Sequence[SourceItem],
-        resumed: tuple[SourceRecord | None, Sequence[Any]] | None = None,
-    ) -> Polled:
-        converters = self._converters
-        key_of, value_of = converters.key.from_connect, converters.value.from_connect
-        headers_of = converters.header.from_connect
-        transforms = [transform.apply_source for transform in self._transforms]
-        known = self._known_topics
+    def _convert(self, records: Sequence[SourceItem]) -> Polled:
+        key_of, value_of, headers_of = self._from_connect
+        transforms, known = self._chain, self._known_topics
         batch, sources = self._batch, self._sources
         add, add_source = batch.append, sources.append
         boundaries = Boundaries(self._transaction)
         by_record = bool(boundaries.by_record)
-        self._letters = 0
-        dropped = skipped = updates = 0
-        detail = same_topic = ""
-        same_headers: Headers = ()
-        same_schemas: tuple[Schema | None, ...] = ()
+        resumed, self._resumed = self._resumed, None
+        self._letters = dropped = skipped = updates = 0
+        detail = ""
+        same: tuple[str, Headers, tuple[Schema | None, ...]] = ("", (), ())
         same_sent: SentHeaders = ()
         for at, record in enumerate(records):
             if type(record) is SkippedRecord or type(record) is OffsetUpdate:
@@ -323,20 +319,17 @@ class SourcePerformer:
                     dropped += 1
                     self._lost(record)
                 else:
-                    topic, key, headers = out.topic, out.key, out.headers
+                    topic, key, headers, time_ms = out.topic, out.key, out.headers, out.timestamp_ms
                     schemas, stage = out.header_schemas, _HEADER
-                    same = headers is same_headers and schemas is same_schemas
-                    if not same or topic != same_topic:  # a transform may give all the very same
+                    if headers is not same[1] or schemas is not same[2] or topic != same[0]:
+                        # A transform may have given all records the very same ones.
                         same_sent = headers_of(topic, headers, schemas) if headers else ()
-                        same_headers, same_topic, same_schemas = headers, topic, schemas
+                        same = topic, headers, schemas
                     stage = _KEY
                     sent_key = None if key is None else key_of(topic, key, out.key_schema)
                     stage = _VALUE
-                    sent = ProducerRecord(
-                        *(topic, out.partition, sent_key),
-                        value_of(topic, out.value, out.value_schema),
-                        *(same_sent, out.timestamp_ms),
-                    )
+                    value = value_of(topic, out.value, out.value_schema)
+                    sent = ProducerRecord(topic, out.partition, sent_key, value, same_sent, time_ms)
             except Exception as error:  # converters and transforms may be anybody's
                 place = place_of(transforms, apply)
                 rest = transforms[place:] if stage is _TRANSFORM else ()
@@ -346,11 +339,10 @@ class SourcePerformer:
                 skipped, detail = skipped + 1, detail or reason
             else:
                 if out is not None:
-                    if (time_ms := sent.timestamp_ms) is not None and time_ms < 0:
+                    if time_ms is not None and time_ms < 0:
                         sent.timestamp_ms = sending_timestamp(time_ms)
                     if topic not in known:
-                        check_topic(record, topic)
-                        self._ensure_topic(topic)
+                        self._ensure_topic(check_topic(record, topic))
                     add(sent)
                     add_source(record)  # type: ignore[arg-type]
             if by_record:
