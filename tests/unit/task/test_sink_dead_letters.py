@@ -66,6 +66,7 @@ def test_bad_records_go_to_the_queue_as_they_were_and_the_rest_to_the_task(tmp_p
     ]
 
 
+@pytest.mark.exhaustive
 def test_without_context_headers_a_letter_is_the_record(tmp_path: Path) -> None:
     fill(tmp_path, [b"{"], headers=(("h", b"own"),))
     bench = sink(tmp_path, Values, {**JSON, **QUEUE, HEADERS: "false"})
@@ -191,6 +192,7 @@ def test_a_task_reports_records_that_its_own_system_refuses(tmp_path: Path, wait
     assert told["__connect.errors.exception.message"] == "below zero"
 
 
+@pytest.mark.exhaustive
 def test_what_a_task_reports_holds_offsets_back_too(tmp_path: Path) -> None:
     fill(tmp_path, [b"1", b"-2"])
     Reporting.waits = False

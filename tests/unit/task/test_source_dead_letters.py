@@ -59,6 +59,7 @@ def test_what_cannot_be_sent_goes_to_the_queue_with_where_it_was(
     assert skipped["__connect.errors.exception.message"] == "a.csv line 2: 3 fields"
 
 
+@pytest.mark.exhaustive
 def test_without_context_headers_a_letter_still_tells_its_place(tmp_path: Path) -> None:
     bench = BodyBench(tmp_path, scripted([BAD]), QUEUE)
     run_dry(bench)
