@@ -107,7 +107,8 @@ class SourcePerformer:
         made = tools.converters(spec)
         to_bytes = made.key.from_connect, made.value.from_connect, made.header.from_connect
         self._from_connect = to_bytes
-        self._chain = [transform.apply_source for transform in tools.transforms(spec)]
+        chain = [transform.apply_source for transform in tools.transforms(spec)]
+        self._chain: Sequence[Any] = chain
         self._transport = tools.open_transport(spec)
         self._offsets = SourceOffsets(self._transport.offset_log, spec.task.connector)
         self._polled = False
@@ -290,8 +291,7 @@ class SourcePerformer:
     def _convert(self, records: Sequence[SourceItem]) -> Polled:
         key_of, value_of, headers_of = self._from_connect
         transforms, known = self._chain, self._known_topics
-        batch, sources = self._batch, self._sources
-        add, add_source = batch.append, sources.append
+        batch, add, add_source = self._batch, self._batch.append, self._sources.append
         boundaries = Boundaries(self._transaction)
         by_record = bool(boundaries.by_record)
         resumed, self._resumed = self._resumed, None
@@ -305,8 +305,7 @@ class SourcePerformer:
                 skipped, updates, detail = skipped + count, updates + 1, detail or reason
                 continue
             out: SourceRecord | None = record  # type: ignore[assignment]
-            chain: Sequence[Any] = transforms
-            stage, apply = _TRANSFORM, None
+            chain, stage, apply = transforms, _TRANSFORM, None
             try:
                 if resumed is not None:
                     (out, chain), resumed = resumed, None
@@ -322,9 +321,8 @@ class SourcePerformer:
                     topic, key, headers, time_ms = out.topic, out.key, out.headers, out.timestamp_ms
                     schemas, stage = out.header_schemas, _HEADER
                     if headers is not same[1] or schemas is not same[2] or topic != same[0]:
-                        # A transform may have given all records the very same ones.
                         same_sent = headers_of(topic, headers, schemas) if headers else ()
-                        same = topic, headers, schemas
+                        same = topic, headers, schemas  # a transform may give all the very same
                     stage = _KEY
                     sent_key = None if key is None else key_of(topic, key, out.key_schema)
                     stage = _VALUE
