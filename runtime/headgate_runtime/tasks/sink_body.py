@@ -349,6 +349,8 @@ class SinkPerformer:
                 skipped += 1
                 reason = self._give_up(raw, error, stage, place)
                 detail = detail or reason
+                if not self._errors.settings.tolerate:
+                    break  # the task fails, and nobody has asked about the records behind it
             resumed = None
             known = ends.get((topic, partition))
             ends[topic, partition] = (raw.offset + 1, 1 if known is None else known[1] + 1)
