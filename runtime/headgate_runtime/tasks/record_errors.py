@@ -35,7 +35,6 @@ from headgate.connector.error_handling import (
 from headgate.connector.transforms import TRANSFORMS
 from headgate.ports import ConsumerRecord, ProducerRecord
 from headgate.task.messages import TaskSpec
-from headgate_runtime.tasks.lifeline import monotonic_ms
 
 _log = logging.getLogger("headgate.task")
 
@@ -137,8 +136,9 @@ class _Resume(Generic[D]):
 class Waiting(Generic[R, D]):
     """Records whose first is to be tried again: `R` as they came, `D` as they are transformed."""
 
-    def __init__(self, settings: ErrorSettings, task: object) -> None:
+    def __init__(self, settings: ErrorSettings, task: object, now_ms: Callable[[], int]) -> None:
         self._settings = settings
+        self._now_ms = now_ms
         self._task = task
         self.records: Sequence[R] = ()
         self._resume: _Resume[D] | None = None
@@ -166,7 +166,7 @@ class Waiting(Generic[R, D]):
         """
         if not isinstance(error, RetriableError) or self._settings.retry_timeout_ms == 0:
             return False
-        now_ms, first = monotonic_ms(), records[at]
+        now_ms, first = self._now_ms(), records[at]
         if self._retry is None or self._first is not first:
             self._first, self._retry = first, Retry(self._settings, now_ms, random.randrange)
             _log.warning("%s: tries a record again: %s", self._task, error)
@@ -178,7 +178,7 @@ class Waiting(Generic[R, D]):
 
     def left_ms(self) -> int:
         """Until the next attempt may be made."""
-        return max(0, self._retry.due_ms - monotonic_ms()) if self._retry is not None else 0
+        return max(0, self._retry.due_ms - self._now_ms()) if self._retry is not None else 0
 
     def take(self) -> tuple[Sequence[R], tuple[D | None, Sequence[Any]]]:
         """The records, and where to go on with the first of them. Its attempts are still

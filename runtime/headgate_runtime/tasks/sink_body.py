@@ -146,7 +146,7 @@ class SinkPerformer:
         if self._errors.settings.reports:
             self._context.reporter = ErrantRecords(self._letters, self._errors, self._converters)
         self._waiting: Waiting[ConsumerRecord, SinkRecord] = Waiting(
-            self._errors.settings, self._spec.task
+            self._errors.settings, self._spec.task, lifeline.now_ms
         )
         self._resumed: tuple[SinkRecord | None, Sequence[Any]] | None = None
         """Where to go on with the first record of those that have waited."""

@@ -113,7 +113,9 @@ class SourcePerformer:
         self._offsets = SourceOffsets(self._transport.offset_log, spec.task.connector)
         self._polled = False
         self._errors = RecordErrors(spec)
-        self._waiting: Waiting[SourceItem, SourceRecord] = Waiting(self._errors.settings, spec.task)
+        self._waiting: Waiting[SourceItem, SourceRecord] = Waiting(
+            self._errors.settings, spec.task, lifeline.now_ms
+        )
         self._sends = self._numbered = 0
         """Records sent in this run; the producer's number of the first of the batch."""
         self._resumed: tuple[SourceRecord | None, Sequence[Any]] | None = None

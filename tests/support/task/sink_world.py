@@ -17,7 +17,6 @@ from headgate.ids import TargetState, TaskId
 from headgate.ports import Ack, ConsumerRecord, ProducerRecord, RebalancedError, TransportError
 from headgate.task.messages import PauseTask, ResumeTask, StopTask, TaskKind, TaskOutcome, TaskSpec
 from headgate.task.steps import Begin, Close, Closed, Failed, Report
-from headgate_runtime.tasks import record_errors, sink_body
 from headgate_runtime.tasks.sink_body import SinkPerformer
 
 PARTITIONS = (("t", 0), ("t", 1))
@@ -183,9 +182,13 @@ def _task_class(world: World) -> type[SinkTask]:
 
 
 class _Lifeline:
-    def __init__(self, spec: TaskSpec) -> None:
+    def __init__(self, spec: TaskSpec, world: World) -> None:
         self.spec = spec
         self.stopping = False
+        self._world = world
+
+    def now_ms(self) -> int:
+        return self._world.now_ms
 
     def check(self) -> None:
         pass
@@ -230,11 +233,9 @@ def _spec() -> TaskSpec:
     )
 
 
-def run_once(world: World, monkeypatch: Any, steps: int) -> TaskOutcome | None:
+def run_once(world: World, steps: int) -> TaskOutcome | None:
     """One start of the task; None: it was killed, or `steps` are over."""
-    for module in (sink_body, record_errors):
-        monkeypatch.setattr(module, "monotonic_ms", lambda: world.now_ms)
-    lifeline: Any = _Lifeline(_spec())
+    lifeline: Any = _Lifeline(_spec(), world)
     tools: Any = _Tools(world)
     performer = SinkPerformer(lifeline, tools, _task_class(world))
     machine, inputs = performer.machine, deque[Any]()
