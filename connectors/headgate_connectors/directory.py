@@ -76,6 +76,7 @@ class DirectoryTask(SourceTask):
         self._choice = Choice(settings)
         self._options = read_options(settings)
         self._tolerate = config.get("errors.tolerance", "none").strip().lower() == "all"
+        self._keeps = bool(config.get("errors.deadletterqueue.topic.name", "").strip())
         self._on_bad_file: str = settings["on.bad.file"]
         self._on_replace: str = settings["on.replace"]
         self._batch: int = settings["batch.size"]
@@ -299,7 +300,9 @@ class DirectoryTask(SourceTask):
                     )
                 )
             elif end > start and (self._tolerate or self._fails):
-                append(SkippedRecord(partition, offset or {}, self._at(file, start, reason), lost))
+                where = self._at(file, start, reason)
+                raw = file.raw(start, end) if self._keeps else None
+                append(SkippedRecord(partition, offset or {}, where, lost, raw))
             else:
                 self._set_aside(file, self._at(file, start, reason))
                 break

@@ -29,6 +29,9 @@ class State(Enum):
     GONE = "gone"
 
 
+TEXT_FORMATS = ("jsonl", "lines", "csv", "tsv")
+RAW_MAX = 1_000_000
+"""Most bytes of a bad line that are kept."""
 WAITING = (State.TAIL, State.UNFINISHED)
 
 
@@ -59,6 +62,19 @@ class File:
         if self.reader is not None:
             self.reader.close()
             self.reader = None
+
+    def raw(self, start: int, end: int) -> bytes | None:
+        """The bytes of a bad line without its end, for a dead letter. None: they cannot be had, or
+        are too many."""
+        text = self.kind.format in TEXT_FORMATS and self.kind.compression is None
+        if not text or end - start > RAW_MAX:
+            return None
+        try:
+            with self.path.open("rb") as file:
+                file.seek(start)
+                return file.read(end - start).rstrip(b"\r\n")
+        except OSError:
+            return None
 
     @property
     def is_parquet(self) -> bool:

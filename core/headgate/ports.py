@@ -8,6 +8,7 @@ the exceptions of their libraries into those at the top of this page, once. The 
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Protocol, TypeAlias
 
 from headgate.connector.sink_names import SinkTopics
@@ -46,6 +47,9 @@ class TransactionOverError(Exception):
     """The open transaction can only be aborted, or was, for a record was refused or it took too
     long; nobody shut its producer out. Nothing of it is or will be visible. Before the next one the
     producer is initialised again."""
+
+    place: int | None = None
+    """Place of the refused record among those of the `send` that raised this, where it is known."""
 
 
 class UnknownTopicError(Exception):
@@ -180,6 +184,7 @@ class Group(Protocol):
 
 # -- data --
 
+NO_CONFIG: Mapping[str, str] = MappingProxyType({})
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 """Names and values in their order; a name may come twice. None: a header without a value, which is
 not the same as an empty one."""
@@ -347,9 +352,24 @@ class Consumer(Protocol):
 class RecordLog(Protocol):
     """Data topics and consumer groups."""
 
-    def create_topic(self, topic: str, partitions: int | None) -> None:
+    def create_topic(
+        self,
+        topic: str,
+        partitions: int | None,
+        *,
+        replicas: int | None = None,
+        config: Mapping[str, str] = NO_CONFIG,
+    ) -> None:
         """Does nothing when it is there, whatever its partitions. None: as many as a topic gets of
-        which nothing is said, on Kafka ``num.partitions`` of the brokers, elsewhere 1."""
+        which nothing is said, on Kafka ``num.partitions`` of the brokers, elsewhere 1.
+
+        Args:
+            replicas, config: replication factor and settings of the topic, for a log that has
+                brokers; another takes no notice. None: as the brokers choose.
+
+        Raises:
+            RefusedError: not with these settings, or not with these rights.
+        """
         ...
 
     def partitions(self, topic: str) -> int:

@@ -8,6 +8,7 @@ from support.commands.worker import headgate_worker  # noqa: F401
 from support.java.beside_java import cluster, growing  # noqa: F401
 from support.java.connect import SOURCES
 from support.java.twin_source import NAME, TESTS, announce
+from support.kafka.world import kafka_world  # noqa: F401
 
 from local_kafka.jvm import compile_java
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from headgate.connector.sink_names import SinkTopics
 from headgate.membership.consumer import ConsumerSettings
 from headgate.ports import (
+    NO_CONFIG,
     Consumer,
     ConsumerRecord,
     TopicPartition,
@@ -39,7 +40,15 @@ class EmbeddedRecordLog:
         self._compression = compression
         self._topics: dict[str, tuple[int, int]] = {}
 
-    def create_topic(self, topic: str, partitions: int | None) -> None:
+    def create_topic(
+        self,
+        topic: str,
+        partitions: int | None,
+        *,
+        replicas: int | None = None,
+        config: Mapping[str, str] = NO_CONFIG,
+    ) -> None:
+        """One file has no replicas, and no settings of single topics."""
         partitions = 1 if partitions is None else partitions
         if partitions < 1:
             raise ValueError(f"topic {topic} with {partitions} partitions, expected at least 1")

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         ConnectorContext,
         Converter,
         DataError,
+        ErrantRecordReporter,
         ExactlyOnceSupport,
         Headers,
         OffsetReader,
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
         PlannedSinkTask,
         PlannedSinkTaskContext,
         RecordMetadata,
+        Reported,
         RetriableError,
         SinkConnector,
         SinkRecord,
@@ -75,6 +77,7 @@ __all__ = [
     "ConnectorContext",
     "Converter",
     "DataError",
+    "ErrantRecordReporter",
     "ExactlyOnceSupport",
     "Field",
     "Headers",
@@ -86,6 +89,7 @@ __all__ = [
     "PlannedSinkTaskContext",
     "Recommender",
     "RecordMetadata",
+    "Reported",
     "RetriableError",
     "Schema",
     "SchemaAndValue",
@@ -120,9 +124,10 @@ __all__ = [
 
 _HOMES: Final = {
     "headgate.connector.api": (
-        "Connector ConnectorContext Converter DataError ExactlyOnceSupport Headers "
-        "OffsetReader Partition PlannedSinkTask PlannedSinkTaskContext RecordMetadata "
-        "RetriableError SinkConnector SinkRecord SinkTask SinkTaskContext SkippedRecord "
+        "Connector ConnectorContext Converter DataError ErrantRecordReporter "
+        "ExactlyOnceSupport Headers OffsetReader Partition PlannedSinkTask "
+        "PlannedSinkTaskContext RecordMetadata Reported RetriableError SinkConnector "
+        "SinkRecord SinkTask SinkTaskContext SkippedRecord "
         "SourceConnector SourceRecord SourceTask SourceTaskContext TransactionContext "
         "Transform Value"
     ),

@@ -9,14 +9,14 @@ worker calls it with a deadline, tasks run in their runner.
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, ClassVar, Protocol, TypeAlias
 
 from headgate.connector.config import ConfigDef
 from headgate.connector.data_error import DataError as DataError
 from headgate.connector.schema import Schema, SchemaAndValue
-from headgate.ports import RecordLog
+from headgate.ports import ConsumerRecord, RecordLog
 from headgate.ports import RecordMetadata as RecordMetadata
 
 Partition: TypeAlias = Mapping[str, Any]
@@ -62,6 +62,8 @@ class SkippedRecord:
     """Names the input and the position in it."""
     count: int = 1
     """How many records are lost with it, where that is known."""
+    raw: bytes | None = None
+    """What stood there, for a dead letter queue; None: it cannot be had."""
 
 
 @dataclass(slots=True)
@@ -91,6 +93,42 @@ class SinkRecord:
     """Schema of the value as its converter read it; None: the converter gives none."""
     header_schemas: tuple[Schema | None, ...] = ()
     """One for each header, in their order; empty: no header has a schema."""
+    original: ConsumerRecord | None = field(default=None, repr=False, compare=False)
+    """The record as the log had it, which a dead letter is made of. None where nobody will ask: the
+    task has no errant record reporter."""
+
+
+class Reported(Protocol):
+    """What became of a record that was reported."""
+
+    def done(self) -> bool:
+        """Whether the log has its dead letter."""
+        ...
+
+    def result(self, timeout: float | None = None) -> None:
+        """Write it, and all that was reported before, and wait until the log has it.
+
+        Raises:
+            TransportError: the log could not be reached; what was reported is kept.
+        """
+        ...
+
+
+class ErrantRecordReporter(Protocol):
+    """Takes records that a sink task's own system has refused. From any thread. Source: KIP-610."""
+
+    def report(self, record: SinkRecord, error: BaseException) -> Reported:
+        """Log the record, and send it to the dead letter queue, as the config asks; then the task
+        goes on without it.
+
+        Returns:
+            Done when the log has the dead letter. Nobody has to wait for it: offsets are committed
+            after all that was reported before is written. `result()` writes it at once.
+
+        Raises:
+            DataError: `errors.tolerance` is none, so the task is to fail.
+        """
+        ...
 
 
 class OffsetReader(Protocol):
@@ -229,6 +267,11 @@ class SinkTaskContext(Protocol):
     def committed(self) -> Mapping[tuple[str, int], int]:
         """Consumer offsets that the connector's group has committed, of all its partitions; asks
         the log. Raises TransportError."""
+        ...
+
+    def errant_record_reporter(self) -> ErrantRecordReporter | None:
+        """None where the config names no dead letter queue and `errors.log.enable` is false: then
+        raise what is wrong with a record. Source: KIP-610."""
         ...
 
     def request_commit(self) -> None:

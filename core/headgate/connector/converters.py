@@ -5,6 +5,8 @@ Source: Connect's `StringConverter`, `JsonConverter`, `ByteArrayConverter`, `Num
 """
 
 import base64
+import datetime
+import decimal
 import math
 import struct
 from collections.abc import Mapping, Sequence
@@ -195,15 +197,17 @@ class SimpleHeaderConverter:
     def from_connect(
         self, topic: str, headers: Headers, schemas: Sequence[Schema | None] = ()
     ) -> RawHeaders:
+        name: object = None
+        sent: list[tuple[str, bytes | None]] = []
         try:
-            return tuple(
-                [
-                    (_sent_name(name), None if value is None else _header_text(value).encode())
-                    for name, value in headers
-                ]
-            )
+            for name, value in headers:
+                data = None if value is None else _header_text(value).encode()
+                sent.append((_sent_name(name), data))
         except UnicodeEncodeError as error:
             raise DataError(f"Failed to serialize a header: {error}") from error
+        except TypeError as error:
+            raise DataError(f"Failed to serialize the header {name}: {error}") from error
+        return tuple(sent)
 
     def to_connect(self, topic: str, headers: RawHeaders) -> Headers:
         return tuple(
@@ -369,6 +373,13 @@ def task_converters(
     )
 
 
+def converter_class(
+    key: str, connector_config: Mapping[str, str], worker_settings: Mapping[str, str]
+) -> str:
+    """Name of the class that converts for a task; `key` is ``value.converter``, for instance."""
+    return _named(key, connector_config, worker_settings)[0]
+
+
 _DEFAULTS: Final = {
     "key.converter": _PACKAGE + "storage.StringConverter",
     "value.converter": _PACKAGE + "storage.StringConverter",
@@ -412,7 +423,12 @@ def _header_text(value: Value) -> str:
         return base64.b64encode(cast(bytes, value)).decode()
     if isinstance(value, (dict, list, tuple)):
         return json_bytes(value).decode()
-    return java_text(value)
+    if isinstance(value, (bool, int, float, str, decimal.Decimal, datetime.date, datetime.time)):
+        return java_text(value)
+    raise TypeError(
+        f"a value of type {kind_of(value)} has no form in a header; expected str, a number, bool, "
+        "bytes, date, time, datetime, dict or list"
+    )
 
 
 _WORDS: Final[Mapping[str, Value]] = {"true": True, "false": False, "null": None}

@@ -1,23 +1,205 @@
-"""What becomes of records that were to go to a dead letter queue: this version writes none.
+"""Dead letters: records that could not be used, and the headers that say why.
 
-Differs from Connect (DeadLetterQueueReporter), whose sinks write such a record there and go on.
+A sink's dead letter is the record as the log had it. A source's has no such form yet: its value is
+the bytes or the text that the source had read, else JSON of the value or of the reason. Headers of
+ours say where it stood. Source: KIP-298, DeadLetterQueueReporter (4.3.1).
+
+Differs: Connect has no queue for sources; an exception that Java does not have is named by Python's
+module and class; the trace is Python's.
 """
 
-from collections.abc import Mapping
-from typing import Final
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, cast
 
-TOPIC: Final = "errors.deadletterqueue.topic.name"
+from headgate.connector.api import DataError, RetriableError, SkippedRecord, SourceRecord
+from headgate.connector.error_handling import LETTERS_TOPIC, TOLERANCE, ErrorStage
+from headgate.connector.json_converter import json_bytes
+from headgate.connector.schema import kind_of
+from headgate.ports import ConsumerRecord, Headers, ProducerRecord
+
+PREFIX: Final = "__connect.errors."
+OUR_PREFIX: Final = "__headgate.errors."
+SOURCE_PARTITION: Final = OUR_PREFIX + "source.partition"
+"""Header of a source's dead letter: the source partition as JSON."""
+SOURCE_OFFSET: Final = OUR_PREFIX + "source.offset"
+SINK_TASK: Final = "org.apache.kafka.connect.sink.SinkTask"
+"""Class that Connect names for `ErrorStage.TASK_PUT`."""
+SOURCE_TASK: Final = "org.apache.kafka.connect.source.SourceTask"
+
+_JAVA_ERRORS: Final[Mapping[type[BaseException], str]] = {
+    DataError: "org.apache.kafka.connect.errors.DataException",
+    RetriableError: "org.apache.kafka.connect.errors.RetriableException",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why one record could not be used, and where that was seen."""
+
+    connector: str
+    task: int
+    stage: ErrorStage
+    executing_class: str
+    """Connect's name of the converter or the transform, as the config gives it."""
+    error: BaseException
+    trace: str
+    """Text of the error's traceback."""
+
+
+def error_class(error: BaseException) -> str:
+    """Java's name of an error that Connect has too; else Python's module and name."""
+    kind = type(error)
+    return _JAVA_ERRORS.get(kind) or f"{kind.__module__}.{kind.__qualname__}"
+
+
+def context_headers(failure: Failure, place: tuple[str, int, int] | None) -> Headers:
+    """The headers that `errors.deadletterqueue.context.headers.enable` adds.
+
+    Args:
+        place: topic, partition and offset of the record; None: it was in no topic.
+    """
+    found: list[tuple[str, bytes | None]] = []
+    if place is not None:
+        topic, partition, offset = place
+        found += [
+            (PREFIX + "topic", _bytes(topic)),
+            (PREFIX + "partition", _bytes(str(partition))),
+            (PREFIX + "offset", _bytes(str(offset))),
+        ]
+    error = failure.error
+    message = str(error)
+    return (
+        *found,
+        (PREFIX + "connector.name", _bytes(failure.connector)),
+        (PREFIX + "task.id", _bytes(str(failure.task))),
+        (PREFIX + "stage", _bytes(failure.stage.value)),
+        (PREFIX + "class.name", _bytes(failure.executing_class)),
+        (PREFIX + "exception.class.name", _bytes(error_class(error))),
+        # An exception without a message has a null there in Java.
+        (PREFIX + "exception.message", _bytes(message) if message else None),
+        (PREFIX + "exception.stacktrace", _bytes(failure.trace)),
+    )
+
+
+def sink_letter(topic: str, raw: ConsumerRecord, failure: Failure | None) -> ProducerRecord:
+    """`raw` for the queue `topic`: key, value, headers and time as they were.
+
+    Args:
+        failure: for the headers; None: they are not wanted.
+    """
+    place = (raw.topic, raw.partition, raw.offset)
+    added = context_headers(failure, place) if failure is not None else ()
+    time_ms = raw.timestamp_ms if raw.timestamp_ms >= 0 else None
+    return ProducerRecord(topic, None, raw.key, raw.value, (*raw.headers, *added), time_ms)
+
+
+def source_letter(
+    topic: str, record: SourceRecord | SkippedRecord, failure: Failure | None
+) -> ProducerRecord:
+    """A record that a source has read and cannot write, for the queue `topic`.
+
+    Args:
+        failure: for the headers of Connect; None: they are not wanted. Those of the source
+            partition and offset are there always.
+    """
+    headers: Headers = (
+        (SOURCE_PARTITION, _json(record.source_partition)),
+        (SOURCE_OFFSET, _json(record.source_offset)),
+    )
+    key: bytes | None = None
+    if isinstance(record, SourceRecord):
+        value = _plain(record.value)
+    elif record.raw is not None:
+        value = record.raw
+    else:
+        value = _json({"reason": record.reason, "count": record.count})
+    time_ms = None
+    if isinstance(record, SourceRecord):
+        key = _plain(record.key)
+        headers = ((OUR_PREFIX + "topic", _bytes(str(record.topic))), *headers)
+        time_ms = record.timestamp_ms
+    if failure is not None:
+        headers = (*context_headers(failure, None), *headers)
+    if time_ms is not None and time_ms < 0:
+        time_ms = None
+    return ProducerRecord(topic, None, key, value, headers, time_ms)
+
+
+def log_text(task: str, stage: ErrorStage, executing_class: str, record: str | None) -> str:
+    """One error as `errors.log.enable` logs it.
+
+    Args:
+        record: with `errors.log.include.messages`, what `told_sink` or `told_source` says.
+    """
+    told = record or ""
+    return (
+        f"Error encountered in task {task}. Executing stage '{stage}' with class "
+        f"'{executing_class}'{told}."
+    )
+
+
+def told_sink(raw: ConsumerRecord) -> str:
+    """Where a record of a sink stood. As in Connect neither key nor value are shown."""
+    return (
+        f", where consumed record is {{topic='{raw.topic}', partition={raw.partition}, "
+        f"offset={raw.offset}, timestamp={raw.timestamp_ms}, timestampType=CreateTime}}"
+    )
+
+
+def told_source(record: object) -> str:
+    """A record of a source with all that it has."""
+    return f", where source record is = {record!r}"
 
 
 def unwritten_queue(config: Mapping[str, str]) -> str:
-    """What ends the words about a record that a sink cannot use, where the record fails the task
-    though `errors.tolerance` is all: who names a queue wants to keep it, and to pass over it would
-    lose it, for the offsets after it are committed. Empty: the tolerance decides alone."""
-    topic = (config.get(TOPIC) or "").strip()
-    if not topic or config.get("errors.tolerance", "none").strip().lower() != "all":
+    """For a sink of planned batches, which writes no dead letters: what ends the words about a
+    record that it cannot use. The record fails the task though `errors.tolerance` is all: who names
+    a queue wants to keep it, and to pass over it would lose it, for the offsets after it are
+    committed. Empty: the tolerance decides alone."""
+    topic = (config.get(LETTERS_TOPIC) or "").strip()
+    if not topic or config.get(TOLERANCE, "none").strip().lower() != "all":
         return ""
     return (
-        f". It was to go to the dead letter queue {topic}, but this version of Headgate writes "
+        f". It was to go to the dead letter queue {topic}, but a sink of planned batches writes "
         "none, so the task fails rather than lose the record. Mend the record or what reads it; or "
-        f"remove {TOPIC}, and such records are skipped and logged"
+        f"remove {LETTERS_TOPIC}, and such records are skipped and logged"
     )
+
+
+def _bytes(text: str) -> bytes:
+    """UTF-8; what has none (half a surrogate pair) as Java writes it: a question mark."""
+    return text.encode("utf-8", "replace")
+
+
+def _json(value: Mapping[str, Any]) -> bytes:
+    try:
+        return json.dumps(dict(value), default=str, separators=(",", ":")).encode()
+    except (TypeError, ValueError):
+        return _bytes(repr(value))
+
+
+def _plain(value: Any) -> bytes | None:
+    """A value of any kind as bytes that tell as much of it as can be told."""
+    if value is None:
+        return None
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(cast("bytes", value))
+    if isinstance(value, str):
+        return _bytes(value)
+    try:
+        return json_bytes(value)
+    except Exception:  # it is here because it is odd
+        return _plain_text(value)
+
+
+def _plain_text(value: Any) -> bytes:
+    forms: tuple[Callable[[Any], str], ...] = (partial(json.dumps, default=repr), repr)
+    for form in forms:
+        try:
+            return _bytes(form(value))
+        except Exception:  # keys of other kinds, circles, a repr that raises
+            continue
+    return _bytes(f"a value of type {kind_of(value)} that has no text")

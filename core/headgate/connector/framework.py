@@ -31,7 +31,6 @@ ERRORS: Final = "Error Handling"
 CLIENT_PREFIXES: Final = ("producer.override.", "consumer.override.", "admin.override.")
 TASKS_MAX: Final = 100_000
 """Most tasks that a connector may have. Java has no limit, and builds lists of that length."""
-TOPIC_CREATION_PREFIX: Final = "topic.creation."
 CONVERTER_KEYS: Final = ("key.converter", "value.converter", "header.converter")
 
 

@@ -3,7 +3,7 @@
 import base64
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
 from headgate.connector.api import Value
@@ -158,7 +158,7 @@ def json_bytes(value: Value) -> bytes:
         return dumps(value, _json_other)
     except (ValueError, TypeError, RecursionError) as error:
         try:
-            place = _place(value, "value")
+            place = place_without_form(value, _json_other)
         except RecursionError:
             place = ""
         where = f" at {place}" if place else ""
@@ -174,17 +174,21 @@ def _json_other(value: object) -> str:
     )
 
 
-def _place(value: Any, path: str) -> str:
-    """Where in a dict or list the first value without a form in JSON is."""
+def place_without_form(value: Any, other: Callable[[Any], str], path: str = "value") -> str:
+    """Where in a dict or list the first value is that has no form in JSON; empty: nowhere.
+
+    Args:
+        other: writes values that JSON does not know, or raises.
+    """
     if is_dict(value):
         pairs = value.items()
-        found = (_place(item, f"{path}.{key}") for key, item in pairs)
+        found = (place_without_form(item, other, f"{path}.{key}") for key, item in pairs)
     elif isinstance(value, (list, tuple)):
         items = enumerate(cast("list[Any]", value))
-        found = (_place(item, f"{path}[{index}]") for index, item in items)
+        found = (place_without_form(item, other, f"{path}[{index}]") for index, item in items)
     else:
         try:
-            dumps(value, _json_other)
+            dumps(value, other)
         except (ValueError, TypeError):
             return path
         return ""

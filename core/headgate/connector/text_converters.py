@@ -14,6 +14,7 @@ from headgate.connector.api import Value
 from headgate.connector.config import ConfigDef, ConfigError, Importance, Type, java_text
 from headgate.connector.data_error import DataError
 from headgate.connector.envelope import EnvelopeWriter, PayloadReader
+from headgate.connector.json_converter import place_without_form
 from headgate.connector.json_schema import read_schema
 from headgate.connector.json_values import DecimalFormat, Misfit, Write, writer, written
 from headgate.connector.schema import (
@@ -153,7 +154,12 @@ def _json_text(value: Value) -> bytes:
     try:
         return dumps(value, _other)
     except (ValueError, TypeError, RecursionError) as error:
-        raise DataError(f"Failed to serialize to a string: {error}") from error
+        try:
+            place = place_without_form(value, _other)
+        except RecursionError:
+            place = ""
+        where = f" at {place}" if place else ""
+        raise DataError(f"Failed to serialize to a string: {error}{where}") from error
 
 
 def _other(value: object) -> str:

@@ -33,15 +33,16 @@ from headgate.connector.config import (
     parse_type,
 )
 from headgate.connector.converters import CONVERTERS, HEADER_CONVERTERS, config_def_of
+from headgate.connector.error_handling import LETTERS_KEYS, source_letter_errors
 from headgate.connector.framework import (
     CLIENT_PREFIXES,
     CONVERTER_KEYS,
-    TOPIC_CREATION_PREFIX,
     add_chain_keys,
     sink_keys,
     source_keys,
 )
 from headgate.connector.restart_policy import KEYS as RESTART_KEYS
+from headgate.connector.topic_creation import topic_creation_errors, topic_keys
 from headgate.java.pattern import compile_java
 
 Config: TypeAlias = Mapping[str, Any]
@@ -79,6 +80,8 @@ def validate_connector(
     if issubclass(connector_class, SourceConnector):
         _check_exactly_once(connector_class, config, exactly_once_enabled, results)
         _check_transaction_boundary(connector_class, config, results)
+        _add(results, config, topic_creation_errors(config))
+        _add(results, config, source_letter_errors(config))
     elif issubclass(connector_class, SinkConnector):
         _check_topics(config, results)
         _check_group(config, worker_settings.get("group.id", ""), results)
@@ -128,13 +131,12 @@ def unknown_keys(connector_class: type[Connector], config: Config) -> dict[str, 
     for key in CONVERTER_KEYS:
         names = _converter_definition(str(config.get(key, "")))
         known.update(f"{key}.{name}" for name in (names.keys if names else ()))
-    families: tuple[str, ...] = CLIENT_PREFIXES
     if issubclass(connector_class, SourceConnector):
-        families = (*CLIENT_PREFIXES, TOPIC_CREATION_PREFIX)
+        known.update(LETTERS_KEYS, topic_keys(config))
     return {
         key: nearest(key, known)
         for key in config
-        if key not in known and not key.startswith(families)
+        if key not in known and not key.startswith(CLIENT_PREFIXES)
     }
 
 

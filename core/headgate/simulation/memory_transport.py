@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from headgate.connector.sink_names import SinkTopics
 from headgate.membership.messages import GroupRequest, GroupResponse
 from headgate.ports import (
+    NO_CONFIG,
     ConsumerRecord,
     FencedError,
     IncomingCall,
@@ -126,7 +127,14 @@ class MemoryRecordLog:
     def __init__(self, cluster: MemoryCluster) -> None:
         self._cluster = cluster
 
-    def create_topic(self, topic: str, partitions: int | None) -> None:
+    def create_topic(
+        self,
+        topic: str,
+        partitions: int | None,
+        *,
+        replicas: int | None = None,
+        config: Mapping[str, str] = NO_CONFIG,
+    ) -> None:
         partitions = 1 if partitions is None else partitions
         if partitions < 1:
             raise ValueError(f"topic {topic} with {partitions} partitions, expected at least 1")

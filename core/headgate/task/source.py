@@ -122,6 +122,8 @@ class SourceMachine(TaskMachine):
         """What is still to be done about the batch that was polled last."""
         self._open = 0
         """Records sent and not yet covered by a commit."""
+        self._letters = 0
+        """Dead letters among the open records: they do not count as records."""
         self._passed_open = False
         """Source offsets of skipped records wait for a commit."""
         self._commit_ms = 0
@@ -204,6 +206,7 @@ class SourceMachine(TaskMachine):
                 return self._fail(now_ms, given.detail + MEND_OR_TOLERATE)
             self._count_skipped(given.skipped, given.detail)
             self._passed_open = True
+        self._letters += given.letters
         if given.offsets:
             self._passed_open = True
         if given.quarantined is not None:
@@ -298,6 +301,9 @@ class SourceMachine(TaskMachine):
     def _on_committed(self, now_ms: int, given: st.Committed) -> list[st.BodyEffect]:
         self._error_text = self._retriable
         self._records += self._open - given.open_records
+        if not given.open_records:
+            self._records -= self._letters
+            self._letters = 0
         self._open = given.open_records
         self._passed_open = False
         self._commit_ms = now_ms
@@ -311,7 +317,7 @@ class SourceMachine(TaskMachine):
         return self._after_commit(now_ms)
 
     def _on_aborted(self, now_ms: int, _given: st.Aborted) -> list[st.BodyEffect]:
-        self._open = 0
+        self._open = self._letters = 0
         self._passed_open = False
         self._commit_ms = now_ms
         return self._after_commit(now_ms)

@@ -93,7 +93,7 @@ class Polled:
     detail: str = ""
     """First skipped record: its input, its position, the reason."""
     retriable: str = ""
-    """`poll` raised `RetriableError` with this text."""
+    """`poll`, or what converts its records, raised `RetriableError` with this text."""
     boundaries: Sequence[Boundary] = ()
     conflict: bool = False
     """The connector asked for both, after the same record or for the whole batch."""
@@ -103,6 +103,8 @@ class Polled:
     """Source offsets that come without a record, those of what is skipped included."""
     quarantined: tuple[str, ...] | None = None
     """What the task has set aside by now, each with its reason. None: as before."""
+    letters: int = 0
+    """Dead letters among `records`: each stands for one of `skipped`."""
 
     @property
     def found(self) -> bool:

@@ -40,8 +40,10 @@ class Boundaries:
     def reached(self, record: object, sendable: int) -> None:
         self._add(sendable, self.by_record.get(id(record), ()))
 
-    def told(self, polled: Polled) -> Polled:
-        self._add(polled.records, self._at_end)
+    def told(self, polled: Polled, *, whole: bool = True) -> Polled:
+        """`polled` with its boundaries; not `whole`: more of the batch is to come."""
+        if whole:
+            self._add(polled.records, self._at_end)
         return replace(polled, boundaries=self._found, conflict=self._conflict)
 
     def _add(self, sendable: int, asked: Sequence[Ask]) -> None:

@@ -4,9 +4,10 @@ import logging
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from headgate.connector.api import DataError, Headers, RetriableError, SinkRecord, SinkTask
-from headgate.connector.dead_letters import unwritten_queue
+from headgate.connector.error_handling import ErrorStage
 from headgate.connector.schema import Schema, SchemaAndValue
 from headgate.connector.sink_names import sink_group, sink_subscription
 from headgate.ports import (
@@ -41,7 +42,9 @@ from headgate.task.steps import (
     Started,
 )
 from headgate_runtime.tasks.data_errors import data_error_text, log_skipped
+from headgate_runtime.tasks.dead_letter_queue import DeadLetterQueue, ErrantRecords
 from headgate_runtime.tasks.lifeline import BodyLifeline
+from headgate_runtime.tasks.record_errors import RecordErrors, Waiting, place_of
 from headgate_runtime.tasks.source_body import quietly
 from headgate_runtime.tasks.tools import BodyTools
 from headgate_runtime.tasks.used_topics import UsedTopics
@@ -49,6 +52,8 @@ from headgate_runtime.tasks.used_topics import UsedTopics
 _log = logging.getLogger("headgate.task")
 
 BATCH_RECORDS = 2_000
+_KEY, _VALUE = ErrorStage.KEY_CONVERTER, ErrorStage.VALUE_CONVERTER
+_HEADER, _TRANSFORM = ErrorStage.HEADER_CONVERTER, ErrorStage.TRANSFORMATION
 _NO_KEY = SchemaAndValue(None, None)
 _NO_HEADERS: tuple[Headers, tuple[Schema | None, ...]] = ((), ())
 
@@ -65,6 +70,10 @@ class SinkContext:
         """What was asked last of each: to be paused or to be resumed."""
         self._timeout_ms: int | None = None
         self._commit = False
+        self.reporter: ErrantRecords | None = None
+
+    def errant_record_reporter(self) -> ErrantRecords | None:
+        return self.reporter
 
     def offset(self, topic: str, partition: int, offset: int) -> None:
         self.seeks[topic, partition] = offset
@@ -126,16 +135,21 @@ class SinkPerformer:
         self._spec = lifeline.spec
         self._lifeline = lifeline
         self._class = task_class
-        self._no_queue = unwritten_queue(self._spec.connector_config)
-        settings = SinkSettings.from_spec(self._spec)
-        if self._no_queue:
-            settings = replace(settings, tolerate=False)
-        self.machine = SinkMachine(settings)
+        self.machine = SinkMachine(SinkSettings.from_spec(self._spec))
         self._converters = tools.converters(self._spec)
         self._transforms = tools.transforms(self._spec)
         self._transport = tools.open_transport(self._spec)
         self._context = SinkContext(lifeline)
         self._context.read_committed = self._read_committed
+        self._errors = RecordErrors(self._spec)
+        self._letters = DeadLetterQueue(self._spec, self._transport, self._errors)
+        if self._errors.settings.reports:
+            self._context.reporter = ErrantRecords(self._letters, self._errors, self._converters)
+        self._waiting: Waiting[ConsumerRecord, SinkRecord] = Waiting(
+            self._errors.settings, self._spec.task, lifeline.now_ms
+        )
+        self._resumed: tuple[SinkRecord | None, Sequence[Any]] | None = None
+        """Where to go on with the first record of those that have waited."""
         self._consumer: Consumer | None = None
         self._task: SinkTask | None = None
         self._interrupt: Callable[[BodyInput], None] = lambda _given: None
@@ -213,6 +227,7 @@ class SinkPerformer:
     def _start(self) -> BodyInput:
         spec = self._spec
         topics = sink_subscription(spec.connector_config, spec.transport)
+        self._letters.open()
         task = self._task = self._class()
         task.context = self._context
         task.start(spec.task_config)
@@ -235,11 +250,29 @@ class SinkPerformer:
         if self._lifeline.stopping:
             return Consumed()
         self._seek(self._checked_consumer.assignment())
-        self._rest(paused)
-        records = self._checked_consumer.poll(BATCH_RECORDS, timeout_ms)
+        self._rest(paused or bool(self._waiting))
+        if not self._waiting:
+            records = self._checked_consumer.poll(BATCH_RECORDS, timeout_ms)
+        else:
+            records = self._waited(timeout_ms, paused)
         consumed = self._convert(records)
+        if self._context.reporter is not None:
+            count, detail = self._context.reporter.take_told()
+            consumed = replace(
+                consumed, skipped=consumed.skipped + count, detail=consumed.detail or detail
+            )
         self._topics.used(topic for topic, _ in self._ends)
         return consumed
+
+    def _waited(self, timeout_ms: int, paused: bool) -> Sequence[ConsumerRecord]:
+        """Records of which the first is to be tried again, once it is time: the membership stays,
+        and partitions may go meanwhile."""
+        left_ms = self._waiting.left_ms()
+        self._checked_consumer.poll(0, timeout_ms if paused else min(timeout_ms, left_ms))
+        if paused or not self._waiting or self._waiting.left_ms():
+            return ()
+        records, self._resumed = self._waiting.take()
+        return records
 
     def _seek(self, among: Collection[TopicPartition]) -> None:
         """Source: WorkerSinkTask.rewind. What was committed counts for nothing any more: the next
@@ -249,6 +282,7 @@ class SinkPerformer:
                 self._checked_consumer.seek(partition, offset)
                 for table in (self._delivered, self._committed, self._counts):
                     table.pop(partition, None)
+                self._waiting.keep(lambda raw: (raw.topic, raw.partition) != partition)  # noqa: B023
                 del self._context.seeks[partition]
 
     def _rest(self, resting: bool) -> None:
@@ -272,33 +306,36 @@ class SinkPerformer:
         headers_of = self._converters.header.to_connect_data
         transforms = [transform.apply_sink for transform in self._transforms]
         batch, ends = self._batch, self._ends
+        keeps = self._context.reporter is not None
+        resumed, self._resumed = self._resumed, None
         skipped = dropped = 0
         detail = ""
-        for raw in records:
+        for at, raw in enumerate(records):
             topic, partition = raw.topic, raw.partition
-            place = (topic, partition)
-            known = ends.get(place)
-            ends[place] = (raw.offset + 1, 1 if known is None else known[1] + 1)
+            record: SinkRecord | None = None
+            chain: Sequence[Any] = transforms
+            stage, apply = _KEY, None
             try:
-                if raw.unreadable:
-                    raise DataError(raw.unreadable)
-                key_schema, key = _NO_KEY if raw.key is None else key_of(topic, raw.key)
-                value_schema, value = value_of(topic, raw.value)
-                headers, schemas = headers_of(topic, raw.headers) if raw.headers else _NO_HEADERS
-                record: SinkRecord | None = SinkRecord(
-                    topic,
-                    partition,
-                    raw.offset,
-                    key,
-                    value,
-                    headers,
-                    raw.timestamp_ms,
-                    key_schema,
-                    value_schema,
-                    schemas,
-                )
-                for apply in transforms:
-                    record = apply(record)  # type: ignore[arg-type]
+                if resumed is not None and resumed[0] is not None:
+                    record, chain = resumed
+                else:
+                    if raw.unreadable:
+                        stage = _HEADER
+                        raise DataError(raw.unreadable)
+                    key_schema, key = _NO_KEY if raw.key is None else key_of(topic, raw.key)
+                    stage = _VALUE
+                    value_schema, value = value_of(topic, raw.value)
+                    stage = _HEADER
+                    headers, schemas = (
+                        headers_of(topic, raw.headers) if raw.headers else _NO_HEADERS
+                    )
+                    record = SinkRecord(
+                        *(topic, partition, raw.offset, key, value, headers, raw.timestamp_ms),
+                        *(key_schema, value_schema, schemas, raw if keeps else None),
+                    )
+                stage = _TRANSFORM
+                for apply in chain:
+                    record = apply(record)
                     if record is None:
                         break
                 if record is not None:
@@ -306,13 +343,28 @@ class SinkPerformer:
                 else:
                     dropped += 1
             except Exception as error:  # converters and transforms may be anybody's
+                place = place_of(transforms, apply)
+                if self._waiting.again(error, records, at, record, transforms[place:]):
+                    break
                 skipped += 1
-                reason = f"{data_error_text(error)} ({topic}-{partition}, offset {raw.offset})"
-                log_skipped(self._spec.task, reason, error)
-                detail = detail or reason + self._no_queue
+                reason = self._give_up(raw, error, stage, place)
+                detail = detail or reason
+                if not self._errors.settings.tolerate:
+                    break  # the task fails, and nobody has asked about the records behind it
+            resumed = None
+            known = ends.get((topic, partition))
+            ends[topic, partition] = (raw.offset + 1, 1 if known is None else known[1] + 1)
         if not batch:
             self._note_delivered()
         return Consumed(len(batch), skipped, detail, dropped)
+
+    def _give_up(self, raw: ConsumerRecord, error: Exception, stage: ErrorStage, at: int) -> str:
+        """A record that cannot be used: to the log, and to the queue. Returns what to say of it."""
+        reason = f"{data_error_text(error)} ({raw.topic}-{raw.partition}, offset {raw.offset})"
+        log_skipped(self._spec.task, reason, error)
+        executing = self._errors.class_of(stage, at)
+        self._letters.send(self._errors.sink_letter(raw, error, stage, executing))
+        return reason
 
     def _put(self, delay_ms: int) -> BodyInput:
         if delay_ms:
@@ -375,6 +427,7 @@ class SinkPerformer:
             for tp, offset in safe.items()
             if tp in given and self._committed.get(tp, -1) < min(offset, given[tp])
         }
+        self._letters.settle()
         if changed:
             self._lifeline.check()
             self._checked_consumer.commit(changed)
@@ -393,6 +446,7 @@ class SinkPerformer:
 
     def _close_partitions(self, partitions: Sequence[TopicPartition]) -> None:
         gone = set(partitions)
+        self._waiting.keep(lambda raw: (raw.topic, raw.partition) not in gone)
         opened = sorted(gone & self._open)
         self._open -= gone
         self._paused -= gone
@@ -416,4 +470,5 @@ class SinkPerformer:
             # Leaving revokes what it holds: that was settled before, and the machine has ended.
             quietly(lambda: consumer.on_rebalance(lambda _g: None, lambda _g: None), self._spec)
             quietly(consumer.close, self._spec)
+        quietly(self._letters.close, self._spec)
         quietly(self._transport.close, self._spec)

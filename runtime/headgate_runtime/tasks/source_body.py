@@ -7,13 +7,14 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
 
 from headgate.connector.api import (
+    DataError,
     Headers,
     OffsetUpdate,
     Partition,
@@ -24,12 +25,19 @@ from headgate.connector.api import (
     SourceTask,
 )
 from headgate.connector.converters import sending_timestamp
+from headgate.connector.dead_letters import SOURCE_TASK
+from headgate.connector.error_handling import ErrorStage
 from headgate.connector.schema import Schema
 from headgate.ports import Headers as SentHeaders
-from headgate.ports import Producer, ProducerRecord, RefusedError, TransportError
+from headgate.ports import (
+    Producer,
+    ProducerRecord,
+    RefusedError,
+    TransactionOverError,
+    TransportError,
+)
 from headgate.task.acks import AckTracker
 from headgate.task.held_error import HeldError
-from headgate.task.messages import UNTIL_IDLE
 from headgate.task.source import SourceMachine, SourceSettings, TransactionBoundary
 from headgate.task.steps import (
     Aborted,
@@ -58,7 +66,12 @@ from headgate_runtime.tasks.commit_under_way import CommitUnderWay
 from headgate_runtime.tasks.data_errors import data_error_text, log_skipped
 from headgate_runtime.tasks.lifeline import BodyLifeline, monotonic_ms
 from headgate_runtime.tasks.offsets import SourceOffsets
+from headgate_runtime.tasks.polled_records import check_item, check_topic, polled_items
+from headgate_runtime.tasks.record_errors import RecordErrors, Waiting, place_of
+from headgate_runtime.tasks.refused_records import named, position, refusal
+from headgate_runtime.tasks.source_context import SourceContext
 from headgate_runtime.tasks.tools import BodyTools
+from headgate_runtime.tasks.topic_creation import TopicCreation
 from headgate_runtime.tasks.unsettled import UnsettledRecords
 from headgate_runtime.tasks.used_topics import SentTopics
 
@@ -69,58 +82,16 @@ RETRY_WAIT_S = 0.2
 FETCH_LEAVE_S = 0.2
 """How long a task that ends waits for its first look at the offsets: perhaps no broker answers.
 What it looks with opens nothing any more once it is closed."""
+WAITING_S = 0.5
+"""Longest wait of one poll for a record that is to be tried again: then commits have their turn."""
+_KEY, _VALUE = ErrorStage.KEY_CONVERTER, ErrorStage.VALUE_CONVERTER
+_HEADER, _TRANSFORM = ErrorStage.HEADER_CONVERTER, ErrorStage.TRANSFORMATION
 QUICK_S = 0.05
 """A poll that takes longer may have waited, as one may that follows on it, or on one that found
 nothing: nobody would hear of a commit meanwhile."""
 
 Batch: TypeAlias = list[ProducerRecord]
 Offsets: TypeAlias = Sequence[tuple[bytes, bytes | None]]
-
-
-class SourceContext:
-    """What the connector's task sees of its surroundings."""
-
-    def __init__(
-        self,
-        lifeline: BodyLifeline,
-        offsets: SourceOffsets,
-        transaction: TransactionContext | None,
-    ) -> None:
-        self._lifeline = lifeline
-        self._offsets = offsets
-        self._transaction = transaction
-        self.awaited = False
-        """The poll under way has said that it waits for input."""
-        self.quarantined: tuple[str, ...] = ()
-        """As the task has said last."""
-
-    @property
-    def offsets(self) -> SourceOffsets:
-        return self._offsets
-
-    @property
-    def transaction(self) -> TransactionContext | None:
-        return self._transaction
-
-    @property
-    def stopping(self) -> bool:
-        return self._lifeline.stopping
-
-    @property
-    def until_idle(self) -> bool:
-        return self._lifeline.spec.worker_settings.get(UNTIL_IDLE) == "true"
-
-    def wait(self, seconds: float) -> bool:
-        return self._lifeline.wait(seconds)
-
-    def await_input(self) -> None:
-        self.awaited = True
-
-    def quarantine(self, inputs: Sequence[str]) -> None:
-        self.quarantined = tuple(inputs)
-
-    def log(self, message: str) -> None:
-        _log.warning("%s: %s", self._lifeline.spec.task, message)
 
 
 class SourcePerformer:
@@ -133,11 +104,24 @@ class SourcePerformer:
         self._class = task_class
         self._settings = SourceSettings.from_spec(spec)
         self.machine = SourceMachine(self._settings)
-        self._converters = tools.converters(spec)
-        self._transforms = tools.transforms(spec)
+        made = tools.converters(spec)
+        to_bytes = made.key.from_connect, made.value.from_connect, made.header.from_connect
+        self._from_connect = to_bytes
+        chain = [transform.apply_source for transform in tools.transforms(spec)]
+        self._chain: Sequence[Any] = chain
         self._transport = tools.open_transport(spec)
         self._offsets = SourceOffsets(self._transport.offset_log, spec.task.connector)
         self._polled = False
+        self._errors = RecordErrors(spec)
+        self._waiting: Waiting[SourceItem, SourceRecord] = Waiting(
+            self._errors.settings, spec.task, lifeline.now_ms
+        )
+        self._sends = self._numbered = 0
+        """Records sent in this run; the producer's number of the first of the batch."""
+        self._resumed: tuple[SourceRecord | None, Sequence[Any]] | None = None
+        """Where to go on with the first record of those that have waited."""
+        self._letters = 0
+        """Dead letters in the batch."""
         self._ahead: Polled | HeldError | None = None
         """What came of a poll that was made during a commit, and no `Poll` has taken."""
         by_connector = spec.exactly_once and (
@@ -148,11 +132,13 @@ class SourcePerformer:
         self._producer: Producer | None = None
         self._fetching: threading.Thread | None = None
         self._task: SourceTask | None = None
+        self._creation = TopicCreation(spec, self._transport.record_log)
         self._known_topics: set[str] = set()
         self._topics = SentTopics(lifeline)
         # The batch that was polled last:
         self._batch: Batch = []
-        self._sources: list[SourceRecord] = []
+        self._sources: list[SourceRecord | SkippedRecord] = []
+        """What each record of the batch was made of; a skipped one has become a dead letter."""
         self._passed: deque[tuple[int, Partition, Partition]] = deque()
         """Skipped: how many sendable records came before, source partition and offset."""
         self._sent = 0
@@ -265,6 +251,8 @@ class SourcePerformer:
         elif ahead is not None:
             return ahead
         self._batch, self._sources, self._sent = [], [], 0
+        if self._waiting:
+            return self._poll_waiting()
         if delay_ms:
             self._lifeline.wait(delay_ms / 1000)
         if self._lifeline.stopping:
@@ -275,8 +263,7 @@ class SourcePerformer:
             self._transaction.asked = []
         began = time.monotonic()
         try:
-            polled = self._task.poll()
-            records = list(polled) if polled is not None else []
+            records = polled_items(self._task, self._task.poll())
         except RetriableError as error:
             self._in_a_row = 0
             return Polled(retriable=str(error) or type(error).__name__)
@@ -291,73 +278,106 @@ class SourcePerformer:
         context = self._context
         return replace(converted, awaited=context.awaited, quarantined=context.quarantined)
 
-    def _convert(self, records: "list[SourceItem]") -> Polled:
-        converters = self._converters
-        key_of, value_of = converters.key.from_connect, converters.value.from_connect
-        headers_of = converters.header.from_connect
-        transforms = [transform.apply_source for transform in self._transforms]
-        known = self._known_topics
-        batch, sources = self._batch, self._sources
-        add, add_source = batch.append, sources.append
+    def _poll_waiting(self) -> Polled:
+        """Go on with a batch of which a record is to be tried again, if it is time."""
+        self._in_a_row = 0
+        if left_ms := self._waiting.left_ms():
+            self._lifeline.wait(min(left_ms / 1000, WAITING_S))
+        if self._lifeline.stopping:
+            return Polled()  # the next start reads them again
+        if self._waiting.left_ms():
+            return Polled(retriable=self._waiting.reason)
+        records, self._resumed = self._waiting.take()
+        return self._convert(records)
+
+    def _convert(self, records: Sequence[SourceItem]) -> Polled:
+        key_of, value_of, headers_of = self._from_connect
+        transforms, known = self._chain, self._known_topics
+        batch, add, add_source = self._batch, self._batch.append, self._sources.append
         boundaries = Boundaries(self._transaction)
         by_record = bool(boundaries.by_record)
-        dropped = skipped = updates = 0
-        detail = same_topic = ""
-        same_headers: Headers = ()
-        same_schemas: tuple[Schema | None, ...] = ()
+        resumed, self._resumed = self._resumed, None
+        self._letters = dropped = skipped = updates = 0
+        detail = ""
+        same: tuple[str, Headers, tuple[Schema | None, ...]] = ("", (), ())
         same_sent: SentHeaders = ()
-        for record in records:
+        for at, record in enumerate(records):
             if type(record) is SkippedRecord or type(record) is OffsetUpdate:
                 count, reason = self._offset_alone(record)
                 skipped, updates, detail = skipped + count, updates + 1, detail or reason
                 continue
+            out: SourceRecord | None = record  # type: ignore[assignment]
+            chain, stage, apply = transforms, _TRANSFORM, None
             try:
-                out: SourceRecord | None = record  # type: ignore[assignment]
-                for apply in transforms:
-                    out = apply(out)  # type: ignore[arg-type]
+                if resumed is not None:
+                    (out, chain), resumed = resumed, None
+                for apply in chain:
+                    out = apply(out)
                     if out is None:
                         break
                 if out is None:
+                    check_item(self._task, record)
                     dropped += 1
                     self._lost(record)
                 else:
-                    topic, key, headers = out.topic, out.key, out.headers
-                    schemas = out.header_schemas
-                    same = headers is same_headers and schemas is same_schemas
-                    if not same or topic != same_topic:
-                        # A transform may have given all records the very same ones.
+                    topic, key, headers, time_ms = out.topic, out.key, out.headers, out.timestamp_ms
+                    schemas, stage = out.header_schemas, _HEADER
+                    if headers is not same[1] or schemas is not same[2] or topic != same[0]:
                         same_sent = headers_of(topic, headers, schemas) if headers else ()
-                        same_headers, same_topic, same_schemas = headers, topic, schemas
-                    sent = ProducerRecord(
-                        *(topic, out.partition),
-                        None if key is None else key_of(topic, key, out.key_schema),
-                        value_of(topic, out.value, out.value_schema),
-                        *(same_sent, out.timestamp_ms),
-                    )
+                        same = topic, headers, schemas  # a transform may give all the very same
+                    stage = _KEY
+                    sent_key = None if key is None else key_of(topic, key, out.key_schema)
+                    stage = _VALUE
+                    value = value_of(topic, out.value, out.value_schema)
+                    sent = ProducerRecord(topic, out.partition, sent_key, value, same_sent, time_ms)
             except Exception as error:  # converters and transforms may be anybody's
-                skipped += 1
-                reason = _position(record, error)
-                detail = detail or reason
-                self._pass_over(record, reason, error)
+                place = place_of(transforms, apply)
+                rest = transforms[place:] if stage is _TRANSFORM else ()
+                if self._waiting.again(error, records, at, out, rest):
+                    break
+                reason = self._give_up(record, error, stage, place)
+                skipped, detail = skipped + 1, detail or reason
             else:
                 if out is not None:
-                    if (at := sent.timestamp_ms) is not None and at < 0:
-                        sent.timestamp_ms = sending_timestamp(at)
+                    if time_ms is not None and time_ms < 0:
+                        sent.timestamp_ms = sending_timestamp(time_ms)
                     if topic not in known:
-                        self._ensure_topic(topic)
+                        self._ensure_topic(check_topic(record, topic))
                     add(sent)
                     add_source(record)  # type: ignore[arg-type]
             if by_record:
                 boundaries.reached(record, len(batch))
-        return boundaries.told(Polled(len(batch), dropped, skipped, detail, offsets=updates))
+        waits = self._waiting.reason if self._waiting else ""
+        polled = Polled(len(batch), dropped, skipped, detail, waits, offsets=updates)
+        return boundaries.told(replace(polled, letters=self._letters), whole=not waits)
+
+    def _give_up(self, record: SourceItem, error: Exception, stage: ErrorStage, at: int) -> str:
+        """A record that cannot be sent. Returns what to say of it."""
+        check_item(self._task, record)
+        reason = f"{data_error_text(error)} ({position(record)})"
+        self._pass_over(record, reason, error, stage, self._errors.class_of(stage, at))
+        return reason
 
     def _pass_over(
         self,
         record: SourceItem,
         reason: str,
         error: Exception | None = None,
+        stage: ErrorStage = ErrorStage.TASK_POLL,
+        executing: str = SOURCE_TASK,
     ) -> None:
         log_skipped(self._spec.task, reason, error)
+        assert isinstance(record, (SourceRecord, SkippedRecord))
+        cause = error or DataError(reason)
+        letter = self._errors.source_letter(record, cause, stage, executing)
+        if letter is not None:
+            # Like any record of the batch, so that it shares its transaction and its offset's fate.
+            if letter.topic not in self._known_topics:
+                self._ensure_topic(letter.topic, letters=True)
+            self._batch.append(letter)
+            self._sources.append(record)
+            self._letters += 1
+            return
         self._passed.append((len(self._batch), record.source_partition, record.source_offset))
         self._lost(record)
 
@@ -374,21 +394,8 @@ class SourcePerformer:
         if self._unsettled is not None and isinstance(record, SourceRecord):
             self._unsettled.lost.append(record)
 
-    def _ensure_topic(self, topic: str) -> None:
-        spec = self._spec
-        settings, config = spec.worker_settings, spec.connector_config
-        own = config.get("offsets.storage.topic") or settings.get("offset.storage.topic")
-        if spec.exactly_once and topic == own:
-            raise ValueError(
-                "Source tasks may not produce to their own offsets topics when exactly-once "
-                f"support is enabled: {topic}"
-            )
-        if settings.get("topic.creation.enable", "true").strip().lower() == "true":
-            of_worker = settings.get("headgate.topic.partitions", "-1")
-            partitions = int(config.get("topic.creation.default.partitions", of_worker))
-            # -1, here as in Connect: nothing is said of it.
-            wanted = None if partitions == -1 else partitions
-            self._transport.record_log.create_topic(topic, wanted)
+    def _ensure_topic(self, topic: str, *, letters: bool = False) -> None:
+        self._creation.ensure(topic, letters=letters)
         self._known_topics.add(topic)
         self._topics.saw_topic(topic)
 
@@ -398,7 +405,12 @@ class SourcePerformer:
         assert self._producer is not None
         whole = first == 0 and end == len(self._batch)
         records = self._batch if whole else self._batch[first:end]
-        self._producer.send(records)
+        self._numbered = self._sends - first
+        try:
+            self._producer.send(records)
+        except TransactionOverError as error:
+            raise named(error, records, self._sources[first:end]) from error
+        self._sends += len(records)
         self._topics.sent(records)
         if self._unsettled is not None:
             self._unsettled.sent(self._sources[first:end])
@@ -446,7 +458,7 @@ class SourcePerformer:
             self._tracker.acknowledge(ack.first, ack.last)
             if ack.error is not None:
                 failed += ack.last - ack.first + 1
-                reason = reason or ack.error
+                reason = reason or refusal(ack, self._sources, self._numbered)
                 self._topics.refused(ack.first, ack.last)
                 if self._unsettled is not None:
                     # Else the task ends, and is to read them again.
@@ -454,12 +466,21 @@ class SourcePerformer:
             else:
                 self._topics.acknowledged(ack.first, ack.last)
         self._tell_settled()
+        if failed and self._errors.settings.topic:
+            raise DataError(
+                f"the log refused {failed} records: {reason}. With a dead letter queue none is "
+                "passed over, and what the log refuses cannot be written there either"
+            )
         return (SendFailed(failed, reason),) if failed else ()
 
     def _commit(self) -> BodyInput:
         assert self._task is not None
         self._note(self._sent)
-        self._commit_pending()
+        batch, sources = self._batch, self._sources  # a poll meanwhile gives others
+        try:
+            self._commit_pending()
+        except TransactionOverError as error:
+            raise named(error, batch, sources) from error
         self._topics.committed()
         self._tell_settled()
         quietly(self._task.commit, self._spec, "in commit()")
@@ -553,13 +574,6 @@ class SourcePerformer:
 def _inherits(task: SourceTask, name: str) -> bool:
     """Whether calls of `name` come to nothing."""
     return getattr(getattr(task, name), "__func__", None) is getattr(SourceTask, name)
-
-
-def _position(record: SourceItem, error: Exception) -> str:
-    """Names the record that could not be converted, by what it was read from."""
-    given: Sequence[Mapping[str, Any] | None] = (record.source_partition, record.source_offset)
-    place, offset = (None if one is None else dict(one) for one in given)
-    return f"{data_error_text(error)} (source partition {place}, offset {offset})"
 
 
 def quietly(call: object, spec: object, where: str = "while closing") -> None:

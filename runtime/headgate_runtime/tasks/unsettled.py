@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from headgate.connector.api import SourceRecord
+from headgate.connector.api import SkippedRecord, SourceRecord
 from headgate.ports import RecordMetadata
 
 
@@ -10,22 +10,25 @@ class UnsettledRecords:
     """Records as the task gave them, until the log has taken them or they are lost for good."""
 
     def __init__(self) -> None:
-        self._sent: dict[int, SourceRecord] = {}
-        """Records by the producer's number."""
+        self._sent: dict[int, SourceRecord | None] = {}
+        """Records by the producer's number; None: a dead letter of what was no record."""
         self._next = 0
         self.lost: list[SourceRecord] = []
 
-    def sent(self, records: Sequence[SourceRecord]) -> None:
-        self._sent.update(enumerate(records, self._next))
+    def sent(self, records: Sequence[SourceRecord | SkippedRecord]) -> None:
+        self._sent.update(
+            (number, record if isinstance(record, SourceRecord) else None)
+            for number, record in enumerate(records, self._next)
+        )
         self._next += len(records)
 
     def refused(self, first: int, last: int, *, lost: bool) -> None:
         refused = [self._sent.pop(number) for number in range(first, last + 1)]
         if lost:
-            self.lost += refused
+            self.lost += filter(None, refused)
 
     def aborted(self) -> None:
-        self.lost += self._sent.values()
+        self.lost += filter(None, self._sent.values())
         self._sent.clear()
 
     def settled(
@@ -33,7 +36,8 @@ class UnsettledRecords:
     ) -> list[tuple[SourceRecord, RecordMetadata | None]]:
         """Each once."""
         lost, self.lost = self.lost, []
+        sent = ((self._sent.pop(number), place) for number, place in places)
         return [
-            *((self._sent.pop(number), place) for number, place in places),
+            *((record, place) for record, place in sent if record is not None),
             *((record, None) for record in lost),
         ]

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from headgate.connector.api import Partition, SourceRecord
+from headgate.connector.api import Partition, Reported, SinkRecord, SourceRecord
 from headgate.topics.offsets import decode_value, encode_key, encode_value, partition_identity
 
 Offsets = Sequence[tuple[Partition, Partition]]
@@ -98,8 +98,18 @@ class FakeSourceContext:
         self.logged.append(message)
 
 
+class _Written:
+    """What a `FakeSinkContext` says of a reported record: it is written."""
+
+    def done(self) -> bool:
+        return True
+
+    def result(self, timeout: float | None = None) -> None:
+        pass
+
+
 class FakeSinkContext:
-    """A `SinkTaskContext`."""
+    """A `SinkTaskContext`, with an errant record reporter that keeps what it is given."""
 
     def __init__(
         self,
@@ -120,6 +130,15 @@ class FakeSinkContext:
         self.timeout_ms: int | None = None
         self.commits_requested = 0
         self.logged: list[str] = []
+        self.reported: list[tuple[SinkRecord, BaseException]] = []
+        """Records that the task has reported, with their errors."""
+
+    def errant_record_reporter(self) -> "FakeSinkContext":
+        return self
+
+    def report(self, record: SinkRecord, error: BaseException) -> Reported:
+        self.reported.append((record, error))
+        return _Written()
 
     def offset(self, topic: str, partition: int, offset: int) -> None:
         self.seeks[topic, partition] = offset

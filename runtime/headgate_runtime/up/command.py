@@ -13,6 +13,7 @@ from types import FrameType
 
 from rich.console import Console
 
+from headgate.connector.error_handling import LETTERS_TOPIC
 from headgate.connector.restart_policy import MAX as RESTART_MAX
 from headgate.herder.messages import WorkerView
 from headgate.ports import TopicPartition
@@ -99,11 +100,13 @@ def make_display(pipeline: Pipeline, options: UpOptions) -> Display:
     return LiveDisplay(console, heading)
 
 
-def skipped_line(connector: str, count: int) -> str:
-    """A worker that was killed may have skipped more than it told, hence "at least"."""
+def skipped_line(connector: str, count: int, letters: str = "") -> str:
+    """A worker that was killed may have skipped more than it told, hence "at least". `letters` is
+    the topic of its dead letter queue."""
+    kept = f"they are in the dead letter queue {letters}; " if letters else ""
     return (
         f"  {connector}: at least {counted(count, 'record')} skipped, as errors.tolerance is all; "
-        "which and why: logs/ in the data folder"
+        f"{kept}which and why: logs/ in the data folder"
     )
 
 
@@ -268,7 +271,9 @@ class Up:
         ends = self._observer.topic_ends(self._all_configs(seen.state).values())
         self._totals = totals(self._ends_at_start, ends, self._at_start.connectors, seen.connectors)
         self.last_words.extend(lines(self._totals))
-        self.last_words.extend(skipped_line(*one) for one in self._skipped_records().items())
+        for name, count in self._skipped_records().items():
+            config = self._pipeline.connectors.get(name, {})
+            self.last_words.append(skipped_line(name, count, config.get(LETTERS_TOPIC, "")))
 
     def _skipped_records(self) -> dict[str, int]:
         connectors = self._snapshot.connectors if self._snapshot is not None else ()

@@ -25,8 +25,10 @@ plan_alteration plan_reset task_messages
 """
 AUTHOR = """
 NO_DEFAULT ConfigDef ConfigError ConfigKey ConfigProvider ConfigProviderError ConfigValue Connector
-ConnectorContext Converter DataError ExactlyOnceSupport Field Headers Importance OffsetReader
-Partition Password PlannedSinkTask PlannedSinkTaskContext Recommender RecordMetadata RetriableError
+ConnectorContext Converter DataError ErrantRecordReporter ExactlyOnceSupport Field
+Headers Importance OffsetReader
+Partition Password PlannedSinkTask PlannedSinkTaskContext Recommender RecordMetadata Reported
+RetriableError
 Schema SchemaAndValue SchemaType SinkConnector SinkRecord SinkTask SinkTaskContext SkippedRecord
 SourceConnector SourceRecord
 SourceTask SourceTaskContext TransactionContext Transform Type Validator Value Width all_of at_least

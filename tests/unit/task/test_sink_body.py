@@ -244,28 +244,6 @@ def test_each_record_that_is_skipped_is_in_the_log(
     assert ["t-0, offset 0" in said[0], "t-0, offset 2" in said[1], len(said)] == [True, True, 2]
 
 
-def test_a_record_for_a_dead_letter_queue_is_not_lost(tmp_path: Path) -> None:
-    """No queue is written. With its offset committed the record would be nowhere."""
-    fill(tmp_path, [b"1", b"2"])
-    letters = {"errors_deadletterqueue_topic_name": "letters", "errors_tolerance": "all"}
-    bench = sink(tmp_path, Taking, **letters, **JSON)
-    bench.start().until(lambda: committed(tmp_path) == {("t", 0): 2})
-    fill(tmp_path, [b"3", b"{"])
-    ended = bench.wait()
-    assert ended.outcome is TaskOutcome.FAILED
-    assert "(t-0, offset 3). It was to go to the dead letter queue letters" in ended.reason
-    assert "remove errors.deadletterqueue.topic.name" in ended.reason
-    assert committed(tmp_path)["t", 0] <= 3
-    # With a tolerance of none it is the converter's word alone, as without a queue.
-    letters["errors_tolerance"] = "none"
-    ended = sink(tmp_path, Taking, **letters, **JSON).start().wait()
-    assert (ended.outcome, "letters" in ended.reason) == (TaskOutcome.FAILED, False)
-    # Without a name it is skipped.
-    bench = sink(tmp_path, Taking, errors_tolerance="all", **JSON)
-    bench.start().until(lambda: committed(tmp_path) == {("t", 0): 4})
-    bench.stop()
-
-
 def test_partitions_move_to_a_second_task_and_back(tmp_path: Path) -> None:
     fill(tmp_path, [b"%d" % n for n in range(20)], partitions=2)
 

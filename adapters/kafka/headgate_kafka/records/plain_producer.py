@@ -17,6 +17,7 @@ from headgate_kafka.records.producer import (
     COMMIT_MS,
     BaseProducer,
     Offsets,
+    described,
     produce_whole,
 )
 
@@ -136,7 +137,7 @@ class PlainProducer(BaseProducer):
             record, error = self._misplaced.pop(number)
             partition = _partition(record, turns)
             if not self._choice.exists(record.topic, partition):
-                self._fail(number, error, record.topic)
+                self._fail(number, error, record)
                 continue
             try:
                 self._produce(self._made(), number, record, partition)
@@ -175,13 +176,14 @@ class PlainProducer(BaseProducer):
         elif error.code() in UNKNOWN_TOPIC:
             self._misplaced[number] = record, error
         else:
-            self._fail(number, error, record.topic)
+            self._fail(number, error, record)
 
-    def _fail(self, number: int, error: KafkaError, topic: str) -> None:
+    def _fail(self, number: int, error: KafkaError, record: ProducerRecord) -> None:
         lacks = ""
         if error.code() in NO_RIGHT:
-            lacks = f"; {self._contact.lacking(error, f'Write on Topic:{topic}')}"
-        self._failures[number] = f"{error.str()} ({error.name()}){lacks}"
+            lacks = f"; {self._contact.lacking(error, f'Write on Topic:{record.topic}')}"
+        told = f"{described(record, error)}: {error.str()} ({error.name()}){lacks}"
+        self._failures[number] = told
 
 
 def _partition(record: ProducerRecord, turns: Mapping[str, int]) -> int:

@@ -267,7 +267,8 @@ class TransactionalProducer(BaseProducer):
                     self._wait_for_room(client, since)
                 except (KafkaException, SystemError) as failed:
                     if again == AGAIN_MAX or not _moved(failed, record):
-                        raise self._unsent(failed, f"a record for {record.topic}") from None
+                        what = described(record, kafka_error(failed))
+                        raise _placed(self._unsent(failed, what), index) from None
                     again += 1
                     turns[record.topic] = self._choose_again(record.topic)
                     wanted = BY_KEY if key is not None else turns[record.topic]
@@ -536,6 +537,24 @@ def _moved(failed: BaseException, record: ProducerRecord) -> bool:
     error = kafka_error(failed)
     unknown = error is not None and error.code() in UNKNOWN_TOPIC
     return unknown and record.partition is None
+
+
+def _placed(problem: Exception, place: int) -> Exception:
+    if isinstance(problem, TransactionOverError):
+        problem.place = place
+    return problem
+
+
+def described(record: ProducerRecord, error: KafkaError | None) -> str:
+    """A record that was refused, by its topic; one that is too large with its size, and with what
+    limits that."""
+    if error is None or error.code() != KafkaError.MSG_SIZE_TOO_LARGE:
+        return f"a record for {record.topic}"
+    size = len(record.key or b"") + len(record.value or b"")
+    return (
+        f"a record for {record.topic} of {size} bytes (the limits: producer.override."
+        "max.request.size of the connector, max.message.bytes of the topic)"
+    )
 
 
 def produce_whole(

@@ -12,6 +12,7 @@ from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
 from headgate.connector.sink_names import SinkTopics
 from headgate.ports import (
+    NO_CONFIG,
     ConsumerRecord,
     GroupInUseError,
     Producer,
@@ -42,7 +43,13 @@ READER: Final = "headgate-reader"
 """Client id of readers without a group, and the group id that librdkafka wants all the same."""
 PRODUCERS_TOPICS: Final = "headgate-topics"
 """Client id for looking up topics with a producer's login."""
-_NEVER: Final = frozenset({KafkaError.TOPIC_EXCEPTION, KafkaError.INVALID_PARTITIONS})
+_NEVER: Final = frozenset(
+    {
+        KafkaError.TOPIC_EXCEPTION,
+        KafkaError.INVALID_PARTITIONS,
+        KafkaError.INVALID_CONFIG,
+    }
+)
 """A topic that cannot be made until its name or its settings are other ones."""
 _HAS_MEMBERS: Final = frozenset(
     {
@@ -97,8 +104,15 @@ class KafkaRecordLog:
         self._names: list[str] = []
         self._names_until = 0.0
 
-    def create_topic(self, topic: str, partitions: int | None) -> None:
-        """With the brokers' default for replicas. Raises `TransportError` with the broker's reason
+    def create_topic(
+        self,
+        topic: str,
+        partitions: int | None,
+        *,
+        replicas: int | None = None,
+        config: Mapping[str, str] = NO_CONFIG,
+    ) -> None:
+        """Raises `TransportError` with the broker's reason
         when it is not to be had, `RefusedError` if it never will, or not without another right."""
         partitions = BROKERS_CHOICE if partitions is None else partitions
         if partitions < 1 and partitions != BROKERS_CHOICE:
@@ -110,7 +124,12 @@ class KafkaRecordLog:
             raise RefusedError(str(refusal)) from None
         if count is not None:
             return
-        new = NewTopic(topic, num_partitions=partitions, replication_factor=BROKERS_CHOICE)
+        new = NewTopic(
+            topic,
+            num_partitions=partitions,
+            replication_factor=BROKERS_CHOICE if replicas is None else replicas,
+            config=dict(config),
+        )
         client = self._topics.client
 
         def create(limit_s: float) -> None:
@@ -124,7 +143,10 @@ class KafkaRecordLog:
             if error is None or error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 what, right = f"topic {topic!r} could not be created", f"Create on Topic:{topic}"
                 lost = self._error(what, failed, right)
-                never = error is not None and error.code() in _NEVER | NO_RIGHT
+                # A factor that was asked for is too large, most likely; the brokers' own default
+                # is not: then brokers are away.
+                factor = () if replicas is None else (KafkaError.INVALID_REPLICATION_FACTOR,)
+                never = error is not None and error.code() in {*_NEVER, *NO_RIGHT, *factor}
                 raise (RefusedError(str(lost)) if never else lost) from None
         topics.await_topic(topic)
 

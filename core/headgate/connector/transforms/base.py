@@ -129,6 +129,7 @@ def copied(record: Record) -> Record:
         sink.key_schema = record.key_schema
         sink.value_schema = record.value_schema
         sink.header_schemas = record.header_schemas
+        sink.original = record.original
         return sink  # pyright: ignore[reportReturnType]
     return replace(record)
 

@@ -1,0 +1,153 @@
+"""What a connector's config says about errors (`errors.*`), and when a failed operation is tried
+again.
+
+Source: KIP-298, `ConnectorConfig`, `SinkConnectorConfig`, `RetryWithToleranceOperator` (4.3.1).
+Differs: the task goes on with its other duties while it waits for the next attempt (it can be
+paused or stopped, it stays in its group), where Connect blocks the task's thread. A record whose
+retries a stop has ended is read again by the next start, where Connect takes it for failed.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from headgate.connector.config import ConfigError, Type, parse_type
+
+RETRY_DELAY_MIN_MS: Final = 300
+"""Wait before the second attempt, doubled with each one. Source: RETRIES_DELAY_MIN_MS."""
+
+RETRY_TIMEOUT: Final = "errors.retry.timeout"
+RETRY_DELAY_MAX: Final = "errors.retry.delay.max.ms"
+TOLERANCE: Final = "errors.tolerance"
+LOG_ENABLE: Final = "errors.log.enable"
+LOG_MESSAGES: Final = "errors.log.include.messages"
+LETTERS_TOPIC: Final = "errors.deadletterqueue.topic.name"
+LETTERS_REPLICAS: Final = "errors.deadletterqueue.topic.replication.factor"
+LETTERS_HEADERS: Final = "errors.deadletterqueue.context.headers.enable"
+LETTERS_KEYS: Final = (LETTERS_TOPIC, LETTERS_REPLICAS, LETTERS_HEADERS)
+
+
+class ErrorStage(StrEnum):
+    """Where a record has failed, in Connect's words. Source: `Stage`."""
+
+    TRANSFORMATION = "TRANSFORMATION"
+    KEY_CONVERTER = "KEY_CONVERTER"
+    VALUE_CONVERTER = "VALUE_CONVERTER"
+    HEADER_CONVERTER = "HEADER_CONVERTER"
+    TASK_POLL = "TASK_POLL"
+    TASK_PUT = "TASK_PUT"
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorSettings:
+    """`errors.*` of one connector."""
+
+    tolerate: bool = False
+    """`errors.tolerance` = all."""
+    retry_timeout_ms: int = 0
+    """Since the first failure; -1: without end. 0: an operation is tried once."""
+    retry_delay_max_ms: int = 60_000
+    log: bool = False
+    log_messages: bool = False
+    topic: str = ""
+    """Dead letter queue; empty: none."""
+    replicas: int = 3
+    """Replication factor of the queue, where it is created."""
+    headers: bool = False
+    """Dead letters get headers that tell of the error."""
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, str]) -> "ErrorSettings":
+        """
+        Raises:
+            ValueError: a setting is not of its kind; validation should have refused it.
+        """
+        return cls(
+            tolerate=config.get(TOLERANCE, "none").strip().lower() == "all",
+            retry_timeout_ms=int(config.get(RETRY_TIMEOUT, "0")),
+            retry_delay_max_ms=int(config.get(RETRY_DELAY_MAX, "60000")),
+            log=_boolean(config, LOG_ENABLE),
+            log_messages=_boolean(config, LOG_MESSAGES),
+            topic=(config.get(LETTERS_TOPIC) or "").strip(),
+            replicas=int(config.get(LETTERS_REPLICAS, "3")),
+            headers=_boolean(config, LETTERS_HEADERS),
+        )
+
+    @property
+    def reports(self) -> bool:
+        """Whether somebody hears of a single error: a sink task has an errant record reporter then.
+        Source: SinkConnectorConfig.enableErrantRecordReporter."""
+        return bool(self.topic) or self.log
+
+
+def source_letter_errors(config: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Key -> what is wrong with the dead letter queue of a source, whose keys only Headgate has."""
+    errors: dict[str, list[str]] = {}
+    for key, kind in ((LETTERS_REPLICAS, Type.SHORT), (LETTERS_HEADERS, Type.BOOLEAN)):
+        try:
+            if config.get(key) is not None:
+                parse_type(key, config[key], kind)
+        except ConfigError as error:
+            errors[key] = [str(error)]
+    return errors
+
+
+def letters_advice(config: Mapping[str, Any]) -> str:
+    """What to tell who has named a dead letter queue and tolerates no error; empty: nothing.
+
+    Java takes such a config without a word.
+    """
+    topic = str(config.get(LETTERS_TOPIC) or "").strip()
+    if not topic or str(config.get(TOLERANCE) or "none").strip().lower() == "all":
+        return ""
+    return (
+        f"{LETTERS_TOPIC} is {topic}, but {TOLERANCE} is none: the first record that cannot be "
+        f"used still fails the task. Set {TOLERANCE} = all to go on after such a record"
+    )
+
+
+def _boolean(config: Mapping[str, str], key: str) -> bool:
+    return config.get(key, "false").strip().lower() == "true"
+
+
+def _half(limit: int) -> int:
+    return limit // 2
+
+
+class Retry:
+    """Attempts at one operation, from its first failure on.
+
+    Source: RetryWithToleranceOperator.execAndRetry, backoff.
+    """
+
+    def __init__(
+        self, settings: ErrorSettings, now_ms: int, below: Callable[[int], int] = _half
+    ) -> None:
+        """
+        Args:
+            now_ms: when the first attempt began.
+            below: a random number from 0 up to its argument, which is not reached.
+        """
+        self._delay_max_ms = settings.retry_delay_max_ms
+        self._below = below
+        timeout_ms = settings.retry_timeout_ms
+        self._deadline_ms: int | None = None if timeout_ms < 0 else now_ms + timeout_ms
+        self.attempts = 0
+        """Attempts that have failed."""
+        self.due_ms: int = now_ms
+        """When the next attempt may be made."""
+
+    def failed(self, now_ms: int) -> bool:
+        """An attempt has failed with `RetriableError`. Whether there is another, at `due_ms`."""
+        self.attempts += 1
+        deadline_ms = self._deadline_ms
+        if deadline_ms is not None and now_ms >= deadline_ms:
+            return False
+        delay_ms = int(RETRY_DELAY_MIN_MS << min(self.attempts - 1, 40))
+        if delay_ms > self._delay_max_ms:
+            # As in Connect: a random one, lest all tasks call a system that is down at once.
+            delay_ms = self._below(self._delay_max_ms) if self._delay_max_ms > 0 else 0
+        due_ms = now_ms + delay_ms
+        self.due_ms = due_ms if deadline_ms is None else min(due_ms, deadline_ms)
+        return True

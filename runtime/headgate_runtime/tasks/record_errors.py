@@ -1,0 +1,212 @@
+"""What a task does about one record that fails: try again, log it, make a dead letter of it.
+
+Only `RetriableError` of a transform or a converter is tried again, as in Connect. A record that
+waits for its next attempt holds those behind it; the body puts them aside and goes on with
+everything else (`Waiting`).
+"""
+
+import logging
+import random
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+
+from headgate.connector.api import (
+    RetriableError,
+    SkippedRecord,
+    SourceRecord,
+)
+from headgate.connector.converters import CONVERTERS, converter_class
+from headgate.connector.dead_letters import (
+    Failure,
+    log_text,
+    sink_letter,
+    source_letter,
+    told_sink,
+    told_source,
+)
+from headgate.connector.error_handling import (
+    ErrorSettings,
+    ErrorStage,
+    Retry,
+    letters_advice,
+)
+from headgate.connector.transforms import TRANSFORMS
+from headgate.ports import ConsumerRecord, ProducerRecord
+from headgate.task.messages import TaskSpec
+
+_log = logging.getLogger("headgate.task")
+
+TOLD_MAX: Final = 10_000
+"""Most characters of a record in a line of the log."""
+
+_KEYS: Final = {
+    ErrorStage.KEY_CONVERTER: "key.converter",
+    ErrorStage.VALUE_CONVERTER: "value.converter",
+    ErrorStage.HEADER_CONVERTER: "header.converter",
+}
+_JAVA_PACKAGE: Final = "org.apache.kafka.connect."
+
+
+class RecordErrors:
+    """`errors.*` of one task."""
+
+    def __init__(self, spec: TaskSpec) -> None:
+        self._spec = spec
+        self.settings = ErrorSettings.from_config(spec.connector_config)
+        config = spec.connector_config
+        self._aliases = [
+            alias.strip() for alias in config.get("transforms", "").split(",") if alias.strip()
+        ]
+        if advice := letters_advice(config):
+            _log.warning("%s: %s", spec.task, advice)
+
+    def class_of(self, stage: ErrorStage, at: int) -> str:
+        """Connect's name of what runs in `stage`; `at` is the place of a transform in its chain."""
+        config = self._spec.connector_config
+        if stage in _KEYS:
+            name = converter_class(_KEYS[stage], config, self._spec.worker_settings)
+            return _full_name(name, CONVERTERS)
+        alias = self._aliases[at] if at < len(self._aliases) else ""
+        return _full_name(config.get(f"transforms.{alias}.type", alias).strip(), TRANSFORMS)
+
+    def sink_letter(
+        self, raw: ConsumerRecord, error: BaseException, stage: ErrorStage, executing: str
+    ) -> ProducerRecord | None:
+        """Log an error as `errors.log.*` say; the dead letter, if a queue is named."""
+        self._log(error, stage, executing, told_sink, raw)
+        settings = self.settings
+        if not settings.topic:
+            return None
+        failure = self._failure(error, stage, executing) if settings.headers else None
+        return sink_letter(settings.topic, raw, failure)
+
+    def source_letter(
+        self,
+        record: SourceRecord | SkippedRecord,
+        error: BaseException,
+        stage: ErrorStage,
+        executing: str,
+    ) -> ProducerRecord | None:
+        """As `sink_letter`. None with a tolerance of none, too: the record is read again."""
+        self._log(error, stage, executing, told_source, record)
+        settings = self.settings
+        if not settings.topic or not settings.tolerate:
+            return None
+        failure = self._failure(error, stage, executing) if settings.headers else None
+        return source_letter(settings.topic, record, failure)
+
+    def _failure(self, error: BaseException, stage: ErrorStage, executing: str) -> Failure:
+        task = self._spec.task
+        trace = "".join(traceback.format_exception(error))
+        return Failure(task.connector, task.task, stage, executing, error, trace)
+
+    def _log(
+        self,
+        error: BaseException,
+        stage: ErrorStage,
+        executing: str,
+        tell: Callable[[Any], str],
+        record: object,
+    ) -> None:
+        if not self.settings.log:
+            return
+        told = tell(record) if self.settings.log_messages else None
+        if told is not None and len(told) > TOLD_MAX:
+            told = f"{told[:TOLD_MAX]}... ({len(told)} characters)"
+        text = log_text(str(self._spec.task), stage, executing, told)
+        _log.error("%s", text, exc_info=error)
+
+
+R = TypeVar("R")
+D = TypeVar("D")
+
+
+@dataclass(slots=True)
+class _Resume(Generic[D]):
+    """How far the first of the waiting records has come."""
+
+    record: D | None
+    """As the transforms before the one that failed have made it; None: from the beginning."""
+    chain: Sequence[Any]
+    """What is still to be applied to it."""
+
+
+class Waiting(Generic[R, D]):
+    """Records whose first is to be tried again: `R` as they came, `D` as they are transformed."""
+
+    def __init__(self, settings: ErrorSettings, task: object, now_ms: Callable[[], int]) -> None:
+        self._settings = settings
+        self._now_ms = now_ms
+        self._task = task
+        self.records: Sequence[R] = ()
+        self._resume: _Resume[D] | None = None
+        self._retry: Retry | None = None
+        self._first: R | None = None
+        """The record that `_retry` is of."""
+        self.reason = ""
+        """Why the first of them waits."""
+
+    def __bool__(self) -> bool:
+        return bool(self.records)
+
+    def again(
+        self,
+        error: Exception,
+        records: Sequence[R],
+        at: int,
+        record: D | None,
+        chain: Sequence[Any],
+    ) -> bool:
+        """Whether `records[at]`, which has failed, is to be tried again, before those behind it.
+
+        Args:
+            record, chain: where to go on with it.
+        """
+        if not isinstance(error, RetriableError) or self._settings.retry_timeout_ms == 0:
+            return False
+        now_ms, first = self._now_ms(), records[at]
+        if self._retry is None or self._first is not first:
+            self._first, self._retry = first, Retry(self._settings, now_ms, random.randrange)
+            _log.warning("%s: tries a record again: %s", self._task, error)
+        if not self._retry.failed(now_ms):
+            return False
+        self.records, self._resume = records[at:], _Resume(record, chain)
+        self.reason = str(error) or type(error).__name__
+        return True
+
+    def left_ms(self) -> int:
+        """Until the next attempt may be made."""
+        return max(0, self._retry.due_ms - self._now_ms()) if self._retry is not None else 0
+
+    def take(self) -> tuple[Sequence[R], tuple[D | None, Sequence[Any]]]:
+        """The records, and where to go on with the first of them. Its attempts are still
+        counted."""
+        records, resume = self.records, self._resume
+        assert resume is not None
+        self.records, self._resume = (), None
+        return records, (resume.record, resume.chain)
+
+    def keep(self, stays: Callable[[R], bool]) -> None:
+        """Forget the records that are somebody else's by now."""
+        if not self.records:
+            return
+        self.records = [record for record in self.records if stays(record)]
+        if not self.records or self.records[0] is not self._first:
+            # The next one begins anew, with no wait.
+            self._resume, self._retry = _Resume(None, ()), None
+
+
+def place_of(chain: Sequence[Any], apply: Any) -> int:
+    """Place of a transform's bound method in the chain."""
+    return next((at for at, one in enumerate(chain) if one == apply), 0)
+
+
+def _full_name(name: str, known: Mapping[str, object]) -> str:
+    """Java's name of a class that is known by shorter names too; else the name itself."""
+    found = known.get(name)
+    for full, other in known.items():
+        if found is not None and other == found and full.startswith(_JAVA_PACKAGE):
+            return full
+    return name

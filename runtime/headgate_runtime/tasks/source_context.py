@@ -1,0 +1,57 @@
+"""What the task of a source connector sees of its surroundings."""
+
+import logging
+from collections.abc import Sequence
+
+from headgate.task.messages import UNTIL_IDLE
+from headgate_runtime.tasks.boundaries import TransactionContext
+from headgate_runtime.tasks.lifeline import BodyLifeline
+from headgate_runtime.tasks.offsets import SourceOffsets
+
+_log = logging.getLogger("headgate.task")
+
+
+class SourceContext:
+    """What the connector's task sees of its surroundings."""
+
+    def __init__(
+        self,
+        lifeline: BodyLifeline,
+        offsets: SourceOffsets,
+        transaction: TransactionContext | None,
+    ) -> None:
+        self._lifeline = lifeline
+        self._offsets = offsets
+        self._transaction = transaction
+        self.awaited = False
+        """The poll under way has said that it waits for input."""
+        self.quarantined: tuple[str, ...] = ()
+        """As the task has said last."""
+
+    @property
+    def offsets(self) -> SourceOffsets:
+        return self._offsets
+
+    @property
+    def transaction(self) -> TransactionContext | None:
+        return self._transaction
+
+    @property
+    def stopping(self) -> bool:
+        return self._lifeline.stopping
+
+    @property
+    def until_idle(self) -> bool:
+        return self._lifeline.spec.worker_settings.get(UNTIL_IDLE) == "true"
+
+    def wait(self, seconds: float) -> bool:
+        return self._lifeline.wait(seconds)
+
+    def await_input(self) -> None:
+        self.awaited = True
+
+    def quarantine(self, inputs: Sequence[str]) -> None:
+        self.quarantined = tuple(inputs)
+
+    def log(self, message: str) -> None:
+        _log.warning("%s: %s", self._lifeline.spec.task, message)

@@ -1,0 +1,76 @@
+"""Topics read back as tests want to see them, and a log whose producers can be held up."""
+
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from headgate.ports import Ack, ConsumerRecord, ProducerRecord, TransportError
+from headgate.task.messages import TaskSpec
+from headgate_embedded import open_transport, transport_settings
+
+LETTERS = "errors.deadletterqueue.topic.name"
+HEADERS = "errors.deadletterqueue.context.headers.enable"
+
+
+def records_of(folder: Path, topic: str) -> list[ConsumerRecord]:
+    """Committed records of `topic`, partition by partition."""
+    with closing(open_transport(transport_settings(folder))) as transport:
+        log = transport.record_log
+        found: list[ConsumerRecord] = []
+        for (name, part), end in sorted(log.end_offsets([topic]).items()):
+            while end and (not found or found[-1].partition != part or found[-1].offset < end - 1):
+                at = found[-1].offset + 1 if found and found[-1].partition == part else 0
+                found += log.read(name, part, at, end, 1_000)
+        return found
+
+
+def headers_of(record: ConsumerRecord) -> Mapping[str, str | None]:
+    """Headers as text."""
+    return {name: None if value is None else value.decode() for name, value in record.headers}
+
+
+class _Producer:
+    """A producer that takes records, and gets none acknowledged while `held` is set."""
+
+    def __init__(
+        self, inner: Any, held: threading.Event, tried: threading.Event, quiet: bool
+    ) -> None:
+        self._inner, self._held, self._tried, self._quiet = inner, held, tried, quiet
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def send(self, records: Sequence[ProducerRecord]) -> None:
+        self._inner.send(records)
+
+    def acks(self) -> Sequence[Ack]:
+        if self._held.is_set():
+            self._tried.set()
+            if self._quiet:
+                return ()
+            raise TransportError("the log is held up by the test")
+        found: Sequence[Ack] = self._inner.acks()
+        return found
+
+
+class HeldLog:
+    """`open_transport` of a body whose producers the test holds up."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        """`quiet`: nothing is acknowledged yet; else nobody answers."""
+        self._quiet = quiet
+        self.held = threading.Event()
+        self.tried = threading.Event()
+        """Somebody has asked for acknowledgements while the log was held."""
+
+    def __call__(self, spec: TaskSpec) -> Any:
+        transport = open_transport(spec.transport)
+        made = transport.record_log.producer
+
+        def producer(*args: Any) -> Any:
+            return _Producer(made(*args), self.held, self.tried, self._quiet)
+
+        transport.record_log.producer = producer  # type: ignore[method-assign]
+        return transport
