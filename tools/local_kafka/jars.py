@@ -26,6 +26,8 @@ _REQUIREMENTS = Path(__file__).resolve().parents[2] / "requirements"
 KAFKA = _REQUIREMENTS / "kafka-jars.txt"
 """A broker, Java clients, and Connect workers with FileStreamSource and FileStreamSink."""
 COMPILER = _REQUIREMENTS / "java-compiler.txt"
+AVRO = _REQUIREMENTS / "avro-jars.txt"
+"""Avro, and the mapping between Connect's schemas and Avro's that Java's converters have."""
 REPOSITORY = "HEADGATE_MAVEN_REPOSITORY"
 ATTEMPTS = 3
 FETCH_S = 300
@@ -196,7 +198,7 @@ def _module(jars: Sequence[Jar]) -> str:
     )
 
 
-def main(lists: Sequence[Path] = (KAFKA, COMPILER)) -> int:
+def main(lists: Sequence[Path] = (KAFKA, COMPILER, AVRO)) -> int:
     """Fetch what is not here, and check what is: what was damaged in the cache is fetched anew."""
     try:
         for pins in lists:

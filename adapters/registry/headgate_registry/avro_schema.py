@@ -52,7 +52,30 @@ def avro_of(schema: Schema, *, meta: bool = True, enums: bool = False) -> Any:
     Raises:
         DataError: Avro has no such schema; names the field.
     """
-    return _Maker(meta, enums).made(schema, "value")
+    return _short(_Maker(meta, enums).made(schema, "value"), None)
+
+
+def _short(node: Any, around: str | None) -> Any:
+    """Without the namespaces that are those around a type, as Avro's Java library writes it."""
+    if isinstance(node, str):
+        namespace, _, name = node.rpartition(".")
+        return name if namespace and namespace == around else node
+    if isinstance(node, list):
+        return [_short(one, around) for one in node]
+    made = dict(node)
+    if "name" in node:
+        inner = node.get("namespace")
+        if inner == around:
+            made.pop("namespace", None)
+        elif inner is None:
+            made["namespace"] = ""
+        around = inner
+    if "fields" in node:
+        made["fields"] = [{**one, "type": _short(one["type"], around)} for one in node["fields"]]
+    for key in ("items", "values"):
+        if key in node:
+            made[key] = _short(node[key], around)
+    return made
 
 
 @dataclass(slots=True)
@@ -61,7 +84,9 @@ class _Maker:
     enums: bool
     known: dict[str, Any] = field(default_factory=dict[str, Any])
     """Definitions by full name: a second use of one is its name alone."""
-    unnamed: dict[str, int] = field(default_factory=dict[str, int])
+    structs: list[tuple[Schema, str]] = field(default_factory=list[tuple[Schema, str]])
+    """Structs without a name, each with the one it got."""
+    entries: int = 0
 
     def made(self, schema: Schema, path: str) -> Any:
         found = self._required(schema, path)
@@ -82,7 +107,7 @@ class _Maker:
             return self._enum(schema, path)
         node: dict[str, Any] = {"type": _PLAIN[kind]}
         if kind is SchemaType.BYTES and (size := schema.parameters.get(names.FIXED_SIZE)):
-            name, namespace = self._name(schema.name, path, names.DEFAULT_NAME)
+            name, namespace = self._struct_name(schema, path)
             node = {"type": "fixed", "name": name, "namespace": namespace, "size": int(size)}
         if kind in (SchemaType.INT8, SchemaType.INT16):
             node[names.CONNECT_TYPE] = kind.value
@@ -92,42 +117,40 @@ class _Maker:
         if schema.name == names.UNION:
             members = [self.made(one.schema.as_required(), path) for one in schema.fields]
             return ["null", *members] if schema.optional else members
-        name, namespace = self._name(schema.name, path, names.DEFAULT_NAME)
-        fields: list[Any] = []
-        for one in schema.fields:
-            where = f"{path}.{one.name}"
-            made: dict[str, Any] = {
-                "name": names.check_name(one.name, where),
-                "type": self.made(one.schema, where),
-            }
-            if one.schema.default is not None:
-                made["default"] = json_default(one.schema, one.schema.default, where)
-            elif one.schema.optional:
-                made["default"] = None
-            fields.append(made)
+        name, namespace = self._struct_name(schema, path)
+        fields = [self._field(one.name, one.schema, f"{path}.{one.name}") for one in schema.fields]
         node = {"type": "record", "name": name, "namespace": namespace, "fields": fields}
         return self._finished(node, schema, path)
 
+    def _field(self, name: str, schema: Schema, path: str) -> dict[str, Any]:
+        made: dict[str, Any] = {
+            "name": names.check_name(name, path),
+            "type": self.made(schema, path),
+        }
+        if schema.default is not None:
+            made["default"] = json_default(schema, schema.default, path)
+        elif schema.optional:
+            made["default"] = None
+        return made
+
     def _map(self, schema: Schema, path: str) -> Any:
         keys, values = cast(Schema, schema.key_schema), cast(Schema, schema.value_schema)
-        value = self.made(values, f"{path}[]")
         if keys.type is SchemaType.STRING and not keys.optional:
+            value = self.made(values, f"{path}[]")
             return self._finished({"type": "map", "values": value}, schema, path)
-        name, namespace = self._name(schema.name, path, names.MAP_ENTRY)
+        name, namespace = self._entry_name(schema, path)
         fields = [
-            {"name": names.KEY, "type": self.made(keys, f"a key of {path}")},
-            {"name": names.VALUE, "type": value},
+            self._field(names.KEY, keys, f"a key of {path}"),
+            self._field(names.VALUE, values, f"{path}[]"),
         ]
-        for one, found in zip(fields, (keys, values), strict=True):
-            if found.optional:
-                one["default"] = None
         entry: dict[str, Any] = {
             "type": "record",
             "name": name,
             "namespace": namespace,
             "fields": fields,
-            names.INTERNAL_TYPE: names.MAP_ENTRY,
         }
+        if (name, namespace) != (names.MAP_ENTRY, names.NAMESPACE):
+            entry[names.INTERNAL_TYPE] = names.MAP_ENTRY
         return self._finished({"type": "array", "items": self._once(entry, path)}, schema, path)
 
     def _enum(self, schema: Schema, path: str) -> Any:
@@ -138,11 +161,25 @@ class _Maker:
         node = {"type": "enum", "name": name, "namespace": namespace, "symbols": symbols}
         return self._finished(node, schema, path)
 
-    def _name(self, given: str | None, path: str, default: str) -> tuple[str, str | None]:
-        if given is not None:
-            return names.split_name(given, path)
-        count = self.unnamed[default] = self.unnamed.get(default, 0) + 1
-        return default if count == 1 else f"{default}{count}", names.NAMESPACE
+    def _struct_name(self, schema: Schema, path: str) -> tuple[str, str | None]:
+        """Like structs without a name get one name."""
+        if schema.name is not None:
+            return names.split_name(schema.name, path)
+        like = schema.as_required()
+        for known, name in self.structs:
+            if known == like:
+                return name, names.NAMESPACE
+        count = len(self.structs) + 1
+        name = names.DEFAULT_NAME if count == 1 else f"{names.DEFAULT_NAME}{count}"
+        self.structs.append((like, name))
+        return name, names.NAMESPACE
+
+    def _entry_name(self, schema: Schema, path: str) -> tuple[str, str | None]:
+        if schema.name is not None:
+            return names.split_name(schema.name, path)
+        self.entries += 1
+        number = "" if self.entries == 1 else str(self.entries)
+        return names.MAP_ENTRY + number, names.NAMESPACE
 
     def _finished(self, node: dict[str, Any], schema: Schema, path: str) -> Any:
         if logical_type(schema) == DECIMAL:

@@ -51,29 +51,40 @@ class Encoders:
         self._tree = tree
         self._keep_nulls = keep_nulls
 
-    def of(self, schema: Schema, node: Any, path: str = "value") -> Encode:
+    def of(
+        self, schema: Schema, node: Any, path: str = "value", *, of_struct: bool = False
+    ) -> Encode:
         """
+        Args:
+            of_struct: this is a struct's field: a null there is its default, as Java's Struct has
+                it; a null in a list or map stays one.
+
         Raises:
             DataError: the node cannot hold each value of the schema; names the field.
         """
         node = self._tree.at(node)
         if isinstance(node, list):
-            return self._into_union(schema, node, path)
+            return self._into_union(schema, node, path, of_struct)
         write = self._required(schema, node, path)
-        if schema.default is not None and not (self._keep_nulls and schema.optional):
+        if self._takes_default(schema, of_struct):
             default = write(schema.default)
             return lambda value: default if value is None else write(value)
         if schema.optional:
             raise DataError(f"{path} may be null, expected a required one: so {_shown(node)} is")
         return write
 
-    def _into_union(self, schema: Schema, node: list[Any], path: str) -> Encode:
+    def _takes_default(self, schema: Schema, of_struct: bool) -> bool:
+        if schema.default is None:
+            return False
+        return not schema.optional or (of_struct and not self._keep_nulls)
+
+    def _into_union(self, schema: Schema, node: list[Any], path: str, of_struct: bool) -> Encode:
         if schema.type is SchemaType.STRUCT and schema.name == names.UNION:
             write = self._from_branches(schema, node, path)
         else:
             write = self._first_that_fits(schema, node, path)
         null: Any = None
-        if schema.default is not None and not (self._keep_nulls and schema.optional):
+        if self._takes_default(schema, of_struct):
             null = write(schema.default)
         elif schema.optional and "null" not in node:
             raise DataError(f"{path} may be null, which the schema's union does not have")
@@ -161,7 +172,7 @@ class Encoders:
             name, where = one["name"], f"{path}.{one['name']}"
             own = schema.field(name)
             if own is not None:
-                fields.append((name, self.of(own.schema, one["type"], where)))
+                fields.append((name, self.of(own.schema, one["type"], where, of_struct=True)))
             elif "default" in one:
                 filled[name] = carried_default(self._tree, one["type"], one["default"], where)
             else:
