@@ -71,6 +71,13 @@ def ours(schema: Schema, value: Any) -> tuple[Any, bytes] | DataError:
     return json.loads(memory.schemas[0].text), data[5:]
 
 
+def null_in_default(schema: Schema) -> bool:
+    """Java loses the default of a list that has a null in it."""
+    parts = [schema.key_schema, schema.value_schema, *[one.schema for one in schema.fields]]
+    own = isinstance(schema.default, list) and None in schema.default
+    return own or any(part is not None and null_in_default(part) for part in parts)
+
+
 def test_schemas_and_bytes_are_java_s(ask: Ask) -> None:
     """Where both can say a schema, they say it alike; where we refuse one, Java does, too, or it is
     one of the differences that the documentation names."""
@@ -80,7 +87,7 @@ def test_schemas_and_bytes_are_java_s(ask: Ask) -> None:
     @given(typed_values())
     def alike(typed: tuple[Schema, Any]) -> None:
         schema, value = named(*typed)
-        if value is None:
+        if value is None or null_in_default(schema):
             return
         envelope = ENVELOPE.from_connect("t", value, schema)
         assert envelope is not None

@@ -26,7 +26,6 @@ EXTRAS: Final[Mapping[str, str]] = {
     "pyarrow": "connectors",
     "fastavro": "registry",
     "grpc_tools": "registry",
-    "jsonschema": "registry",
 }
 """Importable package -> the extra that installs it."""
 

@@ -119,8 +119,8 @@ def java_program(
 ) -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
     """``run("Name", arguments)``: compiles ``tests/java/Name.java`` once and starts it.
 
-    Its class path has Kafka's jars, and those of the list `more`. It is talked to by lines on stdin and stdout, UTF-8, and must
-    end when its stdin does.
+    Its class path has Kafka's jars, and those of the list `more`. It is talked to by lines on
+    stdin and stdout, UTF-8, and must end when its stdin does.
     """
     classes: dict[str, Path] = {}
     started: list[subprocess.Popen[str]] = []
