@@ -44,7 +44,7 @@ _ROWS: Final[tuple[_Row, ...]] = (
     ),
     (
         *("latest.compatibility.strict", _B, True, None, _LOW),
-        "Whether the newest schema must be able to read what the record's own schema writes.",
+        "Taken for Connect's sake: the newest schema must always be able to hold the record.",
     ),
     (
         *("normalize.schemas", _B, False, None, _LOW),
@@ -131,14 +131,6 @@ _JSON_ROWS: Final[tuple[_Row, ...]] = (
         "Form of decimals that are written: BASE64 (their unscaled bytes) or NUMERIC.",
     ),
 )
-_PROTOBUF_ROWS: Final[tuple[_Row, ...]] = (
-    (
-        *("optional.for.nullables", _B, True, None, _LOW),
-        "Whether an optional field is written with the word optional, which keeps its nulls.",
-    ),
-)
-
-
 def _config(*rows: _Row) -> ConfigDef:
     definition = ConfigDef()
     for row in (*_ROWS, *rows):
@@ -183,7 +175,7 @@ class JsonSchemaConverter(RegistryConverter):
 class ProtobufConverter(RegistryConverter):
     """Protobuf with a schema registry. Source: io.confluent.connect.protobuf."""
 
-    CONFIG = _config(*_PROTOBUF_ROWS)
+    CONFIG = _config()
 
 
 REGISTRY_CONVERTERS: Final[Mapping[str, type[RegistryConverter]]] = {
