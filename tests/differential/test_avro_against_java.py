@@ -10,41 +10,16 @@ from hypothesis import HealthCheck, given, settings
 from support.data.typed_values import typed_values
 from support.data.valid_names import named
 from support.depth import tries
+from support.registry.memory import MemorySchemas, converter
 
 from headgate.connector.converters import make_converter
 from headgate.connector.data_error import DataError
-from headgate.connector.registry_converters import AvroConverter
 from headgate.connector.schema import Schema
-from headgate.connector.schema_registry import RegisteredSchema, SchemaVersion
-from headgate_registry.base import FormatConverter
-from headgate_registry.converters import working
+from headgate.connector.schema_registry import RegisteredSchema
 from local_kafka.jars import AVRO
 
 Ask = Callable[..., Any]
 ENVELOPE = make_converter("JsonConverter", {"replace.null.with.default": "false"}, is_key=False)
-
-
-class Memory:
-    """A `SchemaLog` of one process."""
-
-    def __init__(self) -> None:
-        self.schemas: list[RegisteredSchema] = []
-
-    def by_id(self, schema_id: int) -> RegisteredSchema | None:
-        return self.schemas[schema_id - 1] if 0 < schema_id <= len(self.schemas) else None
-
-    def versions(self, subject: str) -> list[SchemaVersion]:
-        return []
-
-    def add(self, subject: str, schema: RegisteredSchema, after: int) -> int:
-        self.schemas.append(schema)
-        return len(self.schemas)
-
-
-def converter(memory: Memory) -> FormatConverter:
-    made = working(AvroConverter, lambda: memory)
-    made.configure({}, is_key=False)
-    return made
 
 
 @pytest.fixture(scope="module")
@@ -62,9 +37,9 @@ def ask(java_program: Callable[..., "subprocess.Popen[str]"]) -> Iterator[Ask]:
 
 
 def ours(schema: Schema, value: Any) -> tuple[Any, bytes] | DataError:
-    memory = Memory()
+    memory = MemorySchemas()
     try:
-        data = converter(memory).from_connect("t", value, schema)
+        data = converter("AvroConverter", memory).from_connect("t", value, schema)
     except DataError as error:
         return error
     assert data is not None
@@ -101,9 +76,9 @@ def test_schemas_and_bytes_are_java_s(ask: Ask) -> None:
         assert mine[1].hex() == theirs["bytes"]
         counts["same"] += 1
         back = ask("read", schema=json.dumps(mine[0]), bytes=theirs["bytes"])
-        memory = Memory()
-        memory.add("", RegisteredSchema("AVRO", theirs["schema"]), 0)
-        read = converter(memory).to_connect_data("t", b"\0\0\0\0\1" + mine[1])
+        memory = MemorySchemas()
+        memory.add("t-value", RegisteredSchema("AVRO", theirs["schema"]), 0)
+        read = converter("AvroConverter", memory).to_connect_data("t", b"\0\0\0\0\1" + mine[1])
         again = ENVELOPE.from_connect("t", read.value, read.schema)
         assert again is not None
         assert json.loads(again) == json.loads(bytes.fromhex(back["bytes"]))

@@ -27,7 +27,7 @@ class Tree:
     root: Any
     named: dict[str, Any] = field(default_factory=dict[str, Any])
     record: str | None = None
-    """Full name, where the schema is a record."""
+    """Full name, where the schema is a record, or one or null."""
 
     @property
     def bare(self) -> Any:
@@ -54,7 +54,8 @@ def tree_of(document: Any, others: Mapping[str, str] | None = None) -> Tree:
         tree.root = maker.walk(document, None)
     except (KeyError, TypeError, AttributeError) as error:
         raise DataError(f"no schema of Avro: {type(error).__name__}: {error}") from error
-    root = tree.at(tree.root)
+    members = [one for one in tree.root if one != "null"] if isinstance(tree.root, list) else []
+    root = tree.at(members[0] if len(members) == 1 else tree.root)
     if isinstance(root, dict) and root["type"] == "record":
         tree.record = root["name"]
     return tree

@@ -36,7 +36,7 @@ class Working(FormatConverter, registry_converters.JsonSchemaConverter):
         self._use_optional: bool = self.parsed["use.optional.for.nonrequired"]
 
     def written(self, schema: Schema) -> Written:
-        text = dumps(json_schema_of(schema.as_required())).decode()
+        text = dumps(json_schema_of(schema)).decode()
         return Written(RegisteredSchema(JSON, text), schema.name, self._writer(schema))
 
     def written_as(self, schema: Schema, target: RegisteredSchema) -> Callable[[Any], bytes]:

@@ -131,6 +131,8 @@ _JSON_ROWS: Final[tuple[_Row, ...]] = (
         "Form of decimals that are written: BASE64 (their unscaled bytes) or NUMERIC.",
     ),
 )
+
+
 def _config(*rows: _Row) -> ConfigDef:
     definition = ConfigDef()
     for row in (*_ROWS, *rows):
