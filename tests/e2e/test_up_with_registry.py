@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 PIPELINE = """
 [cluster]
-runner = "process"
+runner = "thread"
 "offset.flush.interval.ms" = 500
 
 [connectors.read]

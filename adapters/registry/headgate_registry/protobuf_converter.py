@@ -30,11 +30,10 @@ class Working(FormatConverter, registry_converters.ProtobufConverter):
 
     def written_as(self, schema: Schema, target: RegisteredSchema) -> Callable[[Any], bytes]:
         message = Message(target.text, self._others(target), [0])
-        required = schema.as_required()
-        reason = why_not_under(required, message.schema)
+        reason = why_not_under(schema.as_required(), message.schema)
         if reason is not None:
             raise DataError(f"the newest schema of the subject cannot hold the record: {reason}")
-        return _writer(required, message)
+        return _writer(message.schema, message)
 
     def reader(self, found: RegisteredSchema) -> Read:
         others = self._others(found)

@@ -31,7 +31,7 @@ _KINDS: Final[Mapping[int, Schema]] = {
     9: s.STRING,
     12: s.BYTES,
 }
-"""By the number of a type in descriptor.proto."""
+"""Schemas by the number of a type in descriptor.proto."""
 _ENUM_TYPE: Final = 14
 _MESSAGES: Final = {
     "google.type.Date": s.DATE_SCHEMA,

@@ -36,6 +36,7 @@ NO_MODULES: Final = frozenset(
         *KEYS,
         *("headgate.connectors", "headgate.config_providers"),  # groups of entry points
         *("headgate.db", "headgate.lock"),  # files of a data folder
+        "headgate.schema",  # a parameter of messages in Protobuf
         *("headgate.properties", "headgate.task"),  # a file of users, and a logger
     }
 )

@@ -136,7 +136,7 @@ def test_a_schema_of_another_type_names_it() -> None:
 @pytest.mark.parametrize("name", FORMATS)
 def test_without_registering_an_unknown_schema_is_refused(name: str) -> None:
     config = {"auto.register.schemas": "false"}
-    with pytest.raises(UnknownSchemaError, match="auto.register.schemas is false"):
+    with pytest.raises(UnknownSchemaError, match=r"auto\.register\.schemas is false"):
         converter(name, MemorySchemas(), config).from_connect("t", {"a": 1}, ONE)
 
 

@@ -16,25 +16,23 @@ from headgate.connector.data_error import DataError
 from headgate.connector.schema import Schema, SchemaType
 
 
-def nulls_filled(schema: Schema, value: Any) -> Any:
+def nulls_filled(schema: Schema, value: Any, everywhere: bool, of_struct: bool = False) -> Any:
     """The value with the default of its schema for each null of a struct, as Java's Struct has it;
-    the fields of a struct that are not there are nulls."""
+    `everywhere`: of lists and maps, too. Fields of a struct that are not there are nulls."""
+    if value is None and (everywhere or of_struct):
+        value = schema.default
     if value is None:
         return None
     if schema.type is SchemaType.STRUCT:
         return {
-            one.name: nulls_filled(
-                one.schema,
-                one.schema.default if value.get(one.name) is None else value[one.name],
-            )
+            one.name: nulls_filled(one.schema, value.get(one.name), everywhere, True)
             for one in schema.fields
         }
-    if schema.type is SchemaType.ARRAY:
-        assert schema.value_schema is not None
-        return [nulls_filled(schema.value_schema, one) for one in value]
-    if schema.type is SchemaType.MAP:
-        assert schema.value_schema is not None
-        return {key: nulls_filled(schema.value_schema, one) for key, one in value.items()}
+    part = schema.value_schema
+    if schema.type is SchemaType.ARRAY and part is not None:
+        return [nulls_filled(part, one, everywhere) for one in value]
+    if schema.type is SchemaType.MAP and part is not None:
+        return {key: nulls_filled(part, one, everywhere) for key, one in value.items()}
     return value
 
 
@@ -56,7 +54,7 @@ def test_schema_and_value_come_back(name: str) -> None:
             return
         read = converter(name, schemas).to_connect_data("t", data)
         assert read.schema == schema
-        assert read.value == nulls_filled(schema, value)
+        assert read.value == nulls_filled(schema, value, name == "JsonSchemaConverter")
         counts["read"] += 1
 
     same()
