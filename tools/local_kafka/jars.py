@@ -26,10 +26,14 @@ _REQUIREMENTS = Path(__file__).resolve().parents[2] / "requirements"
 KAFKA = _REQUIREMENTS / "kafka-jars.txt"
 """A broker, Java clients, and Connect workers with FileStreamSource and FileStreamSink."""
 COMPILER = _REQUIREMENTS / "java-compiler.txt"
+AVRO = _REQUIREMENTS / "avro-jars.txt"
+"""Avro, and the mapping between Connect's schemas and Avro's that Java's converters have."""
+REGISTRY = _REQUIREMENTS / "registry-server.txt"
+"""A schema registry that is not ours: 142 MB, fetched by the tests that start it."""
 REPOSITORY = "HEADGATE_MAVEN_REPOSITORY"
 ATTEMPTS = 3
 FETCH_S = 300
-_PIN = re.compile(r"([\w.-]+):([\w.-]+):([\w.-]+) sha256:([0-9a-f]{64})")
+_PIN = re.compile(r"([\w.-]+):([\w.-]+):([\w.-]+)(?::([\w.-]+)@([\w.]+))? sha256:([0-9a-f]{64})")
 
 
 class JarsError(Exception):
@@ -41,11 +45,15 @@ class Jar:
     group: str
     artifact: str
     version: str
+    classifier: str | None
+    ending: str | None
+    """Of a file that is no jar, such as ``tar.gz``."""
     sha256: str
 
     @property
     def name(self) -> str:
-        return f"{self.artifact}-{self.version}.jar"
+        classifier = f"-{self.classifier}" if self.classifier else ""
+        return f"{self.artifact}-{self.version}{classifier}.{self.ending or 'jar'}"
 
 
 def pinned(pins: Path = KAFKA) -> list[Jar]:
@@ -117,7 +125,7 @@ def fetch(jars: Sequence[Jar], to: Path, scratch: Path) -> None:
     module.write_text(_module(jars))
     command = [
         *(java(), "-jar", str(_ivy()), "-settings", str(settings), "-ivy", str(module)),
-        *("-retrieve", f"{to}/[artifact]-[revision].[ext]", "-warn"),
+        *("-retrieve", f"{to}/[artifact]-[revision](-[classifier]).[ext]", "-warn"),
     ]
     said = ""
     for _ in range(ATTEMPTS):  # What an attempt brought is in Ivy's cache for the next.
@@ -186,17 +194,28 @@ def _settings(cache: Path, repository: str | None) -> str:
 def _module(jars: Sequence[Jar]) -> str:
     dependencies = "".join(
         f"<dependency org={quoteattr(jar.group)} name={quoteattr(jar.artifact)}"
-        f' rev={quoteattr(jar.version)} transitive="false"/>'
+        f' rev={quoteattr(jar.version)} transitive="false">{_archive(jar)}</dependency>'
         for jar in jars
     )
     return (
-        '<ivy-module version="2.0"><info organisation="headgate" module="kafka"/>'
+        '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">'
+        '<info organisation="headgate" module="kafka"/>'
         '<configurations defaultconfmapping="default->default"><conf name="default"/>'
         f"</configurations><dependencies>{dependencies}</dependencies></ivy-module>"
     )
 
 
-def main(lists: Sequence[Path] = (KAFKA, COMPILER)) -> int:
+def _archive(jar: Jar) -> str:
+    if jar.ending is None:
+        return ""
+    ending, classifier = quoteattr(jar.ending), quoteattr(jar.classifier or "")
+    return (
+        f"<artifact name={quoteattr(jar.artifact)} type={ending} ext={ending} "
+        f"m:classifier={classifier}/>"
+    )
+
+
+def main(lists: Sequence[Path] = (KAFKA, COMPILER, AVRO)) -> int:
     """Fetch what is not here, and check what is: what was damaged in the cache is fetched anew."""
     try:
         for pins in lists:

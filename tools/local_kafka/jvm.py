@@ -164,10 +164,15 @@ def run(command: Sequence[str]) -> str:
     return done.stdout
 
 
-def compile_java(source: Path, into: Path) -> None:
-    """Compile `source` against Kafka's jars, also where Java has no compiler. Raises `JvmError`."""
+def compile_java(source: Path, into: Path, more: Path | None = None) -> None:
+    """Compile `source` against Kafka's jars, also where Java has no compiler. Raises `JvmError`.
+
+    Args:
+        more: list of pinned jars that it needs beside Kafka's.
+    """
     compiler = [java(), *QUICK, "-jar", class_path(COMPILER), "-17", "-nowarn"]
-    run([*compiler, "-cp", class_path(), "-d", str(into), str(source)])
+    jars = class_path() if more is None else os.pathsep.join((class_path(), class_path(more)))
+    run([*compiler, "-cp", jars, "-d", str(into), str(source)])
 
 
 def open_java(
@@ -177,6 +182,7 @@ def open_java(
     *,
     heap_mb: int = 256,
     flags: Sequence[str] = QUICK,
+    more: Path | None = None,
 ) -> "subprocess.Popen[str]":
     """Start a class that was compiled into `classes`; the caller talks to it by stdin and stdout.
 
@@ -184,7 +190,8 @@ def open_java(
     """
     options = [f"-Xmx{heap_mb}m", *flags, f"-Dlog4j2.configurationFile={_LOGGING}"]
     environment = _environment()
-    environment["CLASSPATH"] = os.pathsep.join((str(classes), environment["CLASSPATH"]))
+    jars = () if more is None else (class_path(more),)
+    environment["CLASSPATH"] = os.pathsep.join((str(classes), environment["CLASSPATH"], *jars))
     return subprocess.Popen(
         [java(), *options, main, *arguments],
         env=environment,

@@ -9,14 +9,15 @@ import datetime
 import decimal
 import math
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol, cast
+from typing import Final, Protocol, TypeAlias, cast
 
 from headgate.connector.api import Converter, DataError, Headers, Value
 from headgate.connector.config import ConfigDef, ConfigError, java_text
 from headgate.connector.envelope import parse
 from headgate.connector.json_converter import JsonConverter, json_bytes
+from headgate.connector.registry_converters import REGISTRY_CONVERTERS
 from headgate.connector.schema import (
     BOOLEAN,
     BYTES,
@@ -297,7 +298,7 @@ CONVERTERS: Final[Mapping[str, type[Converter]]] = {
         found.__name__,
         found.__name__.removesuffix("Converter"),
     )
-} | {"TypedConverter": TypedConverter, "Typed": TypedConverter}
+} | {"TypedConverter": TypedConverter, "Typed": TypedConverter, **REGISTRY_CONVERTERS}
 """Converters by full name, simple name, and simple name without ``Converter``."""
 
 HEADER_CONVERTERS: Final[frozenset[str]] = frozenset(
@@ -310,11 +311,22 @@ HEADER_CONVERTERS: Final[frozenset[str]] = frozenset(
 )
 
 
-def make_converter(class_name: str, config: Mapping[str, str], *, is_key: bool) -> Converter:
+Make: TypeAlias = Callable[[type[Converter]], Converter]
+"""Makes a converter of a class of `CONVERTERS`; see `task_converters`."""
+
+
+def _make(found: type[Converter]) -> Converter:
+    return found()
+
+
+def make_converter(
+    class_name: str, config: Mapping[str, str], *, is_key: bool, make: Make = _make
+) -> Converter:
     """The converter that `class_name` names, configured.
 
     Args:
         config: its own keys, without the prefix ``key.converter.`` or ``value.converter.``.
+        make: see `task_converters`.
 
     Raises:
         ConfigError: no such class, or a key with a wrong value.
@@ -323,7 +335,7 @@ def make_converter(class_name: str, config: Mapping[str, str], *, is_key: bool) 
     if found is None:
         name = "key.converter" if is_key else "value.converter"
         raise ConfigError.of(name, class_name, no_such_class(class_name, CONVERTERS))
-    converter = found()
+    converter = make(found)
     converter.configure(config, is_key=is_key)
     return converter
 
@@ -333,7 +345,9 @@ def config_def_of(class_name: str) -> ConfigDef:
     return getattr(CONVERTERS.get(class_name, SimpleHeaderConverter), "CONFIG", None) or ConfigDef()
 
 
-def make_header_converter(class_name: str, config: Mapping[str, str]) -> HeaderConverter:
+def make_header_converter(
+    class_name: str, config: Mapping[str, str], make: Make = _make
+) -> HeaderConverter:
     """
     Raises:
         ConfigError: no such class, or a key with a wrong value.
@@ -342,7 +356,7 @@ def make_header_converter(class_name: str, config: Mapping[str, str]) -> HeaderC
         text = no_such_class(class_name, HEADER_CONVERTERS)
         raise ConfigError.of("header.converter", class_name, text)
     found = CONVERTERS.get(class_name)
-    converter = SimpleHeaderConverter() if found is None else EachHeader(found())
+    converter = SimpleHeaderConverter() if found is None else EachHeader(make(found))
     converter.configure(config)
     return converter
 
@@ -355,10 +369,14 @@ class TaskConverters:
 
 
 def task_converters(
-    connector_config: Mapping[str, str], worker_settings: Mapping[str, str]
+    connector_config: Mapping[str, str], worker_settings: Mapping[str, str], make: Make = _make
 ) -> TaskConverters:
     """The converters of a task: those the connector names, else the worker's. The keys below a
     converter's own (``value.converter.schemas.enable``) are taken from where it is named.
+
+    Args:
+        make: makes the converter of a class, with what only the outer world has; a converter with
+            a schema registry needs that.
 
     Raises:
         ConfigError: see `make_converter`.
@@ -367,9 +385,9 @@ def task_converters(
     value = _named("value.converter", connector_config, worker_settings)
     header = _named("header.converter", connector_config, worker_settings)
     return TaskConverters(
-        make_converter(*key, is_key=True),
-        make_converter(*value, is_key=False),
-        make_header_converter(*header),
+        make_converter(*key, is_key=True, make=make),
+        make_converter(*value, is_key=False, make=make),
+        make_header_converter(*header, make),
     )
 
 

@@ -24,6 +24,8 @@ EXTRAS: Final[Mapping[str, str]] = {
     "pyspark": "spark",
     "matplotlib": "plots",
     "pyarrow": "connectors",
+    "fastavro": "registry",
+    "grpc_tools": "registry",
 }
 """Importable package -> the extra that installs it."""
 

@@ -3,6 +3,7 @@
 import logging
 
 from headgate.connector.api import DataError
+from headgate.connector.schema_registry import RegistryUnreachableError
 from headgate.ids import TaskId
 
 _log = logging.getLogger("headgate.task")
@@ -16,9 +17,10 @@ def data_error_text(error: Exception) -> str:
     VALUE_CONVERTER, HEADER_CONVERTER tolerate Exception).
 
     Raises:
-        MemoryError: it was one, which no record is to blame for; an Error in Java.
+        MemoryError, RegistryUnreachableError: it was one, which no record is to blame for. The
+            task fails, whatever it tolerates, and takes its records up again.
     """
-    if isinstance(error, MemoryError):
+    if isinstance(error, (MemoryError, RegistryUnreachableError)):
         raise error
     return str(error) if isinstance(error, DataError) else f"{type(error).__name__}: {error}"
 

@@ -15,6 +15,7 @@ from headgate.connector.api import (
 from headgate.connector.converters import TaskConverters, task_converters
 from headgate.connector.transforms import make_transforms
 from headgate.task.messages import TaskSpec
+from headgate_runtime.plugins.converters import converter_maker
 from headgate_runtime.plugins.find import PluginError, find_connector
 from headgate_runtime.transports.select import TaskTransport, open_task_transport
 
@@ -56,7 +57,8 @@ class PluginTools:
         return task_class(find_connector(name, looked_at=True))
 
     def converters(self, spec: TaskSpec) -> TaskConverters:
-        return task_converters(spec.connector_config, spec.worker_settings)
+        make = converter_maker(spec.transport)
+        return task_converters(spec.connector_config, spec.worker_settings, make)
 
     def transforms(self, spec: TaskSpec) -> Sequence[Transform]:
         return make_transforms(spec.connector_config)

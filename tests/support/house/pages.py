@@ -28,7 +28,7 @@ FOLDERS: Final = (
 """A reference that begins with one of these folders is a path of this repository."""
 PACKAGES: Final = (
     *("headgate", "headgate_connectors", "headgate_embedded", "headgate_kafka", "headgate_rest"),
-    *("headgate_runtime", "headgate_spark", "local_kafka"),
+    *("headgate_registry", "headgate_runtime", "headgate_spark", "local_kafka"),
 )
 """A dotted reference that begins with one of these names is a module, or a name in a module."""
 NO_MODULES: Final = frozenset(
@@ -36,6 +36,7 @@ NO_MODULES: Final = frozenset(
         *KEYS,
         *("headgate.connectors", "headgate.config_providers"),  # groups of entry points
         *("headgate.db", "headgate.lock"),  # files of a data folder
+        "headgate.schema",  # a parameter of messages in Protobuf
         *("headgate.properties", "headgate.task"),  # a file of users, and a logger
     }
 )

@@ -119,18 +119,18 @@ def java_program(
 ) -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
     """``run("Name", arguments)``: compiles ``tests/java/Name.java`` once and starts it.
 
-    Its class path has Kafka's jars. It is talked to by lines on stdin and stdout, UTF-8, and must
-    end when its stdin does.
+    Its class path has Kafka's jars, and those of the list `more`. It is talked to by lines on
+    stdin and stdout, UTF-8, and must end when its stdin does.
     """
     classes: dict[str, Path] = {}
     started: list[subprocess.Popen[str]] = []
 
-    def run(name: str, *arguments: str) -> "subprocess.Popen[str]":
+    def run(name: str, *arguments: str, more: Path | None = None) -> "subprocess.Popen[str]":
         if name not in classes:
             into = tmp_path_factory.mktemp(name)
-            compile_java(SOURCES / f"{name}.java", into)
+            compile_java(SOURCES / f"{name}.java", into, more)
             classes[name] = into
-        process = open_java(classes[name], name, arguments)
+        process = open_java(classes[name], name, arguments, more=more)
         started.append(process)
         return process
 

@@ -166,8 +166,8 @@ def test_the_answer_as_rest_gives_it() -> None:
 
 
 def test_errors_name_the_key_and_what_could_be_there() -> None:
-    told = error_message(infos(Own, value_converter="io.confluent.AvroConverter"))
-    assert "Class io.confluent.AvroConverter could not be found. There are org.apache" in told
+    told = error_message(infos(Own, value_converter="com.example.Mine"))
+    assert "Class com.example.Mine could not be found. There are io.confluent" in told
     assert "org.apache.kafka.connect.json.JsonConverter" in told
     config = {"name": "n", "connector.class": "C", "secret": "x", "more": None}
     found = validate_connector(

@@ -13,6 +13,7 @@ SOURCE_ROOTS = {
     "headgate_embedded": ROOT / "adapters/embedded",
     "headgate_grpc": ROOT / "adapters/grpc",
     "headgate_kafka": ROOT / "adapters/kafka",
+    "headgate_registry": ROOT / "adapters/registry",
     "headgate_rest": ROOT / "adapters/rest",
     "headgate_spark": ROOT / "adapters/spark",
     "headgate_runtime": ROOT / "runtime",
@@ -28,6 +29,7 @@ ADAPTERS = (
     "headgate_embedded",
     "headgate_grpc",
     "headgate_kafka",
+    "headgate_registry",
     "headgate_rest",
     "headgate_spark",
 )

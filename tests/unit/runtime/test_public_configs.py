@@ -17,6 +17,7 @@ from headgate.connector.converters import task_converters
 from headgate.connector.transforms import make_transforms
 from headgate.testing import Message, run_sink, run_source
 from headgate_runtime.config.settings import WorkerSettings
+from headgate_runtime.plugins.converters import converter_maker
 from headgate_runtime.plugins.rest import RestPlugins
 
 FOLDER: Final = Path(__file__).resolve().parents[2] / "data" / "public_configs"
@@ -26,15 +27,7 @@ OURS: Final = ("file_source", "file_source_transforms", "file_source_filter", "f
 """Configs whose connector comes with Headgate."""
 SETTINGS: Final = {"headgate.task.runner": "process", "exactly.once.source.support": "enabled"}
 
-AVRO: Final = "io.confluent.connect.avro.AvroConverter is not here yet"
-NOT_VALID: Final[Mapping[str, str]] = {
-    "bigquery_sink": "io.confluent.connect.json.JsonSchemaConverter is not here yet",
-    "datagen_protobuf": "io.confluent.connect.protobuf.ProtobufConverter is not here yet",
-    "debezium_postgres_avro": AVRO,
-    "jdbc_sink_flatten": AVRO,
-    "jdbc_source_avro": AVRO,
-    "s3_sink_avro": AVRO,
-}
+NOT_VALID: Final[Mapping[str, str]] = {}
 """Name -> what is missing here. A config that has become valid fails its test: take it off."""
 NOT_KNOWN: Final[Mapping[str, str]] = {
     "debezium_topic_creation": "topic.creation.groups and its groups are not here yet",
@@ -105,7 +98,7 @@ def test_all_but_the_connector_resolves(name: str, plugins: RestPlugins) -> None
         assert all(config[key] in text for text in errors[key]), errors[key]
     if not own:
         make_transforms(config)
-        task_converters(config, SETTINGS)
+        task_converters(config, SETTINGS, converter_maker({"kind": "kafka"}))
 
 
 @pytest.mark.parametrize("name", configs(NOT_KNOWN))

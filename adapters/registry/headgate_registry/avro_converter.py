@@ -1,0 +1,95 @@
+"""AvroConverter with a registry. The bytes are fastavro's; schemas and types are told here."""
+
+import io
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import fastavro
+
+from headgate.connector import registry_converters
+from headgate.connector.data_error import DataError
+from headgate.connector.schema import Schema, SchemaAndValue
+from headgate.connector.schema_registry import AVRO, RegisteredSchema
+from headgate.java.json import dumps
+from headgate_registry.avro_read import reader_of
+from headgate_registry.avro_schema import avro_of
+from headgate_registry.avro_tree import Tree, tree_of, tree_of_text
+from headgate_registry.avro_write import Encoders
+from headgate_registry.base import FormatConverter, Read, Written
+from headgate_registry.references import texts
+
+
+class Working(FormatConverter, registry_converters.AvroConverter):
+    """Values as Confluent's AvroConverter writes and reads them."""
+
+    CONFIG = registry_converters.AvroConverter.CONFIG
+    KIND = AVRO
+
+    def configure(self, config: Mapping[str, str], *, is_key: bool) -> None:
+        super().configure(config, is_key=is_key)
+        self._meta: bool = self.parsed["connect.meta.data"]
+        self._enums: bool = self.parsed["enhanced.avro.schema.support"]
+        self._keep_nulls: bool = self.parsed["ignore.default.for.nullables"]
+
+    def written(self, schema: Schema) -> Written:
+        document = avro_of(schema, meta=self._meta, enums=self._enums)
+        tree = tree_of(document)
+        text = dumps(document).decode()
+        return Written(RegisteredSchema(AVRO, text), tree.record, self._writer(schema, tree))
+
+    def written_as(self, schema: Schema, target: RegisteredSchema) -> Callable[[Any], bytes]:
+        return self._writer(schema, self._tree(target))
+
+    def reader(self, found: RegisteredSchema) -> Read:
+        tree = self._tree(found)
+        reader = reader_of(tree)
+        parsed = _parsed(tree)
+        schema, decode = reader.schema, reader.decode
+
+        def read(data: bytes) -> SchemaAndValue:
+            stream = io.BytesIO(data)
+            try:
+                value: Any = fastavro.schemaless_reader(
+                    stream,
+                    parsed,
+                    None,
+                    return_record_name=True,
+                    return_record_name_override=True,
+                )
+            except Exception as error:  # EOFError, IndexError, UnicodeDecodeError and others
+                raise DataError(
+                    f"these {len(data)} bytes are no Avro of their schema: "
+                    f"{type(error).__name__}: {error}"
+                ) from error
+            if stream.tell() != len(data):
+                raise DataError(
+                    f"{len(data) - stream.tell()} bytes are left behind the value, expected none"
+                )
+            return SchemaAndValue(schema, value if decode is None else decode(value))
+
+        return read
+
+    def _tree(self, found: RegisteredSchema) -> Tree:
+        return tree_of_text(found.text, texts(self._checked_registry, found))
+
+    def _writer(self, schema: Schema, tree: Tree) -> Callable[[Any], bytes]:
+        encode = Encoders(tree, keep_nulls=self._keep_nulls).of(schema.as_required(), tree.root)
+        parsed = _parsed(tree)
+
+        def write(value: Any) -> bytes:
+            stream = io.BytesIO()
+            encoded = encode(value)
+            try:
+                fastavro.schemaless_writer(stream, parsed, encoded)
+            except Exception as error:  # ValueError, TypeError, UnicodeEncodeError and others
+                raise DataError(f"the value has no form in Avro: {error}") from error
+            return stream.getvalue()
+
+        return write
+
+
+def _parsed(tree: Tree) -> Any:
+    try:
+        return fastavro.parse_schema(tree.bare)
+    except Exception as error:  # its own exceptions, KeyError, TypeError
+        raise DataError(f"no schema of Avro: {error}") from error

@@ -1,0 +1,37 @@
+"""The path of a message in its file, which stands between a schema's id and the message: places
+of messages from the outermost in, as zigzag numbers after their count; one zero for the first."""
+
+from headgate.connector.data_error import DataError
+
+FIRST = b"\0"
+
+
+def path_of(data: bytes) -> tuple[list[int], int]:
+    """The path, and where the message begins.
+
+    Raises:
+        DataError: the bytes end within the path.
+    """
+    count, at = _number(data, 0)
+    if count == 0:
+        return [0], at
+    if not 0 < count <= len(data):
+        raise DataError(f"a path of {count} messages, expected fewer")
+    path: list[int] = []
+    for _ in range(count):
+        number, at = _number(data, at)
+        path.append(number)
+    return path, at
+
+
+def _number(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        if at >= len(data) or shift > 63:
+            raise DataError(f"{len(data)} bytes end within the path of the message")
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), at
+        shift += 7

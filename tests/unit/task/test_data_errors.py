@@ -1,0 +1,18 @@
+"""What a converter raises, and whether a record is to blame for it."""
+
+import pytest
+
+from headgate.connector.data_error import DataError
+from headgate.connector.schema_registry import RegistryUnreachableError, SchemaRefusedError
+from headgate_runtime.tasks.data_errors import data_error_text
+
+
+def test_a_registry_that_is_down_costs_no_record() -> None:
+    """Else `errors.tolerance` = all would pass over each record while the registry is away."""
+    with pytest.raises(RegistryUnreachableError):
+        data_error_text(RegistryUnreachableError("down"))
+
+
+@pytest.mark.parametrize("error", [DataError("wrong"), SchemaRefusedError("wrong")])
+def test_a_refused_record_is_told(error: Exception) -> None:
+    assert data_error_text(error) == "wrong"
