@@ -61,7 +61,7 @@ def complete(line: str, address: str, folder: Path) -> "subprocess.CompletedProc
         [
             ("headgate connectors pause orders-in ord", ["orders-out"]),
             ("headgate connectors pause ord", ["orders-in", "orders-out"]),
-            ("headgate conn", ["connectors"]),
+            ("headgate off", ["offsets"]),
             ("headgate offsets show pay", ["payments"]),
         ],
     ),
