@@ -36,7 +36,7 @@ app = typer.Typer(
         "headgate COMMAND --help                  # options and an example of a command",
     ),
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -17,6 +17,7 @@ import typer
 from headgate.ids import State, TargetState
 from headgate_runtime.command.help import example
 from headgate_runtime.remote import show
+from headgate_runtime.remote.complete import connector_names
 from headgate_runtime.remote.locate import open_remote
 from headgate_runtime.remote.remote import LateError, Remote, RemoteError
 
@@ -42,9 +43,13 @@ Url: TypeAlias = Annotated[
     ),
 ]
 Format: TypeAlias = Annotated[Output, typer.Option("-o", "--output", help="How to print.")]
-Name: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="Name of the connector.")]
+Name: TypeAlias = Annotated[
+    str,
+    typer.Argument(metavar="NAME", help="Name of the connector.", autocompletion=connector_names),
+]
 Names: TypeAlias = Annotated[
-    list[str], typer.Argument(metavar="NAME...", help="Names of connectors.")
+    list[str],
+    typer.Argument(metavar="NAME...", help="Names of connectors.", autocompletion=connector_names),
 ]
 Files: TypeAlias = Annotated[
     list[str],
@@ -214,7 +219,10 @@ def delete(names: Names, url: Url = None) -> None:
 @connectors.command()
 def watch(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME...]", help="Names; without them, all.")
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME...]", help="Names; without them, all.", autocompletion=connector_names
+        ),
     ] = None,
     prefix: Annotated[str, typer.Option("--prefix", help="Beginning of the names.")] = "",
     url: Url = None,

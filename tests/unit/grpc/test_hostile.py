@@ -4,12 +4,14 @@ import json
 import logging
 import random
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 from google.protobuf import message, message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from support.depth import tries
 from support.grpc.worker import Served, grpc_worker
 from support.rest.world import wait_until
 
@@ -23,7 +25,7 @@ from headgate_grpc.v1 import connector_service_pb2 as pb
 
 PASSWORD = "pa55w0rd-of-the-test"
 SINK = {"connector.class": "FileStreamSink", "topics": "t", "file": "out.txt"}
-FUZZED = 1_000
+FUZZED = tries(1_000, 20_000)
 READS = ("List", "Get", "Read", "Validate", "Watch", "Wait")
 
 
@@ -220,9 +222,14 @@ def value_of(field: FieldDescriptor, chance: random.Random, depth: int) -> Any:
 
 
 def test_fuzzed_messages_are_answered_or_refused_and_change_nothing_that_was_refused(
-    served: Served, channel: grpc.Channel, caplog: pytest.LogCaptureFixture
+    served: Served,
+    channel: grpc.Channel,
+    caplog: pytest.LogCaptureFixture,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Whole messages with fields by chance, and bytes by chance; over all methods."""
+    monkeypatch.chdir(tmp_path)  # a sink that is resumed by chance writes out.txt
     caplog.set_level(logging.DEBUG)
     served.client.create("keep", SINK, connector_pb2.TARGET_STATE_STOPPED)
     served.client.wait("keep")

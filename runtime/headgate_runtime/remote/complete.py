@@ -1,0 +1,38 @@
+"""Names of connectors for the shell to complete, from the cluster that the command would ask."""
+
+import threading
+from typing import Final
+
+import typer
+
+from headgate_runtime.remote.locate import open_remote
+
+FIND_S: Final = 1.5
+"""A shell that waits longer annoys more than one without names."""
+
+
+def connector_names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Connectors whose names begin with `incomplete`, without those that were already typed.
+
+    Empty if the cluster is not found, or does not answer within `FIND_S` seconds. Completion never
+    prints an error: it would be mixed into the line that the user types.
+    """
+    url = ctx.params.get("url")
+    typed = ctx.params.get("names") or ()
+    found: list[str] = []
+
+    def ask() -> None:
+        try:
+            remote = open_remote(url)
+            try:
+                names = [row.name for row in remote.rows(incomplete)]
+            finally:
+                remote.close()
+        except Exception:
+            return
+        found.extend(names)
+
+    asking = threading.Thread(target=ask, name="complete", daemon=True)
+    asking.start()
+    asking.join(FIND_S)
+    return [name for name in tuple(found) if name not in typed]

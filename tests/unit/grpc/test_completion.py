@@ -1,0 +1,93 @@
+"""The shell completes commands and names of connectors."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.depth import first_rows
+from support.grpc.worker import Served, grpc_worker
+from typer.testing import CliRunner
+
+from headgate_grpc.v1 import connector_pb2
+from headgate_runtime.command.parser import app
+from headgate_runtime.remote.complete import FIND_S
+
+HEADGATE = Path(sys.executable).with_name("headgate")
+SINK = {"connector.class": "FileStreamSink", "topics": "t", "file": "out.txt"}
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with grpc_worker(tmp_path_factory.mktemp("completion")) as served:
+        for name in ("orders-in", "orders-out", "payments"):
+            served.client.create(name, SINK, connector_pb2.TARGET_STATE_STOPPED)
+            served.client.wait(name)
+        yield served
+
+
+def words(line: str, address: str) -> dict[str, str]:
+    """The variables by which bash asks for the last word of `line`."""
+    return {
+        "_HEADGATE_COMPLETE": "complete_bash",
+        "COMP_WORDS": line,
+        "COMP_CWORD": str(len(line.split(" ")) - 1),
+        "HEADGATE_URL": address,
+    }
+
+
+def complete(line: str, address: str, folder: Path) -> "subprocess.CompletedProcess[str]":
+    """What bash gets for the last word of `line`."""
+    environment = {**os.environ, **words(line, address)}
+    return subprocess.run(
+        [str(HEADGATE)],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    first_rows(
+        1,
+        [
+            ("headgate connectors pause orders-in ord", ["orders-out"]),
+            ("headgate connectors pause ord", ["orders-in", "orders-out"]),
+            ("headgate off", ["offsets"]),
+            ("headgate offsets show pay", ["payments"]),
+        ],
+    ),
+)
+def test_words_are_completed(
+    served: Served, line: str, expected: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In this process, with time enough for a machine that is busy."""
+    monkeypatch.setattr("headgate_runtime.remote.complete.FIND_S", 30.0)
+    environment = words(line, served.address)
+    done = CliRunner().invoke(app, [], prog_name="headgate", env=environment)
+    assert done.stdout.split() == expected
+
+
+def test_no_cluster_means_no_names_and_no_message(tmp_path: Path) -> None:
+    done = complete("headgate connectors pause o", "", tmp_path)
+    assert (done.stdout.strip(), done.stderr) == ("", "")
+
+
+def test_a_cluster_that_does_not_answer_keeps_nobody_waiting(tmp_path: Path) -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        began = time.monotonic()
+        port = silent.getsockname()[1]
+        done = complete("headgate connectors pause o", f"grpc://127.0.0.1:{port}", tmp_path)
+        took = time.monotonic() - began
+    assert (done.stdout.strip(), done.stderr) == ("", "")
+    assert took < FIND_S + 10  # a call has 90 seconds otherwise
