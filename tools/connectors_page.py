@@ -15,6 +15,7 @@ CONNECTORS = (
     "DirectorySink",
     "FileStreamSource",
     "FileStreamSink",
+    "DeltaSink",
     "SparkFileSink",
 )
 INTRODUCTION = """\

@@ -19,6 +19,7 @@ EXTRAS: Final[Mapping[str, str]] = {
     "prometheus_client": "rest",
     "starlette": "rest",
     "uvicorn": "rest",
+    "deltalake": "delta",
     "grpc": "spark",
     "pandas": "spark",
     "pyspark": "spark",
