@@ -193,6 +193,9 @@ class SourceTaskContext(Protocol):
         ``headgate up``, which then fails."""
         ...
 
+    @property
+    def worker_settings(self) -> Mapping[str, str]: ...
+
     def log(self, message: str) -> None:
         """Tell the user something: a warning in the worker's log. Not for each record."""
         ...
@@ -201,6 +204,10 @@ class SourceTaskContext(Protocol):
 class SourceTask(ABC):
     """One task of a source connector. Methods are called by one thread, in this order: start,
     poll*, stop."""
+
+    IN_WORKER_PROCESS: ClassVar[bool] = False
+    """The runner `spark` runs it in a process of the worker's machine, not on an executor: it
+    works by jobs that it sends to Spark, which would wait for slots that resident tasks hold."""
 
     context: SourceTaskContext
 
