@@ -24,6 +24,7 @@ from headgate_spark.source_config import (
     CONFIG,
     FILES,
     INCREMENTING,
+    OPTION,
     TASK,
     TASKS,
     Settings,
@@ -107,6 +108,7 @@ class SparkSource(SourceConnector):
     VERSION: ClassVar[str] = "0.1.0"
     TASK = SparkSourceTask
     REQUIRES_RUNNER: ClassVar[str | None] = "spark"
+    PASSED_ON: ClassVar[tuple[str, ...]] = (OPTION,)
 
     @classmethod
     def config_def(cls) -> ConfigDef:

@@ -14,8 +14,14 @@ BULK, INCREMENTING, FILES = "bulk", "incrementing", "files"
 TASK: Final = "headgate.task"
 TASKS: Final = "headgate.tasks"
 """What the connector adds to the configs of its tasks: the number of each, and of all."""
-_STRICT: Final = ("csv", "json", "xml")
-"""Formats whose readers turn a line that does not parse into nulls, unless told to fail."""
+_SAFE: Final[Mapping[str, Mapping[str, str]]] = {
+    "csv": {"mode": "FAILFAST"},
+    "json": {"mode": "FAILFAST"},
+    "xml": {"mode": "FAILFAST"},
+    "jdbc": {"preferTimestampNTZ": "true"},
+}
+"""Options that keep values as they are, unless users set them: else a line that does not parse
+becomes nulls, and a local time an instant."""
 
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 CONFIG: Final = (
@@ -101,9 +107,7 @@ class Settings:
     def reader(self, session: Any) -> Any:
         """Spark's DataFrameReader with the format, the options and the schema."""
         reader = session.read.format(self.format)
-        if self.format.lower() in _STRICT:
-            reader = reader.option("mode", "FAILFAST")
-        for name, value in self.options.items():
+        for name, value in {**_SAFE.get(self.format.lower(), {}), **self.options}.items():
             reader = reader.option(name, value)
         return reader.schema(self.schema) if self.schema else reader
 

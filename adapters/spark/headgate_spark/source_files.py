@@ -117,7 +117,7 @@ class FilesReader:
     # -- one file --
 
     def _of_file(self, session: Any, seen: Seen) -> list[SourceItem]:
-        """Its next rows; none: it is read to its end."""
+        """The next rows of the file; none: it is read to its end."""
         if self._rows < 0 and not self._begin(seen):
             return []
         if self._stream is None:

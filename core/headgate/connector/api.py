@@ -405,6 +405,8 @@ class Connector(ABC):
     VERSION: ClassVar[str] = "0"
     REQUIRES_RUNNER: ClassVar[str | None] = None
     """Name of the only task runner that can run it ("spark"), None for any."""
+    PASSED_ON: ClassVar[tuple[str, ...]] = ()
+    """What keys begin with that the connector hands on to something else, under any name."""
     JAVA_TASK: ClassVar[str | None] = None
     """Java's class of the task, if the connector exists in Java with the same settings and offsets.
     It is what ``task.class`` says in the config topic, so that Java workers of the group
