@@ -17,6 +17,7 @@ CONNECTORS = (
     "FileStreamSink",
     "DeltaSink",
     "SparkSource",
+    "SparkSink",
     "SparkFileSink",
 )
 INTRODUCTION = """\

@@ -31,6 +31,8 @@ _TRIES: Final = 50
 class DeltaTarget:
     """The table of one folder; one thread."""
 
+    knows_offsets = True
+
     def __init__(
         self, path: Path, app: str, partition_by: Sequence[str], evolution: Evolution
     ) -> None:
@@ -121,6 +123,8 @@ class DeltaTarget:
         raise TableError(
             f"the table at {self._path} was changed by others during each of {_TRIES} commits"
         )
+
+    def close(self) -> None: ...
 
     def _create(self, columns: Any) -> None:
         missing = [name for name in self._partition_by if name not in columns.names]

@@ -1,4 +1,4 @@
-"""Which type a column has in a Delta table, so that no value changes. Needs pyarrow.
+"""Which type a column has in a Delta table, or in Spark, so that no value changes. Needs pyarrow.
 
 Each Arrow type is either stored as a type of Delta that holds all its values, or refused by the
 column's name. delta-rs alone would store uint8 as int8, and cast a double to an existing int64.
@@ -51,13 +51,17 @@ _WIDER: Final = {
     pa.binary_view(): pa.binary(),
     pa.null(): pa.string(),
 }
+DELTA: Final = "Delta"
 _MOST_DIGITS: Final = 38
 _FORBIDDEN: Final = " ,;{}()\n\t="
 """Characters that Delta allows in no column name of a table without column mapping."""
 
 
-def stored_type(kind: Any, path: str) -> Any:
+def stored_type(kind: Any, path: str, where: str = DELTA) -> Any:
     """The Arrow type of a column as the table has it; `path` names it in errors.
+
+    Args:
+        where: what the errors call the format.
 
     Raises:
         DataError: Delta has no type that holds all values of `kind`.
@@ -68,47 +72,48 @@ def stored_type(kind: Any, path: str) -> Any:
     if kind in _WIDER:
         return _WIDER[kind]
     if types.is_dictionary(kind):
-        return stored_type(kind.value_type, path)
+        return stored_type(kind.value_type, path, where)
     if types.is_fixed_size_binary(kind):
         return pa.binary()
     if types.is_decimal(kind) and kind.precision <= _MOST_DIGITS and kind.scale >= 0:
         return pa.decimal128(kind.precision, kind.scale)
     if types.is_timestamp(kind):
         return pa.timestamp("us", None if kind.tz is None else "UTC")
-    return _nested(kind, path)
+    return _nested(kind, path, where)
 
 
-def _nested(kind: Any, path: str) -> Any:
+def _nested(kind: Any, path: str, where: str) -> Any:
     types = pa.types
     if types.is_struct(kind) and kind.num_fields:
         fields = [kind.field(index) for index in range(kind.num_fields)]
-        check_names((field.name for field in fields), f"{path}.")
+        check_names((field.name for field in fields), f"{path}.", where)
         return pa.struct(
             [(one.name, stored_type(one.type, f"{path}.{one.name}")) for one in fields]
         )
     if types.is_map(kind):
         return pa.map_(
-            stored_type(kind.key_type, f"{path}.key"), stored_type(kind.item_type, f"{path}.value")
+            stored_type(kind.key_type, f"{path}.key", where),
+            stored_type(kind.item_type, f"{path}.value", where),
         )
     if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
-        return pa.list_(stored_type(kind.value_type, f"{path}[]"))
+        return pa.list_(stored_type(kind.value_type, f"{path}[]", where))
     raise DataError(
-        f"column {path} is of type {kind}, which Delta has no type for: cast it, or drop it by a "
+        f"column {path} is of type {kind}, which {where} has no type for: cast it, or drop it by a "
         "transform (ReplaceField)"
     )
 
 
-def stored_schema(columns: Any) -> Any:
+def stored_schema(columns: Any, where: str = DELTA) -> Any:
     """The columns of a pyarrow.Schema as the table has them, every one of which may be null.
 
     Raises:
         DataError: as `stored_type`, and for a name that Delta does not allow.
     """
-    check_names(columns.names, "")
-    return pa.schema([(one.name, stored_type(one.type, one.name)) for one in columns])
+    check_names(columns.names, "", where)
+    return pa.schema([(one.name, stored_type(one.type, one.name, where)) for one in columns])
 
 
-def check_names(names: Iterable[str], prefix: str) -> None:
+def check_names(names: Iterable[str], prefix: str, where: str) -> None:
     """
     Raises:
         DataError: a name that Delta does not allow, or two that differ in case alone.
@@ -117,12 +122,12 @@ def check_names(names: Iterable[str], prefix: str) -> None:
     for name in names:
         if not name or any(mark in _FORBIDDEN for mark in name):
             raise DataError(
-                f"column {prefix}{name!r}: Delta allows no empty name and none with one of "
+                f"column {prefix}{name!r}: {where} allows no empty name and none with one of "
                 f"{_FORBIDDEN!r}: rename it by a transform (ReplaceField)"
             )
         other = seen.setdefault(name.lower(), name)
         if other != name:
             raise DataError(
-                f"columns {prefix}{other} and {prefix}{name} differ in case alone, which Delta "
+                f"columns {prefix}{other} and {prefix}{name} differ in case alone, which {where} "
                 "takes for one column: rename one by a transform (ReplaceField)"
             )

@@ -10,15 +10,23 @@ from headgate_connectors.table_sink import TableSettings
 
 
 def define_shared(config: ConfigDef) -> ConfigDef:
-    """`config` with the settings of all table sinks."""
-    high, medium, low = Importance.HIGH, Importance.MEDIUM, Importance.LOW
-    return (
+    """`config` with the settings of all sinks of tables that have keys."""
+    high = Importance.HIGH
+    return define_batches(
         config.define("write.mode", Type.STRING, "append", one_of("append", "upsert"), high,
                 "append: each record is a row. upsert: a record replaces the row with its key, and "
                 "a record without a value (a tombstone) deletes it.")
         .define("key.columns", Type.LIST, "", None, high,
                 "For upsert: columns of the value that are the key. A tombstone has them in the "
                 "struct of its key, or is the one column itself.")
+    )  # fmt: skip
+
+
+def define_batches(config: ConfigDef) -> ConfigDef:
+    """`config` with the settings of all sinks that write batches of rows."""
+    medium, low = Importance.MEDIUM, Importance.LOW
+    return (
+        config
         .define("schema.evolution", Type.STRING, Evolution.NONE.value,
                 one_of(*(each.value for each in Evolution)), medium,
                 "What becomes of a column that the table has not: none refuses the record, "
@@ -41,7 +49,7 @@ def define_shared(config: ConfigDef) -> ConfigDef:
 def shared_settings(settings: Mapping[str, Any]) -> TableSettings:
     """From what `define_shared` has parsed."""
     return TableSettings(
-        keys=settings["key.columns"] if settings["write.mode"] == "upsert" else (),
+        keys=settings["key.columns"] if settings.get("write.mode") == "upsert" else (),
         evolution=Evolution(settings["schema.evolution"]),
         skips_null=settings["on.null.value"] == "skip",
         accepts_loss=settings["on.missing.output"] == "accept",

@@ -43,6 +43,9 @@ class Batch:
 class Target(Protocol):
     """A table; see `headgate_connectors.delta_table` for what each call does."""
 
+    knows_offsets: bool
+    """False: it keeps none, so the group's offsets count, and rows may come twice."""
+
     def read(self) -> None: ...
 
     @property
@@ -53,6 +56,8 @@ class Target(Protocol):
     def reached(self, place: TopicPartition) -> int | None: ...
 
     def commit(self, batch: Batch) -> bool: ...
+
+    def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +115,7 @@ class TableSinkTask(SinkTask):
         self._target.read()
         for place in places:
             reached = self._target.reached(place)
-            if reached is None and by_group.get(place, 0) > 0:
+            if self._target.knows_offsets and reached is None and by_group.get(place, 0) > 0:
                 self._tell_missing(place, by_group[place])
             self._partitions[place] = _Partition(reached)
             if reached is not None:
@@ -228,16 +233,17 @@ class TableSinkTask(SinkTask):
     def _commit(self) -> None:
         """Commit what was taken of all partitions. Where another process was first, go on where
         the table is now."""
-        since, self._since = self._since, None
         with_rows = {
             place: partition
             for place, partition in self._partitions.items()
             if partition.taken.rows
         }
-        if not with_rows or since is None:
+        if not with_rows:
             return
         batch = self._batch(with_rows)
-        if self._target.commit(batch):
+        committed = self._target.commit(batch)
+        self._since = None
+        if committed:
             for place, partition in with_rows.items():
                 partition.committed, partition.taken = batch.ends[place], Taken()
             return
@@ -292,3 +298,6 @@ class TableSinkTask(SinkTask):
 
     def stop(self) -> None:
         self.close(list(getattr(self, "_partitions", ())))
+        target: Target | None = getattr(self, "_target", None)
+        if target is not None:
+            target.close()

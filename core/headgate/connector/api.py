@@ -288,6 +288,9 @@ class SinkTaskContext(Protocol):
     @property
     def stopping(self) -> bool: ...
 
+    @property
+    def worker_settings(self) -> Mapping[str, str]: ...
+
     def log(self, message: str) -> None:
         """Tell the user something: a warning in the worker's log. Not for each record."""
         ...
@@ -295,6 +298,9 @@ class SinkTaskContext(Protocol):
 
 class SinkTask(ABC):
     """One task of a sink connector. Order: start, open, (put | pre_commit)*, close, stop."""
+
+    IN_WORKER_PROCESS: ClassVar[bool] = False
+    """As of a `SourceTask`."""
 
     context: SinkTaskContext
 
