@@ -111,6 +111,8 @@ def test_bulk_goes_on_where_it_was_and_notices_a_change(start: Start, tmp_path: 
     assert rest(start(offsets, **settings)) == [], "what is read whole is not looked at again"
     with pytest.raises(ConfigError, match="rows were written with 2 shares"):
         start(offsets, **{**settings, "shares": 3})
+    with pytest.raises(ConfigError, match=r"configuration path: rows of .*/in were written"):
+        start(offsets, **{**settings, "path": "elsewhere"})
 
 
 @pytest.mark.exhaustive

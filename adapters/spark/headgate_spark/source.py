@@ -66,7 +66,7 @@ class SparkSourceTask(SourceTask):
         settings, context = self._settings, self.context
         if settings.mode == FILES:
             return [FilesReader(settings, context)]
-        check_shares(context, settings.shares)
+        check_shares(context, settings)
         kind = BulkShare if settings.mode == BULK else IncrementingShare
         return [kind(settings, context, share) for share in settings.my_shares]
 

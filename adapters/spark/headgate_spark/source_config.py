@@ -100,6 +100,21 @@ class Settings:
         )
 
     @property
+    def source_setting(self) -> tuple[str, str]:
+        """The setting that names what is read, and its value."""
+        by_name = {name.lower(): (name, value) for name, value in self.options.items()}
+        for known in ("path", "dbtable", "query"):
+            if known in by_name:
+                name, value = by_name[known]
+                return f"{OPTION}{name}", value
+        return ("path", self.path) if self.path else ("format", self.format)
+
+    @property
+    def source(self) -> str:
+        """What is read, as source partitions name it."""
+        return self.source_setting[1]
+
+    @property
     def my_shares(self) -> Sequence[int]:
         """Numbers of the shares that this task reads."""
         return range(self.task, self.shares, self.tasks)

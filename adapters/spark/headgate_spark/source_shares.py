@@ -37,25 +37,30 @@ class SourceChangedError(Exception):
     """The source is not as it was when its first rows were read. For users."""
 
 
-def share_partition(share: int, shares: int) -> dict[str, Any]:
+def share_partition(settings: Settings, share: int) -> dict[str, Any]:
     """Source partition of one share."""
-    return {"share": share, "of": shares}
+    return {"source": settings.source, "share": share, "of": settings.shares}
 
 
-def check_shares(context: SourceTaskContext, shares: int) -> None:
+def check_shares(context: SourceTaskContext, settings: Settings) -> None:
     """
     Raises:
-        ConfigError: rows were written with another number of shares.
+        ConfigError: rows were written of another source, or with another number of shares.
     """
+    again = (
+        "set it back, or stop the connector and reset its offsets to write everything anew, or "
+        "give the connector another name"
+    )
     for partition, _ in context.offsets.committed():
-        before = partition.get("of")
-        if before is not None and before != shares:
-            raise ConfigError.of(
-                "shares",
-                shares,
-                f"rows were written with {before} shares: set it back, or stop the connector and "
-                "reset its offsets to write everything anew",
-            )
+        if "of" not in partition:
+            continue
+        if partition["of"] != settings.shares:
+            text = f"rows were written with {partition['of']} shares: {again}"
+            raise ConfigError.of("shares", settings.shares, text)
+        if partition["source"] != settings.source:
+            name, value = settings.source_setting
+            before = partition["source"]
+            raise ConfigError.of(name, value, f"rows of {before} were written: {again}")
 
 
 class Share:
@@ -65,7 +70,7 @@ class Share:
         self._settings = settings
         self._context = context
         self._share = share
-        self.partition: Partition = share_partition(share, settings.shares)
+        self.partition: Partition = share_partition(settings, share)
         self._reader = RowReader()
         self._stream: Iterator[Any] | None = None
 
