@@ -16,6 +16,7 @@ CONNECTORS = (
     "FileStreamSource",
     "FileStreamSink",
     "DeltaSink",
+    "IcebergSink",
     "SparkSource",
     "SparkSink",
     "SparkFileSink",

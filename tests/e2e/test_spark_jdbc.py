@@ -58,6 +58,17 @@ path = "table"
 "key.columns" = "id,seq"
 "rotate.records" = 2000
 "rotate.interval.ms" = 500
+
+[connectors.copy]
+"connector.class" = "SparkSink"
+topics = "changes"
+format = "jdbc"
+delivery = "at_least_once"
+"option.url" = "{url}"
+"option.dbtable" = "copy"
+"option.user" = "postgres"
+"option.driver" = "org.postgresql.Driver"
+"rotate.interval.ms" = 500
 """
 TABLE = """
 CREATE TABLE changes (seq BIGSERIAL PRIMARY KEY, id INT NOT NULL, amount NUMERIC(12, 2),
@@ -69,6 +80,10 @@ SELECT n % 997, CASE WHEN n % 7 = 0 THEN NULL ELSE n / 100.0 END,
   '2026-01-01T00:00:00.123456+02'::timestamptz + n * interval '1 microsecond',
   '2026-01-01'::timestamp + n * interval '1 second', 'é' || n
 FROM generate_series({first}, {last}) AS n
+"""
+QUERY = """
+SELECT DISTINCT seq, id, amount, extract(epoch FROM at)::numeric, local, name FROM {table}
+ORDER BY seq
 """
 KILLS, STEP = 10, 5_000
 
@@ -110,12 +125,10 @@ def test_a_table_of_postgresql_comes_out_equal_through_kills(
         with suppress(ProcessLookupError):
             kill(chance.choice(alive).pid, signal.SIGKILL)
     up.wait_for("all rows", lambda: rows(tmp_path) >= last, 240)
+    up.wait_for("all rows of the copy", lambda: copied(postgres) == last, 120)
     assert up.end() == 0, up.tail()
-    query = (
-        "SELECT seq, id, amount, extract(epoch FROM at)::numeric, local, name FROM changes "
-        "ORDER BY seq"
-    )
-    wanted = postgres.sql(query).splitlines()
+    wanted = postgres.sql(QUERY.format(table="changes")).splitlines()
+    assert postgres.sql(QUERY.format(table="copy")).splitlines() == wanted
     found = DeltaTable(tmp_path / "table").to_pyarrow_table().sort_by("seq").to_pylist()
     assert [_as_psql(row) for row in found] == wanted
     # MERGE by key hides a record that came twice; the log does not.
@@ -127,6 +140,11 @@ def rows(folder: Path) -> int:
     if not DeltaTable.is_deltatable(str(folder / "table")):
         return 0
     return DeltaTable(folder / "table").to_pyarrow_table().num_rows
+
+
+def copied(postgres: Postgres) -> int:
+    """How many rows the copy has, without those that came twice."""
+    return int(postgres.sql("SELECT count(DISTINCT seq) FROM copy"))
 
 
 def _as_psql(row: dict[str, object]) -> str:

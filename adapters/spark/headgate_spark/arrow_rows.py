@@ -3,16 +3,11 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
+import pyarrow as pa
+
 from headgate.connector.api import DataError
 from headgate.connector.schema import Schema
-from headgate.errors import MissingExtraError
-
-try:
-    import pyarrow as pa
-
-    from headgate_connectors import arrow_types
-except ModuleNotFoundError as missing:  # pragma: no cover
-    raise MissingExtraError("spark") from missing
+from headgate_connectors import arrow_types
 
 _VARIANT: Final = b"variant"
 _NO_FORM: Final = (

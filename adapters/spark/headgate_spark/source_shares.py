@@ -195,18 +195,27 @@ class IncrementingShare(Share):
         self._looked_at = float("-inf")
 
     def _open(self, session: Any) -> Iterator[Any] | None:
-        frame = self._settings.load(session)
-        self._check_column(frame)
-        column = frame[_quoted(self._settings.column)]
-        if self._bound is None and not self._look(frame, column):
-            return None
+        now = time.monotonic()
+        if self._bound is None:
+            if now - self._looked_at < self._settings.interval_s:
+                return None
+            self._looked_at = now
+            if not self._look(*self._frame(session)):
+                return None
         if time.monotonic() - self._bound_at < self._settings.settle_s:
             self._context.await_input()
             return None
+        frame, column = self._frame(session)
         rows = frame.where(column <= self._bound)
         if self._at is not None:
             rows = rows.where(column > self._at)
         return tables(session, self._mine(rows, _quoted(self._settings.column)).orderBy(column))
+
+    def _frame(self, session: Any) -> tuple[Any, Any]:
+        """What is read, and the column in it."""
+        frame = self._settings.load(session)
+        self._check_column(frame)
+        return frame, frame[_quoted(self._settings.column)]
 
     def _look(self, frame: Any, column: Any) -> bool:
         """Find the greatest number; whether it is a new one.
@@ -216,14 +225,10 @@ class IncrementingShare(Share):
         """
         from pyspark.sql import functions as fn
 
-        now = time.monotonic()
-        if now - self._looked_at < self._settings.interval_s:
-            return False
-        self._looked_at = now
         if self._at is not None:
             frame = frame.where((column > self._at) | column.isNull())
-        (found,) = tables_of_one(frame.agg(fn.max(column).alias("m"), fn.count_if(column.isNull())))
-        greatest, nulls = found
+        row = frame.agg(fn.max(column), fn.count_if(column.isNull())).collect()[0]
+        greatest, nulls = row
         if nulls:
             raise DataError(
                 f"{nulls} rows have null in column {self._settings.column}, so they would never be "
@@ -231,7 +236,7 @@ class IncrementingShare(Share):
             )
         if greatest is None:
             return False
-        self._bound, self._bound_at = int(greatest), now
+        self._bound, self._bound_at = int(greatest), time.monotonic()
         return True
 
     def _check_column(self, frame: Any) -> None:
@@ -273,11 +278,6 @@ class IncrementingShare(Share):
 
 
 _WHOLE: Final = ("tinyint", "smallint", "int", "bigint")
-
-
-def tables_of_one(frame: Any) -> list[tuple[Any, ...]]:
-    """Rows of a small frame."""
-    return [tuple(row) for row in frame.collect()]
 
 
 def _quoted(name: str) -> str:

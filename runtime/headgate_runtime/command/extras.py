@@ -24,6 +24,7 @@ EXTRAS: Final[Mapping[str, str]] = {
     "pandas": "spark",
     "pyspark": "spark",
     "matplotlib": "plots",
+    "pyiceberg": "iceberg",
     "pyarrow": "connectors",
     "fastavro": "registry",
     "grpc_tools": "registry",
