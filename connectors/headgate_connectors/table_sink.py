@@ -8,7 +8,7 @@ the table says counts; the group's offsets only follow.
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import pyarrow as pa
 
@@ -87,6 +87,9 @@ class _Partition:
 
 class TableSinkTask(SinkTask):
     """Subclasses open the table."""
+
+    # An executor would only hold a slot for it: what it needs is memory and the table.
+    IN_WORKER_PROCESS: ClassVar[bool] = True
 
     def open_target(self, config: Mapping[str, str]) -> tuple[TableSettings, Target]:
         raise NotImplementedError

@@ -15,7 +15,7 @@ from support.postgres.server import Postgres
 
 from local_kafka import jars
 
-pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
+pytestmark = [pytest.mark.slow, pytest.mark.exhaustive, pytest.mark.timeout(1200)]
 
 PINS = Path(__file__).parents[2] / "requirements" / "jdbc-jars.txt"
 PIPELINE = """
@@ -115,7 +115,7 @@ def test_a_table_of_postgresql_comes_out_equal_through_kills(
     (tmp_path / "pipeline.toml").write_text(PIPELINE.format(jar=jar, url=postgres.url))
     up = Up(tmp_path).start()
     ups.append(up)
-    up.wait_for("rows in the table", lambda: rows(tmp_path) > 0, 180)
+    up.wait_for("rows in the table", lambda: rows(tmp_path) > 0, 300)
     last = STEP
     for _ in range(KILLS):
         postgres.sql(ROWS.format(first=last + 1, last=last + STEP))

@@ -37,8 +37,6 @@ CONFIG: Final = define_batches(
 
 
 class SparkSinkTask(TableSinkTask):
-    IN_WORKER_PROCESS: ClassVar[bool] = True
-
     def open_target(self, config: Mapping[str, str]) -> tuple[TableSettings, Target]:
         settings = CONFIG.parse({key: value for key, value in config.items() if key in CONFIG.keys})
         remote = self.context.worker_settings.get(_REMOTE)
