@@ -15,6 +15,10 @@ CONNECTORS = (
     "DirectorySink",
     "FileStreamSource",
     "FileStreamSink",
+    "DeltaSink",
+    "IcebergSink",
+    "SparkSource",
+    "SparkSink",
     "SparkFileSink",
 )
 INTRODUCTION = """\

@@ -23,10 +23,10 @@ from headgate.ports import TopicPartition
 from headgate_connectors.arrow_types import NoFormError
 from headgate_connectors.sink_columns import SinkColumns
 from headgate_connectors.sink_manifest import Entry, ManifestError, SinkManifest
+from headgate_connectors.sink_rows import VALUE, as_struct, at, value_schema
 from headgate_connectors.sink_writers import (
     ENDINGS,
     LINE,
-    VALUE,
     Row,
     Writer,
     json_line,
@@ -208,7 +208,7 @@ class DirectorySinkTask(SinkTask):
         partition = self._partitions.get(place)
         if partition is None:
             raise DataError(
-                f"{_at(record)} is of none of the task's topics: a transform that renames the "
+                f"{at(record)} is of none of the task's topics: a transform that renames the "
                 "topic cannot be used before a DirectorySink"
             )
         if partition.resumed or record.offset < max(partition.next, partition.committed or 0):
@@ -216,7 +216,7 @@ class DirectorySinkTask(SinkTask):
         if record.value is None:
             if not self._skips_null:
                 raise DataError(
-                    f"{_at(record)} has no value (a tombstone), expected one: set on.null.value = "
+                    f"{at(record)} has no value (a tombstone), expected one: set on.null.value = "
                     "skip to pass over such records"
                 )
         else:
@@ -237,15 +237,15 @@ class DirectorySinkTask(SinkTask):
         """Columns of the folder, after those of this record, and its row."""
         if self._format == "jsonl":  # lines have no columns in common
             return LINE, {VALUE: _line(record)}
-        given = record.value_schema or _schema_of(record)
+        given = value_schema(record)
         row = record.value if given.type is SchemaType.STRUCT else {VALUE: record.value}
         if given is self._given:
             return self._pinned, row
-        struct = given if given.type is SchemaType.STRUCT else s.struct({VALUE: given})
+        struct = as_struct(given)
         try:
             self._pinned = self._columns.take(struct)
         except (DataError, NoFormError) as error:
-            raise DataError(f"{_at(record)}: {error}") from error
+            raise DataError(f"{at(record)}: {error}") from error
         self._given = given
         return self._pinned, row
 
@@ -270,7 +270,7 @@ class DirectorySinkTask(SinkTask):
             partition.file.writer.write(rows)
         except DataError as error:
             assert partition.first is not None
-            raise DataError(f"a record from {_at(partition.first)} on: {error}") from error
+            raise DataError(f"a record from {at(partition.first)} on: {error}") from error
         partition.file.rows += len(rows)
 
     # -- files --
@@ -349,33 +349,11 @@ def _line(record: SinkRecord) -> str:
             return json_line(record.value)
         return json_text(schema, record.value)
     except DataError as error:
-        raise DataError(f"{_at(record)}: {error}") from error
+        raise DataError(f"{at(record)}: {error}") from error
 
 
 _ROWS_AT_ONCE: Final = 10_000
 _ONLY_TEXT: Final = s.struct({VALUE: s.STRING.as_optional()})
-_WITHOUT_SCHEMA: Final[Mapping[type, Schema]] = {
-    str: s.STRING.as_optional(),
-    bytes: s.BYTES.as_optional(),
-    bool: s.BOOLEAN.as_optional(),
-    int: s.INT64.as_optional(),
-    float: s.FLOAT64.as_optional(),
-}
-
-
-def _schema_of(record: SinkRecord) -> Schema:
-    found = _WITHOUT_SCHEMA.get(type(record.value))
-    if found is None:
-        raise DataError(
-            f"{_at(record)} is a {type(record.value).__name__} without a schema, so its columns "
-            "have no types: use a converter that keeps schemas (JsonConverter with schemas.enable "
-            "= true, or TypedConverter)"
-        )
-    return found
-
-
-def _at(record: SinkRecord) -> str:
-    return f"the value at {record.topic}-{record.partition} offset {record.offset}"
 
 
 class DirectorySink(SinkConnector):

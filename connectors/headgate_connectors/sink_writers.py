@@ -14,12 +14,11 @@ from headgate.connector.schema import STRING, Field, Schema, SchemaType
 from headgate.connector.text_converters import json_text as to_json
 from headgate.connector.text_converters import text_of
 from headgate_connectors import arrow_types, json_text
+from headgate_connectors.sink_rows import VALUE
 
 ROW_GROUP_ROWS: Final = 65_536
 
 Row = dict[str, Any]
-VALUE: Final = "value"
-"""Name of the one column of values that are no struct."""
 LINE: Final = Schema(SchemaType.STRUCT, fields=(Field(VALUE, STRING),))
 """Columns of jsonl: the line."""
 

@@ -193,6 +193,9 @@ class SourceTaskContext(Protocol):
         ``headgate up``, which then fails."""
         ...
 
+    @property
+    def worker_settings(self) -> Mapping[str, str]: ...
+
     def log(self, message: str) -> None:
         """Tell the user something: a warning in the worker's log. Not for each record."""
         ...
@@ -201,6 +204,10 @@ class SourceTaskContext(Protocol):
 class SourceTask(ABC):
     """One task of a source connector. Methods are called by one thread, in this order: start,
     poll*, stop."""
+
+    IN_WORKER_PROCESS: ClassVar[bool] = False
+    """The runner `spark` runs it in a process of the worker's machine, not on an executor: it
+    works by jobs that it sends to Spark, which would wait for slots that resident tasks hold."""
 
     context: SourceTaskContext
 
@@ -281,6 +288,9 @@ class SinkTaskContext(Protocol):
     @property
     def stopping(self) -> bool: ...
 
+    @property
+    def worker_settings(self) -> Mapping[str, str]: ...
+
     def log(self, message: str) -> None:
         """Tell the user something: a warning in the worker's log. Not for each record."""
         ...
@@ -288,6 +298,9 @@ class SinkTaskContext(Protocol):
 
 class SinkTask(ABC):
     """One task of a sink connector. Order: start, open, (put | pre_commit)*, close, stop."""
+
+    IN_WORKER_PROCESS: ClassVar[bool] = False
+    """As of a `SourceTask`."""
 
     context: SinkTaskContext
 
@@ -398,6 +411,8 @@ class Connector(ABC):
     VERSION: ClassVar[str] = "0"
     REQUIRES_RUNNER: ClassVar[str | None] = None
     """Name of the only task runner that can run it ("spark"), None for any."""
+    PASSED_ON: ClassVar[tuple[str, ...]] = ()
+    """What keys begin with that the connector hands on to something else, under any name."""
     JAVA_TASK: ClassVar[str | None] = None
     """Java's class of the task, if the connector exists in Java with the same settings and offsets.
     It is what ``task.class`` says in the config topic, so that Java workers of the group

@@ -133,10 +133,11 @@ def unknown_keys(connector_class: type[Connector], config: Config) -> dict[str, 
         known.update(f"{key}.{name}" for name in (names.keys if names else ()))
     if issubclass(connector_class, SourceConnector):
         known.update(LETTERS_KEYS, topic_keys(config))
+    families = (*CLIENT_PREFIXES, *connector_class.PASSED_ON)
     return {
         key: nearest(key, known)
         for key in config
-        if key not in known and not key.startswith(CLIENT_PREFIXES)
+        if key not in known and not key.startswith(families)
     }
 
 

@@ -93,7 +93,8 @@ def make_runner(
 
 
 class ChoosingRunner:
-    """Sinks of planned batches go to processes of this machine, everything else to `others`."""
+    """Sinks of planned batches, and sources that say so, go to processes of this machine,
+    everything else to `others`."""
 
     def __init__(
         self,
@@ -112,7 +113,7 @@ class ChoosingRunner:
 
     def start(self, spec: TaskSpec) -> None:
         runner: Runner | None = self._others
-        if self._processes is not self._others and self._is_planned(spec):
+        if self._processes is not self._others and self._is_beside(spec):
             runner = self._processes
         if runner is not None:
             runner.start(spec)
@@ -121,9 +122,10 @@ class ChoosingRunner:
         self._report(spec.run, TaskEnded(TaskOutcome.FAILED, reason))
         self._report(spec.run, TaskReleased())
 
-    def _is_planned(self, spec: TaskSpec) -> bool:
+    def _is_beside(self, spec: TaskSpec) -> bool:
         try:
-            return is_planned(self._tools.task_class(spec))
+            task = self._tools.task_class(spec)
+            return is_planned(task) or getattr(task, "IN_WORKER_PROCESS", False)
         except PluginError:
             return False  # the body will say what is wrong with it
 

@@ -124,6 +124,10 @@ class SinkContext:
     def stopping(self) -> bool:
         return self._lifeline.stopping
 
+    @property
+    def worker_settings(self) -> Mapping[str, str]:
+        return self._lifeline.spec.worker_settings
+
     def log(self, message: str) -> None:
         _log.warning("%s: %s", self._lifeline.spec.task, message)
 

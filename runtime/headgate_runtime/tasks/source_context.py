@@ -1,7 +1,7 @@
 """What the task of a source connector sees of its surroundings."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from headgate.task.messages import UNTIL_IDLE
 from headgate_runtime.tasks.boundaries import TransactionContext
@@ -52,6 +52,10 @@ class SourceContext:
 
     def quarantine(self, inputs: Sequence[str]) -> None:
         self.quarantined = tuple(inputs)
+
+    @property
+    def worker_settings(self) -> Mapping[str, str]:
+        return self._lifeline.spec.worker_settings
 
     def log(self, message: str) -> None:
         _log.warning("%s: %s", self._lifeline.spec.task, message)

@@ -82,6 +82,7 @@ class FakeSourceContext:
         self.awaited = 0
         """Calls of `await_input`."""
         self.quarantined: tuple[str, ...] = ()
+        self.worker_settings: Mapping[str, str] = {}
         self.logged: list[str] = []
 
     def wait(self, seconds: float) -> bool:
@@ -129,6 +130,7 @@ class FakeSinkContext:
         self.paused: set[tuple[str, int]] = set()
         self.timeout_ms: int | None = None
         self.commits_requested = 0
+        self.worker_settings: Mapping[str, str] = {}
         self.logged: list[str] = []
         self.reported: list[tuple[SinkRecord, BaseException]] = []
         """Records that the task has reported, with their errors."""

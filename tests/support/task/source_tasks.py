@@ -44,6 +44,7 @@ class Context:
         self.waited: list[float] = []
         self.told: list[str] = []
         self.awaited = False
+        self.worker_settings: Mapping[str, str] = {}
 
     def await_input(self) -> None:
         self.awaited = True
@@ -70,7 +71,9 @@ class Run:
         task: int = 0,
         *,
         until_idle: bool = True,
+        start: bool = True,
     ) -> None:
+        """`start` False: the caller starts it, with `config`."""
         self.offsets = Offsets() if offsets is None else offsets
         connector = connector_class()
         connector.start(config)
@@ -78,7 +81,8 @@ class Run:
         self.context = Context(self.offsets, until_idle=until_idle)
         self.task = connector_class.TASK()
         self.task.context = self.context
-        self.task.start(self.config)
+        if start:
+            self.task.start(self.config)
 
     def poll(self) -> list[SourceItem] | None:
         """None when the task is idle; an empty list when it waits for input."""

@@ -37,6 +37,8 @@ MAY_IMPORT = {
     "headgate": {"headgate"},
     **{adapter: {"headgate", adapter} for adapter in ADAPTERS},
     "headgate_connectors": {"headgate", "headgate_connectors"},
+    # Connectors that run on Spark share types, tables and manifests with those that do not.
+    "headgate_spark": {"headgate", "headgate_connectors", "headgate_spark"},
     "headgate_runtime": {"headgate", "headgate_runtime", *ADAPTERS},
 }
 NEED_ADAPTERS = {

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 
 from headgate.testing import Message, SinkConformance, SourceConformance
 
@@ -100,6 +101,27 @@ class TestDirectorySinkOfJsonLines(TestDirectorySink):
 
     def messages(self) -> Sequence[Message]:
         return [Message(f"text {number}", partition=number % 3) for number in range(12)]
+
+
+class TestDeltaSink(SinkConformance):
+    connector = "DeltaSink"
+    config: ClassVar = {"rotate.records": "2"}
+    exactly_once = True
+
+    def messages(self) -> Sequence[Message]:
+        return [Message(f"text {number}", partition=number % 2) for number in range(6)]
+
+    def prepare(self, folder: Path) -> Mapping[str, str]:
+        return {"path": str(folder / "table")}
+
+    def written(self, folder: Path) -> list[object]:
+        if not DeltaTable.is_deltatable(str(folder / "table")):
+            return []
+        rows = DeltaTable(folder / "table").to_pyarrow_table()
+        return [row["value"] for row in rows.to_pylist()]
+
+    def bad_message(self) -> Message:
+        return Message(None)
 
 
 class TestCountSource(SourceConformance):

@@ -1,0 +1,184 @@
+"""Which batches are in a folder of files that Spark wrote: a chain of commits, each a file.
+
+    target/
+      day=2026-01-01/part-….parquet                published files, for everybody to read
+      _headgate/commit-000000000012.json           commit 12: files, offsets, columns
+      _headgate/staging/<token>/day=…/part-….parquet       written, not committed yet
+
+A batch commits by the exclusive creation of the next commit, which names the offset that it reaches
+for each topic-partition. Before that the offsets of the commits so far are compared with those that
+the batch begins at. So of two processes that wrote the same records one commits; the other finds
+that commit and drops its files. Whoever looks at the chain renames staged files of its last commits
+to where readers look. Nothing is overwritten.
+"""
+
+import json
+import os
+import re
+import shutil
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from headgate.ports import TopicPartition
+from headgate_spark.entries import FOLDER, STAGING
+from headgate_spark.files import LocalFiles
+
+_NAME: Final = "commit-{:012}.json"
+_TOKEN: Final = re.compile(r"(.+)-(\d+)-(\d*)-[0-9a-f]{32}")
+_SIDE: Final = ("_SUCCESS",)
+"""Files that Spark writes beside the data."""
+
+
+class FolderError(Exception):
+    """The folder is not as the commits say. For users."""
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    number: int
+    connector: str
+    offsets: Mapping[TopicPartition, int]
+    files: Sequence[str]
+    """Paths below the staging folder of the batch, and below the target once published."""
+    token: str
+    columns: str
+    """Columns after this commit, as `FolderLog` was given them."""
+
+    def to_json(self) -> bytes:
+        plain = {
+            "connector": self.connector,
+            "offsets": [[topic, number, end] for (topic, number), end in self.offsets.items()],
+            "files": list(self.files),
+            "token": self.token,
+            "columns": self.columns,
+        }
+        return json.dumps(plain, ensure_ascii=False).encode()
+
+    @classmethod
+    def from_json(cls, number: int, text: bytes, path: Path) -> "Commit":
+        """Raises `FolderError`."""
+        try:
+            plain = json.loads(text)
+            offsets = {(topic, number): end for topic, number, end in plain["offsets"]}
+            return cls(
+                number,
+                plain["connector"],
+                offsets,
+                plain["files"],
+                plain["token"],
+                plain["columns"],
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise FolderError(f"{path} is no commit of a batch: {error}") from error
+
+
+class FolderLog:
+    """The commits of one folder, as one process works with them; one thread."""
+
+    def __init__(self, root: Path, connector: str) -> None:
+        self._root = root
+        self._connector = connector
+        self._files = LocalFiles(root)
+        self._next = 0
+        self.offsets: dict[TopicPartition, int] = {}
+        """Offsets that the commits so far have reached."""
+        self.columns = ""
+
+    def read(self) -> None:
+        """Take in the commits that are new, and publish their files.
+
+        Raises:
+            FolderError: a commit is another connector's, or one of its files is gone.
+        """
+        if self._next == 0:
+            names = self._files.list(FOLDER)
+            last = max((name for name in names if name.startswith("commit-")), default="")
+            if last and not self._files.exists(f"{FOLDER}/{_NAME.format(0)}"):
+                raise FolderError(f"{self._root / FOLDER / _NAME.format(0)} is gone: put it back")
+        while True:
+            path = f"{FOLDER}/{_NAME.format(self._next)}"
+            try:
+                text = self._files.read(path)
+            except FileNotFoundError:
+                return
+            commit = Commit.from_json(self._next, text, self._root / path)
+            if commit.connector != self._connector:
+                raise FolderError(
+                    f"connector {commit.connector} writes to {self._root}, expected "
+                    f"{self._connector}: give each sink a path of its own"
+                )
+            self._publish(commit)
+            self.offsets.update(commit.offsets)
+            self.columns = commit.columns
+            self._next += 1
+
+    def token(self, starts: Mapping[TopicPartition, int | None]) -> str:
+        """A new name for a batch that begins at `starts`."""
+        (topic, partition), start = min(starts.items())
+        return f"{topic}-{partition}-{'' if start is None else start}-{uuid.uuid4().hex}"
+
+    def staging(self, token: str) -> Path:
+        """Where the files of a batch are written before it commits."""
+        return self._root / STAGING / token
+
+    def drop_leftovers(self) -> None:
+        """Remove staged files that can never be committed any more: the folder has reached another
+        offset than the one that they begin at. Others stay: their writer may be frozen."""
+        for name in self._files.list(STAGING):
+            found = _TOKEN.fullmatch(name)
+            if found is None:
+                continue
+            reached = self.offsets.get((found[1], int(found[2])))
+            if reached != (int(found[3]) if found[3] else None):
+                self.drop(name)
+
+    def commit(self, offsets: Mapping[TopicPartition, int], token: str, columns: str) -> bool:
+        """Commit what is in the staging folder of `token`. False: another commit came first."""
+        staging = self.staging(token)
+        files = sorted(
+            str(path.relative_to(staging))
+            for path in staging.rglob("*")
+            if path.is_file() and path.name not in _SIDE and not path.name.startswith(".")
+        )
+        for file in files:
+            _sync(staging / file)
+        for folder in [staging, *(path for path in staging.rglob("*") if path.is_dir())]:
+            _sync(folder)
+        self._files.sync(STAGING)
+        commit = Commit(self._next, self._connector, offsets, files, token, columns)
+        if not self._files.create(f"{FOLDER}/{_NAME.format(self._next)}", commit.to_json()):
+            return False
+        self.read()
+        return True
+
+    def drop(self, token: str) -> None:
+        shutil.rmtree(self.staging(token), ignore_errors=True)
+
+    def _publish(self, commit: Commit) -> None:
+        staging = self.staging(commit.token)
+        if not staging.exists():
+            return  # all of it was published before
+        for file in commit.files:
+            final = self._root / file
+            final.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                (staging / file).rename(final)
+            except FileNotFoundError:
+                if not final.exists():
+                    raise FolderError(
+                        f"{final} was committed and is gone: put it back, or give the connector "
+                        "another name and path to write everything anew"
+                    ) from None
+            _sync(final.parent)
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def _sync(path: Path) -> None:
+    handle: Any = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,187 @@
+"""What SparkSink writes its batches to, by Spark: a folder of files, or anything else."""
+
+import base64
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+from headgate.connector.api import DataError, RetriableError
+from headgate.ports import TopicPartition
+from headgate_connectors.delta_types import stored_schema
+from headgate_connectors.table_columns import Evolution, conform, merge_columns
+from headgate_connectors.table_sink import Batch, TableError
+from headgate_spark.arrow_rows import prepare
+from headgate_spark.folder_log import FolderLog
+from headgate_spark.sessions import Sessions, first_line, session_is_over
+
+FILE_FORMATS: Final = ("parquet", "orc", "avro", "csv", "json", "text", "xml")
+"""Formats whose files are staged and committed: exactly once."""
+_MICROS: Final = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
+_TIMES: Final = {"timestampFormat": f"{_MICROS}XXX", "timestampNTZFormat": _MICROS}
+_SAFE: Final[Mapping[str, Mapping[str, str]]] = {
+    "json": _TIMES,
+    "xml": _TIMES,
+    "csv": {
+        **_TIMES,
+        "header": "true",
+        "escape": '"',
+        "ignoreLeadingWhiteSpace": "false",
+        "ignoreTrailingWhiteSpace": "false",
+    },
+}
+"""Options without which Spark would cut microseconds, or spaces around a text."""
+_TRIES: Final = 50
+
+
+class SparkWriter:
+    """Writes tables of pyarrow by Spark; one thread."""
+
+    def __init__(
+        self, remote: str, format: str, options: Mapping[str, str], partition_by: Sequence[str]
+    ) -> None:
+        self.format = format
+        self._sessions = Sessions(remote)
+        self._options = {**_SAFE.get(format.lower(), {}), **options}
+        self._partition_by = list(partition_by)
+        self._prepared: Any = None
+
+    def write(self, table: Any, path: str) -> None:
+        """Append the rows; `path` empty: the options say where.
+
+        Raises:
+            DataError: a value that a column of `partition.by` cannot hold.
+            RetriableError: Spark is out of reach.
+            TableError: Spark cannot write it.
+        """
+        self._check_partitions(table)
+        session: Any = None
+        try:
+            session = self._session()
+            frame = session.createDataFrame(table)
+            if path:
+                frame = frame.coalesce(1)
+            writer = frame.write.format(self.format).mode("append").options(**self._options)
+            if self._partition_by:
+                writer = writer.partitionBy(*self._partition_by)
+            if path:
+                writer.save(path)
+            else:
+                writer.save()
+        except Exception as error:
+            if session is None or session_is_over(error):
+                self._sessions.drop(session)
+                raise RetriableError(f"Spark is out of reach: {first_line(error)}") from error
+            raise TableError(f"Spark did not write the batch: {first_line(error)}") from error
+
+    def _session(self) -> Any:
+        session = self._sessions.get()
+        if session is not self._prepared:
+            prepare(session, 10_000)
+            # Else a local time would become an instant.
+            session.conf.set("spark.sql.timestampType", "TIMESTAMP_NTZ")
+            self._prepared = session
+        return session
+
+    def _check_partitions(self, table: Any) -> None:
+        for name in self._partition_by:
+            if name not in table.schema.names:
+                raise DataError(f"partition.by names {name}, which the value has no column for")
+            column = table.column(name)
+            if pa.types.is_string(column.type) and "" in column.unique().to_pylist():
+                raise DataError(
+                    f"column {name} of partition.by has an empty text, which Spark writes as null"
+                )
+
+    def close(self) -> None:
+        self._sessions.close()
+
+
+class AnyTarget:
+    """What keeps no offsets: rows that were written come again after a failure."""
+
+    knows_offsets = False
+
+    def __init__(self, writer: SparkWriter, path: str) -> None:
+        self._writer = writer
+        self._path = path
+
+    @property
+    def columns(self) -> Any:
+        return None
+
+    def stored_schema(self, columns: Any) -> Any:
+        return stored_schema(columns, "Spark")
+
+    def read(self) -> None: ...
+
+    def reached(self, place: TopicPartition) -> int | None:
+        return None
+
+    def commit(self, batch: Batch) -> bool:
+        self._writer.write(batch.data, self._path)
+        return True
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class FolderTarget:
+    """A folder of files, by `headgate_spark.folder_log`: exactly once."""
+
+    knows_offsets = True
+
+    def __init__(
+        self, writer: SparkWriter, root: Path, connector: str, evolution: Evolution
+    ) -> None:
+        self._writer = writer
+        self._log = FolderLog(root, connector)
+        self._evolution = evolution
+
+    @property
+    def columns(self) -> Any:
+        return _columns(self._log.columns)
+
+    def stored_schema(self, columns: Any) -> Any:
+        return stored_schema(columns, "Spark")
+
+    def read(self) -> None:
+        self._log.read()
+        self._log.drop_leftovers()
+
+    def reached(self, place: TopicPartition) -> int | None:
+        return self._log.offsets.get(place)
+
+    def commit(self, batch: Batch) -> bool:
+        """Write the batch, then commit it. False: the folder has other offsets than those that it
+        begins at."""
+        token = ""
+        written: Any = None
+        for _ in range(_TRIES):
+            self._log.read()
+            if any(self.reached(place) != start for place, start in batch.starts.items()):
+                if token:
+                    self._log.drop(token)
+                return False
+            columns = merge_columns(self.columns, batch.data.schema, self._evolution)
+            if written is None or not columns.equals(written):
+                if token:
+                    self._log.drop(token)
+                token, written = self._log.token(batch.starts), columns
+                path = self._log.staging(token).as_uri()
+                self._writer.write(conform(batch.data, columns), path)
+            if self._log.commit(batch.ends, token, _text(columns)):
+                return True
+        raise TableError(f"others have written to the folder during each of {_TRIES} commits")
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+def _text(columns: Any) -> str:
+    return base64.b64encode(columns.serialize().to_pybytes()).decode()
+
+
+def _columns(text: str) -> Any:
+    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text))) if text else None

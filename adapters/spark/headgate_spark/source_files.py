@@ -1,0 +1,204 @@
+"""What SparkSource reads in the mode files: each file by itself, those too that come later.
+
+The source partition is the file, its offset the number of rows that were read, with the file's
+length and time of change. A file that has changed after rows of it were written, or that Spark
+cannot read, is set aside with the reason; its neighbours are read.
+"""
+
+import time
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from headgate.connector.api import (
+    DataError,
+    OffsetUpdate,
+    Partition,
+    SourceItem,
+    SourceRecord,
+    SourceTaskContext,
+)
+from headgate_spark.arrow_rows import RowReader, check_columns, tables
+from headgate_spark.sessions import first_line, session_is_over
+from headgate_spark.source_config import Settings
+
+_LISTING_OPTIONS: Final = ("pathglobfilter", "modifiedbefore", "modifiedafter")
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A file as it was listed."""
+
+    path: str
+    length: int
+    modified_ms: int
+
+
+class FilesReader:
+    def __init__(self, settings: Settings, context: SourceTaskContext) -> None:
+        self._settings = settings
+        self._context = context
+        self._listed_at = float("-inf")
+        self._queue: list[Seen] = []
+        self._done: dict[str, Seen] = {}
+        """Files that were read to their end, as they were then."""
+        self._aside: dict[str, tuple[Seen | None, str]] = {}
+        self._file: Seen | None = None
+        self._rows = 0
+        self._passed = 0
+        self._stream: Iterator[Any] | None = None
+        self._reader = RowReader()
+
+    def next_batch(self, session: Any) -> list[SourceItem]:
+        """The next rows of the file under way, or of the next; none when there are none now.
+
+        Raises:
+            Exception: whatever Spark's client raises when the server is out of reach.
+        """
+        if self._file is None and not self._queue:
+            self._list(session)
+        while self._file is not None or self._queue:
+            if self._file is None:
+                self._file, self._rows = self._queue.pop(0), -1
+            try:
+                items = self._of_file(session, self._file)
+            except Exception as error:
+                if session_is_over(error):
+                    raise
+                self._set_aside(self._file, _reason(error))
+                self._close()
+                continue
+            if items:
+                return items
+        self._context.quarantine([f"{path}: {why}" for path, (_, why) in self._aside.items()])
+        return []
+
+    def rewind(self) -> None:
+        """Forget the query that is under way; the file's rows are counted on."""
+        self._stream = None
+
+    # -- listing --
+
+    def _list(self, session: Any) -> None:
+        now = time.monotonic()
+        if now - self._listed_at < self._settings.interval_s:
+            return
+        listed = self._listing(session)
+        self._listed_at = now
+        fresh_after_ms = time.time() * 1000 - self._settings.files_settle_s * 1000
+        for seen in listed:
+            if self._done.get(seen.path) == seen:
+                continue
+            if seen.path in self._aside and self._aside[seen.path][0] == seen:
+                continue
+            if seen.modified_ms > fresh_after_ms:
+                self._context.await_input()
+                self._listed_at = float("-inf")
+                continue
+            self._aside.pop(seen.path, None)
+            self._queue.append(seen)
+
+    def _listing(self, session: Any) -> list[Seen]:
+        """The files of this task."""
+        reader = session.read.format("binaryFile").option("recursiveFileLookup", "true")
+        for name, value in self._settings.options.items():
+            if name.lower() in _LISTING_OPTIONS:
+                reader = reader.option(name, value)
+        frame = reader.load(self._settings.path).selectExpr(
+            "path", "length", "unix_millis(modificationTime) as modified"
+        )
+        found = [Seen(row["path"], row["length"], row["modified"]) for row in frame.collect()]
+        return sorted((one for one in found if self._is_mine(one)), key=lambda one: one.path)
+
+    def _is_mine(self, seen: Seen) -> bool:
+        return zlib.crc32(seen.path.encode()) % self._settings.tasks == self._settings.task
+
+    # -- one file --
+
+    def _of_file(self, session: Any, seen: Seen) -> list[SourceItem]:
+        """The next rows of the file; none: it is read to its end."""
+        if self._rows < 0 and not self._begin(seen):
+            return []
+        if self._stream is None:
+            self._passed = 0
+            frame = self._settings.reader(session).load(_escaped(seen.path))
+            check_columns(frame)
+            self._stream = tables(session, frame)
+        for table in self._stream:
+            if items := self._items(seen, table):
+                return items
+        self._check_unchanged(session, seen)
+        if self._passed < self._rows:
+            raise DataError(f"has {self._passed} rows, but {self._rows} of it were written")
+        self._done[seen.path] = seen
+        end = OffsetUpdate(_partition(seen), self._offset(seen, done=True))
+        self._close()
+        return [end]
+
+    def _begin(self, seen: Seen) -> bool:
+        """Go on where its offset says. False: it is read to its end."""
+        self._rows = 0
+        offset = self._context.offsets.offset(_partition(seen))
+        if offset is None:
+            return True
+        if (offset["length"], offset["modified"]) != (seen.length, seen.modified_ms):
+            raise DataError(
+                f"has {seen.length} bytes and was changed after {offset['rows']} rows of it were "
+                f"written, when it had {offset['length']}: give what is new in it as another file"
+            )
+        if offset.get("done"):
+            self._done[seen.path] = seen
+            self._close()
+            return False
+        self._rows = int(offset["rows"])
+        return True
+
+    def _items(self, seen: Seen, table: Any) -> list[SourceItem]:
+        skip = min(self._rows - self._passed, table.num_rows)
+        if skip > 0:
+            self._passed += skip
+            table = table.slice(skip)
+        schema, values = self._reader.values(table)
+        partition, topic = _partition(seen), self._settings.topic
+        items: list[SourceItem] = []
+        for value in values:
+            self._rows += 1
+            offset = self._offset(seen)
+            items.append(SourceRecord(partition, offset, topic, value, value_schema=schema))
+        self._passed += len(values)
+        return items
+
+    def _offset(self, seen: Seen, done: bool = False) -> Mapping[str, Any]:
+        offset = {"rows": self._rows, "length": seen.length, "modified": seen.modified_ms}
+        return {**offset, "done": True} if done else offset
+
+    def _check_unchanged(self, session: Any, seen: Seen) -> None:
+        """
+        Raises:
+            DataError: the file was changed while it was read.
+        """
+        frame = session.read.format("binaryFile").load(_escaped(seen.path))
+        rows = frame.selectExpr("length", "unix_millis(modificationTime) as modified").collect()
+        if [(row["length"], row["modified"]) for row in rows] != [(seen.length, seen.modified_ms)]:
+            raise DataError("was changed while it was read")
+
+    def _set_aside(self, seen: Seen, reason: str) -> None:
+        self._aside[seen.path] = (seen, reason)
+        self._context.log(f"{seen.path} is set aside: {reason}")
+
+    def _close(self) -> None:
+        self._file = self._stream = None
+
+
+def _partition(seen: Seen) -> Partition:
+    return {"file": seen.path}
+
+
+def _escaped(path: str) -> str:
+    """`path` for `load`, which takes some characters for a pattern."""
+    return "".join(f"\\{mark}" if mark in "*?[]{}\\" else mark for mark in path)
+
+
+def _reason(error: Exception) -> str:
+    return str(error) if isinstance(error, DataError) else first_line(error)

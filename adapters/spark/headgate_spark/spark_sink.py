@@ -1,0 +1,117 @@
+"""SparkSink: records into anything that Spark can write.
+
+Files are staged and committed with the offsets, exactly once. Whatever else Spark writes keeps no
+offsets, so a batch may come twice after a failure; users say that they take that.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Final
+
+from headgate.connector.api import SinkConnector, SinkTask
+from headgate.connector.config import ConfigDef, ConfigError, Importance, Type
+from headgate.connector.validators import non_empty, one_of
+from headgate.ports import TopicPartition
+from headgate_connectors.table_config import define_batches, shared_settings
+from headgate_connectors.table_sink import TableSettings, TableSinkTask, Target
+from headgate_spark.file_sink import target_folder
+from headgate_spark.sink_target import FILE_FORMATS, AnyTarget, FolderTarget, SparkWriter
+from headgate_spark.source_config import OPTION, absolute, options_of
+
+_REMOTE: Final = "spark.remote"
+_ONCE, _AT_LEAST = "exactly_once", "at_least_once"
+CONFIG: Final = define_batches(
+    ConfigDef()
+    .define("format", Type.STRING, validator=non_empty, importance=Importance.HIGH,
+            documentation="Format as DataFrame.write.format takes it: " + ", ".join(FILE_FORMATS)
+            + ", jdbc, or that of any data source that this Spark has. Options for it are given "
+            "as option.NAME.")
+    .define("path", Type.STRING, "", importance=Importance.HIGH,
+            documentation="Where the rows go. For files a folder of this machine, or one mounted "
+            "here; it is made if it is not there.")
+    .define("delivery", Type.STRING, _ONCE, one_of(_ONCE, _AT_LEAST), Importance.HIGH,
+            "exactly_once for files. Any other format takes at_least_once: a batch may be written "
+            "twice after a failure.")
+    .define("partition.by", Type.LIST, "", importance=Importance.MEDIUM,
+            documentation="Columns by whose values the rows are written to folders of their own.")
+)  # fmt: skip
+
+
+class SparkSinkTask(TableSinkTask):
+    def open_target(self, config: Mapping[str, str]) -> tuple[TableSettings, Target]:
+        settings = CONFIG.parse({key: value for key, value in config.items() if key in CONFIG.keys})
+        remote = self.context.worker_settings.get(_REMOTE)
+        if not remote:
+            raise ConfigError(
+                f"the worker setting {_REMOTE} is missing: SparkSink writes by the Spark Connect "
+                "server that it names (sc://host:port)"
+            )
+        shared = shared_settings(settings)
+        writer = SparkWriter(
+            remote, settings["format"].strip(), options_of(config), settings["partition.by"]
+        )
+        path: str = settings["path"].strip()
+        if settings["delivery"] == _AT_LEAST:
+            return shared, AnyTarget(writer, path)
+        return shared, FolderTarget(
+            writer, target_folder(path), config.get("name", ""), shared.evolution
+        )
+
+
+class SparkSink(SinkConnector):
+    """Records into anything that Spark can write: files exactly once, all else at least once."""
+
+    VERSION: ClassVar[str] = "0.1.0"
+    TASK: ClassVar[type[SinkTask]] = SparkSinkTask
+    REQUIRES_RUNNER: ClassVar[str | None] = "spark"
+    PASSED_ON: ClassVar[tuple[str, ...]] = (OPTION,)
+
+    @classmethod
+    def config_def(cls) -> ConfigDef:
+        return CONFIG
+
+    @classmethod
+    def validate(cls, config: Mapping[str, str]) -> Mapping[str, Sequence[str]]:
+        """Errors that one key alone does not show."""
+        format, path = config.get("format", "").strip().lower(), config.get("path", "").strip()
+        if config.get("delivery", _ONCE) == _AT_LEAST:
+            return {}
+        if format and format not in FILE_FORMATS:
+            text = (
+                f"is {_ONCE}, which {format} cannot be written with, since it keeps no offsets: "
+                f"set delivery = {_AT_LEAST} to take rows twice after a failure"
+            )
+            if format == "delta":
+                text = "is no matter for delta: use DeltaSink, which writes Delta exactly once"
+            return {"delivery": [text]}
+        if not path:
+            return {"path": ["is empty, expected the folder for the files"]}
+        try:
+            folder = target_folder(path)
+        except ConfigError as error:
+            return {"path": [str(error)]}
+        if folder.exists() and not folder.is_dir():
+            return {"path": [f"{path} is a file, expected a folder"]}
+        return {}
+
+    @classmethod
+    def alter_offsets(
+        cls, config: Mapping[str, str], offsets: Mapping[TopicPartition, int | None]
+    ) -> bool:
+        """
+        Raises:
+            ConfigError: the folder says what is written; a record would be doubled or left out.
+        """
+        if config.get("delivery", _ONCE) == _AT_LEAST:
+            return False
+        raise ConfigError(
+            "Offsets of a SparkSink that writes files are those in its folder, and are not "
+            "altered: to write everything anew give it another name and path"
+        )
+
+    def start(self, config: Mapping[str, str]) -> None:
+        self._config = dict(config)
+
+    def task_configs(self, tasks_max: int) -> list[Mapping[str, str]]:
+        # Tasks may run elsewhere, with another working directory.
+        path = absolute(self._config.get("path", "").strip())
+        return [{**self._config, "path": path} for _ in range(tasks_max)]

@@ -1,0 +1,93 @@
+"""IcebergSink: records appended to an Iceberg table, exactly once, without Spark."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Final
+
+from headgate.connector.api import SinkConnector, SinkTask
+from headgate.connector.config import ConfigDef, ConfigError, Importance, Type
+from headgate.connector.validators import non_empty
+from headgate.ports import TopicPartition
+from headgate_connectors.iceberg_table import IcebergTarget
+from headgate_connectors.table_config import define_batches, shared_settings
+from headgate_connectors.table_sink import TableSettings, TableSinkTask, Target
+
+CATALOG: Final = "catalog."
+"""What settings that are the catalog's own properties begin with."""
+CONFIG: Final = define_batches(
+    ConfigDef()
+    .define(
+        "table",
+        Type.STRING,
+        validator=non_empty,
+        importance=Importance.HIGH,
+        documentation="Namespace and name of the table, such as shop.orders. It is made with the "
+        "first batch. Properties of pyiceberg's catalog are given as catalog.NAME, such as "
+        "catalog.type, catalog.uri and catalog.warehouse; catalog.name is its name, by default "
+        "default.",
+    )
+    .define(
+        "offsets.name",
+        Type.STRING,
+        "",
+        importance=Importance.LOW,
+        documentation="What the table's properties with the offsets are called; by default "
+        "headgate. and the connector's name. Two connectors of one name, in two clusters, need two "
+        "if they write the same topic names to one table.",
+    )
+)
+
+
+class IcebergSinkTask(TableSinkTask):
+    def open_target(self, config: Mapping[str, str]) -> tuple[TableSettings, Target]:
+        settings = CONFIG.parse({key: value for key, value in config.items() if key in CONFIG.keys})
+        shared = shared_settings(settings)
+        app: str = settings["offsets.name"] or f"headgate.{config.get('name', '')}"
+        return shared, IcebergTarget(
+            settings["table"].strip(), _catalog(config), app, shared.evolution
+        )
+
+
+class IcebergSink(SinkConnector):
+    """Records appended to an Iceberg table, exactly once."""
+
+    VERSION = "0.1.0"
+    TASK: ClassVar[type[SinkTask]] = IcebergSinkTask
+    PASSED_ON: ClassVar[tuple[str, ...]] = (CATALOG,)
+
+    @classmethod
+    def config_def(cls) -> ConfigDef:
+        return CONFIG
+
+    @classmethod
+    def validate(cls, config: Mapping[str, str]) -> Mapping[str, Sequence[str]]:
+        table = config.get("table", "").strip()
+        if table and not re.fullmatch(r"[^.\s]+(\.[^.\s]+)+", table):
+            return {"table": [f"is {table}, expected a namespace and a name, such as shop.orders"]}
+        if not _catalog(config):
+            text = "names no catalog: set catalog.type and catalog.uri, as pyiceberg knows them"
+            return {"table": [text]}
+        return {}
+
+    @classmethod
+    def alter_offsets(
+        cls, config: Mapping[str, str], offsets: Mapping[TopicPartition, int | None]
+    ) -> bool:
+        """
+        Raises:
+            ConfigError: the table says what is written; a record would be doubled or left out.
+        """
+        raise ConfigError(
+            "Offsets of an IcebergSink are those in its table, and are not altered: to write "
+            "everything anew give it another name and table"
+        )
+
+    def start(self, config: Mapping[str, str]) -> None:
+        self._config = dict(config)
+
+    def task_configs(self, tasks_max: int) -> list[Mapping[str, str]]:
+        return [dict(self._config) for _ in range(tasks_max)]
+
+
+def _catalog(config: Mapping[str, str]) -> dict[str, str]:
+    return {key[len(CATALOG) :]: text for key, text in config.items() if key.startswith(CATALOG)}

@@ -1,0 +1,148 @@
+"""An Iceberg table as an exactly-once sink sees it, by pyiceberg: no Spark, no JVM.
+
+The offsets that the table has reached are properties of it, set in the transaction that appends the
+rows. That alone guards nothing: pyiceberg by default tries a commit that was refused again on the
+newest snapshot, and a frozen process that wakes up would write its rows once more. So such tries
+are switched off (``commit.retry.num-retries`` = 0 in the metadata that the commit is made against).
+Then a commit is refused unless the table's snapshot is the one whose offsets were compared with
+where the batch begins.
+"""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    CommitStateUnknownException,
+    NamespaceAlreadyExistsError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.table import Table
+
+from headgate.ports import TopicPartition
+from headgate_connectors.delta_types import stored_schema
+from headgate_connectors.table_columns import Evolution, conform, merge_columns
+from headgate_connectors.table_sink import Batch, TableError
+
+RETRIES: Final = "commit.retry.num-retries"
+_TRIES: Final = 50
+"""Commits that may fail, each since another process has committed meanwhile."""
+_ICEBERG: Final = "Iceberg"
+_WIDER: Final = {pa.int8(): pa.int32(), pa.int16(): pa.int32()}
+
+
+class IcebergTarget:
+    """One table of a catalog; one thread."""
+
+    knows_offsets = True
+
+    def __init__(
+        self, name: str, catalog: Mapping[str, str], app: str, evolution: Evolution
+    ) -> None:
+        """`name`: namespace and table, with dots. `catalog`: properties of pyiceberg's catalog, may
+        hold passwords. `app`: what names of offsets begin with."""
+        self._name = name
+        self._properties = dict(catalog)
+        self._app = app
+        self._evolution = evolution
+        self._catalog: Catalog | None = None
+        self._table: Table | None = None
+        self._columns: Any = None
+
+    def read(self) -> None:
+        """Look at the newest metadata of the table, if there is one."""
+        if self._catalog is None:
+            properties = {key: text for key, text in self._properties.items() if key != "name"}
+            self._catalog = load_catalog(self._properties.get("name", "default"), **properties)
+        try:
+            table = self._catalog.load_table(self._name)
+        except NoSuchTableError:
+            return
+        if table.properties.get(RETRIES) != "0":
+            with table.transaction() as change:
+                change.set_properties({RETRIES: "0"})
+            table = self._catalog.load_table(self._name)
+        self._table = table
+        self._columns = self.stored_schema(table.schema().as_arrow())
+
+    @property
+    def columns(self) -> Any:
+        """A pyarrow.Schema; None: there is no table."""
+        return self._columns
+
+    def stored_schema(self, columns: Any) -> Any:
+        """As for Delta, but the least whole number has 32 bits."""
+        stored = stored_schema(columns, _ICEBERG)
+        return pa.schema([pa.field(one.name, _wider(one.type)) for one in stored])
+
+    def reached(self, place: TopicPartition) -> int | None:
+        """Offset up to which the metadata that was read last has the records; None: none."""
+        if self._table is None:
+            return None
+        found = self._table.properties.get(self._key(place))
+        return None if found is None else int(found)
+
+    def _key(self, place: TopicPartition) -> str:
+        return f"{self._app}.{place[0]}-{place[1]}"
+
+    def commit(self, batch: Batch) -> bool:
+        """Append the batch in one commit.
+
+        False: the table has other offsets than those that the batch begins at; nothing was written.
+
+        Raises:
+            DataError: its columns do not fit the table's.
+            TableError: others have changed the table all the time.
+        """
+        for _ in range(_TRIES):
+            self.read()
+            if any(self.reached(place) != start for place, start in batch.starts.items()):
+                return False
+            try:
+                if self._table is None:
+                    self._create(batch.data.schema)
+                    continue
+                self._append(self._table, batch)
+                return True
+            except (CommitFailedException, CommitStateUnknownException):
+                continue  # another process has committed meanwhile, or this one has: look again
+        raise TableError(
+            f"table {self._name} was changed by others during each of {_TRIES} commits"
+        )
+
+    def _create(self, columns: Any) -> None:
+        assert self._catalog is not None
+        # Another task may be faster.
+        with suppress(NamespaceAlreadyExistsError):
+            self._catalog.create_namespace(self._name.rpartition(".")[0])
+        with suppress(TableAlreadyExistsError):
+            self._catalog.create_table(self._name, schema=columns, properties={RETRIES: "0"})
+
+    def _append(self, table: Table, batch: Batch) -> None:
+        assert table.properties.get(RETRIES) == "0", "a refused commit would be tried again"
+        wanted = merge_columns(self._columns, batch.data.schema, self._evolution)
+        ends = {self._key(place): str(end) for place, end in batch.ends.items()}
+        with table.transaction() as change:
+            if len(wanted) > len(self._columns):
+                with change.update_schema() as schema:
+                    schema.union_by_name(wanted)
+            change.append(conform(batch.data, wanted))
+            change.set_properties(ends)
+
+    def close(self) -> None: ...
+
+
+def _wider(kind: Any) -> Any:
+    types = pa.types
+    if types.is_struct(kind):
+        fields = [kind.field(index) for index in range(kind.num_fields)]
+        return pa.struct([(field.name, _wider(field.type)) for field in fields])
+    if types.is_map(kind):
+        return pa.map_(_wider(kind.key_type), _wider(kind.item_type))
+    if types.is_list(kind):
+        return pa.list_(_wider(kind.value_type))
+    return _WIDER.get(kind, kind)

@@ -1,0 +1,108 @@
+"""Rows of one topic-partition on their way into a table: from Connect's values to Arrow."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+
+from headgate.connector.api import DataError, SinkRecord
+from headgate.connector.schema import Schema
+from headgate_connectors import arrow_types
+from headgate_connectors.arrow_types import NoFormError
+from headgate_connectors.sink_rows import as_struct, at
+
+Row = dict[str, Any]
+_WRONG: Final = (pa.ArrowException, ValueError, TypeError, OverflowError)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How rows of one Connect schema become columns of the table."""
+
+    arrow: Any
+    """pyarrow.Schema of the Connect schema."""
+    carriers: Any
+    """As `arrow_types.carriers`."""
+    stored: Any
+    """pyarrow.Schema of the same columns as the table stores them."""
+
+    @classmethod
+    def of(cls, schema: Schema, stored_schema: Callable[[Any], Any]) -> "Layout":
+        """Raises `DataError`: a column has no form."""
+        try:
+            arrow = arrow_types.arrow_schema(as_struct(schema))
+        except NoFormError as error:
+            raise DataError(str(error)) from error
+        return cls(arrow, arrow_types.carriers(arrow), stored_schema(arrow))
+
+    def table(self, rows: list[Row]) -> Any:
+        """The rows as a pyarrow.Table of `stored`.
+
+        Raises:
+            DataError: a value that a column cannot hold unchanged; names the column.
+        """
+        try:
+            return self._table(rows, self.arrow, self.carriers, self.stored)
+        except _WRONG:
+            for row in rows:
+                for parts in zip(self.arrow, self.carriers, self.stored, strict=True):
+                    self._check(row, *parts)
+            raise
+
+    @staticmethod
+    def _table(rows: list[Row], arrow: Any, carriers: Any, stored: Any) -> Any:
+        table = arrow_types.table_of(rows, arrow, carriers)
+        return table if table.schema == stored else table.cast(stored, safe=True)
+
+    def _check(self, row: Row, arrow: Any, carrier: Any, stored: Any) -> None:
+        try:
+            self._table([row], pa.schema([arrow]), pa.schema([carrier]), pa.schema([stored]))
+        except _WRONG as error:
+            raise DataError(f"column {arrow.name} of type {stored.type}: {error}") from error
+
+
+@dataclass(slots=True)
+class Taken:
+    """What was taken of one topic-partition and is not in the table yet."""
+
+    tables: list[Any] = field(default_factory=list[Any])
+    deleted: list[bool] = field(default_factory=list[bool])
+    """For each row of `tables`, then of `_rows`: its key is to be deleted (a tombstone)."""
+    _layout: Layout | None = None
+    _rows: list[Row] = field(default_factory=list[Row])
+    _first: SinkRecord | None = None
+    _bytes: int = 0
+
+    @property
+    def rows(self) -> int:
+        return len(self.deleted)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the tables, about."""
+        return self._bytes
+
+    def add(self, record: SinkRecord, layout: Layout, row: Row, deleted: bool) -> None:
+        """Raises `DataError`, of rows before it as well: see `convert`."""
+        if self._layout is not layout:
+            self.convert()
+            self._layout = layout
+        if not self._rows:
+            self._first = record
+        self._rows.append(row)
+        self.deleted.append(deleted)
+
+    def convert(self) -> None:
+        """Make a table of the rows that are none yet. Raises `DataError`: names the record from
+        which on it was, and the column."""
+        if not self._rows:
+            return
+        assert self._layout is not None and self._first is not None
+        rows, self._rows = self._rows, []
+        try:
+            table = self._layout.table(rows)
+        except DataError as error:
+            raise DataError(f"a record from {at(self._first)} on: {error}") from error
+        self.tables.append(table)
+        self._bytes += table.nbytes

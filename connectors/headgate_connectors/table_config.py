@@ -1,0 +1,70 @@
+"""Settings that all sinks of tables have."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from headgate.connector.config import ConfigDef, Importance, Type
+from headgate.connector.validators import at_least, one_of
+from headgate_connectors.table_columns import Evolution
+from headgate_connectors.table_sink import TableSettings
+
+
+def define_shared(config: ConfigDef) -> ConfigDef:
+    """`config` with the settings of all sinks of tables that have keys."""
+    high = Importance.HIGH
+    return define_batches(
+        config.define("write.mode", Type.STRING, "append", one_of("append", "upsert"), high,
+                "append: each record is a row. upsert: a record replaces the row with its key, and "
+                "a record without a value (a tombstone) deletes it.")
+        .define("key.columns", Type.LIST, "", None, high,
+                "For upsert: columns of the value that are the key. A tombstone has them in the "
+                "struct of its key, or is the one column itself.")
+    )  # fmt: skip
+
+
+def define_batches(config: ConfigDef) -> ConfigDef:
+    """`config` with the settings of all sinks that write batches of rows."""
+    medium, low = Importance.MEDIUM, Importance.LOW
+    return (
+        config
+        .define("schema.evolution", Type.STRING, Evolution.NONE.value,
+                one_of(*(each.value for each in Evolution)), medium,
+                "What becomes of a column that the table has not: none refuses the record, "
+                "add_columns adds it. Another type is always refused.")
+        .define("rotate.records", Type.INT, 100_000, at_least(1), medium,
+                "Records from which on a batch is committed.")
+        .define("rotate.bytes", Type.LONG, 128 * 1024 * 1024, at_least(1), medium,
+                "Bytes, as Arrow has them, from which on a batch is committed.")
+        .define("rotate.interval.ms", Type.LONG, 5_000, at_least(0), medium,
+                "Time from the first record of a batch until it is committed.")
+        .define("on.null.value", Type.STRING, "fail", one_of("fail", "skip"), low,
+                "For append: what becomes of a record without a value (a tombstone): fail, or "
+                "skip.")
+        .define("on.missing.output", Type.STRING, "fail", one_of("fail", "accept"), low,
+                "What to do where the table knows nothing of records that the sink has committed. "
+                "Choose 'fail' to fail the task, 'accept' to go on without those records.")
+    )  # fmt: skip
+
+
+def shared_settings(settings: Mapping[str, Any]) -> TableSettings:
+    """From what `define_shared` has parsed."""
+    return TableSettings(
+        keys=settings["key.columns"] if settings.get("write.mode") == "upsert" else (),
+        evolution=Evolution(settings["schema.evolution"]),
+        skips_null=settings["on.null.value"] == "skip",
+        accepts_loss=settings["on.missing.output"] == "accept",
+        rows=settings["rotate.records"],
+        size=settings["rotate.bytes"],
+        interval_s=settings["rotate.interval.ms"] / 1000,
+    )
+
+
+def shared_validation(config: Mapping[str, str]) -> Mapping[str, Sequence[str]]:
+    """Errors by key beyond what the definitions find."""
+    upsert = config.get("write.mode", "append") == "upsert"
+    keys = config.get("key.columns", "").strip()
+    if upsert and not keys:
+        return {"key.columns": ["is empty, expected the columns of the key: write.mode is upsert"]}
+    if keys and not upsert:
+        return {"key.columns": [f"is {keys}, which needs write.mode = upsert"]}
+    return {}

@@ -1,0 +1,306 @@
+"""Records into a table that keeps the offsets itself, exactly once: what is common to the formats.
+
+Rows are gathered for ``rotate.interval.ms``, ``rotate.records`` or ``rotate.bytes``, then committed
+as one batch, together with the offsets that the table has reached for each topic-partition. What
+the table says counts; the group's offsets only follow.
+"""
+
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
+
+import pyarrow as pa
+
+from headgate.connector.api import DataError, SinkRecord, SinkTask
+from headgate.connector.schema import Schema
+from headgate.ports import TopicPartition
+from headgate_connectors.sink_rows import VALUE, as_struct, at, value_schema
+from headgate_connectors.table_batch import Layout, Row, Taken
+from headgate_connectors.table_columns import Evolution, merge_columns
+from headgate_connectors.table_keys import KeyColumns
+
+
+class TableError(Exception):
+    """The table cannot be read or written, or is not as the sink has left it. For users."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What one commit writes."""
+
+    data: Any
+    """pyarrow.Table."""
+    starts: Mapping[TopicPartition, int | None]
+    """Offset that the table must have reached before; None: nothing of this partition."""
+    ends: Mapping[TopicPartition, int]
+    keys: Sequence[str] = ()
+    """Columns of the key, each row of `data` with another; none: rows are appended."""
+    deleted: Sequence[bool] = ()
+    """For each row of `data`, if there are `keys`: what has its key is deleted."""
+
+
+class Target(Protocol):
+    """A table; see `headgate_connectors.delta_table` for what each call does."""
+
+    knows_offsets: bool
+    """False: it keeps none, so the group's offsets count, and rows may come twice."""
+
+    def read(self) -> None: ...
+
+    @property
+    def columns(self) -> Any: ...
+
+    def stored_schema(self, columns: Any) -> Any: ...
+
+    def reached(self, place: TopicPartition) -> int | None: ...
+
+    def commit(self, batch: Batch) -> bool: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class TableSettings:
+    """Settings that all table sinks share."""
+
+    keys: Sequence[str]
+    """Columns of the key; none: rows are appended."""
+    evolution: Evolution
+    skips_null: bool
+    accepts_loss: bool
+    rows: int
+    size: int
+    interval_s: float
+
+
+@dataclass(slots=True)
+class _Partition:
+    committed: int | None
+    """Offset that the table has reached; None: it has nothing of the partition."""
+    next: int = -1
+    """Offset after the last record that was taken; -1: none was."""
+    taken: Taken = field(default_factory=Taken)
+    resumed: bool = True
+    """The rest of the batch under way is delivered anew, from `committed` on."""
+
+
+class TableSinkTask(SinkTask):
+    """Subclasses open the table."""
+
+    # An executor would only hold a slot for it: what it needs is memory and the table.
+    IN_WORKER_PROCESS: ClassVar[bool] = True
+
+    def open_target(self, config: Mapping[str, str]) -> tuple[TableSettings, Target]:
+        raise NotImplementedError
+
+    def start(self, config: Mapping[str, str]) -> None:
+        self._settings, self._target = self.open_target(config)
+        self._keys = KeyColumns(self._settings.keys)
+        self._partitions: dict[TopicPartition, _Partition] = {}
+        self._layouts: dict[Schema, Layout] = {}
+        self._given: Schema | None = None
+        """Schema of the last row, whose layout is `_layout`."""
+        self._layout: Layout | None = None
+        self._columns: Any = None
+        """Columns of the table and of what was taken since."""
+        self._since: float | None = None
+        """When the first row of the batch was taken; None: there is none."""
+
+    def open(self, partitions: Collection[TopicPartition]) -> None:
+        if partitions:
+            self._resume(partitions, self.context.committed())
+
+    def _resume(
+        self, places: Collection[TopicPartition], by_group: Mapping[TopicPartition, int]
+    ) -> None:
+        """Go on where the table ends. `by_group`: what the sink's group has committed."""
+        self._target.read()
+        for place in places:
+            reached = self._target.reached(place)
+            if self._target.knows_offsets and reached is None and by_group.get(place, 0) > 0:
+                self._tell_missing(place, by_group[place])
+            self._partitions[place] = _Partition(reached)
+            if reached is not None:
+                self.context.offset(*place, reached)
+        self._forget_columns()
+
+    def _tell_missing(self, place: TopicPartition, by_group: int) -> None:
+        text = (
+            f"the table knows nothing of {place[0]}-{place[1]}, but the sink has committed its "
+            f"records up to offset {by_group}: the table was made anew, or is another one"
+        )
+        if not self._settings.accepts_loss:
+            raise TableError(
+                f"{text}. Put the table back, or set on.missing.output = accept to go on behind "
+                "them, or give the connector another name to write everything anew"
+            )
+        self.context.log(text)
+
+    # -- records --
+
+    def put(self, records: Sequence[SinkRecord]) -> None:
+        for partition in self._partitions.values():
+            partition.resumed = False  # what comes now was read after the resume
+        for record in records:
+            self._take(record)
+        for partition in self._partitions.values():
+            partition.taken.convert()
+        if self._is_due():
+            self._commit()
+            self.context.request_commit()
+        self._ask_to_be_called()
+
+    def _take(self, record: SinkRecord) -> None:
+        partition = self._partitions.get((record.topic, record.partition))
+        if partition is None:
+            raise DataError(
+                f"{at(record)} is of none of the task's topics: a transform that renames the topic "
+                "cannot be used before a sink that keeps its offsets in a table"
+            )
+        if partition.resumed:
+            return  # it is delivered anew
+        if record.offset < (partition.committed or 0):
+            raise TableError(
+                f"{record.topic}-{record.partition} gives offset {record.offset}, but the table "
+                f"has its records up to offset {partition.committed}: the topic was made anew, or "
+                "has lost its end. Give the connector another name to write what is in it now"
+            )
+        if record.offset < partition.next:
+            return  # delivered again after an error
+        if record.value is not None:
+            given, row, deleted = self._row(record), record.value, False
+            if as_struct(given) is not given:
+                row = {VALUE: record.value}
+        elif self._settings.keys:
+            given, row = self._keys.of_key(record)
+            deleted = True
+        else:
+            self._check_null(record)
+            partition.next = record.offset + 1
+            return
+        self._add(partition, record, given, row, deleted)
+        partition.next = record.offset + 1
+
+    def _row(self, record: SinkRecord) -> Schema:
+        given = value_schema(record)
+        if self._settings.keys:
+            self._keys.check_value(record, given)
+        return given
+
+    def _check_null(self, record: SinkRecord) -> None:
+        if not self._settings.skips_null:
+            raise DataError(
+                f"{at(record)} has no value (a tombstone), expected one: set on.null.value = skip "
+                "to pass over such records, or write.mode = upsert to have rows deleted by them"
+            )
+
+    def _add(
+        self, partition: _Partition, record: SinkRecord, given: Schema, row: Row, deleted: bool
+    ) -> None:
+        if given is not self._given or self._layout is None:
+            try:
+                self._layout = self._laid_out(given, deleted)
+            except DataError as error:
+                raise DataError(f"{at(record)}: {error}") from error
+            self._given = given
+        if self._layout is None:
+            return  # a deletion, and there is no table
+        if self._since is None:
+            self._since = time.monotonic()
+        partition.taken.add(record, self._layout, row, deleted)
+
+    def _laid_out(self, given: Schema, deleted: bool) -> Layout | None:
+        layout = self._layouts.get(given)
+        if layout is None:
+            if deleted and self._columns is None:
+                return None
+            layout = Layout.of(given, self._target.stored_schema)
+            self._keys.check_types(layout.stored)
+            self._columns = merge_columns(self._columns, layout.stored, self._settings.evolution)
+            self._layouts[given] = layout
+        return layout
+
+    # -- batches --
+
+    def _is_due(self) -> bool:
+        if self._since is None:
+            return False
+        taken = [partition.taken for partition in self._partitions.values()]
+        return (
+            time.monotonic() - self._since >= self._settings.interval_s
+            or sum(one.rows for one in taken) >= self._settings.rows
+            or sum(one.size for one in taken) >= self._settings.size
+        )
+
+    def _commit(self) -> None:
+        """Commit what was taken of all partitions. Where another process was first, go on where
+        the table is now."""
+        with_rows = {
+            place: partition
+            for place, partition in self._partitions.items()
+            if partition.taken.rows
+        }
+        if not with_rows:
+            return
+        batch = self._batch(with_rows)
+        committed = self._target.commit(batch)
+        self._since = None
+        if committed:
+            for place, partition in with_rows.items():
+                partition.committed, partition.taken = batch.ends[place], Taken()
+            return
+        places = ", ".join(f"{topic}-{number}" for topic, number in sorted(with_rows))
+        self.context.log(f"another task has written what follows in {places}: its rows count")
+        self._resume(list(self._partitions), {})
+
+    def _batch(self, with_rows: Mapping[TopicPartition, _Partition]) -> Batch:
+        tables = [table for one in with_rows.values() for table in one.taken.tables]
+        data = pa.concat_tables(tables, promote_options="default")
+        starts = {place: one.committed for place, one in with_rows.items()}
+        ends = {place: one.next for place, one in with_rows.items()}
+        if not self._settings.keys:
+            return Batch(data, starts, ends)
+        counts = {place: one.taken.rows for place, one in with_rows.items()}
+        last = self._keys.last_rows(data, counts)
+        deleted = [flag for one in with_rows.values() for flag in one.taken.deleted]
+        kept = [deleted[row] for row in last]
+        return Batch(data.take(pa.array(last)), starts, ends, self._settings.keys, kept)
+
+    def _forget_columns(self) -> None:
+        self._columns = self._target.columns
+        self._layouts, self._given, self._layout = {}, None, None
+
+    def _ask_to_be_called(self) -> None:
+        if self._since is not None:
+            left = self._since + self._settings.interval_s - time.monotonic()
+            self.context.timeout(max(int(left * 1000), 0) + 1)
+
+    # -- offsets --
+
+    def pre_commit(self, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        """Offsets that the table has reached. The last batch is committed when the task stops."""
+        if self.context.stopping:
+            self._commit()
+        safe: dict[TopicPartition, int] = {}
+        for place, offset in offsets.items():
+            partition = self._partitions.get(place)
+            if partition is None:
+                continue
+            if not partition.resumed and not partition.taken.rows:
+                safe[place] = offset  # what is not in the table was passed over
+            elif partition.committed is not None:
+                safe[place] = min(offset, partition.committed)
+        return safe
+
+    def close(self, partitions: Collection[TopicPartition]) -> None:
+        for place in partitions:
+            self._partitions.pop(place, None)
+        if not any(partition.taken.rows for partition in self._partitions.values()):
+            self._since = None
+
+    def stop(self) -> None:
+        self.close(list(getattr(self, "_partitions", ())))
+        target: Target | None = getattr(self, "_target", None)
+        if target is not None:
+            target.close()

@@ -1,0 +1,217 @@
+"""SparkSink on a real Spark: typed rows into files, exactly once."""
+
+import datetime
+import json
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from decimal import Decimal
+from os import kill
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+from support.commands.pipelines import Up
+from support.spark.shared import spark_server  # noqa: F401
+
+from headgate.connector import DataError
+from headgate.connector.api import SinkRecord
+from headgate_connectors import arrow_types
+from headgate_spark.server import SparkServer
+from headgate_spark.spark_sink import SparkSinkTask
+
+pytestmark = pytest.mark.slow
+PLACE = ("t", 0)
+
+
+class Context:
+    stopping = False
+
+    def __init__(self, remote: str) -> None:
+        self.worker_settings = {"spark.remote": remote}
+        self.seeks: dict[tuple[str, int], int] = {}
+
+    def committed(self) -> Mapping[tuple[str, int], int]:
+        return {}
+
+    def offset(self, topic: str, partition: int, offset: int) -> None:
+        self.seeks[topic, partition] = offset
+
+    def timeout(self, timeout_ms: int) -> None: ...
+
+    def request_commit(self) -> None: ...
+
+    def log(self, message: str) -> None: ...
+
+
+DAY = datetime.date(2020, 2, 29)
+TYPED: Mapping[str, Any] = {
+    "id": pa.array([1, 2]),
+    "kind": pa.array(["a b", "c/d"]),
+    "price": pa.array([Decimal("12345678901234567890.12"), None], pa.decimal128(38, 2)),
+    "at": pa.array([1_704_067_200_123_456, None], pa.timestamp("us", "UTC")),
+    "local": pa.array([1_704_067_200_123_456, None], pa.timestamp("us")),
+    "day": pa.array([DAY, None]),
+    "byte": pa.array([255, None], pa.uint8()),
+    "real": pa.array([0.1, None], pa.float32()),
+    "bytes": pa.array([b"\x00\xff", None]),
+    "text": pa.array([' "q",\n', ""]),
+    "list": pa.array([[1, None], None], pa.list_(pa.int32())),
+    "map": pa.array([[("k", 5)], None], pa.map_(pa.string(), pa.int64())),
+    "struct": pa.array([{"x": None}, None], pa.struct([("x", pa.int64())])),
+}  # fmt: skip
+
+
+@pytest.fixture
+def task(spark_server: SparkServer, tmp_path: Path) -> Callable[..., SparkSinkTask]:  # noqa: F811
+    def started(**settings: Any) -> SparkSinkTask:
+        made = SparkSinkTask()
+        made.context = Context(spark_server.address)  # type: ignore[assignment]
+        given = {name.replace("_", "."): str(value) for name, value in settings.items()}
+        config = {"name": "sink", "format": "parquet", "path": str(tmp_path / "out"), **given}
+        made.start({"rotate.interval.ms": "0", **config})
+        made.open([PLACE])
+        return made
+
+    return started
+
+
+def records(columns: Mapping[str, Any], start: int = 0) -> list[SinkRecord]:
+    table = pa.table(columns)
+    schema = arrow_types.struct_schema(table.schema)
+    values = arrow_types.rows_of(table, arrow_types.carriers(table.schema))
+    return [
+        SinkRecord("t", 0, start + n, None, value, (), 0, None, schema)
+        for n, value in enumerate(values)
+    ]
+
+
+def test_values_come_out_equal_and_once(task: Callable[..., SparkSinkTask], tmp_path: Path) -> None:
+    subject = task(partition_by="kind")
+    subject.put(records(TYPED))
+    assert subject.pre_commit({PLACE: 2}) == {PLACE: 2}
+    subject.stop()
+    again = task(partition_by="kind")
+    assert again.context.seeks == {PLACE: 2}  # type: ignore[attr-defined]
+    files = list((tmp_path / "out").rglob("*.parquet"))
+    assert {path.parent.name for path in files} == {"kind=a b", "kind=c%2Fd"}
+    found = pa.concat_tables([pq.read_table(path, partitioning=None) for path in files])
+    found = found.sort_by("id")
+    given = pa.table(TYPED).drop_columns(["kind"])
+    for name in given.schema.names:
+        assert found.column(name).cast(given.schema.field(name).type).to_pylist() == (
+            given.column(name).to_pylist()
+        ), name
+    with pytest.raises(DataError, match=r"column kind of partition.by has an empty text"):
+        again.put(records({**TYPED, "kind": pa.array(["", "x"])}, start=2))
+    again.stop()
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("kind", ["json", "csv"])
+def test_text_formats_keep_microseconds_and_spaces(
+    task: Callable[..., SparkSinkTask], tmp_path: Path, kind: str
+) -> None:
+    subject = task(format=kind)
+    names = ["id", "price", "at", "local", "text"]
+    subject.put(records({name: TYPED[name] for name in names}))
+    subject.stop()
+    (file,) = (tmp_path / "out").glob(f"*.{kind}")
+    text = file.read_text()
+    for part in ("2024-01-01T00:00:00.123456Z", "2024-01-01T00:00:00.123456", "890.12"):
+        assert part in text
+    if kind == "json":
+        assert json.loads(text.splitlines()[0])["text"] == ' "q",\n'
+    else:
+        assert '" ""q"",\n"' in text and text.startswith("id,price,at,local,text\n")
+
+
+PIPELINE = """
+[cluster]
+workers = 2
+data = "state"
+runner = "spark"
+"session.timeout.ms" = 6000
+"heartbeat.interval.ms" = 1000
+"scheduled.rebalance.max.delay.ms" = 500
+"offset.flush.interval.ms" = 500
+
+[spark]
+master = "local[2]"
+
+[connectors.read]
+"connector.class" = "SparkSource"
+topic = "rows"
+format = "parquet"
+mode = "files"
+path = "in"
+"poll.interval.ms" = 300
+"files.settle.ms" = 0
+"batch.rows" = 500
+"tasks.max" = 2
+
+[connectors.write]
+"connector.class" = "SparkSink"
+topics = "rows"
+format = "orc"
+path = "out"
+"partition.by" = "kind"
+"rotate.records" = 3000
+"rotate.interval.ms" = 1000
+"tasks.max" = 2
+"""
+KILLS, ROWS = 10, 5_000
+
+
+@pytest.fixture
+def ups(tmp_path: Path) -> Iterator[list[Up]]:
+    started: list[Up] = []
+    yield started
+    for up in started:
+        up.clean_up()
+
+
+@pytest.mark.exhaustive
+def test_from_files_to_files_by_spark_through_kills(
+    tmp_path: Path, ups: list[Up], say: Callable[[str], None]
+) -> None:
+    seed = random.randrange(2**32)
+    say(f"seed {seed}")
+    chance = random.Random(seed)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "pipeline.toml").write_text(PIPELINE)
+    _add(tmp_path, 0)
+    up = Up(tmp_path).start()
+    ups.append(up)
+    up.wait_for("rows in the folder", lambda: sum(_found(tmp_path).values()) > 0, 180)
+    for number in range(1, KILLS + 1):
+        _add(tmp_path, number)
+        time.sleep(chance.uniform(0.5, 4))
+        alive = [one for one in up.look() if "headgate_runtime" in one.command]
+        with suppress(ProcessLookupError):
+            kill(chance.choice(alive).pid, signal.SIGKILL)
+    wanted = Counter(range((KILLS + 1) * ROWS))
+    up.wait_for("all rows", lambda: len(_found(tmp_path)) >= len(wanted), 300)
+    assert up.end() == 0, up.tail()
+    assert _found(tmp_path) == wanted
+    say(f"{KILLS} kills, {len(wanted)} rows once each")
+
+
+def _add(folder: Path, number: int) -> None:
+    ids = range(number * ROWS, (number + 1) * ROWS)
+    table = pa.table({"id": ids, "kind": [f"k{n % 3}" for n in ids]})
+    pq.write_table(table, folder / f"{number}.draft", row_group_size=1000)
+    (folder / f"{number}.draft").rename(folder / "in" / f"{number}.parquet")
+
+
+def _found(folder: Path) -> "Counter[int]":
+    files = [str(path) for path in (folder / "out").rglob("*.orc") if "_headgate" not in path.parts]
+    if not files:
+        return Counter()
+    return Counter(ds.dataset(files, format="orc").to_table(columns=["id"])["id"].to_pylist())

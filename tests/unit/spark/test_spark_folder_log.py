@@ -1,0 +1,135 @@
+"""The commits of a folder that SparkSink writes: who was first, and who was killed."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from headgate.connector import DataError
+from headgate_connectors.table_columns import Evolution
+from headgate_connectors.table_sink import Batch
+from headgate_spark.folder_log import FolderError
+from headgate_spark.sink_target import FolderTarget
+from headgate_spark.spark_sink import SparkSink
+
+PLACE = ("t", 0)
+
+
+class Writer:
+    """Writes as Spark does: files in folders by column, a mark of success, a checksum."""
+
+    def __init__(self) -> None:
+        self.before_commit: Any = lambda: None
+        self.written = 0
+
+    def write(self, table: Any, path: str) -> None:
+        folder = Path(unquote(urlsplit(path).path))
+        for number in table.column("n").to_pylist():
+            place = folder / f"odd={number % 2}"
+            place.mkdir(parents=True, exist_ok=True)
+            row = table.filter(pa.compute.equal(table.column("n"), number))
+            pq.write_table(row, place / f"part-{folder.name}-{number}.parquet")
+        (folder / "_SUCCESS").touch()
+        (folder / ".part.crc").touch()
+        self.written += 1
+        self.before_commit()
+
+    def close(self) -> None: ...
+
+
+def target(root: Path, name: str = "sink", evolution: Evolution = Evolution.NONE) -> FolderTarget:
+    made = FolderTarget(Writer(), root, name, evolution)  # type: ignore[arg-type]
+    made.read()
+    return made
+
+
+def batch(start: int | None, numbers: Sequence[int], place: tuple[str, int] = PLACE) -> Batch:
+    data = pa.table({"n": pa.array(numbers, pa.int64())})
+    return Batch(data, {place: start}, {place: numbers[-1] + 1})
+
+
+def numbers(root: Path) -> list[int]:
+    files = [path for path in root.rglob("*.parquet") if "_headgate" not in path.parts]
+    return sorted(n for path in files for n in pq.read_table(path)["n"].to_pylist())
+
+
+def test_of_two_with_the_same_records_one_commits(tmp_path: Path) -> None:
+    late, owner = target(tmp_path), target(tmp_path)
+    late._writer.before_commit = lambda: owner.commit(batch(None, [0, 1, 2]))  # type: ignore[attr-defined]
+    assert late.commit(batch(None, [0, 1])) is False
+    assert numbers(tmp_path) == [0, 1, 2] and late.reached(PLACE) == 3
+    assert list((tmp_path / "_headgate/staging").iterdir()) == []
+
+
+def test_a_commit_of_other_partitions_in_between_costs_nothing(tmp_path: Path) -> None:
+    one, other = target(tmp_path), target(tmp_path)
+    one._writer.before_commit = lambda: other.commit(batch(None, [10, 11], ("t", 1)))  # type: ignore[attr-defined]
+    assert one.commit(batch(None, [0, 1]))
+    assert numbers(tmp_path) == [0, 1, 10, 11]
+    assert one._writer.written == 1, "the files were written once"  # type: ignore[attr-defined]
+
+
+def test_a_writer_killed_between_commit_and_publication_is_finished(tmp_path: Path) -> None:
+    subject = target(tmp_path)
+    subject._log._publish = lambda _commit: None  # type: ignore[method-assign]
+    assert subject.commit(batch(None, [0, 1, 2]))
+    assert numbers(tmp_path) == []
+    assert target(tmp_path).reached(PLACE) == 3
+    assert numbers(tmp_path) == [0, 1, 2]
+
+
+def test_what_was_staged_and_can_never_commit_is_dropped(tmp_path: Path) -> None:
+    def die() -> None:
+        raise KeyboardInterrupt
+
+    subject = target(tmp_path)
+    subject._writer.before_commit = die  # type: ignore[attr-defined]
+    with pytest.raises(KeyboardInterrupt):
+        subject.commit(batch(None, [0]))
+    staging = tmp_path / "_headgate/staging"
+    target(tmp_path)
+    assert len(list(staging.iterdir())) == 1, "its writer may be frozen, and commit it"
+    target(tmp_path).commit(batch(None, [0, 1]))
+    target(tmp_path)
+    assert list(staging.iterdir()) == [] and numbers(tmp_path) == [0, 1]
+
+
+def test_columns_are_pinned(tmp_path: Path) -> None:
+    target(tmp_path).commit(batch(None, [0]))
+    other = Batch(pa.table({"n": [1.5]}), {PLACE: 1}, {PLACE: 2})
+    with pytest.raises(DataError, match="column n is of type double, expected int64"):
+        target(tmp_path).commit(other)
+    more = Batch(pa.table({"n": [1], "more": ["x"]}), {PLACE: 1}, {PLACE: 2})
+    with pytest.raises(DataError, match="column more"):
+        target(tmp_path).commit(more)
+    assert target(tmp_path, evolution=Evolution.ADD_COLUMNS).commit(more)
+    assert target(tmp_path).columns.names == ["n", "more"]
+
+
+def test_a_folder_that_is_not_as_it_was_is_told(tmp_path: Path) -> None:
+    target(tmp_path).commit(batch(None, [0]))
+    target(tmp_path).commit(batch(1, [1]))
+    with pytest.raises(FolderError, match=r"connector sink writes to .*, expected other"):
+        target(tmp_path, "other")
+    first = tmp_path / "_headgate/commit-000000000000.json"
+    text = first.read_text()
+    first.unlink()
+    with pytest.raises(FolderError, match=r"commit-000000000000.json is gone: put it back"):
+        target(tmp_path)
+    first.write_text(json.dumps({**json.loads(text), "offsets": 5}))
+    with pytest.raises(FolderError, match="is no commit of a batch"):
+        target(tmp_path)
+
+
+def test_what_can_only_be_had_at_least_once_is_said(tmp_path: Path) -> None:
+    found = SparkSink.validate({"format": "jdbc"})
+    assert "set delivery = at_least_once" in found["delivery"][0]
+    assert SparkSink.validate({"format": "jdbc", "delivery": "at_least_once"}) == {}
+    assert "use DeltaSink" in SparkSink.validate({"format": "delta"})["delivery"][0]
+    assert "path" in SparkSink.validate({"format": "parquet"})
+    assert "path" in SparkSink.validate({"format": "parquet", "path": "s3://x/y"})
