@@ -142,7 +142,7 @@ def test_what_is_only_understood_in_connectors_is_not_suggested() -> None:
             "StrngConverter could not be found. Did you mean "
             "org.apache.kafka.connect.storage.StringConverter?",
         ),
-        ("key.converter=x", "Class x could not be found. There are org.apache.kafka.connect."),
+        ("key.converter=x", "Class x could not be found. There are io.confluent.connect."),
         ("header.converter=com.acme.Headers", "Class com.acme.Headers could not be found."),
         ("config.providers=file", "config.providers.file.class: the provider's class is missing"),
         ("heartbeat.interval.ms=10000", "must be less than session.timeout.ms, 10000"),
