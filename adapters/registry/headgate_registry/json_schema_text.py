@@ -279,6 +279,8 @@ def pairs_of(schema: Schema, path: str = "value") -> Any:
     key_of = pairs_of(cast(Schema, schema.key_schema), f"a key of {path}")
 
     def of_map(value: Any) -> Any:
+        if value is None:
+            return None  # the reader says whether the schema allows it
         try:
             pairs = [[key_of(one[KEY]), each(one[VALUE])] for one in value]
         except (TypeError, KeyError) as error:

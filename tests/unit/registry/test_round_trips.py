@@ -61,6 +61,19 @@ def test_schema_and_value_come_back(name: str) -> None:
     assert counts["refused"] < counts["read"] / 4, counts
 
 
+def test_a_map_without_text_keys_may_be_null() -> None:
+    """JSON Schema has such a map as a list of pairs; an absent one is no list, and no fault."""
+    pairs = s.map_of(s.INT8, s.STRING).as_optional()
+    for schema, value in (
+        (s.struct({"pairs": pairs}), {"pairs": None}),
+        (s.array(pairs), [None, {1: "one"}]),
+    ):
+        schemas = MemorySchemas()
+        data = converter("JsonSchemaConverter", schemas).from_connect("t", value, schema)
+        read = converter("JsonSchemaConverter", schemas).to_connect_data("t", data)
+        assert (read.schema, read.value) == (schema, value)
+
+
 ROW = s.struct(
     {
         "small": s.INT8,
