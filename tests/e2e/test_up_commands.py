@@ -190,6 +190,29 @@ def test_the_second_one_is_told_who_holds_the_folder_and_may_join(
     assert _none_left(first, 5) == []
 
 
+def test_a_failure_is_told_in_one_line_and_ends_in_code_1(tmp_path: Path, ups: list[Up]) -> None:
+    failing = COPY.replace('"out.txt"', '"no/such/folder/out.txt"')
+    _write(tmp_path, failing, "thread", 1)
+    text = (tmp_path / "pipeline.toml").read_text()
+    text = text.replace("[cluster]", '[cluster]\n"headgate.restart.max" = 0')
+    (tmp_path / "pipeline.toml").write_text(text)
+    (tmp_path / "in.txt").write_text("one\n")
+    up = Up(tmp_path).start()
+    ups.append(up)
+    printed = tmp_path / "up.txt"
+    up.wait_for("failure", lambda: "task copy-0 FAILED" in printed.read_text(), 60)
+    time.sleep(1.0)  # whatever else would be said of it
+    running = [line for line in printed.read_text().splitlines() if "FileStreamSink" in line]
+    assert len(running) == 1, running
+    assert up.end(signal.SIGINT) == 1
+    text = printed.read_text()
+    assert "Traceback" not in text
+    assert '"trace"' not in text
+    assert "stopped with failures; the next headgate up goes on from here" in text
+    assert text.splitlines()[-3].startswith("  task copy-0 FAILED on worker-1: OSError: ")
+    assert "Traceback" in (tmp_path / "state" / "logs" / "worker-1.log").read_text()
+
+
 def test_joining_nobody_is_refused(tmp_path: Path) -> None:
     _write(tmp_path, COPY)
     done = _run(tmp_path, "--join")

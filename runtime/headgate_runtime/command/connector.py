@@ -6,11 +6,12 @@ from typing import Annotated
 
 import typer
 
-from headgate_runtime.command.help import WRITE, example
+from headgate_runtime.command.help import WRITE, Guessing, example
 
 EXIT_USAGE = 2
 
 commands = typer.Typer(
+    cls=Guessing,
     no_args_is_help=True,
     help="Begin a connector of your own.",
     epilog=example("headgate connector new acme-queue"),

@@ -1,6 +1,8 @@
-"""How ``--help`` looks: commands in groups, one example for each, as it is to be typed."""
+"""How ``--help`` looks: commands in groups, one example for each, as it is to be typed. And what is
+offered in place of a word that is none of ours."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 import typer.core
 
@@ -10,8 +12,54 @@ WRITE = "Write connectors"
 STUDY = "Study the protocol (for scripts)"
 
 
-class Commands(typer.core.TyperGroup):
+NEVER_OFFERED: Final = frozenset({"--prune"})
+"""Options that delete: who mistypes another one is not led to them."""
+MEANT: Final[Mapping[str, str]] = {
+    "run": "headgate up runs a pipeline file",
+    "start": "headgate up runs a pipeline file",
+}
+"""Commands that others have, and ours."""
+_NEW: Final = "headgate connector new begins a project for a connector"
+_OPERATE: Final = "headgate connectors {} is for connectors of a running cluster"
+
+
+class Guessing(typer.core.TyperGroup):
+    """Offers commands of the group beside this one, too."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        try:
+            return super().resolve_command(ctx, args)
+        except Exception as error:
+            hint = _hint(ctx, args[0] if args else "")
+            message = getattr(error, "message", "")
+            if hint and "Did you mean" not in message:
+                error.message = f"{message} {hint}"  # type: ignore[attr-defined]
+            raise
+
+
+def _hint(ctx: Any, word: str) -> str:
+    """What is to be typed in place of a command that is none."""
+    if ctx.parent is None:
+        return f"{MEANT[word]}." if word in MEANT else ""
+    beside = {"connector": "connectors", "connectors": "connector"}.get(ctx.info_name)
+    group = ctx.parent.command.commands.get(beside) if beside else None
+    if group is None or word not in group.commands:
+        return ""
+    return f"{_NEW if beside == 'connector' else _OPERATE.format(word)}."
+
+
+class Commands(Guessing):
     """The commands under the headings above, in the order of their definition."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except Exception as error:
+            offered = getattr(error, "possibilities", None)
+            if offered:
+                kept = [option for option in offered if option not in NEVER_OFFERED]
+                error.possibilities = kept  # type: ignore[attr-defined]
+            raise
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         groups: dict[str, list[tuple[str, str]]] = {}

@@ -12,7 +12,6 @@ import importlib.util
 import logging
 import os
 import signal
-import sys
 import tempfile
 import threading
 import time
@@ -38,7 +37,7 @@ from headgate_runtime.spark.service import SparkService, WorkerSpark, shown_remo
 from headgate_runtime.transports.select import open_transport
 from headgate_runtime.transports.with_peers import WithPeers
 from headgate_runtime.up.pipeline import SparkSettings
-from headgate_runtime.worker import collector
+from headgate_runtime.worker import collector, log_format
 from headgate_runtime.worker.config import WorkerConfig, transport_settings
 from headgate_runtime.worker.loggers import Loggers
 from headgate_runtime.worker.loop import Worker
@@ -54,7 +53,6 @@ log = logging.getLogger(__name__)
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_KILLED = 130
-LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 KILL_GRACE_S = 2.0
 SPARK_LOOK_S = 0.5
 READ_S = 120.0
@@ -96,11 +94,7 @@ def run(path: str) -> None:
 
 
 def set_up_logging() -> None:
-    logging.basicConfig(
-        level=os.environ.get("HEADGATE_LOG_LEVEL", "INFO"), format=LOG_FORMAT, stream=sys.stderr
-    )
-    for chatty in ("httpcore", "kafka", "uvicorn"):
-        logging.getLogger(chatty).setLevel(logging.WARNING)
+    log_format.set_up()
 
 
 def checked_file(path: str, kind: str) -> WorkerFile:
@@ -125,6 +119,7 @@ def checked_file(path: str, kind: str) -> WorkerFile:
         file.transformer.close()
         raise CommandError(file.hide(f"{file.path}: {error}"), EXIT_USAGE) from None
     _check_runner(file)
+    log_format.set_up(file.settings[log_format.KEY])
     for warning in file.warnings:
         log.warning("%s", warning)
     allow_modules(file.settings[SETTING])

@@ -355,6 +355,11 @@ KEYS: dict[str, Key] = {
         "Number of partitions of a topic that a source connector creates. -1 takes the default "
         "of the log.",
     ),
+    "headgate.log.format": Key(
+        parsers.one_of("text", "json"),
+        "text",
+        "How the worker writes its log: as `text`, or as `json`, one object a line.",
+    ),
     "headgate.journal": Key(
         parsers.text,
         "",

@@ -17,7 +17,7 @@ from headgate.topics.config_state import ConfigState, ConnectorEntry
 from headgate.topics.offsets import OffsetTable
 from headgate.topics.status import Status, StatusView
 from headgate.wire import WireError
-from headgate_runtime.up.observe import first_words
+from headgate_runtime.traces import first_words
 from headgate_runtime.worker.rejected_log import Rejected, shown_key, words
 
 EAGER: Final = "default"

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, NoReturn, TypeAlias
 import typer
 
 from headgate.ids import State, TargetState
-from headgate_runtime.command.help import example
+from headgate_runtime.command.help import Guessing, example
 from headgate_runtime.remote import show
 from headgate_runtime.remote.complete import connector_names
 from headgate_runtime.remote.locate import open_remote
@@ -57,6 +57,7 @@ Files: TypeAlias = Annotated[
 ]
 
 connectors = typer.Typer(
+    cls=Guessing,
     no_args_is_help=True,
     help="List, change and watch connectors.",
     epilog=example("headgate connectors list", "headgate connectors pause orders"),

@@ -44,6 +44,7 @@ from headgate_runtime.tasks.planned_body import PlannedPerformer
 from headgate_runtime.tasks.sink_body import SinkPerformer
 from headgate_runtime.tasks.source_body import SourcePerformer, quietly
 from headgate_runtime.tasks.tools import BodyTools, PluginTools
+from headgate_runtime.worker.log_format import work_on
 
 REST_S = 1.0
 """Longest wait without a look at the lifeline while the machine is at rest."""
@@ -68,6 +69,7 @@ class Performer(Protocol):
 def run_body(lifeline: BodyLifeline, tools: BodyTools | None = None) -> TaskEnded:
     """Run the task of `lifeline.spec` to its end and return how it ended. Never raises."""
     hide_in_logs(lifeline.spec.hidden)
+    work_on(lifeline.spec.task)
     performer: Performer | None = None
     try:
         performer = _performer(lifeline, tools or PluginTools())

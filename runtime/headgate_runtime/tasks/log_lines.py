@@ -5,11 +5,13 @@ or over the lifeline of a body on an executor. A thread's is there already.
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from headgate import wire
+from headgate.ids import TaskId
 from headgate_runtime.tasks.protocol import Logged
+from headgate_runtime.worker.log_format import subject
 
 _log = logging.getLogger("headgate.task")
 
@@ -85,7 +87,7 @@ def relog(task: str, line_logged: Logged) -> None:
     """Into the log of this process, by the level that the logger has here."""
     own = f"{task}: "
     text = line_logged.text if line_logged.text.startswith(own) else own + line_logged.text
-    logging.getLogger(line_logged.logger).log(line_logged.level, "%s", text)
+    logging.getLogger(line_logged.logger).log(line_logged.level, "%s", text, extra=_about(task))
 
 
 def relog_line(task: str, line: str) -> None:
@@ -98,9 +100,16 @@ def relog_line(task: str, line: str) -> None:
         except wire.WireError:  # somebody else's mark, or a line that others have written into
             printed = line
     if printed or line_logged is None:
-        _log.info("%s: %s", task, printed)
+        _log.info("%s: %s", task, printed, extra=_about(task))
     if line_logged is not None:
         relog(task, line_logged)
+
+
+def _about(task: str) -> Mapping[str, object]:
+    try:
+        return subject(TaskId.parse(task))
+    except ValueError:  # the name of a process that is no task's
+        return {}
 
 
 def _logged(record: logging.LogRecord, text: str) -> Logged:

@@ -83,11 +83,11 @@ class ResolvingRunner:
         try:
             spec = self._resolved(spec)
         except ConfigProviderError as error:
-            _log.warning("task %s cannot start: %s", spec.task, error)
+            _log.info("task %s cannot start: %s", spec.task, error)
             failure = TaskEnded(TaskOutcome.FAILED, str(error))
         except BaseException as error:  # an author's own code; else the run would wait for ever
             reason = self._misused(spec, error)
-            _log.warning("task %s cannot start: %s", spec.task, reason)
+            _log.info("task %s cannot start: %s", spec.task, reason)
             failure = TaskEnded(TaskOutcome.FAILED, reason)
         with self._lock:  # until it is handed on, so that a stop comes before or after all of it
             early = self._waiting.pop(spec.run, None)
@@ -143,7 +143,7 @@ class ResolvingRunner:
 
 def _not_launched(spec: TaskSpec, error: BaseException) -> TaskEnded:
     reason = HiddenValues(spec.hidden.items()).hide(f"it could not be launched: {error}")
-    _log.warning("task %s cannot start: %s", spec.task, reason)
+    _log.info("task %s cannot start: %s", spec.task, reason)
     return TaskEnded(TaskOutcome.FAILED, reason)
 
 

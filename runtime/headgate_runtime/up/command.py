@@ -35,7 +35,13 @@ from headgate_runtime.up.display import (
     connector_rates,
     counted,
 )
-from headgate_runtime.up.idle import Outcome, Verdict, idle_verdict, quarantine_lines
+from headgate_runtime.up.idle import (
+    Outcome,
+    Verdict,
+    failure_lines,
+    idle_verdict,
+    quarantine_lines,
+)
 from headgate_runtime.up.metrics_server import MetricsServer
 from headgate_runtime.up.observe import Observer, Seen
 from headgate_runtime.up.pipeline import Pipeline
@@ -305,12 +311,15 @@ class Up:
                 return self._conclude(verdict)
             next_beat = max(next_beat + BEAT_S, time.monotonic() + BEAT_S / 5)
             self._stop.asked.wait(max(0.0, next_beat - time.monotonic()))
-        self.last_words.append("stopped; the next headgate up goes on from here")
+        failed = tuple(failure_lines(self._snapshot)) if self._snapshot is not None else ()
+        state = " with failures" if failed else ""
+        self.last_words.append(f"stopped{state}; the next headgate up goes on from here")
+        self.last_words.extend(f"  {line}" for line in failed)
+        if failed:
+            self._verdict = Verdict(Outcome.FAILED, failed)
         if self._options.until_idle:
             return EXIT_INTERRUPTED
-        aside = self._quarantined()
-        self.last_words.extend(f"  {line}" for line in aside)
-        return EXIT_FAILED if aside else 0
+        return EXIT_FAILED if failed else 0
 
     def _quarantined(self) -> list[str]:
         """What source tasks have set aside and not read."""

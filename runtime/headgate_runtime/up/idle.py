@@ -32,7 +32,7 @@ class Verdict:
 
 def idle_verdict(snapshot: Snapshot, previous: Snapshot | None) -> Verdict:
     """Has all work come to rest? `previous` is the snapshot before, None at first."""
-    failures = tuple(_failures(snapshot))
+    failures = tuple(failure_lines(snapshot))
     awaited = tuple(_awaited(snapshot))
     if awaited:
         if all(worker.phase is Phase.GIVEN_UP for worker in snapshot.workers):
@@ -139,7 +139,8 @@ def _moved(snapshot: Snapshot, previous: Snapshot) -> Iterator[str]:
         yield "the config topic has grown"
 
 
-def _failures(snapshot: Snapshot) -> Iterator[str]:
+def failure_lines(snapshot: Snapshot) -> Iterator[str]:
+    """What was refused, given up, FAILED or set aside, a line each."""
     yield from snapshot.refused
     for worker in snapshot.workers:
         if worker.phase is Phase.GIVEN_UP:

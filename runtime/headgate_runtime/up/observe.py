@@ -16,6 +16,7 @@ from headgate.topics.config_reducer import fold
 from headgate.topics.config_state import ConfigState
 from headgate.topics.status import StatusView, decode_status, fold_statuses
 from headgate_runtime.plugins.find import PluginError, connector_kind, find_connector
+from headgate_runtime.traces import first_words
 from headgate_runtime.transports.select import Transport
 from headgate_runtime.up.snapshot import ConnectorSnapshot
 
@@ -154,11 +155,3 @@ def kind_of(config: Config) -> str:
         return connector_kind(find_connector(config.get("connector.class") or ""))
     except PluginError:
         return "sink" if config.get("topics") or config.get("topics.regex") else "source"
-
-
-def first_words(trace: str | None) -> str:
-    """The line of a stack trace that says what is wrong: Python's last, Java's first."""
-    lines = [line.strip() for line in (trace or "").splitlines() if line.strip()]
-    if not lines:
-        return ""
-    return lines[-1] if lines[0].startswith("Traceback") else lines[0]

@@ -347,6 +347,9 @@ class _Reader:
         config = {"name": name, **texts}
         if "connector.class" not in texts:
             text = "no connector.class; headgate plugins lists the classes that are installed"
+            if "class" in texts:
+                self._problem(paths["class"], 'the key is "connector.class", not class')
+                return config
             inner = [key for key, value in table.items() if isinstance(value, dict)]
             if inner:
                 whole = _key(f"{name}.{inner[0]}")

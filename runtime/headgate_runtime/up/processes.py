@@ -19,9 +19,9 @@ from typing import IO, Any
 from headgate_runtime.private_files import private_opener
 from headgate_runtime.up.restarts import Restarts
 from headgate_runtime.up.snapshot import Phase
+from headgate_runtime.worker.log_format import STATUS_LOGGER, warning_of
 
 WORKER_COMMAND = (sys.executable, "-m", "headgate_runtime.worker")
-_SHOWN_LEVELS = (" WARNING ", " ERROR ", " CRITICAL ")
 _TAIL_BYTES_MAX = 65_536
 SAME_WARNING_S = 60.0
 WARNINGS_KEPT = 1_000
@@ -56,16 +56,10 @@ class LogTail:
 
 
 def warnings_of(lines: Sequence[str]) -> list[str]:
-    """Messages of warnings and errors in a worker's log, which its user should see."""
-    shown = []
-    for line in lines:
-        for level in _SHOWN_LEVELS:
-            _, found, rest = line.partition(level)
-            if found:
-                _, _, text = rest.partition(": ")
-                shown.append((text or rest).strip())
-                break
-    return shown
+    """Messages of warnings and errors in a worker's log, which its user should see. States of
+    connectors and tasks are left out: they are shown as they are seen to change."""
+    found = [warning for line in lines if (warning := warning_of(line)) is not None]
+    return [text for logger, text in found if logger != STATUS_LOGGER]
 
 
 @dataclass(slots=True)

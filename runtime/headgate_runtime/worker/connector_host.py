@@ -36,6 +36,7 @@ from headgate_runtime.config.transformer import (
     WorkerConfigTransformer,
 )
 from headgate_runtime.plugins.find import find_connector
+from headgate_runtime.worker.log_format import work_on
 
 log = logging.getLogger(__name__)
 
@@ -121,7 +122,7 @@ class ConnectorHost:
         except RuntimeError as error:  # there are too many threads: the instance did not begin
             with self._lock:
                 del self._instances[effect.connector, effect.run]
-            log.warning("connector %s cannot start: %s", effect.connector, error)
+            log.info("connector %s cannot start: %s", effect.connector, error)
             self._post(_failed(instance, error))
 
     def generate(self, effect: GenerateTaskConfigs) -> None:
@@ -151,6 +152,7 @@ class ConnectorHost:
     # -- on the instance's thread --
 
     def _serve(self, instance: _Instance) -> None:
+        work_on(instance.name)
         while (call := instance.calls.get()) is not None:
             call()
 
@@ -168,7 +170,7 @@ class ConnectorHost:
             instance.connector = connector
         except BaseException as error:  # connector code may raise anything, SystemExit too
             failed = _failed(instance, error)
-            log.warning("connector %s failed to start: %s", instance.name, failed.reason)
+            log.info("connector %s failed to start: %s", instance.name, failed.reason)
             self._say(instance, failed)
             return
         version = None if kind.VERSION == Connector.VERSION else kind.VERSION
@@ -188,7 +190,7 @@ class ConnectorHost:
             configs = _task_configs(connector, limit)
         except BaseException as error:  # as at its start
             text = instance.resolved.hide(_line(error))
-            log.warning("connector %s gave no task configs: %s", instance.name, text)
+            log.info("connector %s gave no task configs: %s", instance.name, text)
             trace = instance.resolved.hide("".join(traceback.format_exception(error)))
             failed = TaskConfigsGenerated(effect.token, instance.name, error=text, trace=trace)
             self._say(instance, failed)

@@ -42,7 +42,7 @@ from headgate.topics.config_events import Config
 from headgate_runtime.config.settings import WorkerSettings
 from headgate_runtime.config.transformer import NO_PROVIDERS, WorkerConfigTransformer
 from headgate_runtime.transports.select import Transport, may_keep_waiting, open_transport
-from headgate_runtime.worker import collector
+from headgate_runtime.worker import collector, log_format
 from headgate_runtime.worker.config import WorkerConfig, herder_settings, transport_settings
 from headgate_runtime.worker.journal_file import open_journal
 from headgate_runtime.worker.loggers import Loggers
@@ -377,15 +377,12 @@ def _shown(call: Call) -> str:
 
 def main() -> None:
     """Entry point of the worker process."""
-    logging.basicConfig(
-        level=os.environ.get("HEADGATE_LOG_LEVEL", "INFO"),
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-        stream=sys.stderr,
-    )
+    log_format.set_up()
     line = sys.stdin.readline()
     if not line.strip():
         sys.exit("headgate_runtime.worker: expected its configuration as one line of JSON on stdin")
     config = WorkerConfig.from_json(line)
+    log_format.set_up(config.settings.get(log_format.KEY, log_format.TEXT))
     if config.working_directory:
         os.chdir(config.working_directory)
     worker = Worker(config)

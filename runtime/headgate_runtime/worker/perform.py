@@ -4,7 +4,6 @@ Effects on the logs are performed in order (`headgate_runtime.worker.logs`). Wha
 somebody else (connectors, plugins, other workers) is handed to a thread, and its outcome is posted.
 """
 
-import json
 import logging
 import secrets
 import time
@@ -16,7 +15,6 @@ from headgate import wire
 from headgate.connector.api import OffsetReader
 from headgate.connector.config_providers import ConfigProviderError
 from headgate.herder import messages as m
-from headgate.ids import State
 from headgate.ports import Reporter, Runner, TransportError
 from headgate.topics.config_events import Config
 from headgate_runtime.config.settings import WorkerSettings
@@ -31,9 +29,11 @@ from headgate_runtime.worker.config import WorkerConfig, transport_settings
 from headgate_runtime.worker.connector_host import ConnectorHost
 from headgate_runtime.worker.connector_offsets import ConnectorOffsets
 from headgate_runtime.worker.daemon_threads import DaemonThreads
+from headgate_runtime.worker.log_format import subject
 from headgate_runtime.worker.loggers import Loggers
 from headgate_runtime.worker.logs import Logs
 from headgate_runtime.worker.offsets_look import OffsetsLook
+from headgate_runtime.worker.status_log import log_status
 
 log = logging.getLogger(__name__)
 
@@ -138,10 +138,7 @@ class Performer:
             case m.SendGroup(request):
                 self._guarded("group request", lambda: self._transport.group.send(request))
             case m.WriteStatus(key, value):
-                level = logging.ERROR if _has_failed(value) else logging.INFO
-                log.log(
-                    level, "status %s %s", key, value.decode() if value is not None else "deleted"
-                )
+                log_status(key, value)
                 statuses.append((key.encode(), value))
             case m.StartConnector():
                 self._connectors.start(effect)
@@ -150,7 +147,7 @@ class Performer:
             case m.StopConnector():
                 self._connectors.stop(effect)
             case m.StartTask(spec):
-                log.info("task %s starts as run %s", spec.task, spec.run)
+                log.info("task %s starts as run %s", spec.task, spec.run, extra=subject(spec.task))
                 self._runner.start(spec)
             case m.SendTask(run, command):
                 self._runner.send(run, command)
@@ -257,10 +254,6 @@ class Performer:
             transport.fencer.fence(ids)
         finally:
             transport.close()
-
-
-def _has_failed(status: bytes | None) -> bool:
-    return status is not None and json.loads(status).get("state") == State.FAILED
 
 
 def _failure_of(effect: ThreadEffect, reason: str) -> m.Command:

@@ -118,6 +118,10 @@ def test_a_missing_package_ends_with_the_extra_that_has_it(arguments: list[str])
         (["up", "nowhere.toml"], "nothing was started, the pipeline file has 1 fault"),
         (["up", "p.toml", "--timeline", "t.gif"], "expected a name that ends with .svg or .png"),
         (["up", "p.toml", "--until-idel"], "No such option: --until-idel"),
+        (["connector", "list"], "headgate connectors list is for connectors of a running cluster"),
+        (["connectors", "new"], "headgate connector new begins a project for a connector"),
+        (["connectors", "pase"], "No such command 'pase'. Did you mean 'pause'"),
+        (["run", "p.toml"], "No such command 'run'. headgate up runs a pipeline file"),
         (["assign"], "Missing option '--policy'"),
         (["replay", "nowhere.jsonl"], "nowhere.jsonl: No such file or directory"),
         (["worker"], "Missing argument"),
@@ -131,6 +135,14 @@ def test_wrong_usage_is_2(arguments: list[str], words: str) -> None:
     done = RUN.invoke(app, arguments)
     assert done.exit_code == 2
     assert words in done.stderr
+
+
+@pytest.mark.parametrize("option", ["--dry-run", "--prun", "--prune-all"])
+def test_an_option_that_deletes_is_never_offered(option: str) -> None:
+    done = RUN.invoke(app, ["up", "p.toml", option])
+    assert done.exit_code == 2
+    assert f"No such option: {option}" in done.stderr
+    assert "--prune" not in done.stderr.replace(option, "")
 
 
 def test_all_faults_of_a_pipeline_file(tmp_path: Path) -> None:

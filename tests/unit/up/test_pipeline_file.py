@@ -170,6 +170,10 @@ class TestGoodFile:
         ("[connectors]\nevents = 1", "p.toml:2: [connectors.events]: 1, expected a table"),
         (
             '[connectors.a]\nclass = "X"',
+            'p.toml:2: [connectors.a] class: the key is "connector.class", not class',
+        ),
+        (
+            '[connectors.a]\nx = "X"',
             "p.toml:1: [connectors.a]: no connector.class; headgate plugins lists",
         ),
         (

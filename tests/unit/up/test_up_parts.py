@@ -12,10 +12,10 @@ from headgate.ids import State, TargetState, TaskId
 from headgate.topics.config_events import ConnectorConfigured, TargetStateChanged
 from headgate.topics.config_reducer import fold
 from headgate.topics.config_state import ConfigState
+from headgate_runtime.traces import first_words
 from headgate_runtime.up.apply import planned_changes
 from headgate_runtime.up.changes import changes
 from headgate_runtime.up.display import Heading, LiveDisplay, PlainDisplay
-from headgate_runtime.up.observe import first_words
 from headgate_runtime.up.processes import how_it_ended, warnings_of
 from headgate_runtime.up.rates import Rates
 from headgate_runtime.up.restarts import (

@@ -1,0 +1,50 @@
+"""What a worker's log says of the statuses that it reports: one line each, in words."""
+
+import logging
+
+from headgate.ids import State, TaskId
+from headgate.topics.status import (
+    ConnectorStatusRemoved,
+    ConnectorStatusReported,
+    Status,
+    TaskStatusRemoved,
+    TaskStatusReported,
+    TopicReset,
+    TopicUsed,
+    decode_status,
+)
+from headgate_runtime.traces import first_words
+from headgate_runtime.worker.log_format import STATUS_LOGGER, subject
+
+log = logging.getLogger(STATUS_LOGGER)
+
+
+def log_status(key: str, value: bytes | None) -> None:
+    """Tell of a record that is about to be written to the status topic."""
+    match decode_status(key, value):
+        case ConnectorStatusReported(connector, status):
+            _reported("connector", connector, status)
+        case TaskStatusReported(task, status):
+            _reported("task", task, status)
+        case ConnectorStatusRemoved(connector):
+            log.info("connector %s: its status is deleted", connector, extra=subject(connector))
+        case TaskStatusRemoved(task):
+            log.info("task %s: its status is deleted", task, extra=subject(task))
+        case TopicUsed(topic, connector):
+            log.info("connector %s uses topic %s", connector, topic, extra=subject(connector))
+        case TopicReset(topic, connector):
+            text = "connector %s: the record of topic %s is deleted"
+            log.info(text, connector, topic, extra=subject(connector))
+        case rejected:
+            log.warning("a status that nobody can read: %s", rejected)
+
+
+def _reported(kind: str, what: TaskId | str, status: Status) -> None:
+    """A failure has its reason in the line; its trace goes with it."""
+    if status.state is State.FAILED:
+        reason = first_words(status.trace)
+        shown = subject(what, status.trace)
+        log.error("%s %s FAILED%s", kind, what, f": {reason}" if reason else "", extra=shown)
+        return
+    text = "%s %s is %s (generation %d)"
+    log.info(text, kind, what, status.state, status.generation, extra=subject(what))
