@@ -110,7 +110,7 @@ class ConnectorService:
     ) -> pb.WaitConnectorResponse:
         """The watch says when to look. What it shows may be older than a change that was answered
         before this wait began, so each look asks the herder."""
-        stream = self._hub.watch(Filter(names=frozenset((request.name,))))
+        stream = self._hub.watch(Filter(names=frozenset((request.name,))), fresh=False)
         try:
             async for response in stream:
                 if not (response.connectors or response.removed or response.synced):

@@ -35,6 +35,9 @@ ASK_MS: Final = 30_000
 AGAIN_S: Final = 0.2
 GONE_KEPT: Final = 10_000
 """Deleted connectors that are remembered for watchers that resume."""
+_ENDS: Final = "The worker is shutting down; watch another one"
+_NOTHING: Final = ShowConnectors(names=("",))
+"""A call whose answer has no rows: no connector has an empty name."""
 _OVERHEAD: Final = 16
 """Bytes that a connector takes in a response beside its own."""
 
@@ -100,6 +103,10 @@ class Hub:
         self._watchers: set[_Watcher] = set()
         self._touched: dict[str, None] = {}
         self._news = asyncio.Event()
+        self._looks = 0
+        """How many looks at touched connectors are over."""
+        self._looking = False
+        self._look_over = asyncio.Event()
         self._follower: asyncio.Task[None] | None = None
         self._loaded: asyncio.Future[None] | None = None
         self._closing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -114,9 +121,12 @@ class Hub:
         self._stop()
 
     async def watch(
-        self, wanted: Filter, cursor: str = "", *, with_config: bool = True
+        self, wanted: Filter, cursor: str = "", *, with_config: bool = True, fresh: bool = True
     ) -> AsyncIterator[WatchConnectorsResponse]:
         """The responses of one stream.
+
+        Args:
+            fresh: the stream begins with nothing older than what any call was answered before it.
 
         Raises:
             RefusedError: too many watches are open, or the server ends.
@@ -126,7 +136,8 @@ class Hub:
         watcher = _Watcher(wanted, with_config)
         self._watchers.add(watcher)
         try:
-            await self._follow()
+            if not await self._follow() and fresh:
+                await self._catch_up()
             reset = not self._resume(watcher, cursor)
             if reset:
                 watcher.pending = dict.fromkeys(filter(wanted.may_match, sorted(self._table)))
@@ -154,9 +165,7 @@ class Hub:
         except TimeoutError:
             return
         if self._closing.done():
-            raise RefusedError(
-                MEANINGS[ErrorKind.NOT_READY], "The worker is shutting down; watch another one"
-            )
+            raise RefusedError(MEANINGS[ErrorKind.NOT_READY], _ENDS)
 
     def _resume(self, watcher: _Watcher, cursor: str) -> bool:
         """Whether what the client has missed since `cursor` is known."""
@@ -203,16 +212,31 @@ class Hub:
 
     # -- the table --
 
-    async def _follow(self) -> None:
-        """Returns when the table is complete."""
+    async def _follow(self) -> bool:
+        """Returns when the table is complete: whether it was made for this call."""
         if self._end is not None:
             self._end.cancel()
             self._end = None
+        made = self._loaded is None
         if self._loaded is None:
             self._loaded = asyncio.get_running_loop().create_future()
             self._boot = secrets.token_hex(6)
             self._follower = asyncio.create_task(self._keep_up(self._loaded))
         await asyncio.shield(self._loaded)
+        return made
+
+    async def _catch_up(self) -> None:
+        """Returns when the table holds all that the backend knew when this was called.
+
+        The backend tells what was touched before it answers a later call. So after one answer
+        all of that is waiting here, and it is over after as many looks as its names take.
+        """
+        await self._ask(_NOTHING)
+        waiting = len(self._touched)
+        until = self._looks + self._looking + (waiting + PAGE - 1) // PAGE
+        while self._looks < until and self._follower is not None and not self._closing.done():
+            self._look_over.clear()
+            await self._look_over.wait()
 
     def _stop_if_unwatched(self) -> None:
         if not self._watchers:
@@ -231,6 +255,8 @@ class Hub:
         self._follower, self._loaded = None, None
         self._table.clear()
         self._touched.clear()
+        self._looking = False
+        self._look_over.set()
         self._revision = self._forgotten = 0
 
     async def _keep_up(self, loaded: "asyncio.Future[None]") -> None:
@@ -258,7 +284,11 @@ class Hub:
                 names = tuple(self._touched)[:PAGE]
                 for name in names:
                     del self._touched[name]
+                self._looking = True
                 self._put(await self._ask(ShowConnectors(names=names, parts=("config",))), names)
+                self._looking = False
+                self._looks += 1
+                self._look_over.set()
 
     def _mark(self, names: Iterable[str]) -> None:
         self._touched.update(dict.fromkeys(names))
@@ -270,6 +300,8 @@ class Hub:
         """Again and again until there is an answer: what was touched must not be forgotten. But who
         opens the first watch is told that there is none."""
         while True:
+            if self._closing.done():
+                raise RefusedError(MEANINGS[ErrorKind.NOT_READY], _ENDS)
             try:
                 result = await self._backend.ask(call, ASK_MS)
             except TooManyError as error:

@@ -287,6 +287,46 @@ def test_more_watches_than_allowed_are_refused(monkeypatch: pytest.MonkeyPatch) 
     asyncio.run(run())
 
 
+def test_a_watch_begins_with_what_earlier_calls_have_shown() -> None:
+    """The table of an open watch is behind: its look is still under way, another one waits."""
+
+    async def run() -> None:
+        table = HeldTable()
+        hub = Hub(table)  # type: ignore[arg-type]
+        table.put("a", "old")
+        first = hub.watch(Filter())
+        while not (await anext(first)).synced:
+            pass
+        table.go.clear()
+        table.put("a", "between")
+        await asyncio.sleep(0.05)
+        table.put("a", "new")
+        second = asyncio.ensure_future(anext(hub.watch(Filter())))
+        await asyncio.sleep(0.05)
+        assert not second.done()
+        table.go.set()
+        (shown,) = (await asyncio.wait_for(second, 5)).connectors
+        assert shown.config["k"] == "new"
+        hub.close()
+
+    asyncio.run(run())
+
+
+class HeldTable(Table):
+    """Answers about connectors by name are held back while `go` is not set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go = asyncio.Event()
+        self.go.set()
+
+    async def ask(self, call: Any, timeout_ms: int) -> Success | Failure:
+        answer = await super().ask(call, timeout_ms)
+        if call.names and call.names != ("",):
+            await self.go.wait()
+        return answer
+
+
 def test_a_first_watch_is_refused_while_rows_cannot_be_had() -> None:
     async def run() -> None:
         table = Table()
