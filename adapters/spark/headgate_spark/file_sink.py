@@ -33,7 +33,7 @@ from headgate_spark.columns import unite_columns
 from headgate_spark.entries import FOLDER, Entry, published_path
 from headgate_spark.files import LocalFiles
 from headgate_spark.manifest import Manifest
-from headgate_spark.sessions import Sessions, first_line, session_is_over
+from headgate_spark.sessions import Sessions, first_line, patience_of, session_is_over
 from headgate_spark.slices import METADATA, RESULT_SCHEMA, SliceResult, SliceTask, run_slices
 
 _log = logging.getLogger("headgate.task")
@@ -98,7 +98,7 @@ class SparkFileSinkTask(PlannedSinkTask):
         self._no_queue = unwritten_queue(config)
         self._tolerate = config.get("errors.tolerance", "none") == "all" and not self._no_queue
         self._envelope = has_envelope(config, self.context.worker_settings)
-        self._sessions = Sessions(self._remote())
+        self._sessions = Sessions(self._remote(), patience_of(self.context.worker_settings))
         self._target.mkdir(parents=True, exist_ok=True)
         self._files = LocalFiles(self._target)
         self._manifest = Manifest(self._files, self.context.log, self.context.group)

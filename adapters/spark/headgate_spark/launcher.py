@@ -26,14 +26,17 @@ class SparkLauncher:
 
     Args:
         remote: ``sc://host:port``.
+        patience_s: how long a task waits for a server that is starting.
         body: ``module:function``, importable on executors: takes the argument, returns a status.
     """
 
-    def __init__(self, remote: str, body: str) -> None:
-        self._sessions = Sessions(remote)
+    def __init__(self, remote: str, body: str, patience_s: float = 0.0) -> None:
+        self._sessions = Sessions(remote, patience_s)
         self._body = body
         self._mutex = threading.Lock()
         self._running: dict[str, str] = {}
+        self._killed: set[str] = set()
+        """Runs that are to end, whether their jobs have begun or not."""
         self._launched = 0
         self._closed = False
 
@@ -57,6 +60,8 @@ class SparkLauncher:
         """Interrupt the job of `run`; does not wait. The Python worker may outlive it briefly."""
         with self._mutex:
             known = run in self._running
+            if known:
+                self._killed.add(run)
         if known:
             # A server that hangs must not hang its caller.
             threading.Thread(target=self._kill, args=(run,), daemon=True).start()
@@ -92,17 +97,22 @@ class SparkLauncher:
     ) -> None:
         error: str | None
         try:
-            error = self._run_job(tag, argument)
+            error = self._run_job(run, tag, argument)
         except Exception as raised:
             # Whatever Spark's client raised, this job is over as far as we can know.
             error = f"Spark: {first_line(raised)}"
             _log.debug("the job of run %s ended", run, exc_info=True)
         with self._mutex:
             self._running.pop(run, None)
+            self._killed.discard(run)
         ended(error)
 
-    def _run_job(self, tag: str, argument: str) -> str | None:
-        session = self._sessions.get()
+    def _is_over(self, run: str) -> bool:
+        with self._mutex:
+            return self._closed or run in self._killed
+
+    def _run_job(self, run: str, tag: str, argument: str) -> str | None:
+        session = self._sessions.get(lambda: self._is_over(run))
         session.addTag(tag)  # tags belong to the thread, so to this job alone
         try:
             # One row, one partition: the body is the function over it.

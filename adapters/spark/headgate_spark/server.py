@@ -20,6 +20,7 @@ from pathlib import Path
 from headgate.errors import MissingExtraError
 from headgate_spark.daemon import PRELOAD_VARIABLE
 from headgate_spark.guard import STOP_TIMEOUT_S, Guarded
+from headgate_spark.sessions import listens
 from headgate_spark.slots import Plan, plan
 
 START_TIMEOUT_S = 120.0
@@ -126,7 +127,7 @@ class SparkServer:
     def wait_ready(self) -> None:
         """Wait until the server listens. Raises `ServerError` as `start` does."""
         deadline = time.monotonic() + self._start_timeout_s
-        while not _listens(self.port):
+        while not listens("127.0.0.1", self.port):
             if (code := self.poll()) is not None:
                 self.stop()
                 self._code = code
@@ -148,7 +149,7 @@ class SparkServer:
         """Start it again on the same port, after it has died or not. Raises as `start` does."""
         self.stop()
         deadline = time.monotonic() + STOP_TIMEOUT_S
-        while _listens(self.port) and time.monotonic() < deadline:
+        while listens("127.0.0.1", self.port) and time.monotonic() < deadline:
             time.sleep(0.05)
         self.start()
 
@@ -294,9 +295,3 @@ def _spark_home() -> Path:
     except ModuleNotFoundError as error:
         raise MissingExtraError("spark") from error
     return Path(pyspark.__file__).parent
-
-
-def _listens(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.settimeout(1.0)
-        return probe.connect_ex(("127.0.0.1", port)) == 0

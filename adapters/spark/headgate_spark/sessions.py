@@ -2,25 +2,52 @@
 
 import contextlib
 import re
+import socket
 import threading
-from typing import Any
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+START_TIMEOUT: Final = "spark.start.timeout.s"
+"""Worker setting for tasks: how long a Spark that the worker started itself may take to listen."""
+_LOOK_S = 0.05
+
+
+class NotListeningError(Exception):
+    """Spark did not listen in time, or nobody waits for it any more."""
 
 
 class Sessions:
     """Keeps one session; a new one is made after `drop`. Thread-safe.
+
+    Args:
+        remote: ``sc://host:port``.
+        patience_s: how long a new session waits until the server listens. 0 for a server that is
+            up already; the one that starts beside its worker needs some seconds.
 
     Calls are sent once. Spark's client by default tries again for minutes, and re-sends a plan
     whose operation the server does not know, such as after a restart: that would start a task
     body a second time.
     """
 
-    def __init__(self, remote: str) -> None:
+    def __init__(self, remote: str, patience_s: float = 0.0) -> None:
         self.remote = remote
+        self._patience_s = patience_s
         self._mutex = threading.Lock()
         self._session: Any = None
 
-    def get(self) -> Any:
-        """The session. Raises what Spark's client raises when the server is out of reach."""
+    def get(self, given_up: Callable[[], bool] = lambda: False) -> Any:
+        """The session. Raises what Spark's client raises when the server is out of reach.
+
+        Args:
+            given_up: whether nobody waits any more; asked while the server does not listen.
+
+        Raises:
+            NotListeningError: the server does not listen, and `patience_s` is over.
+        """
+        if self._patience_s and self.current() is None:
+            wait_listening(self.remote, self._patience_s, given_up)
         from pyspark.sql import SparkSession
 
         with self._mutex:
@@ -49,6 +76,41 @@ class Sessions:
         if session is not None:
             with contextlib.suppress(Exception):  # the server may be gone; nothing is left then
                 session.stop()
+
+
+def patience_of(worker_settings: Mapping[str, str]) -> float:
+    """Seconds that a task waits for a Spark that its worker starts; 0 for one of others."""
+    return float(worker_settings.get(START_TIMEOUT, "0"))
+
+
+def wait_listening(
+    remote: str, timeout_s: float, given_up: Callable[[], bool] = lambda: False
+) -> None:
+    """Return as soon as the server at `remote` (``sc://host:port``) listens.
+
+    Raises:
+        NotListeningError: it does not within `timeout_s`, or `given_up` returned True.
+    """
+    address = urlsplit(remote)
+    host, port = address.hostname or "localhost", address.port or 15002
+    until = time.monotonic() + timeout_s
+    while not listens(host, port):
+        if given_up():
+            raise NotListeningError("Spark was still starting when the task was stopped")
+        if time.monotonic() > until:
+            raise NotListeningError(
+                f"Spark at {host}:{port} does not listen after {timeout_s:g} s; its log says why"
+            )
+        time.sleep(_LOOK_S)
+
+
+def listens(host: str, port: int) -> bool:
+    """Whether a server accepts connections there."""
+    try:
+        with socket.create_connection((host, port), 1.0):
+            return True
+    except OSError:
+        return False
 
 
 def shown_remote(remote: str) -> str:

@@ -39,10 +39,15 @@ class SparkWriter:
     """Writes tables of pyarrow by Spark; one thread."""
 
     def __init__(
-        self, remote: str, format: str, options: Mapping[str, str], partition_by: Sequence[str]
+        self,
+        remote: str,
+        format: str,
+        options: Mapping[str, str],
+        partition_by: Sequence[str],
+        patience_s: float = 0.0,
     ) -> None:
         self.format = format
-        self._sessions = Sessions(remote)
+        self._sessions = Sessions(remote, patience_s)
         self._options = {**_SAFE.get(format.lower(), {}), **options}
         self._partition_by = list(partition_by)
         self._prepared: Any = None

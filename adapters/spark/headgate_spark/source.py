@@ -18,7 +18,7 @@ from headgate.connector.api import (
 )
 from headgate.connector.config import ConfigDef, ConfigError
 from headgate_spark.arrow_rows import prepare
-from headgate_spark.sessions import Sessions, first_line, session_is_over
+from headgate_spark.sessions import Sessions, first_line, patience_of, session_is_over
 from headgate_spark.source_config import (
     BULK,
     CONFIG,
@@ -57,7 +57,7 @@ class SparkSourceTask(SourceTask):
                 f"the worker setting {_REMOTE} is missing: SparkSource reads by the Spark Connect "
                 "server that it names (sc://host:port)"
             )
-        self._sessions = Sessions(remote)
+        self._sessions = Sessions(remote, patience_of(self.context.worker_settings))
         self._prepared: Any = None
         self._readers: list[Share | FilesReader] = self._made()
         self._turn = 0

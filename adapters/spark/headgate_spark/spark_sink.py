@@ -14,6 +14,7 @@ from headgate.ports import TopicPartition
 from headgate_connectors.table_config import define_batches, shared_settings
 from headgate_connectors.table_sink import TableSettings, TableSinkTask, Target
 from headgate_spark.file_sink import target_folder
+from headgate_spark.sessions import patience_of
 from headgate_spark.sink_target import FILE_FORMATS, AnyTarget, FolderTarget, SparkWriter
 from headgate_spark.source_config import OPTION, absolute, options_of
 
@@ -47,7 +48,11 @@ class SparkSinkTask(TableSinkTask):
             )
         shared = shared_settings(settings)
         writer = SparkWriter(
-            remote, settings["format"].strip(), options_of(config), settings["partition.by"]
+            remote,
+            settings["format"].strip(),
+            options_of(config),
+            settings["partition.by"],
+            patience_of(self.context.worker_settings),
         )
         path: str = settings["path"].strip()
         if settings["delivery"] == _AT_LEAST:

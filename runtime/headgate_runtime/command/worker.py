@@ -176,12 +176,16 @@ class Stop:
         if self.asked.wait(seconds):
             raise StoppedError
 
-    def _on_signal(self, number: int, _frame: object) -> None:
-        if self.asked.is_set() and number == signal.SIGINT:
-            self._kill()
+    def ask(self) -> None:
+        """Stop cleanly, as after the first signal."""
         self.asked.set()
         if self._worker is not None:
             self._worker.stop()
+
+    def _on_signal(self, number: int, _frame: object) -> None:
+        if self.asked.is_set() and number == signal.SIGINT:
+            self._kill()
+        self.ask()
 
     def _kill(self) -> None:
         """Tasks first: they would live on until they miss their worker."""
@@ -359,21 +363,45 @@ def started_spark(file: WorkerFile, stop: Stop, stack: contextlib.ExitStack) -> 
     )
     stack.callback(service.close)
     try:
-        service.start([settings["headgate.spark.slots"]], stop.asked)
+        service.start([settings["headgate.spark.slots"]])
     except UpError as error:
         raise CommandError(str(error), error.exit_code) from None
-    if stop.asked.is_set():
-        raise CommandError("stopped before the worker had started", EXIT_FAILED)
-    ended = threading.Event()
-    watch = threading.Thread(target=_watch_spark, args=(service.tick, ended), daemon=True)
-    watch.start()
-    stack.callback(ended.set)
+    watch = SparkWatch(service.tick, stop.ask)
+    stack.callback(watch.close)
     return service.worker_settings()
 
 
-def _watch_spark(tick: Callable[[], None], ended: threading.Event) -> None:
-    while not ended.wait(SPARK_LOOK_S):
-        tick()
+class SparkWatch:
+    """Looks after a Spark that starts and runs beside the worker.
+
+    Args:
+        tick: `SparkService.tick`.
+        failed: called when the first start has failed.
+    """
+
+    def __init__(self, tick: Callable[[], None], failed: Callable[[], None]) -> None:
+        self._tick = tick
+        self._failed = failed
+        self._error: UpError | None = None
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="headgate-spark", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Raises CommandError if Spark could not be started: that is why the worker stops."""
+        self._ended.set()
+        self._thread.join()
+        if self._error is not None:
+            raise CommandError(str(self._error), self._error.exit_code)
+
+    def _watch(self) -> None:
+        while not self._ended.wait(SPARK_LOOK_S):
+            try:
+                self._tick()
+            except UpError as error:
+                self._error = error
+                self._failed()
+                return
 
 
 def made_worker(

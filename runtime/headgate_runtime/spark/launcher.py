@@ -4,6 +4,8 @@ from collections.abc import Mapping
 
 from headgate.ports import Launcher
 
+START_TIMEOUT = "start.timeout.s"
+"""Set where Spark starts beside the worker: how many seconds tasks wait until it listens."""
 BODY = "headgate_runtime.tasks.main:run"
 """The same body as in a process of ours; executors import it by this name."""
 
@@ -17,4 +19,4 @@ def spark_launcher(spark: Mapping[str, str]) -> Launcher:
         raise ValueError("the task runner is spark, but no Spark Connect server is named")
     from headgate_spark.launcher import SparkLauncher
 
-    return SparkLauncher(spark["remote"], BODY)
+    return SparkLauncher(spark["remote"], BODY, float(spark.get(START_TIMEOUT, "0")))

@@ -18,6 +18,7 @@ from headgate.topics.config_events import Config
 from headgate_runtime.command.errors import EXIT_FAILED, UpError
 from headgate_runtime.command.extras import require
 from headgate_runtime.private_files import write_private
+from headgate_runtime.spark.launcher import START_TIMEOUT
 from headgate_runtime.up.pipeline import DEFAULT_MASTER, SparkSettings
 from headgate_runtime.up.restarts import Restarts
 
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 ADDRESS_FILE = "spark.json"
 RUNNER = "spark"
-_STOP_LOOK_S = 0.1
 PRELOAD = ("headgate_runtime.tasks.main",)
 """What every task imports: loaded once by the process that forks them."""
 
@@ -91,12 +91,17 @@ class SparkService:
         self._server: SparkServer | None = None
         self._restarts = Restarts()
         self._started_at = 0.0
+        self._starting: threading.Thread | None = None
+        self._failed: UpError | None = None
+        """Why the first start failed."""
+        self._closed = False
         self._restarting: threading.Thread | None = None
         self._restart_at: float | None = None
         self._given_up = False
 
-    def start(self, tasks_max: Sequence[int], stop: threading.Event) -> None:
-        """Returns when Spark can be used, or when `stop` is set.
+    def start(self, tasks_max: Sequence[int]) -> None:
+        """Returns when the address is known. A Spark of our own starts meanwhile: its tasks wait
+        for it, and `tick` tells how that ended.
 
         Args:
             tasks_max: `tasks.max` of each connector.
@@ -116,16 +121,32 @@ class SparkService:
             self._address = self._pipeline.spark.remote
             self._check_remote(self._address, tasks_max)
         else:
-            self._start_own(tasks_max, stop)
+            self._start_own(tasks_max)
 
     def worker_settings(self) -> dict[str, str]:
         """What a worker must know of Spark."""
-        return {} if self._address is None else {"remote": self._address}
+        if self._address is None:
+            return {}
+        if self._server is None and not self._join:
+            return {"remote": self._address}
+        from headgate_spark.server import START_TIMEOUT_S
+
+        return {"remote": self._address, START_TIMEOUT: f"{START_TIMEOUT_S:g}"}
 
     def tick(self) -> None:
-        """Notice that our Spark has died; start it again."""
+        """Notice that our Spark has died; start it again.
+
+        Raises:
+            UpError: the first start failed; the end of Spark's log is in the text.
+        """
         if self._server is None or self._given_up:
             return
+        if self._starting is not None:
+            if self._starting.is_alive():
+                return
+            self._starting = None
+        if self._failed is not None:
+            raise self._failed
         if self._restarting is not None:
             if self._restarting.is_alive():
                 return
@@ -144,6 +165,7 @@ class SparkService:
     def close(self) -> None:
         if self._server is None:
             return
+        self._closed = True
         self._address_file.unlink(missing_ok=True)
         if self._restarting is not None:
             self._restarting.join(1.0)
@@ -155,7 +177,7 @@ class SparkService:
     def _address_file(self) -> Path:
         return self._pipeline.data / ADDRESS_FILE
 
-    def _start_own(self, tasks_max: Sequence[int], stop: threading.Event) -> None:
+    def _start_own(self, tasks_max: Sequence[int]) -> None:
         from headgate_spark.server import ServerError, SparkServer
         from headgate_spark.slots import SlotsError, slots_wanted
 
@@ -178,40 +200,32 @@ class SparkService:
             f"starting Spark ({self._server.plan.master}), which takes some seconds; its log, with "
             f"what tasks there print: {self._server.log_file}"
         )
-        begun = time.monotonic()
         try:
             self._server.launch()
         except ServerError as error:  # there is no Java to start it with
             raise UpError(str(error)) from None
-        try:
-            self._wait(self._server, stop)
-        except ServerError as error:
-            raise UpError(str(error), EXIT_FAILED) from None
-        self._started_at = time.monotonic()
         self._address = self._server.address
         write_private(self._address_file, json.dumps({"address": self._address}) + "\n")
-        if not stop.is_set():
+        self._starting = threading.Thread(
+            target=self._first_start, args=(self._server, time.monotonic()), daemon=True
+        )
+        self._starting.start()
+
+    def _first_start(self, server: "SparkServer", begun: float) -> None:
+        """Wait for the server; what it raises is raised by `tick`."""
+        from headgate_spark.server import ServerError
+
+        try:
+            server.wait_ready()
+        except ServerError as error:
+            self._failed = UpError(str(error), EXIT_FAILED)
+            return
+        self._started_at = time.monotonic()
+        if not self._closed:
             self._warn(
-                f"Spark is up at {shown_remote(self._address)} "
+                f"Spark is up at {shown_remote(server.address)} "
                 f"after {self._started_at - begun:.1f} s"
             )
-
-    def _wait(self, server: "SparkServer", stop: threading.Event) -> None:
-        """Wait for the server on a thread, so that Ctrl-C is heard meanwhile."""
-        failed: list[Exception] = []
-
-        def wait() -> None:
-            try:
-                server.wait_ready()
-            except Exception as error:  # raised again by the caller's thread
-                failed.append(error)
-
-        thread = threading.Thread(target=wait, daemon=True)
-        thread.start()
-        while thread.is_alive() and not stop.is_set():
-            thread.join(_STOP_LOOK_S)
-        if failed and not stop.is_set():
-            raise failed[0]
 
     def _ended(self, now: float) -> None:
         assert self._server is not None
@@ -263,7 +277,7 @@ def _joined_address(data: Path) -> str:
     except (OSError, ValueError, KeyError):
         raise UpError(
             f"the cluster on {data} has no Spark that could be joined: its runner is another one, "
-            "or its Spark is still starting"
+            "or it has just begun"
         ) from None
 
 

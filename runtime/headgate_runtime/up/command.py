@@ -215,7 +215,7 @@ class Up:
         names = self._registry.free_names(self._pipeline.workers)
         seen = self._at_start = self._observer.read()
         self._ends_at_start = self._observer.topic_ends(self._all_configs(seen.state).values())
-        self._spark.start(tasks_max_of(self._all_configs(seen.state)), self._stop.asked)
+        self._spark.start(tasks_max_of(self._all_configs(seen.state)))
         configs = [
             {
                 "name": name,

@@ -1,0 +1,131 @@
+"""Spark starts beside the workers: what needs it waits for it, and what does not goes on."""
+
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from headgate_runtime.command.errors import UpError
+from headgate_runtime.command.worker import CommandError, SparkWatch
+from headgate_runtime.spark.service import SparkService, WorkerSpark
+from headgate_runtime.up.pipeline import SparkSettings
+from headgate_spark.launcher import SparkLauncher
+from headgate_spark.server import SparkServer, free_port
+from headgate_spark.sessions import NotListeningError, patience_of, wait_listening
+
+LISTENS_WHEN_TOLD = """
+import pathlib, socket, sys, time
+while not pathlib.Path(sys.argv[1]).exists():
+    time.sleep(0.02)
+listener = socket.create_server(("127.0.0.1", int(sys.argv[2])))
+while True:
+    listener.accept()
+"""
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < deadline, "it did not come to pass within 20 s"
+        time.sleep(0.02)
+
+
+def test_a_wait_ends_when_the_server_listens() -> None:
+    port = free_port()
+    over = threading.Event()
+
+    def wait() -> None:
+        wait_listening(f"sc://localhost:{port}/;token=x", 20)
+        over.set()
+
+    threading.Thread(target=wait, daemon=True).start()
+    assert not over.wait(0.2)
+    with socket.create_server(("127.0.0.1", port)):
+        assert over.wait(20)
+
+
+def test_a_wait_ends_in_time_or_when_nobody_waits() -> None:
+    remote = f"sc://localhost:{free_port()}"
+    with pytest.raises(NotListeningError, match=r"does not listen after 0\.1 s; its log says why"):
+        wait_listening(remote, 0.1)
+    with pytest.raises(NotListeningError, match="still starting when the task was stopped"):
+        wait_listening(remote, 20, lambda: True)
+
+
+@pytest.mark.parametrize("end", ["kill", "close"])
+def test_a_task_that_is_ended_while_spark_starts_is_not_launched_later(end: str) -> None:
+    launcher = SparkLauncher(f"sc://localhost:{free_port()}", "headgate_spark:body", 60)
+    ended = threading.Event()
+    errors: list[str | None] = []
+
+    def tell(error: str | None) -> None:
+        errors.append(error)
+        ended.set()
+
+    launcher.launch("run", "", tell)
+    assert not ended.wait(0.2)
+    if end == "kill":
+        launcher.kill("run")
+    else:
+        launcher.close()
+    assert ended.wait(20)
+    assert "still starting when the task was stopped" in str(errors[0])
+
+
+def service_in(folder: Path, said: list[str]) -> SparkService:
+    wanted = WorkerSpark("spark", folder, SparkSettings(master="local[1]"))
+    return SparkService(wanted, warn=said.append, marked=lambda _who, _what: None)
+
+
+def test_workers_start_while_spark_does(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+
+    def command(server: SparkServer) -> list[str]:
+        return [sys.executable, "-c", LISTENS_WHEN_TOLD, str(go), str(server.port)]
+
+    monkeypatch.setattr(SparkServer, "_command", command)
+    said: list[str] = []
+    service = service_in(tmp_path, said)
+    try:
+        service.start([1])
+        known = service.worker_settings()
+        assert known["remote"].startswith("sc://localhost:")
+        assert patience_of({f"spark.{key}": value for key, value in known.items()}) == 120
+        service.tick()
+        assert not any("Spark is up" in line for line in said)
+        go.touch()
+        until(lambda: any("Spark is up" in line for line in said))
+        service.tick()
+    finally:
+        service.close()
+
+
+def test_a_first_start_that_fails_ends_the_run_with_spark_s_reason(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(
+        SparkServer, "_command", lambda _self: ["sh", "-c", "echo bad setting >&2; exit 3"]
+    )
+    service = service_in(tmp_path, [])
+    try:
+        service.start([1])
+        with pytest.raises(UpError, match=r"ended with code 3 while it started.*\n.*bad setting"):
+            until(lambda: service.tick() is not None)
+    finally:
+        service.close()
+
+
+def test_a_worker_whose_spark_cannot_start_stops_and_says_why() -> None:
+    stopped = threading.Event()
+
+    def tick() -> None:
+        raise UpError("Spark ended with code 3", 1)
+
+    watch = SparkWatch(tick, stopped.set)
+    assert stopped.wait(20)
+    with pytest.raises(CommandError, match="Spark ended with code 3"):
+        watch.close()
