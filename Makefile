@@ -40,7 +40,7 @@ kafka: setup
 lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy core/headgate adapters/embedded/headgate_embedded adapters/grpc/headgate_grpc adapters/kafka/headgate_kafka adapters/registry/headgate_registry adapters/rest/headgate_rest adapters/spark/headgate_spark runtime/headgate_runtime connectors/headgate_connectors tools/local_kafka tools/run_tests.py
+	$(BIN)/mypy core/headgate adapters/arrow/headgate_arrow adapters/embedded/headgate_embedded adapters/grpc/headgate_grpc adapters/kafka/headgate_kafka adapters/registry/headgate_registry adapters/rest/headgate_rest adapters/spark/headgate_spark runtime/headgate_runtime connectors/headgate_connectors tools/local_kafka tools/run_tests.py
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 format: setup

@@ -1,6 +1,6 @@
 """Rows of a Parquet file as values of the file's schema. Needs pyarrow (the extra `connectors`).
 
-The schema is made once for a file, by `headgate_connectors.arrow_types`: nothing of a type is lost.
+The schema is made once for a file, by `headgate_arrow.arrow_types`: nothing of a type is lost.
 A row that has no form in Python (a date beyond year 9999, text that is not UTF-8) costs itself
 alone. Timestamps of the old kind INT96 are read as microseconds, which hold every year.
 """
@@ -70,9 +70,9 @@ class ParquetReader:
         return self._schema
 
     def _learn_schema(self) -> None:
-        from headgate_connectors import arrow_types
+        from headgate_arrow import arrow_types, values
 
-        self._types = arrow_types
+        self._types, self._fault = arrow_types, values.fault
         self._columns = columns = self._columns_read()
         try:
             self._schema = arrow_types.struct_schema(columns)
@@ -93,31 +93,19 @@ class ParquetReader:
             return columns  # it costs itself when it is read
 
     def _rows(self, part: Any, start: int) -> list[Row]:
-        bad = (self._arrow.ArrowException, ValueError, OverflowError, KeyError)
-        try:
-            values = self._types.rows_of(part, self._carriers)
-        except bad:
+        if self._fault(part) is not None:
             return [self._row(part.slice(index, 1), start + index) for index in range(len(part))]
         crc, content = self._crc, self._content
+        values = self._types.rows_of(part, self._carriers)
         return [
             Row(row, row + 1, value, None, crc, content) for row, value in enumerate(values, start)
         ]
 
     def _row(self, part: Any, row: int) -> Row:
         """One row, or why it is none: its first column that has no form in Python."""
-        bad = (self._arrow.ArrowException, ValueError, OverflowError, KeyError)
-        reason = ""
-        for name, way in zip(part.column_names, self._carriers, strict=True):
-            try:
-                column = self._arrow.schema([way])
-                self._types.rows_of(part.select([name]), column)
-            except bad as error:
-                reason = f"column {name} of type {part.schema.field(name).type}: {error}"
-                break
-        if reason:
-            return Row(row, row + 1, None, reason, self._crc, self._content)
-        value = self._types.rows_of(part, self._carriers)[0]
-        return Row(row, row + 1, value, None, self._crc, self._content)
+        reason = self._fault(part)
+        value = self._types.rows_of(part, self._carriers)[0] if reason is None else None
+        return Row(row, row + 1, value, reason, self._crc, self._content)
 
     @property
     def has_tail(self) -> bool:

@@ -20,7 +20,7 @@ from headgate.connector.schema import Schema, SchemaType
 from headgate.connector.text_converters import json_text
 from headgate.connector.validators import at_least, non_empty, one_of
 from headgate.ports import TopicPartition
-from headgate_connectors.arrow_types import NoFormError
+from headgate_arrow.arrow_types import NoFormError
 from headgate_connectors.sink_columns import SinkColumns
 from headgate_connectors.sink_manifest import Entry, ManifestError, SinkManifest
 from headgate_connectors.sink_rows import VALUE, as_struct, at, value_schema

@@ -19,7 +19,7 @@ from headgate.connector.data_error import DataError
 from headgate.connector.json_schema import read_schema, schema_text
 from headgate.connector.json_values import DecimalFormat
 from headgate.connector.schema import Field, Schema, SchemaType
-from headgate_connectors import arrow_types
+from headgate_arrow import arrow_types
 from headgate_connectors.sink_manifest import FOLDER, read_json, sync_folder, write_durably
 
 _COLUMNS: Final = f"{FOLDER}/columns.json"

@@ -13,7 +13,9 @@ from headgate.connector.data_error import DataError
 from headgate.connector.schema import STRING, Field, Schema, SchemaType
 from headgate.connector.text_converters import json_text as to_json
 from headgate.connector.text_converters import text_of
-from headgate_connectors import arrow_types, json_text
+from headgate_arrow import arrow_types
+from headgate_arrow.rows import table_of
+from headgate_connectors import json_text
 from headgate_connectors.sink_rows import VALUE
 
 ROW_GROUP_ROWS: Final = 65_536
@@ -75,27 +77,12 @@ class TableWriter(_File):
             self._writer = pa.ipc.new_file(self._file, self._columns)
 
     def write(self, rows: Sequence[Row]) -> None:
-        table = self._table(list(rows))
+        table = table_of(list(rows), self._columns, self._carriers)
         self._tables.append(table)
         self._rows += len(rows)
         self._held += table.nbytes
         if self._rows >= ROW_GROUP_ROWS:
             self._flush()
-
-    def _table(self, rows: list[Row]) -> Any:
-        wrong = (pa.ArrowException, ValueError, TypeError, OverflowError)
-        try:
-            return arrow_types.table_of(rows, self._columns, self._carriers)
-        except wrong:
-            for row in rows:
-                for column, way in zip(self._columns, self._carriers, strict=True):
-                    try:
-                        arrow_types.table_of([row], pa.schema([column]), pa.schema([way]))
-                    except wrong as error:
-                        raise DataError(
-                            f"column {column.name} of type {column.type}: {error}"
-                        ) from error
-            raise
 
     def _flush(self) -> None:
         if self._tables:

@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from headgate.connector.api import DataError, SinkRecord
 from headgate.connector.schema import Schema
-from headgate_connectors import arrow_types
-from headgate_connectors.arrow_types import NoFormError
+from headgate_arrow import arrow_types
+from headgate_arrow.arrow_types import NoFormError
 from headgate_connectors.sink_rows import as_struct, at
 
 Row = dict[str, Any]

@@ -9,7 +9,7 @@ the exceptions of their libraries into those at the top of this page, once. The 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from headgate.connector.sink_names import SinkTopics
 from headgate.membership.messages import GroupRequest, GroupResponse
@@ -214,6 +214,35 @@ class ConsumerRecord:
     """Why the log's client cannot read a part of this record: a data error. Empty: it can."""
 
 
+@dataclass(frozen=True, slots=True)
+class RowNumbers:
+    """A whole number for each row of a batch, in a header: its decimal text in a record."""
+
+    values: Sequence[int]
+    """A `range` costs nothing per row."""
+
+
+@dataclass(slots=True)
+class LogBatch:
+    """Records that the log keeps as one: rows of an Arrow batch, with offsets in a row."""
+
+    topic: str
+    partition: int | None
+    """None: as of a `ProducerRecord`."""
+    count: int
+    key: bytes | None
+    headers: tuple[tuple[str, bytes | RowNumbers | None], ...]
+    timestamp_ms: int | None
+    schema: bytes
+    """Schema of the values, a STRUCT, as JSON."""
+    data: bytes | memoryview
+    """The values, an Arrow IPC stream."""
+    offset: int = -1
+    """Offset of the first row; -1: the log has given none."""
+    skip: int = 0
+    """Rows at its beginning that its reader does not want."""
+
+
 TopicPartition: TypeAlias = tuple[str, int]
 
 
@@ -309,6 +338,24 @@ class Producer(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class BatchProducer(Protocol):
+    """What a `Producer` has too whose log keeps batches."""
+
+    def send_batch(self, batch: LogBatch) -> None:
+        """`send` for its rows; each is numbered as a record is."""
+        ...
+
+
+@runtime_checkable
+class BatchConsumer(Protocol):
+    """What a `Consumer` has too whose log keeps batches."""
+
+    def poll_batch(self, limit: int, timeout_ms: int) -> "LogBatch | Sequence[ConsumerRecord]":
+        """`poll`, but where a batch comes next, the rest of that batch, whatever the limit is."""
+        ...
 
 
 class Consumer(Protocol):

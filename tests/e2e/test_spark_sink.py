@@ -22,7 +22,7 @@ from support.spark.shared import spark_server  # noqa: F401
 
 from headgate.connector import DataError
 from headgate.connector.api import SinkRecord
-from headgate_connectors import arrow_types
+from headgate_arrow import arrow_types
 from headgate_spark.server import SparkServer
 from headgate_spark.spark_sink import SparkSinkTask
 

@@ -1,7 +1,5 @@
 """Parquet files with every type through the embedded log to Parquet, without Spark."""
 
-import datetime
-import math
 import os
 import random
 import signal
@@ -16,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.commands.pipelines import Up
+from support.data.every_type import every_type
 
 pytestmark = pytest.mark.slow
 
@@ -44,52 +43,6 @@ path = "out"
 "rotate.interval.ms" = 500
 "tasks.max" = 2
 """
-
-
-def every_type() -> dict[str, Any]:
-    """Columns of every type that Parquet has, with a null in each."""
-    day = datetime.date
-    return {
-        "bool": pa.array([True, None]),
-        "int8": pa.array([-128, None], pa.int8()),
-        "uint8": pa.array([255, None], pa.uint8()),
-        "uint16": pa.array([65535, None], pa.uint16()),
-        "uint32": pa.array([2**32 - 1, None], pa.uint32()),
-        "int64": pa.array([-(2**63), None]),
-        "uint64": pa.array([2**64 - 1, None], pa.uint64()),
-        "float16": pa.array([1.5, None], pa.float16()),
-        "float32": pa.array([0.1, None], pa.float32()),
-        "nan32": pa.array([math.nan, None], pa.float32()),
-        "float64": pa.array([-math.inf, None]),
-        "nan": pa.array([math.nan, -0.0]),
-        "text": pa.array(["\u00e9\x00\U0001f600", None]),
-        "empty": pa.array(["", None]),
-        "large": pa.array(["a", None], pa.large_string()),
-        "bytes": pa.array([b"\x00\xff", None]),
-        "fixed": pa.array([b"ab", None], pa.binary(2)),
-        "decimal38": pa.array([Decimal("9" * 36 + ".99"), None], pa.decimal128(38, 2)),
-        "decimal76": pa.array([Decimal("-1.5"), None], pa.decimal256(76, 3)),
-        "date": pa.array([day(9999, 12, 31), None]),
-        "time_ms": pa.array([1, None], pa.time32("ms")),
-        "time_us": pa.array([86_399_999_999, None], pa.time64("us")),
-        "time_ns": pa.array([789, None], pa.time64("ns")),
-        "at_ms": pa.array([-1, None], pa.timestamp("ms")),
-        "at_us": pa.array([2**62, None], pa.timestamp("us")),
-        "at_ns": pa.array([1_704_067_200_123_456_789, None], pa.timestamp("ns")),
-        "utc": pa.array([1_704_067_200_123, None], pa.timestamp("ms", "UTC")),
-        "zone": pa.array([1_704_067_200_123_456_789, None], pa.timestamp("ns", "America/New_York")),
-        "took": pa.array([789, None], pa.duration("ns")),
-        "list": pa.array([[1, None], None], pa.list_(pa.int32())),
-        "nested": pa.array([[[Decimal("1.1")]], []], pa.list_(pa.list_(pa.decimal128(5, 1)))),
-        "map": pa.array([[("k", 5)], None], pa.map_(pa.string(), pa.timestamp("ns"))),
-        "by_number": pa.array([[(1, "a")], []], pa.map_(pa.int32(), pa.string())),
-        "struct": pa.array(
-            [{"x": 0.1, "y": [b"z"]}, None],
-            pa.struct([("x", pa.float32()), ("y", pa.list_(pa.binary()))]),
-        ),
-        "word": pa.array(["a", None]).dictionary_encode(),
-        "none": pa.array([None, None], pa.null()),
-    }
 
 
 @pytest.fixture

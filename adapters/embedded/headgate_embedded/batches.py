@@ -24,7 +24,8 @@ from collections.abc import Sequence
 from itertools import accumulate, repeat
 from typing import Final
 
-from headgate.ports import ConsumerRecord, Headers, ProducerRecord, TransportError
+from headgate.ports import ConsumerRecord, Headers, LogBatch, ProducerRecord, TransportError
+from headgate_embedded import arrow_batches
 
 _VERSION: Final = 1
 _PREFIX: Final = struct.Struct("<BBII")
@@ -53,22 +54,67 @@ def encode(records: Sequence[ProducerRecord], now_ms: int, compression: int = 0)
     return _PREFIX.pack(_VERSION, compression, count, zlib.crc32(body)) + body
 
 
+def encode_batch(batch: LogBatch, now_ms: int, compression: int = 0) -> bytes:
+    """A batch of Arrow rows; without a timestamp it gets `now_ms`."""
+    pieces = arrow_batches.encode_body(batch, now_ms)
+    if compression:
+        pieces = [zlib.compress(b"".join(pieces), 1)]
+    checksum = 0
+    for piece in pieces:
+        checksum = zlib.crc32(piece, checksum)
+    head = _PREFIX.pack(arrow_batches.VERSION, compression, batch.count, checksum)
+    return b"".join([head, *pieces])
+
+
+def is_batch(data: bytes) -> bool:
+    """Whether these bytes are a batch of Arrow rows."""
+    return data[0] == arrow_batches.VERSION
+
+
+def decode_batch(topic: str, partition: int, base: int, data: bytes, start: int = 0) -> LogBatch:
+    """A batch of Arrow rows whose first has offset `base`; those before offset `start` are not
+    wanted. Raises `TransportError` as `decode`."""
+    count, body = _body(topic, partition, base, data)
+    batch = arrow_batches.decode_body(topic, partition, base, count, body)
+    batch.skip = max(start - base, 0)
+    return batch
+
+
+def _body(topic: str, partition: int, base: int, data: bytes) -> tuple[int, memoryview]:
+    version, compression, count, checksum = _PREFIX.unpack_from(data)
+    body = memoryview(data)[_PREFIX.size :]
+    found = zlib.crc32(body)
+    if version not in (_VERSION, arrow_batches.VERSION) or found != checksum:
+        raise TransportError(
+            f"batch at {topic}-{partition} offset {base} is damaged (format {version}, checksum "
+            f"{found:#x}, expected {_VERSION} or {arrow_batches.VERSION}, {checksum:#x})"
+        )
+    return count, memoryview(zlib.decompress(body)) if compression else body
+
+
 def decode(
-    topic: str, partition: int, base: int, data: bytes, start: int = 0
+    topic: str,
+    partition: int,
+    base: int,
+    data: bytes,
+    start: int = 0,
+    limit: int = 1 << 62,
 ) -> list[ConsumerRecord]:
     """The records of a batch whose first has offset `base`, from offset `start` on.
 
+    Args:
+        limit: of Arrow rows, which are dear to make records of, no more than this many are made.
+
     Raises:
         TransportError: the bytes are not those that were written.
+        MissingExtraError: pyarrow is not installed, and the batch is of Arrow rows.
     """
-    version, compression, count, checksum = _PREFIX.unpack_from(data)
-    body = memoryview(data)[_PREFIX.size :]
-    if version != _VERSION or zlib.crc32(body) != checksum:
-        raise TransportError(
-            f"batch at {topic}-{partition} offset {base} is damaged (format {version}, checksum "
-            f"{zlib.crc32(body):#x}, expected {_VERSION}, {checksum:#x})"
-        )
-    reader = _Reader(zlib.decompress(body) if compression else bytes(body))
+    if is_batch(data):
+        batch = decode_batch(topic, partition, base, data, start)
+        end = min(batch.skip + limit, batch.count)
+        return arrow_batches.records(batch, batch.skip, end)
+    count, body = _body(topic, partition, base, data)
+    reader = _Reader(bytes(body))
     timestamps = reader.column("q", count)
     key_lengths = reader.column("i", count)
     value_lengths = reader.column("i", count)

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from itertools import takewhile
 from typing import Final
 
 from headgate.connector.sink_names import SinkTopics, TopicPattern, topics_now
@@ -17,6 +18,7 @@ from headgate.membership.consumer import (
 )
 from headgate.ports import (
     ConsumerRecord,
+    LogBatch,
     RebalancedError,
     TopicPartition,
     TransportError,
@@ -31,7 +33,13 @@ _WAIT_S: Final = 0.001
 _WAIT_S_MAX: Final = 0.02
 """Between two looks of an idle consumer; its pauses grow up to this while nothing comes."""
 
+Stored = tuple[int, bytes]
+"""Offset of the first record, and the bytes of a stored batch."""
 Callback = Callable[[Sequence[TopicPartition]], None]
+
+
+def _is_records(stored: Stored) -> bool:
+    return not batches.is_batch(stored[1])
 
 
 def _ignore(_partitions: Sequence[TopicPartition]) -> None:
@@ -76,11 +84,21 @@ class EmbeddedConsumer:
         self._wait_s = _WAIT_S
 
     def poll(self, limit: int, timeout_ms: int) -> Sequence[ConsumerRecord]:
+        found = self._poll(limit, timeout_ms, whole=False)
+        assert not isinstance(found, LogBatch)
+        return found
+
+    def poll_batch(self, limit: int, timeout_ms: int) -> LogBatch | Sequence[ConsumerRecord]:
+        return self._poll(limit, timeout_ms, whole=True)
+
+    def _poll(
+        self, limit: int, timeout_ms: int, *, whole: bool
+    ) -> LogBatch | Sequence[ConsumerRecord]:
         clock = self._coordinators.clock
         end_ms = clock.now_ms() + timeout_ms
         while True:
             self._keep_membership()
-            records = self._fetch(limit)
+            records = self._fetch(limit, whole=whole)
             left_ms = end_ms - clock.now_ms()
             if records:
                 self._wait_s = _WAIT_S
@@ -169,9 +187,9 @@ class EmbeddedConsumer:
                         "are no sink tasks of this cluster, name another group"
                     )
 
-    def _fetch(self, limit: int) -> list[ConsumerRecord]:
+    def _fetch(self, limit: int, *, whole: bool) -> LogBatch | list[ConsumerRecord]:
         places = [place for place in self._positions if place not in self._paused]
-        if not places or (self._exhausted and not self._watch.changed()):
+        if limit <= 0 or not places or (self._exhausted and not self._watch.changed()):
             return []
         records: list[ConsumerRecord] = []
         for place in places:
@@ -179,7 +197,14 @@ class EmbeddedConsumer:
             if ready is None:
                 try:
                     with self._watch.looking():
-                        ready = self._read(place, limit - len(records))
+                        rows = self._rows(place, limit - len(records))
+                        if whole:
+                            first, rows = rows[:1], list(takewhile(_is_records, rows))
+                        if whole and first and not rows:
+                            if records:
+                                continue  # its turn comes first with the next poll
+                            return self._batch(place, *first[0])
+                        ready = self._read(place, rows, limit - len(records))
                 except TransportError:
                     if not records:
                         raise
@@ -190,23 +215,37 @@ class EmbeddedConsumer:
             if not taken:
                 continue
             records += taken
-            # The next poll begins with the others.
-            self._positions.pop(place)
-            self._positions[place] = taken[-1].offset + 1
+            self._move(place, taken[-1].offset + 1)
             if len(records) >= limit:
                 break
         if not records:
             self._exhausted = True
         return records
 
-    def _read(self, place: TopicPartition, limit: int) -> list[ConsumerRecord]:
+    def _move(self, place: TopicPartition, position: int) -> None:
+        # The next poll begins with the others.
+        self._positions.pop(place)
+        self._positions[place] = position
+
+    def _rows(self, place: TopicPartition, limit: int) -> list[Stored]:
         topic, partition = place
         number, _ = self._find_topic(topic)
-        start = self._positions[place]
         with self._database.read() as connection:
-            rows = read_batches(connection, number, partition, start, 1 << 62, limit)
-        return [
-            record
-            for base, data in rows
-            for record in batches.decode(topic, partition, base, data, start)
-        ]
+            start = self._positions[place]
+            return read_batches(connection, number, partition, start, 1 << 62, limit)
+
+    def _batch(self, place: TopicPartition, base: int, data: bytes) -> LogBatch:
+        batch = batches.decode_batch(*place, base, data, self._positions[place])
+        self._move(place, base + batch.count)
+        return batch
+
+    def _read(
+        self, place: TopicPartition, rows: Sequence[Stored], limit: int
+    ) -> list[ConsumerRecord]:
+        """Records of stored batches. Of Arrow rows no more than `limit` are made: the next read
+        makes the others."""
+        start = self._positions[place]
+        records: list[ConsumerRecord] = []
+        for base, data in rows:
+            records += batches.decode(*place, base, data, start, limit - len(records))
+        return records

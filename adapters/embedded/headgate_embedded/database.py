@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -110,6 +110,16 @@ class Database:
                 _end(connection, "rollback")
         except apsw.Error as error:
             raise self._translated(error) from error
+        finally:
+            self._give(connection)
+
+    def fold(self) -> None:
+        """Fold the write-ahead log into the file as far as readers let it: its header is read by
+        who opens it."""
+        connection = self._take()
+        try:
+            with suppress(apsw.Error):
+                connection.execute("pragma wal_checkpoint(passive)")
         finally:
             self._give(connection)
 

@@ -12,6 +12,7 @@ import apsw
 from headgate.ports import (
     Ack,
     FencedError,
+    LogBatch,
     MembershipEndedError,
     ProducerRecord,
     RecordMetadata,
@@ -23,8 +24,11 @@ from headgate_embedded import batches
 from headgate_embedded.database import Database
 from headgate_embedded.logs import append_latest
 from headgate_embedded.machine import wall_ms
+from headgate_embedded.schema import BATCHES_VERSION, SCHEMA_VERSION
 
 RECORDS_PER_BATCH: Final = 2_000
+BYTES_PER_BATCH: Final = 16 * 1024 * 1024
+"""A batch is closed with the record that reaches it: SQLite takes no BLOB above 1 GB."""
 OFFSETS: Final = "offsets"
 """The name of the offsets topic among the logs of latest values."""
 
@@ -57,6 +61,8 @@ class EmbeddedProducer:
         self._partitioner = Partitioner()
         self._epoch: int | None = None
         self._open: dict[TopicPartition, list[ProducerRecord]] = {}
+        self._bytes: dict[TopicPartition, int] = {}
+        """How many the records in `_open` have."""
         self._encoded: list[tuple[TopicPartition, int, bytes]] = []
         self._sent = 0
         self._acked = 0
@@ -91,10 +97,26 @@ class EmbeddedProducer:
             waiting = self._open.get(place)
             if waiting is None:
                 waiting = self._open[place] = []
+            size = self._bytes.get(place, 0) + _size(record)
+            if waiting and size > BYTES_PER_BATCH:
+                self._encode(place)
+                waiting, size = self._open.setdefault(place, []), _size(record)
             waiting.append(record)
+            self._bytes[place] = size
             if len(waiting) >= RECORDS_PER_BATCH:
                 self._encode(place)
         self._sent += len(records)
+
+    def send_batch(self, batch: LogBatch) -> None:
+        place = self._partitioner.place(batch, self._partitions)
+        if self._numbers is not None:
+            numbers = range(self._sent, self._sent + batch.count)
+            self._numbers.setdefault(place, []).extend(numbers)
+        if place in self._open:
+            self._encode(place)  # what was sent before comes before
+        data = batches.encode_batch(batch, wall_ms(), self._compression)
+        self._encoded.append((place, batch.count, data))
+        self._sent += batch.count
 
     def acks(self) -> Sequence[Ack]:
         if self._transactional_id is not None:
@@ -122,6 +144,7 @@ class EmbeddedProducer:
 
     def abort(self) -> None:
         self._open.clear()
+        self._bytes.clear()
         self._encoded.clear()
         self._acked = self._sent
         if self._numbers is not None:
@@ -139,6 +162,7 @@ class EmbeddedProducer:
 
     def _encode(self, place: TopicPartition) -> None:
         records = self._open.pop(place)
+        self._bytes.pop(place, None)
         data = batches.encode(records, wall_ms(), self._compression)
         self._encoded.append((place, len(records), data))
 
@@ -151,13 +175,26 @@ class EmbeddedProducer:
                 if self._transactional_id is not None:
                     self._check_epoch(connection, self._transactional_id)
                 bases = append_batches(connection, self._encoded)
+                marked = self._mark_file(connection)
                 append_latest(connection, OFFSETS, offsets)
         except FencedError:
             self.abort()
             raise
+        if marked:
+            self._database.fold()
         if self._numbers is not None:
             self._note_places(self._numbers, bases)
         self._encoded.clear()
+
+    def _mark_file(self, connection: apsw.Connection) -> bool:
+        """Give a file that gets its first Arrow rows the version that says so. True: it has been
+        given now."""
+        if not any(batches.is_batch(data) for _, _, data in self._encoded):
+            return False
+        if connection.pragma("user_version") != SCHEMA_VERSION:
+            return False
+        connection.pragma("user_version", BATCHES_VERSION)
+        return True
 
     def _note_places(self, numbers: dict[TopicPartition, list[int]], bases: Sequence[int]) -> None:
         for (place, count, _), base in zip(self._encoded, bases, strict=True):
@@ -220,3 +257,7 @@ def append_batches(
         )
         bases.append(int(row[1]))
     return bases
+
+
+def _size(record: ProducerRecord) -> int:
+    return len(record.key or b"") + len(record.value or b"")

@@ -92,11 +92,9 @@ class EmbeddedRecordLog:
         number, _ = self._topic(topic)
         with self._database.read() as connection:
             rows = read_batches(connection, number, partition, start, end, limit)
-        records = [
-            record
-            for base, data in rows
-            for record in batches.decode(topic, partition, base, data, start)
-        ]
+        records: list[ConsumerRecord] = []
+        for base, data in rows:
+            records += batches.decode(topic, partition, base, data, start, limit - len(records))
         while records and records[-1].offset >= end:
             records.pop()
         return records

@@ -15,6 +15,10 @@ from headgate_embedded.private import create_private, make_private, make_private
 FILE_NAME: Final = "headgate.db"
 APPLICATION_ID: Final = int.from_bytes(b"HEDG", "big")
 SCHEMA_VERSION: Final = 1
+BATCHES_VERSION: Final = 2
+"""Version of a file that holds batches of Arrow rows, which a Headgate that knows no such batches
+refuses by this number. The tables are the same."""
+VERSIONS: Final = (SCHEMA_VERSION, BATCHES_VERSION)
 SQLITE_VERSION_MIN: Final = (3, 51, 3)
 PAGE_SIZE: Final = 8192
 _HEADER: Final = struct.Struct(">60xI4xI")
@@ -150,9 +154,10 @@ def check_file(path: Path) -> None:
             f"{path} is a database of another application (id {application_id:#x}, expected "
             f"{APPLICATION_ID:#x}); left as is: name another data folder"
         )
-    if version != SCHEMA_VERSION:
+    if version not in VERSIONS:
         raise RefusedError(
-            f"{path} has schema version {version}, expected {SCHEMA_VERSION}; left as is"
+            f"{path} has schema version {version}, expected {SCHEMA_VERSION} or "
+            f"{BATCHES_VERSION}; left as is"
         )
     write_ahead = path.with_name(path.name + "-wal")
     try:

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from headgate.connector.api import DataError
 from headgate.connector.schema import Schema
-from headgate_connectors import arrow_types
+from headgate_arrow import arrow_types
 
 _VARIANT: Final = b"variant"
 _NO_FORM: Final = (

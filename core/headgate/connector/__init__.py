@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         Transform,
         Value,
     )
+    from headgate.connector.batches import RowNumbers, RowOffsets, SinkBatch, SourceBatch
     from headgate.connector.config import (
         NO_DEFAULT,
         ConfigDef,
@@ -91,14 +92,18 @@ __all__ = [
     "RecordMetadata",
     "Reported",
     "RetriableError",
+    "RowNumbers",
+    "RowOffsets",
     "Schema",
     "SchemaAndValue",
     "SchemaType",
+    "SinkBatch",
     "SinkConnector",
     "SinkRecord",
     "SinkTask",
     "SinkTaskContext",
     "SkippedRecord",
+    "SourceBatch",
     "SourceConnector",
     "SourceRecord",
     "SourceTask",
@@ -131,6 +136,7 @@ _HOMES: Final = {
         "SourceConnector SourceRecord SourceTask SourceTaskContext TransactionContext "
         "Transform Value"
     ),
+    "headgate.connector.batches": "RowNumbers RowOffsets SinkBatch SourceBatch",
     "headgate.connector.config": (
         "NO_DEFAULT ConfigDef ConfigError ConfigKey ConfigValue Importance Password "
         "Recommender Type Validator Width"

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, ClassVar, Protocol, TypeAlias
 
+from headgate.connector.batches import SinkBatch, SourceBatch
 from headgate.connector.config import ConfigDef
 from headgate.connector.data_error import DataError as DataError
 from headgate.connector.schema import Schema, SchemaAndValue
@@ -194,6 +195,12 @@ class SourceTaskContext(Protocol):
         ...
 
     @property
+    def takes_batches(self) -> bool:
+        """A `SourceBatch` goes to the log as it is. Else it is made into records first, since a
+        transform, a converter or the log needs them: then better give records."""
+        ...
+
+    @property
     def worker_settings(self) -> Mapping[str, str]: ...
 
     def log(self, message: str) -> None:
@@ -215,9 +222,9 @@ class SourceTask(ABC):
         """Open what is needed and seek to the committed source offsets (`context.offsets`)."""
 
     @abstractmethod
-    def poll(self) -> "Iterable[SourceItem] | None":
+    def poll(self) -> "Iterable[SourceItem | SourceBatch] | None":
         """The next records; None or nothing when there is nothing to read now. May wait a little
-        (`context.wait`).
+        (`context.wait`). Rows of Arrow may come as a `SourceBatch` (`context.takes_batches`).
 
         A batch that is iterable is consumed once. Keep it to some thousands of records: with
         `transaction.boundary` = poll each batch is one transaction. While that is committed the
@@ -312,6 +319,18 @@ class SinkTask(ABC):
     def put(self, records: Sequence[SinkRecord]) -> None:
         """Take `records`: none of them when `timeout`, or `offset.flush.interval.ms`, has passed
         without any."""
+
+    def takes_batches(self) -> bool:
+        """Whether batches are given to `put_batch`. Asked once, after `start`. Without it, and
+        where a transform or a converter needs records, all that comes are records to `put`."""
+        return False
+
+    def put_batch(self, batch: SinkBatch) -> None:
+        """As `put`, for records that are in the log as one batch. Needs pyarrow.
+
+        Never called with a batch while records wait, so the two keep the order of the log.
+        """
+        raise NotImplementedError(f"{type(self).__name__} takes batches and has no put_batch")
 
     def flush(self) -> None: ...
 

@@ -6,7 +6,7 @@ Source: `org.apache.kafka.common.utils.Utils.murmur2`, `BuiltInPartitioner`.
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from headgate.ports import ProducerRecord, TopicPartition
+from headgate.ports import LogBatch, ProducerRecord, TopicPartition
 
 _MASK: Final = 0xFFFFFFFF
 _M: Final = 0x5BD1E995
@@ -61,6 +61,11 @@ class Partitioner:
                 )
             found.append(((topic, partition), record))
         return found
+
+    def place(self, batch: LogBatch, partitions: Callable[[str], int]) -> TopicPartition:
+        """Where all rows of `batch` go, as `places`."""
+        record = ProducerRecord(batch.topic, batch.partition, batch.key, None)
+        return self.places([record], partitions)[0][0]
 
     def _of_key(self, key: bytes, partitions: int) -> int:
         found = self._hashes.get(key)

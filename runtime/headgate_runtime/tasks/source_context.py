@@ -27,6 +27,7 @@ class SourceContext:
         """The poll under way has said that it waits for input."""
         self.quarantined: tuple[str, ...] = ()
         """As the task has said last."""
+        self.takes_batches = False
 
     @property
     def offsets(self) -> SourceOffsets:

@@ -76,6 +76,7 @@ class FakeSourceContext:
         self.offsets = FixedOffsets(offsets)
         self.transaction = transaction
         self.until_idle = until_idle
+        self.takes_batches = False
         self.stopping = False
         self.waited: list[float] = []
         """Seconds of each `wait`."""

@@ -27,7 +27,8 @@ FOLDERS: Final = (
 )
 """A reference that begins with one of these folders is a path of this repository."""
 PACKAGES: Final = (
-    *("headgate", "headgate_connectors", "headgate_embedded", "headgate_kafka", "headgate_rest"),
+    *("headgate", "headgate_arrow", "headgate_connectors", "headgate_embedded"),
+    *("headgate_kafka", "headgate_rest"),
     *("headgate_registry", "headgate_runtime", "headgate_spark", "local_kafka"),
 )
 """A dotted reference that begins with one of these names is a module, or a name in a module."""

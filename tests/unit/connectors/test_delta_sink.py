@@ -15,7 +15,7 @@ from headgate.connector import DataError, Schema
 from headgate.connector import schema as s
 from headgate.connector.api import SinkRecord
 from headgate.connector.config import ConfigError
-from headgate_connectors import arrow_types
+from headgate_arrow import arrow_types
 from headgate_connectors.delta_sink import DeltaSink, DeltaSinkTask
 from headgate_connectors.table_sink import TableError
 

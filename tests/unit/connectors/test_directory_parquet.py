@@ -186,6 +186,21 @@ def test_a_row_without_a_form_in_python_costs_itself_alone(tmp_path: Path) -> No
     assert "b.parquet at row 2: column text of type string: " in not_text
 
 
+@pytest.mark.parametrize("unit", ["ms", "us"])
+def test_a_time_of_day_beyond_24_hours_is_a_bad_row(tmp_path: Path, unit: str) -> None:
+    """Python's conversion would make one o'clock of the twenty-fifth hour."""
+    hours = {"ms": 3_600_000, "us": 3_600_000_000}[unit]
+    width, kind = (pa.int32(), pa.time32) if unit == "ms" else (pa.int64(), pa.time64)
+    at = pa.array([1 * hours, 25 * hours, 2 * hours], width).view(kind(unit))
+    pq.write_table(pa.table({"at": at}), tmp_path / "a.parquet")
+    subject = run(tmp_path)
+    records = subject.rest()
+    assert [json.loads(text)["at"] for text in texts(records)] == ["01:00:00", "02:00:00"]
+    (reason,) = reasons(records)
+    assert "a.parquet at row 1: column at of type time" in reason
+    assert f"{25 * hours} is not within the acceptable range" in reason
+
+
 def test_old_timestamps_of_spark_keep_their_years(tmp_path: Path) -> None:
     """Reported to Arrow (44112): INT96 of years 1000 and 9999 read as 2169 and 1816."""
     at = pa.array([datetime.datetime(1000, 1, 1), datetime.datetime(9999, 12, 31)])

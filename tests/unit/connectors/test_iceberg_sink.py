@@ -13,7 +13,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from headgate.connector import DataError, Schema
 from headgate.connector import schema as s
 from headgate.connector.api import SinkRecord
-from headgate_connectors import arrow_types
+from headgate_arrow import arrow_types
 from headgate_connectors.iceberg_sink import IcebergSink, IcebergSinkTask
 from headgate_connectors.table_sink import TableError
 

@@ -10,6 +10,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 SOURCE_ROOTS = {
     "headgate": ROOT / "core",
+    "headgate_arrow": ROOT / "adapters/arrow",
     "headgate_embedded": ROOT / "adapters/embedded",
     "headgate_grpc": ROOT / "adapters/grpc",
     "headgate_kafka": ROOT / "adapters/kafka",
@@ -26,6 +27,7 @@ CORE_ALLOWED = {
     *("struct", "types", "typing", "zlib"),
 }
 ADAPTERS = (
+    "headgate_arrow",
     "headgate_embedded",
     "headgate_grpc",
     "headgate_kafka",
@@ -36,9 +38,11 @@ ADAPTERS = (
 MAY_IMPORT = {
     "headgate": {"headgate"},
     **{adapter: {"headgate", adapter} for adapter in ADAPTERS},
-    "headgate_connectors": {"headgate", "headgate_connectors"},
+    # The table of Arrow's types serves no port: whoever has Arrow data reads it.
+    "headgate_connectors": {"headgate", "headgate_arrow", "headgate_connectors"},
+    "headgate_embedded": {"headgate", "headgate_arrow", "headgate_embedded"},
     # Connectors that run on Spark share types, tables and manifests with those that do not.
-    "headgate_spark": {"headgate", "headgate_connectors", "headgate_spark"},
+    "headgate_spark": {"headgate", "headgate_arrow", "headgate_connectors", "headgate_spark"},
     "headgate_runtime": {"headgate", "headgate_runtime", *ADAPTERS},
 }
 NEED_ADAPTERS = {

@@ -28,9 +28,9 @@ NO_DEFAULT ConfigDef ConfigError ConfigKey ConfigProvider ConfigProviderError Co
 ConnectorContext Converter DataError ErrantRecordReporter ExactlyOnceSupport Field
 Headers Importance OffsetReader
 Partition Password PlannedSinkTask PlannedSinkTaskContext Recommender RecordMetadata Reported
-RetriableError
-Schema SchemaAndValue SchemaType SinkConnector SinkRecord SinkTask SinkTaskContext SkippedRecord
-SourceConnector SourceRecord
+RetriableError RowNumbers RowOffsets
+Schema SchemaAndValue SchemaType SinkBatch SinkConnector SinkRecord SinkTask SinkTaskContext
+SkippedRecord SourceBatch SourceConnector SourceRecord
 SourceTask SourceTaskContext TransactionContext Transform Type Validator Value Width all_of at_least
 between non_empty non_null one_of one_of_any_case optional regex unique_values
 validate

@@ -32,6 +32,9 @@ ARROW_TYPE: Final = "arrow.type"
 DICTIONARY: Final = "arrow.dictionary"
 """Parameter of a schema: the index type of a dictionary-encoded column, ``ordered`` after it."""
 
+INSTANT: Final = pa.timestamp("ms", "UTC")
+"""The type whose values are a datetime in Python."""
+
 _PLAIN: Final[Mapping[Any, Schema]] = {
     pa.bool_(): s.BOOLEAN,
     pa.int8(): s.INT8,
@@ -44,7 +47,7 @@ _PLAIN: Final[Mapping[Any, Schema]] = {
     pa.binary(): s.BYTES,
     pa.date32(): s.DATE_SCHEMA,
     pa.time32("ms"): s.TIME_SCHEMA,
-    pa.timestamp("ms", "UTC"): s.TIMESTAMP_SCHEMA,
+    INSTANT: s.TIMESTAMP_SCHEMA,
 }
 _MARKED: Final[Mapping[Any, Schema]] = {
     pa.uint8(): s.INT16,
@@ -182,7 +185,9 @@ def _undictionaried(schema: Schema, path: str) -> Any:
     if mark is not None and schema.type is not SchemaType.ARRAY:
         return _by_mark(mark, path)
     if logical_type(schema) == s.DECIMAL:
-        precision = int(schema.parameters.get(s.PRECISION, _DECIMAL128))
+        # Arrow does not read back what has more digits after the point than digits.
+        unsaid = _DECIMAL128 if schema.scale <= _DECIMAL128 else _DECIMAL256
+        precision = int(schema.parameters.get(s.PRECISION, unsaid))
         if not 1 <= precision <= _DECIMAL256:
             raise NoFormError(f"column {path} has {precision} digits, expected 1 to {_DECIMAL256}")
         kind = pa.decimal128 if precision <= _DECIMAL128 else pa.decimal256

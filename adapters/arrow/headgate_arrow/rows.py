@@ -1,0 +1,228 @@
+"""Batches as records and records as batches, and a batch as bytes.
+
+Both ways nothing is lost: a value that the other side cannot hold is refused by its column's name.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+import pyarrow as pa
+
+from headgate.connector.api import SinkRecord, SkippedRecord, SourceRecord
+from headgate.connector.batches import SinkBatch, SourceBatch
+from headgate.connector.data_error import DataError
+from headgate.connector.json_schema import read_schema, schema_text
+from headgate.connector.json_values import DecimalFormat
+from headgate.connector.schema import Schema, SchemaType
+from headgate.connector.text_converters import TypedConverter
+from headgate.ports import RowNumbers
+from headgate_arrow import arrow_types
+from headgate_arrow.values import fault
+
+Rows = list[dict[str, Any]]
+_WRONG: Final = (pa.ArrowException, ValueError, TypeError, OverflowError)
+
+
+# -- records of a batch --
+
+
+def source_records(batch: SourceBatch) -> list[SourceRecord | SkippedRecord]:
+    """The records that a source would have given in place of `batch`. A row with a value that has
+    no form in Python is a skipped record."""
+    whole = fault(batch.values) is None
+    rows = values_of(batch.values) if whole else [None] * batch.count
+    found: list[SourceRecord | SkippedRecord] = []
+    for at, row in enumerate(rows):
+        offset = batch.offsets[at]
+        value = row
+        if value is None:
+            one = batch.values.slice(at, 1)
+            reason = fault(one)
+            if reason is not None:
+                where = f"{reason} (source partition {dict(batch.source_partition)}, {offset})"
+                found.append(SkippedRecord(batch.source_partition, offset, where))
+                continue
+            value = values_of(one)[0]
+        found.append(
+            SourceRecord(
+                *(batch.source_partition, offset, batch.topic, value, batch.key),
+                headers=_headers_of(batch.headers, at),
+                partition=batch.partition,
+                timestamp_ms=batch.timestamp_ms,
+                key_schema=batch.key_schema,
+                value_schema=batch.value_schema,
+            )
+        )
+    return found
+
+
+def sink_records(batch: SinkBatch) -> list[SinkRecord]:
+    """The records that a sink would have been given in place of `batch`."""
+    return [
+        SinkRecord(
+            *(batch.topic, batch.partition, batch.offset + at, batch.key, value),
+            headers=_headers_of(batch.headers, at),
+            timestamp_ms=batch.timestamp_ms,
+            key_schema=batch.key_schema,
+            value_schema=batch.value_schema,
+            header_schemas=batch.header_schemas,
+        )
+        for at, value in enumerate(values_of(batch.values))
+    ]
+
+
+def values_of(values: Any) -> Rows:
+    """Rows of a RecordBatch as values of the STRUCT that its columns are."""
+    table = pa.Table.from_batches([values])
+    return arrow_types.rows_of(table, arrow_types.carriers(table.schema))
+
+
+def _headers_of(headers: Sequence[tuple[str, Any]], at: int) -> tuple[tuple[str, Any], ...]:
+    return tuple(
+        [(name, one.values[at] if isinstance(one, RowNumbers) else one) for name, one in headers]
+    )
+
+
+# -- a batch of records --
+
+
+def batch_of(rows: Rows, schema: Schema) -> Any:
+    """The RecordBatch of values of the STRUCT `schema`.
+
+    Raises:
+        DataError: a column has no type in Arrow, or a value does not fit; names the column.
+    """
+    try:
+        columns = arrow_types.arrow_schema(schema)
+    except arrow_types.NoFormError as error:
+        raise DataError(str(error)) from error
+    return record_batch(table_of(rows, columns, arrow_types.carriers(columns)))
+
+
+def table_of(rows: Rows, columns: Any, by_way: Any) -> Any:
+    """A pyarrow.Table of these `columns`; `by_way` are their carriers. Raises `DataError`."""
+    try:
+        return arrow_types.table_of(rows, columns, by_way)
+    except _WRONG:
+        for row in rows:
+            for column, way in zip(columns, by_way, strict=True):
+                try:
+                    arrow_types.table_of([row], pa.schema([column]), pa.schema([way]))
+                except _WRONG as error:
+                    raise DataError(
+                        f"column {column.name} of type {column.type}: {error}"
+                    ) from error
+        raise
+
+
+def record_batch(table: Any) -> Any:
+    """The rows of a Table in one RecordBatch."""
+    arrays = [
+        column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+        for column in table.columns
+    ]
+    arrays = [one.combine_chunks() if isinstance(one, pa.ChunkedArray) else one for one in arrays]
+    return pa.RecordBatch.from_arrays(arrays, schema=table.schema)
+
+
+def check_columns(batch: SourceBatch) -> None:
+    """Raises TypeError: the columns of a source's batch are not those of its schema."""
+    if batch.value_schema.type is not SchemaType.STRUCT:
+        raise TypeError(
+            f"a SourceBatch has the value schema {batch.value_schema.type}, expected a STRUCT with "
+            "the columns of its values"
+        )
+    expected = arrow_types.arrow_schema(batch.value_schema)
+    if not batch.values.schema.equals(expected):
+        raise TypeError(
+            f"a SourceBatch has the columns {_text(batch.values.schema)}; its value schema says "
+            f"{_text(expected)}: make the schema with headgate_arrow.arrow_types.struct_schema"
+        )
+    counts = [("offsets", len(batch.offsets))]
+    counts += [
+        (f"header {name}", len(one.values))
+        for name, one in batch.headers
+        if isinstance(one, RowNumbers)
+    ]
+    for what, count in counts:
+        if count != batch.count:
+            raise TypeError(f"a SourceBatch of {batch.count} rows has {count} {what}")
+
+
+def _text(columns: Any) -> str:
+    return ", ".join(
+        [f"{one.name} {one.type}{'' if one.nullable else ' not null'}" for one in columns]
+    )
+
+
+# -- bytes --
+
+
+def parts(values: Any, bytes_max: int) -> list[Any]:
+    """`values` as batches of at most `bytes_max` bytes each, as far as rows can be parted."""
+    if values.num_rows <= 1 or values.nbytes <= bytes_max:
+        return [values]
+    half = values.num_rows // 2
+    return [*parts(values.slice(0, half), bytes_max), *parts(values.slice(half), bytes_max)]
+
+
+def to_bytes(values: Any) -> bytes:
+    """A RecordBatch as an IPC stream with its schema."""
+    out = pa.BufferOutputStream()
+    with pa.ipc.new_stream(out, values.schema) as writer:
+        writer.write_batch(values)
+    return out.getvalue().to_pybytes()  # type: ignore[no-any-return]
+
+
+def from_bytes(data: bytes | memoryview) -> Any:
+    """The RecordBatch in an IPC stream; its columns use the memory of `data`.
+
+    Raises:
+        pyarrow.ArrowException, OSError: it is none.
+    """
+    with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
+        return reader.read_next_batch()
+
+
+def schema_bytes(schema: Schema) -> bytes:
+    """A schema as JSON, as `TypedConverter` writes it."""
+    return schema_text(schema, DecimalFormat.BASE64, False).encode()
+
+
+@lru_cache(maxsize=64)
+def schema_of(text: bytes) -> Schema:
+    """The schema that `schema_bytes` wrote."""
+    found = read_schema(json.loads(text))
+    assert found is not None
+    return found
+
+
+def typed_values(schema: bytes, data: bytes | memoryview, start: int, end: int) -> list[bytes]:
+    """Rows `start` to `end` of a batch in the log as values of records, as `TypedConverter` would
+    have written each."""
+    known = schema_of(schema)
+    write: Callable[..., bytes | None] = TypedConverter().from_connect
+    rows = values_of(from_bytes(data).slice(start, end - start))
+    found = [write("", row, known) for row in rows]
+    return [value for value in found if value is not None]
+
+
+def same_columns(values: Any, columns: Any) -> Any:
+    """`values` with exactly these columns: in their order, and null where it has none.
+
+    Raises:
+        DataError: a column is of another type, or null where it must not be.
+    """
+    if values.schema.equals(columns):
+        return values
+    given: Mapping[str, int] = {name: at for at, name in enumerate(values.schema.names)}
+    arrays: list[Any] = []
+    for column in columns:
+        at = given.get(column.name)
+        array = pa.nulls(values.num_rows, column.type) if at is None else values.column(at)
+        if array.type != column.type or (array.null_count and not column.nullable):
+            raise DataError(f"column {column.name} is of type {array.type}, expected {column}")
+        arrays.append(array)
+    return pa.RecordBatch.from_arrays(arrays, schema=columns)

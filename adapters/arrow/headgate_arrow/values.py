@@ -1,0 +1,91 @@
+"""Whether columns of Arrow hold nothing but values that have a form in Python.
+
+Arrow takes more than Python does: times of day beyond 24 hours, dates beyond year 9999, text that
+is not UTF-8, maps with a key twice. Python's conversion refuses some of them and changes others in
+silence. What has no form is found here, before anything is converted.
+"""
+
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headgate_arrow import arrow_types
+
+_DAYS: Final = (-719_162, 2_932_896)
+"""First day of year 1 and last day of year 9999, counted from 1970."""
+_DAY_MS: Final = 86_400_000
+_WRONG: Final = (pa.ArrowException, ValueError, ArithmeticError, KeyError)
+
+
+def fault(part: Any) -> str | None:
+    """Why a value of a Table or RecordBatch has no form in Python, with the name of its column;
+    None: all have one. Cheap but for maps, whose values are converted."""
+    for name, column in zip(part.schema.names, part.columns, strict=True):
+        reason = _column_fault(column)
+        if reason is not None:
+            return f"column {name} of type {column.type}: {reason}"
+    return None
+
+
+def _column_fault(column: Any) -> str | None:
+    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    for chunk in chunks:
+        try:
+            reason = _array_fault(chunk)
+        except _WRONG as error:
+            reason = str(error)
+        if reason is not None:
+            return reason
+    return None
+
+
+def _array_fault(array: Any) -> str | None:
+    """Raises what Arrow's validation and Python's conversion do.
+
+    A null struct or list hides what stands in its fields, and so does a slice: only what `flatten`
+    gives is looked at.
+    """
+    kind, types = array.type, pa.types
+    if types.is_nested(kind):
+        array.validate()
+        reasons = (_array_fault(one) for one in _inner(array))
+        reason = next((one for one in reasons if one is not None), None)
+        if reason is None and types.is_map(kind):
+            table = pa.table({"map": array})
+            arrow_types.rows_of(table, arrow_types.carriers(table.schema))
+        return reason
+    if types.is_dictionary(kind):
+        array.validate()
+        try:
+            reason = _array_fault(array.dictionary)
+        except _WRONG:
+            reason = ""
+        # A slice has the whole dictionary: what counts are the values that are used.
+        return None if reason is None else _array_fault(array.dictionary_decode())
+    array.validate(full=True)
+    if types.is_date32(kind):
+        return _beyond(array.cast(pa.int32()), *_DAYS)
+    if types.is_date64(kind) or kind == arrow_types.INSTANT:
+        first, last = _DAYS
+        return _beyond(array.cast(pa.int64()), first * _DAY_MS, (last + 1) * _DAY_MS - 1)
+    return None
+
+
+def _inner(array: Any) -> list[Any]:
+    """What stands in an array of structs, maps or lists."""
+    if pa.types.is_struct(array.type):
+        return list(array.flatten())
+    if pa.types.is_map(array.type):
+        offsets = array.offsets
+        start, end = offsets[0].as_py(), offsets[-1].as_py()
+        return [one.slice(start, end - start) for one in (array.keys, array.items)]
+    return [array.flatten()]
+
+
+def _beyond(numbers: Any, least: int, most: int) -> str | None:
+    found = pc.min_max(numbers).as_py()
+    if found["min"] is None or (found["min"] >= least and found["max"] <= most):
+        return None
+    wrong = found["min"] if found["min"] < least else found["max"]
+    return f"{wrong} is beyond the years 1 to 9999"
