@@ -14,23 +14,21 @@ import logging
 import queue
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final, Protocol, TypeAlias, assert_never
+from typing import Final, Protocol, TypeAlias
 
 import orjson
 
 from headgate.herder.messages import (
-    AppendConfig,
-    ClaimLeadership,
     Command,
-    ConfigAppended,
-    ConfigAppendFailed,
     ConfigEndRead,
     ConfigRead,
-    LeadershipClaimed,
     ReadConfigToEnd,
     StatusRead,
+    WriteStatus,
 )
-from headgate.ports import ConfigLog, FencedError, KeyedLog, TooLargeError, TransportError
+from headgate.host.ports import ConfigRecords
+from headgate.host.work import Work
+from headgate.ports import ConfigLog, FencedError, KeyedLog, TransportError
 from headgate.topics.config_events import RecordRejected
 from headgate.topics.config_records import decode_all, java_text
 from headgate.topics.config_reducer import REPLAY_BATCH
@@ -45,7 +43,6 @@ RETRY_S_MAX: Final = 5.0
 CLOSE_S: Final = 3.0
 """How long a worker that ends waits for its last statuses to be written."""
 
-ConfigEffect: TypeAlias = AppendConfig | ClaimLeadership | ReadConfigToEnd
 Statuses: TypeAlias = Sequence[tuple[bytes, bytes | None]]
 
 
@@ -55,15 +52,25 @@ class LogPorts(Protocol):
 
 
 class Logs(Protocol):
-    """Used by the loop's thread."""
+    """Used by the loop's thread; `claim` and `append` where `run` has them called."""
 
-    def perform(self, effect: ConfigEffect) -> Sequence[Command]:
-        """What is known at once; the rest is posted."""
+    def run(self, work: Work) -> Sequence[Command]:
+        """Perform work on the config topic: what is known at once; the rest is posted."""
         ...
 
-    def write_statuses(self, statuses: Statuses) -> None:
+    def claim(self, generation: int) -> None: ...
+
+    def append(self, records: ConfigRecords, *, privileged: bool) -> int: ...
+
+    def read_to_end(self, token: int) -> Sequence[Command]: ...
+
+    def write_statuses(self, statuses: Sequence[WriteStatus]) -> None:
         """Writes the statuses of one decision, in order. While the log is out of reach, they
         wait."""
+        ...
+
+    def write_waiting(self) -> None:
+        """Tries the statuses that wait, where nothing else does."""
         ...
 
     def look(self) -> Iterator[Command]:
@@ -130,48 +137,52 @@ class _Reader:
         return [*known, ConfigEndRead(token)]
 
 
-def _write(config_log: ConfigLog, effect: AppendConfig | ClaimLeadership) -> Command:
-    match effect:
-        case AppendConfig(token, records, privileged):
-            try:
-                end = config_log.append(records, privileged=privileged)
-            except (FencedError, TransportError) as error:
-                log.warning("%s", error)
-                fenced, too_large = (isinstance(error, k) for k in (FencedError, TooLargeError))
-                return ConfigAppendFailed(token, str(error), fenced, too_large)
-            return ConfigAppended(token, end)
-        case ClaimLeadership(generation):
-            try:
-                config_log.claim(generation)
-            except (FencedError, TransportError) as error:
-                log.warning("this worker leads, and tries again: %s", error)
-                return LeadershipClaimed(generation, str(error))
-            return LeadershipClaimed(generation)
-        case _:
-            assert_never(effect)
+class _Writer:
+    """What a worker writes to the config topic; the log says what came of it."""
+
+    def __init__(self, ports: LogPorts) -> None:
+        self._ports = ports
+
+    def claim(self, generation: int) -> None:
+        try:
+            self._ports.config_log.claim(generation)
+        except (FencedError, TransportError) as error:
+            log.warning("this worker leads, and tries again: %s", error)
+            raise
+
+    def append(self, records: ConfigRecords, *, privileged: bool) -> int:
+        try:
+            return self._ports.config_log.append(records, privileged=privileged)
+        except (FencedError, TransportError) as error:
+            log.warning("%s", error)
+            raise
 
 
-class InlineLogs:
+class InlineLogs(_Writer):
     def __init__(self, ports: LogPorts, topics: Mapping[str, str]) -> None:
         """
         Args:
             topics: ``config``, ``status``: their names, where they have names.
         """
-        self._ports = ports
+        super().__init__(ports)
         self._reader = _Reader(ports, topics)
         self._waiting: list[tuple[bytes, bytes | None]] = []
 
-    def perform(self, effect: ConfigEffect) -> Sequence[Command]:
-        if not isinstance(effect, ReadConfigToEnd):
-            return [_write(self._ports.config_log, effect)]
+    def run(self, work: Work) -> Sequence[Command]:
+        return work.perform()
+
+    def read_to_end(self, token: int) -> Sequence[Command]:
         try:
             end = self._ports.config_log.end()
         except TransportError as error:
-            return [ConfigEndRead(effect.token, str(error))]
-        return self._reader.to_end(effect.token, end)
+            return [ConfigEndRead(token, str(error))]
+        return self._reader.to_end(token, end)
 
-    def write_statuses(self, statuses: Statuses) -> None:
-        self._waiting.extend(statuses)
+    def write_statuses(self, statuses: Sequence[WriteStatus]) -> None:
+        self._waiting.extend(_keyed(statuses))
+        self.write_waiting()
+
+    def write_waiting(self) -> None:
         if not self._waiting:
             return
         try:
@@ -192,7 +203,7 @@ class InlineLogs:
         """Nothing is under way."""
 
 
-class ThreadedLogs:
+class ThreadedLogs(_Writer):
     """Three threads: one writes the config topic, one the status topic, one asks for ends."""
 
     def __init__(
@@ -208,11 +219,11 @@ class ThreadedLogs:
             post: takes a command for the herder, from any thread.
             wake: has the loop look again soon, from any thread.
         """
-        self._ports = ports
+        super().__init__(ports)
         self._post = post
         self._wake = wake
         self._reader = _Reader(ports, topics)
-        self._writes: queue.SimpleQueue[AppendConfig | ClaimLeadership | None] = queue.SimpleQueue()
+        self._writes: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
         self._ends: queue.SimpleQueue[int | None] = queue.SimpleQueue()
         """Tokens that await an end."""
         self._reached: queue.SimpleQueue[tuple[int, int]] = queue.SimpleQueue()
@@ -230,15 +241,21 @@ class ThreadedLogs:
         for thread in self._threads:
             thread.start()
 
-    def perform(self, effect: ConfigEffect) -> Sequence[Command]:
-        if isinstance(effect, ReadConfigToEnd):
-            self._ends.put(effect.token)
-        else:
-            self._writes.put(effect)
+    def run(self, work: Work) -> Sequence[Command]:
+        if isinstance(work.effects[0], ReadConfigToEnd):
+            return work.perform()
+        self._writes.put(work)
         return ()
 
-    def write_statuses(self, statuses: Statuses) -> None:
-        self._statuses.put(statuses)
+    def read_to_end(self, token: int) -> Sequence[Command]:
+        self._ends.put(token)
+        return ()
+
+    def write_statuses(self, statuses: Sequence[WriteStatus]) -> None:
+        self._statuses.put(_keyed(statuses))
+
+    def write_waiting(self) -> None:
+        """A thread does."""
 
     def look(self) -> Iterator[Command]:
         yield from self._reader.config()
@@ -259,18 +276,14 @@ class ThreadedLogs:
             thread.join(CLOSE_S)
 
     def _write_configs(self) -> None:
-        while (effect := self._writes.get()) is not None:
+        while (work := self._writes.get()) is not None:
             try:
-                command = _write(self._ports.config_log, effect)
+                commands = work.perform()
             except Exception as error:  # a bug, which must not go unanswered
-                log.exception("%s", type(effect).__name__)
-                reason = f"{type(error).__name__}: {error}"
-                command = (
-                    ConfigAppendFailed(effect.token, reason, fenced=False)
-                    if isinstance(effect, AppendConfig)
-                    else LeadershipClaimed(effect.generation, reason)
-                )
-            self._post(command)
+                log.exception("%s", type(work.effects[0]).__name__)
+                commands = work.failed(f"{type(error).__name__}: {error}")
+            for command in commands:
+                self._post(command)
 
     def _find_ends(self) -> None:
         """An end that was asked for after a request was made answers it: one is enough for all that
@@ -310,6 +323,10 @@ class ThreadedLogs:
                 # a thread that ends here would lose them all
                 log.exception("%d statuses are lost", len(batch))
             pause_s = RETRY_S_MIN
+
+
+def _keyed(statuses: Sequence[WriteStatus]) -> list[tuple[bytes, bytes | None]]:
+    return [(status.key.encode(), status.value) for status in statuses]
 
 
 class _Latest:

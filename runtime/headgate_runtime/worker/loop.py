@@ -1,4 +1,4 @@
-"""One worker: the loop that hands commands to the herder and performs its effects.
+"""One worker: the threads and the inbox around its `HerderHost`.
 
 Run as ``python -m headgate_runtime.worker``; the first line of standard input is its `WorkerConfig`
 as JSON. The end of standard input means that whoever started the worker is gone: it stops, and ends
@@ -15,7 +15,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 from headgate import wire
@@ -26,6 +26,7 @@ from headgate.herder.messages import (
     Command,
     CoordinatorLost,
     DescribeWorker,
+    Effect,
     ErrorKind,
     Failure,
     GroupAnswered,
@@ -36,6 +37,7 @@ from headgate.herder.messages import (
 )
 from headgate.herder.reads import Read
 from headgate.herder.settings import HerderSettings
+from headgate.host.host import HerderHost
 from headgate.ports import RefusedError, TransportError
 from headgate.task.messages import TaskReport
 from headgate.topics.config_events import Config
@@ -120,6 +122,7 @@ class Worker:
             transformer,
             offsets_look,
         )
+        self.host = self._made_host()
         self._quick_until_ms = 0
         self._unfinished = True
         """The last look found something, or failed: there may be more, changed or not."""
@@ -139,6 +142,16 @@ class Worker:
         if may_keep_waiting(self.config.transport):
             return ThreadedLogs(self.transport, topics, self.post, self.wake)
         return InlineLogs(self.transport, topics)
+
+    def _made_host(self) -> HerderHost:
+        return HerderHost(
+            self.herder,
+            self._performer,
+            self._performer,
+            self._clock.now_ms,
+            given=self._journaled,
+            decided=self._decided,
+        )
 
     def post(self, command: Command) -> None:
         """Hand a command to the herder; from any thread."""
@@ -259,20 +272,20 @@ class Worker:
                 self._handle(command)
 
     def _handle(self, command: Command) -> None:
-        pending = [command]
         self._quick_until_ms = self._clock.now_ms() + QUICK_MS
-        while pending:
-            command = pending.pop(0)
-            now_ms = self._clock.now_ms()
-            if self._journal is not None:
-                self._journal.write(now_ms, command)
-            effects = self.herder.handle(now_ms, command)
-            if log.isEnabledFor(logging.DEBUG):
-                names = [type(effect).__name__ for effect in effects]
-                log.debug("%s -> %s", type(command).__name__, ", ".join(names) or "nothing")
-            pending.extend(self._performer.perform(effects))
+        self._logs.write_waiting()
+        self.host.handle(command)
         self._rounds.look()
         self._tell_touched()
+
+    def _journaled(self, now_ms: int, command: Command) -> None:
+        if self._journal is not None:
+            self._journal.write(now_ms, command)
+
+    def _decided(self, command: Command, effects: Sequence[Effect]) -> None:
+        if log.isEnabledFor(logging.DEBUG):
+            names = [type(effect).__name__ for effect in effects]
+            log.debug("%s -> %s", type(command).__name__, ", ".join(names) or "nothing")
 
     def _tell_touched(self) -> None:
         told = self._touched

@@ -1,7 +1,8 @@
-"""Performs a herder's effects. Decides nothing: every outcome goes back as a command.
+"""The world of a worker's `HerderHost`: what its effects are performed with, and on which threads.
 
-Effects on the logs are performed in order (`headgate_runtime.worker.logs`). Whatever may wait for
-somebody else (connectors, plugins, other workers) is handed to a thread, and its outcome is posted.
+Decides nothing. Work on the logs is done as `headgate_runtime.worker.logs` has it. Whatever may
+wait for somebody else (connectors, plugins, other workers) is handed to a thread, and its outcome
+is posted.
 """
 
 import logging
@@ -9,13 +10,16 @@ import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TypeAlias, assert_never
 
 from headgate import wire
 from headgate.connector.api import OffsetReader
 from headgate.connector.config_providers import ConfigProviderError
 from headgate.herder import messages as m
+from headgate.host.ports import ConfigRecords
+from headgate.host.work import Work
+from headgate.membership.messages import GroupRequest
 from headgate.ports import Reporter, Runner, TransportError
+from headgate.task.messages import TaskCommand, TaskSpec
 from headgate.topics.config_events import Config
 from headgate_runtime.config.settings import WorkerSettings
 from headgate_runtime.config.transformer import WorkerConfigTransformer
@@ -43,17 +47,9 @@ OFFSET_THREADS = 4
 OVERRIDES = ("admin.", "producer.override.bootstrap.", "producer.bootstrap.")
 """Keys of a worker or a connector that make its admin client another than the worker's own."""
 
-ThreadEffect: TypeAlias = (
-    m.ValidateConfig
-    | m.FenceProducers
-    | m.CallPeer
-    | m.ReadConnectorOffsets
-    | m.AlterConnectorOffsets
-)
-
 
 class Performer:
-    """Holds what performing needs: transport, runner, connector instances, a few threads."""
+    """A `HostPorts` and a `Schedule`: transport, runner, connector instances, a few threads."""
 
     def __init__(
         self,
@@ -115,96 +111,44 @@ class Performer:
     def kill_tasks(self) -> None:
         self._runner.close()
 
-    def perform(self, effects: Sequence[m.Effect]) -> list[m.Command]:
-        """Perform all, in the order that `headgate.herder.messages` asks for: as listed, statuses
-        last. One that fails stops none of the others.
+    # -- the schedule --
 
-        Returns:
-            The answers that are known at once. The rest is posted.
-        """
-        known: list[m.Command] = []
-        statuses: list[tuple[bytes, bytes | None]] = []
-        for effect in effects:
-            known.extend(self._perform(effect, statuses))
-        self._logs.write_statuses(statuses)
-        return known
-
-    def _perform(
-        self, effect: m.Effect, statuses: list[tuple[bytes, bytes | None]]
-    ) -> Sequence[m.Command]:
+    def run(self, work: Work) -> Sequence[m.Command]:
+        """Work that may wait for others is done on threads; all else at once."""
+        effect = work.effects[0]
+        on_thread = partial(self._on_thread, work)
         match effect:
             case m.AppendConfig() | m.ClaimLeadership() | m.ReadConfigToEnd():
-                return self._logs.perform(effect)
-            case m.SendGroup(request):
-                self._guarded("group request", lambda: self._transport.group.send(request))
-            case m.WriteStatus(key, value):
-                log_status(key, value)
-                statuses.append((key.encode(), value))
-            case m.StartConnector():
-                self._connectors.start(effect)
-            case m.GenerateTaskConfigs():
-                self._connectors.generate(effect)
-            case m.StopConnector():
-                self._connectors.stop(effect)
-            case m.StartTask(spec):
-                log.info("task %s starts as run %s", spec.task, spec.run, extra=subject(spec.task))
-                self._runner.start(spec)
-            case m.SendTask(run, command):
-                self._runner.send(run, command)
-            case m.StopTaskBy(run, grace_ms):
-                self._runner.stop(run, grace_ms)
+                return self._logs.run(work)
             case m.ValidateConfig():
                 plugin = effect.config.get("connector.class") or ""
                 try:
-                    self._validations.submit(plugin, partial(self._in_thread, effect))
+                    self._validations.submit(plugin, on_thread)
                 except HangError as error:
-                    return [m.ConfigValidated(effect.token, (str(error),))]
+                    return work.failed(str(error))
             case m.FenceProducers():
-                self._fencings.submit(partial(self._in_thread, effect))
+                self._fencings.submit(on_thread)
             case m.CallPeer():
-                self._calls.submit(partial(self._in_thread, effect))
-            case m.MakeSessionKey(token, _, key_size):
-                secret = secrets.token_bytes(key_size // 8)
-                return [m.SessionKeyMade(token, secret, time.time_ns() // 1_000_000)]
+                self._calls.submit(on_thread)
             case m.ReadConnectorOffsets():
-                self._offset_threads.submit(partial(self._in_thread, effect))
+                self._offset_threads.submit(on_thread)
             case m.AlterConnectorOffsets(token):
                 self._offsets.expect(token)
-                self._offset_threads.submit(partial(self._in_thread, effect))
-            case m.GiveUpAlteration(token):
-                if self._offsets.give_up(token):
-                    log.warning("the change of offsets %d is given up: its time is over", token)
-                    failure = m.Failure(m.ErrorKind.TIMEOUT, "given up: its time is over")
-                    return [m.ConnectorOffsetsAltered(token, failure=failure)]
-            case m.ApplyLoggerLevel(logger, level):
-                self._loggers.set_level(logger, level)
-            case m.Answer(call_id, result):
-                self.answer(call_id, result)
+                self._offset_threads.submit(on_thread)
             case _:
-                assert_never(effect)
+                return work.perform()
         return ()
 
-    def answer(self, call_id: str, result: m.Result) -> None:
-        payload = wire.dumps(result)
-        self._guarded("answer", lambda: self._transport.peers.answer(call_id, payload))
-
-    def _guarded(self, what: str, action: Callable[[], None]) -> None:
-        """What has no answer of its own and is asked for again when none comes."""
+    def _on_thread(self, work: Work) -> None:
+        effect = work.effects[0]
         try:
-            action()
-        except TransportError as error:
-            log.warning("%s not sent: %s", what, error)
-
-    # -- on a thread --
-
-    def _in_thread(self, effect: ThreadEffect) -> None:
-        try:
-            command = self._answer_of(effect)
+            commands = work.perform()
         except BaseException as error:  # connector code may raise anything, SystemExit too
             # A bug, or a plugin's. Untold it would be lost, and who asked would wait for ever.
             log.exception("%s", type(effect).__name__)
-            command = _failure_of(effect, f"{type(error).__name__}: {error}")
-        self._post(command)
+            commands = work.failed(f"{type(error).__name__}: {error}")
+        for command in commands:
+            self._post(command)
         if isinstance(effect, (m.ReadConnectorOffsets, m.AlterConnectorOffsets)):
             self.look_at_offsets()
 
@@ -213,31 +157,100 @@ class Performer:
         if self._offsets_look is not None:
             self._offsets_look.soon()
 
-    def _answer_of(self, effect: ThreadEffect) -> m.Command:
-        match effect:
-            case m.ValidateConfig(token, name, config):
-                error = config_error(name, config, self._settings, self._transformer)
-                return m.ConfigValidated(token, () if error is None else (error,))
-            case m.FenceProducers(token, connector, ids):
-                log.info("fencing %d producers of %s", len(ids), connector)
-                try:
-                    self._fence(connector, ids)
-                except (TransportError, ConfigProviderError) as error:
-                    log.warning("tasks of %s wait for their fence: %s", connector, error)
-                    return m.ProducersFenced(token, str(error))
-                return m.ProducersFenced(token)
-            case m.CallPeer(token, url, call, hops, timeout_ms):
-                try:
-                    payload = self._transport.peers.call(url, wire.dumps(call), hops, timeout_ms)
-                    return m.PeerAnswered(token, wire.loads(m.Success | m.Failure, payload))
-                except (TransportError, wire.WireError) as error:
-                    return m.PeerAnswered(token, m.Failure(m.ErrorKind.TIMEOUT, f"{url}: {error}"))
-            case m.ReadConnectorOffsets():
-                return self._offsets.read(effect)
-            case m.AlterConnectorOffsets():
-                return self._offsets.alter(effect)
-            case _:
-                assert_never(effect)
+    # -- the ports: the logs and the group --
+
+    def claim(self, generation: int) -> None:
+        self._logs.claim(generation)
+
+    def append(self, records: ConfigRecords, *, privileged: bool) -> int:
+        return self._logs.append(records, privileged=privileged)
+
+    def read_to_end(self, token: int) -> Sequence[m.Command]:
+        return self._logs.read_to_end(token)
+
+    def write_statuses(self, statuses: Sequence[m.WriteStatus]) -> None:
+        for status in statuses:
+            log_status(status.key, status.value)
+        self._logs.write_statuses(statuses)
+
+    def send_group(self, request: GroupRequest) -> None:
+        self._guarded("group request", lambda: self._transport.group.send(request))
+
+    def _guarded(self, what: str, action: Callable[[], None]) -> None:
+        """What has no answer of its own and is asked for again when none comes."""
+        try:
+            action()
+        except TransportError as error:
+            log.warning("%s not sent: %s", what, error)
+
+    # -- calls --
+
+    def answer(self, call_id: str, result: m.Result) -> None:
+        payload = wire.dumps(result)
+        self._guarded("answer", lambda: self._transport.peers.answer(call_id, payload))
+
+    def call_peer(self, url: str, token: int, call: m.Call, hops: int, ms: int) -> m.Result:
+        try:
+            payload = self._transport.peers.call(url, wire.dumps(call), hops, ms)
+            result: m.Result = wire.loads(m.Success | m.Failure, payload)
+        except wire.WireError as error:
+            raise TransportError(str(error)) from error
+        return result
+
+    # -- connectors and tasks --
+
+    def validate(self, name: str, config: Mapping[str, str | None]) -> tuple[str, ...]:
+        error = config_error(name, config, self._settings, self._transformer)
+        return () if error is None else (error,)
+
+    def start_connector(self, effect: m.StartConnector) -> None:
+        self._connectors.start(effect)
+
+    def generate_task_configs(self, effect: m.GenerateTaskConfigs) -> None:
+        self._connectors.generate(effect)
+
+    def stop_connector(self, effect: m.StopConnector) -> None:
+        self._connectors.stop(effect)
+
+    def start_task(self, spec: TaskSpec) -> None:
+        log.info("task %s starts as run %s", spec.task, spec.run, extra=subject(spec.task))
+        self._runner.start(spec)
+
+    def send_task(self, run: str, command: TaskCommand) -> None:
+        self._runner.send(run, command)
+
+    def stop_task(self, run: str, grace_ms: int) -> None:
+        self._runner.stop(run, grace_ms)
+
+    # -- offsets --
+
+    def read_offsets(self, effect: m.ReadConnectorOffsets) -> m.ConnectorOffsetsRead:
+        return self._offsets.read(effect)
+
+    def alter_offsets(self, effect: m.AlterConnectorOffsets) -> m.ConnectorOffsetsAltered:
+        return self._offsets.alter(effect)
+
+    def give_up_alteration(self, token: int) -> m.Failure | None:
+        if not self._offsets.give_up(token):
+            return None
+        log.warning("the change of offsets %d is given up: its time is over", token)
+        return m.Failure(m.ErrorKind.TIMEOUT, "given up: its time is over")
+
+    # -- others --
+
+    def make_session_key(self, key_size: int) -> tuple[bytes, int]:
+        return secrets.token_bytes(key_size // 8), time.time_ns() // 1_000_000
+
+    def set_logger_level(self, logger: str, level: str) -> None:
+        self._loggers.set_level(logger, level)
+
+    def fence(self, connector: str, transactional_ids: Sequence[str]) -> None:
+        log.info("fencing %d producers of %s", len(transactional_ids), connector)
+        try:
+            self._fence(connector, transactional_ids)
+        except (TransportError, ConfigProviderError) as error:
+            log.warning("tasks of %s wait for their fence: %s", connector, error)
+            raise
 
     def _fence(self, connector: str, ids: Sequence[str]) -> None:
         """Fences by an admin client as the connector wants it: its producers may be on other
@@ -254,22 +267,6 @@ class Performer:
             transport.fencer.fence(ids)
         finally:
             transport.close()
-
-
-def _failure_of(effect: ThreadEffect, reason: str) -> m.Command:
-    match effect:
-        case m.ValidateConfig(token):
-            return m.ConfigValidated(token, (reason,))
-        case m.FenceProducers(token):
-            return m.ProducersFenced(token, reason)
-        case m.CallPeer(token):
-            return m.PeerAnswered(token, m.Failure(m.ErrorKind.INTERNAL, reason))
-        case m.ReadConnectorOffsets(token):
-            return m.ConnectorOffsetsRead(token, failure=m.Failure(m.ErrorKind.INTERNAL, reason))
-        case m.AlterConnectorOffsets(token):
-            return m.ConnectorOffsetsAltered(token, failure=m.Failure(m.ErrorKind.INTERNAL, reason))
-        case _:
-            assert_never(effect)
 
 
 def _runner(

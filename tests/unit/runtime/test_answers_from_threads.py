@@ -40,11 +40,12 @@ def test_a_bug_is_an_answer(
 ) -> None:
     worker = made(tmp_path)
 
-    def bug(*_args: object) -> m.Command:
+    def bug(*_args: object) -> None:
         raise KeyError("a bug")
 
-    monkeypatch.setattr(Performer, "_answer_of", bug)
-    worker._performer.perform([effect])
+    for port in ("validate", "fence", "call_peer"):
+        monkeypatch.setattr(Performer, port, bug)
+    worker.host.perform([effect])
     assert worker._inbox.get(timeout=5) == answer
     worker._performer.close()
     worker.transport.close()
@@ -57,7 +58,7 @@ def test_a_plugin_that_exits_is_an_answer(tmp_path: Path, monkeypatch: pytest.Mo
         raise SystemExit("no licence")
 
     monkeypatch.setattr(perform, "config_error", exits)
-    worker._performer.perform([m.ValidateConfig(7, "c", {})])
+    worker.host.perform([m.ValidateConfig(7, "c", {})])
     assert worker._inbox.get(timeout=5) == m.ConfigValidated(7, ("SystemExit: no licence",))
     worker._performer.close()
     worker.transport.close()
@@ -80,13 +81,13 @@ def test_a_change_of_offsets_that_hangs_is_answered_when_it_is_given_up(
     monkeypatch.setattr(ConnectorOffsets, "_alter", hangs)
     alter = m.AlterConnectorOffsets(7, "c", {}, TaskKind.SOURCE, None, None, "m", 1)
     try:
-        worker._performer.perform([alter])
+        worker.host.perform([alter])
         assert begun.wait(5)
         assert [t.daemon for t in threading.enumerate() if t.name == "offsets"] == [True]
-        (known,) = worker._performer.perform([m.GiveUpAlteration(7)])
+        (known,) = worker.host.perform([m.GiveUpAlteration(7)])
         assert isinstance(known, m.ConnectorOffsetsAltered)
         assert known.token == 7 and known.failure is not None
-        assert worker._performer.perform([m.GiveUpAlteration(7)]) == []
+        assert worker.host.perform([m.GiveUpAlteration(7)]) == []
     finally:
         gate.set()
     assert worker._inbox.get(timeout=5) == m.ConnectorOffsetsAltered(7)
@@ -109,15 +110,15 @@ def test_validations_that_hang_keep_no_fencing_and_no_other_worker_waiting(
     monkeypatch.setattr(worker.transport.peers, "call", lambda *_: wire.dumps(m.Success(1)))
     validations = [m.ValidateConfig(n, "c", {}) for n in range(AT_ONCE_OF_ONE)]
     try:
-        worker._performer.perform(validations)
+        worker.host.perform(validations)
         for _ in validations:
             assert begun.acquire(timeout=5)
         hanging = [thread for thread in threading.enumerate() if thread.name == "validation"]
         assert len(hanging) == AT_ONCE_OF_ONE
         assert all(thread.daemon for thread in hanging), "the interpreter waits for them"
-        worker._performer.perform([m.FenceProducers(100, "c", ("g-c-0",))])
+        worker.host.perform([m.FenceProducers(100, "c", ("g-c-0",))])
         assert worker._inbox.get(timeout=5) == m.ProducersFenced(100)
-        worker._performer.perform([m.CallPeer(101, "b", m.DeleteConnector("c"), 1, 100)])
+        worker.host.perform([m.CallPeer(101, "b", m.DeleteConnector("c"), 1, 100)])
         assert worker._inbox.get(timeout=5) == m.PeerAnswered(101, m.Success(1))
     finally:
         gate.set()
@@ -136,7 +137,7 @@ def test_a_validation_that_cannot_be_made_is_an_answer(
         raise HangError("200 calls of x have not ended")
 
     monkeypatch.setattr(PluginThreads, "submit", refuses)
-    (known,) = worker._performer.perform([m.ValidateConfig(7, "c", {})])
+    (known,) = worker.host.perform([m.ValidateConfig(7, "c", {})])
     assert known == m.ConfigValidated(7, (f"{HANG_OF_ONE} calls of x have not ended",))
     worker._performer.close()
     worker.transport.close()

@@ -71,7 +71,7 @@ def test_where_a_connectors_producers_are(
     here: list[Any] = []
     monkeypatch.setattr(worker.transport.fencer, "fence", lambda ids: here.append(tuple(ids)))
     monkeypatch.setattr(worker._performer, "_config_of", lambda _name: {**connector_has, "n": None})
-    worker._performer.perform([FenceProducers(7, "c", IDS)])
+    worker.host.perform([FenceProducers(7, "c", IDS)])
     failed = elsewhere and away
     answer = worker._inbox.get(timeout=10)
     assert answer == ProducersFenced(7, "other brokers are away" if failed else None)

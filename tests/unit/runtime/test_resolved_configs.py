@@ -267,11 +267,11 @@ def test_producers_are_shut_out_where_the_config_means(
     )
     given = {"producer.override.bootstrap.servers": "${vault:password}:9092"}
     monkeypatch.setattr(worker._performer, "_config_of", lambda _name: given)
-    worker._performer.perform([FenceProducers(7, "c", ("a",))])
+    worker.host.perform([FenceProducers(7, "c", ("a",))])
     assert worker._inbox.get(timeout=10) == ProducersFenced(7)
     assert opened == [{"producer.override.bootstrap.servers": f"{SECRET}:9092"}]
     given["x"] = "${vault:sealed:x}"
-    worker._performer.perform([FenceProducers(8, "c", ("a",))])
+    worker.host.perform([FenceProducers(8, "c", ("a",))])
     assert worker._inbox.get(timeout=10) == ProducersFenced(8, SEALED)
 
 

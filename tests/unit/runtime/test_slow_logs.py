@@ -11,6 +11,7 @@ import pytest
 
 from headgate import wire
 from headgate.herder import messages as m
+from headgate.host.work import Work
 from headgate.membership.messages import GroupRequest, GroupResponse, Heartbeat
 from headgate.ports import LogRecord, TransportError
 from headgate_embedded import EmbeddedTransport, open_transport, transport_settings
@@ -190,7 +191,7 @@ def test_an_end_is_told_at_once_where_nothing_else_changes(
     monkeypatch.setattr(slow, "_handle", lambda command: (told.append(command), handle(command)))
     monkeypatch.setattr(slow.transport, "changed", lambda: False)
     for token in range(1_000, 1_020):
-        slow._logs.perform(m.ReadConfigToEnd(token))
+        slow.host.perform([m.ReadConfigToEnd(token)])
         began = time.monotonic()
         until(lambda token=token: m.ConfigEndRead(token) in told)  # type: ignore[misc]
         assert time.monotonic() < began + 1
@@ -256,6 +257,11 @@ def logs(ports: Ports, posted: list[m.Command]) -> Iterator[ThreadedLogs]:
     made.close()
 
 
+def give(logs: ThreadedLogs, effect: m.Effect) -> None:
+    ports: Any = logs
+    assert logs.run(Work((effect,), ports)) == ()
+
+
 def test_claims_and_appends_keep_their_order(
     logs: ThreadedLogs, ports: Ports, posted: list[m.Command]
 ) -> None:
@@ -268,7 +274,7 @@ def test_claims_and_appends_keep_their_order(
         m.AppendConfig(3, (("a", b"3"),), privileged=False),
     ]
     for effect in effects:
-        assert logs.perform(effect) == ()
+        give(logs, effect)
     until(lambda: len(posted) == 5)
     assert ports.config_log.written == [1, [("a", b"1")], [("a", b"2")], 2, [("a", b"3")]]
     assert posted == [
@@ -284,10 +290,10 @@ def test_a_failed_write_and_a_bug_are_answers(
     logs: ThreadedLogs, ports: Ports, posted: list[m.Command]
 ) -> None:
     ports.config_log.away = 1
-    logs.perform(m.AppendConfig(1, (("a", b"1"),), privileged=True))
+    give(logs, m.AppendConfig(1, (("a", b"1"),), privileged=True))
     until(lambda: len(posted) == 1)
-    logs.perform(m.AppendConfig(2, (("a", b"bug"),), privileged=True))
-    logs.perform(m.AppendConfig(3, (("a", b"1"),), privileged=True))
+    give(logs, m.AppendConfig(2, (("a", b"bug"),), privileged=True))
+    give(logs, m.AppendConfig(3, (("a", b"1"),), privileged=True))
     until(lambda: len(posted) == 3)
     assert posted == [
         m.ConfigAppendFailed(1, "out of reach", fenced=False),
@@ -300,7 +306,7 @@ def test_what_is_read_comes_before_the_end_that_was_asked_for(
     logs: ThreadedLogs, ports: Ports, posted: list[m.Command]
 ) -> None:
     ports.config_log.records = [LogRecord(n, b"connector-%d" % n, None) for n in range(12_000)]
-    logs.perform(m.ReadConfigToEnd(7))
+    give(logs, m.ReadConfigToEnd(7))
     until(lambda: ports.config_log.ends == 1)
     commands: list[m.Command] = []
     deadline = time.monotonic() + SECONDS
@@ -312,7 +318,7 @@ def test_what_is_read_comes_before_the_end_that_was_asked_for(
     assert sum(len(command.events) for command in reads) == 12_000
     assert posted == []
     ports.config_log.away = 1
-    logs.perform(m.ReadConfigToEnd(8))
+    give(logs, m.ReadConfigToEnd(8))
     until(lambda: posted == [m.ConfigEndRead(8, "out of reach")])
 
 
@@ -320,11 +326,11 @@ def test_statuses_wait_for_their_log_the_latest_of_each_key(
     logs: ThreadedLogs, ports: Ports, posted: list[m.Command]
 ) -> None:
     ports.status_log.away = 2
-    logs.write_statuses([(b"a", b"1"), (b"b", b"1")])
+    logs.write_statuses([m.WriteStatus("a", b"1"), m.WriteStatus("b", b"1")])
     until(lambda: ports.status_log.away == 1)
-    logs.write_statuses([(b"a", b"2")])
-    logs.write_statuses([(b"c", b"1"), (b"a", b"3")])
-    logs.perform(m.ClaimLeadership(1))  # nor does the config topic wait for the status topic
+    logs.write_statuses([m.WriteStatus("a", b"2")])
+    logs.write_statuses([m.WriteStatus("c", b"1"), m.WriteStatus("a", b"3")])
+    give(logs, m.ClaimLeadership(1))  # nor does the config topic wait for the status topic
     until(lambda: bool(posted))
     assert ports.status_log.written == []
     until(lambda: bool(ports.status_log.written))
@@ -338,7 +344,7 @@ def test_statuses_wait_for_their_log_the_latest_of_each_key(
 
 def test_the_last_statuses_are_written_before_the_end(ports: Ports) -> None:
     logs = ThreadedLogs(ports, {}, lambda _: None, lambda: None)
-    logs.write_statuses([(b"a", b"UNASSIGNED")])
+    logs.write_statuses([m.WriteStatus("a", b"UNASSIGNED")])
     logs.close()
     assert ports.status_log.written == [[(b"a", b"UNASSIGNED")]]
 
