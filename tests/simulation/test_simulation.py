@@ -43,6 +43,12 @@ def test_leaders_that_freeze_before_they_write(seed: int) -> None:
     assert simulate(Options(seed=seed, frozen_writers=0.2)).records > 0
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_threads_that_hang_while_others_go_on(seed: int) -> None:
+    """No decision relies on more order than `headgate.host.work` keeps."""
+    assert simulate(Options(seed=seed, slow_work=0.1)).records > 0
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_sink_tasks_that_freeze_before_they_commit(seed: int) -> None:
     assert simulate(Options(seed=seed, frozen_committers=0.1)).delivered > 0

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 from headgate.errors import CoreError
-from headgate.herder.messages import AppendConfig, Effect
+from headgate.herder.messages import Effect
+from headgate.host.ports import ConfigRecords
 from headgate.ids import TargetState
 from headgate.ports import ConsumerRecord, TopicPartition
 from headgate.simulation.memory_clients import Membership
@@ -55,14 +56,14 @@ class Checks:
 
     # -- as things happen --
 
-    def config_appended(self, worker: Worker, effect: AppendConfig) -> None:
-        if effect.privileged and self._writers.get(worker.url) != self._claimed:
+    def config_appended(self, worker: Worker, records: ConfigRecords, *, privileged: bool) -> None:
+        if privileged and self._writers.get(worker.url) != self._claimed:
             self.broken(
                 "4 one log writer",
-                f"{worker.name} wrote {effect.records[0][0]} after a later leader's claim",
+                f"{worker.name} wrote {records[0][0]} after a later leader's claim",
             )
         self.read_log()
-        for key, _ in effect.records:
+        for key, _ in records:
             name = key.partition("-")[2]
             for connector in (name, name.removeprefix("state-")):
                 self._stopped_is_empty(connector)

@@ -1,16 +1,25 @@
-"""One worker in virtual time: a real herder, whose effects take time and sometimes go astray."""
+"""One worker in virtual time: a real `HerderHost`, whose work takes time and sometimes goes astray.
+
+Work of one lane keeps its order, each piece at an instant of its own. All else happens in any order
+that `headgate.host.work` permits, as it does on a worker's threads.
+"""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from headgate.herder import messages as m
 from headgate.herder.herder import Herder
 from headgate.herder.settings import HerderSettings
-from headgate.ports import FencedError
+from headgate.host.host import HerderHost
+from headgate.host.ports import ConfigRecords
+from headgate.host.work import Lane, Work
+from headgate.membership.messages import GroupRequest
+from headgate.ports import TransportError
 from headgate.simulation.runner import SimulatedRunner
 from headgate.simulation.source_body import PARTITIONS
-from headgate.simulation.world import World
+from headgate.simulation.world import SLOW_MS, World
+from headgate.task.messages import TaskCommand, TaskSpec
 from headgate.topics.config_events import ConfigEvent
 from headgate.topics.config_records import decode
 from headgate.topics.status import decode_status
@@ -18,6 +27,7 @@ from headgate.topics.status import decode_status
 LOOK_MS = 20
 """How often a worker looks at the logs and its clock."""
 READ_ALL = 1_000_000
+WORK_MS = 20
 LAG_PROBABILITY = 0.01
 LAG_MS = (100, 1_500)
 CONNECTOR_STOP_MS = 200
@@ -42,9 +52,16 @@ class SimulatedWorker:
         self._transport = world.connect(self.url)
         self.herder = Herder(settings, self._schedule.now_ms)
         self.runner = SimulatedRunner(world, self, settings.session_timeout_ms // 2)
-        self._inbox: deque[m.Command] = deque()
-        self._effects: deque[m.Effect] = deque()
-        self._performing = False
+        self.host = HerderHost(
+            self.herder,
+            self,
+            self,
+            lambda: self._schedule.now_ms,
+            decided=lambda _, effects: world.checks.decided(self, effects),
+        )
+        self._lanes: dict[Lane, deque[Work]] = {}
+        """Work that is still to be done, by lane; work without a lane has one of its own."""
+        self._works = 0
         self._config_position = 0
         self._status_position = 0
         self._lagging_until = 0
@@ -85,7 +102,7 @@ class SimulatedWorker:
         self.post(m.Called(call_id, call, hops, deadline_ms))
 
     def post(self, command: m.Command) -> None:
-        self._inbox.append(command)
+        self.host.post(command)
         self._schedule.soon(lambda: self.when_awake(self._turn), 5)
 
     # -- the loop --
@@ -102,18 +119,18 @@ class SimulatedWorker:
             return
         events = () if self._lags() else self._next_events()
         if events:
-            self._inbox.append(m.ConfigRead(events))
+            self.host.post(m.ConfigRead(events))
         records, self._status_position = self._transport.status_log.read(self._status_position)
         if records:
             keyed = [((r.key or b"").decode(), r.value) for r in records]
             read = tuple((key, decode_status(key, value)) for key, value in keyed)
-            self._inbox.append(m.StatusRead(read))
+            self.host.post(m.StatusRead(read))
         for response in self._transport.group.receive():
             if not self._world.message_lost():
-                self._inbox.append(m.GroupAnswered(response))
+                self.host.post(m.GroupAnswered(response))
         deadline = self.herder.next_deadline_ms
         if deadline is not None and deadline <= self._schedule.now_ms:
-            self._inbox.append(m.Tick())
+            self.host.post(m.Tick())
         self._turn()
 
     def _lags(self) -> bool:
@@ -125,11 +142,8 @@ class SimulatedWorker:
         return self._schedule.now_ms < self._lagging_until
 
     def _turn(self) -> None:
-        while self._inbox and not self.herder.done:
-            effects = self.herder.handle(self._schedule.now_ms, self._inbox.popleft())
-            self._world.checks.decided(self, effects)
-            self._effects.extend(effects)
-        self._pump()
+        while self.host.turn():
+            pass
 
     def _next_events(self) -> tuple[ConfigEvent, ...]:
         records, self._config_position = self._transport.config_log.read(
@@ -137,94 +151,109 @@ class SimulatedWorker:
         )
         return tuple(decode(r.offset, r.key, r.value) for r in records)
 
-    def _pump(self) -> None:
-        """Effects in order, each at an instant of its own."""
-        if self._performing or not self._effects:
-            return
-        self._performing = True
-        self._schedule.soon(lambda: self.when_awake(self._perform_next))
+    # -- the schedule --
 
-    def _perform_next(self) -> None:
-        self._performing = False
-        if self._world.faults.freezes_writer(self._effects[0]):
+    def run(self, work: Work) -> Sequence[m.Command]:
+        """Each piece of work at an instant of its own; statuses of one decision, too."""
+        self._works += 1
+        lane = work.lane or ("alone", self._works)
+        waiting = self._lanes.setdefault(lane, deque())
+        begin = not waiting
+        waiting.extend(Work((effect,), work.ports) for effect in work.effects)
+        if begin:
+            self._go_on(lane)
+        return ()
+
+    def _go_on(self, lane: Lane) -> None:
+        probability = self._world.options.slow_work
+        slow = probability and self._world.faulty and self._schedule.likely(probability)
+        most_ms = SLOW_MS if slow else WORK_MS
+        self._schedule.soon(lambda: self.when_awake(partial(self._perform_next, lane)), most_ms)
+
+    def _perform_next(self, lane: Lane) -> None:
+        waiting = self._lanes[lane]
+        if self._world.faults.freezes_writer(waiting[0].effects[0]):
             self.freeze()
             self._schedule.after(2 * self._world.options.session_timeout_ms, self.thaw)
-            self._pump()
+            self._go_on(lane)
             return
-        effect = self._effects.popleft()
-        outcome = self._perform(effect)
-        if outcome is not None:
-            self._later(outcome)
-        self._pump()
+        for answer in waiting.popleft().perform():
+            self._later(answer)
+        if waiting:
+            self._go_on(lane)
+        else:
+            del self._lanes[lane]
 
-    def _later(self, outcome: m.Command) -> None:
-        self._schedule.soon(lambda: self.when_awake(partial(self.post, outcome)))
+    def _later(self, answer: m.Command) -> None:
+        self._schedule.soon(lambda: self.when_awake(partial(self.post, answer)))
 
-    # -- effects --
+    # -- the ports: the logs and the group --
 
-    def _perform(self, effect: m.Effect) -> m.Command | None:
-        match effect:
-            case m.AppendConfig():
-                return self._append(effect)
-            case m.ClaimLeadership(generation):
-                return self._claim(generation)
-            case m.ReadConfigToEnd(token):
-                events = self._next_events()
-                if events:
-                    self._inbox.append(m.ConfigRead(events))
-                return m.ConfigEndRead(token)
-            case m.SendGroup(request):
-                if not self._world.message_lost():
-                    self._transport.group.send(request)
-            case m.WriteStatus(key, value):
-                self._transport.status_log.append([(key.encode(), value)])
-            case m.FenceProducers(token, _, ids):
-                self._transport.fencer.fence(ids)
-                return m.ProducersFenced(token)
-            case m.StartTask(spec):
-                self._world.checks.task_started(self, spec)
-                self.runner.start(spec)
-            case m.SendTask(run, command):
-                self.runner.send(run, command)
-            case m.StopTaskBy(run, grace_ms):
-                self.runner.stop(run, grace_ms)
-            case m.MakeSessionKey(token, _, key_size):
-                return m.SessionKeyMade(token, bytes(key_size // 8), self._schedule.now_ms)
-            case m.AlterConnectorOffsets():
-                self._alter_offsets(effect)
-            case m.GiveUpAlteration(token) if token in self._asking:
-                self._asking.remove(token)
-                failure = m.Failure(m.ErrorKind.TIMEOUT, "given up")
-                return m.ConnectorOffsetsAltered(token, failure=failure)
-            case m.GiveUpAlteration():
-                pass  # it is being written, or was
-            case m.CallPeer(token, url, call, hops, timeout_ms):
-                self._world.network.call(self, token, url, call, hops, timeout_ms)
-            case m.Answer(call_id, result):
-                self._world.network.answer(call_id, result)
-            case _:
-                return self._perform_on_connector(effect)
-        return None
-
-    def _append(self, effect: m.AppendConfig) -> m.Command:
-        try:
-            end = self._transport.config_log.append(effect.records, privileged=effect.privileged)
-        except FencedError as error:
-            return m.ConfigAppendFailed(effect.token, str(error), fenced=True)
-        self._world.checks.config_appended(self, effect)
-        if self._world.message_lost():
-            return m.ConfigAppendFailed(effect.token, "no answer in time", fenced=False)
-        return m.ConfigAppended(effect.token, end)
-
-    def _claim(self, generation: int) -> m.Command:
-        try:
-            self._transport.config_log.claim(generation)
-        except FencedError as error:
-            return m.LeadershipClaimed(generation, str(error))
+    def claim(self, generation: int) -> None:
+        self._transport.config_log.claim(generation)
         self._world.checks.leadership_claimed(self, generation)
-        return m.LeadershipClaimed(generation)
 
-    def _alter_offsets(self, effect: m.AlterConnectorOffsets) -> None:
+    def append(self, records: ConfigRecords, *, privileged: bool) -> int:
+        end = self._transport.config_log.append(records, privileged=privileged)
+        self._world.checks.config_appended(self, records, privileged=privileged)
+        if self._world.message_lost():
+            raise TransportError("no answer in time")
+        return end
+
+    def read_to_end(self, token: int) -> Sequence[m.Command]:
+        events = self._next_events()
+        if events:
+            self.host.post(m.ConfigRead(events))  # before whatever is read later
+        return (m.ConfigEndRead(token),)
+
+    def write_statuses(self, statuses: Sequence[m.WriteStatus]) -> None:
+        self._transport.status_log.append([(each.key.encode(), each.value) for each in statuses])
+
+    def send_group(self, request: GroupRequest) -> None:
+        if not self._world.message_lost():
+            self._transport.group.send(request)
+
+    # -- tasks, calls and others --
+
+    def start_task(self, spec: TaskSpec) -> None:
+        self._world.checks.task_started(self, spec)
+        self.runner.start(spec)
+
+    def send_task(self, run: str, command: TaskCommand) -> None:
+        self.runner.send(run, command)
+
+    def stop_task(self, run: str, grace_ms: int) -> None:
+        self.runner.stop(run, grace_ms)
+
+    def fence(self, connector: str, transactional_ids: Sequence[str]) -> None:
+        self._transport.fencer.fence(transactional_ids)
+
+    def call_peer(self, url: str, token: int, call: m.Call, hops: int, ms: int) -> None:
+        self._world.network.call(self, token, url, call, hops, ms)
+
+    def answer(self, call_id: str, result: m.Result) -> None:
+        self._world.network.answer(call_id, result)
+
+    def make_session_key(self, key_size: int) -> tuple[bytes, int]:
+        return bytes(key_size // 8), self._schedule.now_ms
+
+    def set_logger_level(self, logger: str, level: str) -> None:
+        """No user of the simulation asks for it."""
+        raise AssertionError(f"logger {logger}: {level}")
+
+    # -- offsets --
+
+    def read_offsets(self, effect: m.ReadConnectorOffsets) -> m.ConnectorOffsetsRead:
+        """Likewise."""
+        raise AssertionError(f"unknown effect {effect!r}")
+
+    def give_up_alteration(self, token: int) -> m.Failure | None:
+        if token not in self._asking:
+            return None  # it is being written, or was
+        self._asking.remove(token)
+        return m.Failure(m.ErrorKind.TIMEOUT, "given up")
+
+    def alter_offsets(self, effect: m.AlterConnectorOffsets) -> None:
         """Takes its time, on a thread of its own: whatever the herder does meanwhile, no task may
         come near. (The offsets stay as they are: what tasks deliver is checked record by record.)
         """
@@ -252,26 +281,27 @@ class SimulatedWorker:
 
         self._schedule.soon(lambda: self.when_awake(asked), CLASS_MS)
 
-    def _perform_on_connector(self, effect: m.Effect) -> m.Command | None:
-        match effect:
-            case m.ValidateConfig(token):
-                return m.ConfigValidated(token, ())
-            case m.StartConnector(connector, run, config):
-                self._world.checks.connector_started(self, connector)
-                self._connectors[connector, run] = dict(config)
-                return m.ConnectorStarted(connector, run)
-            case m.StopConnector(connector, run):
-                stopped = partial(self._connector_stopped, connector, run)
-                self._schedule.soon(lambda: self.when_awake(stopped), CONNECTOR_STOP_MS)
-                return None
-            case m.GenerateTaskConfigs(token, connector, run, tasks_max):
-                if (connector, run) not in self._connectors:
-                    return m.TaskConfigsGenerated(token, connector, error="the instance is gone")
-                count = min(tasks_max, PARTITIONS)
-                configs = tuple({"index": str(i), "count": str(count)} for i in range(count))
-                return m.TaskConfigsGenerated(token, connector, configs)
-            case _:
-                raise AssertionError(f"unknown effect {effect!r}")
+    # -- connectors --
+
+    def validate(self, name: str, config: Mapping[str, str | None]) -> tuple[str, ...]:
+        return ()
+
+    def start_connector(self, effect: m.StartConnector) -> m.ConnectorStarted:
+        self._world.checks.connector_started(self, effect.connector)
+        self._connectors[effect.connector, effect.run] = dict(effect.config)
+        return m.ConnectorStarted(effect.connector, effect.run)
+
+    def stop_connector(self, effect: m.StopConnector) -> None:
+        stopped = partial(self._connector_stopped, effect.connector, effect.run)
+        self._schedule.soon(lambda: self.when_awake(stopped), CONNECTOR_STOP_MS)
+
+    def generate_task_configs(self, effect: m.GenerateTaskConfigs) -> m.TaskConfigsGenerated:
+        token, connector = effect.token, effect.connector
+        if (connector, effect.run) not in self._connectors:
+            return m.TaskConfigsGenerated(token, connector, error="the instance is gone")
+        count = min(effect.tasks_max, PARTITIONS)
+        configs = tuple({"index": str(i), "count": str(count)} for i in range(count))
+        return m.TaskConfigsGenerated(token, connector, configs)
 
     def _connector_stopped(self, connector: str, run: int) -> None:
         self._connectors.pop((connector, run), None)

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import NoReturn, Protocol
 
 from headgate.herder.herder import Herder
-from headgate.herder.messages import AppendConfig, Call, Command, Effect, Result, TaskReported
+from headgate.herder.messages import Call, Command, Effect, Result, TaskReported
+from headgate.host.ports import ConfigRecords
 from headgate.ids import TargetState
 from headgate.ports import ConsumerRecord, TopicPartition
 from headgate.simulation.memory_clients import Membership
@@ -19,6 +20,8 @@ from headgate.task.messages import TaskSpec
 from headgate.task.steps import BodyEffect
 from headgate.topics.config_events import ConfigEvent
 from headgate.topics.config_state import ConfigState
+
+SLOW_MS = 1_500
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,9 @@ class Options:
     frozen_writers: float = 0.0
     """Probability that a leader freezes past its session between deciding a write and making it.
     The claim on the log is for that moment, and other faults seldom meet it."""
+    slow_work: float = 0.0
+    """Probability that a piece of work takes up to `SLOW_MS` while there are faults, as one thread
+    of a worker may hang at a broker while all others go on."""
     failing_polls: float = 0.0
     """Probability that a source's poll fails its task while there are faults. Then the restart
     policy is on, and must bring every task back."""
@@ -105,7 +111,9 @@ class Observer(Protocol):
 
     def broken(self, invariant: str, text: str) -> NoReturn: ...
 
-    def config_appended(self, worker: Worker, effect: AppendConfig) -> None: ...
+    def config_appended(
+        self, worker: Worker, records: ConfigRecords, *, privileged: bool
+    ) -> None: ...
 
     def leadership_claimed(self, worker: Worker, generation: int) -> None: ...
 
