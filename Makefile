@@ -40,7 +40,8 @@ kafka: setup
 lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy core/headgate adapters/arrow/headgate_arrow adapters/embedded/headgate_embedded adapters/grpc/headgate_grpc adapters/kafka/headgate_kafka adapters/registry/headgate_registry adapters/rest/headgate_rest adapters/spark/headgate_spark runtime/headgate_runtime connectors/headgate_connectors tools/local_kafka tools/run_tests.py
+	$(BIN)/mypy core/headgate adapters/arrow/headgate_arrow adapters/embedded/headgate_embedded adapters/grpc/headgate_grpc adapters/kafka/headgate_kafka adapters/registry/headgate_registry adapters/rest/headgate_rest adapters/spark/headgate_spark runtime/headgate_runtime connectors/headgate_connectors tools/local_kafka tools/run_tests.py tools/check_proto.py
+	$(BIN)/python tools/check_proto.py
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 format: setup
@@ -50,6 +51,7 @@ format: setup
 # The Python of proto/, which is committed: after each change of a .proto.
 proto: setup
 	@$(BIN)/python tools/make_proto.py
+	@$(BIN)/python tools/check_proto.py --write
 
 bench: setup
 	@$(BIN)/python -m bench

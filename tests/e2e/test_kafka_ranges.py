@@ -93,6 +93,17 @@ def test_the_end_of_a_plan_is_reached_wherever_it_is(topic: Topic) -> None:
         assert topic.read(start, end) == offsets, (start, end)
 
 
+def test_ranges_in_any_order_are_read_without_waiting(topic: Topic) -> None:
+    """A fetch beyond the end would keep the next one waiting for `fetch.max.wait.ms`, 500 ms."""
+    for _ in range(20):
+        topic.commit(9)
+    assert topic.ends_at(200)
+    began = time.monotonic()
+    for start in range(180, -10, -10):
+        assert len(topic.read(start, start + 10)) == 9
+    assert time.monotonic() - began < SOON_S
+
+
 def test_an_open_transaction_is_not_planned(topic: Topic) -> None:
     topic.commit(3)
     topic.begin(5)

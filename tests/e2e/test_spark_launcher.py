@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from support.spark.shared import TESTS, spark_server  # noqa: F401
 
+from bench.processes import cpu_seconds
 from headgate_spark.check import check_slots, free_slots
 from headgate_spark.guard import descendants
 from headgate_spark.launcher import SparkLauncher
@@ -137,6 +138,33 @@ def test_the_daemon_that_forks_tasks_has_one_thread(
     error = ended.wait("w/1")
     launcher.close()
     assert "daemon has 1 threads" in str(error)
+
+
+def test_the_cpu_of_tasks_that_have_ended_is_counted(
+    spark_server: SparkServer,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    """`bench` reads it of whole process trees; PySpark's own daemon loses it."""
+    launcher = SparkLauncher(spark_server.address, "support.task.toy_body:burning")
+    ended = Ended()
+
+    burnt = 0.0
+    counted: dict[int, float] = {}
+    """CPU of each daemon after its last task."""
+    first: dict[int, float] = {}
+    for n in range(8):
+        launcher.launch(f"{n}", argument(tmp_path / f"{n}"), ended.of(f"{n}"))
+        assert ended.wait(f"{n}") is None
+        used = json.loads((tmp_path / f"{n}").read_text())
+        wait_for(lambda pid=used["pid"]: not Path(f"/proc/{pid}").exists(), 10)  # type: ignore[misc]
+        daemon = used["daemon"]
+        counted[daemon] = cpu_seconds(daemon)
+        # What a daemon used before its first task had ended is not told apart.
+        burnt += used["cpu_s"] if daemon in first else 0
+        first.setdefault(daemon, counted[daemon])
+    launcher.close()
+    assert burnt >= 4
+    assert sum(counted.values()) - sum(first.values()) == pytest.approx(burnt, rel=0.05)
 
 
 def test_kill_ends_one_task_and_leaves_the_others(launcher: SparkLauncher, tmp_path: Path) -> None:

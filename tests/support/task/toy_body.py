@@ -33,3 +33,14 @@ def threads(argument: str) -> str:
     """Raises with the number of threads of the daemon that forked this process."""
     parent = os.getppid()
     raise RuntimeError(f"daemon has {len(list(Path(f'/proc/{parent}/task').iterdir()))} threads")
+
+
+def burning(argument: str) -> str:
+    """Uses one second of CPU, and writes what this process used to `file`."""
+    end = time.process_time() + 1
+    while time.process_time() < end:
+        pass
+    file = Path(json.loads(argument)["file"])
+    used = {"pid": os.getpid(), "daemon": os.getppid(), "cpu_s": time.process_time()}
+    file.write_text(json.dumps(used) + "\n")
+    return "stopped"

@@ -38,6 +38,8 @@ from headgate_kafka.records.plain_producer import PlainProducer
 from headgate_kafka.records.producer import OffsetTopics, TransactionalProducer
 
 READ_MS: Final = 30_000
+_RANGE: Final = {"fetch.wait.max.ms": 10}
+"""What is read by ranges is there. A fetch beyond its end would keep the next range waiting."""
 BROKERS_CHOICE: Final = -1
 READER: Final = "headgate-reader"
 """Client id of readers without a group, and the group id that librdkafka wants all the same."""
@@ -240,7 +242,7 @@ class KafkaRecordLog:
         with self._mutex:
             reader = self._readers.get(topic)
             if reader is None:
-                settings = self._settings.consumer(READER, READER)
+                settings = {**self._settings.consumer(READER, READER), **_RANGE}
                 reader = self._readers[topic] = TopicReader(settings, topic, self._warn)
             if reader.positions != {partition: start}:
                 self._check_start(place, start)
