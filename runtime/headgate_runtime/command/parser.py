@@ -106,27 +106,55 @@ def up(
             help="Serve metrics for Prometheus. Needs headgate[rest].",
         ),
     ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Check what is checked before a start; start nothing.")
+    ] = False,
 ) -> None:
     """Run a pipeline on this machine, without Kafka.
 
     Starts the workers of the pipeline file, creates its connectors, and shows what runs where.
     Ctrl-C stops it. The next start goes on where it was.
     """
+    _can_be_served(timeline, metrics)
+    loaded = _loaded(pipeline)
+    from headgate_runtime.command.errors import UpError
+    from headgate_runtime.up.check import run as checked
+    from headgate_runtime.up.command import UpOptions, run
+
+    try:
+        options = UpOptions(until_idle, join, prune, plain, timeline, metrics)
+        code = checked(loaded, prune=prune) if check else run(loaded, options)
+    except UpError as error:
+        _refuse(str(error), error.exit_code)
+    raise typer.Exit(code)
+
+
+def _can_be_served(timeline: Path | None, metrics: str | None) -> None:
     if timeline is not None and timeline.suffix not in (".svg", ".png"):
         _refuse(f"--timeline {timeline}: expected a name that ends with .svg or .png")
     if timeline is not None:
         require("matplotlib")  # which draws it, when all is done
     if metrics is not None:
         require("prometheus_client")
-    loaded = _loaded(pipeline)
-    from headgate_runtime.command.errors import UpError
-    from headgate_runtime.up.command import UpOptions, run
+
+
+@app.command(rich_help_panel=RUN, epilog=example("headgate init"))
+def init(
+    file: Annotated[Path, typer.Argument(metavar="[FILE.toml]", help="The file to make.")] = Path(
+        "pipeline.toml"
+    ),
+) -> None:
+    """Make a pipeline file that runs, with comments, to begin from.
+
+    Where there is no folder named in beside it, that is made too, with a file to read.
+    """
+    from headgate_runtime.command.init import InitError, make_pipeline
 
     try:
-        code = run(loaded, UpOptions(until_idle, join, prune, plain, timeline, metrics))
-    except UpError as error:
-        _refuse(str(error), error.exit_code)
-    raise typer.Exit(code)
+        made = make_pipeline(file)
+    except InitError as error:
+        _refuse(f"nothing was made: {error}")
+    typer.echo(f"made {', '.join(map(str, made))}\n\n  headgate up {file} --until-idle")
 
 
 def _loaded(pipeline: str) -> "Pipeline":

@@ -35,6 +35,7 @@ from headgate_runtime.up.display import (
     connector_rates,
     counted,
 )
+from headgate_runtime.up.forecast import notes_of
 from headgate_runtime.up.idle import (
     Outcome,
     Verdict,
@@ -47,6 +48,7 @@ from headgate_runtime.up.observe import Observer, Seen
 from headgate_runtime.up.pipeline import Pipeline
 from headgate_runtime.up.processes import WorkerProcess, WorkerProcesses
 from headgate_runtime.up.rates import Rates
+from headgate_runtime.up.references import resolved
 from headgate_runtime.up.registry import Registered, Registry
 from headgate_runtime.up.snapshot import Phase, Snapshot, WorkerSnapshot
 from headgate_runtime.up.timeline import Timeline, draw
@@ -214,6 +216,8 @@ class Up:
             self._say(f"metrics at {self._metrics.address}")
         names = self._registry.free_names(self._pipeline.workers)
         seen = self._at_start = self._observer.read()
+        for line in notes_of(self._pipeline, self._all_configs(seen.state), self._topics()):
+            self._say(line)
         self._ends_at_start = self._observer.topic_ends(self._all_configs(seen.state).values())
         self._spark.start(tasks_max_of(self._all_configs(seen.state)))
         configs = [
@@ -245,6 +249,9 @@ class Up:
         self._applier = Applier(self._transport.peers, plan, self._urls_up, self._say)
         self._applier.start()
 
+    def _topics(self) -> Sequence[str]:
+        return self._transport.record_log.topic_names()
+
     def _worker_settings(self) -> dict[str, str]:
         """The file's settings. A run that goes on restarts what failed; one that ends once all is
         idle does not wait for that, and ends with what failed."""
@@ -252,9 +259,10 @@ class Up:
         return {**by_mode, **self._pipeline.settings}
 
     def _all_configs(self, state: ConfigState) -> dict[str, Config]:
-        """Connectors that will run: those of the file and those that stay."""
+        """Connectors that will run, those of the file and those that stay, with what they refer
+        to."""
         stay = {name: entry.config or {} for name, entry in state.entries.items() if entry.config}
-        return {**stay, **self._pipeline.connectors}
+        return {k: resolved(config) for k, config in {**stay, **self._pipeline.connectors}.items()}
 
     def _end(self) -> bool:
         """The clean stop. False: something had to be killed."""

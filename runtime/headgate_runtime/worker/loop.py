@@ -39,6 +39,7 @@ from headgate.herder.settings import HerderSettings
 from headgate.ports import RefusedError, TransportError
 from headgate.task.messages import TaskReport
 from headgate.topics.config_events import Config
+from headgate_runtime.config.providers import pipeline_providers
 from headgate_runtime.config.settings import WorkerSettings
 from headgate_runtime.config.transformer import NO_PROVIDERS, WorkerConfigTransformer
 from headgate_runtime.transports.select import Transport, may_keep_waiting, open_transport
@@ -385,7 +386,7 @@ def main() -> None:
     log_format.set_up(config.settings.get(log_format.KEY, log_format.TEXT))
     if config.working_directory:
         os.chdir(config.working_directory)
-    worker = Worker(config)
+    worker = Worker(config, transformer=WorkerConfigTransformer(pipeline_providers()))
     signal.signal(signal.SIGTERM, lambda *_: worker.stop())
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to `headgate up`, which stops us
     threading.Thread(target=_watch_parent, args=(worker.stop,), daemon=True).start()
