@@ -11,7 +11,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TextIO
+from typing import Annotated, Any, NoReturn, TextIO
 
 import typer
 
@@ -19,10 +19,8 @@ from headgate_runtime.command import launch
 from headgate_runtime.command.connector import register as register_connector
 from headgate_runtime.command.extras import require
 from headgate_runtime.command.help import LOOK, RUN, STUDY, Commands, example
+from headgate_runtime.remote.apply import register as register_apply
 from headgate_runtime.remote.commands import register as register_remote
-
-if TYPE_CHECKING:
-    from headgate_runtime.up.pipeline import Pipeline
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -116,14 +114,15 @@ def up(
     Ctrl-C stops it. The next start goes on where it was.
     """
     _can_be_served(timeline, metrics)
-    loaded = _loaded(pipeline)
     from headgate_runtime.command.errors import UpError
     from headgate_runtime.up.check import run as checked
     from headgate_runtime.up.command import UpOptions, run
+    from headgate_runtime.up.loading import loaded
 
+    wanted = loaded(pipeline)
     try:
         options = UpOptions(until_idle, join, prune, plain, timeline, metrics)
-        code = checked(loaded, prune=prune) if check else run(loaded, options)
+        code = checked(wanted, prune=prune) if check else run(wanted, options)
     except UpError as error:
         _refuse(str(error), error.exit_code)
     raise typer.Exit(code)
@@ -155,19 +154,6 @@ def init(
     except InitError as error:
         _refuse(f"nothing was made: {error}")
     typer.echo(f"made {', '.join(map(str, made))}\n\n  headgate up {file} --until-idle")
-
-
-def _loaded(pipeline: str) -> "Pipeline":
-    """The pipeline of a file, or the end of the command with all that is wrong in it."""
-    from headgate_runtime.up.pipeline import PipelineError, load
-
-    try:
-        return load(pipeline)
-    except PipelineError as error:
-        count = len(error.problems)
-        lines = "\n".join(f"  {problem.show(error.file)}" for problem in error.problems)
-        what = "1 fault" if count == 1 else f"{count} faults"
-        _refuse(f"nothing was started, the pipeline file has {what}:\n{lines}")
 
 
 @app.command(
@@ -218,6 +204,7 @@ def standalone(
 
 
 register_remote(app)
+register_apply(app)
 
 
 @app.command(
