@@ -16,7 +16,7 @@ from rich.console import Console
 from headgate.connector.error_handling import LETTERS_TOPIC
 from headgate.connector.restart_policy import MAX as RESTART_MAX
 from headgate.herder.messages import WorkerView
-from headgate.ports import TopicPartition
+from headgate.ports import TopicPartition, TransportError
 from headgate.topics.config_events import Config
 from headgate.topics.config_state import ConfigState
 from headgate_runtime.api.serving import serve_up
@@ -27,6 +27,7 @@ from headgate_runtime.spark.service import SparkService, tasks_max_of
 from headgate_runtime.up import folder
 from headgate_runtime.up.apply import Applier, planned_changes
 from headgate_runtime.up.changes import changes
+from headgate_runtime.up.disk import Disk, unusable
 from headgate_runtime.up.display import (
     Display,
     Heading,
@@ -86,10 +87,12 @@ def run(pipeline: Pipeline, options: UpOptions) -> int:
     display = make_display(pipeline, options)
     with held:
         stop = StopSignals()
-        up = Up(pipeline, options, display, held, stop)
         try:
+            up = Up(pipeline, options, display, held, stop)
             with stop:
                 code = up.run()
+        except OSError as error:  # before anything has started
+            raise UpError(unusable(pipeline.data, error), EXIT_FAILED) from None
         finally:
             display.close()
         if timeline_path is not None:
@@ -170,6 +173,7 @@ class Up:
         self._transport = folder.open_log(pipeline.data, self._say)
         self._observer = Observer(self._transport, pipeline.connectors)
         self._registry = Registry(pipeline.data)
+        self._disk = Disk(pipeline.data)
         self._rates = Rates()
         self._skipped = Rates()
         self._at_start: Seen | None = None
@@ -203,6 +207,10 @@ class Up:
         except KeyboardInterrupt:
             self.last_words.append("interrupted: everything was killed")
             code = EXIT_INTERRUPTED
+            return code
+        except (OSError, TransportError) as error:
+            self.last_words.append(unusable(self._pipeline.data, error))
+            code = EXIT_FAILED
             return code
         finally:
             self._kill()
@@ -360,6 +368,11 @@ class Up:
         self._snapshot = snapshot
         if self._metrics is not None:
             self._metrics.show(snapshot)
+        full = self._disk.look()
+        if self._disk.news:
+            self._say(self._disk.news)
+        if full:
+            return Verdict(Outcome.FAILED, (full, *failure_lines(snapshot)))
         if all(worker.phase is Phase.GIVEN_UP for worker in snapshot.workers):
             return verdict
         if self._held.ended():
@@ -461,7 +474,10 @@ class Up:
             "reasons": list(self._verdict.reasons) if self._verdict is not None else [],
         }
         path = self._logs / "summary.json"
-        write_private(path, json.dumps(summary, indent=2) + "\n")
+        try:
+            write_private(path, json.dumps(summary, indent=2) + "\n")
+        except OSError as error:
+            self.last_words.append(f"{path} could not be written: {error.strerror}")
 
     # -- words --
 
