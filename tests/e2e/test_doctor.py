@@ -155,7 +155,7 @@ def test_each_client_of_a_connector_is_tried_as_it_logs_in(
     assert "later: it does not exist, and User:connect lacks Create on Topic:later" in text
     allow(admin, (topic, "later", AclOperation.CREATE))
     text = lines_of(doctor(later))
-    assert "later: as workers need it" in text
+    assert "later: will be created at the first start" in text
     assert "later" not in admin.list_topics(timeout=15).topics, "only asked for"
     check_own_topic(broker, admin, lambda: lines_of(doctor(ones(worker))))
 

@@ -159,3 +159,51 @@ def test_the_example_keeps_a_connector_running(up: Up) -> None:
             assert example.wait(20) == 0
         finally:
             example.kill()
+
+
+def test_a_changed_pipeline_file_is_applied_while_it_runs(up: Up) -> None:
+    file = up.folder / "pipeline.toml"
+    before, family = file.read_text(), {one.pid for one in up.workers()}
+    more = (
+        '\n[connectors.copy]\n"connector.class" = "FileStreamSink"\n'
+        'topics = "lines"\nfile = "copy.txt"\n'
+    )
+    try:
+        file.write_text(before + more)
+        shown = run(up, "apply", "pipeline.toml", "--diff")
+        assert shown.returncode == 1
+        assert "copy would be created" in shown.stdout
+        assert "copy" not in ok(up, "connectors", "list")
+        assert "lines unchanged\ncopy created\n" in ok(up, "apply", "pipeline.toml")
+        up.wait_for("the copy", lambda: (up.folder / "copy.txt").is_file(), 30)
+        assert ok(up, "apply", "pipeline.toml") == "lines unchanged\ncopy unchanged\n"
+        file.write_text((before + more).replace('"copy.txt"', '"no/copy.txt"'))
+        refused = run(up, "apply", "pipeline.toml")
+        assert refused.returncode == 2
+        assert "nothing was changed, the pipeline file has 1 fault" in refused.stderr
+        file.write_text((before + more).replace('topics = "lines"', 'topics = "line"'))
+        changed = run(up, "apply", "pipeline.toml")
+        assert "copy changed" in changed.stdout
+        assert "does not exist; did you mean lines?" in changed.stderr
+        file.write_text(before)
+        assert "copy is not in the file and stays" in run(up, "apply", "pipeline.toml").stdout
+        assert "copy deleted" in ok(up, "apply", "pipeline.toml", "--prune")
+        assert {one.pid for one in up.workers()} == family
+    finally:
+        file.write_text(before)
+
+
+def test_applying_where_nothing_runs_says_what_to_start(tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("one\n")
+    (tmp_path / "pipeline.toml").write_text(PIPELINE)
+    done = subprocess.run(
+        [str(HEADGATE), "apply", "pipeline.toml"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert f"no headgate up runs on {tmp_path}/state" in done.stderr
+    assert "next: start one: headgate up pipeline.toml" in done.stderr

@@ -191,7 +191,7 @@ def test_the_second_one_is_told_who_holds_the_folder_and_may_join(
 
 
 def test_a_failure_is_told_in_one_line_and_ends_in_code_1(tmp_path: Path, ups: list[Up]) -> None:
-    failing = COPY.replace('"out.txt"', '"no/such/folder/out.txt"')
+    failing = COPY.replace('"out.txt"', '"/dev/full"')
     _write(tmp_path, failing, "thread", 1)
     text = (tmp_path / "pipeline.toml").read_text()
     text = text.replace("[cluster]", '[cluster]\n"headgate.restart.max" = 0')
@@ -202,7 +202,7 @@ def test_a_failure_is_told_in_one_line_and_ends_in_code_1(tmp_path: Path, ups: l
     printed = tmp_path / "up.txt"
     up.wait_for("failure", lambda: "task copy-0 FAILED" in printed.read_text(), 60)
     time.sleep(1.0)  # whatever else would be said of it
-    running = [line for line in printed.read_text().splitlines() if "FileStreamSink" in line]
+    running = [line for line in printed.read_text().splitlines() if "No space left" in line]
     assert len(running) == 1, running
     assert up.end(signal.SIGINT) == 1
     text = printed.read_text()

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 
 import apsw
 
@@ -42,6 +43,8 @@ class Database:
 
     Args:
         path: the file; made if it is not there, unless `read_only`.
+        still: a file that nobody writes, which the caller has made sure of, is read without a
+            trace: SQLite makes no other file beside it.
         lease_ms: see `LEASE_MS`.
         warn: told, in one line, when a stopped process was killed.
     """
@@ -51,6 +54,7 @@ class Database:
         path: Path,
         *,
         read_only: bool = False,
+        still: bool = False,
         lease_ms: int = LEASE_MS,
         warn: Callable[[str], None] = say_on_stderr,
     ) -> None:
@@ -60,6 +64,7 @@ class Database:
         schema.check_file(path)
         self.path = path
         self.read_only = read_only
+        self._still = read_only and still
         self._lease_ms = lease_ms
         self._warn = warn
         self._mutex = threading.Lock()
@@ -176,7 +181,10 @@ class Database:
 
     def _open(self) -> apsw.Connection:
         flags = apsw.SQLITE_OPEN_READONLY if self.read_only else apsw.SQLITE_OPEN_READWRITE
-        connection = apsw.Connection(str(self.path), flags=flags)
+        name = str(self.path)
+        if self._still:
+            flags, name = flags | apsw.SQLITE_OPEN_URI, f"file:{quote(name)}?immutable=1"
+        connection = apsw.Connection(name, flags=flags)
         try:
             # The wait for the lock is ours: SQLite's own starves writers.
             connection.set_busy_timeout(0)

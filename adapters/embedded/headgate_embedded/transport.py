@@ -155,10 +155,16 @@ class EmbeddedReader:
         self._database.close()
 
 
-def open_reader(path: str | Path) -> EmbeddedReader:
+def open_reader(path: str | Path, *, once: bool = False) -> EmbeddedReader:
     """The log in folder `path`, for reading.
+
+    Args:
+        once: for one look, which need not see what is written meanwhile. If nobody has the log
+            open, it leaves no trace.
 
     Raises:
         RefusedError: there is none, or it is not ours.
     """
-    return EmbeddedReader(Database(Path(path) / FILE_NAME, read_only=True))
+    file = Path(path) / FILE_NAME
+    still = once and not file.with_name(f"{FILE_NAME}-wal").exists()
+    return EmbeddedReader(Database(file, read_only=True, still=still))

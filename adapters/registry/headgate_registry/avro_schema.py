@@ -86,7 +86,10 @@ class _Maker:
     """Definitions by full name: a second use of one is its name alone."""
     structs: list[tuple[Schema, str]] = field(default_factory=list[tuple[Schema, str]])
     """Structs without a name, each with the one it got."""
-    entries: int = 0
+    entries: list[tuple[Schema | None, Schema | None]] = field(
+        default_factory=list[tuple[Schema | None, Schema | None]]
+    )
+    """Keys and values of maps without a name, in the order of their entries' numbers."""
 
     def made(self, schema: Schema, path: str) -> Any:
         found = self._required(schema, path)
@@ -175,11 +178,15 @@ class _Maker:
         return name, names.NAMESPACE
 
     def _entry_name(self, schema: Schema, path: str) -> tuple[str, str | None]:
+        """Like entries of maps without a name get one name; Java gives it to unlike ones, too, and
+        cannot read that schema."""
         if schema.name is not None:
             return names.split_name(schema.name, path)
-        self.entries += 1
-        number = "" if self.entries == 1 else str(self.entries)
-        return names.MAP_ENTRY + number, names.NAMESPACE
+        like = schema.key_schema, schema.value_schema
+        if like not in self.entries:
+            self.entries.append(like)
+        number = self.entries.index(like)
+        return names.MAP_ENTRY + (str(number + 1) if number else ""), names.NAMESPACE
 
     def _finished(self, node: dict[str, Any], schema: Schema, path: str) -> Any:
         if logical_type(schema) == DECIMAL:

@@ -6,10 +6,10 @@ group has no members, the epochs of transactional ids.
 
 import errno
 import sys
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, Protocol, TextIO
+from typing import Any, Final, Protocol, TextIO
 
 from rich.console import Console
 from rich.text import Text
@@ -44,6 +44,7 @@ class Check:
     text: str
 
 
+LATER: Final = "will be created at the first start"
 _STYLES = {Outcome.GOOD: "green", Outcome.NOTE: "yellow", Outcome.BAD: "bold red"}
 
 
@@ -182,13 +183,19 @@ def _on_kafka(doctor: Any, worker: Mapping[str, str]) -> Generator[Check, None, 
     yield Check(
         Outcome.GOOD, "brokers", f"{', '.join(brokers.addresses)}, cluster {brokers.cluster_id}"
     )
-    ready = True
-    for topic, fault in doctor.internal_topics():
-        ready = ready and fault is None
+    ready, absent = True, list[str]()
+    for topic, fault, there in doctor.internal_topics():
+        ready = ready and fault is None and there
+        if fault is None and not there:
+            absent.append(topic.name)
+            continue
         outcome = Outcome.GOOD if fault is None else Outcome.BAD
         yield Check(outcome, topic.key, f"{topic.name}: {fault or 'as workers need it'}")
+    if absent:
+        names = ", ".join(dict.fromkeys(absent))
+        yield Check(Outcome.GOOD, "internal topics", f"{names}: {LATER}")
     principal = f"permissions of {worker.get('client.id') or 'the worker'}"
-    yield from _permissions(principal, doctor.worker_rights)
+    yield from _permissions(principal, doctor.worker_rights, frozenset(absent))
     if not ready:
         return None
     try:
@@ -245,8 +252,11 @@ def _plans_batches(config: Config) -> bool:
     return is_planned(getattr(found, "TASK", None))
 
 
-def _permissions(about: str, ask: Callable[[], list[Tried]]) -> Iterator[Check]:
-    """One line for all that is granted, one for each that is not."""
+def _permissions(
+    about: str, ask: Callable[[], list[Tried]], absent: Collection[str] = ()
+) -> Iterator[Check]:
+    """One line for all that is granted, one for each that is not. `absent`: topics that the first
+    start makes; what is needed on them cannot be tried before."""
     try:
         tried = ask()
     except RefusedError as error:
@@ -255,8 +265,11 @@ def _permissions(about: str, ask: Callable[[], list[Tried]]) -> Iterator[Check]:
     except TransportError as error:
         yield Check(Outcome.NOTE, about, f"could not be tried: {error}")
         return
-    granted = 0
+    granted, later = 0, 0
     for one in tried:
+        if one.verdict == "not tried" and one.permission.name in absent:
+            later += 1
+            continue
         wanted, reason = one.permission, f" ({one.reason})" if one.reason else ""
         if one.verdict == "granted":
             granted += 1
@@ -265,7 +278,10 @@ def _permissions(about: str, ask: Callable[[], list[Tried]]) -> Iterator[Check]:
             yield Check(outcome, about, f"denied: {wanted}, {wanted.purpose}{reason}. {_how(one)}")
         else:
             yield Check(Outcome.NOTE, about, f"not tried: {wanted}, {wanted.purpose}{reason}")
-    text = f"{granted} of {len(tried)} are granted" if tried else "none is known to be needed"
+    count = len(tried) - later
+    text = f"{granted} of {count} are granted" if tried else "none is known to be needed"
+    if later:
+        text += f"; {later} on topics that are not there yet cannot be tried"
     yield Check(Outcome.GOOD, about, f"{text} (docs/run/permissions.md)")
 
 

@@ -14,7 +14,11 @@ STUDY = "Study the protocol (for scripts)"
 
 NEVER_OFFERED: Final = frozenset({"--prune"})
 """Options that delete: who mistypes another one is not led to them."""
+CHECKS: Final = frozenset({"--dry-run", "--dryrun", "--validate", "--verify", "--no-start"})
+"""Options by which other tools only look."""
 MEANT: Final[Mapping[str, str]] = {
+    "check": "headgate up FILE --check checks a pipeline file",
+    "validate": "headgate up FILE --check checks a pipeline file",
     "run": "headgate up runs a pipeline file",
     "start": "headgate up runs a pipeline file",
 }
@@ -55,9 +59,11 @@ class Commands(Guessing):
         try:
             return super().invoke(ctx)
         except Exception as error:
-            offered = getattr(error, "possibilities", None)
-            if offered:
-                kept = [option for option in offered if option not in NEVER_OFFERED]
+            asked, offered = (getattr(error, k, None) for k in ("option_name", "possibilities"))
+            if asked is not None:
+                kept = [option for option in offered or () if option not in NEVER_OFFERED]
+                if asked in CHECKS and ctx.invoked_subcommand == "up":
+                    kept = ["--check"]
                 error.possibilities = kept  # type: ignore[attr-defined]
             raise
 

@@ -11,7 +11,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TextIO
+from typing import Annotated, Any, NoReturn, TextIO
 
 import typer
 
@@ -19,10 +19,8 @@ from headgate_runtime.command import launch
 from headgate_runtime.command.connector import register as register_connector
 from headgate_runtime.command.extras import require
 from headgate_runtime.command.help import LOOK, RUN, STUDY, Commands, example
+from headgate_runtime.remote.apply import register as register_apply
 from headgate_runtime.remote.commands import register as register_remote
-
-if TYPE_CHECKING:
-    from headgate_runtime.up.pipeline import Pipeline
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -106,40 +104,56 @@ def up(
             help="Serve metrics for Prometheus. Needs headgate[rest].",
         ),
     ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Check what is checked before a start; start nothing.")
+    ] = False,
 ) -> None:
     """Run a pipeline on this machine, without Kafka.
 
     Starts the workers of the pipeline file, creates its connectors, and shows what runs where.
     Ctrl-C stops it. The next start goes on where it was.
     """
+    _can_be_served(timeline, metrics)
+    from headgate_runtime.command.errors import UpError
+    from headgate_runtime.up.check import run as checked
+    from headgate_runtime.up.command import UpOptions, run
+    from headgate_runtime.up.loading import loaded
+
+    wanted = loaded(pipeline)
+    try:
+        options = UpOptions(until_idle, join, prune, plain, timeline, metrics)
+        code = checked(wanted, prune=prune) if check else run(wanted, options)
+    except UpError as error:
+        _refuse(str(error), error.exit_code)
+    raise typer.Exit(code)
+
+
+def _can_be_served(timeline: Path | None, metrics: str | None) -> None:
     if timeline is not None and timeline.suffix not in (".svg", ".png"):
         _refuse(f"--timeline {timeline}: expected a name that ends with .svg or .png")
     if timeline is not None:
         require("matplotlib")  # which draws it, when all is done
     if metrics is not None:
         require("prometheus_client")
-    loaded = _loaded(pipeline)
-    from headgate_runtime.command.errors import UpError
-    from headgate_runtime.up.command import UpOptions, run
+
+
+@app.command(rich_help_panel=RUN, epilog=example("headgate init"))
+def init(
+    file: Annotated[Path, typer.Argument(metavar="[FILE.toml]", help="The file to make.")] = Path(
+        "pipeline.toml"
+    ),
+) -> None:
+    """Make a pipeline file that runs, with comments, to begin from.
+
+    Where there is no folder named in beside it, that is made too, with a file to read.
+    """
+    from headgate_runtime.command.init import InitError, make_pipeline
 
     try:
-        code = run(loaded, UpOptions(until_idle, join, prune, plain, timeline, metrics))
-    except UpError as error:
-        _refuse(str(error), error.exit_code)
-    raise typer.Exit(code)
-
-
-def _loaded(pipeline: str) -> "Pipeline":
-    """The pipeline of a file, or the end of the command with all that is wrong in it."""
-    from headgate_runtime.up.pipeline import PipelineError, load
-
-    try:
-        return load(pipeline)
-    except PipelineError as error:
-        count = len(error.problems)
-        lines = "\n".join(f"  {problem.show(error.file)}" for problem in error.problems)
-        what = "1 fault" if count == 1 else f"{count} faults"
-        _refuse(f"nothing was started, the pipeline file has {what}:\n{lines}")
+        made = make_pipeline(file)
+    except InitError as error:
+        _refuse(f"nothing was made: {error}")
+    typer.echo(f"made {', '.join(map(str, made))}\n\n  headgate up {file} --until-idle")
 
 
 @app.command(
@@ -190,6 +204,7 @@ def standalone(
 
 
 register_remote(app)
+register_apply(app)
 
 
 @app.command(

@@ -38,6 +38,7 @@ from headgate_runtime.transports.select import open_transport
 from headgate_runtime.transports.with_peers import WithPeers
 from headgate_runtime.up.pipeline import SparkSettings
 from headgate_runtime.worker import collector, log_format
+from headgate_runtime.worker.call_log import LoggedPeers
 from headgate_runtime.worker.config import WorkerConfig, transport_settings
 from headgate_runtime.worker.loggers import Loggers
 from headgate_runtime.worker.loop import Worker
@@ -416,7 +417,7 @@ def made_worker(
         config_topic=config_topic,
     )
     inner = open_transport(transport_settings(config, file.settings), config.url)
-    transport = WithPeers(inner, rest.service)
+    transport = WithPeers(inner, LoggedPeers(rest.service))
     kafka = cast("KafkaTransport", inner)
     look = OffsetsLook(kafka.offsets_check.look, file.settings["offset.storage.topic"])
     return Worker(config, file.settings, transport, rest.loggers, file.transformer, look)

@@ -17,8 +17,6 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Final
 
-import javaproperties
-
 from headgate.connector.config_providers import ConfigProvider, ConfigProviderError
 from headgate.java.pattern import JavaPatternError, compile_java
 
@@ -69,6 +67,13 @@ class FileConfigProvider(_OfPaths):
     def get(self, path: str, keys: Collection[str]) -> Mapping[str, str]:
         if not path:
             return {}
+        try:
+            import javaproperties
+        except ModuleNotFoundError:
+            needed = (
+                'reads properties files, which needs headgate[kafka]: pip install "headgate[kafka]"'
+            )
+            raise ConfigProviderError(f"FileConfigProvider {needed}") from None
         text = _read(self._paths.checked(path))
         try:
             values = javaproperties.loads(text)
@@ -120,6 +125,15 @@ CLASSES: Final[Mapping[str, type[ConfigProvider]]] = {
     f"{_JAVA}{kind.__name__}": kind
     for kind in (FileConfigProvider, DirectoryConfigProvider, EnvVarConfigProvider)
 }
+
+
+def pipeline_providers() -> dict[str, ConfigProvider]:
+    """The providers that a pipeline file need not name: ``file``, ``directory`` and ``env``."""
+    return {
+        "file": FileConfigProvider(),
+        "directory": DirectoryConfigProvider(),
+        "env": EnvVarConfigProvider(),
+    }
 
 
 def open_providers(

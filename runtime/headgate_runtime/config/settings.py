@@ -360,6 +360,12 @@ KEYS: dict[str, Key] = {
         "text",
         "How the worker writes its log: as `text`, or as `json`, one object a line.",
     ),
+    "headgate.log.progress.ms": Key(
+        parsers.number(0),
+        "60000",
+        "Time between two lines of the log on the progress of each task: records, commits, lag. 0 "
+        "writes none.",
+    ),
     "headgate.journal": Key(
         parsers.text,
         "",

@@ -85,7 +85,7 @@ def register(app: typer.Typer) -> None:
 
 def status(url: Url = None, output: Format = Output.TABLE) -> None:
     """Show the workers and the connectors of a cluster."""
-    with _remote(url) as remote:
+    with remote_at(url) as remote:
         cluster, rows = remote.cluster(), remote.rows()
         if output is Output.JSON:
             shown = [show.plain(row) for row in rows]
@@ -110,7 +110,7 @@ def list_connectors(
     output: Format = Output.TABLE,
 ) -> None:
     """List connectors with their states."""
-    with _remote(url) as remote:
+    with remote_at(url) as remote:
         rows = remote.rows(prefix, [each.value for each in state or ()])
         if output is Output.JSON:
             _print(show.as_json([show.plain(row) for row in rows]))
@@ -121,7 +121,7 @@ def list_connectors(
 @connectors.command("show")
 def show_connector(name: Name, url: Url = None, output: Format = Output.TABLE) -> None:
     """Show a connector: config, states, traces of what has failed."""
-    with _remote(url) as remote:
+    with remote_at(url) as remote:
         row = remote.row(name)
         as_json = output is Output.JSON
         _print(show.as_json(show.plain(row)) if as_json else show.one_connector(row))
@@ -131,7 +131,7 @@ def show_connector(name: Name, url: Url = None, output: Format = Output.TABLE) -
 def create(files: Files, url: Url = None) -> None:
     """Create connectors from files. One that exists already is refused."""
     wanted = _read(files)
-    with _remote(url) as remote:
+    with remote_at(url) as remote:
         for each in wanted:
             remote.create(each.name, each.config, each.initial_state)
             _print(f"{each.name} created")
@@ -141,7 +141,7 @@ def create(files: Files, url: Url = None) -> None:
 def apply(files: Files, url: Url = None) -> None:
     """Create connectors from files, or change their configs to what the files say."""
     wanted = _read(files)
-    with _remote(url) as remote:
+    with remote_at(url) as remote:
         known = {row.name: row for row in remote.rows()}
         for each in wanted:
             row = known.get(each.name)
@@ -159,7 +159,7 @@ def apply(files: Files, url: Url = None) -> None:
 def diff(files: Files, url: Url = None) -> None:
     """Show what apply would change, key by key. Exit code 1: something."""
     wanted = _read(files)
-    with _remote(url) as remote:
+    with remote_at(url) as remote:
         known = {row.name: row.config for row in remote.rows()}
     differs = False
     for each in wanted:
@@ -202,7 +202,7 @@ def restart(
     url: Url = None,
 ) -> None:
     """Restart connectors, and their tasks if you say so."""
-    with _remote(url) as remote:
+    with remote_at(url) as remote:
         for name in names:
             remote.restart(name, include_tasks=include_tasks, only_failed=only_failed)
             _print(f"{name} restarted")
@@ -211,7 +211,7 @@ def restart(
 @connectors.command()
 def delete(names: Names, url: Url = None) -> None:
     """Delete connectors. Their offsets stay."""
-    with _remote(url) as remote:
+    with remote_at(url) as remote:
         for name in names:
             remote.delete(name)
             _print(f"{name} deleted")
@@ -230,7 +230,7 @@ def watch(
     output: Format = Output.TABLE,
 ) -> None:
     """Print connectors as they are and each change, until Ctrl-C. JSON: one object a line."""
-    with _remote(url) as remote:
+    with remote_at(url) as remote:
         for name, row in remote.watch(prefix, names or []):
             if output is Output.JSON:
                 found = None if row is None else show.plain(row)
@@ -260,8 +260,8 @@ def wait(
     """Wait until a connector is as it should be. Exit code 3: not in time."""
     word = condition if condition in ("settled", "deleted") else condition.upper()
     if word not in ("settled", "deleted", *State):
-        _refuse(f"--for {condition}: expected settled, deleted, or one of {', '.join(State)}")
-    with _remote(url) as remote:
+        refuse(f"--for {condition}: expected settled, deleted, or one of {', '.join(State)}")
+    with remote_at(url) as remote:
         row = remote.wait(name, word, timeout_s)
         _print(f"{name}: {'deleted' if row is None else show.state(row)}")
 
@@ -276,7 +276,7 @@ def restart_task(
     url: Url = None,
 ) -> None:
     """Restart tasks of a connector."""
-    with _remote(url) as remote:
+    with remote_at(url) as remote:
         for number in numbers:
             remote.restart_task(name, number)
             _print(f"{name}-{number} restarted")
@@ -288,7 +288,7 @@ def restart_task(
 @offsets.command("show")
 def show_offsets(name: Name, url: Url = None, output: Format = Output.TABLE) -> None:
     """Show the offsets of a connector."""
-    with _remote(url) as remote:
+    with remote_at(url) as remote:
         found = remote.offsets(name)
         as_json = output is Output.JSON
         _print(show.as_json({"offsets": found}) if as_json else show.offsets(found))
@@ -307,14 +307,14 @@ def set_offsets(
 ) -> None:
     """Change offsets of a stopped connector. FILE has the form that show -o json prints."""
     changes = _offset_changes(file)
-    with _remote(url) as remote:
+    with remote_at(url) as remote:
         _print(remote.alter_offsets(name, changes))
 
 
 @offsets.command("reset")
 def reset_offsets(name: Name, url: Url = None) -> None:
     """Forget all offsets of a stopped connector: it begins from the start."""
-    with _remote(url) as remote:
+    with remote_at(url) as remote:
         _print(remote.reset_offsets(name))
 
 
@@ -324,7 +324,7 @@ def reset_offsets(name: Name, url: Url = None) -> None:
 @loggers.command("list")
 def list_loggers(url: Url = None, output: Format = Output.TABLE) -> None:
     """List the loggers that have a level of their own."""
-    with _remote(url) as remote:
+    with remote_at(url) as remote:
         found = remote.loggers()
         if output is Output.JSON:
             _print(show.as_json(found))
@@ -342,7 +342,7 @@ def set_level(
     url: Url = None,
 ) -> None:
     """Set the level of a logger and of those below it, on all workers."""
-    with _remote(url) as remote:
+    with remote_at(url) as remote:
         changed = remote.set_level(logger, level, cluster=not this_worker)
         _print("\n".join(changed) if this_worker else f"{logger} is {level.upper()} on all workers")
 
@@ -351,23 +351,23 @@ def set_level(
 
 
 def _set_target_states(names: list[str], state: TargetState, word: str, url: str | None) -> None:
-    with _remote(url) as remote:
+    with remote_at(url) as remote:
         for name in names:
             remote.set_target_state(name, state)
             _print(f"{name} {word}")
 
 
 @contextlib.contextmanager
-def _remote(url: str | None) -> Iterator[Remote]:
+def remote_at(url: str | None) -> Iterator[Remote]:
     """The cluster; what it refuses ends the command."""
     remote: Remote | None = None
     try:
         remote = open_remote(url)
         yield remote
     except LateError as error:
-        _refuse(str(error), EXIT_LATE)
+        refuse(str(error), EXIT_LATE)
     except RemoteError as error:
-        _refuse(str(error), error.exit_code)
+        refuse(str(error), error.exit_code)
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
     finally:
@@ -381,7 +381,7 @@ def _read(files: list[str]) -> list[Any]:
     try:
         return [read_connector_file(path) for path in files]
     except ConnectorFileError as error:
-        _refuse(f"{error}\n  next: nothing was asked; mend the file")
+        refuse(f"{error}\n  next: nothing was asked; mend the file")
 
 
 def _offset_changes(file: str) -> list[tuple[object, object]]:
@@ -390,9 +390,9 @@ def _offset_changes(file: str) -> list[tuple[object, object]]:
         found = json.loads(text)
         return [(each["partition"], each["offset"]) for each in found["offsets"]]
     except OSError as error:
-        _refuse(f"{file}: {error.strerror}")
+        refuse(f"{file}: {error.strerror}")
     except (ValueError, KeyError, TypeError):
-        _refuse(
+        refuse(
             f'{file}: expected {{"offsets": [{{"partition": {{...}}, "offset": {{...}}}}]}}\n'
             "  next: headgate offsets show NAME -o json prints this form"
         )
@@ -403,6 +403,6 @@ def _print(text: str) -> None:
     sys.stdout.flush()
 
 
-def _refuse(message: str, code: int = EXIT_USAGE) -> NoReturn:
+def refuse(message: str, code: int = EXIT_USAGE) -> NoReturn:
     typer.echo(f"headgate: {message}", err=True)
     raise typer.Exit(code)

@@ -41,6 +41,7 @@ from headgate.task.steps import (
 from headgate_runtime.config.hidden_values import hide_in_logs
 from headgate_runtime.tasks.lifeline import BodyLifeline, LifelineGone
 from headgate_runtime.tasks.planned_body import PlannedPerformer
+from headgate_runtime.tasks.progress import ProgressLog
 from headgate_runtime.tasks.sink_body import SinkPerformer
 from headgate_runtime.tasks.source_body import SourcePerformer, quietly
 from headgate_runtime.tasks.tools import BodyTools, PluginTools
@@ -102,6 +103,8 @@ class _Body:
         self._machine = performer.machine
         self._inputs: deque[BodyInput] = deque()
         self._told_lost = False
+        lag = getattr(performer, "lag", None)
+        self._progress = ProgressLog(lifeline.spec, lifeline.now_ms(), lag or (lambda: None))
         self._ended = TaskEnded(TaskOutcome.FAILED, "the body ended without a word")
         bind = getattr(performer, "bind", None)
         if bind is not None:
@@ -119,6 +122,7 @@ class _Body:
                 self._handle(LifelineLost(reason))
             if self._inputs:
                 self._handle(self._inputs.popleft())
+            self._progress.look(self._lifeline.now_ms())
         return self._ended
 
     def _handle(self, given: MachineInput) -> None:
@@ -138,18 +142,22 @@ class _Body:
                 report = _shown(effect.report, self._lifeline.spec)
                 if isinstance(report, TaskEnded):
                     self._ended = report
+                if isinstance(report, TaskProgress):
+                    self._progress.reported(report)
                 self._lifeline.report(report)
                 continue
             if isinstance(effect, Close):
                 self._performer.close()
                 self._inputs.append(Closed())
                 continue
+            self._progress.begun(effect)
             try:
                 outcomes = self._performer.perform(effect)
             except BaseException as error:  # connector code may raise anything
                 self._inputs.append(_failed(error))
                 return
             for outcome in outcomes:
+                self._progress.done(outcome)
                 if not isinstance(outcome, SendFailed):
                     self._inputs.append(outcome)
                 elif aside := self._machine.handle(self._lifeline.now_ms(), outcome):

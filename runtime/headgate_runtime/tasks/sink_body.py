@@ -464,6 +464,27 @@ class SinkPerformer:
             # Another owner may be far beyond it when the partition comes back.
             self._context.seeks.pop(partition, None)
 
+    def lag(self) -> int | None:
+        """Records of its partitions that are not committed; None: it is not known now. Brokers are
+        not asked for it: a consumer of theirs knows what they told it last."""
+        if self._consumer is None:
+            return None
+        held = self._consumer.assignment()
+        known_ends: Callable[[], Mapping[TopicPartition, int]] | None
+        known_ends = getattr(self._consumer, "known_ends", None)
+        if known_ends is not None:
+            ends, committed = known_ends(), dict(self._committed)
+            if any(place not in ends or place not in committed for place in held):
+                return None
+        else:
+            try:
+                ends = self._transport.record_log.end_offsets(sorted({topic for topic, _ in held}))
+                committed = {**self._read_committed(), **self._committed}
+            except TransportError:
+                return None
+        lags: list[int] = [max(0, ends.get(each, 0) - committed.get(each, 0)) for each in held]
+        return sum(lags)
+
     def close(self) -> None:
         task, consumer = self._task, self._consumer
         if task is not None:

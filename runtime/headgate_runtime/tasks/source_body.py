@@ -341,7 +341,7 @@ class SourcePerformer:
                 if out is not None:
                     if time_ms is not None and time_ms < 0:
                         sent.timestamp_ms = sending_timestamp(time_ms)
-                    if topic not in known:
+                    if type(topic) is not str or topic not in known:
                         self._ensure_topic(check_topic(record, topic))
                     add(sent)
                     add_source(record)  # type: ignore[arg-type]

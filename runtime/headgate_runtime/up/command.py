@@ -16,7 +16,7 @@ from rich.console import Console
 from headgate.connector.error_handling import LETTERS_TOPIC
 from headgate.connector.restart_policy import MAX as RESTART_MAX
 from headgate.herder.messages import WorkerView
-from headgate.ports import TopicPartition
+from headgate.ports import TopicPartition, TransportError
 from headgate.topics.config_events import Config
 from headgate.topics.config_state import ConfigState
 from headgate_runtime.api.serving import serve_up
@@ -27,6 +27,7 @@ from headgate_runtime.spark.service import SparkService, tasks_max_of
 from headgate_runtime.up import folder
 from headgate_runtime.up.apply import Applier, planned_changes
 from headgate_runtime.up.changes import changes
+from headgate_runtime.up.disk import Disk, unusable
 from headgate_runtime.up.display import (
     Display,
     Heading,
@@ -35,6 +36,7 @@ from headgate_runtime.up.display import (
     connector_rates,
     counted,
 )
+from headgate_runtime.up.forecast import notes_of
 from headgate_runtime.up.idle import (
     Outcome,
     Verdict,
@@ -47,6 +49,7 @@ from headgate_runtime.up.observe import Observer, Seen
 from headgate_runtime.up.pipeline import Pipeline
 from headgate_runtime.up.processes import WorkerProcess, WorkerProcesses
 from headgate_runtime.up.rates import Rates
+from headgate_runtime.up.references import resolved
 from headgate_runtime.up.registry import Registered, Registry
 from headgate_runtime.up.snapshot import Phase, Snapshot, WorkerSnapshot
 from headgate_runtime.up.timeline import Timeline, draw
@@ -84,10 +87,12 @@ def run(pipeline: Pipeline, options: UpOptions) -> int:
     display = make_display(pipeline, options)
     with held:
         stop = StopSignals()
-        up = Up(pipeline, options, display, held, stop)
         try:
+            up = Up(pipeline, options, display, held, stop)
             with stop:
                 code = up.run()
+        except OSError as error:  # before anything has started
+            raise UpError(unusable(pipeline.data, error), EXIT_FAILED) from None
         finally:
             display.close()
         if timeline_path is not None:
@@ -168,6 +173,7 @@ class Up:
         self._transport = folder.open_log(pipeline.data, self._say)
         self._observer = Observer(self._transport, pipeline.connectors)
         self._registry = Registry(pipeline.data)
+        self._disk = Disk(pipeline.data)
         self._rates = Rates()
         self._skipped = Rates()
         self._at_start: Seen | None = None
@@ -202,6 +208,10 @@ class Up:
             self.last_words.append("interrupted: everything was killed")
             code = EXIT_INTERRUPTED
             return code
+        except (OSError, TransportError) as error:
+            self.last_words.append(unusable(self._pipeline.data, error))
+            code = EXIT_FAILED
+            return code
         finally:
             self._kill()
             self._write_summary(code)
@@ -214,6 +224,8 @@ class Up:
             self._say(f"metrics at {self._metrics.address}")
         names = self._registry.free_names(self._pipeline.workers)
         seen = self._at_start = self._observer.read()
+        for line in notes_of(self._pipeline, self._all_configs(seen.state), self._topics()):
+            self._say(line)
         self._ends_at_start = self._observer.topic_ends(self._all_configs(seen.state).values())
         self._spark.start(tasks_max_of(self._all_configs(seen.state)))
         configs = [
@@ -245,6 +257,9 @@ class Up:
         self._applier = Applier(self._transport.peers, plan, self._urls_up, self._say)
         self._applier.start()
 
+    def _topics(self) -> Sequence[str]:
+        return self._transport.record_log.topic_names()
+
     def _worker_settings(self) -> dict[str, str]:
         """The file's settings. A run that goes on restarts what failed; one that ends once all is
         idle does not wait for that, and ends with what failed."""
@@ -252,9 +267,10 @@ class Up:
         return {**by_mode, **self._pipeline.settings}
 
     def _all_configs(self, state: ConfigState) -> dict[str, Config]:
-        """Connectors that will run: those of the file and those that stay."""
+        """Connectors that will run, those of the file and those that stay, with what they refer
+        to."""
         stay = {name: entry.config or {} for name, entry in state.entries.items() if entry.config}
-        return {**stay, **self._pipeline.connectors}
+        return {k: resolved(config) for k, config in {**stay, **self._pipeline.connectors}.items()}
 
     def _end(self) -> bool:
         """The clean stop. False: something had to be killed."""
@@ -352,6 +368,11 @@ class Up:
         self._snapshot = snapshot
         if self._metrics is not None:
             self._metrics.show(snapshot)
+        full = self._disk.look()
+        if self._disk.news:
+            self._say(self._disk.news)
+        if full:
+            return Verdict(Outcome.FAILED, (full, *failure_lines(snapshot)))
         if all(worker.phase is Phase.GIVEN_UP for worker in snapshot.workers):
             return verdict
         if self._held.ended():
@@ -453,7 +474,10 @@ class Up:
             "reasons": list(self._verdict.reasons) if self._verdict is not None else [],
         }
         path = self._logs / "summary.json"
-        write_private(path, json.dumps(summary, indent=2) + "\n")
+        try:
+            write_private(path, json.dumps(summary, indent=2) + "\n")
+        except OSError as error:
+            self.last_words.append(f"{path} could not be written: {error.strerror}")
 
     # -- words --
 

@@ -10,6 +10,7 @@ from typing import Any, Protocol, cast
 from headgate.ports import TransportError
 from headgate_runtime.command.errors import UpError
 from headgate_runtime.transports.select import Transport
+from headgate_runtime.up.disk import unusable
 
 LOOK_EVERY_S = 2.0
 
@@ -68,7 +69,7 @@ def hold(data: Path) -> Held:
     except FolderHeldError as error:
         raise UpError(f"{error} (headgate up --join)") from None
     except OSError as error:
-        raise UpError(f"the data folder {data} cannot be used: {error.strerror}") from None
+        raise UpError(unusable(data, error)) from None
 
 
 def join(data: Path) -> Held:

@@ -18,6 +18,7 @@ from headgate.topics.status import StatusView, decode_status, fold_statuses
 from headgate_runtime.plugins.find import PluginError, connector_kind, find_connector
 from headgate_runtime.traces import first_words
 from headgate_runtime.transports.select import Transport
+from headgate_runtime.up.references import resolved
 from headgate_runtime.up.snapshot import ConnectorSnapshot
 
 DESCRIBE_TIMEOUT_MS = 1_000
@@ -95,7 +96,7 @@ class Observer:
 
     def _connector(self, name: str) -> ConnectorSnapshot:
         entry = self.state.entry(name)
-        config: Config = (entry.config if entry is not None else None) or {}
+        config: Config = resolved((entry.config if entry is not None else None) or {})
         kind = kind_of(config)
         ends, consumed = self._progress(name, config) if kind == "sink" else ({}, {})
         committed = entry is not None and entry.task_count is not None and not entry.inconsistent

@@ -8,7 +8,7 @@ import datetime
 import difflib
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,8 @@ from headgate_runtime.config.parsers import RUNNERS
 from headgate_runtime.config.settings import PIPELINE_KEYS, SettingsError, WorkerSettings
 from headgate_runtime.plugins.check import connector_problems
 from headgate_runtime.up import toml_lines
+from headgate_runtime.up.places import home_expanded, look_at
+from headgate_runtime.up.references import checked, table_checked
 
 WORKERS_MAX = 1_000
 DEFAULT_DATA = "state"
@@ -93,8 +95,10 @@ class Pipeline:
     """Worker settings: what the file says, over `DEFAULTS`; not the rest of Connect's defaults."""
     spark: SparkSettings
     connectors: Mapping[str, Mapping[str, str]]
-    """Configs by name, in the order of the file. Paths in them are as written: workers run with
-    `folder` as their working directory."""
+    """Configs by name, in the order of the file. Paths in them are as written, but for a ``~``:
+    workers run with `folder` as their working directory."""
+    notes: Sequence[str] = ()
+    """What is no fault, and worth knowing before the start."""
 
     @property
     def folder(self) -> Path:
@@ -157,6 +161,7 @@ class _Reader:
         self.lines = lines
         self.file = file
         self.problems: list[Problem] = []
+        self.notes: list[str] = []
 
     def pipeline(self) -> Pipeline:
         self._top()
@@ -166,6 +171,7 @@ class _Reader:
         settings = self._settings(cluster)
         runner = self._runner(cluster, settings)
         given = {**DEFAULTS, **settings, _RUNNER_KEY: runner}
+        connectors = self._connectors(self._full(given))
         return Pipeline(
             file=self.file,
             workers=workers,
@@ -173,7 +179,8 @@ class _Reader:
             runner=runner,
             settings=given,
             spark=self._spark(),
-            connectors=self._connectors(self._full(given)),
+            connectors=connectors,
+            notes=self.notes,
         )
 
     def _problem(self, path: toml_lines.Path, text: str) -> None:
@@ -200,8 +207,14 @@ class _Reader:
 
     def _table(self, name: str) -> Mapping[str, Any]:
         found = self.document.get(name, {})
-        if isinstance(found, dict):
+        if isinstance(found, dict) and name == "connectors":
             return found
+        if isinstance(found, dict):
+            problems: dict[tuple[str, ...], str] = {}
+            table = table_checked(found, problems)
+            for place, text in problems.items():
+                self._problem((name, *place), text)
+            return table
         self._problem((name,), f"{_seen(found)}, expected a table: [{name}]")
         return {}
 
@@ -344,7 +357,7 @@ class _Reader:
             self._problem(
                 paths["name"], f'"{texts["name"]}", but the table names the connector {name}'
             )
-        config = {"name": name, **texts}
+        config = home_expanded({"name": name, **texts})
         if "connector.class" not in texts:
             text = "no connector.class; headgate plugins lists the classes that are installed"
             if "class" in texts:
@@ -356,9 +369,30 @@ class _Reader:
                 text += f". A name with a dot is quoted: [connectors.{whole}]"
             self._problem(path, text)
         elif len(self.problems) == before:
-            for key, text in connector_problems(config, settings, self.file.parent):
+            for key, text in self._connector_problems(config, settings):
                 self._problem(paths.get(key, (*path, key) if key else path), text)
         return config
+
+    def _connector_problems(
+        self, config: Mapping[str, str], settings: Mapping[str, str]
+    ) -> Iterator[tuple[str, str]]:
+        """What is wrong with a connector's config, by key: what it refers to, what its class says
+        of it, the folders and files that it names."""
+        found, hidden, problems = checked(config)
+        if problems:
+            yield from problems.items()
+            return
+        told = {"connector.class"}
+        for key, text in connector_problems(found, settings, self.file.parent):
+            told.add(key)
+            yield key, hidden.hide(text)
+        said = look_at(found, self.file.parent)
+        if said is None or said.key in told:
+            return
+        if said.fault:
+            yield said.key, hidden.hide(said.text)
+        else:
+            self.notes.append(f"{config['name']}: {hidden.hide(said.text)}")
 
     # -- values --
 

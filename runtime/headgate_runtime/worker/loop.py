@@ -25,26 +25,26 @@ from headgate.herder.messages import (
     Called,
     Command,
     CoordinatorLost,
-    DescribeWorker,
     Effect,
     ErrorKind,
     Failure,
     GroupAnswered,
-    ReadOffsets,
     Shutdown,
     TaskReported,
     Tick,
 )
-from headgate.herder.reads import Read
 from headgate.herder.settings import HerderSettings
 from headgate.host.host import HerderHost
 from headgate.ports import RefusedError, TransportError
 from headgate.task.messages import TaskReport
 from headgate.topics.config_events import Config
+from headgate_runtime.config.providers import pipeline_providers
 from headgate_runtime.config.settings import WorkerSettings
 from headgate_runtime.config.transformer import NO_PROVIDERS, WorkerConfigTransformer
 from headgate_runtime.transports.select import Transport, may_keep_waiting, open_transport
+from headgate_runtime.transports.with_peers import WithPeers
 from headgate_runtime.worker import collector, log_format
+from headgate_runtime.worker.call_log import LoggedPeers
 from headgate_runtime.worker.config import WorkerConfig, herder_settings, transport_settings
 from headgate_runtime.worker.journal_file import open_journal
 from headgate_runtime.worker.loggers import Loggers
@@ -343,8 +343,6 @@ class Worker:
                     incoming.call_id, Failure(ErrorKind.BAD_REQUEST, f"malformed call: {error}")
                 )
                 continue
-            reads = isinstance(call, Read | ReadOffsets | DescribeWorker)
-            log.log(logging.DEBUG if reads else logging.INFO, "asked: %s", _shown(call))
             deadline = self._clock.now_ms() + incoming.deadline_ms_left
             self._handle(Called(incoming.call_id, call, incoming.hops, deadline))
         return bool(calls)
@@ -381,13 +379,6 @@ class Worker:
         self.post(TaskReported(run, report))
 
 
-def _shown(call: Call) -> str:
-    """Without configs: they have passwords."""
-    subject = getattr(call, "name", None) or getattr(call, "connector", None)
-    what = subject or getattr(call, "task", None) or getattr(call, "logger", "")
-    return f"{type(call).__name__} {what}".rstrip()
-
-
 def main() -> None:
     """Entry point of the worker process."""
     log_format.set_up()
@@ -398,7 +389,11 @@ def main() -> None:
     log_format.set_up(config.settings.get(log_format.KEY, log_format.TEXT))
     if config.working_directory:
         os.chdir(config.working_directory)
-    worker = Worker(config)
+    settings = WorkerSettings.parse(config.settings)
+    inner = open_transport(transport_settings(config, settings), config.url)
+    transport = WithPeers(inner, LoggedPeers(inner.peers))
+    transformer = WorkerConfigTransformer(pipeline_providers())
+    worker = Worker(config, settings, transport, transformer=transformer)
     signal.signal(signal.SIGTERM, lambda *_: worker.stop())
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to `headgate up`, which stops us
     threading.Thread(target=_watch_parent, args=(worker.stop,), daemon=True).start()

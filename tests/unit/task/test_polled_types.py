@@ -29,6 +29,10 @@ from headgate.task.messages import TaskOutcome
                 "a record has the topic None, expected its name as text",
             ),
             (
+                [SourceRecord({"file": "a"}, {"n": 3}, {"t": 1}, "v")],  # type: ignore[arg-type]
+                "a record has the topic {'t': 1}, expected its name as text",
+            ),
+            (
                 [SourceRecord({"file": "a"}, {"n": 3}, "", "v")],
                 "source partition {'file': 'a'}, of",
             ),

@@ -98,10 +98,11 @@ class KafkaDoctor:
     def group(self) -> DescribedGroup:
         return self._describer.describe(self._worker["group.id"])
 
-    def internal_topics(self) -> Iterator[tuple[InternalTopic, str | None]]:
-        """Each with what is wrong with it; None: it is as workers need it, or they can make it."""
+    def internal_topics(self) -> Iterator[tuple[InternalTopic, str | None, bool]]:
+        """Each with what is wrong with it, and whether it is there. No fault: it is as workers need
+        it, or they can make it."""
         for topic in internal_topics(self._worker):
-            yield topic, _fault_of(topic, self._topics)
+            yield topic, *_fault_of(topic, self._topics)
 
     def worker_rights(self) -> list[Tried]:
         rights = self._rights(self._topics, self._describer, self._raw)
@@ -198,7 +199,7 @@ class KafkaDoctor:
             topics = self._let_in(next(each for each in logins if Role.ADMIN in each.roles))
         except RefusedError:
             return None
-        fault = _fault_of(offset_topic(self._worker, own), topics)
+        fault, _ = _fault_of(offset_topic(self._worker, own), topics)
         return None if fault is None else (own, fault)
 
     def _own_topic(self, config: Mapping[str, str], kind: str) -> str | None:
@@ -331,13 +332,17 @@ def _describe_cluster(topics: Topics) -> Any:
         raise contact.error("the brokers do not answer", kafka_error(failed)) from None
 
 
-def _fault_of(topic: InternalTopic, topics: Topics) -> str | None:
+def _fault_of(topic: InternalTopic, topics: Topics) -> tuple[str | None, bool]:
     try:
         count = topics.partitions(topic.name)
     except UnknownTopicError:
-        return _fault_of_absent(topic, topics)
+        return _fault_of_absent(topic, topics), False
     except TransportError as error:
-        return str(error)
+        return str(error), True
+    return _fault_of_present(topic, count, topics), True
+
+
+def _fault_of_present(topic: InternalTopic, count: int, topics: Topics) -> str | None:
     if topic.key == "config.storage.topic" and count != 1:
         return f"it has {count} partitions, expected a single one: workers refuse to start"
     asked = [ConfigResource(ResourceType.TOPIC, topic.name)]

@@ -159,6 +159,18 @@ class KafkaConsumer:
     def assignment(self) -> frozenset[TopicPartition]:
         return self._held
 
+    def known_ends(self) -> Mapping[TopicPartition, int]:
+        """Ends of its partitions as brokers told them last; they are not asked."""
+        ends: dict[TopicPartition, int] = {}
+        for place in self._held:
+            try:
+                found = self._client.get_watermark_offsets(Place(*place), cached=True)
+            except KafkaException:
+                continue
+            if found is not None and found[1] >= 0:
+                ends[place] = found[1]
+        return ends
+
     def on_rebalance(self, assigned: Callback, revoked: Callback) -> None:
         self._assigned = assigned
         self._revoked = revoked

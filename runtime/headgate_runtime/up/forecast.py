@@ -1,0 +1,60 @@
+"""What can be told of a pipeline before it starts, without being a fault."""
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
+
+from headgate.connector.error_handling import LETTERS_TOPIC
+from headgate.connector.sink_names import sink_topics
+from headgate.topics.config_events import Config
+from headgate_runtime.plugins.find import PluginError, connector_kind, find_connector
+from headgate_runtime.up.pipeline import Pipeline
+
+
+def notes_of(
+    pipeline: Pipeline, configs: Mapping[str, Config], existing: Iterable[str]
+) -> Iterator[str]:
+    """What a user should know before the start, a line each."""
+    for line in pipeline.notes:
+        yield f"warning: {line}"
+    for line in unwritten_topics(configs, existing):
+        yield f"warning: {line}"
+
+
+def unwritten_topics(configs: Mapping[str, Config], existing: Iterable[str]) -> Iterator[str]:
+    """A line for each topic that a sink reads, that does not exist, and that nobody writes.
+
+    A source whose topics cannot be told from its config may write any: then only what looks like a
+    mistake in writing is told.
+
+    Args:
+        configs: all connectors that will run, by name.
+        existing: topics in the log.
+    """
+    there, written, any_topic = set(existing), set[str](), False
+    for config in configs.values():
+        if letters := config.get(LETTERS_TOPIC):
+            written.add(letters)
+        if _kind(config) != "source":
+            continue
+        if topic := config.get("topic"):
+            written.add(topic)
+        if not topic or "topic.pattern" in config or config.get("transforms"):
+            any_topic = True
+    known = sorted(there | written)
+    for name, config in configs.items():
+        if _kind(config) != "sink":
+            continue
+        for topic in sink_topics(config):
+            if topic in there or topic in written:
+                continue
+            near = difflib.get_close_matches(topic, known, n=1, cutoff=0.6)
+            if near or not any_topic:
+                hint = f"; did you mean {near[0]}?" if near else ""
+                yield f"sink {name}: no source writes topic {topic}, which does not exist{hint}"
+
+
+def _kind(config: Config) -> str:
+    try:
+        return connector_kind(find_connector(config.get("connector.class") or ""))
+    except PluginError:
+        return ""

@@ -1,0 +1,142 @@
+"""Folders and files that a pipeline names: looked at before anything starts.
+
+All its tasks run on this machine (but for a Spark that runs elsewhere, whose paths are addresses),
+so what is missing now would be missing then.
+"""
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from pathlib import Path
+from typing import Final
+
+
+class Kind(Enum):
+    READ_FOLDER = auto()
+    READ_FILE = auto()
+    WRITE_FILE = auto()
+    WRITE_FOLDER = auto()
+
+
+PLACES: Final[Mapping[str, tuple[str, Kind]]] = {
+    "DirectorySource": ("path", Kind.READ_FOLDER),
+    "FileStreamSource": ("file", Kind.READ_FILE),
+    "FileStreamSink": ("file", Kind.WRITE_FILE),
+    "DirectorySink": ("path", Kind.WRITE_FOLDER),
+    "DeltaSink": ("path", Kind.WRITE_FOLDER),
+    "SparkFileSink": ("path", Kind.WRITE_FOLDER),
+}
+"""Class of a connector -> the option that is a path, and what for."""
+_JAVA: Final = re.compile(
+    r"org\.apache\.kafka\.connect\.file\.(FileStream(?:Source|Sink))Connector"
+)
+_VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}|\$([A-Za-z_][A-Za-z0-9_]*)")
+_GLOB: Final = re.compile(r"[*?]|\[[^\]]+\]")
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What is to be said of a path."""
+
+    key: str
+    text: str
+    fault: bool = True
+    """False: it may be meant so."""
+
+
+def _place(config: Mapping[str, str]) -> tuple[str, Kind] | None:
+    name = config.get("connector.class", "")
+    java = _JAVA.fullmatch(name)
+    return PLACES.get(java[1] if java else name)
+
+
+def home_expanded(config: Mapping[str, str]) -> dict[str, str]:
+    """`config` with the home folder in place of a ``~`` that its path begins with."""
+    found = _place(config)
+    if found is None or not config.get(found[0], "").lstrip().startswith("~"):
+        return dict(config)
+    return {**config, found[0]: str(_home(config[found[0]].strip()))}
+
+
+def _home(text: str) -> Path:
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:  # nobody of that name
+        return Path(text)
+
+
+def look_at(config: Mapping[str, str], folder: Path) -> Said | None:
+    """What is wrong with the path that a connector's config names; relative ones start in
+    `folder`."""
+    found = _place(config)
+    if found is None:
+        return None
+    key, kind = found
+    text = config.get(key, "").strip()
+    if not text or "://" in text:
+        return None
+    path = folder / text
+    said = _read(text, path, kind) if kind in (Kind.READ_FOLDER, Kind.READ_FILE) else None
+    said = said or (_written(text, path, kind) if kind not in _READ else None)
+    if said is None:
+        return None
+    variable = _VARIABLE.search(text)
+    if variable is not None and not path.exists():
+        name = variable[1] or variable[2]
+        about = f"{variable[0]} is not expanded; write ${{env:{name}}}"
+        return Said(key, f"{text}: {about}")
+    return replace(said, key=key)
+
+
+_READ: Final = (Kind.READ_FOLDER, Kind.READ_FILE)
+
+
+def _read(text: str, path: Path, kind: Kind) -> Said | None:
+    wanted = "folder" if kind is Kind.READ_FOLDER else "file"
+    if path.exists():
+        if kind is Kind.READ_FOLDER and not path.is_dir():
+            return Said("", f"{text} is a file, expected a folder; include picks files in one")
+        if kind is Kind.READ_FILE and path.is_dir():
+            return Said("", f"{text} is a folder, expected a file; DirectorySource reads folders")
+        if not os.access(path, os.R_OK | (os.X_OK if path.is_dir() else 0)):
+            return Said("", f"{text} may not be read by this user")
+        return None
+    if _GLOB.search(text):
+        above, pattern = os.path.split(text)
+        if kind is Kind.READ_FOLDER:
+            hint = f'name the folder and what to take of it: path = "{above or "."}", '
+            return Said("", f'{text} is no folder; {hint}include = "{pattern}"')
+        hint = "DirectorySource reads many, by its include"
+        return Said("", f"{text} is no file, and patterns are not expanded; {hint}")
+    if kind is Kind.READ_FILE and path.parent.is_dir():
+        return Said("", f"there is no file {text} yet; its task waits for it", fault=False)
+    return Said("", f"there is no {wanted} {_shown(text, path)}{_nearest_above(path)}")
+
+
+def _written(text: str, path: Path, kind: Kind) -> Said | None:
+    if kind is Kind.WRITE_FILE:
+        if path.is_dir():
+            return Said("", f"{text} is a folder, expected a file")
+        if not path.parent.is_dir():
+            above = path.parent
+            return Said("", f"there is no folder {above} to write {path.name} to{_made(above)}")
+        return None
+    if path.exists() and not path.is_dir():
+        return Said("", f"{text} is a file, expected a folder")
+    return None
+
+
+def _shown(text: str, path: Path) -> str:
+    return text if path == Path(text) else f"{text} ({path})"
+
+
+def _nearest_above(path: Path) -> str:
+    """The part of the path that is there."""
+    above = next((each for each in path.parents if each.exists()), None)
+    return f"; {above} is there" if above is not None and above != path.parent else ""
+
+
+def _made(folder: Path) -> str:
+    return f"; make it: mkdir -p {folder}"

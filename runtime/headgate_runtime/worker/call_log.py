@@ -1,0 +1,94 @@
+"""What a worker's log says of the calls that it is asked: what, from where, and what came of it."""
+
+import logging
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from headgate import wire
+from headgate.herder import messages as m
+from headgate.herder.reads import Read
+from headgate.ports import IncomingCall, Peers
+from headgate_runtime.worker.log_format import subject
+
+log = logging.getLogger(__name__)
+
+OPEN_MAX: Final = 1_000
+"""Calls whose answers are awaited; of more than these the answers are not told."""
+
+
+class LoggedPeers:
+    """`Peers` that tell. Used by the worker's thread."""
+
+    def __init__(self, inner: Peers) -> None:
+        self._inner = inner
+        self._open: dict[str, tuple[str, str, float]] = {}
+        """By call: connector, words, when it was asked."""
+
+    def call(self, url: str, payload: bytes, hops: int, timeout_ms: int) -> bytes:
+        return self._inner.call(url, payload, hops, timeout_ms)
+
+    def incoming(self) -> Sequence[IncomingCall]:
+        calls = self._inner.incoming()
+        for incoming in calls:
+            self._asked(incoming)
+        return calls
+
+    def answer(self, call_id: str, payload: bytes) -> None:
+        self._inner.answer(call_id, payload)
+        found = self._open.pop(call_id, None)
+        if found is not None:
+            self._answered(*found, payload)
+
+    def _asked(self, incoming: IncomingCall) -> None:
+        try:
+            call: m.Call = wire.loads(m.Call, incoming.payload)
+        except wire.WireError:
+            return  # it is refused by the loop, which says so
+        if isinstance(call, Read | m.ReadOffsets | m.DescribeWorker):
+            log.debug("asked: %s", type(call).__name__)
+            return
+        connector, words = about(call)
+        origin = "by another worker" if incoming.hops else "from outside"
+        log.info("asked %s: %s", origin, words, extra=subject(connector) if connector else None)
+        if len(self._open) < OPEN_MAX:
+            self._open[incoming.call_id] = connector, words, time.monotonic()
+
+    def _answered(self, connector: str, words: str, asked_s: float, payload: bytes) -> None:
+        extra = subject(connector) if connector else None
+        result: m.Result = wire.loads(m.Success | m.Failure, payload)
+        took_ms = (time.monotonic() - asked_s) * 1000
+        if isinstance(result, m.Success):
+            log.info("done in %.0f ms: %s", took_ms, words, extra=extra)
+        else:
+            text = "refused after %.0f ms: %s: %s (%s)"
+            log.info(text, took_ms, words, result.message, result.kind, extra=extra)
+
+
+def about(call: m.Call) -> tuple[str, str]:
+    """The connector that a call is about, and its words. Without values of configs, which have
+    passwords."""
+    match call:
+        case m.SetTargetState(name, state):
+            return name, f"connector {name} is to be {state}"
+        case m.CreateConnector(name, _, state):
+            return name, f"create connector {name}" + (f", {state}" if state else "")
+        case m.PutConnectorConfig(name):
+            return name, f"config of connector {name}"
+        case m.PatchConnectorConfig(name, changes):
+            return name, f"change {', '.join(sorted(changes))} of connector {name}"
+        case m.DeleteConnector(name):
+            return name, f"delete connector {name}"
+        case m.RestartConnector(name, with_tasks, only_failed):
+            what = " and its tasks" if with_tasks else ""
+            return name, f"restart connector {name}{what}" + (
+                ", what has failed" if only_failed else ""
+            )
+        case m.RestartTask(task):
+            return task.connector, f"restart task {task}"
+        case m.PutTaskConfigs(connector, configs):
+            return connector, f"configs of {len(configs)} tasks of connector {connector}"
+        case m.SetLoggerLevel(logger, level):
+            return "", f"level {level} for logger {logger}"
+    name = getattr(call, "name", None) or getattr(call, "connector", None) or ""
+    return str(name), f"{type(call).__name__} {name}".rstrip()

@@ -1,0 +1,98 @@
+"""What a worker's log says of what it is asked."""
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from headgate import wire
+from headgate.herder import messages as m
+from headgate.ids import TargetState, TaskId
+from headgate.ports import IncomingCall
+from headgate_runtime.worker.call_log import LoggedPeers
+
+
+class Asked:
+    """`Peers` that are asked what the test says."""
+
+    def __init__(self) -> None:
+        self.calls: list[IncomingCall] = []
+        self.answers: dict[str, bytes] = {}
+
+    def call(self, url: str, payload: bytes, hops: int, timeout_ms: int) -> bytes:
+        return payload
+
+    def incoming(self) -> Sequence[IncomingCall]:
+        calls, self.calls = self.calls, []
+        return calls
+
+    def answer(self, call_id: str, payload: bytes) -> None:
+        self.answers[call_id] = payload
+
+
+def told(call: m.Call, result: m.Result, caplog: pytest.LogCaptureFixture, hops: int = 0) -> Any:
+    inner = Asked()
+    peers = LoggedPeers(inner)
+    inner.calls.append(IncomingCall("7", wire.dumps(call), hops, 1_000))
+    with caplog.at_level(logging.INFO):
+        assert len(peers.incoming()) == 1
+        peers.answer("7", wire.dumps(result))
+    assert list(inner.answers) == ["7"]
+    return caplog.records
+
+
+def test_which_target_state_is_asked_for_and_that_it_is_done(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    call = m.SetTargetState("src", TargetState.PAUSED)
+    first, second = told(call, m.Success(), caplog)
+    assert first.getMessage() == "asked from outside: connector src is to be PAUSED"
+    assert second.getMessage().startswith("done in ")
+    assert second.getMessage().endswith(" ms: connector src is to be PAUSED")
+    assert first.connector == second.connector == "src"
+
+
+def test_what_is_refused_has_its_reason(caplog: pytest.LogCaptureFixture) -> None:
+    refused = m.Failure(m.ErrorKind.NOT_FOUND, "Unknown connector src")
+    call = m.SetTargetState("src", TargetState.STOPPED)
+    first, second = told(call, refused, caplog, hops=1)
+    assert first.getMessage() == "asked by another worker: connector src is to be STOPPED"
+    assert second.getMessage().startswith("refused after ")
+    assert "connector src is to be STOPPED: Unknown connector src (" in second.getMessage()
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (m.CreateConnector("c", {"p": "secret"}, TargetState.PAUSED), "create connector c, PAUSED"),
+        (m.PutConnectorConfig("c", {"p": "secret"}), "config of connector c"),
+        (m.PatchConnectorConfig("c", {"b": "secret", "a": None}), "change a, b of connector c"),
+        (m.DeleteConnector("c"), "delete connector c"),
+        (m.RestartConnector("c"), "restart connector c"),
+        (m.RestartConnector("c", True, True), "restart connector c and its tasks, what has failed"),
+        (m.RestartTask(TaskId("c", 1)), "restart task c-1"),
+        (m.PutTaskConfigs("c", ({"p": "secret"},)), "configs of 1 tasks of connector c"),
+        (m.FenceConnector("c"), "FenceConnector c"),
+        (m.ResetOffsets("c"), "ResetOffsets c"),
+        (m.SetLoggerLevel("root", "DEBUG"), "level DEBUG for logger root"),
+    ],
+)
+def test_each_call_in_words_and_without_values(
+    call: m.Call, words: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    records = told(call, m.Success(), caplog)
+    assert records[0].getMessage() == f"asked from outside: {words}"
+    assert "secret" not in caplog.text
+
+
+def test_reads_are_not_told(caplog: pytest.LogCaptureFixture) -> None:
+    assert told(m.DescribeWorker(), m.Success(), caplog) == []
+
+
+def test_a_call_that_nobody_can_read_is_passed_on(caplog: pytest.LogCaptureFixture) -> None:
+    inner = Asked()
+    inner.calls.append(IncomingCall("7", b"what", 0, 1_000))
+    with caplog.at_level(logging.INFO):
+        assert len(LoggedPeers(inner).incoming()) == 1
+    assert caplog.records == []

@@ -1,0 +1,85 @@
+"""`headgate up` on a disk that is full: it is seen, said once, and ends the run."""
+
+import errno
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from headgate_runtime.up import disk
+from headgate_runtime.up.disk import PROBE, Disk, is_full, unusable
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Path]:
+    """A file system with 2 MiB."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)]
+    if subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("this user may not mount a file system")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def fill(folder: Path) -> None:
+    with (folder / "fill").open("wb", buffering=0) as file:
+        try:
+            while file.write(b"x" * 4096):
+                pass
+        except OSError as error:
+            assert error.errno == errno.ENOSPC
+
+
+def test_a_full_disk_is_seen_and_no_trace_is_left(small: Path) -> None:
+    assert not is_full(small)
+    fill(small)
+    assert is_full(small)
+    assert [path.name for path in small.iterdir()] == ["fill"]
+    (small / "fill").unlink()
+    assert not is_full(small)
+    assert list(small.iterdir()) == []
+
+
+def test_it_is_said_once_and_ends_the_run_after_a_while(
+    small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(disk.time, "monotonic", lambda: now[0])
+    seen = Disk(small)
+    assert (seen.look(), seen.news) == ("", "")
+    fill(small)
+    assert seen.look() == ""
+    assert seen.news.endswith("is full: free some space, then start again; this ends in 10 s")
+    now[0] = 9.0
+    assert (seen.look(), seen.news) == ("", "")
+    now[0] = 10.0
+    assert seen.look() == f"the disk of the data folder {small} is full: free some space, then " + (
+        "start again"
+    )
+
+
+def test_space_that_is_freed_in_time_is_said(small: Path) -> None:
+    seen = Disk(small)
+    fill(small)
+    seen.look()
+    (small / "fill").unlink()
+    assert (seen.look(), seen.news) == ("", f"there is space again for {small}")
+
+
+def test_little_space_that_can_be_used_is_not_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some is kept for root, which may use it."""
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=0, f_frsize=4096))
+    assert not is_full(tmp_path)
+    assert not (tmp_path / PROBE).exists()
+
+
+def test_a_quota_is_a_full_disk_and_other_faults_are_told_as_they_are(tmp_path: Path) -> None:
+    assert "is full" in unusable(tmp_path, OSError(errno.EDQUOT, "Disk quota exceeded"))
+    denied = OSError(errno.EACCES, "Permission denied")
+    assert unusable(tmp_path, denied).endswith("cannot be used: [Errno 13] Permission denied")
