@@ -45,7 +45,7 @@ class LogLimits:
     """The table ``[log]``: limits of all topics, and of single ones."""
 
     default: TopicLimits = TopicLimits()
-    topics: Mapping[str, TopicLimits] = field(default_factory=dict)
+    topics: Mapping[str, TopicLimits] = field(default_factory=dict[str, TopicLimits])
     check_interval_ms: int = CHECK_INTERVAL_MS
 
     def of(self, topic: str) -> TopicLimits:

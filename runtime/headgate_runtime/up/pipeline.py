@@ -303,9 +303,8 @@ class _Reader:
             return parse_limits(texts)
         except LimitsError as error:
             for key, text in error.problems.items():
-                self._problem(
-                    paths[key], f"{text}{'' if key in LOG_KEYS else nearest(key, LOG_KEYS)}"
-                )
+                hint = nearest(key, LOG_KEYS) if text.startswith("unknown key") else ""
+                self._problem(paths[key], f"{text}{hint}")
             return LogLimits()
 
     # -- [spark] --

@@ -230,7 +230,8 @@ def test_what_is_wrong_is_told_with_its_line(text: str, expected: str) -> None:
         (
             '[log.topics."a.b"]\n"retention.byte" = 1',
             "p.toml:2: [log] topics.a.b.retention.byte: unknown key, expected one of retention.ms, "
-            "retention.bytes, retention.past.sinks, max.message.bytes, retention.check.interval.ms",
+            "retention.bytes, retention.past.sinks, max.message.bytes, retention.check.interval.ms"
+            "; did you mean retention.bytes?",
         ),
         ("[log]\ntopics = 3", "p.toml:2: [log] topics: 3, expected [log.topics.<name>]"),
         ("[log.topics]\nt = 3", "p.toml:2: [log] topics.t: 3, expected a table: [log.topics.t]"),
