@@ -29,7 +29,7 @@ class TopicLimits:
 
     retention_ms: int = UNLIMITED
     retention_bytes: int = UNLIMITED
-    """Of each partition."""
+    """Bytes that each partition keeps."""
     past_sinks: bool = False
     """Records may be deleted that a sink has not committed."""
     message_bytes: int = MESSAGE_BYTES
@@ -193,7 +193,7 @@ def deletable(batches: Sequence[StoredBatch], limits: TopicLimits, expired: int)
 
 
 def whole_batches(batches: Iterable[StoredBatch], cut: int) -> list[StoredBatch]:
-    """Those of `batches` that end at or below `cut`."""
+    """The batches that end at or below `cut`."""
     return [one for one in batches if one.end <= cut]
 
 
