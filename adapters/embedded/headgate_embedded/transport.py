@@ -31,7 +31,7 @@ class EmbeddedTransport:
         clock: Clock,
         consumer: ConsumerSettings,
         compression: str,
-        limits: LogLimits,
+        limits: LogLimits = NO_LIMITS,
     ) -> None:
         self.clock = clock
         self._database = database
