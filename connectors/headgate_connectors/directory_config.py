@@ -9,6 +9,7 @@ from typing import Any
 
 from headgate.connector.config import ConfigDef, ConfigError, Importance, Type
 from headgate.connector.validators import at_least, non_empty, one_of, optional, regex
+from headgate_connectors.csv_types import KINDS, parse_types, zone_of
 from headgate_connectors.directory_input import COMPRESSIONS
 from headgate_connectors.directory_reader import FileFault, ReadOptions
 
@@ -49,6 +50,20 @@ def _encoding(name: str, value: Any) -> None:
     if not alike or codec.name.startswith(("iso2022", "hz", "utf-7")):
         text = "only encodings that write ASCII as ASCII are read; convert the files to UTF-8"
         raise ConfigError.of(name, value, text)
+
+
+def _types(name: str, value: Any) -> None:
+    try:
+        parse_types(value)
+    except ValueError as error:
+        raise ConfigError.of(name, value, str(error)) from None
+
+
+def _zone(name: str, value: Any) -> None:
+    try:
+        zone_of(value)
+    except ValueError as error:
+        raise ConfigError.of(name, value, str(error)) from None
 
 
 def _define(
@@ -166,6 +181,49 @@ def _define_csv(keys: ConfigDef) -> None:
         None,
         "Text of a field that is null, such as NULL or nothing at all. By default none is.",
     )
+    _define(
+        keys,
+        "csv.escape",
+        "none",
+        "Character before a quote or a delimiter that is part of a field, or none. A quote may "
+        "always be doubled.",
+        _one_char,
+    )
+    _define(
+        keys,
+        "csv.comment",
+        "none",
+        "Character at the beginning of lines that are passed over, or none.",
+        _one_char,
+    )
+    _define_columns(keys)
+
+
+def _define_columns(keys: ConfigDef) -> None:
+    _define(
+        keys,
+        "csv.types",
+        "",
+        f"Types of columns, such as 'id: int64, price: decimal(10,2)': {KINDS}. Rows then have a "
+        "schema; columns that are not named are string. A text that is no value of its type is a "
+        "bad record, named with file and line. By default rows are JSON objects of text.",
+        _types,
+    )
+    _define(
+        keys,
+        "csv.timezone",
+        None,
+        "For csv.types: time zone of timestamps that have none, such as UTC or Europe/Berlin. By "
+        "default those are bad records.",
+        optional(_zone),
+    )
+    _define(
+        keys,
+        "csv.columns",
+        [],
+        "Names of the columns of files without a header row.",
+        kind=Type.LIST,
+    )
 
 
 def _define_faults(keys: ConfigDef) -> None:
@@ -230,7 +288,9 @@ CONFIG = _config()
 
 
 def read_options(settings: Mapping[str, Any]) -> ReadOptions:
-    quote, delimiter = settings["csv.quote"], settings["csv.delimiter"]
+    quote, delimiter, escape, comment = (
+        settings[f"csv.{name}"] for name in ("quote", "delimiter", "escape", "comment")
+    )
     return ReadOptions(
         check_json=settings["json.check"],
         encoding=codecs.lookup(settings["encoding"]).name,
@@ -238,6 +298,11 @@ def read_options(settings: Mapping[str, Any]) -> ReadOptions:
         quote=None if quote == "none" else quote,
         header=settings["csv.header"],
         null=settings["csv.null"],
+        escape=None if escape == "none" else escape,
+        comment=None if comment == "none" else comment,
+        columns=tuple(settings["csv.columns"]),
+        types=parse_types(settings["csv.types"]),
+        zone=zone_of(settings["csv.timezone"]),
     )
 
 
@@ -261,6 +326,15 @@ def config_errors(config: Mapping[str, str]) -> dict[str, list[str]]:
     if config.get("csv.delimiter") == "none":
         text = "expected one ASCII character, or tab"
         errors["csv.delimiter"] = [str(ConfigError.of("csv.delimiter", "none", text))]
+    columns = [name.strip() for name in (config.get("csv.columns") or "").split(",")]
+    header = (config.get("csv.header") or "true").strip().lower() != "false"
+    if columns != [""] and (header or len(set(columns)) != len(columns)):
+        text = (
+            "expected each name once" if not header else "the header row has them: set csv.header"
+        )
+        errors["csv.columns"] = [
+            str(ConfigError.of("csv.columns", config.get("csv.columns"), text))
+        ]
     return errors
 
 

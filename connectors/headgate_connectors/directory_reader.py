@@ -1,10 +1,13 @@
 """What every reader of a file gives, whatever the format: rows, and why there are none."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, Protocol
+from zoneinfo import ZoneInfo
 
 from headgate.connector.schema import Schema
+
+BOM: Final = b"\xef\xbb\xbf"
 
 
 class Row(NamedTuple):
@@ -37,6 +40,14 @@ class ReadOptions:
     header: bool = True
     null: str | None = None
     """Text of a CSV field that is null; None: no field is."""
+    escape: str | None = None
+    comment: str | None = None
+    columns: tuple[str, ...] = ()
+    """Names of the columns of CSV files without a header row; none: c1, c2 and so on."""
+    types: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Types of columns of CSV files by name. None: rows are JSON objects of text."""
+    zone: ZoneInfo | None = None
+    """Zone of times in CSV files that have none."""
 
 
 class FileFault(Exception):
@@ -83,3 +94,9 @@ class Reader(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+def not_text(encoding: str, error: UnicodeDecodeError) -> str:
+    """Why bytes are no text, for users."""
+    name = "UTF-8" if encoding == "utf-8" else encoding
+    return f"not {name}: {error}; if the file has another encoding, set encoding"

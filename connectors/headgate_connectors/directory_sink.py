@@ -9,7 +9,8 @@ bytes, or is ``rotate.interval.ms`` old. What is committed is told by the manife
 
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -22,7 +23,14 @@ from headgate.connector.validators import at_least, non_empty, one_of
 from headgate.ports import TopicPartition
 from headgate_arrow.arrow_types import NoFormError
 from headgate_connectors.sink_columns import SinkColumns
+from headgate_connectors.sink_files import StagedFiles
 from headgate_connectors.sink_manifest import Entry, ManifestError, SinkManifest
+from headgate_connectors.sink_partitions import (
+    PartitionBy,
+    json_fields,
+    partition_faults,
+    pin_text,
+)
 from headgate_connectors.sink_rows import VALUE, as_struct, at, value_schema
 from headgate_connectors.sink_writers import (
     ENDINGS,
@@ -75,6 +83,40 @@ CONFIG = (
         "Time from the first record of a file until it is published.",
     )
     .define(
+        "partition.by",
+        Type.LIST,
+        (),
+        importance=Importance.MEDIUM,
+        documentation="Folders of the files, Hive style, such as city=Rome/day=2026-11-26. Each is "
+        "the name of a field, or NAME=PATTERN for the record's time, such as day=%Y-%m-%d, with %Y "
+        "%m %d %H %M. By default all files are in one folder.",
+    )
+    .define(
+        "partition.timezone",
+        Type.STRING,
+        "UTC",
+        non_empty,
+        Importance.LOW,
+        "Time zone of the patterns of partition.by, such as Europe/Berlin.",
+    )
+    .define(
+        "partition.keep.columns",
+        Type.BOOLEAN,
+        False,
+        importance=Importance.LOW,
+        documentation="Whether the fields of partition.by are in the files, too. Readers take them "
+        "from the names of the folders.",
+    )
+    .define(
+        "open.max",
+        Type.INT,
+        100,
+        at_least(1),
+        Importance.LOW,
+        "Most files that a task writes at a time. One more, and the largest group of files is "
+        "published before its time.",
+    )
+    .define(
         "on.null.value",
         Type.STRING,
         "fail",
@@ -98,28 +140,12 @@ DIRECTORY: Final = "headgate.directory"
 
 
 @dataclass(slots=True)
-class _Open:
-    """A file that is being written."""
-
-    writer: Writer
-    staged: str
-    start: int
-    since: float
-    columns: Schema
-    rows: int = 0
-
-
-@dataclass(slots=True)
 class _Partition:
     committed: int | None
     """Offset up to which records are in published files; None: there is no file yet."""
     next: int = -1
     """Offset after the last record that was taken; -1: none was."""
-    file: _Open | None = None
-    pending: list[Row] = field(default_factory=list[Row])
-    """Rows of the batch under way, for `file`."""
-    first: SinkRecord | None = None
-    """Record of the first of them."""
+    files: StagedFiles | None = None
     resumed: bool = False
     """Another task was first: the rest of the batch is delivered anew, from `committed` on."""
 
@@ -137,11 +163,18 @@ class DirectorySinkTask(SinkTask):
         self._manifest = SinkManifest(self._root, ENDINGS[self._format])
         self._manifest.claim(config.get("name", ""))
         self._columns = SinkColumns(self._root)
+        self._open_max: int = settings["open.max"]
+        self._keeps_columns: bool = settings["partition.keep.columns"]
+        by, timezone = settings["partition.by"], settings["partition.timezone"]
+        self._by = PartitionBy(by, timezone)
+        pin = pin_text(by, timezone, self._keeps_columns) if self._by else None
+        self._manifest.pin_partitions(pin)
         self._partitions: dict[TopicPartition, _Partition] = {}
         self._given: Schema | None = None
         """Schema of the last value, whose columns are `_pinned`."""
         self._pinned = _ONLY_TEXT
-        self._structs: dict[Schema, Schema] = {}
+        self._struct = _ONLY_TEXT
+        """The same as a STRUCT."""
 
     def open(self, partitions: Collection[TopicPartition]) -> None:
         by_group = self.context.committed() if partitions else {}
@@ -199,7 +232,8 @@ class DirectorySinkTask(SinkTask):
         for record in records:
             self._take(record)
         for place, partition in list(self._partitions.items()):
-            self._write(partition)
+            if partition.files is not None:
+                partition.files.write()
             self._rotate(place, partition)
         self._ask_to_be_called()
 
@@ -219,93 +253,107 @@ class DirectorySinkTask(SinkTask):
                     f"{at(record)} has no value (a tombstone), expected one: set on.null.value = "
                     "skip to pass over such records"
                 )
-        else:
-            columns, row = self._row(record)
-            file = partition.file
-            if file is not None and file.columns is not columns and file.columns != columns:
-                self._write(partition)
-                self._finish(place, partition)
-                if self._partitions[place].resumed:
-                    return
-            self._place(place, partition, record, columns).append(row)
+        elif not self._add(place, partition, record):
+            return
         partition.next = record.offset + 1
-        if len(partition.pending) >= _ROWS_AT_ONCE:
-            self._write(partition)
+        files = partition.files
+        if files is not None and files.pending >= _ROWS_AT_ONCE:
+            files.write()
             self._rotate(place, partition)
 
-    def _row(self, record: SinkRecord) -> tuple[Schema, Row]:
-        """Columns of the folder, after those of this record, and its row."""
+    def _add(self, place: TopicPartition, partition: _Partition, record: SinkRecord) -> bool:
+        """Add the row of a record to its file. False: it is delivered anew."""
+        columns, row, folder = self._row(record)
+        files = partition.files
+        if files is not None and files.columns is not columns and files.columns != columns:
+            self._finish(place, partition)
+        if (partition.files is None or folder not in partition.files) and self._by:
+            self._make_room()
+        if self._partitions[place] is not partition:
+            return False
+        if partition.files is None:
+            start = record.offset if partition.committed is None else partition.committed
+            partition.files = StagedFiles(
+                *(start, time.monotonic(), columns),
+                partial(self._manifest.stage, place, start),
+                self._open_file,
+            )
+        partition.files.add(folder, row, record)
+        return True
+
+    def _make_room(self) -> None:
+        """For one more file."""
+        groups = {p: one.files for p, one in self._partitions.items() if one.files is not None}
+        if sum(map(len, groups.values())) >= self._open_max:
+            place = max(groups, key=lambda one: len(groups[one]))
+            self._finish(place, self._partitions[place])
+            self.context.request_commit()
+
+    def _open_file(self, staged: str, columns: Schema) -> Writer:
+        if self._by.fields and not self._keeps_columns and columns is not LINE:
+            columns = self._by.without_fields(columns)
+        return open_writer(self._format, self._root / staged, columns)
+
+    def _row(self, record: SinkRecord) -> tuple[Schema, Row, str]:
+        """Columns of the folder, after those of this record, its row, and the folder of it."""
         if self._format == "jsonl":  # lines have no columns in common
-            return LINE, {VALUE: _line(record)}
+            return self._json_row(record)
         given = value_schema(record)
         row = record.value if given.type is SchemaType.STRUCT else {VALUE: record.value}
-        if given is self._given:
-            return self._pinned, row
-        struct = as_struct(given)
-        try:
-            self._pinned = self._columns.take(struct)
-        except (DataError, NoFormError) as error:
-            raise DataError(f"{at(record)}: {error}") from error
-        self._given = given
-        return self._pinned, row
+        if given is not self._given:
+            self._struct = as_struct(given)
+            try:
+                self._pinned = self._columns.take(self._struct)
+            except (DataError, NoFormError) as error:
+                raise DataError(f"{at(record)}: {error}") from error
+            self._given = given
+        folder = self._by.folder(record, self._struct, row) if self._by else ""
+        return self._pinned, row, folder
 
-    def _place(
-        self, place: TopicPartition, partition: _Partition, record: SinkRecord, columns: Schema
-    ) -> list[Row]:
-        """Where a row goes: the rows of the partition's file, which is opened where none is."""
-        if partition.file is None:
-            start = record.offset if partition.committed is None else partition.committed
-            staged = self._manifest.stage(place, start)
-            writer = open_writer(self._format, self._root / staged, columns)
-            partition.file = _Open(writer, staged, start, time.monotonic(), columns)
-        if not partition.pending:
-            partition.first = record
-        return partition.pending
-
-    def _write(self, partition: _Partition) -> None:
-        if not partition.pending or partition.file is None:
-            return
-        rows, partition.pending = partition.pending, []
-        try:
-            partition.file.writer.write(rows)
-        except DataError as error:
-            assert partition.first is not None
-            raise DataError(f"a record from {at(partition.first)} on: {error}") from error
-        partition.file.rows += len(rows)
+    def _json_row(self, record: SinkRecord) -> tuple[Schema, Row, str]:
+        value, schema = record.value, record.value_schema
+        if not self._by:
+            return LINE, {VALUE: _line(record, schema, value)}, ""
+        if self._by.fields:
+            row, schema = json_fields(record, self._keeps_columns)
+        else:
+            row = {}
+        folder = self._by.folder(record, schema, row)
+        if self._by.fields and not self._keeps_columns:
+            value = {name: one for name, one in row.items() if name not in self._by.fields}
+            schema = None if schema is None else self._by.without_fields(schema)
+        return LINE, {VALUE: _line(record, schema, value)}, folder
 
     # -- files --
 
     def _rotate(self, place: TopicPartition, partition: _Partition) -> None:
-        file = partition.file
-        if file is None:
+        files = partition.files
+        if files is None:
             return
-        due = time.monotonic() - file.since >= self._interval
-        if due or file.rows >= self._most_rows or file.writer.size >= self._most_bytes:
+        due = time.monotonic() - files.since >= self._interval
+        if due or files.is_full(self._most_rows, self._most_bytes):
             self._finish(place, partition)
             self.context.request_commit()
 
     def _finish(self, place: TopicPartition, partition: _Partition) -> None:
-        """Commit the partition's file. Another task that was first has written its records."""
-        file, partition.file = partition.file, None
-        if file is None:
+        """Commit the partition's files. Another task that was first has written its records."""
+        files = partition.files
+        if files is None:
             return
-        try:
-            file.writer.close()
-        except BaseException:
-            file.writer.drop()
-            raise
-        end = partition.next
-        if self._manifest.commit(place, file.start, end, file.rows, file.staged):
-            partition.committed = end
+        files.write()
+        partition.files = None
+        staged = files.close()
+        if self._manifest.commit(place, files.start, partition.next, files.rows, staged):
+            partition.committed = partition.next
         else:
             self.context.log(
-                f"{place[0]}-{place[1]} from offset {file.start} on was written by another task: "
+                f"{place[0]}-{place[1]} from offset {files.start} on was written by another task: "
                 "its file counts"
             )
             self._resume(place, 0)
 
     def _ask_to_be_called(self) -> None:
-        since = [each.file.since for each in self._partitions.values() if each.file is not None]
+        since = [one.files.since for one in self._partitions.values() if one.files is not None]
         if since:
             left = min(since) + self._interval - time.monotonic()
             self.context.timeout(max(int(left * 1000), 0) + 1)
@@ -326,7 +374,7 @@ class DirectorySinkTask(SinkTask):
             if partition.resumed:
                 if partition.committed is not None:
                     safe[place] = partition.committed
-            elif partition.file is None and not partition.pending:
+            elif partition.files is None:
                 safe[place] = offset  # what is not in a file was passed over
             elif partition.committed is not None:
                 safe[place] = min(offset, partition.committed)
@@ -335,19 +383,18 @@ class DirectorySinkTask(SinkTask):
     def close(self, partitions: Collection[TopicPartition]) -> None:
         for place in partitions:
             partition = self._partitions.pop(place, None)
-            if partition is not None and partition.file is not None:
-                partition.file.writer.drop()
+            if partition is not None and partition.files is not None:
+                partition.files.drop()
 
     def stop(self) -> None:
         self.close(list(self._partitions))
 
 
-def _line(record: SinkRecord) -> str:
-    schema = record.value_schema
+def _line(record: SinkRecord, schema: Schema | None, value: Any) -> str:
     try:
         if schema is None or schema.type is SchemaType.STRING:
-            return json_line(record.value)
-        return json_text(schema, record.value)
+            return json_line(value)
+        return json_text(schema, value)
     except DataError as error:
         raise DataError(f"{at(record)}: {error}") from error
 
@@ -373,7 +420,7 @@ class DirectorySink(SinkConnector):
             return {"path": [f"{path} is an address, expected a folder of this machine"]}
         if path and Path(path).exists() and not Path(path).is_dir():
             return {"path": [f"{path} is a file, expected a folder"]}
-        return {}
+        return partition_faults(config)
 
     @classmethod
     def alter_offsets(

@@ -2,6 +2,7 @@
 
     target/
       events-0-000000000000.parquet             a published file, for everybody to read
+      city=Rome/events-0-000000000000.parquet   the same of a sink with partition.by
       _headgate/owner.json                      the connector that writes here
       _headgate/events-0-000000000000.json      entry: offsets from 0 on are in that file
       _headgate/staging/events-0-000000000500-<token>.parquet     written, not committed yet
@@ -11,12 +12,16 @@ commits by the exclusive creation of its entry, which is named by its first offs
 that wrote the same records (one was frozen, say, and its partition given away) one commits, and the
 other finds its entry and drops its file. Whoever finds an entry whose file is not published yet
 renames it. Nothing is overwritten. The group's offsets only follow.
+
+With ``partition.by`` an entry has a file in each folder for which there were records: they are
+committed together, and published one after the other.
 """
 
 import json
 import os
 import re
 import uuid
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -27,6 +32,8 @@ from headgate.ports import TopicPartition
 FOLDER: Final = "_headgate"
 STAGING: Final = f"{FOLDER}/staging"
 _OWNER: Final = f"{FOLDER}/owner.json"
+_PARTITIONS: Final = f"{FOLDER}/partitions.json"
+_ENTRY: Final = re.compile(r"-\d{12,}\.json$")
 _STAGED: Final = re.compile(r"(.+)-(\d+)-(\d+)-[0-9a-f]{32}\.\w+")
 
 
@@ -46,10 +53,17 @@ class Entry:
     file: str
     staged: str
     """Path the file was written under, relative to the folder as `file` is."""
+    more: Sequence[tuple[str, str]] = ()
+    """`file` and `staged` of further files."""
 
     @property
     def path(self) -> str:
         return f"{FOLDER}/{_name(self.topic, self.partition, self.start)}.json"
+
+    @property
+    def files(self) -> Sequence[tuple[str, str]]:
+        """Each file, with the path it was written under."""
+        return ((self.file, self.staged), *self.more)
 
 
 def _names(folder: Path) -> list[str]:
@@ -83,6 +97,25 @@ class SinkManifest:
                 "path of its own"
             )
 
+    def pin_partitions(self, text: str | None) -> None:
+        """Write down, with the first file, how the folder is partitioned; None: it is not.
+
+        Raises:
+            ManifestError: it is partitioned in another way.
+        """
+        known = self._root / _PARTITIONS
+        if text is not None and (known.exists() or not self._has_entries()):
+            _create(self._root, _PARTITIONS, text.encode())
+        was = known.read_text() if known.exists() else None
+        if was != text:
+            raise ManifestError(
+                f"{self._root} is partitioned by {was or 'nothing'}, expected {text or 'nothing'}: "
+                "readers take it for one table, so give the connector another name and path"
+            )
+
+    def _has_entries(self) -> bool:
+        return any(_ENTRY.search(name) for name in _names(self._root / FOLDER))
+
     def entries(self, place: TopicPartition) -> list[Entry]:
         """Entries of a topic-partition by their offsets.
 
@@ -115,18 +148,14 @@ class SinkManifest:
         committed any more: those at whose offset another file was.
         """
         entries = self.entries(place)
-        gone = [
-            entry
-            for entry in entries
-            if not (self._root / entry.file).exists() and not self._publish(entry)
-        ]
-        by_start = {entry.start: entry.staged for entry in entries}
+        gone = [entry for entry in entries if self._missing(entry) and not self._publish(entry)]
+        by_start = {entry.start: {staged for _, staged in entry.files} for entry in entries}
         for name in _names(self._root / STAGING):
             match = _STAGED.fullmatch(name)
             if match is None or (match[1], int(match[2])) != place:
                 continue
             path = f"{STAGING}/{name}"
-            if by_start.get(int(match[3]), path) != path:
+            if path not in by_start.get(int(match[3]), (path,)):
                 (self._root / path).unlink(missing_ok=True)
         return (entries[-1].end if entries else None), gone
 
@@ -135,37 +164,71 @@ class SinkManifest:
         name = _name(*place, start)
         return f"{STAGING}/{name}-{uuid.uuid4().hex}.{self._ending}"
 
-    def commit(self, place: TopicPartition, start: int, end: int, rows: int, staged: str) -> bool:
-        """Commit a staged file, whose content is durable.
+    def commit(
+        self, place: TopicPartition, start: int, end: int, rows: int, staged: Mapping[str, str]
+    ) -> bool:
+        """Commit staged files, whose content is durable: one for each folder below the root, or
+        one for the root itself, which is the empty name.
 
-        False: a file with the same first offset is committed already; this one was dropped.
+        False: files with the same first offset are committed already; these were dropped.
 
         Raises:
-            ManifestError: a file that is none of the sink's stands where it is to be published.
+            ManifestError: a file that is none of the sink's stands where one is to be published.
         """
-        final = f"{_name(*place, start)}.{self._ending}"
-        entry = Entry(*place, start, end, rows, final, staged)
-        if (self._root / final).exists() and not (self._root / entry.path).exists():
-            raise ManifestError(
-                f"{self._root / final} is there and is none of this sink's files: move it away, or "
-                "give the connector another path"
-            )
+        name = f"{_name(*place, start)}.{self._ending}"
+        files = [(f"{folder}/{name}" if folder else name, path) for folder, path in staged.items()]
+        entry = Entry(*place, start, end, rows, *files[0], files[1:])
+        if not (self._root / entry.path).exists():
+            for final, _ in files:
+                if (self._root / final).exists():
+                    raise ManifestError(
+                        f"{self._root / final} is there and is none of this sink's files: move it "
+                        "away, or give the connector another path"
+                    )
         sync_folder(self._root / STAGING)
-        if not _create(self._root, entry.path, json.dumps(asdict(entry)).encode()):
-            (self._root / staged).unlink(missing_ok=True)
+        if not _create(self._root, entry.path, json.dumps(_plain(entry)).encode()):
+            for path in staged.values():
+                (self._root / path).unlink(missing_ok=True)
             return False
         self._publish(entry)
         return True
 
+    def _missing(self, entry: Entry) -> bool:
+        return not all((self._root / file).exists() for file, _ in entry.files)
+
     def _publish(self, entry: Entry) -> bool:
-        """False: its staged file is not there."""
-        try:
-            (self._root / entry.staged).rename(self._root / entry.file)
-        except FileNotFoundError:
-            return (self._root / entry.file).exists()  # another task was faster
-        sync_folder(self._root)
+        """False: a file is not there, nor its staged one."""
+        whole = True
+        for file, staged in entry.files:
+            final = self._root / file
+            if final.parent != self._root:
+                _make_folders(self._root, final.parent)
+            try:
+                (self._root / staged).rename(final)
+            except FileNotFoundError:
+                whole = whole and final.exists()  # another task was faster
+            else:
+                sync_folder(final.parent)
         sync_folder(self._root / STAGING)
-        return True
+        return whole
+
+
+def _plain(entry: Entry) -> dict[str, Any]:
+    """Entries of one file are as they were before there were more."""
+    found = asdict(entry)
+    if not entry.more:
+        del found["more"]
+    return found
+
+
+def _make_folders(root: Path, folder: Path) -> None:
+    """Make `folder` below `root`, and its name durable with those above it."""
+    if folder.is_dir():
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    while folder != root:
+        folder = folder.parent
+        sync_folder(folder)
 
 
 def _create(root: Path, path: str, content: bytes) -> bool:

@@ -1,10 +1,13 @@
 """A sink task's consumer on the file."""
 
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import takewhile
 from typing import Final
+
+import apsw
 
 from headgate.connector.sink_names import SinkTopics, TopicPattern, topics_now
 from headgate.membership.consumer import (
@@ -28,6 +31,9 @@ from headgate_embedded import batches
 from headgate_embedded.database import Database, Watch
 from headgate_embedded.group import Coordinators, EmbeddedGroup
 from headgate_embedded.record_tables import read_batches, read_committed, write_committed
+from headgate_embedded.retention import check_there, first_offset
+
+_log = logging.getLogger("headgate.embedded")
 
 _WAIT_S: Final = 0.001
 _WAIT_S_MAX: Final = 0.02
@@ -49,7 +55,8 @@ def _ignore(_partitions: Sequence[TopicPartition]) -> None:
 class EmbeddedConsumer:
     """One member of a consumer group; used by one thread.
 
-    Partitions without a committed offset are read from their beginning.
+    Partitions without a committed offset are read from the first record that is there; one that
+    retention has shortened is named in the log. A later position whose record is gone is an error.
     """
 
     def __init__(
@@ -128,6 +135,10 @@ class EmbeddedConsumer:
             write_committed(connection, member.group, offsets)
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Offset 0 is the beginning, whatever is left of it."""
+        if not offset:
+            with self._database.read() as connection:
+                offset = self._beginning(connection, partition)
         self._positions[partition] = offset
         self._ready.pop(partition, None)
         self._exhausted = False
@@ -177,8 +188,12 @@ class EmbeddedConsumer:
                 case PartitionsAssigned(partitions):
                     with self._database.read() as connection:
                         committed = read_committed(connection, self._member.group)
+                        starts = {
+                            place: committed.get(place) or self._beginning(connection, place)
+                            for place in partitions
+                        }
                     self._ready.clear()
-                    self._positions = {place: committed.get(place, 0) for place in partitions}
+                    self._positions = starts
                     self._exhausted = False
                     self._assigned(partitions)
                 case JoinRefused(error):
@@ -186,6 +201,18 @@ class EmbeddedConsumer:
                         f"group {self._member.group} cannot be joined: {error.value}; its members "
                         "are no sink tasks of this cluster, name another group"
                     )
+
+    def _beginning(self, connection: apsw.Connection, place: TopicPartition) -> int:
+        """Offset of the first record; says so if records before it are gone."""
+        topic, partition = place
+        first = first_offset(connection, self._find_topic(topic)[0], partition)
+        if first:
+            _log.warning(
+                "group %s begins to read %s-%d at offset %d: retention deleted the %d records "
+                "before it",
+                *(self._member.group, topic, partition, first, first),
+            )
+        return first
 
     def _fetch(self, limit: int, *, whole: bool) -> LogBatch | list[ConsumerRecord]:
         places = [place for place in self._positions if place not in self._paused]
@@ -232,7 +259,10 @@ class EmbeddedConsumer:
         number, _ = self._find_topic(topic)
         with self._database.read() as connection:
             start = self._positions[place]
-            return read_batches(connection, number, partition, start, 1 << 62, limit)
+            rows = read_batches(connection, number, partition, start, 1 << 62, limit)
+            whose = f"group {self._member.group}"
+            check_there(connection, number, place, start, rows, whose)
+            return rows
 
     def _batch(self, place: TopicPartition, base: int, data: bytes) -> LogBatch:
         batch = batches.decode_batch(*place, base, data, self._positions[place])

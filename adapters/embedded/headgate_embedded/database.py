@@ -128,6 +128,21 @@ class Database:
         finally:
             self._give(connection)
 
+    def vacuum(self) -> None:
+        """Write the file anew without its free pages, whole or not at all.
+
+        Raises:
+            TransportError: somebody else uses it, or there is no room.
+        """
+        connection = self._take()
+        try:
+            connection.execute("vacuum")
+            connection.execute("pragma wal_checkpoint(truncate)")
+        except apsw.Error as error:
+            raise self._translated(error) from error
+        finally:
+            self._give(connection)
+
     def watch(self) -> "Watch":
         return Watch(self)
 

@@ -79,6 +79,10 @@ class EmbeddedConfigLog:
         with self._database.read() as connection:
             return _config_end(connection)
 
+    def end_in(self, connection: apsw.Connection) -> int:
+        """`end` inside a transaction of the caller's."""
+        return _config_end(connection)
+
     def close(self) -> None:
         self._watch.close()
 

@@ -17,8 +17,10 @@ from headgate.ports import (
     ProducerRecord,
     RecordMetadata,
     TopicPartition,
+    TransactionOverError,
     TransportError,
 )
+from headgate.retention import LogLimits, record_size, too_large
 from headgate.task.partitioner import Partitioner
 from headgate_embedded import batches
 from headgate_embedded.database import Database
@@ -34,6 +36,7 @@ OFFSETS: Final = "offsets"
 
 Membership = tuple[str, str, int]
 """Group, member id, generation."""
+NO_LIMITS: Final = LogLimits()
 IsMember = Callable[[apsw.Connection, str, str], bool]
 """Whether a membership is alive, asked inside a transaction."""
 
@@ -50,8 +53,10 @@ class EmbeddedProducer:
         transactional_id: str | None,
         membership: Membership | None,
         compression: str = "none",
+        limits: LogLimits = NO_LIMITS,
     ) -> None:
         self._database = database
+        self._limits = limits
         self._partitions = partitions
         self._is_member = is_member
         self._client_id = client_id
@@ -66,6 +71,8 @@ class EmbeddedProducer:
         self._encoded: list[tuple[TopicPartition, int, bytes]] = []
         self._sent = 0
         self._acked = 0
+        self._refused: dict[int, str] = {}
+        """Why records were refused, by number; not transactional."""
         self._numbers: dict[TopicPartition, list[int]] | None = None
         """Numbers of the buffered records, if places are kept."""
         self._places: list[tuple[int, RecordMetadata]] = []
@@ -90,22 +97,51 @@ class EmbeddedProducer:
 
     def send(self, records: Sequence[ProducerRecord]) -> None:
         placed = self._partitioner.places(records, self._partitions)
+        sizes = [
+            record_size(one) if one.headers else len(one.key or b"") + len(one.value or b"")
+            for one in records
+        ]
+        refused = self._too_large(records, sizes)
+        first, self._sent = self._sent, self._sent + len(records)
+        self._refused |= {first + at: text for at, text in refused.items()}
         if self._numbers is not None:
-            for number, (place, _) in enumerate(placed, self._sent):
-                self._numbers.setdefault(place, []).append(number)
-        for place, record in placed:
+            for at, (place, _) in enumerate(placed):
+                if at not in refused:
+                    self._numbers.setdefault(place, []).append(first + at)
+        if refused:
+            sizes = [size for at, size in enumerate(sizes) if at not in refused]
+            placed = [one for at, one in enumerate(placed) if at not in refused]
+        for (place, record), size in zip(placed, sizes, strict=True):
             waiting = self._open.get(place)
             if waiting is None:
                 waiting = self._open[place] = []
-            size = self._bytes.get(place, 0) + _size(record)
-            if waiting and size > BYTES_PER_BATCH:
+            total = self._bytes.get(place, 0) + size
+            if waiting and total > BYTES_PER_BATCH:
                 self._encode(place)
-                waiting, size = self._open.setdefault(place, []), _size(record)
+                waiting, total = self._open.setdefault(place, []), size
             waiting.append(record)
-            self._bytes[place] = size
+            self._bytes[place] = total
             if len(waiting) >= RECORDS_PER_BATCH:
                 self._encode(place)
-        self._sent += len(records)
+
+    def _too_large(self, records: Sequence[ProducerRecord], sizes: Sequence[int]) -> dict[int, str]:
+        """Why records are refused, by their places.
+
+        Raises:
+            TransactionOverError: one is, and the producer is transactional. None was buffered.
+        """
+        limits = self._limits
+        refused: dict[int, str] = {}
+        if max(sizes, default=0) <= limits.message_bytes_least:
+            return refused
+        for at, (record, size) in enumerate(zip(records, sizes, strict=True)):
+            if text := too_large(record.topic, size, limits):
+                if self._transactional_id is not None:
+                    error = TransactionOverError(text)
+                    error.place = at
+                    raise error
+                refused[at] = text
+        return refused
 
     def send_batch(self, batch: LogBatch) -> None:
         place = self._partitioner.place(batch, self._partitions)
@@ -115,6 +151,11 @@ class EmbeddedProducer:
         if place in self._open:
             self._encode(place)  # what was sent before comes before
         data = batches.encode_batch(batch, wall_ms(), self._compression)
+        if batch.count and len(data) > self._limits.of(batch.topic).message_bytes:
+            rows = batches.decode(*place, 0, data)
+            sizes = [len(row.key or b"") + len(row.value or b"") for row in rows]
+            if text := too_large(batch.topic, max(sizes), self._limits):
+                raise TransactionOverError(text)
         self._encoded.append((place, batch.count, data))
         self._sent += batch.count
 
@@ -126,9 +167,17 @@ class EmbeddedProducer:
         if self._acked == self._sent:
             return []
         self._write(())
-        ack = Ack(self._acked, self._sent - 1)
+        acks: list[Ack] = []
+        refused, self._refused = self._refused, {}
+        for number, text in sorted(refused.items()):
+            if self._acked < number:
+                acks.append(Ack(self._acked, number - 1))
+            acks.append(Ack(number, number, text))
+            self._acked = number + 1
+        if self._acked < self._sent:
+            acks.append(Ack(self._acked, self._sent - 1))
         self._acked = self._sent
-        return [ack]
+        return acks
 
     def commit(self, offsets: Sequence[tuple[bytes, bytes | None]]) -> None:
         if self._transactional_id is None:
@@ -146,6 +195,7 @@ class EmbeddedProducer:
         self._open.clear()
         self._bytes.clear()
         self._encoded.clear()
+        self._refused.clear()
         self._acked = self._sent
         if self._numbers is not None:
             self._numbers.clear()
@@ -257,7 +307,3 @@ def append_batches(
         )
         bases.append(int(row[1]))
     return bases
-
-
-def _size(record: ProducerRecord) -> int:
-    return len(record.key or b"") + len(record.value or b"")

@@ -1,9 +1,7 @@
-"""Data topics and consumer groups on the file.
-
-Nothing is ever removed: the embedded log has no retention yet, the file grows with what is written.
-"""
+"""Data topics and consumer groups on the file."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from headgate.connector.sink_names import SinkTopics
 from headgate.membership.consumer import ConsumerSettings
@@ -14,12 +12,14 @@ from headgate.ports import (
     TopicPartition,
     UnknownTopicError,
 )
+from headgate.retention import LogLimits
 from headgate_embedded import batches
 from headgate_embedded.consumer import EmbeddedConsumer
 from headgate_embedded.database import Database
 from headgate_embedded.group import Coordinators
-from headgate_embedded.producer import EmbeddedProducer, Membership
+from headgate_embedded.producer import NO_LIMITS, EmbeddedProducer, Membership
 from headgate_embedded.record_tables import read_batches, read_committed, write_committed
+from headgate_embedded.retention import check_there, first_offset
 
 
 class EmbeddedRecordLog:
@@ -29,6 +29,7 @@ class EmbeddedRecordLog:
         coordinators: Coordinators,
         settings: ConsumerSettings,
         compression: str = "none",
+        limits: LogLimits = NO_LIMITS,
     ) -> None:
         if compression not in batches.COMPRESSIONS:
             raise ValueError(
@@ -38,6 +39,7 @@ class EmbeddedRecordLog:
         self._coordinators = coordinators
         self._settings = settings
         self._compression = compression
+        self._limits = limits
         self._topics: dict[str, tuple[int, int]] = {}
 
     def create_topic(
@@ -83,8 +85,17 @@ class EmbeddedRecordLog:
         return ends
 
     def start_offsets(self, topics: Sequence[str]) -> Mapping[TopicPartition, int]:
-        """Offset of the first record: there is no retention yet."""
-        return dict.fromkeys(self.end_offsets(topics), 0)
+        starts: dict[TopicPartition, int] = {}
+        with self._database.read() as connection:
+            for topic in topics:
+                rows: list[Any] = connection.execute(
+                    "select id, part from heads join topics on topics.id = heads.topic "
+                    "where topics.name = ? order by part",
+                    (topic,),
+                ).fetchall()
+                for number, part in rows:
+                    starts[topic, part] = first_offset(connection, number, part)
+        return starts
 
     def read(
         self, topic: str, partition: int, start: int, end: int, limit: int
@@ -92,6 +103,8 @@ class EmbeddedRecordLog:
         number, _ = self._topic(topic)
         with self._database.read() as connection:
             rows = read_batches(connection, number, partition, start, end, limit)
+            if start < end:
+                check_there(connection, number, (topic, partition), start, rows, "a reader")
         records: list[ConsumerRecord] = []
         for base, data in rows:
             records += batches.decode(topic, partition, base, data, start, limit - len(records))
@@ -118,6 +131,7 @@ class EmbeddedRecordLog:
             transactional_id,
             membership,
             self._compression,
+            self._limits,
         )
 
     def consumer(self, group: str, topics: SinkTopics, client_id: str) -> Consumer:

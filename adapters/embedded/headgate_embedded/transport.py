@@ -6,17 +6,19 @@ from pathlib import Path
 
 from headgate.membership.consumer import ConsumerSettings
 from headgate.ports import Clock
+from headgate.retention import LogLimits, limit_texts, parse_limits
 from headgate.topics.offsets import OffsetView, read_offsets
 from headgate_embedded.database import LEASE_MS, Database, say_on_stderr
 from headgate_embedded.group import Coordinators, EmbeddedGroup
 from headgate_embedded.logs import EmbeddedConfigLog, EmbeddedKeyedLog
 from headgate_embedded.machine import MonotonicClock, boot_id, same_machine
 from headgate_embedded.peers import EmbeddedPeers
-from headgate_embedded.producer import OFFSETS, EmbeddedFencer
+from headgate_embedded.producer import NO_LIMITS, OFFSETS, EmbeddedFencer
 from headgate_embedded.records import EmbeddedRecordLog
 from headgate_embedded.schema import FILE_NAME, RefusedError
 
 STATUS = "status"
+LOG_PREFIX = "log."
 
 
 class EmbeddedTransport:
@@ -29,6 +31,7 @@ class EmbeddedTransport:
         clock: Clock,
         consumer: ConsumerSettings,
         compression: str,
+        limits: LogLimits = NO_LIMITS,
     ) -> None:
         self.clock = clock
         self._database = database
@@ -37,7 +40,7 @@ class EmbeddedTransport:
         self.offset_log = EmbeddedKeyedLog(database, OFFSETS)
         self.status_log = EmbeddedKeyedLog(database, STATUS)
         self.group = EmbeddedGroup(database, coordinators)
-        self.record_log = EmbeddedRecordLog(database, coordinators, consumer, compression)
+        self.record_log = EmbeddedRecordLog(database, coordinators, consumer, compression, limits)
         self.fencer = EmbeddedFencer(database)
         self.peers = EmbeddedPeers(database, clock, url)
         self._watch = database.watch()
@@ -70,7 +73,8 @@ def open_transport(
     Args:
         transport: ``path``, the data folder. Optional: ``boot.id``, as `transport_settings` puts
             it there; ``lock.lease.ms``, how long a process may stand still with the write lock
-            before it is killed; ``consumer.session.timeout.ms``; ``compression``, none or zlib.
+            before it is killed; ``consumer.session.timeout.ms``; ``compression``, none or zlib;
+            settings of `headgate.retention`, with ``log.`` before their keys.
         url: under which other workers call this one.
         warn: told in one line what an operator should know, such as the killing of a process;
             on stderr if left out.
@@ -87,8 +91,10 @@ def open_transport(
     consumer = ConsumerSettings()
     if (timeout := transport.get("consumer.session.timeout.ms")) is not None:
         consumer = ConsumerSettings(session_timeout_ms=int(timeout))
+    compression = transport.get("compression", "none")
+    limits = limits_of(transport)
     return EmbeddedTransport(
-        database, url, clock or MonotonicClock(), consumer, transport.get("compression", "none")
+        database, url, clock or MonotonicClock(), consumer, compression, limits
     )
 
 
@@ -110,9 +116,24 @@ def open_task_transport(
     return open_transport(transport, warn=warn)
 
 
-def transport_settings(path: str | Path) -> dict[str, str]:
+def transport_settings(path: str | Path, limits: LogLimits = NO_LIMITS) -> dict[str, str]:
     """How processes on this machine reach the log in folder `path`; those on another refuse it."""
-    return {"kind": "embedded", "path": str(Path(path).absolute()), "boot.id": boot_id()}
+    own = {"kind": "embedded", "path": str(Path(path).absolute()), "boot.id": boot_id()}
+    return own | {f"{LOG_PREFIX}{key}": text for key, text in limit_texts(limits).items()}
+
+
+def limits_of(transport: Mapping[str, str]) -> LogLimits:
+    """What `transport_settings` was told.
+
+    Raises:
+        LimitsError: a setting cannot be used.
+    """
+    texts = {
+        key.removeprefix(LOG_PREFIX): text
+        for key, text in transport.items()
+        if key.startswith(LOG_PREFIX)
+    }
+    return parse_limits(texts) if texts else NO_LIMITS
 
 
 def check_machine(transport: Mapping[str, str]) -> None:

@@ -51,6 +51,7 @@ from headgate_runtime.up.processes import WorkerProcess, WorkerProcesses
 from headgate_runtime.up.rates import Rates
 from headgate_runtime.up.references import resolved
 from headgate_runtime.up.registry import Registered, Registry
+from headgate_runtime.up.retention import RetentionPasses
 from headgate_runtime.up.snapshot import Phase, Snapshot, WorkerSnapshot
 from headgate_runtime.up.timeline import Timeline, draw
 from headgate_runtime.up.totals import Totals, lines, totals
@@ -164,12 +165,14 @@ class Up:
         self._stop = stop
         self._logs = pipeline.data / "logs"
         make_private_folder(self._logs)
-        self._transport_settings = folder.transport_settings(pipeline.data)
+        self._transport_settings = folder.transport_settings(pipeline.data, pipeline.log)
         self._serving = contextlib.ExitStack()
         """The gRPC API of this cluster."""
         self._thread = threading.current_thread()
         self._said_lock = threading.Lock()
         self._lines_to_show: list[str] = []
+        self._retention = RetentionPasses(pipeline, self._say, join=options.join)
+        self._retention.give_back()
         self._transport = folder.open_log(pipeline.data, self._say)
         self._observer = Observer(self._transport, pipeline.connectors)
         self._registry = Registry(pipeline.data)
@@ -245,6 +248,7 @@ class Up:
             return
         self._say(f"starting {len(names)} worker{'s' if len(names) > 1 else ''}")
         self._processes.start()
+        self._retention.start()
         if not self._options.join:
             settings = WorkerSettings.parse(self._pipeline.settings)
             data = self._pipeline.data
@@ -282,6 +286,7 @@ class Up:
         hint = " (Ctrl-C again kills them)" if self._stop.asked.is_set() else ""
         self._say(f"stopping the workers{hint}")
         clean = self._processes.stop(grace_s)
+        self._retention.finish()
         self._flush()
         return clean
 
@@ -290,8 +295,10 @@ class Up:
         if self._at_start is None:
             return
         seen = self._observer.read()
-        ends = self._observer.topic_ends(self._all_configs(seen.state).values())
-        self._totals = totals(self._ends_at_start, ends, self._at_start.connectors, seen.connectors)
+        configs = self._all_configs(seen.state).values()
+        ends, starts = self._observer.topic_ends(configs), self._observer.topic_starts(configs)
+        before = self._at_start.connectors
+        self._totals = totals(self._ends_at_start, starts, ends, before, seen.connectors)
         self.last_words.extend(lines(self._totals))
         for name, count in self._skipped_records().items():
             config = self._pipeline.connectors.get(name, {})
@@ -310,6 +317,7 @@ class Up:
             self._applier.stop()
         if self._processes is not None:
             self._processes.kill()
+        self._retention.close()
         if self._metrics is not None:
             self._metrics.close()
         self._registry.remove()

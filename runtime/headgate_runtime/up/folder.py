@@ -2,17 +2,23 @@
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from headgate.ports import TransportError
+from headgate.retention import LogLimits
+from headgate.topics.config_events import Config
 from headgate_runtime.command.errors import UpError
 from headgate_runtime.transports.select import Transport
 from headgate_runtime.up.disk import unusable
 
+if TYPE_CHECKING:
+    from headgate_embedded.retention import Retention
+
 LOOK_EVERY_S = 2.0
+NO_LIMITS: Final = LogLimits()
 
 
 class Held(Protocol):
@@ -93,11 +99,11 @@ def _is_held(data: Path) -> bool:
     return False
 
 
-def transport_settings(data: Path) -> dict[str, str]:
+def transport_settings(data: Path, limits: LogLimits = NO_LIMITS) -> dict[str, str]:
     """How workers and tasks reach the log."""
     from headgate_embedded.transport import transport_settings
 
-    return transport_settings(data)
+    return transport_settings(data, limits)
 
 
 def open_log(data: Path, warn: Callable[[str], None]) -> Transport:
@@ -115,3 +121,36 @@ def open_log(data: Path, warn: Callable[[str], None]) -> Transport:
         raise UpError(f"{error}") from None
     except TransportError as error:
         raise UpError(f"the log in {data} cannot be opened: {error}") from None
+
+
+def open_retention(
+    data: Path,
+    limits: LogLimits,
+    is_sink: Callable[[Config], bool],
+    named: Mapping[str, Config],
+) -> "Retention":
+    """Retention of the log in the folder; see `headgate_embedded.retention.Retention`."""
+    from headgate_embedded.database import Database
+    from headgate_embedded.retention import Retention
+    from headgate_embedded.schema import FILE_NAME
+
+    return Retention(Database(data / FILE_NAME), limits, is_sink, named)
+
+
+def give_back(data: Path) -> int:
+    """Shrink the log in the folder if much of it is free; how many bytes that gave back.
+
+    Raises:
+        TransportError: it cannot be done now.
+    """
+    from headgate_embedded.database import Database
+    from headgate_embedded.retention import give_back
+    from headgate_embedded.schema import FILE_NAME
+
+    if not (data / FILE_NAME).exists():
+        return 0
+    database = Database(data / FILE_NAME)
+    try:
+        return give_back(database)
+    finally:
+        database.close()

@@ -119,16 +119,26 @@ class Observer:
         group = sink_group(name, config)
         topics = self._topics(config) or sorted({topic for topic, _ in log.committed(group)})
         ends = dict(log.end_offsets(topics))
-        consumed = log.committed(group)
-        return ends, {partition: consumed[partition] for partition in ends if partition in consumed}
+        # Without a commit it begins with the first record that is there.
+        consumed = {**log.start_offsets(topics), **log.committed(group)}
+        return ends, {
+            partition: consumed[partition] for partition in ends if consumed.get(partition)
+        }
 
     def topic_ends(self, configs: Iterable[Config]) -> Mapping[TopicPartition, int]:
         """End offsets of the topics that `configs` name and that are there."""
+        return dict(self._transport.record_log.end_offsets(self._all_topics(configs)))
+
+    def topic_starts(self, configs: Iterable[Config]) -> Mapping[TopicPartition, int]:
+        """Offsets of the first records of the same topics."""
+        return dict(self._transport.record_log.start_offsets(self._all_topics(configs)))
+
+    def _all_topics(self, configs: Iterable[Config]) -> list[str]:
         topics: set[str] = set()
         for config in configs:
             topics.update(self._topics(config))
             topics.update(topic for topic in (config.get("topic"),) if topic)
-        return dict(self._transport.record_log.end_offsets(sorted(topics)))
+        return sorted(topics)
 
     def _topics(self, config: Config) -> list[str]:
         try:

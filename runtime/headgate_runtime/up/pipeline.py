@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from headgate.retention import KEYS as LOG_KEYS
+from headgate.retention import LimitsError, LogLimits, parse_limits
 from headgate_runtime.config.parsers import RUNNERS
 from headgate_runtime.config.settings import PIPELINE_KEYS, SettingsError, WorkerSettings
 from headgate_runtime.plugins.check import connector_problems
@@ -34,7 +36,7 @@ DEFAULTS: Mapping[str, str] = {
 }
 """Worker settings whose default under ``headgate up`` is not Connect's."""
 
-TABLES = ("cluster", "spark", "connectors")
+TABLES = ("cluster", "log", "spark", "connectors")
 _CLUSTER_OWN = ("workers", "data", "runner")
 _SPARK_OWN = ("master", "remote", "conf")
 _RUNNER_KEY = "headgate.task.runner"
@@ -90,6 +92,7 @@ class Pipeline:
     workers: int
     data: Path
     """Folder of the embedded log, absolute."""
+    log: LogLimits
     runner: str
     settings: Mapping[str, str]
     """Worker settings: what the file says, over `DEFAULTS`; not the rest of Connect's defaults."""
@@ -176,6 +179,7 @@ class _Reader:
             file=self.file,
             workers=workers,
             data=data,
+            log=self._log(),
             runner=runner,
             settings=given,
             spark=self._spark(),
@@ -192,13 +196,13 @@ class _Reader:
                 continue
             if isinstance(value, dict):
                 near = nearest(key, TABLES)
-                hint = near or "; a pipeline has [cluster], [spark] and [connectors.<name>]"
+                hint = near or "; a pipeline has [cluster], [log], [spark] and [connectors.<name>]"
                 self._problem((key,), f"unknown table{hint}")
             else:
                 hint = (
                     "put it under [cluster]"
                     if key in (*_CLUSTER_OWN, *PIPELINE_KEYS)
-                    else ("keys stand under [cluster], [spark] or [connectors.<name>]")
+                    else ("keys stand under [cluster], [log], [spark] or [connectors.<name>]")
                 )
                 self._problem((key,), f"a key outside of every table; {hint}")
         if "connectors" not in self.document:
@@ -288,6 +292,33 @@ class _Reader:
             path = ("cluster", *_RUNNER_KEY.split("."))
             self._problem(path, f"{settings[_RUNNER_KEY]}, but runner is {found}")
         return str(found)
+
+    # -- [log] --
+
+    def _log(self) -> LogLimits:
+        table = self._table("log")
+        topics = table.get("topics", {})
+        own, paths = self._flat({k: v for k, v in table.items() if k != "topics"}, ("log",))
+        texts = dict(own)
+        if not isinstance(topics, dict):
+            self._problem(("log", "topics"), f"{_seen(topics)}, expected [log.topics.<name>]")
+            topics = {}
+        for topic, inner in topics.items():
+            path = ("log", "topics", topic)
+            if not isinstance(inner, dict):
+                self._problem(path, f"{_seen(inner)}, expected a table: [log.topics.{_key(topic)}]")
+                continue
+            flat, places = self._flat(inner, path)
+            for key, text in flat.items():
+                texts[f"topics.{topic}.{key}"] = text
+                paths[f"topics.{topic}.{key}"] = places[key]
+        try:
+            return parse_limits(texts)
+        except LimitsError as error:
+            for key, text in error.problems.items():
+                hint = nearest(key, LOG_KEYS) if text.startswith("unknown key") else ""
+                self._problem(paths[key], f"{text}{hint}")
+            return LogLimits()
 
     # -- [spark] --
 

@@ -1,8 +1,8 @@
 """What a run of ``headgate up`` has moved, counted from the log.
 
 Workers tell how many records a task has moved, and a worker that is killed takes its last word with
-it. The log loses nothing: end offsets of topics and committed consumer offsets are exact, as long
-as the log has no retention and only records have offsets, both of which hold for the embedded one.
+it. The log loses nothing: start and end offsets of topics and committed consumer offsets are exact,
+as long as only records have offsets, which holds for the embedded one.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,7 +18,7 @@ Offsets = Mapping[TopicPartition, int]
 class TopicTotal:
     topic: str
     records: int
-    """All that are in the log."""
+    """All that are in the log now."""
     new: int
     """Records that came during this run, whoever wrote them."""
 
@@ -41,6 +41,7 @@ class Totals:
 
 def totals(
     before: Offsets,
+    starts: Offsets,
     ends: Offsets,
     sinks_before: Iterable[ConnectorSnapshot],
     connectors: Iterable[ConnectorSnapshot],
@@ -48,14 +49,18 @@ def totals(
     """
     Args:
         before: end offsets of the topics when the run began; none of topics that were not there.
-        ends: the same at its end.
+        starts: offsets of the first records at its end.
+        ends: end offsets then.
         sinks_before: connectors as they were when the run began.
         connectors: the same at its end.
     """
-    was, now = by_topic(before), by_topic(ends)
+    was, gone, now = by_topic(before), by_topic(starts), by_topic(ends)
     consumed = {one.name: sum(one.consumed.values()) for one in sinks_before}
     return Totals(
-        tuple(TopicTotal(topic, now[topic], now[topic] - was.get(topic, 0)) for topic in now),
+        tuple(
+            TopicTotal(topic, now[topic] - gone.get(topic, 0), now[topic] - was.get(topic, 0))
+            for topic in now
+        ),
         tuple(
             SinkTotal(
                 one.name,

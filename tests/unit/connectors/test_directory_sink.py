@@ -89,6 +89,26 @@ def test_files_are_published_by_records_and_the_last_when_it_stops(tmp_path: Pat
     )
 
 
+def test_files_are_published_by_bytes_and_by_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_bytes = task(tmp_path / "bytes", rotate_bytes=1, format="jsonl")
+    for n in range(3):
+        by_bytes.put([record(n, "x", None)])
+    assert len(list((tmp_path / "bytes").glob("*.jsonl"))) == 3
+    now = [100.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    by_time = task(tmp_path / "time", rotate_interval_ms=1_000)
+    by_time.put(rows(0))
+    now[0] += 0.9
+    by_time.put(rows(1))
+    assert numbers(tmp_path / "time") == []
+    now[0] += 0.1
+    by_time.put([])
+    assert numbers(tmp_path / "time") == [0, 1]
+    assert by_time.pre_commit({PLACE: 2}) == {PLACE: 2}
+
+
 def test_what_was_not_committed_is_read_again_and_what_was_is_not(tmp_path: Path) -> None:
     first = task(tmp_path, rotate_records=2)
     first.put(rows(0, 1))

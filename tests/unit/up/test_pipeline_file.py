@@ -220,6 +220,37 @@ def test_what_is_wrong_is_told_with_its_line(text: str, expected: str) -> None:
 
 
 @pytest.mark.usefixtures("_any_connector")
+@pytest.mark.parametrize(
+    ("table", "expected"),
+    [
+        (
+            '[log]\n"retention.ms" = "1h"',
+            'p.toml:2: [log] retention.ms: "1h", expected a whole number from -1 to '
+            "9223372036854775807",
+        ),
+        (
+            '[log.topics."a.b"]\n"retention.byte" = 1',
+            "p.toml:2: [log] topics.a.b.retention.byte: unknown key, expected one of retention.ms, "
+            "retention.bytes, retention.past.sinks, max.message.bytes, retention.check.interval.ms"
+            "; did you mean retention.bytes?",
+        ),
+        ("[log]\ntopics = 3", "p.toml:2: [log] topics: 3, expected [log.topics.<name>]"),
+        ("[log.topics]\nt = 3", "p.toml:2: [log] topics.t: 3, expected a table: [log.topics.t]"),
+    ],
+)
+def test_what_is_wrong_with_the_log_is_told_with_its_line(table: str, expected: str) -> None:
+    assert _refused(f"{table}\n[connectors.x]\nconnector.class = 'X'") == [expected]
+
+
+@pytest.mark.usefixtures("_any_connector")
+def test_limits_of_the_log_are_those_of_the_file() -> None:
+    text = '[log]\nretention.ms = 5\n[log.topics."a.b"]\nretention.past.sinks = true\n'
+    log = _parse(f"{text}[connectors.x]\nconnector.class = 'X'").log
+    assert (log.of("a.b").past_sinks, log.of("a.b").retention_ms) == (True, 5)
+    assert not log.of("c").past_sinks
+
+
+@pytest.mark.usefixtures("_any_connector")
 def test_all_faults_are_told_at_once_in_the_order_of_the_file() -> None:
     text = '[cluster]\nworkrs = 1\nrunner = "x"\n[spark]\na = 1\n[connectors.b]\nx = 1'
     lines = [line.split(":")[1] for line in _refused(text)]

@@ -1,0 +1,323 @@
+"""Retention on the file: passes that delete old batches, and readers that are told.
+
+How old a batch is, marks say: at a time of the wall clock, a partition had reached an offset. So
+nothing is added to appending, and old files get marks as any others. The offset of the first record
+that is there is the base of the first batch, or the end of an empty partition.
+
+Space that is freed is used again by what is appended next. `give_back` shrinks the file.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import apsw
+
+from headgate.ports import RefusedError, TopicPartition
+from headgate.retention import (
+    UNLIMITED,
+    LogLimits,
+    SinkReads,
+    StoredBatch,
+    TopicLimits,
+    deletable,
+    sink_reads,
+    whole_batches,
+)
+from headgate.topics.config_events import Config
+from headgate.topics.config_records import decode
+from headgate.topics.config_reducer import fold
+from headgate.topics.config_state import ConfigState
+from headgate_embedded.database import Database
+from headgate_embedded.logs import EmbeddedConfigLog
+from headgate_embedded.machine import wall_ms
+from headgate_embedded.record_tables import read_committed
+
+STEP_BYTES: Final = 16 * 1024 * 1024
+"""Bytes after which a deletion lets others have the write lock."""
+MARKS_PER_PERIOD: Final = 200
+"""A mark is as far from the next as this part of ``retention.ms``."""
+SHRINK_BYTES_MIN: Final = 64 * 1024 * 1024
+_CONFIG_BATCH: Final = 5_000
+
+_MARKS: Final = """create table if not exists retention_marks(
+    topic integer not null, part integer not null, next integer not null, at_ms integer not null,
+    primary key (topic, part, next)
+) without rowid"""
+"""Made by the first pass that wants it: files of earlier versions have none."""
+
+
+class RecordsGoneError(RefusedError):
+    """Retention has deleted records that this reader was to read."""
+
+
+def first_offset(connection: apsw.Connection, topic: int, partition: int) -> int:
+    """Offset of the first record that is there; the end of the partition if there is none."""
+    row: Any = connection.execute(
+        "select coalesce((select min(base) from batches where topic = heads.topic and "
+        "part = heads.part), next) from heads where topic = ? and part = ?",
+        (topic, partition),
+    ).fetchone()
+    return int(row[0]) if row is not None else 0
+
+
+def check_there(
+    connection: apsw.Connection,
+    number: int,
+    place: TopicPartition,
+    start: int,
+    found: Sequence[tuple[int, bytes]],
+    whose: str,
+) -> None:
+    """Refuse what was read from `start` on if records are missing before it; in the snapshot of
+    the read.
+
+    Args:
+        found: base and data of the batches that were read.
+        whose: the reader, for the message.
+
+    Raises:
+        RecordsGoneError: says how many records are gone.
+    """
+    if found and found[0][0] <= start:
+        return
+    first = first_offset(connection, number, place[1])
+    if start < first:
+        name = f"{place[0]}-{place[1]}"
+        raise RecordsGoneError(
+            f"{first - start} records of {name} are gone: retention deleted offsets {start} to "
+            f"{first - 1} before {whose} had read them. To go on without them stop the connector "
+            f"and set its offset of {name} to {first}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """What a pass deleted of a partition."""
+
+    topic: str
+    partition: int
+    first: int
+    end: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeldBack:
+    """What a pass would have deleted if a sink had been further."""
+
+    topic: str
+    partition: int
+    connector: str
+    offset: int
+    wanted: int
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    removed: tuple[Removed, ...] = ()
+    held_back: tuple[HeldBack, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    number: int
+    topic: str
+    partition: int
+
+
+class Retention:
+    """Passes over all topics. One at a time; others may append, read and commit meanwhile."""
+
+    def __init__(
+        self,
+        database: Database,
+        limits: LogLimits,
+        is_sink: Callable[[Config], bool],
+        named: Mapping[str, Config],
+        now_ms: Callable[[], int] = wall_ms,
+    ) -> None:
+        """
+        Args:
+            is_sink: whether a connector's config is that of a sink.
+            named: connectors that will be created, beside those of the config log.
+        """
+        self._database = database
+        self._limits = limits
+        self._is_sink = is_sink
+        self._named = named
+        self._now_ms = now_ms
+        self._config_log = EmbeddedConfigLog(database)
+        self._position = 0
+        self._state = ConfigState()
+
+    def run(self, stopping: Callable[[], bool] = lambda: False) -> Passed:
+        """One pass; it ends early once `stopping`."""
+        parts = self._parts()
+        if any(self._limits.of(one.topic).retention_ms != UNLIMITED for one in parts):
+            self._mark(parts)
+        removed: list[Removed] = []
+        held: list[HeldBack] = []
+        for part in parts:
+            if stopping():
+                break
+            found = self._delete(part, stopping, held)
+            if found is not None:
+                removed.append(found)
+        return Passed(tuple(removed), tuple(held))
+
+    def close(self) -> None:
+        self._config_log.close()
+        self._database.close()
+
+    def _parts(self) -> list[_Part]:
+        """Partitions of topics that do not keep everything."""
+        with self._database.read() as connection:
+            rows: list[Any] = connection.execute(
+                "select topics.id, name, part from heads join topics on topics.id = heads.topic "
+                "order by name, part"
+            ).fetchall()
+        return [_Part(*row) for row in rows if not self._limits.of(row[1]).keeps_all]
+
+    def _mark(self, parts: Iterable[_Part]) -> None:
+        with self._database.write(synced=False) as connection:
+            connection.execute(_MARKS)
+            # Inside: a record that is appended before the lock is had is younger than a clock that
+            # was read before it says.
+            now_ms = self._now_ms()
+            for part in parts:
+                period = self._limits.of(part.topic).retention_ms
+                if period != UNLIMITED:
+                    connection.execute(
+                        "insert or ignore into retention_marks(topic, part, next, at_ms) "
+                        "select topic, part, next, ? from heads where topic = ? and part = ? "
+                        "and not exists (select 1 from retention_marks as known where "
+                        "known.topic = heads.topic and known.part = heads.part and "
+                        "known.at_ms > ? and known.at_ms <= ?)",
+                        (
+                            *(now_ms, part.number, part.partition),
+                            *(now_ms - period // MARKS_PER_PERIOD, now_ms),
+                        ),
+                    )
+
+    def _delete(
+        self, part: _Part, stopping: Callable[[], bool], held: list[HeldBack]
+    ) -> Removed | None:
+        limits = self._limits.of(part.topic)
+        batches, wanted = self._wanted(part, limits)
+        if not wanted:
+            return None
+        first, end, size = batches[0].base, batches[0].base, 0
+        while not stopping():
+            reads, config_end = self._reads(limits)
+            with self._database.write() as connection:
+                if self._config_log.end_in(connection) != config_end:
+                    continue  # a sink may have come
+                allowed, by = _allowed(connection, part, reads, wanted)
+                step = _step(whole_batches(batches, allowed))
+                if step:
+                    _remove(connection, part, step[-1].end)
+            if by is not None and not step:
+                held.append(HeldBack(part.topic, part.partition, by.connector, allowed, wanted))
+            if not step:
+                break
+            end, size = step[-1].end, size + sum(one.size for one in step)
+            batches = batches[len(step) :]
+        return Removed(part.topic, part.partition, first, end, size) if end > first else None
+
+    def _wanted(self, part: _Part, limits: TopicLimits) -> tuple[list[StoredBatch], int]:
+        """The batches, and the offset below which they should go."""
+        with self._database.read() as connection:
+            rows: Any = connection.execute(
+                "select base, count, length(data) from batches where topic = ? and part = ? "
+                "order by base",
+                (part.number, part.partition),
+            )
+            batches = [StoredBatch(*row) for row in rows]
+            expired = 0
+            if limits.retention_ms != UNLIMITED:
+                row: Any = connection.execute(
+                    "select max(next) from retention_marks where topic = ? and part = ? "
+                    "and at_ms <= ?",
+                    (part.number, part.partition, self._now_ms() - limits.retention_ms),
+                ).fetchone()
+                expired = row[0] or 0
+        return batches, deletable(batches, limits, expired)
+
+    def _reads(self, limits: TopicLimits) -> tuple[list[SinkReads], int]:
+        """What the sinks read whose offsets count, and the end of the config log that says so."""
+        while True:
+            records, self._position = self._config_log.read(self._position, _CONFIG_BATCH)
+            if not records:
+                break
+            events = [decode(record.offset, record.key, record.value) for record in records]
+            self._state = fold(self._state, events)
+        configs = [*self._named.items()]
+        for name in self._state.connector_names():
+            entry = self._state.entry(name)
+            if entry is not None and entry.config is not None:
+                configs.append((name, entry.config))
+        if limits.past_sinks:
+            return [], self._position
+        return [sink_reads(*one) for one in configs if self._is_sink(one[1])], self._position
+
+
+def _allowed(
+    connection: apsw.Connection, part: _Part, reads: Sequence[SinkReads], wanted: int
+) -> tuple[int, SinkReads | None]:
+    """The offset below which records may go, and the sink that holds back the rest."""
+    allowed, by = wanted, None
+    for one in reads:
+        if not one.reads(part.topic):
+            continue
+        committed = read_committed(connection, one.group).get((part.topic, part.partition), 0)
+        if committed < allowed:
+            allowed, by = committed, one
+    return allowed, by
+
+
+def _step(batches: Sequence[StoredBatch]) -> list[StoredBatch]:
+    """The first of `batches`, as many as one transaction deletes."""
+    found: list[StoredBatch] = []
+    size = 0
+    for one in batches:
+        if found and size + one.size > STEP_BYTES:
+            break
+        found.append(one)
+        size += one.size
+    return found
+
+
+def _remove(connection: apsw.Connection, part: _Part, end: int) -> None:
+    place = (part.number, part.partition, end)
+    connection.execute(
+        "delete from batches where topic = ? and part = ? and base < ? and base + count <= ?",
+        (*place, end),
+    )
+    marked = connection.execute(
+        "select 1 from sqlite_schema where type = 'table' and name = 'retention_marks'"
+    )
+    if marked.fetchall():
+        connection.execute(
+            "delete from retention_marks where topic = ? and part = ? and next <= ?", place
+        )
+
+
+def give_back(database: Database) -> int:
+    """Shrink the file if more than half of it is free; how many bytes the file system got back.
+
+    Needs as much room as the records that are left take, and that nobody else uses the file. Who
+    is killed meanwhile leaves it as it was.
+
+    Raises:
+        TransportError: there is no room, or somebody uses the file.
+    """
+    with database.read() as connection:
+        free, pages, page = (
+            int(connection.pragma(name)) for name in ("freelist_count", "page_count", "page_size")
+        )
+    if free * page < SHRINK_BYTES_MIN or 2 * free < pages:
+        return 0
+    before = database.path.stat().st_size
+    database.vacuum()
+    return max(0, before - database.path.stat().st_size)

@@ -1,0 +1,246 @@
+"""CSV files, read on from a position, row by row."""
+
+import csv
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+from headgate.connector import schema as s
+from headgate.connector.schema import Schema
+from headgate_connectors import json_text
+from headgate_connectors.csv_types import Parse, column
+from headgate_connectors.directory_input import Input, Marks
+from headgate_connectors.directory_reader import (
+    BOM,
+    FileFault,
+    NotReady,
+    ReadOptions,
+    Row,
+    not_text,
+)
+
+CHUNK_BYTES = 1 << 20
+ROW_BYTES_MAX = 1 << 20
+"""A CSV row that is longer has lost its closing quote."""
+
+csv.field_size_limit(ROW_BYTES_MAX)
+
+
+class CsvReader:
+    """Rows of a CSV file as JSON objects whose values are the texts that stand there, or, where
+    types are declared, as structs. The names of the columns are in the header row; without one they
+    are given, or c1, c2 and so on, as many as the first row has. Quoted fields may hold newlines.
+    Source: RFC 4180.
+
+    A row that does not parse, or has not as many fields as the header, is bad: its first line is
+    passed over and reading goes on at the next line, so that a lost quote costs one row.
+    """
+
+    def __init__(self, opened: Input, options: ReadOptions) -> None:
+        self._options = options
+        self._settled = False
+        self._input, self._file = opened, opened.file
+        position = opened.position
+        self._row_start = self._position = self._crc = 0
+        self._at_end = self._ended_line = False
+        self._lines_read = 0
+        """Lines of the row that is being read."""
+        self._line: int | None = None
+        """Number of the line at the position, for messages; None: it was not asked for yet."""
+        self._columns = self._header()
+        self._schema, self._parsers = self._typed()
+        if position > self._position:
+            self._position, self._prefix = position, opened.prefix
+
+    @property
+    def marks(self) -> Marks:
+        return self._input.marks
+
+    def read(self, limit: int, settled: bool) -> list[Row]:
+        self._settled = settled
+        rows: list[Row] = []
+        parser = self._parser(self._position)
+        while len(rows) < limit:
+            start = self._position
+            self._row_start, self._crc, self._lines_read = start, 0, 0
+            try:
+                fields = next(parser, None)
+            except (csv.Error, UnicodeDecodeError) as error:
+                if not self._take_bad(self._told(error), rows):
+                    break
+                parser = self._parser(self._position)
+                continue
+            if fields is None:
+                if not rows:
+                    self._input.refuse_cut()
+                break
+            end = self._read_to
+            if fields and len(fields) != len(self._columns):
+                first = "header" if self._options.header else "first"
+                reason = f"{len(fields)} fields, but the {first} row has {len(self._columns)}"
+                if not self._take_bad(reason, rows):
+                    break
+                parser = self._parser(self._position)
+                continue
+            crc, prefix = self._crc, self._read_prefix
+            if fields:  # a blank line is no row
+                try:
+                    row = Row(start, end, self._value(fields), None, crc, prefix)
+                except ValueError as error:
+                    row = Row(start, end, None, self._bad(f"{error}"), crc, prefix)
+                rows.append(row)
+            self._position, self._prefix = end, prefix
+            self._go_on(self._lines_read)
+        return rows
+
+    @property
+    def has_tail(self) -> bool:
+        if not self._columns:
+            return False
+        self._file.seek(self._position)
+        return bool(self._file.read(ROW_BYTES_MAX).strip())
+
+    @property
+    def schema(self) -> Schema | None:
+        return self._schema
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _typed(self) -> tuple[Schema | None, list[Parse]]:
+        """The STRUCT of the rows, and the parsers of its fields; None where none is declared.
+
+        Raises:
+            FileFault: a type is declared for a column that the file has not.
+        """
+        types = self._options.types
+        if not types or not self._columns:
+            return None, []
+        if missing := [name for name in types if name not in self._columns]:
+            raise FileFault(
+                f"csv.types has column {missing[0]}, the file has {', '.join(self._columns)}: "
+                "exclude the file, or mend csv.types"
+            )
+        made = [column(types.get(name, "string"), self._options.zone) for name in self._columns]
+        fields = zip(self._columns, (schema for schema, _ in made), strict=True)
+        return s.struct({name: one.as_optional() for name, one in fields}), [p for _, p in made]
+
+    def _typed_value(self, fields: list[str]) -> dict[str, Any]:
+        """
+        Raises:
+            ValueError: a text is no value of its column's type.
+        """
+        null, row = self._options.null, dict[str, Any]()
+        for name, text, parse in zip(self._columns, fields, self._parsers, strict=True):
+            try:
+                row[name] = None if text == null else parse(text)
+            except ValueError as error:
+                shown = text if len(text) <= 100 else f"{text[:100]}..."
+                empty = "" if text else "; if an empty field is a null, set csv.null to nothing"
+                raise ValueError(f"column {name} is {shown!r}, {error}{empty}") from None
+        return row
+
+    def _bad(self, reason: str) -> str:
+        """What is said of the row that begins at the position. The number of its line is counted
+        once, and known from then on."""
+        if self._line is None:
+            back, at, self._line = self._file.tell(), 0, 1
+            self._file.seek(0)
+            while chunk := self._file.read(min(CHUNK_BYTES, self._row_start - at)):
+                at, self._line = at + len(chunk), self._line + chunk.count(b"\n")
+            self._file.seek(back)
+        return f"bad CSV row: {reason} (line {self._line})"
+
+    def _go_on(self, lines: int) -> None:
+        if self._line is not None:
+            self._line += lines
+
+    def _value(self, fields: list[str]) -> Any:
+        if self._parsers:
+            return self._typed_value(fields)
+        row: dict[str, Any] = dict(zip(self._columns, fields, strict=True))
+        null = self._options.null
+        if null is not None:
+            row = {name: None if text == null else text for name, text in row.items()}
+        return json_text.text_of(row)
+
+    def _header(self) -> list[str]:
+        """Names of the columns; the position is after the header row, if there is one."""
+        self._settled = True  # so that a header without newline is seen, and told from none
+        self._row_start, self._crc, self._prefix = 0, 0, 0
+        try:
+            parser = self._parser(0)
+            while (columns := next(parser, None)) == [] and self._options.comment is not None:
+                self._row_start = self._read_to
+        except (csv.Error, UnicodeDecodeError) as error:
+            raise FileFault(f"the header row does not parse: {self._told(error)}") from error
+        if not self._options.header:
+            if columns and self._options.columns:
+                return list(self._options.columns)
+            return [f"c{number}" for number in range(1, len(columns or ()) + 1)]
+        if not columns or not self._ended_line:
+            self._input.refuse_cut()
+            raise NotReady("its header row is not complete")
+        if len(set(columns)) != len(columns):
+            raise FileFault(f"the header row names a column twice: {', '.join(columns)}")
+        self._position, self._prefix = self._read_to, self._read_prefix
+        return columns
+
+    def _told(self, error: Exception) -> str:
+        if isinstance(error, UnicodeDecodeError):
+            return not_text(self._options.encoding, error)
+        return str(error)
+
+    def _parser(self, position: int) -> Iterator[list[str]]:
+        self._file.seek(position)
+        self._read_to, self._read_prefix = position, self._prefix
+        options = self._options
+        return csv.reader(
+            self._lines(),
+            delimiter=options.delimiter,
+            quotechar=options.quote,
+            escapechar=options.escape,
+            quoting=csv.QUOTE_NONE if options.quote is None else csv.QUOTE_MINIMAL,
+            strict=True,
+        )
+
+    def _lines(self) -> Iterator[str]:
+        """Lines as the parser asks for them; keeps what it has read of the current row."""
+        while True:
+            line = self._file.readline(ROW_BYTES_MAX + 1)
+            self._ended_line = line[-1:] == b"\n"
+            if not line or not (self._ended_line or self._settled):
+                self._at_end = True
+                return
+            self._at_end = False
+            self._crc = zlib.crc32(line, self._crc)
+            if self._read_prefix is not None:
+                self._read_prefix = zlib.crc32(line, self._read_prefix)
+            if self._read_to + len(line) - self._row_start > ROW_BYTES_MAX:
+                raise csv.Error(f"a row longer than {ROW_BYTES_MAX} bytes; is a quote missing?")
+            first = self._read_to == 0 and line.startswith(BOM)
+            begins = self._read_to == self._row_start
+            self._lines_read += 1
+            self._read_to += len(line)
+            text = (line[3:] if first else line).decode(self._options.encoding)
+            comment = self._options.comment
+            yield "\n" if begins and comment is not None and text.startswith(comment) else text
+
+    def _take_bad(self, reason: str, rows: list[Row]) -> bool:
+        """Pass over the first line of the bad row. False: it may yet become good."""
+        start = self._row_start
+        if self._at_end and not self._settled:
+            return False  # an open quote at the end of what is there
+        self._file.seek(start)
+        line = self._file.readline(ROW_BYTES_MAX + 1)
+        if line[-1:] != b"\n" and not self._file.read(1):
+            half = f"the last row has no newline and looks half written ({reason})"
+            rows.append(Row(start, start, None, half, 0))
+            return False
+        told = self._bad(reason)
+        self._position, crc = start + len(line), zlib.crc32(line)
+        self._go_on(1)
+        if self._prefix is not None:
+            self._prefix = zlib.crc32(line, self._prefix)
+        rows.append(Row(start, self._position, None, told, crc, self._prefix))
+        return True

@@ -1,0 +1,248 @@
+"""Retention of the embedded log: its settings, and what a pass over a partition may delete.
+
+A log deletes whole batches, the oldest first, as Kafka deletes segments. The age of a record counts
+from when it was written to the log, not from its own timestamp: what is read from old files would
+be gone at once. Differs: Kafka takes the timestamps of records (KIP-32, CreateTime).
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Final
+
+from headgate.connector.sink_names import sink_group, sink_topics, topic_pattern
+from headgate.java.pattern import JavaPatternError
+from headgate.ports import ProducerRecord
+from headgate.topics.config_events import Config
+
+UNLIMITED: Final = -1
+MESSAGE_BYTES: Final = 64 * 1024 * 1024
+MESSAGE_BYTES_MAX: Final = 900_000_000
+"""A row of the log holds a billion bytes."""
+CHECK_INTERVAL_MS: Final = 60_000
+_LONG_MAX: Final = 2**63 - 1
+_TOPICS: Final = "topics."
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLimits:
+    """What one topic keeps and takes."""
+
+    retention_ms: int = UNLIMITED
+    retention_bytes: int = UNLIMITED
+    """Bytes that each partition keeps."""
+    past_sinks: bool = False
+    """Records may be deleted that a sink has not committed."""
+    message_bytes: int = MESSAGE_BYTES
+    """Most bytes of one record: key, value and headers."""
+
+    @property
+    def keeps_all(self) -> bool:
+        return self.retention_ms == self.retention_bytes == UNLIMITED
+
+
+@dataclass(frozen=True, slots=True)
+class LogLimits:
+    """The table ``[log]``: limits of all topics, and of single ones."""
+
+    default: TopicLimits = TopicLimits()
+    topics: Mapping[str, TopicLimits] = field(default_factory=dict[str, TopicLimits])
+    check_interval_ms: int = CHECK_INTERVAL_MS
+
+    def of(self, topic: str) -> TopicLimits:
+        return self.topics.get(topic, self.default)
+
+    @property
+    def message_bytes_least(self) -> int:
+        """What a record of any topic may have."""
+        return min(one.message_bytes for one in (self.default, *self.topics.values()))
+
+    @property
+    def keeps_all(self) -> bool:
+        return all(one.keeps_all for one in (self.default, *self.topics.values()))
+
+
+class LimitsError(ValueError):
+    """Settings that cannot be used: what is wrong by key."""
+
+    def __init__(self, problems: Mapping[str, str]) -> None:
+        super().__init__("; ".join(f"{key}: {text}" for key, text in problems.items()))
+        self.problems = problems
+
+
+def _whole(low: int, high: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        try:
+            number = int(text.strip())
+        except ValueError:
+            number = low - 1
+        if not low <= number <= high:
+            raise ValueError(f'"{text}", expected a whole number from {low} to {high}')
+        return number
+
+    return parse
+
+
+def _switch(text: str) -> bool:
+    if text.strip().lower() not in ("true", "false"):
+        raise ValueError(f'"{text}", expected true or false')
+    return text.strip().lower() == "true"
+
+
+_OF_TOPICS: Final[Mapping[str, tuple[str, Callable[[str], int | bool]]]] = {
+    "retention.ms": ("retention_ms", _whole(UNLIMITED, _LONG_MAX)),
+    "retention.bytes": ("retention_bytes", _whole(UNLIMITED, _LONG_MAX)),
+    "retention.past.sinks": ("past_sinks", _switch),
+    "max.message.bytes": ("message_bytes", _whole(1, MESSAGE_BYTES_MAX)),
+}
+CHECK_INTERVAL: Final = "retention.check.interval.ms"
+TOPIC_KEYS: Final = tuple(_OF_TOPICS)
+KEYS: Final = (*TOPIC_KEYS, CHECK_INTERVAL)
+
+
+def parse_limits(texts: Mapping[str, str]) -> LogLimits:
+    """Limits from texts by key; those of a topic have ``topics.<name>.`` before their key.
+
+    Raises:
+        LimitsError: with all that is wrong.
+    """
+    problems: dict[str, str] = {}
+    own: dict[str, dict[str, int | bool]] = {}
+    interval = CHECK_INTERVAL_MS
+    for full, text in texts.items():
+        topic, key = _split(full)
+        try:
+            if full == CHECK_INTERVAL:
+                interval = _whole(100, _LONG_MAX)(text)
+            elif key not in _OF_TOPICS:
+                problems[full] = f"unknown key, expected one of {', '.join(KEYS)}"
+            else:
+                name, parse = _OF_TOPICS[key]
+                own.setdefault(topic, {})[name] = parse(text)
+        except ValueError as error:
+            problems[full] = str(error)
+    if problems:
+        raise LimitsError(problems)
+    default = replace(TopicLimits(), **own.pop("", {}))  # type: ignore[arg-type]
+    topics = {
+        topic: replace(default, **given)  # type: ignore[arg-type]
+        for topic, given in own.items()
+    }
+    return LogLimits(default, topics, interval)
+
+
+def _split(full: str) -> tuple[str, str]:
+    """Topic and key; no topic in what is said of all."""
+    if full.startswith(_TOPICS):
+        for key in _OF_TOPICS:
+            if full.endswith(f".{key}") and (topic := full[len(_TOPICS) : -len(key) - 1]):
+                return topic, key
+    return "", full
+
+
+def limit_texts(limits: LogLimits) -> dict[str, str]:
+    """What `parse_limits` makes `limits` of, without what is as by default."""
+    texts = _texts("", limits.default, TopicLimits())
+    for topic, own in limits.topics.items():
+        texts |= _texts(f"{_TOPICS}{topic}.", own, limits.default)
+    if limits.check_interval_ms != CHECK_INTERVAL_MS:
+        texts[CHECK_INTERVAL] = str(limits.check_interval_ms)
+    return texts
+
+
+def _texts(before: str, own: TopicLimits, default: TopicLimits) -> dict[str, str]:
+    names = {name: key for key, (name, _) in _OF_TOPICS.items()}
+    return {
+        f"{before}{names[one.name]}": str(getattr(own, one.name)).lower()
+        for one in fields(own)
+        if getattr(own, one.name) != getattr(default, one.name)
+    }
+
+
+# -- what a pass may delete --
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBatch:
+    base: int
+    count: int
+    size: int
+    """Bytes."""
+
+    @property
+    def end(self) -> int:
+        return self.base + self.count
+
+
+def deletable(batches: Sequence[StoredBatch], limits: TopicLimits, expired: int) -> int:
+    """The offset below which `limits` want all batches gone; 0 if none.
+
+    Args:
+        batches: those of a partition, in order.
+        expired: records below were written at least ``retention.ms`` ago.
+    """
+    cut = 0
+    left = sum(one.size for one in batches)
+    for one in batches:
+        left -= one.size
+        too_old = limits.retention_ms != UNLIMITED and one.end <= expired
+        too_much = limits.retention_bytes != UNLIMITED and left >= limits.retention_bytes
+        if not too_old and not too_much:
+            break
+        cut = one.end
+    return cut
+
+
+def whole_batches(batches: Iterable[StoredBatch], cut: int) -> list[StoredBatch]:
+    """The batches that end at or below `cut`."""
+    return [one for one in batches if one.end <= cut]
+
+
+@dataclass(frozen=True, slots=True)
+class SinkReads:
+    """What one sink connector reads, and where its offsets are."""
+
+    connector: str
+    group: str
+    reads: Callable[[str], bool]
+    """Whether it reads a topic of this name."""
+
+
+def sink_reads(connector: str, config: Config) -> SinkReads:
+    """What a sink with this config reads. Where that is not known, such as with a reference to a
+    config provider, it is every topic: retention waits for it."""
+    return SinkReads(connector, sink_group(connector, config), _reads(config))
+
+
+def _reads(config: Config) -> Callable[[str], bool]:
+    if "${" in f"{config.get('topics')}{config.get('topics.regex')}":
+        return lambda _topic: True
+    named = frozenset(sink_topics(config))
+    try:
+        pattern = topic_pattern(config)
+    except JavaPatternError:
+        return lambda _topic: True
+    if pattern is None:
+        return named.__contains__
+    return lambda topic: topic in named or bool(pattern.of([topic]))
+
+
+# -- records that are too large --
+
+
+def record_size(record: ProducerRecord) -> int:
+    """Bytes of key, value and headers."""
+    size = len(record.key or b"") + len(record.value or b"")
+    for name, value in record.headers:
+        size += len(name.encode()) + len(value or b"")
+    return size
+
+
+def too_large(topic: str, size: int, limits: LogLimits) -> str:
+    """Why a record of `size` bytes is refused; nothing if it is not."""
+    most = limits.of(topic).message_bytes
+    if size <= most:
+        return ""
+    return (
+        f"a record for topic {topic} has {size} bytes, expected at most {most}: raise "
+        f'max.message.bytes in [log] or [log.topics."{topic}"], or keep it out'
+    )
