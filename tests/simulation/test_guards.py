@@ -134,6 +134,11 @@ def test_4_one_log_writer__the_log_takes_privileged_records_from_anyone(
     broken_by("4 one log writer", lambda seed: Options(seed=seed, frozen_writers=0.2))
 
 
+def test_9_etags_hold__nobody_compares(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(privileged, "etag_refusal", lambda *_: None)
+    broken_by("9 etags hold", lambda seed: Options(seed=seed, etags=0.9))
+
+
 def test_5_atomic_progress__offsets_run_ahead_of_the_data(monkeypatch: pytest.MonkeyPatch) -> None:
     commit = MemoryProducer.commit
 

@@ -59,6 +59,13 @@ def test_tasks_that_fail_are_restarted_by_their_policy(seed: int) -> None:
     assert simulate(Options(seed=seed, failing_polls=0.3)).records > 0
 
 
+def test_changes_with_an_etag_are_made_on_what_was_read_or_not_at_all() -> None:
+    options = [Options(seed, etags=0.7, frozen_writers=0.1 * (seed % 2)) for seed in range(6)]
+    reports = [simulate(each) for each in options]
+    assert sum(report.etags_held for report in reports) > 5
+    assert sum(report.etags_refused for report in reports) > 5
+
+
 def test_without_restarts_what_failed_stays_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Tasks, "restart_failed", lambda *_: None)
     with pytest.raises(InvariantBroken, match="is FAILED on"):

@@ -6,7 +6,7 @@ from typing import Any, Final, TypeVar
 
 import grpc.aio
 
-from headgate.herder.messages import Call, ErrorKind, Failure, Result
+from headgate.herder.messages import Call, ErrorKind, Failure, Result, Success
 from headgate_grpc.backend import Backend, TooManyError
 from headgate_grpc.errors import MEANINGS, TOO_MANY, RefusedError
 
@@ -51,12 +51,16 @@ class Asked:
         except TooManyError as error:
             raise RefusedError(TOO_MANY, str(error)) from None
 
-    async def value(self, call: Call) -> Any:
+    async def success(self, call: Call) -> Success:
         """Raises RefusedError also where the answer is a `Failure`."""
         result = await self.result(call)
         if isinstance(result, Failure):
             raise RefusedError.of(result)
-        return result.value
+        return result
+
+    async def value(self, call: Call) -> Any:
+        """The value of `success`."""
+        return (await self.success(call)).value
 
     async def on_thread(self, work: Callable[[], T]) -> T:
         """What a plugin says. Raises RefusedError: it takes too long, or has failed."""

@@ -51,6 +51,7 @@ class ConnectorService:
             after=request.page_token,
             limit=request.page_size or PAGE_SIZE,
             parts=_parts(request.view),
+            min_config_offset=messages.min_config_offset_of(request),
         )
         found = await asked.value(call)
         response = pb.ListConnectorsResponse(config_offset=found["config_offset"])
@@ -71,7 +72,8 @@ class ConnectorService:
         self, request: pb.GetConnectorRequest, asked: Asked
     ) -> pb.GetConnectorResponse:
         name = messages.name_of(request)
-        found = await asked.value(m.ShowConnector(name, _parts(request.view)))
+        least = messages.min_config_offset_of(request)
+        found = await asked.value(m.ShowConnector(name, _parts(request.view), least))
         return pb.GetConnectorResponse(
             connector=messages.connector(found["row"]), config_offset=found["config_offset"]
         )
@@ -110,12 +112,13 @@ class ConnectorService:
     ) -> pb.WaitConnectorResponse:
         """The watch says when to look. What it shows may be older than a change that was answered
         before this wait began, so each look asks the herder."""
+        least = messages.min_config_offset_of(request)
         stream = self._hub.watch(Filter(names=frozenset((request.name,))), fresh=False)
         try:
             async for response in stream:
                 if not (response.connectors or response.removed or response.synced):
                     continue
-                result = await asked.result(m.ShowConnector(request.name, ("config",)))
+                result = await asked.result(m.ShowConnector(request.name, ("config",), least))
                 if isinstance(result, m.Failure):
                     if result.kind is m.ErrorKind.NOT_FOUND and request.deleted:
                         return pb.WaitConnectorResponse()
@@ -141,55 +144,60 @@ class ConnectorService:
         if state is None and request.initial_state != 0:
             raise bad_request(f"initial_state is {request.initial_state}, which is no TargetState")
         messages.check_class(config)
-        info, _ = await _changed(asked, m.CreateConnector(name, config, state), config)
-        shown = messages.connector_of_info(info)
+        done = await _changed(asked, m.CreateConnector(name, config, state), config)
+        shown = messages.changed_connector(done)
         shown.target_state = messages.TARGETS[state or TargetState.STARTED]
-        return pb.CreateConnectorResponse(connector=shown)
+        return pb.CreateConnectorResponse(connector=shown, config_offset=done.config_offset or 0)
 
     async def put_connector_config(
         self, request: pb.PutConnectorConfigRequest, asked: Asked
     ) -> pb.PutConnectorConfigResponse:
         config = messages.config_of(request.config, request.config_null_keys)
-        call = m.PutConnectorConfig(messages.name_of(request), config)
+        name, etag = messages.name_of(request), messages.etag_of(request)
         messages.check_class(config)
-        info, created = await _changed(asked, call, config)
+        done = await _changed(asked, m.PutConnectorConfig(name, config, etag), config)
         return pb.PutConnectorConfigResponse(
-            connector=messages.connector_of_info(info), created=created
+            connector=messages.changed_connector(done),
+            created=cast(Any, done.value).get("created", False),
+            config_offset=done.config_offset or 0,
         )
 
     async def patch_connector_config(
         self, request: pb.PatchConnectorConfigRequest, asked: Asked
     ) -> pb.PatchConnectorConfigResponse:
         changes = messages.config_of(request.set, request.remove, "set")
-        call = m.PatchConnectorConfig(messages.name_of(request), changes)
+        name, etag = messages.name_of(request), messages.etag_of(request)
         if "connector.class" in changes:
             messages.check_class(changes)
-        info, _ = await _changed(asked, call, changes)
-        return pb.PatchConnectorConfigResponse(connector=messages.connector_of_info(info))
+        done = await _changed(asked, m.PatchConnectorConfig(name, changes, etag), changes)
+        return pb.PatchConnectorConfigResponse(
+            connector=messages.changed_connector(done), config_offset=done.config_offset or 0
+        )
 
     async def delete_connector(
         self, request: pb.DeleteConnectorRequest, asked: Asked
     ) -> pb.DeleteConnectorResponse:
-        await asked.value(m.DeleteConnector(messages.name_of(request)))
-        return pb.DeleteConnectorResponse()
+        call = m.DeleteConnector(messages.name_of(request), messages.etag_of(request))
+        done = await asked.success(call)
+        return pb.DeleteConnectorResponse(config_offset=done.config_offset or 0)
 
     async def pause_connector(
         self, request: pb.PauseConnectorRequest, asked: Asked
     ) -> pb.PauseConnectorResponse:
-        await asked.value(m.SetTargetState(messages.name_of(request), TargetState.PAUSED))
-        return pb.PauseConnectorResponse()
+        offset, etag = await _target_state_set(request, asked, TargetState.PAUSED)
+        return pb.PauseConnectorResponse(config_offset=offset, etag=etag)
 
     async def resume_connector(
         self, request: pb.ResumeConnectorRequest, asked: Asked
     ) -> pb.ResumeConnectorResponse:
-        await asked.value(m.SetTargetState(messages.name_of(request), TargetState.STARTED))
-        return pb.ResumeConnectorResponse()
+        offset, etag = await _target_state_set(request, asked, TargetState.STARTED)
+        return pb.ResumeConnectorResponse(config_offset=offset, etag=etag)
 
     async def stop_connector(
         self, request: pb.StopConnectorRequest, asked: Asked
     ) -> pb.StopConnectorResponse:
-        await asked.value(m.SetTargetState(messages.name_of(request), TargetState.STOPPED))
-        return pb.StopConnectorResponse()
+        offset, etag = await _target_state_set(request, asked, TargetState.STOPPED)
+        return pb.StopConnectorResponse(config_offset=offset, etag=etag)
 
     async def restart_connector(
         self, request: pb.RestartConnectorRequest, asked: Asked
@@ -219,13 +227,15 @@ class ConnectorService:
         self, request: pb.AlterOffsetsRequest, asked: Asked
     ) -> pb.AlterOffsetsResponse:
         changes = messages.offset_changes(request.offsets)
-        body = await asked.value(m.AlterOffsets(messages.name_of(request), changes))
+        name, etag = messages.name_of(request), messages.etag_of(request)
+        body = await asked.value(m.AlterOffsets(name, changes, etag))
         return pb.AlterOffsetsResponse(message=messages.text(body["message"]))
 
     async def reset_offsets(
         self, request: pb.ResetOffsetsRequest, asked: Asked
     ) -> pb.ResetOffsetsResponse:
-        body = await asked.value(m.ResetOffsets(messages.name_of(request)))
+        name, etag = messages.name_of(request), messages.etag_of(request)
+        body = await asked.value(m.ResetOffsets(name, etag))
         return pb.ResetOffsetsResponse(message=messages.text(body["message"]))
 
     async def reset_topics(
@@ -241,10 +251,15 @@ def _parts(view: connector_pb2.ConnectorView.ValueType) -> tuple[str, ...]:
     return _PARTS[view]
 
 
-async def _changed(
-    asked: Asked, call: m.Call, config: Mapping[str, str | None]
-) -> tuple[dict[str, Any], bool]:
-    """ConnectorInfo, and whether the connector is new.
+async def _target_state_set(request: Any, asked: Asked, state: TargetState) -> tuple[int, str]:
+    """Config offset and etag after the change."""
+    name, etag = messages.name_of(request), messages.etag_of(request)
+    done = await asked.success(m.SetTargetState(name, state, etag))
+    return done.config_offset or 0, messages.text(done.etag)
+
+
+async def _changed(asked: Asked, call: m.Call, config: Mapping[str, str | None]) -> m.Success:
+    """The answer to a create or a change of a config.
 
     Raises:
         RefusedError: in its text secrets of `config` are hidden.
@@ -253,8 +268,7 @@ async def _changed(
     if isinstance(result, m.Failure):
         message = messages.without_secrets(result.message, config)
         raise RefusedError(MEANINGS[result.kind], message)
-    info = dict(cast(Any, result.value))
-    return info, bool(info.pop("created", False))
+    return result
 
 
 # -- conditions --

@@ -41,6 +41,7 @@ MEANINGS: Final[Mapping[ErrorKind, Meaning]] = {
         grpc.StatusCode.ALREADY_EXISTS, service_pb2.REASON_ALREADY_EXISTS
     ),
     ErrorKind.CONFLICT: Meaning(grpc.StatusCode.ABORTED, service_pb2.REASON_CONFLICT, retry=True),
+    ErrorKind.PRECONDITION: Meaning(grpc.StatusCode.ABORTED, service_pb2.REASON_ETAG_MISMATCH),
     ErrorKind.INTERNAL: Meaning(grpc.StatusCode.INTERNAL, service_pb2.REASON_INTERNAL),
     ErrorKind.TIMEOUT: Meaning(
         grpc.StatusCode.DEADLINE_EXCEEDED, service_pb2.REASON_OUTCOME_UNKNOWN

@@ -8,12 +8,14 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from headgate.herder.messages import Success
 from headgate.herder.offset_input import DEPTH_MAX, is_nested_too_deep
 from headgate.ids import TargetState
 from headgate_grpc.errors import bad_request
 from headgate_grpc.v1 import cluster_service_pb2 as cluster_pb2
 from headgate_grpc.v1 import connector_pb2
 
+ETAG_LENGTH_MAX: Final = 18
 INT32_MAX: Final = 2**31 - 1
 HIDDEN: Final = "[hidden]"
 SECRET_WORDS: Final = ("password", "secret", "token", "credential", "jaas", "private")
@@ -57,6 +59,7 @@ def connector(row: Mapping[str, Any]) -> connector_pb2.Connector:
         target_state=TARGETS[row["target_state"]],
         task_count=row["task_count"],
         settled=row["settled"],
+        etag=str(row["etag"]),
     )
     _fill(made.config, made.config_null_keys, row.get("config") or {})
     made.topics.extend(map(text, row.get("topics") or ()))
@@ -79,6 +82,14 @@ def connector_of_info(info: Mapping[str, Any]) -> connector_pb2.Connector:
         task_count=len(info.get("tasks") or ()),
     )
     _fill(made.config, made.config_null_keys, info.get("config") or {})
+    return made
+
+
+def changed_connector(done: Success) -> connector_pb2.Connector:
+    """The connector as the answer to a create or a change tells of it."""
+    info: Any = done.value
+    made = connector_of_info(info)
+    made.etag = text(done.etag)
     return made
 
 
@@ -193,6 +204,24 @@ def name_of(request: Any) -> str:
     if not name:
         raise bad_request("name is empty; give the name of a connector")
     return name
+
+
+def etag_of(request: Any) -> int | None:
+    """Raises RefusedError: the etag is none of ours."""
+    given: str = request.etag
+    if not given:
+        return None
+    if not (given.isascii() and given.isdecimal() and len(given) <= ETAG_LENGTH_MAX):
+        raise bad_request(f"etag is {given[:80]!r}; expected the etag of a connector that was read")
+    return int(given)
+
+
+def min_config_offset_of(request: Any) -> int:
+    """Raises RefusedError: below 0."""
+    given: int = request.min_config_offset
+    if given < 0:
+        raise bad_request(f"min_config_offset is {given}; expected a config_offset of an answer")
+    return given
 
 
 def config_of(

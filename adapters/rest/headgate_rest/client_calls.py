@@ -4,7 +4,7 @@ Pure; the other way round is `headgate_rest.translate`.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, assert_never, cast
 from urllib.parse import quote
 
@@ -40,6 +40,9 @@ from headgate.ids import TargetState
 from headgate_rest.http import HttpResponse, json_bytes
 from headgate_rest.signature import INVALID, MISSING
 from headgate_rest.translate import (
+    CONFIG_OFFSET_HEADER,
+    ETAG_HEADER,
+    IF_MATCH_PATH,
     INSTEAD_OF_HEADER,
     KIND_HEADER,
     MADE_OF_HEADER,
@@ -47,6 +50,10 @@ from headgate_rest.translate import (
     STATUSES,
 )
 
+WITHOUT_ETAGS: Final = (
+    "The worker that would make the change knows no etags: it is a Java worker, or of an older "
+    "Headgate. Nothing was changed; ask without an etag, or when such workers have left the group"
+)
 NOTHING: Final = object()
 """No body: null is one."""
 
@@ -66,6 +73,18 @@ class Question:
 def question(call: Call, hops: int) -> Question:
     """The request that asks `call`; `hops` counts the workers it has been passed between, with this
     time: 1 or 2."""
+    asked = _question(call, hops)
+    etag = etag_of(call)
+    return asked if etag is None else replace(asked, path=f"{IF_MATCH_PATH}{etag}{asked.path}")
+
+
+def etag_of(call: Call) -> int | None:
+    """The etag that a change asks for."""
+    etag: int | None = getattr(call, "etag", None)
+    return etag
+
+
+def _question(call: Call, hops: int) -> Question:
     match call:
         case (
             DescribeWorker()
@@ -94,11 +113,16 @@ def question(call: Call, hops: int) -> Question:
         case ResetTopics(name):
             return Question("PUT", _connector(name, "/topics/reset"))
         case SetTargetState(name, TargetState.PAUSED):
-            return Question("PUT", _connector(name, "/pause"))
+            return Question("PUT", _connector(name, f"/pause{_forward(call, hops)}"))
         case SetTargetState(name, TargetState.STARTED):
-            return Question("PUT", _connector(name, "/resume"))
+            return Question("PUT", _connector(name, f"/resume{_forward(call, hops)}"))
         case _:
             return _forwarded(call, hops)
+
+
+def _forward(call: SetTargetState, hops: int) -> str:
+    """Pause and resume are passed on with an etag alone."""
+    return "" if call.etag is None else f"?forward={'true' if hops <= 1 else 'false'}"
 
 
 def _forwarded(call: Any, hops: int) -> Question:
@@ -184,17 +208,28 @@ def result_of(call: Call, answer: HttpResponse) -> Result:
     """What another worker says to `call`. `answer.headers` has its names in lower case."""
     body = _json(answer.body)
     if not 200 <= answer.status < 300:
-        return _failure(answer, body)
+        return _failure(call, answer, body)
+    told = {
+        "config_offset": _number(answer, CONFIG_OFFSET_HEADER),
+        "etag": _number(answer, ETAG_HEADER),
+    }
     if body is NOTHING:
         if answer.body.strip():
             text = f"answered {answer.status} with what is not JSON: {answer.body[:80]!r}"
             return Failure(ErrorKind.INTERNAL, text)
-        return Success()
+        return Success(None, **told)
     if isinstance(call, CreateConnector | PutConnectorConfig | PatchConnectorConfig):
         if not isinstance(body, dict):
             return Failure(ErrorKind.INTERNAL, f"answered {answer.body[:80]!r}, no ConnectorInfo")
-        return Success({**cast(dict[str, Any], body), "created": answer.status == 201})
-    return Success(body)
+        info = {**cast(dict[str, Any], body), "created": answer.status == 201}
+        return Success(info, **told)
+    return Success(body, **told)
+
+
+def _number(answer: HttpResponse, header: str) -> int | None:
+    """Java's workers tell none."""
+    given = answer.headers.get(header.lower(), "").strip('"')
+    return int(given) if given.isascii() and given.isdecimal() else None
 
 
 def _json(body: bytes) -> Any:
@@ -204,7 +239,13 @@ def _json(body: bytes) -> Any:
         return NOTHING
 
 
-def _failure(answer: HttpResponse, body: Any) -> Failure:
+def _failure(call: Call, answer: HttpResponse, body: Any) -> Failure:
+    if (
+        answer.status == 404
+        and etag_of(call) is not None
+        and KIND_HEADER.lower() not in (answer.headers)
+    ):
+        return Failure(ErrorKind.BAD_REQUEST, WITHOUT_ETAGS)
     table = cast(dict[str, Any], body) if isinstance(body, dict) else {}
     message = table.get("message")
     if not isinstance(message, str):

@@ -7,7 +7,7 @@ KIP-745, KIP-769, KIP-875, KIP-980, KIP-976, KIP-1017. What differs is in ``docs
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias, cast
 from urllib.parse import quote
 
@@ -62,6 +62,14 @@ MADE_OF_HEADER: Final = "Headgate-Made-Of"
 """`PutTaskConfigs.made_of`, which Java's body has no place for."""
 INSTEAD_OF_HEADER: Final = "Headgate-Instead-Of"
 """`PutTaskConfigs.instead_of`, in decimal digits."""
+CONFIG_OFFSET_HEADER: Final = "Headgate-Config-Offset"
+"""`Success.config_offset`, in decimal digits."""
+ETAG_HEADER: Final = "ETag"
+IF_MATCH_HEADER: Final = "If-Match"
+IF_MATCH_PATH: Final = "/headgate/if-match/"
+"""Before the path of a change with an etag that a worker passes on: an etag, then that path. A Java
+worker, or a Headgate that does not know etags, would carry out the change and pass over a header;
+such a path it refuses."""
 KIND_HEADER: Final = "Headgate-Error-Kind"
 """`Failure.kind`: several have one status."""
 
@@ -176,6 +184,7 @@ def understand(request: HttpRequest) -> HerderRequest | SideRequest:
     Raises:
         Refusal: nothing that Connect has, or not in its form.
     """
+    request = _with_if_match(request)
     segments = path_segments(request.path)
     found = [
         (method, handler)
@@ -191,8 +200,30 @@ def understand(request: HttpRequest) -> HerderRequest | SideRequest:
     for candidate, handler in found:
         if candidate == method:
             _check_media_type(request)
-            return handler(_Route(request, segments))
+            what = handler(_Route(request, segments))
+            _check_if_match(request, what)
+            return what
     raise Refusal(405, "HTTP 405 Method Not Allowed", {"Allow": allowed})
+
+
+def _with_if_match(request: HttpRequest) -> HttpRequest:
+    """`IF_MATCH_PATH` as what it stands for."""
+    if not request.path.startswith(IF_MATCH_PATH):
+        return request
+    etag, slash, rest = request.path.removeprefix(IF_MATCH_PATH).partition("/")
+    if not slash or not rest.startswith("connectors/"):
+        raise Refusal(404, "HTTP 404 Not Found")
+    headers = {**request.headers, IF_MATCH_HEADER.lower(): f'"{etag}"'}
+    return replace(request, path=f"/{rest}", headers=headers)
+
+
+def _check_if_match(request: HttpRequest, what: "HerderRequest | SideRequest") -> None:
+    """Raises Refusal: the change would be made whatever the connector's etag is."""
+    if request.method in ("GET", "HEAD") or IF_MATCH_HEADER.lower() not in request.headers:
+        return
+    call = what.call if isinstance(what, HerderRequest) else None
+    if getattr(call, "etag", None) is None:
+        raise Refusal(400, f"{request.method} {request.path} has no {IF_MATCH_HEADER}; ask without")
 
 
 def _check_media_type(request: HttpRequest) -> None:
@@ -223,6 +254,18 @@ class _Route:
         if not re.fullmatch(r"[+-]?[0-9]{1,10}", text, re.ASCII) or abs(int(text)) >= 2**31:
             raise Refusal(404, "HTTP 404 Not Found")
         return TaskId(self.name, int(text))
+
+    @property
+    def etag(self) -> int | None:
+        """Raises Refusal: ``If-Match`` names none of ours."""
+        given = self.headers.get(IF_MATCH_HEADER.lower())
+        if given is None:
+            return None
+        found = re.fullmatch(r'[ \t]*"([0-9]{1,18})"[ \t]*', given, re.ASCII)
+        if found is None:
+            text = f'{IF_MATCH_HEADER} is {given}; expected one ETag of an answer, like "17"'
+            raise Refusal(400, text)
+        return int(found[1])
 
     def flag(self, name: str) -> bool:
         return query_flag(self.query, name) or False
@@ -268,12 +311,13 @@ def _create(route: _Route) -> HerderRequest:
 
 def _put_config(route: _Route) -> HerderRequest:
     config = read_text_map(route.body, "the connector's config, an object of texts")
-    return route.forwarded(PutConnectorConfig(route.name, config))
+    return route.forwarded(PutConnectorConfig(route.name, config, route.etag))
 
 
 def _patch_config(route: _Route) -> HerderRequest:
     expected = "the keys to change, an object of texts and nulls"
-    return route.forwarded(PatchConnectorConfig(route.name, read_text_map(route.body, expected)))
+    changes = read_text_map(route.body, expected)
+    return route.forwarded(PatchConnectorConfig(route.name, changes, route.etag))
 
 
 def _alter_offsets(route: _Route) -> HerderRequest:
@@ -298,7 +342,7 @@ def _alter_offsets(route: _Route) -> HerderRequest:
             if is_nested_too_deep(value):
                 raise Refusal(400, f'"{what}" of an item is nested deeper than {DEPTH_MAX} levels')
         changes.append((cast(object, partition), cast(object, offset)))
-    return route.forwarded(AlterOffsets(route.name, tuple(changes)))
+    return route.forwarded(AlterOffsets(route.name, tuple(changes), route.etag))
 
 
 def _restart(route: _Route) -> HerderRequest:
@@ -346,7 +390,7 @@ def _set_level(route: _Route) -> SideRequest:
 
 
 def _target(state: TargetState) -> _Handler:
-    return lambda r: r.asked(SetTargetState(r.name, state))
+    return lambda r: r.forwarded(SetTargetState(r.name, state, r.etag))
 
 
 _TABLE: Final[tuple[tuple[str, str, _Handler], ...]] = (
@@ -355,7 +399,7 @@ _TABLE: Final[tuple[tuple[str, str, _Handler], ...]] = (
     ("GET", "/connectors", _list),
     ("POST", "/connectors", _create),
     ("GET", "/connectors/*", lambda r: r.asked(DescribeConnector(r.name))),
-    ("DELETE", "/connectors/*", lambda r: r.forwarded(DeleteConnector(r.name))),
+    ("DELETE", "/connectors/*", lambda r: r.forwarded(DeleteConnector(r.name, r.etag))),
     ("GET", "/connectors/*/config", lambda r: r.asked(DescribeConnector(r.name), "config")),
     ("PUT", "/connectors/*/config", _put_config),
     ("PATCH", "/connectors/*/config", _patch_config),
@@ -363,11 +407,7 @@ _TABLE: Final[tuple[tuple[str, str, _Handler], ...]] = (
     ("POST", "/connectors/*/restart", _restart),
     ("PUT", "/connectors/*/pause", _target(TargetState.PAUSED)),
     ("PUT", "/connectors/*/resume", _target(TargetState.STARTED)),
-    (
-        "PUT",
-        "/connectors/*/stop",
-        lambda r: r.forwarded(SetTargetState(r.name, TargetState.STOPPED)),
-    ),
+    ("PUT", "/connectors/*/stop", _target(TargetState.STOPPED)),
     ("GET", "/connectors/*/tasks", lambda r: r.asked(DescribeTasks(r.name))),
     ("POST", "/connectors/*/tasks", _put_task_configs),
     ("PUT", "/connectors/*/fence", lambda r: HerderRequest(FenceConnector(r.name), LAST_HOPS)),
@@ -377,7 +417,7 @@ _TABLE: Final[tuple[tuple[str, str, _Handler], ...]] = (
     ("PUT", "/connectors/*/topics/reset", lambda r: r.asked(ResetTopics(r.name))),
     ("GET", "/connectors/*/offsets", lambda r: r.asked(ReadOffsets(r.name))),
     ("PATCH", "/connectors/*/offsets", _alter_offsets),
-    ("DELETE", "/connectors/*/offsets", lambda r: r.forwarded(ResetOffsets(r.name))),
+    ("DELETE", "/connectors/*/offsets", lambda r: r.forwarded(ResetOffsets(r.name, r.etag))),
     ("GET", "/connector-plugins", _list_plugins),
     ("GET", "/connector-plugins/*/config", lambda r: DescribePlugin(r.name)),
     ("PUT", "/connector-plugins/*/config/validate", _validate),
@@ -410,6 +450,7 @@ STATUSES: Final[Mapping[ErrorKind, int]] = {
     ErrorKind.NOT_FOUND: 404,
     ErrorKind.ALREADY_EXISTS: 409,
     ErrorKind.CONFLICT: 409,
+    ErrorKind.PRECONDITION: 412,
     ErrorKind.INTERNAL: 500,
     ErrorKind.TIMEOUT: 500,
     ErrorKind.UNREACHABLE: 503,
@@ -423,7 +464,17 @@ def respond(asked: HerderRequest, result: Result, base_url: str) -> HttpResponse
     Without it `Location` is a path, which the client reads as one of the server that it asked."""
     if isinstance(result, Failure):
         return _failure(result)
-    call, value = asked.call, result.value
+    answer = _success(asked, result.value, base_url)
+    told: dict[str, str] = {}
+    if result.config_offset is not None:
+        told[CONFIG_OFFSET_HEADER] = str(result.config_offset)
+    if result.etag is not None:
+        told[ETAG_HEADER] = f'"{result.etag}"'
+    return replace(answer, headers={**answer.headers, **told}) if told else answer
+
+
+def _success(asked: HerderRequest, value: object, base_url: str) -> HttpResponse:
+    call = asked.call
     match call:
         case CreateConnector() | PutConnectorConfig():
             created, info = split_created(value)

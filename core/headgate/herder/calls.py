@@ -7,7 +7,7 @@ A call is asked of any worker and brought to the one that can do it. Part of
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -32,6 +32,9 @@ class PutConnectorConfig:
 
     name: str
     config: Config
+    etag: int | None = None
+    """`ConnectorEntry.etag` that the connector must still have when the write is decided; else the
+    answer is PRECONDITION, and nothing is written. None: whatever it has. So in other calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,19 +46,22 @@ class PatchConnectorConfig:
     name: str
     changes: Mapping[str, str | None]
     """None removes the key."""
+    etag: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteConnector:
     name: str
+    etag: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SetTargetState:
-    """Pause and resume are taken by any worker, stop by the leader."""
+    """Pause and resume are taken by any worker; stop, and what has an etag, by the leader."""
 
     name: str
     target_state: TargetState
+    etag: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +169,8 @@ class ShowConnector:
     name: str
     parts: tuple[str, ...] = ()
     """More than the statuses: "config", "tasks" (their configs), "topics"."""
+    min_config_offset: int = 0
+    """Answered once the worker has read the config topic so far."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +187,8 @@ class ShowConnectors:
     limit: int | None = None
     """Most rows in the answer; "more" tells whether there would have been others."""
     parts: tuple[str, ...] = ()
+    """As in `ShowConnector`."""
+    min_config_offset: int = 0
     """As in `ShowConnector`."""
 
 
@@ -198,6 +208,7 @@ class AlterOffsets:
 
     name: str
     offsets: tuple[OffsetChange, ...]
+    etag: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +216,7 @@ class ResetOffsets:
     """Forget all offsets of a STOPPED connector; the leader."""
 
     name: str
+    etag: int | None = None
 
 
 # -- others --
@@ -261,6 +273,7 @@ class ErrorKind(StrEnum):
     NOT_FOUND = "not found"  # 404
     ALREADY_EXISTS = "already exists"  # 409
     CONFLICT = "conflict"  # 409: rebalance, stale configuration, fencing overtaken
+    PRECONDITION = "precondition"  # 412: the connector has another etag
     INTERNAL = "internal"  # 500
     TIMEOUT = "timeout"  # 500
     NOT_READY = "not ready"  # 503
@@ -271,6 +284,10 @@ class ErrorKind(StrEnum):
 class Success:
     value: object = None
     """Plain data: what JSON can carry."""
+    config_offset: int | None = field(default=None, compare=False)
+    """Who has read the config topic so far sees what the answer tells. None: not known."""
+    etag: int | None = field(default=None, compare=False)
+    """Etag of the connector that the call is about, as the answer tells of it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -227,7 +227,7 @@ class Herder:
                 self._on_end_read(self._ctx.end_read(token), error)
             case m.ConfigAppended():
                 if not self._leadership.on_appended(command):
-                    self._requests.on_appended(command.token)
+                    self._requests.on_appended(command)
             case m.ConfigAppendFailed():
                 if not self._leadership.on_append_failed(command):
                     self._requests.on_append_failed(command.token, command.reason)

@@ -14,7 +14,7 @@ never reclaims). So it is after a write that got no answer, which is not decided
 
 import heapq
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TypeAlias, assert_never
 
@@ -38,13 +38,18 @@ from headgate.herder.messages import (
     ClaimLeadership,
     ConfigAppended,
     ConfigAppendFailed,
+    CreateConnector,
     ErrorKind,
     Failure,
     LeadershipClaimed,
+    PutConnectorConfig,
     Result,
+    SetTargetState,
     Success,
 )
 from headgate.herder.privileged import (
+    Decision,
+    MergedPatch,
     Outdated,
     OwnWrite,
     PrivilegedCall,
@@ -52,6 +57,7 @@ from headgate.herder.privileged import (
     Write,
     WriteSessionKey,
     decide,
+    etag_of,
     subject_of,
 )
 from headgate.membership.protocols import HEADGATE
@@ -225,15 +231,15 @@ class Leadership:
             call = job.call if isinstance(job, CallJob) else job
             java = self._ctx.membership.protocol != HEADGATE
             decision = decide(self._ctx.state, call, self._ctx.settings, java=java)
-            if isinstance(decision, Write):
+            if isinstance(job, CallJob) and not lane.looked and _must_look(job.call, decision):
+                lane.current, lane.looking = job, True
+                self._ctx.read_to_end(ForUnchanged(lane.subject))
+            elif isinstance(decision, Write):
                 lane.current, lane.answer, lane.then = job, decision.answer, decision.then
                 self._append(lane, decision.records)
             elif isinstance(decision, Outdated):
                 assert isinstance(job, CallJob)
                 self._ctx.note(LookAgain(job.ticket))
-            elif isinstance(job, CallJob) and not lane.looked and _is_of_the_log(decision):
-                lane.current, lane.looking = job, True
-                self._ctx.read_to_end(ForUnchanged(lane.subject))
             else:
                 self._done(job, decision)
             lane.looked = False
@@ -242,7 +248,8 @@ class Leadership:
 
     def on_unchanged_read(self, subject: str, error: str | None) -> None:
         """A write is refused to a leader that was overtaken without knowing; an answer without a
-        write is not. What the later leader wrote is in the log by now."""
+        write is not. What the later leader wrote is in the log by now. So is a pause that another
+        worker wrote before the call with an etag came."""
         lane = self._lanes.get(subject)
         if lane is None or not lane.looking:
             return
@@ -298,7 +305,7 @@ class Leadership:
     def on_config_read(self) -> None:
         """Our reader has come further: what it has passed is done."""
         while self._read_back and self._read_back[0][0] <= self._ctx.state.offset:
-            _, _, lane = heapq.heappop(self._read_back)
+            end, _, lane = heapq.heappop(self._read_back)
             records, lane.then = lane.then, ()
             if records and self.ready:
                 self._append(lane, records)
@@ -308,7 +315,7 @@ class Leadership:
             if records:
                 self._decide_again(lane, job)
                 continue
-            self._done(job, lane.answer)
+            self._done(job, _written(job, lane.answer, end))
             self._run(lane)
 
     def on_append_failed(self, answer: ConfigAppendFailed) -> bool:
@@ -370,12 +377,22 @@ class Leadership:
         return [f"leadership: {self._claim.value}"]
 
 
-def _is_of_the_log(decision: Result) -> bool:
-    """Whether an answer without a write says how things are: as asked, absent, there already."""
-    return isinstance(decision, Success) or decision.kind in (
-        ErrorKind.NOT_FOUND,
-        ErrorKind.ALREADY_EXISTS,
-    )
+def _must_look(call: PrivilegedCall, decision: Decision) -> bool:
+    """Whether the log is read to its end before `decision` holds: an etag is compared, or an answer
+    without a write says how things are (as asked, absent, there already)."""
+    if etag_of(call) is not None:
+        return True
+    if isinstance(decision, Failure):
+        return decision.kind in (ErrorKind.NOT_FOUND, ErrorKind.ALREADY_EXISTS)
+    return isinstance(decision, Success)
+
+
+def _written(job: Job, answer: Success, end: int) -> Success:
+    """`answer` to a job whose records end at the config offset `end`. Where it changes config or
+    target state, the record that does is the last one."""
+    changes = CreateConnector | PutConnectorConfig | MergedPatch | SetTargetState
+    changed = isinstance(job, CallJob) and isinstance(job.call, changes)
+    return replace(answer, config_offset=end, etag=end if changed else None)
 
 
 def _subject(job: Job) -> str:

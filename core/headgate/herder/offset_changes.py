@@ -38,6 +38,7 @@ from headgate.herder.messages import (
     Success,
 )
 from headgate.herder.offset_input import sink_changes, source_changes
+from headgate.herder.privileged import etag_refusal
 from headgate.herder.reads import not_found
 from headgate.ids import TargetState
 from headgate.membership.member import Member
@@ -279,6 +280,8 @@ class OffsetChanges:
         stopped = self._ctx.state.target_state(call.name) is TargetState.STOPPED
         if not stopped or not _without_tasks(entry):
             return Failure(ErrorKind.BAD_REQUEST, NOT_STOPPED.format(call.name))
+        if call.etag is not None:
+            return etag_refusal(self._ctx.state, call.name, call.etag)
         return None
 
     def _exactly_once(self, name: str) -> bool:

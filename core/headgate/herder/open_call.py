@@ -75,9 +75,14 @@ class OpenCall:
     failures: int = 0
 
     @property
+    def has_etag(self) -> bool:
+        """It is no longer so after it was done: asked again it would be refused."""
+        return getattr(self.call, "etag", None) is not None
+
+    @property
     def changes_as_leader(self) -> bool:
         """Only a leader does it, and done late it would undo what was done since."""
         call = self.call
         if isinstance(call, SetTargetState):
-            return call.target_state is TargetState.STOPPED
+            return call.target_state is TargetState.STOPPED or self.has_etag
         return isinstance(call, _CHANGES)

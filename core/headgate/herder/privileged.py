@@ -14,7 +14,7 @@ whole).
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias, assert_never
 
 from headgate.herder.calls import config_digest
@@ -59,6 +59,7 @@ class MergedPatch:
     name: str
     changes: Mapping[str, str | None]
     config: Config
+    etag: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +128,10 @@ STALE_CONFIG = (
     "Cannot complete request momentarily due to stale configuration (typically caused by a "
     "concurrent config change)"
 )
+ANOTHER_ETAG: Final = (
+    "Connector {name} is not as the request expects it: {seen}, expected etag {etag}. Nothing was "
+    "changed; read the connector again, and decide anew"
+)
 OVERTAKEN = "Fencing failed because new task configurations were generated for the connector {}"
 
 
@@ -141,6 +146,23 @@ def subject_of(call: PrivilegedCall | OwnWrite) -> str:
             return call.name
 
 
+def etag_of(call: PrivilegedCall | OwnWrite) -> int | None:
+    """The etag that the call asks for."""
+    if isinstance(call, PutConnectorConfig | MergedPatch | DeleteConnector | SetTargetState):
+        return call.etag
+    return None
+
+
+def etag_refusal(state: ConfigState, name: str, etag: int) -> Failure | None:
+    """Why a change that asks for `etag` is refused; None: it is not."""
+    entry = state.entry(name)
+    if entry is not None and entry.etag == etag:
+        return None
+    seen = "it does not exist" if entry is None else f"its etag is {entry.etag}"
+    text = ANOTHER_ETAG.format(name=name, etag=etag, seen=seen)
+    return Failure(ErrorKind.PRECONDITION, text)
+
+
 def decide(
     state: ConfigState,
     call: PrivilegedCall | OwnWrite,
@@ -149,6 +171,9 @@ def decide(
     java: bool = False,
 ) -> Decision:
     """`java`: Java workers read along."""
+    etag = etag_of(call)
+    if etag is not None and (refusal := etag_refusal(state, subject_of(call), etag)) is not None:
+        return refusal
     return _readable(_decided(state, call, settings, java=java))
 
 
@@ -180,7 +205,7 @@ def _decided(
         case DeleteConnector():
             return _delete(state, call)
         case SetTargetState():
-            return _stop(state, call)
+            return _set_target_state(state, call)
         case PutTaskConfigs():
             return _put_task_configs(state, call, settings, java=java)
         case OrderRestart():
@@ -231,7 +256,7 @@ def _put(state: ConfigState, call: PutConnectorConfig, settings: HerderSettings)
         return _create(state, CreateConnector(call.name, call.config), settings)
     answer = _info(state, call.name, call.config, settings, created=False)
     if entry.config == call.config:
-        return answer
+        return replace(answer, config_offset=state.offset, etag=entry.etag)
     return Write((encode_connector(call.name, call.config),), answer)
 
 
@@ -266,13 +291,15 @@ def _delete(state: ConfigState, call: DeleteConnector) -> Decision:
     return Write(tombstones, Success())
 
 
-def _stop(state: ConfigState, call: SetTargetState) -> Decision:
+def _set_target_state(state: ConfigState, call: SetTargetState) -> Decision:
     entry = state.entry(call.name)
     if entry is None:
         return Failure(ErrorKind.NOT_FOUND, f"Unknown connector {call.name}")
+    if call.target_state is not TargetState.STOPPED:
+        return Write((encode_target_state(call.name, call.target_state),), Success())
     empty = entry.task_count in (None, 0) and not entry.inconsistent
     if empty and state.target_state(call.name) is TargetState.STOPPED:
-        return Success()
+        return Success(config_offset=state.offset, etag=entry.etag)
     records = [] if empty else [encode_commit(call.name, 0)]
     records.append(encode_target_state(call.name, TargetState.STOPPED))
     return Write(tuple(records), Success())
@@ -299,7 +326,8 @@ def _put_task_configs(
         return Write(tasks, Success(), then=commit)
     if java:
         return Write(commit, Success())
-    return Write((encode_connector(name, entry.config), *tasks, *commit), Success())
+    again = encode_connector(name, entry.config, entry.configured_at)
+    return Write((again, *tasks, *commit), Success())
 
 
 def _count_at_once(

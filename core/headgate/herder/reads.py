@@ -7,6 +7,7 @@ said only when the log was read to its end since the question, so a connector th
 elsewhere is found. Task configs of an inconsistent connector are none, as are its tasks.
 """
 
+from dataclasses import replace
 from typing import Any, Final, TypeAlias, assert_never
 
 from headgate.herder.calls import (
@@ -41,12 +42,25 @@ Read: TypeAlias = (
     | ShowConnectors
 )
 
+BEHIND: Final = (
+    "Request timed out. The worker has read the config topic to config offset {}, which is its end "
+    "and less than the min_config_offset that was asked for. Is the offset one of this cluster?"
+)
 TRACKING_DISABLED: Final = Failure(ErrorKind.FORBIDDEN, "Topic tracking is disabled.")
 RESET_DISABLED: Final = Failure(ErrorKind.FORBIDDEN, "Topic tracking reset is disabled.")
 
 
 def read(state: ConfigState, statuses: StatusView, call: Read, settings: HerderSettings) -> Result:
-    """The answer to `call`, as plain data."""
+    """The answer to `call`, as plain data. With the etag where it shows a connector's config."""
+    result = _read(state, statuses, call, settings)
+    if isinstance(result, Failure):
+        return result
+    entry = state.entry(call.name) if isinstance(call, DescribeConnector | ShowConnector) else None
+    etag = None if entry is None else entry.etag
+    return replace(result, config_offset=max(state.offset, 0), etag=etag)
+
+
+def _read(state: ConfigState, statuses: StatusView, call: Read, settings: HerderSettings) -> Result:
     match call:
         case ListConnectors(expand):
             return Success(_list(state, statuses, expand, settings))

@@ -40,6 +40,7 @@ from headgate.herder.privileged import (
 )
 from headgate.herder.reach import Reach, unreached
 from headgate.herder.reads import (
+    BEHIND,
     RESET_DISABLED,
     TRACKING_DISABLED,
     Read,
@@ -49,7 +50,6 @@ from headgate.herder.reads import (
 )
 from headgate.herder.statuses import Statuses
 from headgate.herder.tasks import Tasks
-from headgate.ids import TargetState
 from headgate.membership.member import Member
 from headgate.topics.config_events import Config
 from headgate.topics.config_records import Record, encode_logger_level, encode_target_state
@@ -139,6 +139,9 @@ class Requests:
             return
         if found.unreached:
             self.resolve(ticket, unreached(found, self._ctx.now_ms))
+        elif found.stage is Stage.WAITING and self._behind(found.call):
+            text = BEHIND.format(self._ctx.state.offset)
+            self.resolve(found.ticket, m.Failure(m.ErrorKind.TIMEOUT, text))
         elif found.stage is Stage.WAITING:
             text = CONFLICTING if self._ctx.membership.leader else NO_LEADER
             if words := self._member.disagreement.words:
@@ -175,7 +178,7 @@ class Requests:
         match call:
             case m.DescribeWorker():
                 raise AssertionError("answered by the herder itself")
-            case m.SetTargetState() if call.target_state is not TargetState.STOPPED:
+            case m.SetTargetState() if not found.changes_as_leader:
                 self._set_target_state(found, call)
             case m.CreateConnector() | m.PutConnectorConfig() if not found.validated:
                 self._validate(found, call)
@@ -333,13 +336,18 @@ class Requests:
                 and leader
                 and found.asked_leader not in ("", leader)
                 and not isinstance(found.call, m.CreateConnector | m.DeleteConnector)
+                and not found.has_etag
             ):
                 self._route(found)
 
     # -- what is asked to be seen, and topics: any worker --
 
     def _read(self, found: OpenCall, call: Read) -> None:
-        if not (self._ctx.ready or found.log_read):
+        if self._behind(call) and found.log_read:
+            found.log_read = False
+            self._look_later(found)
+            return
+        if self._behind(call) or not (self._ctx.ready or found.log_read):
             self._read_log(found)
             return
         result = read(self._ctx.state, self._statuses.view, call, self._ctx.settings)
@@ -351,6 +359,12 @@ class Requests:
             self._read_log(found)
             return
         self.resolve(found.ticket, result)
+
+    def _behind(self, call: m.Call) -> bool:
+        """Less of the config topic was read than the call asks for."""
+        if not isinstance(call, m.ShowConnector | m.ShowConnectors):
+            return False
+        return max(self._ctx.state.offset, 0) < call.min_config_offset
 
     def _read_offsets(self, found: OpenCall, call: m.ReadOffsets) -> None:
         entry = self._ctx.state.entry(call.name)
@@ -420,7 +434,7 @@ class Requests:
         elif entry is None or entry.config is None:
             self._unless_read(found, not_found(call.name).message)
         elif found.validated and found.merged is not None:
-            self._submit(found, MergedPatch(call.name, call.changes, found.merged))
+            self._submit(found, MergedPatch(call.name, call.changes, found.merged, call.etag))
         elif self._name_fits(found, call.name, call.changes.get("name")):
             found.merged = merged(call.name, entry.config, call.changes)
             self._ask_to_validate(found, call.name, found.merged)
@@ -478,10 +492,11 @@ class Requests:
         found.log_read = True
         self._route(found)
 
-    def on_appended(self, token: int) -> None:
-        found = self._awaited(token)
+    def on_appended(self, answer: m.ConfigAppended) -> None:
+        found = self._awaited(answer.token)
         if found is not None:
-            self.resolve(found.ticket, m.Success())
+            etag = answer.end if isinstance(found.call, m.SetTargetState) else None
+            self.resolve(found.ticket, m.Success(config_offset=answer.end, etag=etag))
 
     def on_append_failed(self, token: int, reason: str) -> None:
         found = self._awaited(token)

@@ -1,7 +1,8 @@
 """Connectors as rows: all that is known of one, as plain data. The gRPC API lists and watches them.
 
-A row is ``{"name", "type", "target_state", "task_count", "settled", "status"}``. "type" is source
-or sink, "status" the body of ``GET /connectors/<name>/status`` or None where none was reported.
+A row is ``{"name", "type", "target_state", "task_count", "settled", "etag", "status"}``. "type" is
+source or sink, "etag" `ConnectorEntry.etag`, "status" the body of ``GET
+/connectors/<name>/status`` or None where none was reported.
 Further parts are there when they are asked for: "config"; "task_configs", a list by task number;
 "topics", those that the connector has used, None where they are not tracked.
 """
@@ -41,6 +42,7 @@ def row(
         "target_state": state.target_state(name).value,
         "task_count": len(tasks),
         "settled": is_settled(state, statuses, name),
+        "etag": entry.etag,
         "status": statuses.answer(name, kind),
     }
     if "config" in parts:

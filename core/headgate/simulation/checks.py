@@ -18,6 +18,8 @@ from headgate.simulation.world import Worker, World
 from headgate.task.messages import TaskSpec
 from headgate.topics.config_events import (
     ConfigEvent,
+    ConnectorConfigured,
+    ConnectorRemoved,
     TargetStateChanged,
     TaskCountRecorded,
     TasksCommitted,
@@ -254,6 +256,21 @@ class Checks:
         before = fold(ConfigState(), self.events[:since])
         if before.target_state(connector) is not target:
             self.broken("9 persistent intent", f"{connector}: {target} acknowledged, not logged")
+
+    def etag_held(self, connector: str, etag: int, begin: int, since: int) -> None:
+        """A change with an etag was made on the config that had it; nor was a target state passed
+        over that was in the log before it was asked for. `begin`: config offset before the
+        change."""
+        self.read_log()
+        before = fold(ConfigState(), self.events[:since])
+        for event in self.events:
+            if getattr(event, "connector", None) != connector or not etag <= event.offset < begin:
+                continue
+            if isinstance(event, ConnectorConfigured) and event.changed is not None:
+                continue
+            missed = isinstance(event, TargetStateChanged) and event.offset < before.offset
+            if missed or isinstance(event, ConnectorConfigured | ConnectorRemoved):
+                self.broken("9 etags hold", f"{connector} with etag {etag}, at {begin}: {event}")
 
     def records(self) -> int:
         return sum(self._next_record.values())

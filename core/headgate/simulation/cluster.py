@@ -54,6 +54,10 @@ class Report:
     """Records that sinks put; those put twice are counted twice."""
     faults: dict[str, int]
     calls: int
+    etags_held: int
+    """Changes with an etag that were made."""
+    etags_refused: int
+    """And those that were not, because the connector had another."""
     offsets_changed: int
     rebalances: int
 
@@ -163,6 +167,8 @@ class Cluster:
             delivered=self.checks.puts,
             faults=dict(self.faults.counts),
             calls=self.user.asked,
+            etags_held=self.user.etags_held,
+            etags_refused=self.user.etags_refused,
             offsets_changed=self.checks.offsets_changed,
             rebalances=max(w.herder.view().rebalances for w in self.workers.values()),
         )

@@ -1,5 +1,6 @@
 """Somebody who creates, changes and deletes connectors, and notes what was promised."""
 
+from dataclasses import replace
 from functools import partial
 
 from headgate.herder.messages import (
@@ -25,6 +26,7 @@ SINKS = {"s": "a"}
 """Topic by the sink that reads it."""
 NAMES = (*SOURCES, *SINKS)
 CALL_TIMEOUT_MS = 8_000
+Conditional = PutConnectorConfig | PatchConnectorConfig | DeleteConnector | SetTargetState
 
 
 class User:
@@ -35,6 +37,10 @@ class User:
         self._variant = 0
         self.open_calls = 0
         self.asked = 0
+        self._etags = dict.fromkeys(NAMES, 0)
+        """As read some time ago."""
+        self.etags_held = 0
+        self.etags_refused = 0
 
     def begin(self, until_ms: int) -> None:
         for name in NAMES:
@@ -69,7 +75,7 @@ class User:
             if self._chance.randrange(5) == 0:
                 self._change_offsets(self._chance.choice(NAMES))
             else:
-                self._ask(self._choose())
+                self._ask(self._with_etag(self._choose()))
             self._plan(until_ms)
 
         self._schedule.after(delay, act)
@@ -112,6 +118,16 @@ class User:
             return PatchConnectorConfig(name, {"variant": str(self._variant)})
         return DeleteConnector(name)
 
+    def _with_etag(self, call: Call) -> Call:
+        likely = self._world.options.etags
+        if not likely or not isinstance(call, Conditional):
+            return call
+        entry = self._world.checks.read_log().entry(call.name)
+        if self._chance.random() < 0.7:
+            self._etags[call.name] = 0 if entry is None else entry.etag
+        asked = self._chance.random() < likely
+        return replace(call, etag=self._etags[call.name]) if asked else call
+
     def _ask(self, call: Call) -> None:
         self._send(call, again=False)
 
@@ -137,10 +153,18 @@ class User:
 
     def _check(self, call: Call, result: Result, since: int) -> None:
         """An acknowledged intent is in the log, where no crash can reach it (invariant 9)."""
+        etag = call.etag if isinstance(call, Conditional) else None
         if isinstance(result, Failure):
+            self.etags_refused += result.kind is ErrorKind.PRECONDITION
             if result.kind is ErrorKind.INTERNAL and "no answer in time" not in result.message:
                 self._world.checks.broken("12 every call is answered", result.message)
             return
         assert isinstance(result, Success)
+        if etag is not None:
+            assert isinstance(call, Conditional)
+            records = 2 if isinstance(call, DeleteConnector) else 1
+            begin = (result.config_offset or 0) - records
+            self._world.checks.etag_held(call.name, etag, begin, since)
+            self.etags_held += 1
         if isinstance(call, SetTargetState):
             self._world.checks.intent_kept(call.name, call.target_state, since)

@@ -47,6 +47,9 @@ class Options:
     failing_polls: float = 0.0
     """Probability that a source's poll fails its task while there are faults. Then the restart
     policy is on, and must bring every task back."""
+    etags: float = 0.0
+    """Probability that a change of the user names the connector's etag, which it read up to some
+    seconds before."""
 
 
 class TaskBody(Protocol):
@@ -140,6 +143,8 @@ class Observer(Protocol):
     def read_log(self) -> ConfigState: ...
 
     def intent_kept(self, connector: str, target: TargetState, since: int) -> None: ...
+
+    def etag_held(self, connector: str, etag: int, begin: int, since: int) -> None: ...
 
 
 class CallNetwork(Protocol):

@@ -21,6 +21,9 @@ class ConnectorConfigured:
     offset: int
     connector: str
     config: Config
+    changed: int | None = None
+    """Config offset of the record that this one repeats; None: it repeats none. Only Headgate
+    writes it; Java's readers pass over it."""
 
 
 @dataclass(frozen=True, slots=True)

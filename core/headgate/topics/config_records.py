@@ -57,6 +57,8 @@ _INT_MAX: Final = 2**31 - 1
 _HALF_PAIR: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
 _ONLY_TEXT: Final = frozenset({str})
 _TEXT: Final = frozenset({str, NoneType})
+_CHANGED: Final = b',"changed":'
+_DIGITS_MAX: Final = 18
 _PLAIN_LEAVES: Final = frozenset({str, int, bool, NoneType})
 
 
@@ -141,6 +143,14 @@ def _decode_config(
         or len(value) > NAME_LENGTH_MAX
     ):
         return None
+    changed: int | None = None
+    if value[-2:-1] != b"}":
+        value, _, digits = value.rpartition(_CHANGED)
+        if not digits[:-1].isdigit() or digits[:1] == b"0" or len(digits) > _DIGITS_MAX:
+            return None
+        changed, value = int(digits[:-1]), value + b"}"
+        if changed > offset:
+            return None
     try:
         config = parse(value[14:-1])
         text = key.decode()
@@ -154,9 +164,11 @@ def _decode_config(
     ):
         return None
     if not is_task:
-        return ConnectorConfigured(offset, text[10:], config)
+        return ConnectorConfigured(offset, text[10:], config, changed)
     task = task_of_key(text[5:])
-    return None if task is None else TaskConfigured(offset, task[0], task[1], config)
+    if task is None or changed is not None:
+        return None
+    return TaskConfigured(offset, task[0], task[1], config)
 
 
 def read_value(value: bytes, fast: Parse | None) -> Any:
@@ -225,7 +237,10 @@ def _connector(offset: int, key: str, name: str, value: Any) -> ConfigEvent:
     config = cast(dict[str, Any], value).get("properties")
     if type(config) is not dict:
         return _field(offset, key, "properties", config, "an object")
-    return ConnectorConfigured(offset, name, _config(cast(dict[str, Any], config)))
+    changed = cast(dict[str, Any], value).get("changed")
+    if type(changed) is not int or not 0 < changed <= offset:
+        changed = None
+    return ConnectorConfigured(offset, name, _config(cast(dict[str, Any], config)), changed)
 
 
 def _task(offset: int, key: str, rest: str, value: Any) -> ConfigEvent:
@@ -401,8 +416,12 @@ def _base64(text: str) -> bytes | None:
 # -- what we write --
 
 
-def encode_connector(name: str, config: Config) -> Record:
-    return CONNECTOR_PREFIX + name, dumps({"properties": config})
+def encode_connector(name: str, config: Config, changed: int | None = None) -> Record:
+    """`changed`: as in `ConnectorConfigured`, of a record that repeats another."""
+    content: dict[str, Any] = {"properties": config}
+    if changed is not None:
+        content["changed"] = changed
+    return CONNECTOR_PREFIX + name, dumps(content)
 
 
 def encode_connector_tombstone(name: str) -> Record:

@@ -80,6 +80,7 @@ class _Entry:
         "applied",
         "commit_offset",
         "config",
+        "configured_at",
         "deferred",
         "deferred_owned",
         "deferred_seen",
@@ -87,6 +88,7 @@ class _Entry:
         "fencing_pending",
         "inconsistent",
         "target_state",
+        "target_state_at",
         "task_count",
         "task_generation",
         "tasks",
@@ -106,6 +108,8 @@ class _Entry:
         self.applied = frozen.applied
         self.fencing_count = frozen.fencing_count
         self.fencing_pending = frozen.fencing_pending
+        self.configured_at = frozen.configured_at
+        self.target_state_at = frozen.target_state_at
 
     def defer(self, task: int, config: Config) -> None:
         owned = self.deferred_owned
@@ -122,6 +126,7 @@ class _Entry:
     def remove(self) -> None:
         """What a connector's tombstone takes with it. Source: `processConnectorRemoval`."""
         self.config = None
+        self.configured_at = None
         self.task_count = None
         self.commit_offset = None
         self.tasks = EMPTY
@@ -143,6 +148,8 @@ class _Entry:
             applied=self.applied,
             fencing_count=self.fencing_count,
             fencing_pending=self.fencing_pending,
+            configured_at=self.configured_at,
+            target_state_at=self.target_state_at,
         )
 
 
@@ -201,6 +208,7 @@ def _on_connector_configured(draft: _Draft, event: ConnectorConfigured) -> None:
     if entry.config is None:
         draft.assignment_offset = event.offset + 1
     entry.config = event.config
+    entry.configured_at = event.offset + 1 if event.changed is None else event.changed
 
 
 def _on_connector_removed(draft: _Draft, event: ConnectorRemoved) -> None:
@@ -245,11 +253,14 @@ def _on_tasks_committed(draft: _Draft, event: TasksCommitted) -> None:
 def _on_target_state_changed(draft: _Draft, event: TargetStateChanged) -> None:
     # Also for a connector that is not there yet: one created STOPPED has this record before its
     # own, and an orphan decides the birth state of a later connector, as in Java.
-    draft.entry(event.connector).target_state = event.target_state
+    entry = draft.entry(event.connector)
+    entry.target_state = event.target_state
+    entry.target_state_at = event.offset + 1
 
 
 def _on_target_state_removed(draft: _Draft, event: TargetStateRemoved) -> None:
-    draft.entry(event.connector).target_state = None
+    entry = draft.entry(event.connector)
+    entry.target_state = entry.target_state_at = None
 
 
 def _on_task_count_recorded(draft: _Draft, event: TaskCountRecorded) -> None:

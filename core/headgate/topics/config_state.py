@@ -48,6 +48,16 @@ class ConnectorEntry:
     """N of the last task count record."""
     fencing_pending: bool = False
     """A commit was read since the last task count record."""
+    configured_at: int | None = None
+    """Config offset of the last change of `config`: the same for every reader, since compaction
+    keeps the last record, and one that repeats a config says which one."""
+    target_state_at: int | None = None
+    """Config offset of the last record of the target state."""
+
+    @property
+    def etag(self) -> int:
+        """Config offset of the last change that a user made: of the config or the target state."""
+        return max(self.configured_at or 0, self.target_state_at or 0)
 
 
 @dataclass(frozen=True, slots=True)

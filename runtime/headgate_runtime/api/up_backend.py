@@ -23,7 +23,7 @@ from headgate.herder.messages import (
     Success,
     WorkerView,
 )
-from headgate.herder.reads import read
+from headgate.herder.reads import BEHIND, read
 from headgate.herder.rows import touched_by_configs, touched_by_statuses
 from headgate.herder.settings import HerderSettings
 from headgate.ports import TransportError
@@ -132,8 +132,7 @@ class UpBackend:
 
     def _answer(self, call: Call, until: float) -> Result:
         if isinstance(call, ShowConnector | ShowConnectors):
-            state, statuses = self._view.read()
-            return read(state, statuses, call, self._settings)
+            return self._read(call, until)
         payload = wire.dumps(call)
         while not self._closed.is_set():
             left_ms = int((until - time.monotonic()) * 1000)
@@ -146,6 +145,14 @@ class UpBackend:
                 break
             self._closed.wait(AGAIN_S)
         return Failure(ErrorKind.NOT_READY, NO_WORKER)
+
+    def _read(self, call: ShowConnector | ShowConnectors, until: float) -> Result:
+        state, statuses = self._view.read()
+        while max(state.offset, 0) < call.min_config_offset:
+            if time.monotonic() > until or self._closed.wait(LOOK_S):
+                return Failure(ErrorKind.TIMEOUT, BEHIND.format(state.offset))
+            state, statuses = self._view.read()
+        return read(state, statuses, call, self._settings)
 
 
 class _LogView:

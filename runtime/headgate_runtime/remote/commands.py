@@ -6,12 +6,15 @@ cluster was found; 3 what was waited for has not come about in time.
 
 import contextlib
 import json
+import os
 import sys
+import tempfile
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final, NoReturn, TypeAlias
 
+import click
 import typer
 
 from headgate.ids import State, TargetState
@@ -139,20 +142,43 @@ def create(files: Files, url: Url = None) -> None:
 
 @connectors.command()
 def apply(files: Files, url: Url = None) -> None:
-    """Create connectors from files, or change their configs to what the files say."""
+    """Create connectors from files, or change their configs to what the files say. One that
+    somebody else changes meanwhile is refused."""
     wanted = _read(files)
     with remote_at(url) as remote:
         known = {row.name: row for row in remote.rows()}
         for each in wanted:
             row = known.get(each.name)
-            if row is None and each.initial_state is not None:
+            if row is None:
                 remote.create(each.name, each.config, each.initial_state)
                 _print(f"{each.name} created")
-            elif row is not None and dict(row.config) == dict(each.config):
+            elif dict(row.config) == dict(each.config):
                 _print(f"{each.name} unchanged")
             else:
-                made = remote.put_config(each.name, each.config)
-                _print(f"{each.name} {'created' if made else 'changed'}")
+                remote.put_config(each.name, each.config, row.etag)
+                _print(f"{each.name} changed")
+
+
+@connectors.command()
+def edit(name: Name, url: Url = None) -> None:
+    """Change a connector's config in your editor (EDITOR). If somebody else changes it meanwhile,
+    nothing is written, and what you wrote is kept in a file."""
+    with _remote(url) as remote:
+        row = remote.row(name)
+        before = json.dumps(dict(row.config), indent=2, ensure_ascii=False) + "\n"
+        after = click.edit(before, extension=".json")
+        if after is None or after == before:
+            _print(f"{name} unchanged")
+            return
+        try:
+            remote.put_config(name, _config_of(after), row.etag)
+        except (RemoteError, ValueError) as error:
+            handle, kept = tempfile.mkstemp(prefix=f"{name.replace('/', '_')}-", suffix=".json")
+            os.close(handle)
+            Path(kept).write_text(after, encoding="utf-8")
+            code = error.exit_code if isinstance(error, RemoteError) else EXIT_USAGE
+            _refuse(f"{error}\n  what you wrote is in {kept}", code)
+        _print(f"{name} changed")
 
 
 @connectors.command()
@@ -382,6 +408,17 @@ def _read(files: list[str]) -> list[Any]:
         return [read_connector_file(path) for path in files]
     except ConnectorFileError as error:
         refuse(f"{error}\n  next: nothing was asked; mend the file")
+
+
+def _config_of(text: str) -> dict[str, str | None]:
+    """Raises ValueError: it is not JSON. RemoteError: it is no config."""
+    found = json.loads(text)
+    if not isinstance(found, dict):
+        raise RemoteError("expected a JSON object of texts", EXIT_USAGE)
+    for key, value in found.items():
+        if value is not None and not isinstance(value, str):
+            raise RemoteError(f"{key} is {value!r}; expected a text or null", EXIT_USAGE)
+    return found
 
 
 def _offset_changes(file: str) -> list[tuple[object, object]]:

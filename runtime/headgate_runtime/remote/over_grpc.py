@@ -80,10 +80,10 @@ class GrpcRemote:
         with self._told(name):
             self._client.connectors.CreateConnector(request, timeout=CALL_S)
 
-    def put_config(self, name: str, config: Config) -> bool:
+    def put_config(self, name: str, config: Config, etag: str = "") -> bool:
         texts, nulls = _split(config)
         request = service_pb2.PutConnectorConfigRequest(
-            name=name, config=texts, config_null_keys=nulls
+            name=name, config=texts, config_null_keys=nulls, etag=etag
         )
         with self._told(name):
             answer = self._client.connectors.PutConnectorConfig(request, timeout=CALL_S)
@@ -194,7 +194,7 @@ class GrpcRemote:
                 f"{self.where} cannot be reached: {error.message}\n"
                 "  next: is the cluster up? Give its address with --url or HEADGATE_URL"
             )
-        return refused_text(error.code, error.message, name)
+        return refused_text(error.code, error.message, name, error.reason)
 
 
 def _split(config: Config) -> tuple[dict[str, str], list[str]]:
@@ -227,4 +227,5 @@ def _row(found: connector_pb2.Connector) -> ConnectorRow:
             {**each.config, **dict.fromkeys(each.config_null_keys)} for each in found.tasks
         ),
         topics=tuple(found.topics),
+        etag=found.etag,
     )

@@ -4,6 +4,7 @@ asking again and again (`watch`, `wait`); a target state it does not tell."""
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, cast
 from urllib.parse import quote
 
@@ -34,6 +35,7 @@ _CODES: Final = {
     m.ErrorKind.NOT_FOUND: "NOT_FOUND",
     m.ErrorKind.ALREADY_EXISTS: "ALREADY_EXISTS",
     m.ErrorKind.CONFLICT: "ABORTED",
+    m.ErrorKind.PRECONDITION: "ABORTED",
     m.ErrorKind.INTERNAL: "INTERNAL",
     m.ErrorKind.TIMEOUT: "DEADLINE_EXCEEDED",
     m.ErrorKind.NOT_READY: "UNAVAILABLE",
@@ -64,17 +66,20 @@ class RestRemote:
         return [row for row in rows if not states or _states_of(row) & set(states)]
 
     def row(self, name: str) -> ConnectorRow:
-        info = self._value(m.DescribeConnector(name), name)
+        found = self._success(m.DescribeConnector(name), name)
+        info = cast(Mapping[str, Any], found.value)
         status = self._ask(m.DescribeStatus(name))
         tasks = self._value(m.DescribeTasks(name), name)
         parts = {"info": info, "status": status.value if isinstance(status, m.Success) else None}
-        return _row(parts, tuple(each["config"] or {} for each in tasks))
+        row = _row(parts, tuple(each["config"] or {} for each in tasks))
+        return replace(row, etag="" if found.etag is None else str(found.etag))
 
     def create(self, name: str, config: Config, state: TargetState | None) -> None:
         self._value(m.CreateConnector(name, config, state), name)
 
-    def put_config(self, name: str, config: Config) -> bool:
-        return bool(self._value(m.PutConnectorConfig(name, config), name)["created"])
+    def put_config(self, name: str, config: Config, etag: str = "") -> bool:
+        call = m.PutConnectorConfig(name, config, int(etag) if etag else None)
+        return bool(self._value(call, name)["created"])
 
     def delete(self, name: str) -> None:
         self._value(m.DeleteConnector(name), name)
@@ -148,11 +153,16 @@ class RestRemote:
 
     # -- asking --
 
-    def _value(self, call: m.Call, name: str = "") -> Any:
+    def _success(self, call: m.Call, name: str = "") -> m.Success:
         result = self._ask(call)
         if isinstance(result, m.Failure):
-            raise refused(_CODES[result.kind], result.message, name)
-        return result.value
+            mismatch = result.kind is m.ErrorKind.PRECONDITION
+            reason = "ETAG_MISMATCH" if mismatch else ""
+            raise refused(_CODES[result.kind], result.message, name, reason)
+        return result
+
+    def _value(self, call: m.Call, name: str = "") -> Any:
+        return self._success(call, name).value
 
     def _ask(self, call: m.Call) -> m.Result:
         return result_of(call, self._answer(question(call, 0)))

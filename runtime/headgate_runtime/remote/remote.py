@@ -47,6 +47,8 @@ class ConnectorRow:
     config: Config = field(default_factory=dict[str, str | None])
     task_configs: tuple[Config, ...] = ()
     topics: tuple[str, ...] = ()
+    etag: str = ""
+    """What a change of the connector as it is shown here gives along; empty: not known."""
 
     @property
     def failed(self) -> bool:
@@ -75,8 +77,8 @@ class Remote(Protocol):
 
     def create(self, name: str, config: Config, state: TargetState | None) -> None: ...
 
-    def put_config(self, name: str, config: Config) -> bool:
-        """Whether the connector is new."""
+    def put_config(self, name: str, config: Config, etag: str = "") -> bool:
+        """Whether the connector is new. With `etag` it is refused if the connector has another."""
         ...
 
     def delete(self, name: str) -> None: ...
@@ -121,9 +123,11 @@ class Remote(Protocol):
         ...
 
 
-def hint(code: str, message: str, name: str = "") -> str:
+def hint(code: str, message: str, name: str = "", reason: str = "") -> str:
     """What to do next after a refusal. `code`: a gRPC status code by name."""
     shown = f" {name}" if name else ""
+    if reason == "ETAG_MISMATCH":
+        return f"somebody else has changed it: look with headgate connectors show{shown or ' NAME'}"
     if "STOPPED" in message:
         return f"stop it first: headgate connectors stop{shown or ' NAME'}"
     match code:
@@ -146,6 +150,6 @@ def hint(code: str, message: str, name: str = "") -> str:
             return "the worker's log says more"
 
 
-def refused(code: str, message: str, name: str = "") -> RemoteError:
+def refused(code: str, message: str, name: str = "", reason: str = "") -> RemoteError:
     text = message.rstrip().rstrip(".")
-    return RemoteError(f"{text}\n  next: {hint(code, message, name)}")
+    return RemoteError(f"{text}\n  next: {hint(code, message, name, reason)}")

@@ -10,7 +10,7 @@ times out); an equal config starts nothing, so it is answered as it is.
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from headgate import wire
@@ -37,8 +37,8 @@ class _Waiting:
     before: Config | None
     """Config in force when it was asked."""
     deadline: float
-    info: dict[str, Any] | None = None
-    """The answer's body, without the tasks that are to come; None: the herder is still at it."""
+    done: Success | None = None
+    """The answer, without the tasks that are to come; None: the herder is still at it."""
 
 
 @dataclass(slots=True)
@@ -69,7 +69,7 @@ class StandalonePeers:
     @property
     def waiting(self) -> bool:
         """Answers are kept back: `incoming` is to be called again soon."""
-        return any(asked.info is not None for asked in self._asked.values()) or any(
+        return any(asked.done is not None for asked in self._asked.values()) or any(
             restart.plan is not None for restart in self._restarts.values()
         )
 
@@ -89,11 +89,10 @@ class StandalonePeers:
             self._inner.answer(call_id, payload)
             return
         result: Result = wire.loads(Success | Failure, payload)
-        if isinstance(result, Success):
-            info = dict(cast(dict[str, Any], result.value))
-            if info["config"] != asked.before:
-                asked.info = info
-                return
+        before = asked.before
+        if isinstance(result, Success) and cast(Any, result.value)["config"] != before:
+            asked.done = result
+            return
         del self._asked[call_id]
         self._inner.answer(call_id, payload)
 
@@ -121,8 +120,8 @@ class StandalonePeers:
 
     def _look(self) -> None:
         for call_id, asked in list(self._asked.items()):
-            if asked.info is not None:
-                result = self._result(asked, asked.info)
+            if asked.done is not None:
+                result = self._result(asked, asked.done)
                 if result is not None:
                     del self._asked[call_id]
                     self._inner.answer(call_id, wire.dumps(result))
@@ -142,14 +141,14 @@ class StandalonePeers:
         text = f"Request timed out. The worker is currently stopping {restart.connector}."
         return Failure(ErrorKind.TIMEOUT, text)
 
-    def _result(self, asked: _Waiting, info: dict[str, Any]) -> Result | None:
+    def _result(self, asked: _Waiting, done: Success) -> Result | None:
         assert self._herder is not None
         name = asked.connector
         outcome = self._herder.outcome(name)
         if isinstance(outcome, Success):
             tasks = self._herder.state.tasks(name)
             shown = [{"connector": task.connector, "task": task.task} for task in tasks]
-            return Success({**info, "tasks": shown})
+            return replace(done, value={**cast(dict[str, Any], done.value), "tasks": shown})
         if outcome is None and time.monotonic() >= asked.deadline:
             text = f"Request timed out. The worker is currently starting connector {name}."
             return Failure(ErrorKind.TIMEOUT, text)

@@ -18,7 +18,7 @@ from headgate_runtime.command.parser import app
 from headgate_runtime.remote.complete import FIND_S
 
 HEADGATE = Path(sys.executable).with_name("headgate")
-SINK = {"connector.class": "FileStreamSink", "topics": "t", "file": "out.txt"}
+SINK = {"connector.class": "FileStreamSink", "topics": "t", "file": "/dev/null"}
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from headgate_runtime.remote.over_grpc import GrpcRemote
 from headgate_runtime.remote.over_rest import RestRemote
 from headgate_runtime.remote.remote import LateError, Remote, RemoteError
 
-SINK = {"connector.class": "FileStreamSink", "topics": "t", "file": "out.txt"}
+SINK = {"connector.class": "FileStreamSink", "topics": "t", "file": "/dev/null"}
 REMOTES = ("grpc", "rest")
 
 

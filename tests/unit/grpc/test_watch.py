@@ -21,7 +21,7 @@ from headgate_grpc.v1 import connector_pb2
 from headgate_grpc.v1 import connector_service_pb2 as pb
 from headgate_grpc.watch import RESPONSE_MAX, Filter, Hub
 
-SINK = {"connector.class": "FileStreamSink", "topics": "t", "file": "out.txt"}
+SINK = {"connector.class": "FileStreamSink", "topics": "t", "file": "/dev/null"}
 STOPPED = connector_pb2.TARGET_STATE_STOPPED
 
 
@@ -147,6 +147,7 @@ def row(name: str, value: str = "") -> dict[str, Any]:
         "target_state": "STARTED",
         "task_count": 0,
         "settled": False,
+        "etag": "0",
         "status": None,
         "config": {"k": value},
     }

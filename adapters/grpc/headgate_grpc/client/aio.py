@@ -83,15 +83,20 @@ class AsyncClient:
         names: Iterable[str] = (),
         states: Iterable[connector_pb2.State.ValueType] = (),
         view: connector_pb2.ConnectorView.ValueType = connector_pb2.CONNECTOR_VIEW_BASIC,
+        min_config_offset: int = 0,
     ) -> AsyncIterator[connector_pb2.Connector]:
-        """Connectors by name, fetched page by page."""
+        """Connectors by name, fetched page by page, once the worker has read the config topic to
+        `min_config_offset`, which answers to changes tell."""
         wanted = connector_pb2.ConnectorFilter(prefix=prefix, names=names, states=states)
         token = ""
         while True:
             page = await self._ask(
                 self.connectors.ListConnectors,
                 connector_service_pb2.ListConnectorsRequest(
-                    filter=wanted, view=view, page_token=token
+                    filter=wanted,
+                    view=view,
+                    page_token=token,
+                    min_config_offset=min_config_offset,
                 ),
                 connector_service_pb2.ListConnectorsResponse,
             )
@@ -105,8 +110,11 @@ class AsyncClient:
         self,
         name: str,
         view: connector_pb2.ConnectorView.ValueType = connector_pb2.CONNECTOR_VIEW_BASIC,
+        min_config_offset: int = 0,
     ) -> connector_pb2.Connector:
-        request = connector_service_pb2.GetConnectorRequest(name=name, view=view)
+        request = connector_service_pb2.GetConnectorRequest(
+            name=name, view=view, min_config_offset=min_config_offset
+        )
         kind = connector_service_pb2.GetConnectorResponse
         return (await self._ask(self.connectors.GetConnector, request, kind)).connector
 
@@ -154,12 +162,13 @@ class AsyncClient:
         state: connector_pb2.State.ValueType | None = None,
         deleted: bool = False,
         stop_at_failure: bool = True,
+        min_config_offset: int = 0,
         timeout_s: float | None = None,
     ) -> connector_pb2.Connector:
         """The connector once it is settled, or as `state` or `deleted` say. One that is deleted
         comes without a name."""
         request = connector_service_pb2.WaitConnectorRequest(
-            name=name, stop_at_failure=stop_at_failure
+            name=name, stop_at_failure=stop_at_failure, min_config_offset=min_config_offset
         )
         if deleted:
             request.deleted = True
@@ -186,43 +195,57 @@ class AsyncClient:
         return (await self._ask(self.connectors.CreateConnector, request, kind)).connector
 
     async def put_config(
-        self, name: str, config: Mapping[str, str]
+        self, name: str, config: Mapping[str, str], *, etag: str = ""
     ) -> connector_service_pb2.PutConnectorConfigResponse:
-        """The connector is made where it is missing."""
+        """The connector is made where it is missing. With the etag of a connector that was read, it
+        is changed only if it still has that one: else ETAG_MISMATCH. So in other changes."""
         return await self._ask(
             self.connectors.PutConnectorConfig,
-            connector_service_pb2.PutConnectorConfigRequest(name=name, config=config),
+            connector_service_pb2.PutConnectorConfigRequest(name=name, config=config, etag=etag),
             connector_service_pb2.PutConnectorConfigResponse,
         )
 
     async def patch_config(
-        self, name: str, change: Mapping[str, str], remove: Iterable[str] = ()
+        self,
+        name: str,
+        change: Mapping[str, str],
+        remove: Iterable[str] = (),
+        *,
+        etag: str = "",
     ) -> connector_pb2.Connector:
         request = connector_service_pb2.PatchConnectorConfigRequest(
-            name=name, set=change, remove=remove
+            name=name, set=change, remove=remove, etag=etag
         )
         kind = connector_service_pb2.PatchConnectorConfigResponse
         return (await self._ask(self.connectors.PatchConnectorConfig, request, kind)).connector
 
-    async def delete(self, name: str) -> None:
-        request = connector_service_pb2.DeleteConnectorRequest(name=name)
+    async def delete(
+        self, name: str, *, etag: str = ""
+    ) -> connector_service_pb2.DeleteConnectorResponse:
+        request = connector_service_pb2.DeleteConnectorRequest(name=name, etag=etag)
         kind = connector_service_pb2.DeleteConnectorResponse
-        await self._ask(self.connectors.DeleteConnector, request, kind)
+        return await self._ask(self.connectors.DeleteConnector, request, kind)
 
-    async def pause(self, name: str) -> None:
-        request = connector_service_pb2.PauseConnectorRequest(name=name)
+    async def pause(
+        self, name: str, *, etag: str = ""
+    ) -> connector_service_pb2.PauseConnectorResponse:
+        request = connector_service_pb2.PauseConnectorRequest(name=name, etag=etag)
         kind = connector_service_pb2.PauseConnectorResponse
-        await self._ask(self.connectors.PauseConnector, request, kind)
+        return await self._ask(self.connectors.PauseConnector, request, kind)
 
-    async def resume(self, name: str) -> None:
-        request = connector_service_pb2.ResumeConnectorRequest(name=name)
+    async def resume(
+        self, name: str, *, etag: str = ""
+    ) -> connector_service_pb2.ResumeConnectorResponse:
+        request = connector_service_pb2.ResumeConnectorRequest(name=name, etag=etag)
         kind = connector_service_pb2.ResumeConnectorResponse
-        await self._ask(self.connectors.ResumeConnector, request, kind)
+        return await self._ask(self.connectors.ResumeConnector, request, kind)
 
-    async def stop(self, name: str) -> None:
-        request = connector_service_pb2.StopConnectorRequest(name=name)
+    async def stop(
+        self, name: str, *, etag: str = ""
+    ) -> connector_service_pb2.StopConnectorResponse:
+        request = connector_service_pb2.StopConnectorRequest(name=name, etag=etag)
         kind = connector_service_pb2.StopConnectorResponse
-        await self._ask(self.connectors.StopConnector, request, kind)
+        return await self._ask(self.connectors.StopConnector, request, kind)
 
     async def restart(
         self, name: str, *, include_tasks: bool = False, only_failed: bool = False
@@ -247,16 +270,20 @@ class AsyncClient:
         return [*(await self._ask(self.connectors.ReadOffsets, request, kind)).offsets]
 
     async def alter_offsets(
-        self, name: str, offsets: Iterable[connector_pb2.ConnectorOffset]
+        self,
+        name: str,
+        offsets: Iterable[connector_pb2.ConnectorOffset],
+        *,
+        etag: str = "",
     ) -> str:
         """Connect's message. Partitions that are not named keep their offsets."""
-        request = connector_service_pb2.AlterOffsetsRequest(name=name, offsets=offsets)
+        request = connector_service_pb2.AlterOffsetsRequest(name=name, offsets=offsets, etag=etag)
         kind = connector_service_pb2.AlterOffsetsResponse
         return (await self._ask(self.connectors.AlterOffsets, request, kind)).message
 
-    async def reset_offsets(self, name: str) -> str:
+    async def reset_offsets(self, name: str, *, etag: str = "") -> str:
         """Connect's message."""
-        request = connector_service_pb2.ResetOffsetsRequest(name=name)
+        request = connector_service_pb2.ResetOffsetsRequest(name=name, etag=etag)
         kind = connector_service_pb2.ResetOffsetsResponse
         return (await self._ask(self.connectors.ResetOffsets, request, kind)).message
 

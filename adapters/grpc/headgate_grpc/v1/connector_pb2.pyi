@@ -269,6 +269,7 @@ class Connector(_message.Message):
     CONFIG_FIELD_NUMBER: _builtins.int
     CONFIG_NULL_KEYS_FIELD_NUMBER: _builtins.int
     TOPICS_FIELD_NUMBER: _builtins.int
+    ETAG_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Name of the connector."""
     type: Global___ConnectorType.ValueType
@@ -279,6 +280,11 @@ class Connector(_message.Message):
     """Number of tasks that are configured."""
     settled: _builtins.bool
     """Whether the statuses of the connector and of all its tasks are what `target_state` asks for."""
+    etag: _builtins.str
+    """Changes whenever the config or the target state does. A change that is asked for with an etag is
+    made only while the connector still has it. It is the config offset of the last change, in
+    decimal digits. Empty: not known, such as in the plan of a restart.
+    """
     @_builtins.property
     def status(self) -> Global___Status:
         """Status of the connector. Absent: no status was reported yet."""
@@ -316,10 +322,11 @@ class Connector(_message.Message):
         config: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         config_null_keys: _abc.Iterable[_builtins.str] | None = ...,
         topics: _abc.Iterable[_builtins.str] | None = ...,
+        etag: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["status", b"status"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["config", b"config", "config_null_keys", b"config_null_keys", "name", b"name", "settled", b"settled", "status", b"status", "target_state", b"target_state", "task_count", b"task_count", "tasks", b"tasks", "topics", b"topics", "type", b"type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["config", b"config", "config_null_keys", b"config_null_keys", "etag", b"etag", "name", b"name", "settled", b"settled", "status", b"status", "target_state", b"target_state", "task_count", b"task_count", "tasks", b"tasks", "topics", b"topics", "type", b"type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

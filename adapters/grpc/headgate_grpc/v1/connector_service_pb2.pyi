@@ -50,6 +50,8 @@ class _ReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Reason.ValueTy
     """RESOURCE_EXHAUSTED: too many calls or watches are open on this worker."""
     REASON_STILL_WAITING: _Reason.ValueType  # 11
     """DEADLINE_EXCEEDED: WaitConnector has ended before its condition held."""
+    REASON_ETAG_MISMATCH: _Reason.ValueType  # 12
+    """ABORTED: the connector has another etag than the request. Nothing was changed: read it again."""
 
 class Reason(_Reason, metaclass=_ReasonEnumTypeWrapper):
     """Reason of an error, in google.rpc.ErrorInfo. The gRPC code alone does not say whether a call may be
@@ -80,6 +82,8 @@ REASON_TOO_MANY: Reason.ValueType  # 10
 """RESOURCE_EXHAUSTED: too many calls or watches are open on this worker."""
 REASON_STILL_WAITING: Reason.ValueType  # 11
 """DEADLINE_EXCEEDED: WaitConnector has ended before its condition held."""
+REASON_ETAG_MISMATCH: Reason.ValueType  # 12
+"""ABORTED: the connector has another etag than the request. Nothing was changed: read it again."""
 Global___Reason: _TypeAlias = Reason  # noqa: Y015
 
 @_typing.final
@@ -92,6 +96,7 @@ class ListConnectorsRequest(_message.Message):
     VIEW_FIELD_NUMBER: _builtins.int
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    MIN_CONFIG_OFFSET_FIELD_NUMBER: _builtins.int
     view: _connector_pb2.ConnectorView.ValueType
     """How much of each connector."""
     page_size: _builtins.int
@@ -100,6 +105,10 @@ class ListConnectorsRequest(_message.Message):
     """
     page_token: _builtins.str
     """`next_page_token` of the page before. Empty: the first page."""
+    min_config_offset: _builtins.int
+    """Answer once the worker has read the config topic so far. Whoever gives the `config_offset` of a
+    change here sees the change on any worker.
+    """
     @_builtins.property
     def filter(self) -> _connector_pb2.ConnectorFilter:
         """Which connectors."""
@@ -111,10 +120,11 @@ class ListConnectorsRequest(_message.Message):
         view: _connector_pb2.ConnectorView.ValueType = ...,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
+        min_config_offset: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter", "page_size", b"page_size", "page_token", b"page_token", "view", b"view"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter", "min_config_offset", b"min_config_offset", "page_size", b"page_size", "page_token", b"page_token", "view", b"view"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -160,19 +170,23 @@ class GetConnectorRequest(_message.Message):
 
     NAME_FIELD_NUMBER: _builtins.int
     VIEW_FIELD_NUMBER: _builtins.int
+    MIN_CONFIG_OFFSET_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Name of the connector."""
     view: _connector_pb2.ConnectorView.ValueType
     """How much of it."""
+    min_config_offset: _builtins.int
+    """As in ListConnectorsRequest."""
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
         view: _connector_pb2.ConnectorView.ValueType = ...,
+        min_config_offset: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "view", b"view"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["min_config_offset", b"min_config_offset", "name", b"name", "view", b"view"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -300,6 +314,7 @@ class WaitConnectorRequest(_message.Message):
     STATE_FIELD_NUMBER: _builtins.int
     DELETED_FIELD_NUMBER: _builtins.int
     STOP_AT_FAILURE_FIELD_NUMBER: _builtins.int
+    MIN_CONFIG_OFFSET_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Name of the connector."""
     settled: _builtins.bool
@@ -312,6 +327,8 @@ class WaitConnectorRequest(_message.Message):
     """End with FAILED_PRECONDITION as soon as the connector or a task has failed. Not looked at for a
     connector that is to stop, nor for the condition `deleted`.
     """
+    min_config_offset: _builtins.int
+    """As in ListConnectorsRequest: what was changed before is seen."""
     def __init__(
         self,
         *,
@@ -320,10 +337,11 @@ class WaitConnectorRequest(_message.Message):
         state: _connector_pb2.State.ValueType = ...,
         deleted: _builtins.bool = ...,
         stop_at_failure: _builtins.bool = ...,
+        min_config_offset: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["condition", b"condition", "deleted", b"deleted", "settled", b"settled", "state", b"state"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["condition", b"condition", "deleted", b"deleted", "name", b"name", "settled", b"settled", "state", b"state", "stop_at_failure", b"stop_at_failure"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["condition", b"condition", "deleted", b"deleted", "min_config_offset", b"min_config_offset", "name", b"name", "settled", b"settled", "state", b"state", "stop_at_failure", b"stop_at_failure"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_condition: _TypeAlias = _typing.Literal["settled", "state", "deleted"]  # noqa: Y015
     _WhichOneofArgType_condition: _TypeAlias = _typing.Literal["condition", b"condition"]  # noqa: Y015
@@ -420,6 +438,9 @@ class CreateConnectorResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     CONNECTOR_FIELD_NUMBER: _builtins.int
+    CONFIG_OFFSET_FIELD_NUMBER: _builtins.int
+    config_offset: _builtins.int
+    """Config offset after the change, for `min_config_offset`."""
     @_builtins.property
     def connector(self) -> _connector_pb2.Connector:
         """The connector; it has no status yet."""
@@ -428,10 +449,11 @@ class CreateConnectorResponse(_message.Message):
         self,
         *,
         connector: _connector_pb2.Connector | None = ...,
+        config_offset: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["connector", b"connector"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["connector", b"connector"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["config_offset", b"config_offset", "connector", b"connector"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -466,8 +488,13 @@ class PutConnectorConfigRequest(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     CONFIG_FIELD_NUMBER: _builtins.int
     CONFIG_NULL_KEYS_FIELD_NUMBER: _builtins.int
+    ETAG_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Name of the connector."""
+    etag: _builtins.str
+    """`etag` of the connector as it was read: if it has another one by now, nothing is changed and the
+    answer is ABORTED with REASON_ETAG_MISMATCH. Empty: whatever it has.
+    """
     @_builtins.property
     def config(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """The whole new config."""
@@ -482,10 +509,11 @@ class PutConnectorConfigRequest(_message.Message):
         name: _builtins.str = ...,
         config: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         config_null_keys: _abc.Iterable[_builtins.str] | None = ...,
+        etag: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["config", b"config", "config_null_keys", b"config_null_keys", "name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["config", b"config", "config_null_keys", b"config_null_keys", "etag", b"etag", "name", b"name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -499,8 +527,11 @@ class PutConnectorConfigResponse(_message.Message):
 
     CONNECTOR_FIELD_NUMBER: _builtins.int
     CREATED_FIELD_NUMBER: _builtins.int
+    CONFIG_OFFSET_FIELD_NUMBER: _builtins.int
     created: _builtins.bool
     """Whether the connector is new."""
+    config_offset: _builtins.int
+    """Config offset after the change, for `min_config_offset`."""
     @_builtins.property
     def connector(self) -> _connector_pb2.Connector:
         """The connector with the new config."""
@@ -510,10 +541,11 @@ class PutConnectorConfigResponse(_message.Message):
         *,
         connector: _connector_pb2.Connector | None = ...,
         created: _builtins.bool = ...,
+        config_offset: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["connector", b"connector"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["connector", b"connector", "created", b"created"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["config_offset", b"config_offset", "connector", b"connector", "created", b"created"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -548,8 +580,11 @@ class PatchConnectorConfigRequest(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     SET_FIELD_NUMBER: _builtins.int
     REMOVE_FIELD_NUMBER: _builtins.int
+    ETAG_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Name of the connector."""
+    etag: _builtins.str
+    """As in PutConnectorConfigRequest."""
     @_builtins.property
     def set(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """Keys to set."""
@@ -564,10 +599,11 @@ class PatchConnectorConfigRequest(_message.Message):
         name: _builtins.str = ...,
         set: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         remove: _abc.Iterable[_builtins.str] | None = ...,
+        etag: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "remove", b"remove", "set", b"set"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["etag", b"etag", "name", b"name", "remove", b"remove", "set", b"set"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -580,6 +616,9 @@ class PatchConnectorConfigResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     CONNECTOR_FIELD_NUMBER: _builtins.int
+    CONFIG_OFFSET_FIELD_NUMBER: _builtins.int
+    config_offset: _builtins.int
+    """Config offset after the change, for `min_config_offset`."""
     @_builtins.property
     def connector(self) -> _connector_pb2.Connector:
         """The connector with the new config."""
@@ -588,10 +627,11 @@ class PatchConnectorConfigResponse(_message.Message):
         self,
         *,
         connector: _connector_pb2.Connector | None = ...,
+        config_offset: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["connector", b"connector"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["connector", b"connector"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["config_offset", b"config_offset", "connector", b"connector"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -604,16 +644,20 @@ class DeleteConnectorRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
+    ETAG_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Name of the connector."""
+    etag: _builtins.str
+    """As in PutConnectorConfigRequest."""
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
+        etag: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["etag", b"etag", "name", b"name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -625,12 +669,17 @@ class DeleteConnectorResponse(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    CONFIG_OFFSET_FIELD_NUMBER: _builtins.int
+    config_offset: _builtins.int
+    """Config offset after the change, for `min_config_offset`."""
     def __init__(
         self,
+        *,
+        config_offset: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["config_offset", b"config_offset"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -643,16 +692,20 @@ class PauseConnectorRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
+    ETAG_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Name of the connector."""
+    etag: _builtins.str
+    """As in PutConnectorConfigRequest."""
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
+        etag: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["etag", b"etag", "name", b"name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -664,12 +717,21 @@ class PauseConnectorResponse(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    CONFIG_OFFSET_FIELD_NUMBER: _builtins.int
+    ETAG_FIELD_NUMBER: _builtins.int
+    config_offset: _builtins.int
+    """Config offset after the change, for `min_config_offset`."""
+    etag: _builtins.str
+    """Etag of the connector after the change. Empty: a worker was asked that tells none."""
     def __init__(
         self,
+        *,
+        config_offset: _builtins.int = ...,
+        etag: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["config_offset", b"config_offset", "etag", b"etag"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -682,16 +744,20 @@ class ResumeConnectorRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
+    ETAG_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Name of the connector."""
+    etag: _builtins.str
+    """As in PutConnectorConfigRequest."""
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
+        etag: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["etag", b"etag", "name", b"name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -703,12 +769,21 @@ class ResumeConnectorResponse(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    CONFIG_OFFSET_FIELD_NUMBER: _builtins.int
+    ETAG_FIELD_NUMBER: _builtins.int
+    config_offset: _builtins.int
+    """Config offset after the change, for `min_config_offset`."""
+    etag: _builtins.str
+    """Etag of the connector after the change. Empty: a worker was asked that tells none."""
     def __init__(
         self,
+        *,
+        config_offset: _builtins.int = ...,
+        etag: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["config_offset", b"config_offset", "etag", b"etag"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -721,16 +796,20 @@ class StopConnectorRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
+    ETAG_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Name of the connector."""
+    etag: _builtins.str
+    """As in PutConnectorConfigRequest."""
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
+        etag: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["etag", b"etag", "name", b"name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -742,12 +821,21 @@ class StopConnectorResponse(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    CONFIG_OFFSET_FIELD_NUMBER: _builtins.int
+    ETAG_FIELD_NUMBER: _builtins.int
+    config_offset: _builtins.int
+    """Config offset after the change, for `min_config_offset`."""
+    etag: _builtins.str
+    """Etag of the connector after the change. Empty: a worker was asked that tells none."""
     def __init__(
         self,
+        *,
+        config_offset: _builtins.int = ...,
+        etag: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["config_offset", b"config_offset", "etag", b"etag"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -904,8 +992,11 @@ class AlterOffsetsRequest(_message.Message):
 
     NAME_FIELD_NUMBER: _builtins.int
     OFFSETS_FIELD_NUMBER: _builtins.int
+    ETAG_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Name of the connector."""
+    etag: _builtins.str
+    """As in PutConnectorConfigRequest."""
     @_builtins.property
     def offsets(self) -> _containers.RepeatedCompositeFieldContainer[_connector_pb2.ConnectorOffset]:
         """Partitions to change. Those that are not named keep their offsets."""
@@ -915,10 +1006,11 @@ class AlterOffsetsRequest(_message.Message):
         *,
         name: _builtins.str = ...,
         offsets: _abc.Iterable[_connector_pb2.ConnectorOffset] | None = ...,
+        etag: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "offsets", b"offsets"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["etag", b"etag", "name", b"name", "offsets", b"offsets"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -953,16 +1045,20 @@ class ResetOffsetsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
+    ETAG_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Name of the connector."""
+    etag: _builtins.str
+    """As in PutConnectorConfigRequest."""
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
+        etag: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["etag", b"etag", "name", b"name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
