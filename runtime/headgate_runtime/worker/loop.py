@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
-from headgate import wire
 from headgate.herder.herder import Herder
 from headgate.herder.messages import (
     Call,
@@ -27,8 +26,6 @@ from headgate.herder.messages import (
     CoordinatorLost,
     DescribeWorker,
     Effect,
-    ErrorKind,
-    Failure,
     GroupAnswered,
     ReadOffsets,
     Shutdown,
@@ -336,13 +333,7 @@ class Worker:
     def _read_calls(self) -> bool:
         calls = self.transport.peers.incoming()
         for incoming in calls:
-            try:
-                call = wire.loads(Call, incoming.payload)
-            except wire.WireError as error:
-                self._performer.answer(
-                    incoming.call_id, Failure(ErrorKind.BAD_REQUEST, f"malformed call: {error}")
-                )
-                continue
+            call = incoming.call
             reads = isinstance(call, Read | ReadOffsets | DescribeWorker)
             log.log(logging.DEBUG if reads else logging.INFO, "asked: %s", _shown(call))
             deadline = self._clock.now_ms() + incoming.deadline_ms_left
