@@ -17,6 +17,7 @@ PARTS = {
     "assignment": "a round of assignment, also beside Java's",
     "decide": "one decision of a herder that holds 100,000 tasks",
     "simulation": "simulated clusters",
+    "listing": "a listing of 10,000 connectors, by REST and by gRPC",
     "embedded": "the embedded log, bare",
     "tasks": "a task's start, pause and stop, per runner",
     "spark": "Spark alone: starts, and SparkFileSink from the log",

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from headgate.connector.sink_names import SinkTopics
+from headgate.herder.calls import Call, Result
 from headgate.membership.messages import GroupRequest, GroupResponse
 from headgate.task.messages import TaskCommand, TaskReport, TaskSpec
 
@@ -483,15 +484,19 @@ class RecordLog(Protocol):
 @dataclass(frozen=True, slots=True)
 class IncomingCall:
     call_id: str
-    payload: bytes
+    call: Call
     hops: int
     deadline_ms_left: int
 
 
 class Peers(Protocol):
-    """Calls from worker to worker. `payload` and answers are bytes (`headgate.wire`)."""
+    """Calls from worker to worker. Whatever they leave the process by turns them into bytes.
 
-    def call(self, url: str, payload: bytes, hops: int, timeout_ms: int) -> bytes:
+    Calls and results are shared with the other side where that is in this process: nobody changes
+    them, nor what is in them.
+    """
+
+    def call(self, url: str, call: Call, hops: int, timeout_ms: int) -> Result:
         """Ask and wait. Where it is known that nothing was asked, since nobody could be reached,
         the answer is `Failure` UNREACHABLE: asking again does no harm.
 
@@ -504,7 +509,7 @@ class Peers(Protocol):
         """Calls to this worker that nobody has taken yet; each is given out once."""
         ...
 
-    def answer(self, call_id: str, payload: bytes) -> None:
+    def answer(self, call_id: str, result: Result) -> None:
         """The one answer; nothing if the caller has given up."""
         ...
 

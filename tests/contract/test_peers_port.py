@@ -11,7 +11,6 @@ import pytest
 from support.embedded.worlds import EmbeddedWorld, MemoryWorld
 from support.rest.world import RestWorld
 
-from headgate import wire
 from headgate.herder.messages import (
     Call,
     ErrorKind,
@@ -23,7 +22,7 @@ from headgate.herder.messages import (
 )
 from headgate.ports import IncomingCall, Peers, TransportError
 
-QUESTION = wire.dumps(RestartConnector("orders", include_tasks=True))
+QUESTION = RestartConnector("orders", include_tasks=True)
 
 
 class Connected(Protocol):
@@ -53,8 +52,8 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[PeersWorld
     made.close()
 
 
-def answer(text: str) -> bytes:
-    return wire.dumps(Success({"name": text}))
+def answer(text: str) -> Result:
+    return Success({"name": text})
 
 
 def test_call_is_answered(world: PeersWorld) -> None:
@@ -69,7 +68,7 @@ def test_call_is_answered(world: PeersWorld) -> None:
     with world.serving(serve):
         assert caller.call("two", QUESTION, 1, 5_000) == answer("first")
     [call] = seen
-    assert (call.payload, call.hops) == (QUESTION, 1)
+    assert (call.call, call.hops) == (QUESTION, 1)
     assert 0 < call.deadline_ms_left <= 5_000
 
 
@@ -97,12 +96,11 @@ def test_calls_and_results_come_as_they_were(world: PeersWorld, call: Call, resu
 
     def serve() -> None:
         for incoming in callee.incoming():
-            seen.append(wire.loads(Call, incoming.payload))
-            callee.answer(incoming.call_id, wire.dumps(result))
+            seen.append(incoming.call)
+            callee.answer(incoming.call_id, result)
 
     with world.serving(serve):
-        answered = caller.call("two", wire.dumps(call), 1, 5_000)
-    assert wire.loads(Success | Failure, answered) == result
+        assert caller.call("two", call, 1, 5_000) == result
     assert seen == [call]
 
 
@@ -131,7 +129,7 @@ def test_nobody_is_there_in_time(world: PeersWorld) -> None:
     """Where that can be told from a lost answer it is a result: the call may be asked again."""
     caller = world.connect("one").peers
     try:
-        said = wire.loads(Success | Failure, caller.call("two", QUESTION, 1, 50))
+        said = caller.call("two", QUESTION, 1, 50)
     except TransportError as error:
         assert "two did not answer within 50 ms" in str(error)
     else:

@@ -29,8 +29,7 @@ from support.kafka.cluster import (
 from support.kafka.held_port import HeldPort
 from support.kafka.worker import KafkaWorker, kafka_worker
 
-from headgate import wire
-from headgate.herder.messages import ErrorKind, Failure, FenceConnector, Success
+from headgate.herder.messages import ErrorKind, Failure, FenceConnector
 from headgate.ports import FencedError, Producer, ProducerRecord
 from headgate.topics.offsets import encode_key, encode_value
 from headgate_kafka.transport import open_transport
@@ -165,9 +164,8 @@ def test_reconfiguration_overtakes_a_round_of_fencing(story: Story) -> None:
         answers: list[Any] = []
 
         def ask() -> None:
-            payload = wire.dumps(FenceConnector("c"))
-            said = other.worker.transport.peers.call(leader.url, payload, 1, 30_000)
-            answers.append(wire.loads(Success | Failure, said))
+            peers = other.worker.transport.peers
+            answers.append(peers.call(leader.url, FenceConnector("c"), 1, 30_000))
 
         asking = threading.Thread(target=ask)
         asking.start()

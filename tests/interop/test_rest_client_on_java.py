@@ -9,7 +9,6 @@ from confluent_kafka import Consumer, TopicPartition
 from support.kafka.broker import Found
 from support.rest.world import LOCAL, Keys, service, wait_until
 
-from headgate import wire
 from headgate.herder import messages as m
 from headgate.ids import TargetState, TaskId
 from headgate.topics.config_events import SessionKeyChanged
@@ -32,8 +31,7 @@ class Asking:
         """Asked again while Java is busy with a rebalance, as a herder does."""
         until = time.monotonic() + 60
         while True:
-            said = self._own.call(f"{self.java.url}/", wire.dumps(call), hops, 100_000)
-            result: m.Result = wire.loads(m.Success | m.Failure, said)
+            result = self._own.call(f"{self.java.url}/", call, hops, 100_000)
             if not (isinstance(result, m.Failure) and result.kind is m.ErrorKind.NOT_READY):
                 return result
             assert time.monotonic() < until, result
@@ -171,8 +169,7 @@ def test_what_workers_tell_each_other_is_believed_by_its_signature(asking: Askin
     asking.keys.key = SessionKeyChanged(0, b"wrong", "HmacSHA256", 1)
 
     def refused() -> m.Result:
-        own = asking._own.call(asking.java.url, wire.dumps(m.FenceConnector("c")), 1, 10_000)
-        return wire.loads(m.Success | m.Failure, own)
+        return asking._own.call(asking.java.url, m.FenceConnector("c"), 1, 10_000)
 
     invalid = "Internal request contained invalid signature."
     assert refused() == m.Failure(m.ErrorKind.NOT_READY, invalid)
@@ -185,8 +182,7 @@ def test_what_workers_tell_each_other_is_believed_by_its_signature(asking: Askin
 @pytest.mark.exhaustive
 def test_a_java_worker_that_is_not_there_or_not_ready_was_asked_nothing(asking: Asking) -> None:
     asking.java.stop()
-    said = asking._own.call(f"{asking.java.url}/", wire.dumps(m.DeleteConnector("c")), 1, 5_000)
-    result = wire.loads(m.Success | m.Failure, said)
+    result = asking._own.call(f"{asking.java.url}/", m.DeleteConnector("c"), 1, 5_000)
     assert isinstance(result, m.Failure)
     assert result.kind is m.ErrorKind.UNREACHABLE
     # While it starts Jetty has a page of HTML, 404, for all paths: no connector is missing.
@@ -194,10 +190,7 @@ def test_a_java_worker_that_is_not_there_or_not_ready_was_asked_nothing(asking: 
     seen: set[str] = set()
     until = time.monotonic() + 60
     while time.monotonic() < until:
-        result = wire.loads(
-            m.Success | m.Failure,
-            asking._own.call(f"{asking.java.url}/", wire.dumps(m.DeleteConnector("c")), 1, 50_000),
-        )
+        result = asking._own.call(f"{asking.java.url}/", m.DeleteConnector("c"), 1, 50_000)
         assert isinstance(result, m.Failure)
         seen.add(result.message.partition(":")[0])
         if result.kind not in (m.ErrorKind.NOT_READY, m.ErrorKind.UNREACHABLE):

@@ -5,6 +5,8 @@ import uuid
 from collections.abc import Sequence
 from typing import Any, Final
 
+from headgate import wire
+from headgate.herder.calls import Call, ErrorKind, Failure, Result, Success
 from headgate.ports import Clock, IncomingCall, TransportError
 from headgate_embedded.database import Database, Watch
 from headgate_embedded.machine import boot_id
@@ -23,8 +25,8 @@ class EmbeddedPeers:
         self._boot = boot_id()
         self._watch = Watch(database)
 
-    def call(self, url: str, payload: bytes, hops: int, timeout_ms: int) -> bytes:
-        call_id = uuid.uuid4().hex
+    def call(self, url: str, call: Call, hops: int, timeout_ms: int) -> Result:
+        call_id, payload = uuid.uuid4().hex, wire.dumps(call)
         deadline_ms = self._clock.now_ms() + timeout_ms
         with self._database.write(synced=False) as connection:
             connection.execute(
@@ -53,7 +55,11 @@ class EmbeddedPeers:
             raise TransportError(
                 f"{url} did not answer within {timeout_ms} ms; it may still have acted"
             )
-        return answer
+        try:
+            result: Result = wire.loads(Success | Failure, answer)
+        except wire.WireError as error:
+            raise TransportError(f"{url} gave an answer that nobody can read: {error}") from error
+        return result
 
     def incoming(self) -> Sequence[IncomingCall]:
         if not self._watch.changed():
@@ -78,12 +84,19 @@ class EmbeddedPeers:
             ).fetchall()
         now_ms = self._clock.now_ms()
         rows.sort(key=lambda row: (row[3], row[0]))
-        return [
-            IncomingCall(call_id, payload, hops, max(deadline_ms - now_ms, 0))
-            for call_id, payload, hops, deadline_ms in rows
-        ]
+        found: list[IncomingCall] = []
+        for call_id, payload, hops, deadline_ms in rows:
+            try:
+                call = wire.loads(Call, payload)
+            except wire.WireError as error:  # of another release, or nobody's
+                text = f"malformed call: {error}"
+                self.answer(call_id, Failure(ErrorKind.BAD_REQUEST, text))
+                continue
+            found.append(IncomingCall(call_id, call, hops, max(deadline_ms - now_ms, 0)))
+        return found
 
-    def answer(self, call_id: str, payload: bytes) -> None:
+    def answer(self, call_id: str, result: Result) -> None:
+        payload = wire.dumps(result)
         with self._database.write(synced=False) as connection:
             connection.execute(
                 "update calls set answer = ? where id = ? and answer is null", (payload, call_id)

@@ -57,15 +57,15 @@ class ConnectorService:
         response = pb.ListConnectorsResponse(config_offset=found["config_offset"])
         more, size = found["more"], 0
         for row in found["rows"]:
-            shown = messages.connector(row)
+            shown = response.connectors.add()
+            messages.fill_connector(shown, row)
             size += shown.ByteSize()
-            if size > PAGE_BYTES_MAX and response.connectors:
+            if size > PAGE_BYTES_MAX and len(response.connectors) > 1:
+                del response.connectors[-1]
                 more = True
                 break
-            response.connectors.append(shown)
-            response.next_page_token = shown.name
-        if not more:
-            response.next_page_token = ""
+        if more and response.connectors:
+            response.next_page_token = response.connectors[-1].name
         return response
 
     async def get_connector(

@@ -53,25 +53,35 @@ def text(value: object) -> str:
 
 def connector(row: Mapping[str, Any]) -> connector_pb2.Connector:
     """The message of a row, see `headgate.herder.rows`."""
-    made = connector_pb2.Connector(
-        name=text(row["name"]),
-        type=TYPES.get(row["type"], connector_pb2.CONNECTOR_TYPE_UNSPECIFIED),
-        target_state=TARGETS[row["target_state"]],
-        task_count=row["task_count"],
-        settled=row["settled"],
-        etag=str(row["etag"]),
-    )
-    _fill(made.config, made.config_null_keys, row.get("config") or {})
-    made.topics.extend(map(text, row.get("topics") or ()))
+    made = connector_pb2.Connector()
+    fill_connector(made, row)
+    return made
+
+
+def fill_connector(made: connector_pb2.Connector, row: Mapping[str, Any]) -> None:
+    """`connector`, into a message that is in its place already: nothing is copied."""
+    made.name = text(row["name"])
+    made.type = TYPES.get(row["type"], connector_pb2.CONNECTOR_TYPE_UNSPECIFIED)
+    made.target_state = TARGETS[row["target_state"]]
+    made.task_count = row["task_count"]
+    made.settled = row["settled"]
+    made.etag = str(row["etag"])
+    if config := row.get("config"):
+        _fill(made.config, made.config_null_keys, config)
+    if topics := row.get("topics"):
+        made.topics.extend(map(text, topics))
     configs: Sequence[Mapping[str, str | None]] = row.get("task_configs") or ()
     statuses = _fill_status(made, row["status"])
-    for number in sorted({*range(row["task_count"]), *statuses}):
-        task = made.tasks.add(number=number)
+    numbers: Sequence[int] = range(row["task_count"])
+    if len(statuses) != len(numbers) or not all(number in statuses for number in numbers):
+        numbers = sorted({*numbers, *statuses})
+    for number in numbers:
+        task = made.tasks.add()
+        task.number = number
         if number in statuses:
-            task.status.CopyFrom(_status(statuses[number]))
+            _fill_one(task.status, statuses[number])
         if number < len(configs):
             _fill(task.config, task.config_null_keys, configs[number])
-    return made
 
 
 def connector_of_info(info: Mapping[str, Any]) -> connector_pb2.Connector:
@@ -98,7 +108,7 @@ def plan(body: Mapping[str, Any]) -> connector_pb2.Connector:
     kind = TYPES.get(body["type"], connector_pb2.CONNECTOR_TYPE_UNSPECIFIED)
     made = connector_pb2.Connector(name=text(body["name"]), type=kind)
     for number, raw in sorted(_fill_status(made, body).items()):
-        made.tasks.add(number=number).status.CopyFrom(_status(raw))
+        _fill_one(made.tasks.add(number=number).status, raw)
     return made
 
 
@@ -117,17 +127,18 @@ def _fill_status(
     """The connector's own status is put in; the statuses of its tasks come back by number."""
     if body is None:
         return {}
-    made.status.CopyFrom(_status(body["connector"]))
+    _fill_one(made.status, body["connector"])
     return {task["id"]: task for task in body["tasks"] if 0 <= task["id"] <= INT32_MAX}
 
 
-def _status(raw: Mapping[str, Any]) -> connector_pb2.Status:
-    return connector_pb2.Status(
-        state=STATES.get(raw["state"], connector_pb2.STATE_UNSPECIFIED),
-        worker_id=text(raw["worker_id"]),
-        trace=text(raw.get("trace")),
-        version=text(raw.get("version")),
-    )
+def _fill_one(status: connector_pb2.Status, raw: Mapping[str, Any]) -> None:
+    """Each field that is set costs, and most texts are not there."""
+    status.state = STATES.get(raw["state"], connector_pb2.STATE_UNSPECIFIED)
+    status.worker_id = text(raw["worker_id"])
+    if trace := raw.get("trace"):
+        status.trace = text(trace)
+    if version := raw.get("version"):
+        status.version = text(version)
 
 
 def _fill(target: Any, nulls: Any, config: Mapping[str, str | None]) -> None:

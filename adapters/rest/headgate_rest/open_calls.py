@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from headgate.herder.calls import Call, Result
 from headgate.ports import IncomingCall
 
 OPEN_MAX: Final = 1_000
@@ -19,10 +20,10 @@ class TooManyError(Exception):
 
 @dataclass(slots=True)
 class _Open:
-    payload: bytes
+    call: Call
     hops: int
     deadline: float
-    answered: Callable[[bytes], None]
+    answered: Callable[[Result], None]
     taken: bool = False
 
 
@@ -38,13 +39,13 @@ class OpenCalls:
 
     async def ask(
         self,
-        payload: bytes,
+        call: Call,
         hops: int,
         timeout_ms: int,
         grace_ms: int,
         gone: asyncio.Future[None],
-    ) -> bytes:
-        """The answer to `payload`, `grace_ms` after its deadline at the latest.
+    ) -> Result:
+        """The answer to `call`, `grace_ms` after its deadline at the latest.
 
         Raises:
             TimeoutError: none came in time; `args[0]` tells whether the call was taken.
@@ -52,12 +53,12 @@ class OpenCalls:
             TooManyError: nothing was asked.
         """
         loop = asyncio.get_running_loop()
-        answer: asyncio.Future[bytes] = loop.create_future()
+        answer: asyncio.Future[Result] = loop.create_future()
 
-        def answered(answer_bytes: bytes) -> None:
-            loop.call_soon_threadsafe(answer.set_result, answer_bytes)
+        def answered(result: Result) -> None:
+            loop.call_soon_threadsafe(answer.set_result, result)
 
-        call_id = self._add(_Open(payload, hops, time.monotonic() + timeout_ms / 1000, answered))
+        call_id = self._add(_Open(call, hops, time.monotonic() + timeout_ms / 1000, answered))
         self._arrived()
         try:
             await asyncio.wait(
@@ -100,18 +101,18 @@ class OpenCalls:
                 left_ms = int((found.deadline - now) * 1000)
                 if left_ms > 0:
                     found.taken = True
-                    taken.append(IncomingCall(call_id, found.payload, found.hops, left_ms))
+                    taken.append(IncomingCall(call_id, found.call, found.hops, left_ms))
             self._waiting.clear()
         return taken
 
-    def answer(self, call_id: str, payload: bytes) -> None:
+    def answer(self, call_id: str, result: Result) -> None:
         found = self._remove(call_id)
         if found is not None:
-            found.answered(payload)
+            found.answered(result)
 
-    def answer_all(self, payload: bytes) -> None:
+    def answer_all(self, result: Result) -> None:
         """At the end of the service: nobody else will."""
         with self._lock:
             left, self._calls = list(self._calls.values()), {}
         for call in left:
-            call.answered(payload)
+            call.answered(result)

@@ -7,19 +7,17 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, TypeVar, cast
 
-from headgate import wire
 from headgate.herder.messages import (
     Call,
     DescribeWorker,
     ErrorKind,
     Failure,
     Result,
-    Success,
 )
 from headgate.herder.session_keys import KeyRing
 from headgate.ports import IncomingCall
 from headgate_rest import side_requests
-from headgate_rest.heavy_thread import LIGHT_BYTES, HeavyThread
+from headgate_rest.heavy_thread import LIGHT_BYTES, HeavyThread, least_size
 from headgate_rest.http import HttpRequest, HttpResponse, Refusal, error_response, path_segments
 from headgate_rest.open_calls import OPEN_MAX, OpenCalls, TooManyError
 from headgate_rest.patient_json import marks_in, values_in
@@ -61,7 +59,6 @@ GRACE_MS: Final = 1_000
 _ALWAYS: Final = (ShowMethods, ListLoggers, ShowLogger, SetWorkerLogger)
 """Needs no herder that has started."""
 CLOSED: Final = Failure(ErrorKind.NOT_READY, "The worker is shutting down; ask another one")
-CLOSED_ANSWER: Final = wire.dumps(CLOSED)
 ADMIN_KEY: Final = "admin.listeners"
 
 
@@ -161,18 +158,17 @@ class RestService:
 
     def close(self) -> None:
         self._closing = True
-        self._open.answer_all(CLOSED_ANSWER)
+        self._open.answer_all(CLOSED)
         self._server.close()
         self._client.close()
         self._heavy.close()
 
     # -- the port --
 
-    def call(self, url: str, payload: bytes, hops: int, timeout_ms: int) -> bytes:
-        call: Call = wire.loads(Call, payload)
-        return wire.dumps(self._client.call(url, call, hops, timeout_ms))
+    def call(self, url: str, call: Call, hops: int, timeout_ms: int) -> Result:
+        return self._client.call(url, call, hops, timeout_ms)
 
-    def ask(self, payload: bytes, timeout_ms: int) -> bytes:
+    def ask(self, call: Call, timeout_ms: int) -> Result:
         """The answer to a call from this process, for which the way over HTTP would be a
         detour: this worker may be reached under `url` from outside alone.
 
@@ -181,20 +177,20 @@ class RestService:
             TooManyError: nothing was asked.
         """
 
-        return asyncio.run(self.asked(payload, timeout_ms))
+        return asyncio.run(self.asked(call, timeout_ms))
 
-    async def asked(self, payload: bytes, timeout_ms: int) -> bytes:
+    async def asked(self, call: Call, timeout_ms: int) -> Result:
         """`ask` on a loop of the caller's, whichever that is."""
         if self._closing:
-            return CLOSED_ANSWER
+            return CLOSED
         gone = asyncio.get_running_loop().create_future()
-        return await self._open.ask(payload, 0, timeout_ms, GRACE_MS, gone)
+        return await self._open.ask(call, 0, timeout_ms, GRACE_MS, gone)
 
     def incoming(self) -> Sequence[IncomingCall]:
         return self._open.take()
 
-    def answer(self, call_id: str, payload: bytes) -> None:
-        self._open.answer(call_id, payload)
+    def answer(self, call_id: str, result: Result) -> None:
+        self._open.answer(call_id, result)
 
     # -- requests, on the server's loop --
 
@@ -252,12 +248,9 @@ class RestService:
             return side_requests.without_group(what.call)
         if what.internal and self._sessioned():
             self._verify(request)
-        size = len(request.body)
-        payload = await self._by_size(size, partial(wire.dumps, what.call))
-        result = await self._ask(payload, what.hops, timeout_ms, gone)
-        return await self._by_size(
-            len(result), lambda: respond(what, wire.loads(Success | Failure, result), base_url)
-        )
+        result = await self._ask(what.call, what.hops, timeout_ms, gone)
+        size = least_size(result, LIGHT_BYTES)
+        return await self._by_size(size, lambda: respond(what, result, base_url))
 
     async def _by_size(self, size: int, work: Callable[[], T]) -> T:
         """What `work` returns, which reads or writes JSON of about `size` bytes."""
@@ -323,13 +316,13 @@ class RestService:
             return error_response(500, text)
 
     async def _ask(
-        self, payload: bytes, hops: int, timeout_ms: int, gone: asyncio.Future[None]
-    ) -> bytes:
-        """The result of the call, or why there is none, as `wire` writes it."""
+        self, call: Call, hops: int, timeout_ms: int, gone: asyncio.Future[None]
+    ) -> Result:
+        """The result of the call, or why there is none."""
         if self._closing:
-            return CLOSED_ANSWER
+            return CLOSED
         try:
-            return await self._open.ask(payload, hops, timeout_ms, GRACE_MS, gone)
+            return await self._open.ask(call, hops, timeout_ms, GRACE_MS, gone)
         except TooManyError:
             text = f"{OPEN_MAX} requests wait for this worker already"
             raise Refusal(503, text, RETRY_LATER) from None
@@ -341,17 +334,14 @@ class RestService:
                     f"Request timed out. The worker has not begun with it within {timeout_ms} ms: "
                     "its loop hangs."
                 )
-            return wire.dumps(Failure(ErrorKind.TIMEOUT, text))
+            return Failure(ErrorKind.TIMEOUT, text)
 
     async def _show_metrics(self, gone: asyncio.Future[None]) -> HttpResponse:
         """For Prometheus. Connect has JMX instead."""
         if self._metrics is None:
             text = 'metrics need headgate[rest]: pip install "headgate[rest]"'
             return error_response(404, text)
-        answer = await self._ask(wire.dumps(DescribeWorker()), 0, METRICS_TIMEOUT_MS, gone)
-        result: Result = await self._by_size(
-            len(answer), lambda: wire.loads(Success | Failure, answer)
-        )
+        result = await self._ask(DescribeWorker(), 0, METRICS_TIMEOUT_MS, gone)
         if isinstance(result, Failure):
             return error_response(503, result.message)
         view = cast(Json, result.value)
@@ -364,9 +354,7 @@ class RestService:
             return side_requests.health(500, "unhealthy", side_requests.UNHEALTHY + error_text)
         if not self._ready:
             return side_requests.health(503, "starting", side_requests.STARTING)
-        asked = wire.dumps(DescribeWorker())
-        answer = await self._ask(asked, USER_HOPS, HEALTH_TIMEOUT_MS, gone)
-        result: Result = wire.loads(Success | Failure, answer)
+        result = await self._ask(DescribeWorker(), USER_HOPS, HEALTH_TIMEOUT_MS, gone)
         if isinstance(result, Failure):
             return side_requests.health(500, "unhealthy", side_requests.UNHEALTHY + result.message)
         return side_requests.health(200, "healthy", side_requests.HEALTHY)

@@ -7,21 +7,24 @@ Further parts are there when they are asked for: "config"; "task_configs", a lis
 "topics", those that the connector has used, None where they are not tracked.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any, Final
 
 from headgate.herder.calls import ShowConnectors
 from headgate.herder.settings import HerderSettings
-from headgate.ids import State, TargetState
+from headgate.ids import State, TargetState, TaskId
 from headgate.topics.config_events import ConfigEvent
 from headgate.topics.config_state import ConfigState
-from headgate.topics.status import StatusEvent, StatusView
+from headgate.topics.status import Status, StatusEvent, StatusView
 
 _WANTED: Final = {
     TargetState.STARTED: State.RUNNING,
     TargetState.PAUSED: State.PAUSED,
     TargetState.STOPPED: State.STOPPED,
 }
+
+_NONE: Final[Mapping[int, Status]] = {}
 
 
 def row(
@@ -34,13 +37,13 @@ def row(
     """The row of a configured connector."""
     entry = state.entry(name)
     assert entry is not None and entry.config is not None, name
-    tasks = state.tasks(name)
-    kind = settings.kind(entry.config).value
+    task_count = state.count_tasks(name)
+    kind = settings.kind(entry.config)._value_
     made: dict[str, Any] = {
         "name": name,
         "type": kind,
-        "target_state": state.target_state(name).value,
-        "task_count": len(tasks),
+        "target_state": state.target_state(name)._value_,
+        "task_count": task_count,
         "settled": is_settled(state, statuses, name),
         "etag": entry.etag,
         "status": statuses.answer(name, kind),
@@ -48,6 +51,7 @@ def row(
     if "config" in parts:
         made["config"] = dict(entry.config)
     if "tasks" in parts:
+        tasks = [TaskId(name, number) for number in range(task_count)]
         made["task_configs"] = [dict(state.task_config(task) or {}) for task in tasks]
     if "topics" in parts:
         tracked = settings.topic_tracking
@@ -60,18 +64,19 @@ def rows(
 ) -> dict[str, Any]:
     """The answer to `call`."""
     names = call.names or state.connector_names()
-    matching = sorted(
+    candidates = sorted(
         name
-        for name in dict.fromkeys(names)
-        if name.startswith(call.prefix)
-        and (not call.after or name > call.after)
+        for name in (set(names) if call.names else names)
+        if (not call.after or name > call.after)
+        and name.startswith(call.prefix)
         and state.entry(name) is not None
-        and (not call.states or _has_one_of(statuses, name, frozenset(call.states)))
     )
-    chosen = matching if call.limit is None else matching[: call.limit]
+    states = frozenset(call.states)
+    matching = (name for name in candidates if not states or _has_one_of(statuses, name, states))
+    chosen = list(matching if call.limit is None else islice(matching, call.limit))
     return {
         "rows": [row(state, statuses, name, call.parts, settings) for name in chosen],
-        "more": len(chosen) < len(matching),
+        "more": call.limit is not None and next(matching, None) is not None,
         "config_offset": state.offset,
     }
 
@@ -82,19 +87,23 @@ def is_settled(state: ConfigState, statuses: StatusView, name: str) -> bool:
 
     After a restart, or with a changed config, the statuses of the run before may still stand.
     """
-    target = state.target_state(name)
-    wanted = _WANTED[target]
+    entry = state.entries.get(name)
     connector = statuses.connectors.get(name)
-    if connector is None or connector.state is not wanted:
+    if entry is None or connector is None:
         return False
-    reported = statuses.tasks.get(name, {})
-    if target is TargetState.STOPPED:
+    wanted = _WANTED[entry.target_state or TargetState.STARTED]
+    if connector.state is not wanted:
+        return False
+    reported = statuses.tasks.get(name, _NONE)
+    if wanted is State.STOPPED:
         return all(status.state is State.UNASSIGNED for status in reported.values())
-    entry = state.entry(name)
-    if entry is None or entry.task_count is None or entry.inconsistent:
+    count = entry.task_count
+    if count is None or count != len(reported) or entry.inconsistent or entry.config is None:
         return False
-    numbers = {task.task for task in state.tasks(name)}
-    return set(reported) == numbers and all(each.state is wanted for each in reported.values())
+    for number, status in reported.items():
+        if status.state is not wanted or not 0 <= number < count:
+            return False
+    return True
 
 
 def _has_one_of(statuses: StatusView, name: str, states: frozenset[str]) -> bool:

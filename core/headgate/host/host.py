@@ -67,22 +67,18 @@ class HerderHost:
         self._now_ms = now_ms
         self._given = given
         self._decided = decided
-        self._inbox: deque[Command] = deque()
+        self.inbox: deque[Command] = deque()
+        """Commands that wait for their turn, the oldest first."""
 
     def post(self, command: Command) -> None:
         """Keep `command` for a turn; from any thread."""
-        self._inbox.append(command)
-
-    @property
-    def waiting(self) -> int:
-        """Commands in the inbox."""
-        return len(self._inbox)
+        self.inbox.append(command)
 
     def turn(self) -> bool:
         """Handle the oldest command of the inbox. False: there is none, or the herder is done."""
-        if not self._inbox or self.herder.done:
+        if not self.inbox or self.herder.done:
             return False
-        self.handle(self._inbox.popleft())
+        self.handle(self.inbox.popleft())
         return True
 
     def handle(self, command: Command) -> None:

@@ -9,6 +9,7 @@ that would have to wait ends as if its time were over.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from headgate.herder.calls import Call, Result
 from headgate.membership.consumer import ConsumerSettings
 from headgate.membership.coordinator import Coordinator, CoordinatorSettings
 from headgate.membership.messages import GroupRequest, GroupResponse, JoinGroup
@@ -26,11 +27,11 @@ from headgate.ports import (
 class StoredCall:
     call_id: str
     url: str
-    payload: bytes
+    call: Call
     hops: int
     deadline_ms: int
     taken: bool = False
-    answer: bytes | None = None
+    answer: Result | None = None
 
 
 class Latest:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from headgate.connector.sink_names import SinkTopics
+from headgate.herder.calls import Call, Result
 from headgate.membership.messages import GroupRequest, GroupResponse
 from headgate.ports import (
     NO_CONFIG,
@@ -182,20 +183,20 @@ class MemoryPeers:
     cluster: MemoryCluster
     url: str
 
-    def call(self, url: str, payload: bytes, hops: int, timeout_ms: int) -> bytes:
+    def call(self, url: str, call: Call, hops: int, timeout_ms: int) -> Result:
         cluster = self.cluster
-        call = StoredCall(cluster.new_id(), url, payload, hops, cluster.now_ms() + timeout_ms)
-        cluster.calls[call.call_id] = call
-        while call.answer is None and cluster.now_ms() < call.deadline_ms:
+        stored = StoredCall(cluster.new_id(), url, call, hops, cluster.now_ms() + timeout_ms)
+        cluster.calls[stored.call_id] = stored
+        while stored.answer is None and cluster.now_ms() < stored.deadline_ms:
             if cluster.while_waiting is None:
                 break
             cluster.while_waiting()
-        del cluster.calls[call.call_id]
-        if call.answer is None:
+        del cluster.calls[stored.call_id]
+        if stored.answer is None:
             raise TransportError(
                 f"{url} did not answer within {timeout_ms} ms; it may still have acted"
             )
-        return call.answer
+        return stored.answer
 
     def incoming(self) -> Sequence[IncomingCall]:
         now_ms = self.cluster.now_ms()
@@ -204,10 +205,10 @@ class MemoryPeers:
             if call.url == self.url and not call.taken and call.deadline_ms > now_ms:
                 call.taken = True
                 left = call.deadline_ms - now_ms
-                found.append(IncomingCall(call.call_id, call.payload, call.hops, left))
+                found.append(IncomingCall(call.call_id, call.call, call.hops, left))
         return found
 
-    def answer(self, call_id: str, payload: bytes) -> None:
+    def answer(self, call_id: str, result: Result) -> None:
         call = self.cluster.calls.get(call_id)
         if call is not None and call.answer is None:
-            call.answer = payload
+            call.answer = result

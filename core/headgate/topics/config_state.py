@@ -94,10 +94,14 @@ class ConfigState:
 
     def tasks(self, connector: str) -> tuple[TaskId, ...]:
         """The tasks to be assigned: none while the connector is inconsistent or has no commit."""
-        entry = self.entry(connector)
-        if entry is None or entry.inconsistent or entry.task_count is None:
-            return ()
-        return tuple(TaskId(connector, n) for n in range(entry.task_count))
+        return tuple(TaskId(connector, n) for n in range(self.count_tasks(connector)))
+
+    def count_tasks(self, connector: str) -> int:
+        """How many `tasks` has."""
+        entry = self.entries.get(connector)
+        if entry is None or entry.config is None or entry.inconsistent:
+            return 0
+        return entry.task_count or 0
 
     def task_config(self, task: TaskId) -> Config | None:
         """Committed config of a task, None if it is not one of `tasks`."""

@@ -310,11 +310,11 @@ class StatusView:
         status = self.connectors.get(connector)
         if status is None:
             return None
-        tasks = sorted(self.tasks.get(connector, {}).items())
+        tasks = self.tasks.get(connector, {})
         return {
             "name": connector,
             "connector": _shown(status),
-            "tasks": [{"id": number, **_shown(task)} for number, task in tasks],
+            "tasks": [_shown_task(number, tasks[number]) for number in sorted(tasks)],
             "type": kind,
         }
 
@@ -333,16 +333,30 @@ class StatusView:
     def answer_task(self, task: TaskId) -> dict[str, Any] | None:
         """Body of ``GET /connectors/<connector>/tasks/<n>/status``, None without a status."""
         status = self.task(task)
-        return None if status is None else {"id": task.task, **_shown(status)}
+        return None if status is None else _shown_task(task.task, status)
 
 
 def _shown(status: Status) -> dict[str, Any]:
-    shown = {
-        "state": status.state.value,
+    shown: dict[str, Any] = {
+        "state": status.state._value_,  # `value` takes ten times as long, for each of 30,000
         "worker_id": status.worker_id,
         "version": status.version,
     }
-    return shown if status.trace is None else {**shown, "trace": status.trace}
+    if status.trace is not None:
+        shown["trace"] = status.trace
+    return shown
+
+
+def _shown_task(number: int, status: Status) -> dict[str, Any]:
+    shown: dict[str, Any] = {
+        "id": number,
+        "state": status.state._value_,
+        "worker_id": status.worker_id,
+        "version": status.version,
+    }
+    if status.trace is not None:
+        shown["trace"] = status.trace
+    return shown
 
 
 def fold_statuses(view: StatusView, events: Iterable[StatusEvent]) -> StatusView:

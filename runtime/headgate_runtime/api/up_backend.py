@@ -20,7 +20,6 @@ from headgate.herder.messages import (
     Result,
     ShowConnector,
     ShowConnectors,
-    Success,
     WorkerView,
 )
 from headgate.herder.reads import BEHIND, read
@@ -133,14 +132,11 @@ class UpBackend:
     def _answer(self, call: Call, until: float) -> Result:
         if isinstance(call, ShowConnector | ShowConnectors):
             return self._read(call, until)
-        payload = wire.dumps(call)
         while not self._closed.is_set():
             left_ms = int((until - time.monotonic()) * 1000)
             urls = self._urls()
             if urls and left_ms > 0:
-                answer = self._transport.peers.call(urls[0], payload, 0, left_ms)
-                result: Result = wire.loads(Success | Failure, answer)
-                return result
+                return self._transport.peers.call(urls[0], call, 0, left_ms)
             if left_ms <= 0:
                 break
             self._closed.wait(AGAIN_S)

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from headgate import wire
 from headgate.herder.messages import (
     Call,
     DescribeWorker,
@@ -56,14 +55,12 @@ class WorkerBackend:
         from headgate_rest.open_calls import TooManyError as TooManyOpenError
 
         try:
-            answer = await self._rest.asked(wire.dumps(call), timeout_ms)
+            return await self._rest.asked(call, timeout_ms)
         except TooManyOpenError:
             raise TooManyError(f"{OPEN_MAX} requests wait for this worker already") from None
         except TimeoutError:
             text = f"Request timed out. The worker has not answered within {timeout_ms} ms."
             return Failure(ErrorKind.TIMEOUT, text)
-        result: Result = wire.loads(Success | Failure, answer)
-        return result
 
     async def on_thread(self, work: Callable[[], T], timeout_ms: int) -> T:
         return await on_thread(self._threads, work, timeout_ms)

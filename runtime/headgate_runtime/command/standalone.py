@@ -16,7 +16,6 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from headgate import wire
 from headgate.herder.messages import CreateConnector, ErrorKind, Failure, Result, Success
 from headgate_runtime.command.worker import (
     EXIT_FAILED,
@@ -178,9 +177,7 @@ class _Maker:
 
     def _asked(self, connector: CreateConnector) -> Result:
         try:
-            payload = self._rest.service.ask(wire.dumps(connector), CREATE_MS)
+            return self._rest.service.ask(connector, CREATE_MS)
         except TimeoutError:
             text = f"the worker has not answered within {CREATE_MS} ms"
             return Failure(ErrorKind.TIMEOUT, text)
-        result: Result = wire.loads(Success | Failure, payload)
-        return result

@@ -163,7 +163,7 @@ def apply(files: Files, url: Url = None) -> None:
 def edit(name: Name, url: Url = None) -> None:
     """Change a connector's config in your editor (EDITOR). If somebody else changes it meanwhile,
     nothing is written, and what you wrote is kept in a file."""
-    with _remote(url) as remote:
+    with remote_at(url) as remote:
         row = remote.row(name)
         before = json.dumps(dict(row.config), indent=2, ensure_ascii=False) + "\n"
         after = click.edit(before, extension=".json")
@@ -177,7 +177,7 @@ def edit(name: Name, url: Url = None) -> None:
             os.close(handle)
             Path(kept).write_text(after, encoding="utf-8")
             code = error.exit_code if isinstance(error, RemoteError) else EXIT_USAGE
-            _refuse(f"{error}\n  what you wrote is in {kept}", code)
+            refuse(f"{error}\n  what you wrote is in {kept}", code)
         _print(f"{name} changed")
 
 

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from headgate import wire
 from headgate.herder.herder import Herder
 from headgate.herder.messages import (
     Call,
@@ -63,8 +62,8 @@ class StandalonePeers:
         """Before anything is asked."""
         self._herder = herder
 
-    def call(self, url: str, payload: bytes, hops: int, timeout_ms: int) -> bytes:
-        return self._inner.call(url, payload, hops, timeout_ms)
+    def call(self, url: str, call: Call, hops: int, timeout_ms: int) -> Result:
+        return self._inner.call(url, call, hops, timeout_ms)
 
     @property
     def waiting(self) -> bool:
@@ -80,35 +79,30 @@ class StandalonePeers:
             self._note(incoming)
         return calls
 
-    def answer(self, call_id: str, payload: bytes) -> None:
+    def answer(self, call_id: str, result: Result) -> None:
         if call_id in self._restarts:
-            self._answer_restart(call_id, payload)
+            self._answer_restart(call_id, result)
             return
         asked = self._asked.get(call_id)
         if asked is None:
-            self._inner.answer(call_id, payload)
+            self._inner.answer(call_id, result)
             return
-        result: Result = wire.loads(Success | Failure, payload)
         before = asked.before
         if isinstance(result, Success) and cast(Any, result.value)["config"] != before:
             asked.done = result
             return
         del self._asked[call_id]
-        self._inner.answer(call_id, payload)
+        self._inner.answer(call_id, result)
 
-    def _answer_restart(self, call_id: str, payload: bytes) -> None:
-        result: Result = wire.loads(Success | Failure, payload)
+    def _answer_restart(self, call_id: str, result: Result) -> None:
         if isinstance(result, Success):
             self._restarts[call_id].plan = result
             return
         del self._restarts[call_id]
-        self._inner.answer(call_id, payload)
+        self._inner.answer(call_id, result)
 
     def _note(self, incoming: IncomingCall) -> None:
-        try:
-            call = wire.loads(Call, incoming.payload)
-        except wire.WireError:
-            return  # who takes it says so
+        call = incoming.call
         deadline = time.monotonic() + incoming.deadline_ms_left / 1000
         if isinstance(call, RestartConnector) and call.by_record:
             self._restarts[incoming.call_id] = _Restart(call.name, deadline)
@@ -124,13 +118,13 @@ class StandalonePeers:
                 result = self._result(asked, asked.done)
                 if result is not None:
                     del self._asked[call_id]
-                    self._inner.answer(call_id, wire.dumps(result))
+                    self._inner.answer(call_id, result)
         for call_id, restart in list(self._restarts.items()):
             if restart.plan is not None:
                 done = self._restarted(restart, restart.plan)
                 if done is not None:
                     del self._restarts[call_id]
-                    self._inner.answer(call_id, wire.dumps(done))
+                    self._inner.answer(call_id, done)
 
     def _restarted(self, restart: _Restart, plan: Success) -> Result | None:
         assert self._herder is not None

@@ -5,14 +5,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from headgate import wire
 from headgate.herder.messages import (
     Call,
     DeleteConnector,
     ErrorKind,
     Failure,
     PutConnectorConfig,
-    Result,
     Success,
 )
 from headgate.ports import Peers, TransportError
@@ -154,8 +152,6 @@ class Applier:
 
     def _ask(self, url: str, call: Call) -> Success | Failure:
         try:
-            answer = self._peers.call(url, wire.dumps(call), 0, CALL_TIMEOUT_MS)
+            return self._peers.call(url, call, 0, CALL_TIMEOUT_MS)
         except TransportError as error:
             return Failure(ErrorKind.TIMEOUT, str(error))
-        result: Result = wire.loads(Success | Failure, answer)
-        return result

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from headgate import wire
 from headgate.connector.sink_names import sink_group, sink_topics, topic_pattern, topics_now
-from headgate.herder.messages import DescribeWorker, Failure, Success, WorkerView
+from headgate.herder.messages import DescribeWorker, Failure, WorkerView
 from headgate.ids import State
 from headgate.java.pattern import JavaPatternError
 from headgate.ports import TopicPartition, TransportError
@@ -57,12 +57,9 @@ class Observer:
 
     def _describe(self, url: str) -> WorkerView | None:
         try:
-            answer = self._transport.peers.call(
-                url, wire.dumps(DescribeWorker()), 0, DESCRIBE_TIMEOUT_MS
-            )
+            result = self._transport.peers.call(url, DescribeWorker(), 0, DESCRIBE_TIMEOUT_MS)
         except TransportError:
             return None
-        result = wire.loads(Success | Failure, answer)
         if isinstance(result, Failure):
             return None
         return wire.from_plain(WorkerView, result.value)

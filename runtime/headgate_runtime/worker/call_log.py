@@ -5,7 +5,6 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from headgate import wire
 from headgate.herder import messages as m
 from headgate.herder.reads import Read
 from headgate.ports import IncomingCall, Peers
@@ -25,8 +24,8 @@ class LoggedPeers:
         self._open: dict[str, tuple[str, str, float]] = {}
         """By call: connector, words, when it was asked."""
 
-    def call(self, url: str, payload: bytes, hops: int, timeout_ms: int) -> bytes:
-        return self._inner.call(url, payload, hops, timeout_ms)
+    def call(self, url: str, call: m.Call, hops: int, timeout_ms: int) -> m.Result:
+        return self._inner.call(url, call, hops, timeout_ms)
 
     def incoming(self) -> Sequence[IncomingCall]:
         calls = self._inner.incoming()
@@ -34,17 +33,14 @@ class LoggedPeers:
             self._asked(incoming)
         return calls
 
-    def answer(self, call_id: str, payload: bytes) -> None:
-        self._inner.answer(call_id, payload)
+    def answer(self, call_id: str, result: m.Result) -> None:
+        self._inner.answer(call_id, result)
         found = self._open.pop(call_id, None)
         if found is not None:
-            self._answered(*found, payload)
+            self._answered(*found, result)
 
     def _asked(self, incoming: IncomingCall) -> None:
-        try:
-            call: m.Call = wire.loads(m.Call, incoming.payload)
-        except wire.WireError:
-            return  # it is refused by the loop, which says so
+        call = incoming.call
         if isinstance(call, Read | m.ReadOffsets | m.DescribeWorker):
             log.debug("asked: %s", type(call).__name__)
             return
@@ -54,9 +50,8 @@ class LoggedPeers:
         if len(self._open) < OPEN_MAX:
             self._open[incoming.call_id] = connector, words, time.monotonic()
 
-    def _answered(self, connector: str, words: str, asked_s: float, payload: bytes) -> None:
+    def _answered(self, connector: str, words: str, asked_s: float, result: m.Result) -> None:
         extra = subject(connector) if connector else None
-        result: m.Result = wire.loads(m.Success | m.Failure, payload)
         took_ms = (time.monotonic() - asked_s) * 1000
         if isinstance(result, m.Success):
             log.info("done in %.0f ms: %s", took_ms, words, extra=extra)

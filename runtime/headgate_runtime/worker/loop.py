@@ -18,16 +18,12 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
-from headgate import wire
 from headgate.herder.herder import Herder
 from headgate.herder.messages import (
-    Call,
     Called,
     Command,
     CoordinatorLost,
     Effect,
-    ErrorKind,
-    Failure,
     GroupAnswered,
     Shutdown,
     TaskReported,
@@ -336,13 +332,7 @@ class Worker:
     def _read_calls(self) -> bool:
         calls = self.transport.peers.incoming()
         for incoming in calls:
-            try:
-                call = wire.loads(Call, incoming.payload)
-            except wire.WireError as error:
-                self._performer.answer(
-                    incoming.call_id, Failure(ErrorKind.BAD_REQUEST, f"malformed call: {error}")
-                )
-                continue
+            call = incoming.call
             deadline = self._clock.now_ms() + incoming.deadline_ms_left
             self._handle(Called(incoming.call_id, call, incoming.hops, deadline))
         return bool(calls)

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from headgate import wire
 from headgate.connector.api import OffsetReader
 from headgate.connector.config_providers import ConfigProviderError
 from headgate.herder import messages as m
@@ -186,16 +185,10 @@ class Performer:
     # -- calls --
 
     def answer(self, call_id: str, result: m.Result) -> None:
-        payload = wire.dumps(result)
-        self._guarded("answer", lambda: self._transport.peers.answer(call_id, payload))
+        self._guarded("answer", lambda: self._transport.peers.answer(call_id, result))
 
     def call_peer(self, url: str, token: int, call: m.Call, hops: int, ms: int) -> m.Result:
-        try:
-            payload = self._transport.peers.call(url, wire.dumps(call), hops, ms)
-            result: m.Result = wire.loads(m.Success | m.Failure, payload)
-        except wire.WireError as error:
-            raise TransportError(str(error)) from error
-        return result
+        return self._transport.peers.call(url, call, hops, ms)
 
     # -- connectors and tasks --
 

@@ -15,7 +15,6 @@ import time
 
 from headgate import wire
 from headgate.herder.messages import (
-    Call,
     DeleteConnector,
     DescribeWorker,
     ErrorKind,
@@ -50,8 +49,7 @@ class FakeWorker:
     def serve(self) -> None:
         while True:
             for call in self.transport.peers.incoming():
-                result = self.answer(wire.loads(Call, call.payload))
-                self.transport.peers.answer(call.call_id, wire.dumps(result))
+                self.transport.peers.answer(call.call_id, self.answer(call.call))
             time.sleep(0.01)
 
     def answer(self, call: object) -> Result:

@@ -6,36 +6,23 @@ are asked, calls that arrive at once. Whatever a test wants to delay or to answe
 """
 
 import json
-from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from headgate import wire
-from headgate.connector.config_providers import (
-    ConfigProvider,
-    has_references,
-    reverse_transform,
-    transform,
-)
+from support.herder.ports import WorldPorts
+
 from headgate.herder import messages as m
-from headgate.herder.calls import config_digest
-from headgate.herder.connectors import tasks_max, tasks_max_enforced
 from headgate.herder.herder import Herder
 from headgate.herder.settings import HerderSettings, Plugin
+from headgate.host.host import HerderHost
+from headgate.host.ports import HostPorts
+from headgate.host.work import Work
 from headgate.ids import TargetState, TaskId
 from headgate.membership.coordinator import Coordinator
 from headgate.task.messages import (
-    FencingAnswered,
     FencingRequested,
-    PauseTask,
-    ProducerInitialised,
-    RecheckAnswered,
-    ResumeTask,
-    StopTask,
     TaskEnded,
     TaskKind,
-    TaskOutcome,
-    TaskPaused,
     TaskReleased,
     TaskReport,
     TaskRunning,
@@ -52,7 +39,8 @@ SILENT = (m.SendGroup, m.ReadConfigToEnd, m.ValidateConfig)
 class Worker:
     name: str
     herder: Herder
-    inbox: deque[m.Command] = field(default_factory=deque)
+    ports: HostPorts = field(init=False)
+    host: HerderHost = field(init=False)
     read: int = 0
     """Records of the config log it was given."""
     statuses_read: int = 0
@@ -68,14 +56,21 @@ class Worker:
     configs: dict[tuple[str, int], dict[str, str | None]] = field(default_factory=dict)
 
 
-class _Vault(ConfigProvider):
-    """Knows all that the world does: ``${vault:KEY}``."""
+class Holding:
+    """The schedule of one worker: all at once, but for what a test holds. Answers take their turn
+    in the inbox."""
 
-    def __init__(self, secrets: Mapping[str, str]) -> None:
-        self._secrets = secrets
+    def __init__(self, world: "HerderWorld", worker: Worker) -> None:
+        self._world = world
+        self._worker = worker
 
-    def get(self, path: str, keys: Collection[str]) -> Mapping[str, str]:
-        return {key: self._secrets[key] for key in keys if key in self._secrets}
+    def run(self, work: Work) -> tuple[()]:
+        for effect in work.effects:
+            if any(hold(self._worker, effect) for hold in self._world.holds):
+                self._world.held.append((self._worker, effect))
+            else:
+                self._world.perform(self._worker, effect)
+        return ()
 
 
 class HerderWorld:
@@ -106,7 +101,7 @@ class HerderWorld:
         self.silent_bodies: set[TaskId] = set()
         """Tasks whose bodies report nothing by themselves."""
         self._calls = 0
-        self._members = 0
+        self.members = 0
 
     # -- setting up --
 
@@ -121,8 +116,16 @@ class HerderWorld:
         if given.pop("exactly_once", False):
             given["exactly_once_support"] = "enabled"
         worker = Worker(name, Herder(HerderSettings(**given), self.now_ms))  # type: ignore[arg-type]
+        worker.ports = WorldPorts(self, worker)
+        worker.host = HerderHost(
+            worker.herder,
+            worker.ports,
+            Holding(self, worker),
+            lambda: self.now_ms,
+            decided=lambda _, effects: self._traced(worker, effects),
+        )
         self.workers[name] = worker
-        worker.inbox.append(m.Tick())
+        worker.host.post(m.Tick())
         return worker
 
     # -- asking --
@@ -132,11 +135,11 @@ class HerderWorld:
         call_id = f"call-{self._calls}"
         self.answers[call_id] = []
         deadline = None if deadline_ms is None else self.now_ms + deadline_ms
-        self.workers[worker].inbox.append(m.Called(call_id, call, deadline_ms=deadline))
+        self.workers[worker].host.post(m.Called(call_id, call, deadline_ms=deadline))
         return call_id
 
     def give(self, worker: str, command: m.Command) -> None:
-        self.workers[worker].inbox.append(command)
+        self.workers[worker].host.post(command)
 
     def report(self, worker: str, run: str, *reports: TaskReport) -> None:
         for report in reports:
@@ -189,13 +192,13 @@ class HerderWorld:
         return min((max(d, self.now_ms + 1) for d in deadlines if d is not None), default=1 << 62)
 
     def _tick_all(self) -> None:
-        self._respond(self.coordinator.tick(self.now_ms))
+        self.respond(self.coordinator.tick(self.now_ms))
         for item in [item for item in self.later if item[0] <= self.now_ms]:
             self.later.remove(item)
-            item[1].inbox.append(item[2])
+            item[1].host.post(item[2])
         for worker in self.workers.values():
             if self._awake(worker):
-                worker.inbox.append(m.Tick())
+                worker.host.post(m.Tick())
 
     def _awake(self, worker: Worker) -> bool:
         return not (worker.dead or worker.frozen or worker.herder.done)
@@ -203,28 +206,25 @@ class HerderWorld:
     def _turn(self, worker: Worker) -> bool:
         if not self._awake(worker):
             return False
-        if not worker.inbox and not worker.cut_off:
+        if not worker.host.inbox and not worker.cut_off:
             self._read_news(worker)
         deadline = worker.herder.next_deadline_ms
-        if not worker.inbox and deadline is not None and deadline <= self.now_ms:
-            worker.inbox.append(m.Tick())
-        if not worker.inbox:
+        if not worker.host.inbox and deadline is not None and deadline <= self.now_ms:
+            worker.host.post(m.Tick())
+        if not worker.host.inbox:
             return False
-        command = worker.inbox.popleft()
-        for effect in worker.herder.handle(self.now_ms, command):
-            self._effect(worker, effect)
-        return True
+        return worker.host.turn()
 
     def _read_news(self, worker: Worker) -> None:
         if worker.read < len(self.log):
-            worker.inbox.append(self._read(worker))
+            worker.host.post(self.read(worker))
         elif worker.statuses_read < len(self.statuses):
             news = self.statuses[worker.statuses_read :]
             records = tuple((key, decode_status(key, value)) for key, value in news)
             worker.statuses_read = len(self.statuses)
-            worker.inbox.append(m.StatusRead(records))
+            worker.host.post(m.StatusRead(records))
 
-    def _read(self, worker: Worker) -> m.ConfigRead:
+    def read(self, worker: Worker) -> m.ConfigRead:
         events = tuple(
             decode(offset, self.log[offset][0].encode(), self.log[offset][1])
             for offset in range(worker.read, len(self.log))
@@ -234,13 +234,10 @@ class HerderWorld:
 
     # -- effects --
 
-    def _effect(self, worker: Worker, effect: m.Effect) -> None:
-        if not isinstance(effect, SILENT):
-            self.trace.append(f"{worker.name}: {shown(effect)}")
-        if any(hold(worker, effect) for hold in self.holds):
-            self.held.append((worker, effect))
-        else:
-            self.perform(worker, effect)
+    def _traced(self, worker: Worker, effects: Iterable[m.Effect]) -> None:
+        for effect in effects:
+            if not isinstance(effect, SILENT):
+                self.trace.append(f"{worker.name}: {shown(effect)}")
 
     def release(self) -> None:
         """Perform what was held, and hold nothing more."""
@@ -250,202 +247,26 @@ class HerderWorld:
             self.perform(worker, effect)
 
     def perform(self, worker: Worker, effect: m.Effect) -> None:
-        answer = getattr(self, f"_on_{type(effect).__name__}")(worker, effect)
-        if answer is not None:
-            worker.inbox.append(answer)
+        for answer in Work((effect,), worker.ports).perform():
+            worker.host.post(answer)
 
-    def _on_SendGroup(self, worker: Worker, effect: m.SendGroup) -> None:  # noqa: N802
-        if worker.cut_off:
-            return
-        self._members += 1
-        self._respond(self.coordinator.handle(self.now_ms, effect.request, f"{self._members:03}"))
-
-    def _respond(self, responses: Iterable[object]) -> None:
+    def respond(self, responses: Iterable[object]) -> None:
         for response in responses:
             name = response.member_id.rpartition("-")[0]  # type: ignore[attr-defined]
             worker = self.workers.get(name)
             if worker is not None and not worker.cut_off and not worker.dead:
-                worker.inbox.append(m.GroupAnswered(response))  # type: ignore[arg-type]
-
-    def _on_ClaimLeadership(self, worker: Worker, effect: m.ClaimLeadership) -> m.Command:  # noqa: N802
-        if effect.generation < self.claimed_generation:
-            return m.LeadershipClaimed(effect.generation, "a later leader has claimed the log")
-        if self.claim_errors:
-            return m.LeadershipClaimed(effect.generation, self.claim_errors.pop(0))
-        self.claimed_generation, self.claimed_by = effect.generation, worker.name
-        return m.LeadershipClaimed(effect.generation)
-
-    def _on_AppendConfig(self, worker: Worker, effect: m.AppendConfig) -> m.Command:  # noqa: N802
-        if effect.privileged and self.claimed_by != worker.name:
-            return m.ConfigAppendFailed(effect.token, "a later leader has claimed the log", True)
-        self.log.extend(effect.records)
-        return m.ConfigAppended(effect.token, len(self.log))
-
-    def _on_ReadConfigToEnd(self, worker: Worker, effect: m.ReadConfigToEnd) -> None:  # noqa: N802
-        if worker.cut_off:
-            worker.inbox.append(m.ConfigEndRead(effect.token, "the log is out of reach"))
-            return
-        if worker.read < len(self.log):
-            worker.inbox.append(self._read(worker))
-        worker.inbox.append(m.ConfigEndRead(effect.token))
-
-    def _on_ReadConnectorOffsets(  # noqa: N802
-        self, _worker: Worker, effect: m.ReadConnectorOffsets
-    ) -> m.Command:
-        return m.ConnectorOffsetsRead(effect.token, tuple(self.offsets.get(effect.connector, ())))
-
-    def _on_AlterConnectorOffsets(  # noqa: N802
-        self, _worker: Worker, effect: m.AlterConnectorOffsets
-    ) -> m.Command:
-        refused = effect.config.get("offsets.error")
-        if refused:
-            failure = m.Failure(m.ErrorKind.BAD_REQUEST, refused)
-            return m.ConnectorOffsetsAltered(effect.token, failure=failure)
-        self.offsets[effect.connector] = list(effect.offsets or ())
-        return m.ConnectorOffsetsAltered(effect.token, handled="managed" in effect.config)
-
-    def _on_GiveUpAlteration(  # noqa: N802
-        self, _worker: Worker, effect: m.GiveUpAlteration
-    ) -> m.Command | None:
-        """One that is held is at its connector's class, unless it is `writing`."""
-        for held in list(self.held):
-            if getattr(held[1], "token", None) == effect.token and not self.writing:
-                self.held.remove(held)
-                failure = m.Failure(m.ErrorKind.TIMEOUT, "given up")
-                return m.ConnectorOffsetsAltered(effect.token, failure=failure)
-        return None
-
-    def _on_MakeSessionKey(  # noqa: N802
-        self, _worker: Worker, effect: m.MakeSessionKey
-    ) -> m.Command:
-        key = self.now_ms.to_bytes(effect.key_size // 8)  # no two alike
-        return m.SessionKeyMade(effect.token, key, self.now_ms)
-
-    def _on_ApplyLoggerLevel(  # noqa: N802
-        self, _worker: Worker, _effect: m.ApplyLoggerLevel
-    ) -> None:
-        pass
-
-    def _on_WriteStatus(self, _worker: Worker, effect: m.WriteStatus) -> None:  # noqa: N802
-        self.statuses.append((effect.key, effect.value))
-
-    def _on_ValidateConfig(self, _worker: Worker, effect: m.ValidateConfig) -> m.Command:  # noqa: N802
-        wrong = effect.config.get("invalid")
-        return m.ConfigValidated(effect.token, (wrong,) if wrong else ())
-
-    def _on_StartConnector(self, worker: Worker, effect: m.StartConnector) -> m.Command:  # noqa: N802
-        reason = effect.config.get("start.error")
-        if reason:
-            return m.ConnectorFailed(effect.connector, effect.run, reason, f"trace of: {reason}")
-        worker.configs[effect.connector, effect.run] = dict(effect.config)
-        return m.ConnectorStarted(effect.connector, effect.run)
-
-    def _on_StopConnector(self, worker: Worker, effect: m.StopConnector) -> m.Command:  # noqa: N802
-        worker.configs.pop((effect.connector, effect.run), None)
-        return m.ConnectorStopped(effect.connector, effect.run)
-
-    def _on_GenerateTaskConfigs(  # noqa: N802
-        self, worker: Worker, effect: m.GenerateTaskConfigs
-    ) -> m.Command:
-        config = worker.configs.get((effect.connector, effect.run))
-        if config is None or config.get("tasks.error"):
-            return m.TaskConfigsGenerated(effect.token, effect.connector, error="no task configs")
-        known = transform(config, {"vault": _Vault(self.secrets)})
-        now = known.config
-        found = (
-            m.ResolvedConnector(config_digest(now), tasks_max(now), tasks_max_enforced(now))
-            if has_references(config)
-            else None
-        )
-        limit = effect.tasks_max if found is None else found.tasks_max
-        count = int(now.get("tasks") or limit)
-        configs = tuple(
-            reverse_transform(config, {"task": str(n), "v": now.get("v") or ""})
-            for n in range(count)
-        )
-        return m.TaskConfigsGenerated(effect.token, effect.connector, configs, resolved=found)
-
-    def _on_FenceProducers(self, _worker: Worker, effect: m.FenceProducers) -> m.Command:  # noqa: N802
-        return m.ProducersFenced(
-            effect.token, self.fence_errors.pop(0) if self.fence_errors else None
-        )
-
-    def _on_CallPeer(self, worker: Worker, effect: m.CallPeer) -> m.Command | None:  # noqa: N802
-        target = next((w for w in self.workers.values() if effect.url == f"http://{w.name}/"), None)
-        call = wire.loads(m.Call, wire.dumps(effect.call))
-        if target is None or target.dead or target.cut_off or worker.cut_off:
-            failure = m.Failure(m.ErrorKind.TIMEOUT, f"{effect.url} is silent")
-            due_ms = self.now_ms + effect.timeout_ms
-            self.later.append((due_ms, worker, m.PeerAnswered(effect.token, failure)))
-            return None
-        call_id = f"peer {worker.name} {effect.token}"
-        deadline = self.now_ms + effect.timeout_ms
-        target.inbox.append(m.Called(call_id, call, effect.hops, deadline))
-        return None
-
-    def _on_Answer(self, _worker: Worker, effect: m.Answer) -> None:  # noqa: N802
-        if effect.call_id.startswith("peer "):
-            _, name, token = effect.call_id.split()
-            caller = self.workers[name]
-            result = wire.loads(m.Success | m.Failure, wire.dumps(effect.result))
-            if not caller.dead:
-                caller.inbox.append(m.PeerAnswered(int(token), result))
-            return
-        self.answers[effect.call_id].append(effect.result)
+                worker.host.post(m.GroupAnswered(response))  # type: ignore[arg-type]
 
     # -- bodies --
 
-    def _on_StartTask(self, worker: Worker, effect: m.StartTask) -> None:  # noqa: N802
-        spec = effect.spec
-        worker.runs[spec.run] = spec
-        if spec.task in self.silent_bodies:
-            return
-        if spec.target_state is TargetState.PAUSED:
-            worker.parked.add(spec.run)
-            self.report(worker.name, spec.run, TaskPaused())
-        else:
-            self._begin(worker, spec)
-
-    def _begin(self, worker: Worker, spec: TaskSpec) -> None:
+    def begin(self, worker: Worker, spec: TaskSpec) -> None:
         if spec.exactly_once:
             worker.starting[spec.run] = False
             self.report(worker.name, spec.run, FencingRequested())
         else:
             self.report(worker.name, spec.run, TaskRunning())
 
-    def _on_SendTask(self, worker: Worker, effect: m.SendTask) -> None:  # noqa: N802
-        spec = worker.runs.get(effect.run)
-        if spec is None or spec.task in self.silent_bodies:
-            return
-        match effect.command:
-            case FencingAnswered(None):
-                self.report(worker.name, spec.run, ProducerInitialised())
-            case FencingAnswered(error):
-                ended = TaskEnded(TaskOutcome.FAILED, error or "", f"trace of: {error}")
-                self._end(worker, spec, ended)
-            case RecheckAnswered(None):
-                paused = worker.starting.pop(spec.run)
-                self.report(worker.name, spec.run, TaskPaused() if paused else TaskRunning())
-            case RecheckAnswered(reason):
-                self._end(worker, spec, TaskEnded(TaskOutcome.ABANDONED, reason or ""))
-            case (PauseTask() | ResumeTask()) as told if spec.run in worker.starting:
-                worker.starting[spec.run] = isinstance(told, PauseTask)
-            case PauseTask():
-                self.report(worker.name, spec.run, TaskPaused())
-            case ResumeTask() if spec.run in worker.parked:
-                worker.parked.discard(spec.run)
-                self._begin(worker, spec)
-            case ResumeTask():
-                self.report(worker.name, spec.run, TaskRunning())
-            case StopTask():
-                self._end(worker, spec, TaskEnded(TaskOutcome.STOPPED))
-
-    def _on_StopTaskBy(self, worker: Worker, effect: m.StopTaskBy) -> None:  # noqa: N802
-        spec = worker.runs.get(effect.run)
-        if spec is not None:
-            self._end(worker, spec, TaskEnded(TaskOutcome.STOPPED))
-
-    def _end(self, worker: Worker, spec: TaskSpec, ended: TaskEnded) -> None:
+    def end(self, worker: Worker, spec: TaskSpec, ended: TaskEnded) -> None:
         worker.runs.pop(spec.run, None)
         worker.starting.pop(spec.run, None)
         self.report(worker.name, spec.run, ended, TaskReleased())
@@ -453,7 +274,7 @@ class HerderWorld:
     def end_task(self, worker: str, task: TaskId, ended: TaskEnded) -> None:
         """The body of the task's present run ends of its own accord."""
         found = self.workers[worker]
-        self._end(found, found.runs[self.run_of(worker, task)], ended)
+        self.end(found, found.runs[self.run_of(worker, task)], ended)
 
     # -- troubles --
 

@@ -6,10 +6,8 @@ from typing import Any
 
 import httpx
 
-from headgate import wire
 from headgate.herder.messages import (
     Call,
-    Failure,
     Result,
     Success,
 )
@@ -45,8 +43,4 @@ def ask(
 def called(
     made: RestService, call: Call, timeout_ms: int = 5_000, url: str | None = None
 ) -> Result:
-    result: Result = wire.loads(
-        Success | Failure,
-        made.call(made.url if url is None else url, wire.dumps(call), 1, timeout_ms),
-    )
-    return result
+    return made.call(made.url if url is None else url, call, 1, timeout_ms)

@@ -10,7 +10,6 @@ from typing import Any
 
 from support.rest.serving import serving_meanwhile
 
-from headgate import wire
 from headgate.herder.messages import Call, Result
 from headgate.herder.session_keys import KeyRing
 from headgate.ports import IncomingCall
@@ -97,9 +96,9 @@ def serving(
             arrived.wait()
             arrived.clear()
             for call in made.incoming():
-                result = answer(wire.loads(Call, call.payload), call)
+                result = answer(call.call, call)
                 if result is not None:
-                    made.answer(call.call_id, wire.dumps(result))
+                    made.answer(call.call_id, result)
 
     thread = threading.Thread(target=serve)
     thread.start()
@@ -119,14 +118,14 @@ class NamedPeers:
         self._own = own
         self._urls = urls
 
-    def call(self, url: str, payload: bytes, hops: int, timeout_ms: int) -> bytes:
-        return self._own.call(self._urls.get(url, NOBODY), payload, hops, timeout_ms)
+    def call(self, url: str, call: Call, hops: int, timeout_ms: int) -> Result:
+        return self._own.call(self._urls.get(url, NOBODY), call, hops, timeout_ms)
 
     def incoming(self) -> Sequence[IncomingCall]:
         return self._own.incoming()
 
-    def answer(self, call_id: str, payload: bytes) -> None:
-        self._own.answer(call_id, payload)
+    def answer(self, call_id: str, result: Result) -> None:
+        self._own.answer(call_id, result)
 
 
 NOBODY = "http://127.0.0.1:9/"

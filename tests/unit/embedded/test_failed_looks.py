@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
+from headgate import wire
 from headgate.connector.sink_names import TopicPattern
+from headgate.herder.messages import DescribeWorker
 from headgate.membership.messages import JoinGroup
 from headgate.ports import ProducerRecord, TransportError
 from headgate_embedded import EmbeddedTransport, open_transport, transport_settings
@@ -55,12 +57,12 @@ def _change_group(transport: EmbeddedTransport) -> None:
 
 def _change_calls(transport: EmbeddedTransport) -> None:
     with pytest.raises(TransportError):  # nobody waits for the answer; the call stands there
-        transport.peers.call("w", b"x", 0, 0)
+        transport.peers.call("w", DescribeWorker(), 0, 0)
     with transport._database.write() as connection:
         connection.execute(
             "insert into calls(id, url, payload, hops, boot, deadline_ms) "
-            "values('1', 'w', x'00', 0, ?, 9223372036854775807)",
-            (transport.peers._boot,),
+            "values('1', 'w', ?, 0, ?, 9223372036854775807)",
+            (wire.dumps(DescribeWorker()), transport.peers._boot),
         )
 
 

@@ -325,7 +325,7 @@ def test_what_is_open_is_answered_when_the_worker_shuts_down_and_what_comes_late
     world.run()
     world.give("a", m.Shutdown())
     second = world.call("a", m.RestartConnector("c"))
-    world.workers["a"].inbox.rotate(1)  # the call comes first, before the worker is done
+    world.workers["a"].host.inbox.rotate(1)  # the call comes first, before the worker is done
     world.run()
     assert failure(world, first).kind is m.ErrorKind.TIMEOUT, "it may have been written"
     assert len(world.answers[second]) == 1
@@ -455,7 +455,7 @@ def test_a_worker_that_was_frozen_looks_at_the_clock_before_anything_else() -> N
 def test_an_unknown_connector_is_looked_for_in_the_log_first() -> None:
     """It may have been created a moment ago, elsewhere."""
     world = two_workers()
-    world.workers["b"].inbox.append(m.Called("pause", m.SetTargetState("c", TargetState.PAUSED)))
+    world.workers["b"].host.post(m.Called("pause", m.SetTargetState("c", TargetState.PAUSED)))
     world.answers["pause"] = []
     world.log.append(encode_connector("c", SOURCE))
     world.run()

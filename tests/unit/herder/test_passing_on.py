@@ -60,9 +60,7 @@ def test_who_waits_for_a_leader_in_vain_is_told_of_another_config_topic(
     world.run()
     monkeypatch.setattr(Disagreement, "words", "the leader x reads config topic 'y'")
     world.answers["near"] = []
-    world.workers["a"].inbox.append(
-        m.Called("near", m.DeleteConnector("c"), deadline_ms=world.now_ms)
-    )
+    world.workers["a"].host.post(m.Called("near", m.DeleteConnector("c"), deadline_ms=world.now_ms))
     world.run()
     world.advance(1_000)
     (told,) = world.answers["near"]
@@ -90,7 +88,7 @@ def test_a_worker_never_calls_itself() -> None:
 def test_a_call_is_passed_on_twice_at_most() -> None:
     world = two_workers()
     world.answers["far"] = []
-    world.workers["b"].inbox.append(m.Called("far", m.DeleteConnector("c"), hops=2))
+    world.workers["b"].host.post(m.Called("far", m.DeleteConnector("c"), hops=2))
     world.run()
     (answer,) = world.answers["far"]
     assert isinstance(answer, m.Failure)
@@ -113,7 +111,7 @@ def test_a_former_leader_does_not_pass_on_a_change_that_it_was_asked_for(change:
     created(world)
     world.answers["far"] = []
     before = list(world.log)
-    world.workers["b"].inbox.append(m.Called("far", change, hops=1))
+    world.workers["b"].host.post(m.Called("far", change, hops=1))
     world.run()
     assert world.answers["far"] == [m.Failure(m.ErrorKind.CONFLICT, CONFLICTING)]
     assert world.log == before
@@ -210,7 +208,7 @@ def test_what_passes_is_looked_after_again_where_the_call_came_in(
     world.answers["far"] = []
     # Changes are not passed on by who did not get them first.
     asked = m.FenceConnector("c") if hops else m.DeleteConnector("c")
-    world.workers["b"].inbox.append(m.Called("far", asked, hops=hops))
+    world.workers["b"].host.post(m.Called("far", asked, hops=hops))
     world.run()
     ((worker, call),) = world.held
     assert isinstance(call, m.CallPeer)

@@ -199,7 +199,7 @@ def test_what_is_known_at_once_comes_before_all_that_waits() -> None:
     host = host_of(herder, ports)
     host.post(m.Tick())
     host.post(m.Shutdown())
-    assert host.waiting == 2
+    assert len(host.inbox) == 2
     assert host.turn() and herder.given == [m.Tick(), read, end]
     assert host.turn() and herder.given[3:] == [m.Shutdown()]
     assert not host.turn()

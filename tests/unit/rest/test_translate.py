@@ -600,3 +600,45 @@ def test_offsets_that_are_nested_too_deep_are_refused(where: str) -> None:
         with pytest.raises(Refusal, match="nested deeper than 64") as refused:
             sent(depth)
         assert refused.value.status == 400
+
+
+_KEYS = st.sampled_from(
+    [
+        *("name", "config", "initial_state", "offsets", "partition", "offset", "level", "a"),
+        *("connector.class", "kafka_topic", "kafka_partition", "kafka_offset", "\udfff"),
+    ]
+)
+# What is in a body where Connect wants something, or is wrong there.
+_VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats()
+    | st.sampled_from(["", "a", "PAUSED", "1", "\ud800", "\x00", "name", "connector.class"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_KEYS, inner, max_size=4),
+    max_leaves=8,
+)
+_LINES = st.sampled_from(
+    sorted({line for line, _, _ in UNDERSTOOD} | {"PATCH /connectors/%ED%A0%80/config"})
+)
+
+
+_BODIES = (
+    _VALUES
+    | st.dictionaries(_KEYS, _VALUES, max_size=4)
+    | st.fixed_dictionaries({"name": _VALUES, "config": st.dictionaries(_KEYS, _VALUES)})
+    | st.lists(st.fixed_dictionaries({"partition": _VALUES, "offset": _VALUES}), max_size=3).map(
+        lambda items: {"offsets": items}
+    )
+)
+
+
+@given(_LINES, _BODIES)
+def test_whatever_is_understood_is_a_call_that_can_travel(line: str, body: object) -> None:
+    """Calls go to the herder as they are: nobody checks their types, or encodes them, again."""
+    try:
+        found = understand(request(line, json.dumps(body)))
+    except Refusal:
+        return
+    if isinstance(found, HerderRequest):
+        assert wire.loads(m.Call, wire.dumps(found.call)) == found.call

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from headgate import wire
 from headgate.herder import messages as m
 from headgate.task.messages import TaskKind
 from headgate_embedded import transport_settings
@@ -107,7 +106,7 @@ def test_validations_that_hang_keep_no_fencing_and_no_other_worker_waiting(
 
     monkeypatch.setattr(perform, "config_error", hangs)
     monkeypatch.setattr(worker.transport.fencer, "fence", lambda _ids: None)
-    monkeypatch.setattr(worker.transport.peers, "call", lambda *_: wire.dumps(m.Success(1)))
+    monkeypatch.setattr(worker.transport.peers, "call", lambda *_: m.Success(1))
     validations = [m.ValidateConfig(n, "c", {}) for n in range(AT_ONCE_OF_ONE)]
     try:
         worker.host.perform(validations)

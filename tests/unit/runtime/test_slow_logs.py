@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from headgate import wire
 from headgate.herder import messages as m
 from headgate.host.work import Work
 from headgate.membership.messages import GroupRequest, GroupResponse, Heartbeat
@@ -128,11 +127,9 @@ def until(true: Callable[[], bool]) -> None:
 def asked(folder: Path, call: Any, timeout_ms: int = 20_000) -> m.Result:
     transport = open_transport(transport_settings(folder), url="user")
     try:
-        payload = transport.peers.call("w", wire.dumps(call), 0, timeout_ms)
+        return transport.peers.call("w", call, 0, timeout_ms)
     finally:
         transport.close()
-    answer: m.Result = wire.loads(m.Result, payload)
-    return answer
 
 
 def test_a_write_that_hangs_stops_neither_beats_nor_answers(
