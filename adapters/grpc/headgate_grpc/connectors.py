@@ -6,7 +6,7 @@ from typing import Any, Final, cast
 
 from headgate.herder import messages as m
 from headgate.ids import TargetState, TaskId
-from headgate_grpc import messages
+from headgate_grpc import messages, planning
 from headgate_grpc.asked import Asked
 from headgate_grpc.errors import (
     CONNECTOR_FAILED,
@@ -132,6 +132,11 @@ class ConnectorService:
         finally:
             await cast(Any, stream).aclose()
         raise AssertionError("a watch has no end")
+
+    async def plan_connectors(
+        self, request: pb.PlanConnectorsRequest, asked: Asked
+    ) -> pb.PlanConnectorsResponse:
+        return await planning.plan(request, asked)
 
     # -- changes --
 

@@ -22,6 +22,7 @@ from headgate.herder.messages import (
     ErrorKind,
     Failure,
     FenceConnector,
+    ForeseeMoves,
     ListConnectors,
     PatchConnectorConfig,
     PutConnectorConfig,
@@ -107,6 +108,10 @@ def _question(call: Call, hops: int) -> Question:
             return Question("POST", path, body, headers, internal=True)
         case FenceConnector(name):
             return Question("PUT", _connector(name, "/fence?forward=false"), internal=True)
+        case ForeseeMoves(task_counts):
+            forward = "true" if hops <= 1 else "false"
+            body = json_bytes({"task_counts": dict(task_counts)})
+            return Question("POST", f"/headgate/moves?forward={forward}", body)
         case SetLoggerLevel(logger, level):
             path = f"/admin/loggers/{quote(logger, safe='')}?scope=cluster"
             return Question("PUT", path, json_bytes({"level": level}))

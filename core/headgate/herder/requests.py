@@ -31,6 +31,7 @@ from headgate.herder.leadership import WRITE_FAILED, CallJob, Leadership
 from headgate.herder.offset_changes import OffsetChanges
 from headgate.herder.offset_input import NOTHING_GIVEN
 from headgate.herder.open_call import BEGUN, OpenCall, Stage
+from headgate.herder.planning import NOT_LED, planned_stages, shown_moves
 from headgate.herder.privileged import (
     STALE_CONFIG,
     MergedPatch,
@@ -215,6 +216,8 @@ class Requests:
                 | m.ShowConnectors()
             ):
                 self._read(found, call)
+            case m.ForeseeMoves():
+                self._foresee(found, call)
             case m.ResetTopics():
                 self.resolve(found.ticket, self._reset_topics(call))
             case m.SetLoggerLevel(logger, level):
@@ -365,6 +368,17 @@ class Requests:
         if not isinstance(call, m.ShowConnector | m.ShowConnectors):
             return False
         return max(self._ctx.state.offset, 0) < call.min_config_offset
+
+    def _foresee(self, found: OpenCall, call: m.ForeseeMoves) -> None:
+        """The leader's last round may be out of date: then this one is about the next but one."""
+        if not self._ctx.membership.is_leader:
+            self._pass_to_leader(found)
+            return
+        moves = self._member.foresee(planned_stages(self._ctx.state, call.task_counts))
+        if moves is None:
+            self.resolve(found.ticket, m.Failure(m.ErrorKind.NOT_READY, NOT_LED))
+        else:
+            self.resolve(found.ticket, m.Success(shown_moves(moves)))
 
     def _read_offsets(self, found: OpenCall, call: m.ReadOffsets) -> None:
         entry = self._ctx.state.entry(call.name)

@@ -10,6 +10,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final, NoReturn, TypeAlias
@@ -182,21 +183,31 @@ def edit(name: Name, url: Url = None) -> None:
 
 
 @connectors.command()
-def diff(files: Files, url: Url = None) -> None:
-    """Show what apply would change, key by key. Exit code 1: something."""
-    wanted = _read(files)
+def diff(
+    files: Files,
+    prune: Annotated[
+        str | None,
+        typer.Option(
+            "--prune",
+            metavar="PREFIX",
+            help="Show others whose names begin so as to be deleted.",
+        ),
+    ] = None,
+    url: Url = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Show what would come of apply: changes key by key, faults, and what would move to other
+    workers. Nothing is written. Exit code 1: something would change, or has a fault."""
+    wanted = {each.name: each.config for each in _read(files)}
     with _remote(url) as remote:
-        known = {row.name: row.config for row in remote.rows()}
-    differs = False
-    for each in wanted:
-        lines = show.differences(known.get(each.name), each.config)
-        if lines:
-            differs = True
-            _print(f"{each.name} {'would change' if each.name in known else 'would be created'}")
-            _print("\n".join(f"  {line}" for line in lines))
+        found = remote.plan(wanted, prune)
+        if output is Output.JSON:
+            _print(show.as_json(asdict(found)))
         else:
-            _print(f"{each.name} unchanged")
-    if differs:
+            told = {row.name for row in found.rows}
+            lines = [f"{name} unchanged" for name in wanted if name not in told]
+            _print("\n".join([*lines, *([show.plan(found)] if found.rows else [])]))
+    if found.rows:
         raise typer.Exit(EXIT_DIFFERS)
 
 

@@ -180,6 +180,19 @@ class AsyncClient:
         answer = await self._ask(self.connectors.WaitConnector, request, kind, timeout_s)
         return answer.connector
 
+    async def plan(
+        self,
+        connectors: Iterable[connector_service_pb2.PlannedConnector],
+        prune: connector_pb2.ConnectorFilter | None = None,
+    ) -> connector_service_pb2.PlanConnectorsResponse:
+        """What would come of it if these were created or changed, and others, that match `prune`,
+        deleted. Nothing is written."""
+        return await self._ask(
+            self.connectors.PlanConnectors,
+            connector_service_pb2.PlanConnectorsRequest(connectors=connectors, prune=prune),
+            connector_service_pb2.PlanConnectorsResponse,
+        )
+
     # -- changes --
 
     async def create(

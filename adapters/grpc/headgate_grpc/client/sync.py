@@ -177,6 +177,19 @@ class Client:
         answer = self._ask(self.connectors.WaitConnector, request, kind, timeout_s)
         return answer.connector
 
+    def plan(
+        self,
+        connectors: Iterable[connector_service_pb2.PlannedConnector],
+        prune: connector_pb2.ConnectorFilter | None = None,
+    ) -> connector_service_pb2.PlanConnectorsResponse:
+        """What would come of it if these were created or changed, and others, that match `prune`,
+        deleted. Nothing is written."""
+        return self._ask(
+            self.connectors.PlanConnectors,
+            connector_service_pb2.PlanConnectorsRequest(connectors=connectors, prune=prune),
+            connector_service_pb2.PlanConnectorsResponse,
+        )
+
     # -- changes --
 
     def create(
