@@ -233,15 +233,19 @@ class ConnectorService:
     ) -> pb.AlterOffsetsResponse:
         changes = messages.offset_changes(request.offsets)
         name, etag = messages.name_of(request), messages.etag_of(request)
-        body = await asked.value(m.AlterOffsets(name, changes, etag))
-        return pb.AlterOffsetsResponse(message=messages.text(body["message"]))
+        body = await asked.value(m.AlterOffsets(name, changes, etag, request.dry_run))
+        return pb.AlterOffsetsResponse(
+            message=messages.text(body["message"]), differences=messages.offset_differences(body)
+        )
 
     async def reset_offsets(
         self, request: pb.ResetOffsetsRequest, asked: Asked
     ) -> pb.ResetOffsetsResponse:
         name, etag = messages.name_of(request), messages.etag_of(request)
-        body = await asked.value(m.ResetOffsets(name, etag))
-        return pb.ResetOffsetsResponse(message=messages.text(body["message"]))
+        body = await asked.value(m.ResetOffsets(name, etag, request.dry_run))
+        return pb.ResetOffsetsResponse(
+            message=messages.text(body["message"]), differences=messages.offset_differences(body)
+        )
 
     async def reset_topics(
         self, request: pb.ResetTopicsRequest, asked: Asked

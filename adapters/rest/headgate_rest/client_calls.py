@@ -74,6 +74,8 @@ class Question:
 def question(call: Call, hops: int) -> Question:
     """The request that asks `call`; `hops` counts the workers it has been passed between, with this
     time: 1 or 2."""
+    if getattr(call, "dry_run", False):
+        raise ValueError(f"{call} would be carried out: Connect has no dry runs")
     asked = _question(call, hops)
     etag = etag_of(call)
     return asked if etag is None else replace(asked, path=f"{IF_MATCH_PATH}{etag}{asked.path}")

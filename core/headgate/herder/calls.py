@@ -219,6 +219,8 @@ class AlterOffsets:
     name: str
     offsets: tuple[OffsetChange, ...]
     etag: int | None = None
+    dry_run: bool = False
+    """Tell what would be changed, and change nothing. Any worker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +229,8 @@ class ResetOffsets:
 
     name: str
     etag: int | None = None
+    dry_run: bool = False
+    """As in `AlterOffsets`."""
 
 
 # -- others --

@@ -30,6 +30,7 @@ from headgate.herder.fencing_rounds import FencingRounds
 from headgate.herder.leadership import WRITE_FAILED, CallJob, Leadership
 from headgate.herder.offset_changes import OffsetChanges
 from headgate.herder.offset_input import NOTHING_GIVEN
+from headgate.herder.offset_previews import change_refusal, offsets_answer
 from headgate.herder.open_call import BEGUN, OpenCall, Stage
 from headgate.herder.planning import NOT_LED, planned_stages, shown_moves
 from headgate.herder.privileged import (
@@ -385,27 +386,43 @@ class Requests:
         if entry is None or entry.config is None:
             self._unless_read(found, f"Connector {call.name} not found")
             return
+        self._ask_for_offsets(found, call.name, entry.config)
+
+    def _ask_for_offsets(self, found: OpenCall, name: str, config: Config) -> None:
         found.stage = Stage.READING_OFFSETS
         self._await_token(found)
-        kind = self._ctx.settings.kind(entry.config)
-        self._ctx.emit(m.ReadConnectorOffsets(found.token, call.name, entry.config, kind))
+        kind = self._ctx.settings.kind(config)
+        self._ctx.emit(m.ReadConnectorOffsets(found.token, name, config, kind))
 
     def on_offsets_read(self, answer: m.ConnectorOffsetsRead) -> None:
         found = self._awaited(answer.token)
         if found is None:
             return
-        lines = [{"partition": part, "offset": offset} for part, offset in answer.offsets]
-        result = m.Success({"offsets": lines}) if answer.failure is None else answer.failure
+        assert isinstance(found.call, m.ReadOffsets | m.AlterOffsets | m.ResetOffsets)
+        result = offsets_answer(found.call, answer, self._ctx.state, self._ctx.settings)
         self.resolve(found.ticket, result)
 
     def _change_offsets(self, found: OpenCall, call: m.AlterOffsets | m.ResetOffsets) -> None:
         if isinstance(call, m.AlterOffsets) and not call.offsets:
             self.resolve(found.ticket, NOTHING_GIVEN)
+        elif call.dry_run:
+            self._preview(found, call)
         elif self._leadership.ready:
             found.stage = Stage.CHANGING_OFFSETS
             self._offset_changes.begin(found.ticket, call)
         else:
             self._pass_to_leader(found)
+
+    def _preview(self, found: OpenCall, call: m.AlterOffsets | m.ResetOffsets) -> None:
+        """The log's end has what was acknowledged elsewhere: perhaps it was just stopped."""
+        entry = self._ctx.state.entry(call.name)
+        refusal = change_refusal(self._ctx.state, call)
+        if not found.log_read:
+            self._read_log(found)
+        elif refusal is not None or entry is None or entry.config is None:
+            self.resolve(found.ticket, refusal or not_found(call.name))
+        else:
+            self._ask_for_offsets(found, call.name, entry.config)
 
     def _reset_topics(self, call: m.ResetTopics) -> m.Result:
         settings = self._ctx.settings

@@ -60,6 +60,10 @@ Files: TypeAlias = Annotated[
     typer.Argument(metavar="FILE...", help="Connectors: JSON or properties, as for standalone."),
 ]
 
+DryRun: TypeAlias = Annotated[
+    bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")
+]
+
 connectors = typer.Typer(
     cls=Guessing,
     no_args_is_help=True,
@@ -340,19 +344,26 @@ def set_offsets(
             metavar="FILE", help='{"offsets": [{"partition": ..., "offset": ...}]}; - for stdin.'
         ),
     ],
+    dry_run: DryRun = False,
     url: Url = None,
 ) -> None:
     """Change offsets of a stopped connector. FILE has the form that show -o json prints."""
     changes = _offset_changes(file)
     with _remote(url) as remote:
-        _print(remote.alter_offsets(name, changes))
+        if dry_run:
+            _print(show.offset_differences(remote.offset_differences(name, changes)))
+        else:
+            _print(remote.alter_offsets(name, changes))
 
 
 @offsets.command("reset")
-def reset_offsets(name: Name, url: Url = None) -> None:
+def reset_offsets(name: Name, dry_run: DryRun = False, url: Url = None) -> None:
     """Forget all offsets of a stopped connector: it begins from the start."""
     with _remote(url) as remote:
-        _print(remote.reset_offsets(name))
+        if dry_run:
+            _print(show.offset_differences(remote.offset_differences(name, None)))
+        else:
+            _print(remote.reset_offsets(name))
 
 
 # -- loggers --

@@ -152,15 +152,31 @@ class GrpcRemote:
         ]
 
     def alter_offsets(self, name: str, changes: Sequence[tuple[object, object]]) -> str:
-        offsets = [
-            connector_pb2.ConnectorOffset(
-                partition_json=json.dumps(partition),
-                offset_json="" if offset is None else json.dumps(offset),
-            )
-            for partition, offset in changes
-        ]
         with self._told(name):
-            return self._client.alter_offsets(name, offsets)
+            return self._client.alter_offsets(name, _offsets(changes))
+
+    def offset_differences(
+        self, name: str, changes: Sequence[tuple[object, object]] | None
+    ) -> Sequence[Mapping[str, Any]]:
+        client = self._client.connectors
+        answer: service_pb2.AlterOffsetsResponse | service_pb2.ResetOffsetsResponse
+        with self._told(name):
+            if changes is None:
+                reset = service_pb2.ResetOffsetsRequest(name=name, dry_run=True)
+                answer = client.ResetOffsets(reset, timeout=CALL_S)
+            else:
+                alter = service_pb2.AlterOffsetsRequest(
+                    name=name, offsets=_offsets(changes), dry_run=True
+                )
+                answer = client.AlterOffsets(alter, timeout=CALL_S)
+        return [
+            {
+                "partition": json.loads(each.partition_json),
+                "before": json.loads(each.before_json or "null"),
+                "after": json.loads(each.after_json or "null"),
+            }
+            for each in answer.differences
+        ]
 
     def reset_offsets(self, name: str) -> str:
         with self._told(name):
@@ -225,6 +241,16 @@ class GrpcRemote:
                 "  next: is the cluster up? Give its address with --url or HEADGATE_URL"
             )
         return refused_text(error.code, error.message, name, error.reason)
+
+
+def _offsets(changes: Sequence[tuple[object, object]]) -> list[connector_pb2.ConnectorOffset]:
+    return [
+        connector_pb2.ConnectorOffset(
+            partition_json=json.dumps(partition),
+            offset_json="" if offset is None else json.dumps(offset),
+        )
+        for partition, offset in changes
+    ]
 
 
 def _split(config: Config) -> tuple[dict[str, str], list[str]]:

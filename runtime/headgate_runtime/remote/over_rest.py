@@ -11,7 +11,9 @@ from urllib.parse import quote
 import httpcore
 
 from headgate.herder import messages as m
+from headgate.herder.offset_previews import preview
 from headgate.ids import TargetState, TaskId
+from headgate.task.messages import TaskKind
 from headgate_rest.client_calls import Question, question, result_of
 from headgate_rest.http import HttpResponse
 from headgate_runtime.remote.remote import (
@@ -139,6 +141,22 @@ class RestRemote:
 
     def reset_offsets(self, name: str) -> str:
         return str(self._value(m.ResetOffsets(name), name)["message"])
+
+    def offset_differences(
+        self, name: str, changes: Sequence[tuple[object, object]] | None
+    ) -> Sequence[Mapping[str, Any]]:
+        """Connect has no dry runs: what is there is compared here."""
+        status = self._value(m.DescribeStatus(name), name)
+        if status["connector"]["state"] != "STOPPED":
+            text = f"Connector {name} is not STOPPED, so its offsets cannot be modified"
+            raise refused("INVALID_ARGUMENT", text, name)
+        lines = [(each["partition"], each["offset"]) for each in self.offsets(name)]
+        kind = TaskKind.SINK if status["type"] == "sink" else TaskKind.SOURCE
+        call = m.ResetOffsets(name) if changes is None else m.AlterOffsets(name, tuple(changes))
+        found = preview(call, kind, lines)
+        if isinstance(found, m.Failure):
+            raise refused("INVALID_ARGUMENT", found.message, name)
+        return cast(Sequence[Mapping[str, Any]], cast(Any, found.value)["changes"])
 
     def loggers(self) -> Mapping[str, str]:
         found = self._json(Question("GET", "/admin/loggers"))

@@ -140,6 +140,13 @@ class Remote(Protocol):
         """Connect's message."""
         ...
 
+    def offset_differences(
+        self, name: str, changes: Sequence[tuple[object, object]] | None
+    ) -> Sequence[Mapping[str, Any]]:
+        """``[{"partition", "before", "after"}]``: what a change would do, None: a reset. Nothing is
+        changed."""
+        ...
+
     def loggers(self) -> Mapping[str, str]:
         """Levels by name."""
         ...

@@ -127,6 +127,15 @@ def offsets(found: Sequence[Mapping[str, Any]]) -> str:
     return table(head, rows)
 
 
+def offset_differences(found: Sequence[Mapping[str, Any]]) -> str:
+    if not found:
+        return "nothing would change"
+    head = ("PARTITION", "OFFSET", "WOULD BE")
+    return table(
+        head, ([json.dumps(each[at]) for at in ("partition", "before", "after")] for each in found)
+    )
+
+
 def status(cluster: Mapping[str, Any], rows: Sequence[ConnectorRow], where: str) -> str:
     lines = [f"cluster  {cluster['group_id'] or cluster['kafka_cluster_id']} at {where}"]
     workers = cluster["workers"]

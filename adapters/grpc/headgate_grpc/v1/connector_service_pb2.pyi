@@ -1029,10 +1029,13 @@ class AlterOffsetsRequest(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     OFFSETS_FIELD_NUMBER: _builtins.int
     ETAG_FIELD_NUMBER: _builtins.int
+    DRY_RUN_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Name of the connector."""
     etag: _builtins.str
     """As in PutConnectorConfigRequest."""
+    dry_run: _builtins.bool
+    """Tell what would be changed, and change nothing. The connector's class is not asked."""
     @_builtins.property
     def offsets(self) -> _containers.RepeatedCompositeFieldContainer[_connector_pb2.ConnectorOffset]:
         """Partitions to change. Those that are not named keep their offsets."""
@@ -1043,10 +1046,11 @@ class AlterOffsetsRequest(_message.Message):
         name: _builtins.str = ...,
         offsets: _abc.Iterable[_connector_pb2.ConnectorOffset] | None = ...,
         etag: _builtins.str = ...,
+        dry_run: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["etag", b"etag", "name", b"name", "offsets", b"offsets"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dry_run", b"dry_run", "etag", b"etag", "name", b"name", "offsets", b"offsets"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1059,20 +1063,56 @@ class AlterOffsetsResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     MESSAGE_FIELD_NUMBER: _builtins.int
+    DIFFERENCES_FIELD_NUMBER: _builtins.int
     message: _builtins.str
     """Connect's message to the user."""
+    @_builtins.property
+    def differences(self) -> _containers.RepeatedCompositeFieldContainer[Global___OffsetDifference]:
+        """Of a dry run: the partitions whose offsets would be others."""
+
     def __init__(
         self,
         *,
         message: _builtins.str = ...,
+        differences: _abc.Iterable[Global___OffsetDifference] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["differences", b"differences", "message", b"message"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AlterOffsetsResponse: _TypeAlias = AlterOffsetsResponse  # noqa: Y015
+
+@_typing.final
+class OffsetDifference(_message.Message):
+    """A partition whose offset would be another."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITION_JSON_FIELD_NUMBER: _builtins.int
+    BEFORE_JSON_FIELD_NUMBER: _builtins.int
+    AFTER_JSON_FIELD_NUMBER: _builtins.int
+    partition_json: _builtins.str
+    """Partition, a JSON object."""
+    before_json: _builtins.str
+    """Offset now, a JSON object. Empty: there is none."""
+    after_json: _builtins.str
+    """Offset then, a JSON object. Empty: there would be none."""
+    def __init__(
+        self,
+        *,
+        partition_json: _builtins.str = ...,
+        before_json: _builtins.str = ...,
+        after_json: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after_json", b"after_json", "before_json", b"before_json", "partition_json", b"partition_json"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OffsetDifference: _TypeAlias = OffsetDifference  # noqa: Y015
 
 @_typing.final
 class ResetOffsetsRequest(_message.Message):
@@ -1082,19 +1122,23 @@ class ResetOffsetsRequest(_message.Message):
 
     NAME_FIELD_NUMBER: _builtins.int
     ETAG_FIELD_NUMBER: _builtins.int
+    DRY_RUN_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Name of the connector."""
     etag: _builtins.str
     """As in PutConnectorConfigRequest."""
+    dry_run: _builtins.bool
+    """As in AlterOffsetsRequest."""
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
         etag: _builtins.str = ...,
+        dry_run: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["etag", b"etag", "name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dry_run", b"dry_run", "etag", b"etag", "name", b"name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1107,16 +1151,22 @@ class ResetOffsetsResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     MESSAGE_FIELD_NUMBER: _builtins.int
+    DIFFERENCES_FIELD_NUMBER: _builtins.int
     message: _builtins.str
     """Connect's message to the user."""
+    @_builtins.property
+    def differences(self) -> _containers.RepeatedCompositeFieldContainer[Global___OffsetDifference]:
+        """Of a dry run: the partitions whose offsets would be forgotten."""
+
     def __init__(
         self,
         *,
         message: _builtins.str = ...,
+        differences: _abc.Iterable[Global___OffsetDifference] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["differences", b"differences", "message", b"message"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
