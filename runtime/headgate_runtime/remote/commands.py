@@ -42,8 +42,8 @@ Url: TypeAlias = Annotated[
         "--url",
         envvar="HEADGATE_URL",
         metavar="ADDRESS",
-        help="grpc://HOST:PORT, unix:PATH, or http://HOST:PORT of a Connect worker; without "
-        "it, the headgate up of this folder.",
+        help="grpc://HOST:PORT, grpcs://HOST:PORT, unix:PATH, or http://HOST:PORT of a Connect "
+        "worker; without it, the headgate up of this folder.",
     ),
 ]
 Format: TypeAlias = Annotated[Output, typer.Option("-o", "--output", help="How to print.")]

@@ -87,7 +87,7 @@ def test_a_dry_run_says_what_the_change_then_does(served: Served) -> None:
 def test_what_the_change_would_be_refused_for_the_dry_run_is(served: Served) -> None:
     client = served.client
     partition = {"filename": "x"}
-    with pytest.raises(Exception, match="is no JSON object|expected a JSON object"):
+    with pytest.raises(Exception, match="expected a JSON object"):
         alter(served, [(partition, 5)], dry_run=True)
     with pytest.raises(Exception, match="expected etag 1"):
         alter(served, [(partition, None)], dry_run=True, etag="1")

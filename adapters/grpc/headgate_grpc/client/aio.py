@@ -8,7 +8,13 @@ from typing import Any, Final, TypeVar
 import grpc
 import grpc.aio
 
-from headgate_grpc.client.address import OPTIONS, find_address, target
+from headgate_grpc.client.address import (
+    OPTIONS,
+    credentials,
+    find_address,
+    has_tls,
+    target,
+)
 from headgate_grpc.client.errors import HeadgateError
 from headgate_grpc.client.watching import Change, Watching
 from headgate_grpc.v1 import cluster_service_pb2 as cluster_pb2
@@ -23,7 +29,8 @@ AGAIN_S: Final = 0.5
 
 
 def connect_async(address: str | None = None, *, timeout_s: float = TIMEOUT_S) -> "AsyncClient":
-    """A client of the API at `address`, ``grpc://host:port`` or ``unix:path``. None: HEADGATE_URL,
+    """A client of the API at `address`, ``grpc://host:port``, ``grpcs://host:port`` or
+    ``unix:path``. None: HEADGATE_URL,
     or the `headgate up` of this folder.
 
     Nothing is connected yet: a server that is not there is told by the first call.
@@ -43,8 +50,11 @@ class AsyncClient:
     def __init__(self, address: str, *, timeout_s: float = TIMEOUT_S) -> None:
         self._timeout_s = timeout_s
         with ExitStack() as stack:
-            self._channel = grpc.aio.insecure_channel(
-                stack.enter_context(target(address)), options=OPTIONS
+            where = stack.enter_context(target(address))
+            self._channel = (
+                grpc.aio.secure_channel(where, credentials(), options=OPTIONS)
+                if has_tls(address)
+                else grpc.aio.insecure_channel(where, options=OPTIONS)
             )
             self._open = stack.pop_all()
         self.connectors = ConnectorServiceStub(self._channel)
