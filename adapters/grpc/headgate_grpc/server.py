@@ -25,6 +25,7 @@ from headgate.herder.messages import ErrorKind
 from headgate_grpc.asked import Asked
 from headgate_grpc.backend import Backend
 from headgate_grpc.cluster import ClusterService
+from headgate_grpc.cluster_watch import ClusterHub
 from headgate_grpc.connectors import ConnectorService
 from headgate_grpc.errors import MEANINGS, RefusedError, bad_request
 from headgate_grpc.listeners import KEY, Listener, ListenError
@@ -130,7 +131,8 @@ class GrpcServer:
         self._loop.set_exception_handler(_on_loop_error)
         hub = self.hub = Hub(self._backend)
         server = grpc.aio.server(options=OPTIONS)
-        answers = (ConnectorService(hub), ClusterService())
+        cluster_hub = ClusterHub(self._backend)
+        answers = (ConnectorService(hub), ClusterService(cluster_hub))
         for service, answered_by in zip(SERVICES, answers, strict=True):
             server.add_generic_rpc_handlers((self._handler(service, answered_by),))
         self._health = health.aio.HealthServicer()
@@ -151,6 +153,7 @@ class GrpcServer:
             await self._end.wait()
             await self._health.enter_graceful_shutdown()
             hub.close()
+            await cluster_hub.close()
             await server.stop(GRACE_S)
 
     async def _tell_serving(self) -> None:

@@ -16,7 +16,7 @@ from headgate_grpc.client.address import (
     target,
 )
 from headgate_grpc.client.errors import HeadgateError
-from headgate_grpc.client.watching import Change, Watching
+from headgate_grpc.client.watching import Change, Watching, WorkerChange, worker_changes
 from headgate_grpc.v1 import cluster_service_pb2 as cluster_pb2
 from headgate_grpc.v1 import connector_pb2, connector_service_pb2
 from headgate_grpc.v1.cluster_service_pb2_grpc import ClusterServiceStub
@@ -316,3 +316,20 @@ class AsyncClient:
         request = cluster_pb2.GetClusterRequest()
         kind = cluster_pb2.GetClusterResponse
         return (await self._ask(self.cluster.GetCluster, request, kind)).cluster
+
+    async def watch_cluster(self) -> AsyncIterator[WorkerChange]:
+        """All workers, then each one that changes, without an end.
+
+        Raises:
+            HeadgateError: the stream was refused, or has broken off.
+        """
+        known: dict[str, cluster_pb2.Worker] = {}
+        stream = self.cluster.WatchCluster(cluster_pb2.WatchClusterRequest())
+        try:
+            async for response in stream:
+                for change in worker_changes(response, known):
+                    yield change
+        except grpc.aio.AioRpcError as error:
+            raise HeadgateError.of(error) from error
+        finally:
+            stream.cancel()

@@ -15,7 +15,7 @@ from headgate_grpc.client.address import (
     target,
 )
 from headgate_grpc.client.errors import HeadgateError
-from headgate_grpc.client.watching import Change, Watching
+from headgate_grpc.client.watching import Change, Watching, WorkerChange, worker_changes
 from headgate_grpc.v1 import cluster_service_pb2 as cluster_pb2
 from headgate_grpc.v1 import connector_pb2, connector_service_pb2
 from headgate_grpc.v1.cluster_service_pb2_grpc import ClusterServiceStub
@@ -305,3 +305,19 @@ class Client:
         request = cluster_pb2.GetClusterRequest()
         kind = cluster_pb2.GetClusterResponse
         return (self._ask(self.cluster.GetCluster, request, kind)).cluster
+
+    def watch_cluster(self) -> Iterator[WorkerChange]:
+        """All workers, then each one that changes, without an end.
+
+        Raises:
+            HeadgateError: the stream was refused, or has broken off.
+        """
+        known: dict[str, cluster_pb2.Worker] = {}
+        stream = self.cluster.WatchCluster(cluster_pb2.WatchClusterRequest())
+        try:
+            for response in stream:
+                yield from worker_changes(response, known)
+        except grpc.RpcError as error:
+            raise HeadgateError.of(error) from error
+        finally:
+            stream.cancel()
