@@ -1,11 +1,12 @@
 """The methods of ``headgate.v1.ClusterService``."""
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import TypeVar
 
 from headgate.herder.messages import SetLoggerLevel
 from headgate_grpc import messages
 from headgate_grpc.asked import Asked
+from headgate_grpc.cluster_watch import ClusterHub
 from headgate_grpc.errors import bad_request, not_found
 from headgate_grpc.v1 import cluster_service_pb2 as pb
 
@@ -15,12 +16,21 @@ T = TypeVar("T")
 class ClusterService:
     """Each method answers the rpc of its name, or raises `RefusedError`."""
 
+    def __init__(self, hub: ClusterHub) -> None:
+        self._hub = hub
+
     async def get_cluster(
         self, request: pb.GetClusterRequest, asked: Asked
     ) -> pb.GetClusterResponse:
         asked.check_ready()
         raw = await asked.backend.cluster(asked.left_ms())
         return pb.GetClusterResponse(cluster=messages.cluster(raw))
+
+    async def watch_cluster(
+        self, request: pb.WatchClusterRequest, asked: Asked
+    ) -> AsyncIterator[pb.WatchClusterResponse]:
+        async for response in self._hub.watch():
+            yield response
 
     # -- plugins --
 

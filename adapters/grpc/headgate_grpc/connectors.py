@@ -6,7 +6,7 @@ from typing import Any, Final, cast
 
 from headgate.herder import messages as m
 from headgate.ids import TargetState, TaskId
-from headgate_grpc import messages
+from headgate_grpc import messages, planning
 from headgate_grpc.asked import Asked
 from headgate_grpc.errors import (
     CONNECTOR_FAILED,
@@ -133,6 +133,11 @@ class ConnectorService:
             await cast(Any, stream).aclose()
         raise AssertionError("a watch has no end")
 
+    async def plan_connectors(
+        self, request: pb.PlanConnectorsRequest, asked: Asked
+    ) -> pb.PlanConnectorsResponse:
+        return await planning.plan(request, asked)
+
     # -- changes --
 
     async def create_connector(
@@ -228,15 +233,19 @@ class ConnectorService:
     ) -> pb.AlterOffsetsResponse:
         changes = messages.offset_changes(request.offsets)
         name, etag = messages.name_of(request), messages.etag_of(request)
-        body = await asked.value(m.AlterOffsets(name, changes, etag))
-        return pb.AlterOffsetsResponse(message=messages.text(body["message"]))
+        body = await asked.value(m.AlterOffsets(name, changes, etag, request.dry_run))
+        return pb.AlterOffsetsResponse(
+            message=messages.text(body["message"]), differences=messages.offset_differences(body)
+        )
 
     async def reset_offsets(
         self, request: pb.ResetOffsetsRequest, asked: Asked
     ) -> pb.ResetOffsetsResponse:
         name, etag = messages.name_of(request), messages.etag_of(request)
-        body = await asked.value(m.ResetOffsets(name, etag))
-        return pb.ResetOffsetsResponse(message=messages.text(body["message"]))
+        body = await asked.value(m.ResetOffsets(name, etag, request.dry_run))
+        return pb.ResetOffsetsResponse(
+            message=messages.text(body["message"]), differences=messages.offset_differences(body)
+        )
 
     async def reset_topics(
         self, request: pb.ResetTopicsRequest, asked: Asked

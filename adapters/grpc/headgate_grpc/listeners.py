@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 KEY: Final = "headgate.grpc.listeners"
-EXAMPLES: Final = "grpc://127.0.0.1:8085 or unix:/run/headgate/grpc.sock"
+EXAMPLES: Final = "grpc://127.0.0.1:8085, grpcs://0.0.0.0:8085 or unix:/run/headgate/grpc.sock"
 LOOPBACK: Final = "127.0.0.1"
 PORT_MAX: Final = 65_535
 
@@ -25,12 +25,13 @@ class Listener:
     host: str = ""
     port: int = 0
     path: Path | None = None
+    tls: bool = False
 
     def __str__(self) -> str:
         if self.path is not None:
             return f"unix:{self.path}"
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"grpc://{host}:{self.port}"
+        return f"grpc{'s' if self.tls else ''}://{host}:{self.port}"
 
 
 def listeners_of(texts: Sequence[str]) -> tuple[Listener, ...]:
@@ -48,7 +49,7 @@ def _listener(given: str) -> Listener:
     if scheme == "unix" and rest:
         return Listener(path=Path(rest.removeprefix("//")))
     host, colon, port = rest.removeprefix("//").rpartition(":")
-    right = scheme == "grpc" and rest.startswith("//") and colon and port.isascii()
+    right = scheme in ("grpc", "grpcs") and rest.startswith("//") and colon and port.isascii()
     if not right or not port.isdecimal() or int(port) > PORT_MAX:
         raise ValueError(f"{given!r} is no listener; expected one like {EXAMPLES}")
-    return Listener(host.strip("[]") or LOOPBACK, int(port))
+    return Listener(host.strip("[]") or LOOPBACK, int(port), tls=scheme == "grpcs")

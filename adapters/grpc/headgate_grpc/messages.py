@@ -14,6 +14,7 @@ from headgate.ids import TargetState
 from headgate_grpc.errors import bad_request
 from headgate_grpc.v1 import cluster_service_pb2 as cluster_pb2
 from headgate_grpc.v1 import connector_pb2
+from headgate_grpc.v1 import connector_service_pb2 as pb
 
 ETAG_LENGTH_MAX: Final = 18
 INT32_MAX: Final = 2**31 - 1
@@ -157,6 +158,17 @@ def offsets(body: Mapping[str, Any]) -> Iterable[connector_pb2.ConnectorOffset]:
     for item in body["offsets"]:
         yield connector_pb2.ConnectorOffset(
             partition_json=json.dumps(item["partition"]), offset_json=json.dumps(item["offset"])
+        )
+
+
+def offset_differences(body: Mapping[str, Any]) -> Iterable[pb.OffsetDifference]:
+    """What a dry run has found; nothing otherwise."""
+    for item in body.get("changes", ()):
+        before, after = item["before"], item["after"]
+        yield pb.OffsetDifference(
+            partition_json=json.dumps(item["partition"]),
+            before_json="" if before is None else json.dumps(before),
+            after_json="" if after is None else json.dumps(after),
         )
 
 

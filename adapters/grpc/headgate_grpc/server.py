@@ -10,6 +10,7 @@ import logging
 import tempfile
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -24,9 +25,11 @@ from headgate.herder.messages import ErrorKind
 from headgate_grpc.asked import Asked
 from headgate_grpc.backend import Backend
 from headgate_grpc.cluster import ClusterService
+from headgate_grpc.cluster_watch import ClusterHub
 from headgate_grpc.connectors import ConnectorService
 from headgate_grpc.errors import MEANINGS, RefusedError, bad_request
 from headgate_grpc.listeners import KEY, Listener, ListenError
+from headgate_grpc.tls import CERTIFICATE_KEY, Tls
 from headgate_grpc.unix_socket import target_of
 from headgate_grpc.v1 import cluster_service_pb2, connector_service_pb2
 from headgate_grpc.watch import Hub
@@ -65,8 +68,12 @@ SOCKET_MODE: Final = 0o600
 class GrpcServer:
     """Answers UNAVAILABLE from `start` on, and what is asked once the backend is ready."""
 
-    def __init__(self, listeners: Sequence[Listener], backend: Backend) -> None:
+    def __init__(
+        self, listeners: Sequence[Listener], backend: Backend, tls: Tls | None = None
+    ) -> None:
+        """`tls`: for the listeners that have it."""
         self._listeners = tuple(listeners)
+        self._tls = tls
         self._backend = backend
         self._begun = threading.Event()
         self._failure: Exception | None = None
@@ -124,7 +131,8 @@ class GrpcServer:
         self._loop.set_exception_handler(_on_loop_error)
         hub = self.hub = Hub(self._backend)
         server = grpc.aio.server(options=OPTIONS)
-        answers = (ConnectorService(hub), ClusterService())
+        cluster_hub = ClusterHub(self._backend)
+        answers = (ConnectorService(hub), ClusterService(cluster_hub))
         for service, answered_by in zip(SERVICES, answers, strict=True):
             server.add_generic_rpc_handlers((self._handler(service, answered_by),))
         self._health = health.aio.HealthServicer()
@@ -136,7 +144,7 @@ class GrpcServer:
         if self._backend.ready:
             await self._tell_serving()
         with contextlib.ExitStack() as stack:
-            self.bound = tuple(_bind(server, each, stack) for each in self._listeners)
+            self.bound = tuple(_bind(server, each, self._tls, stack) for each in self._listeners)
             await server.start()
             for listener in self.bound:
                 if listener.path is not None:
@@ -145,6 +153,7 @@ class GrpcServer:
             await self._end.wait()
             await self._health.enter_graceful_shutdown()
             hub.close()
+            await cluster_hub.close()
             await server.stop(GRACE_S)
 
     async def _tell_serving(self) -> None:
@@ -237,20 +246,28 @@ def _on_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> 
 # -- listening --
 
 
-def _bind(server: grpc.aio.Server, listener: Listener, stack: contextlib.ExitStack) -> Listener:
+def _bind(
+    server: grpc.aio.Server, listener: Listener, tls: Tls | None, stack: contextlib.ExitStack
+) -> Listener:
     """Raises ListenError."""
     try:
         if listener.path is not None:
             _bind_socket(server, listener.path, stack)
             return listener
         host = f"[{listener.host}]" if ":" in listener.host else listener.host
-        port = server.add_insecure_port(f"{host}:{listener.port}")
+        address = f"{host}:{listener.port}"
+        if not listener.tls:
+            port = server.add_insecure_port(address)
+        elif tls is None:
+            raise OSError(0, f"{CERTIFICATE_KEY} is not set")
+        else:
+            port = server.add_secure_port(address, tls.credentials())
     except (RuntimeError, OSError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise ListenError(f"{KEY}: cannot listen at {listener}: {reason}") from None
     if port == 0:
         raise ListenError(f"{KEY}: cannot listen at {listener}")
-    return Listener(listener.host, port)
+    return replace(listener, port=port)
 
 
 def _bind_socket(server: grpc.aio.Server, path: Path, stack: contextlib.ExitStack) -> None:

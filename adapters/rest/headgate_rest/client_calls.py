@@ -22,6 +22,7 @@ from headgate.herder.messages import (
     ErrorKind,
     Failure,
     FenceConnector,
+    ForeseeMoves,
     ListConnectors,
     PatchConnectorConfig,
     PutConnectorConfig,
@@ -73,6 +74,8 @@ class Question:
 def question(call: Call, hops: int) -> Question:
     """The request that asks `call`; `hops` counts the workers it has been passed between, with this
     time: 1 or 2."""
+    if getattr(call, "dry_run", False):
+        raise ValueError(f"{call} would be carried out: Connect has no dry runs")
     asked = _question(call, hops)
     etag = etag_of(call)
     return asked if etag is None else replace(asked, path=f"{IF_MATCH_PATH}{etag}{asked.path}")
@@ -107,6 +110,10 @@ def _question(call: Call, hops: int) -> Question:
             return Question("POST", path, body, headers, internal=True)
         case FenceConnector(name):
             return Question("PUT", _connector(name, "/fence?forward=false"), internal=True)
+        case ForeseeMoves(task_counts):
+            forward = "true" if hops <= 1 else "false"
+            body = json_bytes({"task_counts": dict(task_counts)})
+            return Question("POST", f"/headgate/moves?forward={forward}", body)
         case SetLoggerLevel(logger, level):
             path = f"/admin/loggers/{quote(logger, safe='')}?scope=cluster"
             return Question("PUT", path, json_bytes({"level": level}))

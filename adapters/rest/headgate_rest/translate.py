@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias, cast
 from urllib.parse import quote
 
+from headgate.connector.framework import TASKS_MAX
 from headgate.herder.messages import (
     AlterOffsets,
     Call,
@@ -25,6 +26,7 @@ from headgate.herder.messages import (
     ErrorKind,
     Failure,
     FenceConnector,
+    ForeseeMoves,
     ListConnectors,
     PatchConnectorConfig,
     PutConnectorConfig,
@@ -345,6 +347,20 @@ def _alter_offsets(route: _Route) -> HerderRequest:
     return route.forwarded(AlterOffsets(route.name, tuple(changes), route.etag))
 
 
+def _foresee(route: _Route) -> HerderRequest:
+    expected = 'an object like {"task_counts": {"orders": 4, "old": null}}'
+    fields = check_fields(read_json(route.body, expected), ("task_counts",), "the body", expected)
+    given: Any = fields.get("task_counts")
+    if not isinstance(given, dict):
+        raise Refusal(400, f'"task_counts" is {kind_of(given)}; expected {expected}')
+    counts = cast(dict[str, Any], given)
+    for name, count in counts.items():
+        if count is not None and (type(count) is not int or not 0 <= count <= TASKS_MAX):
+            text = f"The task count of {name} is {count!r}; expected null or 0 to {TASKS_MAX}"
+            raise Refusal(400, text)
+    return route.forwarded(ForeseeMoves(counts))
+
+
 def _restart(route: _Route) -> HerderRequest:
     call = RestartConnector(route.name, route.flag("includeTasks"), route.flag("onlyFailed"))
     return route.forwarded(call)
@@ -425,6 +441,7 @@ _TABLE: Final[tuple[tuple[str, str, _Handler], ...]] = (
     ("GET", "/admin/loggers/*", lambda r: ShowLogger(r.segments[2])),
     ("PUT", "/admin/loggers/*", _set_level),
     ("GET", "/metrics", lambda r: ShowMetrics()),
+    ("POST", "/headgate/moves", _foresee),
     ("GET", "/headgate/worker", lambda r: r.asked(DescribeWorker())),
 )
 

@@ -192,6 +192,16 @@ class ShowConnectors:
     """As in `ShowConnector`."""
 
 
+@dataclass(frozen=True, slots=True)
+class ForeseeMoves:
+    """Where work would move if connectors were changed so: ``{"moves": [{"connector", "task",
+    "from", "to"}], "count"}``, by urls of workers; "task" is None for the connector itself.
+    Answered by the leader. Nothing is changed."""
+
+    task_counts: Mapping[str, int | None]
+    """How many tasks each would have; None: it would be deleted. Others stay as they are."""
+
+
 # -- offsets. Source: KIP-875 --
 
 
@@ -209,6 +219,8 @@ class AlterOffsets:
     name: str
     offsets: tuple[OffsetChange, ...]
     etag: int | None = None
+    dry_run: bool = False
+    """Tell what would be changed, and change nothing. Any worker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +229,8 @@ class ResetOffsets:
 
     name: str
     etag: int | None = None
+    dry_run: bool = False
+    """As in `AlterOffsets`."""
 
 
 # -- others --
@@ -257,6 +271,7 @@ Call: TypeAlias = (
     | DescribeTopics
     | ShowConnector
     | ShowConnectors
+    | ForeseeMoves
     | ReadOffsets
     | AlterOffsets
     | ResetOffsets

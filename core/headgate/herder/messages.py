@@ -41,6 +41,7 @@ from headgate.herder.calls import DescribeWorker as DescribeWorker
 from headgate.herder.calls import ErrorKind as ErrorKind
 from headgate.herder.calls import Failure as Failure
 from headgate.herder.calls import FenceConnector as FenceConnector
+from headgate.herder.calls import ForeseeMoves as ForeseeMoves
 from headgate.herder.calls import ListConnectors as ListConnectors
 from headgate.herder.calls import OffsetChange as OffsetChange
 from headgate.herder.calls import PatchConnectorConfig as PatchConnectorConfig

@@ -20,7 +20,7 @@ cannot be an offset is the user's fault (400; 500 in Java for source connectors)
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final, TypeAlias
+from typing import Final
 
 from headgate.herder.context import Ask, Context, ForOffsets, FromOffsets, Resolved, Unplaced
 from headgate.herder.leadership import HoldLane, Leadership
@@ -32,30 +32,18 @@ from headgate.herder.messages import (
     Failure,
     FenceConnector,
     GiveUpAlteration,
-    OffsetChange,
-    ResetOffsets,
     Result,
     Success,
 )
-from headgate.herder.offset_input import sink_changes, source_changes
-from headgate.herder.privileged import etag_refusal
+from headgate.herder.offset_previews import ChangeCall, change_refusal, given_changes
 from headgate.herder.reads import not_found
-from headgate.ids import TargetState
 from headgate.membership.member import Member
 from headgate.task.messages import TaskKind
-from headgate.topics.config_state import ConnectorEntry
 from headgate.topics.fencing import transactional_id
-
-ChangeCall: TypeAlias = AlterOffsets | ResetOffsets
 
 NOT_READ: Final = "Failed to read to end of config topic before modifying connector offsets"
 NOT_FENCED: Final = (
     "Failed to perform zombie fencing for source connector prior to modifying offsets"
-)
-NOT_STOPPED: Final = (
-    "Connectors must be in the STOPPED state before their offsets can be modified. This can be "
-    "done for the specified connector by issuing a 'PUT' request to the "
-    "'/connectors/{}/stop' endpoint"
 )
 STARTED_MEANWHILE: Final = (
     "The leader changed while the offsets of connector {} were being modified, and the connector "
@@ -217,7 +205,7 @@ class OffsetChanges:
             self._fence(change)
             return
         kind = ctx.settings.kind(entry.config)
-        offsets = _given(call, kind)
+        offsets = given_changes(call, kind)
         if isinstance(offsets, Failure):
             self._finish(change, offsets)
             return
@@ -273,16 +261,7 @@ class OffsetChanges:
     # -- what is asked of the connector --
 
     def _refusal(self, call: ChangeCall) -> Failure | None:
-        """In the order of modifyConnectorOffsetsChecks."""
-        entry = self._ctx.state.entry(call.name)
-        if entry is None:
-            return not_found(call.name)
-        stopped = self._ctx.state.target_state(call.name) is TargetState.STOPPED
-        if not stopped or not _without_tasks(entry):
-            return Failure(ErrorKind.BAD_REQUEST, NOT_STOPPED.format(call.name))
-        if call.etag is not None:
-            return etag_refusal(self._ctx.state, call.name, call.etag)
-        return None
+        return change_refusal(self._ctx.state, call)
 
     def _exactly_once(self, name: str) -> bool:
         entry, settings = self._ctx.state.entry(name), self._ctx.settings
@@ -293,17 +272,6 @@ class OffsetChanges:
     @property
     def pending(self) -> list[str]:
         return [f"offsets of {c.call.name}: {c.step.value}" for c in self._open.values()]
-
-
-def _without_tasks(entry: ConnectorEntry) -> bool:
-    return (entry.task_count or 0) <= 0
-
-
-def _given(call: ChangeCall, kind: TaskKind) -> tuple[OffsetChange, ...] | Failure | None:
-    """None for a reset."""
-    if isinstance(call, ResetOffsets):
-        return None
-    return source_changes(call.offsets) if kind is TaskKind.SOURCE else sink_changes(call.offsets)
 
 
 def _message(call: ChangeCall, *, handled: bool) -> str:

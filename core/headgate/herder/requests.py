@@ -30,7 +30,9 @@ from headgate.herder.fencing_rounds import FencingRounds
 from headgate.herder.leadership import WRITE_FAILED, CallJob, Leadership
 from headgate.herder.offset_changes import OffsetChanges
 from headgate.herder.offset_input import NOTHING_GIVEN
+from headgate.herder.offset_previews import change_refusal, offsets_answer
 from headgate.herder.open_call import BEGUN, OpenCall, Stage
+from headgate.herder.planning import NOT_LED, planned_stages, shown_moves
 from headgate.herder.privileged import (
     STALE_CONFIG,
     MergedPatch,
@@ -215,6 +217,8 @@ class Requests:
                 | m.ShowConnectors()
             ):
                 self._read(found, call)
+            case m.ForeseeMoves():
+                self._foresee(found, call)
             case m.ResetTopics():
                 self.resolve(found.ticket, self._reset_topics(call))
             case m.SetLoggerLevel(logger, level):
@@ -366,32 +370,59 @@ class Requests:
             return False
         return max(self._ctx.state.offset, 0) < call.min_config_offset
 
+    def _foresee(self, found: OpenCall, call: m.ForeseeMoves) -> None:
+        """The leader's last round may be out of date: then this one is about the next but one."""
+        if not self._ctx.membership.is_leader:
+            self._pass_to_leader(found)
+            return
+        moves = self._member.foresee(planned_stages(self._ctx.state, call.task_counts))
+        if moves is None:
+            self.resolve(found.ticket, m.Failure(m.ErrorKind.NOT_READY, NOT_LED))
+        else:
+            self.resolve(found.ticket, m.Success(shown_moves(moves)))
+
     def _read_offsets(self, found: OpenCall, call: m.ReadOffsets) -> None:
         entry = self._ctx.state.entry(call.name)
         if entry is None or entry.config is None:
             self._unless_read(found, f"Connector {call.name} not found")
             return
+        self._ask_for_offsets(found, call.name, entry.config)
+
+    def _ask_for_offsets(self, found: OpenCall, name: str, config: Config) -> None:
         found.stage = Stage.READING_OFFSETS
         self._await_token(found)
-        kind = self._ctx.settings.kind(entry.config)
-        self._ctx.emit(m.ReadConnectorOffsets(found.token, call.name, entry.config, kind))
+        kind = self._ctx.settings.kind(config)
+        self._ctx.emit(m.ReadConnectorOffsets(found.token, name, config, kind))
 
     def on_offsets_read(self, answer: m.ConnectorOffsetsRead) -> None:
         found = self._awaited(answer.token)
         if found is None:
             return
-        lines = [{"partition": part, "offset": offset} for part, offset in answer.offsets]
-        result = m.Success({"offsets": lines}) if answer.failure is None else answer.failure
+        assert isinstance(found.call, m.ReadOffsets | m.AlterOffsets | m.ResetOffsets)
+        result = offsets_answer(found.call, answer, self._ctx.state, self._ctx.settings)
         self.resolve(found.ticket, result)
 
     def _change_offsets(self, found: OpenCall, call: m.AlterOffsets | m.ResetOffsets) -> None:
         if isinstance(call, m.AlterOffsets) and not call.offsets:
             self.resolve(found.ticket, NOTHING_GIVEN)
+        elif call.dry_run:
+            self._preview(found, call)
         elif self._leadership.ready:
             found.stage = Stage.CHANGING_OFFSETS
             self._offset_changes.begin(found.ticket, call)
         else:
             self._pass_to_leader(found)
+
+    def _preview(self, found: OpenCall, call: m.AlterOffsets | m.ResetOffsets) -> None:
+        """The log's end has what was acknowledged elsewhere: perhaps it was just stopped."""
+        entry = self._ctx.state.entry(call.name)
+        refusal = change_refusal(self._ctx.state, call)
+        if not found.log_read:
+            self._read_log(found)
+        elif refusal is not None or entry is None or entry.config is None:
+            self.resolve(found.ticket, refusal or not_found(call.name))
+        else:
+            self._ask_for_offsets(found, call.name, entry.config)
 
     def _reset_topics(self, call: m.ResetTopics) -> m.Result:
         settings = self._ctx.settings

@@ -1,11 +1,12 @@
 """What a member knows from the last round it completed."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from headgate.assignment.model import Work
 from headgate.ids import TaskId
 from headgate.membership.codec import Assignment, AssignmentError
+from headgate.membership.foresight import Move, foresee
 from headgate.membership.leading import Led, Works, changed
 from headgate.membership.member_messages import Assigned, WorkView
 from headgate.membership.protocols import RULES, offset_read
@@ -181,6 +182,13 @@ class LastRound:
 
     def owner_url(self, work: Work) -> str | None:
         return self._led.owner_url(work) if self._led and self._counts(self._led) else None
+
+    def foresee(self, stages: Sequence[Mapping[str, int]]) -> tuple[Move, ...] | None:
+        """Where work would move through the stages of what is configured; None: it is not known."""
+        led = self._led
+        if led is None or led.round_input is None or not self._counts(led):
+            return None
+        return foresee(led, stages, eager=self.eager)
 
     def releasing(self, connector: str) -> bool:
         return self._led is None or not self._counts(self._led) or connector in self._led.releasing

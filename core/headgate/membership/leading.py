@@ -51,6 +51,10 @@ class Led:
     """Config offset that is announced, as members of the round's protocol count it."""
     read: Mapping[str, int] = field(default_factory=lambda: dict[str, int]())
     """Config offsets that members had read when they joined, by url."""
+    policy: str = ""
+    """Name of the policy that computed it."""
+    round_input: RoundInput | None = None
+    """What the policy was given; None if the round was refused."""
     strangers: Mapping[str, str] = field(default_factory=lambda: dict[str, str]())
     """Members that read another config topic, and which one, by url. They are told so and given
     nothing; what they hold is no work of this group."""
@@ -207,8 +211,9 @@ def _lead(
     read = offset_read(joined.protocol, view)
     if read < offset:
         return _refused(joined, leader, metadata, unreadable, offset)
-    policy = POLICIES[policy_of(joined.protocol, leader.policy)]
-    done = policy(_round_input(now_ms, joined, metadata, leader, view), leader.memory)
+    policy = policy_of(joined.protocol, leader.policy)
+    round_input = _round_input(now_ms, joined, metadata, leader, view)
+    done = POLICIES[policy](round_input, leader.memory)
     assignments = {
         member_id: codec.encode_assignment(
             Assignment(
@@ -233,6 +238,8 @@ def _lead(
         configured=view.connectors,
         offset=read,
         read={data.url: data.config_offset for data in metadata.values()},
+        policy=policy,
+        round_input=round_input,
     )
 
 

@@ -32,7 +32,7 @@ requests are repeated until answered; before joining under a new member id it st
 than report what others may have been given by now, which would cost both theirs.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final, TypeAlias
 
 from headgate.assignment.model import Work
@@ -41,6 +41,7 @@ from headgate.ids import TaskId
 from headgate.membership import member_messages as mm
 from headgate.membership.codec import CODECS, Assignment, AssignmentError
 from headgate.membership.disagreement import Disagreement
+from headgate.membership.foresight import Move
 from headgate.membership.joining import Joining, join_request
 from headgate.membership.last_round import LastRound
 from headgate.membership.leading import Leader, Works, lead
@@ -223,14 +224,13 @@ class Member:
         only, else True: nobody else knows."""
         return not self.is_leader or self._last.releasing(connector)
 
-    @property
-    def unreadable(self) -> Mapping[str, str]:
-        """Leader only, else empty: members that could not be given anything, and why."""
-        return self._last.unreadable() if self.is_leader else {}
-
     def owner_url(self, work: Work) -> str | None:
         """Leader only: url of the member that owns `work` in this generation."""
         return self._last.owner_url(work) if self.is_leader else None
+
+    def foresee(self, stages: Sequence[Mapping[str, int]]) -> tuple[Move, ...] | None:
+        """Leader only, else None: where work would move, see `headgate.membership.foresight`."""
+        return self._last.foresee(stages) if self.is_leader else None
 
     # -- joining --
 
@@ -569,10 +569,8 @@ class Member:
     def _release_ms(self) -> int:
         """A little less than the coordinator waits for this member's join."""
         settings = self._settings
-        return max(
-            settings.rebalance_timeout_ms - settings.heartbeat_interval_ms,
-            settings.rebalance_timeout_ms // 2,
-        )
+        soon_ms = settings.rebalance_timeout_ms - settings.heartbeat_interval_ms
+        return max(soon_ms, settings.rebalance_timeout_ms // 2)
 
     TRANSITIONS: ClassVar[Mapping[tuple[mm.MemberState, type[Any]], _Handler]] = {
         (mm.MemberState.OUTSIDE, mm.Start): _start,

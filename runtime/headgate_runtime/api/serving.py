@@ -13,7 +13,9 @@ from headgate_runtime.up import folder
 from headgate_runtime.worker.config import WorkerConfig, herder_settings
 
 if TYPE_CHECKING:
+    from headgate_grpc.listeners import Listener
     from headgate_grpc.server import GrpcServer
+    from headgate_grpc.tls import Tls
 
 log = logging.getLogger(__name__)
 
@@ -26,9 +28,9 @@ class UnservedError(Exception):
 
 
 def serve_worker(
-    listeners: Sequence[str], backend: WorkerBackend, stack: contextlib.ExitStack
+    settings: WorkerSettings, backend: WorkerBackend, stack: contextlib.ExitStack
 ) -> "GrpcServer":
-    """A server that listens, closed with `stack`.
+    """A server that listens where `settings` say, closed with `stack`.
 
     Raises:
         UnservedError: it cannot listen, or the extra is not installed.
@@ -41,14 +43,35 @@ def serve_worker(
             f"headgate.grpc.listeners: {error}; install the extra: pip install 'headgate[grpc]'"
         ) from None
     try:
-        server = GrpcServer(listeners_of(listeners), backend)
-        server.start()
+        listeners = listeners_of(settings["headgate.grpc.listeners"])
     except ValueError as error:
         raise UnservedError(f"headgate.grpc.listeners: {error}") from None
+    try:
+        server = GrpcServer(listeners, backend, _tls(settings, listeners))
+        server.start()
+    except ValueError as error:
+        raise UnservedError(str(error)) from None
     except ListenError as error:
         raise UnservedError(str(error.strerror)) from None
     stack.callback(server.close)
     return server
+
+
+def _tls(settings: WorkerSettings, listeners: "Sequence[Listener]") -> "Tls | None":
+    """Raises ValueError: a file cannot be used, or nothing would use it."""
+    from headgate_grpc.tls import CERTIFICATE_KEY, CLIENTS_KEY, PRIVATE_KEY, Tls
+
+    keys = (CERTIFICATE_KEY, PRIVATE_KEY, CLIENTS_KEY)
+    certificate, key, clients = (settings[each] or "" for each in keys)
+    if any(each.tls for each in listeners):
+        return Tls.read(certificate, key, clients)
+    for each in keys:
+        if settings[each]:
+            raise ValueError(
+                f"{each} is set, but headgate.grpc.listeners has no listener with TLS; write it as "
+                "grpcs://HOST:PORT"
+            )
+    return None
 
 
 def serve_up(

@@ -282,8 +282,7 @@ class Grpc:
         plugins = RestPlugins(file.settings, file.transformer)
         self._backend = WorkerBackend(rest.service, rest.root, plugins, rest.loggers)
         try:
-            listeners = file.settings["headgate.grpc.listeners"]
-            self._server = serve_worker(listeners, self._backend, stack)
+            self._server = serve_worker(file.settings, self._backend, stack)
         except UnservedError as error:
             raise CommandError(f"{file.path}: {error}", EXIT_FAILED) from None
 

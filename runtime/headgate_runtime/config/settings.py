@@ -324,8 +324,26 @@ KEYS: dict[str, Key] = {
     "headgate.grpc.listeners": Key(
         parsers.texts,
         "",
-        "Where the worker serves its gRPC API: `grpc://HOST:PORT` or `unix:PATH`, separated by "
-        "commas; nowhere if empty. It asks nobody who they are.",
+        "Where the worker serves its gRPC API: `grpc://HOST:PORT`, `grpcs://HOST:PORT` with TLS, "
+        "or `unix:PATH`, separated by commas; nowhere if empty. Without "
+        "`headgate.grpc.ssl.client.ca.file` it asks nobody who they are.",
+        ON_KAFKA,
+    ),
+    "headgate.grpc.ssl.certificate.file": Key(
+        parsers.text,
+        "",
+        "PEM file with the certificate of `grpcs://` listeners, and those between it and its "
+        "authority.",
+        ON_KAFKA,
+    ),
+    "headgate.grpc.ssl.key.file": Key(
+        parsers.text, "", "PEM file with the key of that certificate, unencrypted.", ON_KAFKA
+    ),
+    "headgate.grpc.ssl.client.ca.file": Key(
+        parsers.text,
+        "",
+        "PEM file with the authorities of clients. Where it is set, clients of `grpcs://` "
+        "listeners must show a certificate of one of them.",
         ON_KAFKA,
     ),
     **{name: Key(parsers.number(1), default, doc, ON_KAFKA) for name, default, doc in REST_LIMITS},

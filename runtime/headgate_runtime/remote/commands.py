@@ -10,6 +10,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final, NoReturn, TypeAlias
@@ -41,8 +42,8 @@ Url: TypeAlias = Annotated[
         "--url",
         envvar="HEADGATE_URL",
         metavar="ADDRESS",
-        help="grpc://HOST:PORT, unix:PATH, or http://HOST:PORT of a Connect worker; without "
-        "it, the headgate up of this folder.",
+        help="grpc://HOST:PORT, grpcs://HOST:PORT, unix:PATH, or http://HOST:PORT of a Connect "
+        "worker; without it, the headgate up of this folder.",
     ),
 ]
 Format: TypeAlias = Annotated[Output, typer.Option("-o", "--output", help="How to print.")]
@@ -57,6 +58,10 @@ Names: TypeAlias = Annotated[
 Files: TypeAlias = Annotated[
     list[str],
     typer.Argument(metavar="FILE...", help="Connectors: JSON or properties, as for standalone."),
+]
+
+DryRun: TypeAlias = Annotated[
+    bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")
 ]
 
 connectors = typer.Typer(
@@ -182,21 +187,31 @@ def edit(name: Name, url: Url = None) -> None:
 
 
 @connectors.command()
-def diff(files: Files, url: Url = None) -> None:
-    """Show what apply would change, key by key. Exit code 1: something."""
-    wanted = _read(files)
+def diff(
+    files: Files,
+    prune: Annotated[
+        str | None,
+        typer.Option(
+            "--prune",
+            metavar="PREFIX",
+            help="Show others whose names begin so as to be deleted.",
+        ),
+    ] = None,
+    url: Url = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Show what would come of apply: changes key by key, faults, and what would move to other
+    workers. Nothing is written. Exit code 1: something would change, or has a fault."""
+    wanted = {each.name: each.config for each in _read(files)}
     with remote_at(url) as remote:
-        known = {row.name: row.config for row in remote.rows()}
-    differs = False
-    for each in wanted:
-        lines = show.differences(known.get(each.name), each.config)
-        if lines:
-            differs = True
-            _print(f"{each.name} {'would change' if each.name in known else 'would be created'}")
-            _print("\n".join(f"  {line}" for line in lines))
+        found = remote.plan(wanted, prune)
+        if output is Output.JSON:
+            _print(show.as_json(asdict(found)))
         else:
-            _print(f"{each.name} unchanged")
-    if differs:
+            told = {row.name for row in found.rows}
+            lines = [f"{name} unchanged" for name in wanted if name not in told]
+            _print("\n".join([*lines, *([show.plan(found)] if found.rows else [])]))
+    if found.rows:
         raise typer.Exit(EXIT_DIFFERS)
 
 
@@ -329,19 +344,26 @@ def set_offsets(
             metavar="FILE", help='{"offsets": [{"partition": ..., "offset": ...}]}; - for stdin.'
         ),
     ],
+    dry_run: DryRun = False,
     url: Url = None,
 ) -> None:
     """Change offsets of a stopped connector. FILE has the form that show -o json prints."""
     changes = _offset_changes(file)
     with remote_at(url) as remote:
-        _print(remote.alter_offsets(name, changes))
+        if dry_run:
+            _print(show.offset_differences(remote.offset_differences(name, changes)))
+        else:
+            _print(remote.alter_offsets(name, changes))
 
 
 @offsets.command("reset")
-def reset_offsets(name: Name, url: Url = None) -> None:
+def reset_offsets(name: Name, dry_run: DryRun = False, url: Url = None) -> None:
     """Forget all offsets of a stopped connector: it begins from the start."""
     with remote_at(url) as remote:
-        _print(remote.reset_offsets(name))
+        if dry_run:
+            _print(show.offset_differences(remote.offset_differences(name, None)))
+        else:
+            _print(remote.reset_offsets(name))
 
 
 # -- loggers --

@@ -11,7 +11,16 @@ from headgate_grpc.messages import STATE_NAMES, STATES, TARGETS, TYPES
 from headgate_grpc.v1 import cluster_service_pb2 as cluster_pb2
 from headgate_grpc.v1 import connector_pb2
 from headgate_grpc.v1 import connector_service_pb2 as service_pb2
-from headgate_runtime.remote.remote import Config, ConnectorRow, LateError, RemoteError, TaskRow
+from headgate_runtime.remote.remote import (
+    Config,
+    ConnectorRow,
+    Difference,
+    LateError,
+    Plan,
+    PlannedRow,
+    RemoteError,
+    TaskRow,
+)
 from headgate_runtime.remote.remote import refused as refused_text
 
 _TYPE_NAMES: Final = {number: name for name, number in TYPES.items()}
@@ -89,6 +98,27 @@ class GrpcRemote:
             answer = self._client.connectors.PutConnectorConfig(request, timeout=CALL_S)
         return bool(answer.created)
 
+    def plan(self, wanted: Mapping[str, Config], prune: str | None) -> Plan:
+        connectors = []
+        for name, config in wanted.items():
+            texts, nulls = _split(config)
+            connectors.append(
+                service_pb2.PlannedConnector(name=name, config=texts, config_null_keys=nulls)
+            )
+        others = None if prune is None else connector_pb2.ConnectorFilter(prefix=prune)
+        with self._told():
+            found = self._client.plan(connectors, others)
+        moves = [
+            (
+                f"{each.connector}-{each.task}" if each.HasField("task") else each.connector,
+                each.from_worker,
+                each.to_worker,
+            )
+            for each in found.moves
+        ]
+        rows = tuple(map(_planned, found.changes))
+        return Plan(rows, tuple(moves), found.move_count, found.moves_unknown)
+
     def delete(self, name: str) -> None:
         with self._told(name):
             self._client.delete(name)
@@ -122,15 +152,31 @@ class GrpcRemote:
         ]
 
     def alter_offsets(self, name: str, changes: Sequence[tuple[object, object]]) -> str:
-        offsets = [
-            connector_pb2.ConnectorOffset(
-                partition_json=json.dumps(partition),
-                offset_json="" if offset is None else json.dumps(offset),
-            )
-            for partition, offset in changes
-        ]
         with self._told(name):
-            return self._client.alter_offsets(name, offsets)
+            return self._client.alter_offsets(name, _offsets(changes))
+
+    def offset_differences(
+        self, name: str, changes: Sequence[tuple[object, object]] | None
+    ) -> Sequence[Mapping[str, Any]]:
+        client = self._client.connectors
+        answer: service_pb2.AlterOffsetsResponse | service_pb2.ResetOffsetsResponse
+        with self._told(name):
+            if changes is None:
+                reset = service_pb2.ResetOffsetsRequest(name=name, dry_run=True)
+                answer = client.ResetOffsets(reset, timeout=CALL_S)
+            else:
+                alter = service_pb2.AlterOffsetsRequest(
+                    name=name, offsets=_offsets(changes), dry_run=True
+                )
+                answer = client.AlterOffsets(alter, timeout=CALL_S)
+        return [
+            {
+                "partition": json.loads(each.partition_json),
+                "before": json.loads(each.before_json or "null"),
+                "after": json.loads(each.after_json or "null"),
+            }
+            for each in answer.differences
+        ]
 
     def reset_offsets(self, name: str) -> str:
         with self._told(name):
@@ -197,9 +243,40 @@ class GrpcRemote:
         return refused_text(error.code, error.message, name, error.reason)
 
 
+def _offsets(changes: Sequence[tuple[object, object]]) -> list[connector_pb2.ConnectorOffset]:
+    return [
+        connector_pb2.ConnectorOffset(
+            partition_json=json.dumps(partition),
+            offset_json="" if offset is None else json.dumps(offset),
+        )
+        for partition, offset in changes
+    ]
+
+
 def _split(config: Config) -> tuple[dict[str, str], list[str]]:
     texts = {key: value for key, value in config.items() if value is not None}
     return texts, [key for key, value in config.items() if value is None]
+
+
+def _planned(found: service_pb2.PlannedChange) -> PlannedRow:
+    action = service_pb2.PlannedAction.Name(found.action).removeprefix("PLANNED_ACTION_")
+    return PlannedRow(
+        name=found.name,
+        action=action.lower().replace("_", " "),
+        differences=tuple(
+            Difference(
+                each.key,
+                each.before if each.HasField("before") else None,
+                each.after if each.HasField("after") else None,
+                each.hidden,
+                each.is_before,
+                each.is_after,
+            )
+            for each in found.differences
+        ),
+        faults=tuple((each.key, each.message) for each in found.faults),
+        state_after=_TARGET_NAMES.get(found.target_state_after, ""),
+    )
 
 
 def _row(found: connector_pb2.Connector) -> ConnectorRow:

@@ -11,13 +11,18 @@ from urllib.parse import quote
 import httpcore
 
 from headgate.herder import messages as m
+from headgate.herder.offset_previews import preview
 from headgate.ids import TargetState, TaskId
+from headgate.task.messages import TaskKind
 from headgate_rest.client_calls import Question, question, result_of
 from headgate_rest.http import HttpResponse
 from headgate_runtime.remote.remote import (
     Config,
     ConnectorRow,
+    Difference,
     LateError,
+    Plan,
+    PlannedRow,
     RemoteError,
     TaskRow,
     refused,
@@ -81,6 +86,41 @@ class RestRemote:
         call = m.PutConnectorConfig(name, config, int(etag) if etag else None)
         return bool(self._value(call, name)["created"])
 
+    def plan(self, wanted: Mapping[str, Config], prune: str | None) -> Plan:
+        """What would move REST does not tell."""
+        known = {row.name: row.config for row in self.rows()}
+        rows = []
+        for name in sorted(wanted):
+            config = {**wanted[name], "name": name}
+            action = "none" if known.get(name) == config else "change config"
+            found = PlannedRow(
+                name,
+                action if name in known else "create",
+                _differences(known.get(name, {}), config),
+                self._faults(config),
+            )
+            if found.action != "none" or found.faults:
+                rows.append(found)
+        gone = [] if prune is None else [each for each in known if each.startswith(prune)]
+        rows += [PlannedRow(name, "delete") for name in gone if name not in wanted]
+        rows.sort(key=lambda row: row.name)
+        return Plan(tuple(rows), moves_unknown="the REST API does not tell what would move")
+
+    def _faults(self, config: Config) -> tuple[tuple[str, str], ...]:
+        plugin = config.get("connector.class")
+        if not plugin:
+            return (("connector.class", "is missing"),)
+        path = f"/connector-plugins/{quote(plugin, safe='')}/config/validate"
+        try:
+            infos = self._json(Question("PUT", path, json.dumps(dict(config)).encode()))
+        except RemoteError as error:
+            return (("connector.class", str(error).partition("\n")[0]),)
+        return tuple(
+            (each["value"]["name"], error)
+            for each in infos["configs"]
+            for error in each["value"]["errors"]
+        )
+
     def delete(self, name: str) -> None:
         self._value(m.DeleteConnector(name), name)
 
@@ -101,6 +141,22 @@ class RestRemote:
 
     def reset_offsets(self, name: str) -> str:
         return str(self._value(m.ResetOffsets(name), name)["message"])
+
+    def offset_differences(
+        self, name: str, changes: Sequence[tuple[object, object]] | None
+    ) -> Sequence[Mapping[str, Any]]:
+        """Connect has no dry runs: what is there is compared here."""
+        status = self._value(m.DescribeStatus(name), name)
+        if status["connector"]["state"] != "STOPPED":
+            text = f"Connector {name} is not STOPPED, so its offsets cannot be modified"
+            raise refused("INVALID_ARGUMENT", text, name)
+        lines = [(each["partition"], each["offset"]) for each in self.offsets(name)]
+        kind = TaskKind.SINK if status["type"] == "sink" else TaskKind.SOURCE
+        call = m.ResetOffsets(name) if changes is None else m.AlterOffsets(name, tuple(changes))
+        found = preview(call, kind, lines)
+        if isinstance(found, m.Failure):
+            raise refused("INVALID_ARGUMENT", found.message, name)
+        return cast(Sequence[Mapping[str, Any]], cast(Any, found.value)["changes"])
 
     def loggers(self) -> Mapping[str, str]:
         found = self._json(Question("GET", "/admin/loggers"))
@@ -232,6 +288,20 @@ def _row(parts: Mapping[str, Any], task_configs: tuple[Config, ...] = ()) -> Con
         tasks=tuple(tasks),
         config=info["config"],
         task_configs=task_configs,
+    )
+
+
+def _differences(before: Config, after: Config) -> tuple[Difference, ...]:
+    return tuple(
+        Difference(
+            key,
+            before.get(key),
+            after.get(key),
+            is_before=key in before,
+            is_after=key in after,
+        )
+        for key in sorted({*before, *after} - {"name"})
+        if key not in before or key not in after or before[key] != after[key]
     )
 
 

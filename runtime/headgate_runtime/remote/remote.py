@@ -55,6 +55,40 @@ class ConnectorRow:
         return self.state == "FAILED" or any(task.state == "FAILED" for task in self.tasks)
 
 
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A key of a config. A value that is hidden, or null, is None."""
+
+    key: str
+    before: str | None = None
+    after: str | None = None
+    hidden: bool = False
+    is_before: bool = True
+    is_after: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRow:
+    """What would become of one connector."""
+
+    name: str
+    action: str
+    """One of ``none``, ``create``, ``change config``, ``change state``, ``delete``."""
+    differences: tuple[Difference, ...] = ()
+    faults: tuple[tuple[str, str], ...] = ()
+    """Keys and what is wrong with them."""
+    state_after: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    rows: tuple[PlannedRow, ...]
+    moves: tuple[tuple[str, str, str], ...] = ()
+    """What, from which worker, to which one; empty: none."""
+    move_count: int = 0
+    moves_unknown: str = ""
+
+
 class Remote(Protocol):
     """Every method raises `RemoteError`. Names that nobody knows are refused."""
 
@@ -81,6 +115,11 @@ class Remote(Protocol):
         """Whether the connector is new. With `etag` it is refused if the connector has another."""
         ...
 
+    def plan(self, wanted: Mapping[str, Config], prune: str | None) -> Plan:
+        """What would come of these configs; `prune`: of the deletion of others that begin so.
+        Connectors that would not change and have no fault are left out."""
+        ...
+
     def delete(self, name: str) -> None: ...
 
     def set_target_state(self, name: str, state: TargetState) -> None: ...
@@ -99,6 +138,13 @@ class Remote(Protocol):
 
     def reset_offsets(self, name: str) -> str:
         """Connect's message."""
+        ...
+
+    def offset_differences(
+        self, name: str, changes: Sequence[tuple[object, object]] | None
+    ) -> Sequence[Mapping[str, Any]]:
+        """``[{"partition", "before", "after"}]``: what a change would do, None: a reset. Nothing is
+        changed."""
         ...
 
     def loggers(self) -> Mapping[str, str]:

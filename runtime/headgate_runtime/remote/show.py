@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
-from headgate_runtime.remote.remote import ConnectorRow
+from headgate_runtime.remote.remote import ConnectorRow, Difference, Plan
 
 HIDDEN: Final = "[hidden]"
 _SECRET: Final = ("password", "secret", "token", "credential", "jaas", "private")
@@ -83,20 +83,40 @@ def shown_value(key: str, value: str | None) -> str:
     return HIDDEN if secret and value and not value.startswith("${") else value
 
 
-def differences(
-    before: Mapping[str, str | None] | None, after: Mapping[str, str | None]
-) -> list[str]:
-    """Lines like those of `diff`: what is removed, what is added."""
+_ACTIONS: Final = {
+    "none": "would not change",
+    "create": "would be created",
+    "change config": "would change",
+    "change state": "would change",
+    "delete": "would be deleted",
+}
+MOVES_SHOWN: Final = 20
+
+
+def plan(found: Plan) -> str:
+    """Lines like those of `diff`: what is removed, what is added; then faults and moves."""
     lines = []
-    old = before or {}
-    for key in sorted({*old, *after}):
-        if key in old and key in after and old[key] == after[key]:
-            continue
-        if key in old:
-            lines.append(f"- {key} = {shown_value(key, old[key])}")
-        if key in after:
-            lines.append(f"+ {key} = {shown_value(key, after[key])}")
-    return lines
+    for row in found.rows:
+        lines.append(f"{row.name} {_ACTIONS.get(row.action, row.action)}")
+        if row.action == "change state":
+            lines.append(f"  + target state {row.state_after}")
+        for each in row.differences:
+            if each.is_before:
+                lines.append(f"  - {each.key} = {_planned_value(each, each.before)}")
+            if each.is_after:
+                lines.append(f"  + {each.key} = {_planned_value(each, each.after)}")
+        lines += [f"  fault: {key}: {text}" for key, text in row.faults]
+    for what, source, target in found.moves[:MOVES_SHOWN]:
+        lines.append(f"{what} would go from {source or 'nowhere'} to {target or 'nowhere'}")
+    if found.move_count > MOVES_SHOWN:
+        lines.append(f"and {found.move_count - MOVES_SHOWN} more would move (-o json has them)")
+    if found.moves_unknown and found.rows:
+        lines.append(f"what would move is not known: {found.moves_unknown}")
+    return "\n".join(lines)
+
+
+def _planned_value(each: Difference, value: str | None) -> str:
+    return HIDDEN if each.hidden else shown_value(each.key, value)
 
 
 def offsets(found: Sequence[Mapping[str, Any]]) -> str:
@@ -105,6 +125,15 @@ def offsets(found: Sequence[Mapping[str, Any]]) -> str:
     head = ("PARTITION", "OFFSET")
     rows = ((json.dumps(each["partition"]), json.dumps(each["offset"])) for each in found)
     return table(head, rows)
+
+
+def offset_differences(found: Sequence[Mapping[str, Any]]) -> str:
+    if not found:
+        return "nothing would change"
+    head = ("PARTITION", "OFFSET", "WOULD BE")
+    return table(
+        head, ([json.dumps(each[at]) for at in ("partition", "before", "after")] for each in found)
+    )
 
 
 def status(cluster: Mapping[str, Any], rows: Sequence[ConnectorRow], where: str) -> str:

@@ -24,6 +24,7 @@ PAGE = Path(__file__).resolve().parents[3] / "docs/run/grpc.md"
 WITHOUT_RPC = {
     ("POST", "/connectors/*/tasks"),
     ("PUT", "/connectors/*/fence"),
+    ("POST", "/headgate/moves"),
     ("GET", "/metrics"),
 }
 """What workers ask of each other, and what Prometheus asks for."""

@@ -26,7 +26,7 @@ from headgate_grpc.v1 import connector_service_pb2 as pb
 PASSWORD = "pa55w0rd-of-the-test"
 SINK = {"connector.class": "FileStreamSink", "topics": "t", "file": "/dev/null"}
 FUZZED = tries(1_000, 20_000)
-READS = ("List", "Get", "Read", "Validate", "Watch", "Wait")
+READS = ("List", "Get", "Read", "Validate", "Watch", "Wait", "Plan")
 
 
 @pytest.fixture(scope="module")

@@ -6,9 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+import grpc
+
 from headgate_grpc.unix_socket import target_of
 
 VARIABLE: Final = "HEADGATE_URL"
+CA_VARIABLE: Final = "HEADGATE_CA_FILE"
+CERTIFICATE_VARIABLE: Final = "HEADGATE_CERTIFICATE_FILE"
+KEY_VARIABLE: Final = "HEADGATE_KEY_FILE"
 SOCKET: Final = "grpc.sock"
 """Name of the socket in the data folder of a `headgate up`."""
 OPTIONS: Final = (
@@ -51,8 +56,33 @@ def find_address(folder: Path | None = None, environment: Mapping[str, str] | No
     raise LookupError(f"several headgate up run in {where.absolute()}; give one of {names}")
 
 
+def has_tls(address: str) -> bool:
+    return address.startswith("grpcs://")
+
+
+def credentials(environment: Mapping[str, str] | None = None) -> grpc.ChannelCredentials:
+    """What a client of a ``grpcs://`` address trusts and shows: the PEM files of `CA_VARIABLE`
+    (unset: the authorities that gRPC trusts), `CERTIFICATE_VARIABLE` and `KEY_VARIABLE`.
+
+    Raises:
+        ValueError: a file cannot be read, or only one of the last two is given.
+    """
+    environment = os.environ if environment is None else environment
+    given: list[bytes | None] = []
+    for variable in (CA_VARIABLE, KEY_VARIABLE, CERTIFICATE_VARIABLE):
+        path = environment.get(variable)
+        try:
+            given.append(Path(path).read_bytes() if path else None)
+        except OSError as error:
+            raise ValueError(f"{variable}: {path} cannot be read: {error.strerror}") from None
+    authorities, key, certificate = given
+    if (key is None) != (certificate is None):
+        raise ValueError(f"{CERTIFICATE_VARIABLE} and {KEY_VARIABLE} go together; give both")
+    return grpc.ssl_channel_credentials(authorities, key, certificate)
+
+
 def target(address: str) -> "contextlib.AbstractContextManager[str]":
-    """What gRPC takes for `address`, ``grpc://host:port`` or ``unix:path``.
+    """What gRPC takes for `address`, ``grpc://host:port``, ``grpcs://host:port`` or ``unix:path``.
 
     Raises:
         ValueError: it is neither.
@@ -60,8 +90,13 @@ def target(address: str) -> "contextlib.AbstractContextManager[str]":
     scheme, _, rest = address.partition(":")
     if scheme == "unix" and rest:
         return target_of(Path(rest.removeprefix("//")))
-    if scheme == "grpc" and rest.startswith("//") and rest.rpartition(":")[2].isdecimal():
+    if (
+        scheme in ("grpc", "grpcs")
+        and rest.startswith("//")
+        and rest.rpartition(":")[2].isdecimal()
+    ):
         return contextlib.nullcontext(f"dns:///{rest.removeprefix('//')}")
     raise ValueError(
-        f"{address!r} is no address of the gRPC API; expected grpc://host:port or unix:path"
+        f"{address!r} is no address of the gRPC API; expected grpc://host:port, "
+        "grpcs://host:port or unix:path"
     )

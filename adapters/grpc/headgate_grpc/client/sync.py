@@ -7,9 +7,15 @@ from typing import Any, Final, TypeVar
 
 import grpc
 
-from headgate_grpc.client.address import OPTIONS, find_address, target
+from headgate_grpc.client.address import (
+    OPTIONS,
+    credentials,
+    find_address,
+    has_tls,
+    target,
+)
 from headgate_grpc.client.errors import HeadgateError
-from headgate_grpc.client.watching import Change, Watching
+from headgate_grpc.client.watching import Change, Watching, WorkerChange, worker_changes
 from headgate_grpc.v1 import cluster_service_pb2 as cluster_pb2
 from headgate_grpc.v1 import connector_pb2, connector_service_pb2
 from headgate_grpc.v1.cluster_service_pb2_grpc import ClusterServiceStub
@@ -22,7 +28,8 @@ AGAIN_S: Final = 0.5
 
 
 def connect(address: str | None = None, *, timeout_s: float = TIMEOUT_S) -> "Client":
-    """A client of the API at `address`, ``grpc://host:port`` or ``unix:path``. None: HEADGATE_URL,
+    """A client of the API at `address`, ``grpc://host:port``, ``grpcs://host:port`` or
+    ``unix:path``. None: HEADGATE_URL,
     or the `headgate up` of this folder.
 
     Nothing is connected yet: a server that is not there is told by the first call.
@@ -42,8 +49,11 @@ class Client:
     def __init__(self, address: str, *, timeout_s: float = TIMEOUT_S) -> None:
         self._timeout_s = timeout_s
         with ExitStack() as stack:
-            self._channel = grpc.insecure_channel(
-                stack.enter_context(target(address)), options=OPTIONS
+            where = stack.enter_context(target(address))
+            self._channel = (
+                grpc.secure_channel(where, credentials(), options=OPTIONS)
+                if has_tls(address)
+                else grpc.insecure_channel(where, options=OPTIONS)
             )
             self._open = stack.pop_all()
         self.connectors = ConnectorServiceStub(self._channel)
@@ -177,6 +187,19 @@ class Client:
         answer = self._ask(self.connectors.WaitConnector, request, kind, timeout_s)
         return answer.connector
 
+    def plan(
+        self,
+        connectors: Iterable[connector_service_pb2.PlannedConnector],
+        prune: connector_pb2.ConnectorFilter | None = None,
+    ) -> connector_service_pb2.PlanConnectorsResponse:
+        """What would come of it if these were created or changed, and others, that match `prune`,
+        deleted. Nothing is written."""
+        return self._ask(
+            self.connectors.PlanConnectors,
+            connector_service_pb2.PlanConnectorsRequest(connectors=connectors, prune=prune),
+            connector_service_pb2.PlanConnectorsResponse,
+        )
+
     # -- changes --
 
     def create(
@@ -282,3 +305,19 @@ class Client:
         request = cluster_pb2.GetClusterRequest()
         kind = cluster_pb2.GetClusterResponse
         return (self._ask(self.cluster.GetCluster, request, kind)).cluster
+
+    def watch_cluster(self) -> Iterator[WorkerChange]:
+        """All workers, then each one that changes, without an end.
+
+        Raises:
+            HeadgateError: the stream was refused, or has broken off.
+        """
+        known: dict[str, cluster_pb2.Worker] = {}
+        stream = self.cluster.WatchCluster(cluster_pb2.WatchClusterRequest())
+        try:
+            for response in stream:
+                yield from worker_changes(response, known)
+        except grpc.RpcError as error:
+            raise HeadgateError.of(error) from error
+        finally:
+            stream.cancel()

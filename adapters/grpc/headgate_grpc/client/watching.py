@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from headgate_grpc.v1 import connector_pb2
+from headgate_grpc.v1 import cluster_service_pb2, connector_pb2
+from headgate_grpc.v1.cluster_service_pb2 import WatchClusterResponse
 from headgate_grpc.v1.connector_service_pb2 import WatchConnectorsResponse
 
 
@@ -13,6 +14,28 @@ class Change:
     name: str
     connector: connector_pb2.Connector | None
     """None: it is deleted, or does not match any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerChange:
+    """A worker as it is now."""
+
+    worker_id: str
+    worker: cluster_service_pb2.Worker | None
+    """None: it is gone."""
+
+
+def worker_changes(
+    response: WatchClusterResponse, known: dict[str, cluster_service_pb2.Worker]
+) -> list[WorkerChange]:
+    """What is new by a response of WatchCluster. `known`: what was told before, and is kept up to
+    date here."""
+    if response.reset:
+        known.clear()
+    found = [WorkerChange(each.worker_id, each) for each in response.workers]
+    known.update({each.worker_id: each for each in response.workers})
+    gone = [each for each in response.removed_worker_ids if known.pop(each, None) is not None]
+    return [*found, *(WorkerChange(worker_id, None) for worker_id in gone)]
 
 
 class Watching:

@@ -60,6 +60,72 @@ class GetClusterResponse(_message.Message):
 Global___GetClusterResponse: _TypeAlias = GetClusterResponse  # noqa: Y015
 
 @_typing.final
+class WatchClusterRequest(_message.Message):
+    """Request to be told of changes."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WatchClusterRequest: _TypeAlias = WatchClusterRequest  # noqa: Y015
+
+@_typing.final
+class WatchClusterResponse(_message.Message):
+    """Changes of workers. A stream sends `reset` with the cluster, then all workers, then `synced`, then
+    changes. A response holds at most 64 KiB, or one worker. A slow reader misses states in between; the
+    last state of each worker is always sent.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESET_FIELD_NUMBER: _builtins.int
+    SYNCED_FIELD_NUMBER: _builtins.int
+    CLUSTER_FIELD_NUMBER: _builtins.int
+    WORKERS_FIELD_NUMBER: _builtins.int
+    REMOVED_WORKER_IDS_FIELD_NUMBER: _builtins.int
+    reset: _builtins.bool
+    """What the client knew before is void: all workers are sent again, up to `synced`."""
+    synced: _builtins.bool
+    """All workers that there are have been sent."""
+    @_builtins.property
+    def cluster(self) -> Global___Cluster:
+        """With `reset`: the cluster, without its workers."""
+
+    @_builtins.property
+    def workers(self) -> _containers.RepeatedCompositeFieldContainer[Global___Worker]:
+        """Workers as they are now. A response without any, each 10 seconds without a change, only says that
+        the watch lives.
+        """
+
+    @_builtins.property
+    def removed_worker_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Workers that are gone."""
+
+    def __init__(
+        self,
+        *,
+        reset: _builtins.bool = ...,
+        synced: _builtins.bool = ...,
+        cluster: Global___Cluster | None = ...,
+        workers: _abc.Iterable[Global___Worker] | None = ...,
+        removed_worker_ids: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster", "removed_worker_ids", b"removed_worker_ids", "reset", b"reset", "synced", b"synced", "workers", b"workers"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WatchClusterResponse: _TypeAlias = WatchClusterResponse  # noqa: Y015
+
+@_typing.final
 class Cluster(_message.Message):
     """The cluster."""
 

@@ -41,6 +41,11 @@ class ClusterServiceStub:
                 request_serializer=headgate_dot_v1_dot_cluster__service__pb2.GetClusterRequest.SerializeToString,
                 response_deserializer=headgate_dot_v1_dot_cluster__service__pb2.GetClusterResponse.FromString,
                 _registered_method=True)
+        self.WatchCluster = channel.unary_stream(
+                '/headgate.v1.ClusterService/WatchCluster',
+                request_serializer=headgate_dot_v1_dot_cluster__service__pb2.WatchClusterRequest.SerializeToString,
+                response_deserializer=headgate_dot_v1_dot_cluster__service__pb2.WatchClusterResponse.FromString,
+                _registered_method=True)
         self.ListPlugins = channel.unary_unary(
                 '/headgate.v1.ClusterService/ListPlugins',
                 request_serializer=headgate_dot_v1_dot_cluster__service__pb2.ListPluginsRequest.SerializeToString,
@@ -80,6 +85,13 @@ class ClusterServiceServicer:
 
     def GetCluster(self, request, context):
         """Shows the cluster as far as the process that is asked knows it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def WatchCluster(self, request, context):
+        """Sends the workers as they are now, then each one that changes.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -134,6 +146,11 @@ def add_ClusterServiceServicer_to_server(servicer, server):
                     servicer.GetCluster,
                     request_deserializer=headgate_dot_v1_dot_cluster__service__pb2.GetClusterRequest.FromString,
                     response_serializer=headgate_dot_v1_dot_cluster__service__pb2.GetClusterResponse.SerializeToString,
+            ),
+            'WatchCluster': grpc.unary_stream_rpc_method_handler(
+                    servicer.WatchCluster,
+                    request_deserializer=headgate_dot_v1_dot_cluster__service__pb2.WatchClusterRequest.FromString,
+                    response_serializer=headgate_dot_v1_dot_cluster__service__pb2.WatchClusterResponse.SerializeToString,
             ),
             'ListPlugins': grpc.unary_unary_rpc_method_handler(
                     servicer.ListPlugins,
@@ -195,6 +212,33 @@ class ClusterService:
             '/headgate.v1.ClusterService/GetCluster',
             headgate_dot_v1_dot_cluster__service__pb2.GetClusterRequest.SerializeToString,
             headgate_dot_v1_dot_cluster__service__pb2.GetClusterResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WatchCluster(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/headgate.v1.ClusterService/WatchCluster',
+            headgate_dot_v1_dot_cluster__service__pb2.WatchClusterRequest.SerializeToString,
+            headgate_dot_v1_dot_cluster__service__pb2.WatchClusterResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -37,6 +37,8 @@ class ClusterServiceStub:
     def __new__(cls, channel: _aio.Channel) -> ClusterServiceAsyncStub: ...
     GetCluster: _grpc.UnaryUnaryMultiCallable[_cluster_service_pb2.GetClusterRequest, _cluster_service_pb2.GetClusterResponse]
     """Shows the cluster as far as the process that is asked knows it."""
+    WatchCluster: _grpc.UnaryStreamMultiCallable[_cluster_service_pb2.WatchClusterRequest, _cluster_service_pb2.WatchClusterResponse]
+    """Sends the workers as they are now, then each one that changes."""
     ListPlugins: _grpc.UnaryUnaryMultiCallable[_cluster_service_pb2.ListPluginsRequest, _cluster_service_pb2.ListPluginsResponse]
     """Lists the plugins that are installed."""
     GetPlugin: _grpc.UnaryUnaryMultiCallable[_cluster_service_pb2.GetPluginRequest, _cluster_service_pb2.GetPluginResponse]
@@ -59,6 +61,8 @@ class ClusterServiceAsyncStub(ClusterServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     GetCluster: _aio.UnaryUnaryMultiCallable[_cluster_service_pb2.GetClusterRequest, _cluster_service_pb2.GetClusterResponse]  # type: ignore[assignment]
     """Shows the cluster as far as the process that is asked knows it."""
+    WatchCluster: _aio.UnaryStreamMultiCallable[_cluster_service_pb2.WatchClusterRequest, _cluster_service_pb2.WatchClusterResponse]  # type: ignore[assignment]
+    """Sends the workers as they are now, then each one that changes."""
     ListPlugins: _aio.UnaryUnaryMultiCallable[_cluster_service_pb2.ListPluginsRequest, _cluster_service_pb2.ListPluginsResponse]  # type: ignore[assignment]
     """Lists the plugins that are installed."""
     GetPlugin: _aio.UnaryUnaryMultiCallable[_cluster_service_pb2.GetPluginRequest, _cluster_service_pb2.GetPluginResponse]  # type: ignore[assignment]
@@ -84,6 +88,14 @@ class ClusterServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_cluster_service_pb2.GetClusterResponse, _abc.Awaitable[_cluster_service_pb2.GetClusterResponse]]:
         """Shows the cluster as far as the process that is asked knows it."""
+
+    @_abc_1.abstractmethod
+    def WatchCluster(
+        self,
+        request: _cluster_service_pb2.WatchClusterRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_cluster_service_pb2.WatchClusterResponse], _abc.AsyncIterator[_cluster_service_pb2.WatchClusterResponse]]:
+        """Sends the workers as they are now, then each one that changes."""
 
     @_abc_1.abstractmethod
     def ListPlugins(

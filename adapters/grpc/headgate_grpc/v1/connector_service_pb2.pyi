@@ -86,6 +86,42 @@ REASON_ETAG_MISMATCH: Reason.ValueType  # 12
 """ABORTED: the connector has another etag than the request. Nothing was changed: read it again."""
 Global___Reason: _TypeAlias = Reason  # noqa: Y015
 
+class _PlannedAction:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _PlannedActionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_PlannedAction.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    PLANNED_ACTION_UNSPECIFIED: _PlannedAction.ValueType  # 0
+    """Never sent."""
+    PLANNED_ACTION_NONE: _PlannedAction.ValueType  # 1
+    """Nothing: it only has faults."""
+    PLANNED_ACTION_CREATE: _PlannedAction.ValueType  # 2
+    """It is created."""
+    PLANNED_ACTION_CHANGE_CONFIG: _PlannedAction.ValueType  # 3
+    """Its config is changed, and perhaps its target state; it is restarted."""
+    PLANNED_ACTION_CHANGE_STATE: _PlannedAction.ValueType  # 4
+    """Only its target state is changed."""
+    PLANNED_ACTION_DELETE: _PlannedAction.ValueType  # 5
+    """It is deleted."""
+
+class PlannedAction(_PlannedAction, metaclass=_PlannedActionEnumTypeWrapper):
+    """What would be done with a connector."""
+
+PLANNED_ACTION_UNSPECIFIED: PlannedAction.ValueType  # 0
+"""Never sent."""
+PLANNED_ACTION_NONE: PlannedAction.ValueType  # 1
+"""Nothing: it only has faults."""
+PLANNED_ACTION_CREATE: PlannedAction.ValueType  # 2
+"""It is created."""
+PLANNED_ACTION_CHANGE_CONFIG: PlannedAction.ValueType  # 3
+"""Its config is changed, and perhaps its target state; it is restarted."""
+PLANNED_ACTION_CHANGE_STATE: PlannedAction.ValueType  # 4
+"""Only its target state is changed."""
+PLANNED_ACTION_DELETE: PlannedAction.ValueType  # 5
+"""It is deleted."""
+Global___PlannedAction: _TypeAlias = PlannedAction  # noqa: Y015
+
 @_typing.final
 class ListConnectorsRequest(_message.Message):
     """Request for a page of connectors."""
@@ -993,10 +1029,13 @@ class AlterOffsetsRequest(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     OFFSETS_FIELD_NUMBER: _builtins.int
     ETAG_FIELD_NUMBER: _builtins.int
+    DRY_RUN_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Name of the connector."""
     etag: _builtins.str
     """As in PutConnectorConfigRequest."""
+    dry_run: _builtins.bool
+    """Tell what would be changed, and change nothing. The connector's class is not asked."""
     @_builtins.property
     def offsets(self) -> _containers.RepeatedCompositeFieldContainer[_connector_pb2.ConnectorOffset]:
         """Partitions to change. Those that are not named keep their offsets."""
@@ -1007,10 +1046,11 @@ class AlterOffsetsRequest(_message.Message):
         name: _builtins.str = ...,
         offsets: _abc.Iterable[_connector_pb2.ConnectorOffset] | None = ...,
         etag: _builtins.str = ...,
+        dry_run: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["etag", b"etag", "name", b"name", "offsets", b"offsets"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dry_run", b"dry_run", "etag", b"etag", "name", b"name", "offsets", b"offsets"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1023,20 +1063,56 @@ class AlterOffsetsResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     MESSAGE_FIELD_NUMBER: _builtins.int
+    DIFFERENCES_FIELD_NUMBER: _builtins.int
     message: _builtins.str
     """Connect's message to the user."""
+    @_builtins.property
+    def differences(self) -> _containers.RepeatedCompositeFieldContainer[Global___OffsetDifference]:
+        """Of a dry run: the partitions whose offsets would be others."""
+
     def __init__(
         self,
         *,
         message: _builtins.str = ...,
+        differences: _abc.Iterable[Global___OffsetDifference] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["differences", b"differences", "message", b"message"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AlterOffsetsResponse: _TypeAlias = AlterOffsetsResponse  # noqa: Y015
+
+@_typing.final
+class OffsetDifference(_message.Message):
+    """A partition whose offset would be another."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITION_JSON_FIELD_NUMBER: _builtins.int
+    BEFORE_JSON_FIELD_NUMBER: _builtins.int
+    AFTER_JSON_FIELD_NUMBER: _builtins.int
+    partition_json: _builtins.str
+    """Partition, a JSON object."""
+    before_json: _builtins.str
+    """Offset now, a JSON object. Empty: there is none."""
+    after_json: _builtins.str
+    """Offset then, a JSON object. Empty: there would be none."""
+    def __init__(
+        self,
+        *,
+        partition_json: _builtins.str = ...,
+        before_json: _builtins.str = ...,
+        after_json: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after_json", b"after_json", "before_json", b"before_json", "partition_json", b"partition_json"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OffsetDifference: _TypeAlias = OffsetDifference  # noqa: Y015
 
 @_typing.final
 class ResetOffsetsRequest(_message.Message):
@@ -1046,19 +1122,23 @@ class ResetOffsetsRequest(_message.Message):
 
     NAME_FIELD_NUMBER: _builtins.int
     ETAG_FIELD_NUMBER: _builtins.int
+    DRY_RUN_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Name of the connector."""
     etag: _builtins.str
     """As in PutConnectorConfigRequest."""
+    dry_run: _builtins.bool
+    """As in AlterOffsetsRequest."""
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
         etag: _builtins.str = ...,
+        dry_run: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["etag", b"etag", "name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dry_run", b"dry_run", "etag", b"etag", "name", b"name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1071,16 +1151,22 @@ class ResetOffsetsResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     MESSAGE_FIELD_NUMBER: _builtins.int
+    DIFFERENCES_FIELD_NUMBER: _builtins.int
     message: _builtins.str
     """Connect's message to the user."""
+    @_builtins.property
+    def differences(self) -> _containers.RepeatedCompositeFieldContainer[Global___OffsetDifference]:
+        """Of a dry run: the partitions whose offsets would be forgotten."""
+
     def __init__(
         self,
         *,
         message: _builtins.str = ...,
+        differences: _abc.Iterable[Global___OffsetDifference] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["differences", b"differences", "message", b"message"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1124,3 +1210,304 @@ class ResetTopicsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ResetTopicsResponse: _TypeAlias = ResetTopicsResponse  # noqa: Y015
+
+@_typing.final
+class PlanConnectorsRequest(_message.Message):
+    """Request for a plan."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONNECTORS_FIELD_NUMBER: _builtins.int
+    PRUNE_FIELD_NUMBER: _builtins.int
+    MIN_CONFIG_OFFSET_FIELD_NUMBER: _builtins.int
+    min_config_offset: _builtins.int
+    """As in ListConnectorsRequest."""
+    @_builtins.property
+    def connectors(self) -> _containers.RepeatedCompositeFieldContainer[Global___PlannedConnector]:
+        """Connectors as they are to be. Those that exist and are not named here stay as they are."""
+
+    @_builtins.property
+    def prune(self) -> _connector_pb2.ConnectorFilter:
+        """Of the others, those that match are to be deleted; an empty filter means all of them. Absent:
+        none are.
+        """
+
+    def __init__(
+        self,
+        *,
+        connectors: _abc.Iterable[Global___PlannedConnector] | None = ...,
+        prune: _connector_pb2.ConnectorFilter | None = ...,
+        min_config_offset: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["prune", b"prune"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["connectors", b"connectors", "min_config_offset", b"min_config_offset", "prune", b"prune"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PlanConnectorsRequest: _TypeAlias = PlanConnectorsRequest  # noqa: Y015
+
+@_typing.final
+class PlannedConnector(_message.Message):
+    """A connector as it is to be."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class ConfigEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    NAME_FIELD_NUMBER: _builtins.int
+    CONFIG_FIELD_NUMBER: _builtins.int
+    CONFIG_NULL_KEYS_FIELD_NUMBER: _builtins.int
+    TARGET_STATE_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Name of the connector."""
+    target_state: _connector_pb2.TargetState.ValueType
+    """What it is asked to do. TARGET_STATE_UNSPECIFIED: as it is now; a new one is started."""
+    @_builtins.property
+    def config(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """The whole config."""
+
+    @_builtins.property
+    def config_null_keys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Keys of the config whose value is null."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        config: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        config_null_keys: _abc.Iterable[_builtins.str] | None = ...,
+        target_state: _connector_pb2.TargetState.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["config", b"config", "config_null_keys", b"config_null_keys", "name", b"name", "target_state", b"target_state"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PlannedConnector: _TypeAlias = PlannedConnector  # noqa: Y015
+
+@_typing.final
+class PlanConnectorsResponse(_message.Message):
+    """Answer to PlanConnectors."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CHANGES_FIELD_NUMBER: _builtins.int
+    MOVES_FIELD_NUMBER: _builtins.int
+    MOVE_COUNT_FIELD_NUMBER: _builtins.int
+    MOVES_UNKNOWN_FIELD_NUMBER: _builtins.int
+    CONFIG_OFFSET_FIELD_NUMBER: _builtins.int
+    move_count: _builtins.int
+    """How many moves there would be."""
+    moves_unknown: _builtins.str
+    """Why the moves are not known. Empty: they are."""
+    config_offset: _builtins.int
+    """Config offset that it was planned for."""
+    @_builtins.property
+    def changes(self) -> _containers.RepeatedCompositeFieldContainer[Global___PlannedChange]:
+        """What would be done, in order of the names. Connectors that are as they are to be, and have no
+        fault, are left out.
+        """
+
+    @_builtins.property
+    def moves(self) -> _containers.RepeatedCompositeFieldContainer[Global___PlannedMove]:
+        """Work that would move, in order of the names; at most 10,000. Tasks of a new connector are taken to
+        be as many as its `tasks.max`; a changed connector is taken to keep its number of tasks.
+        """
+
+    def __init__(
+        self,
+        *,
+        changes: _abc.Iterable[Global___PlannedChange] | None = ...,
+        moves: _abc.Iterable[Global___PlannedMove] | None = ...,
+        move_count: _builtins.int = ...,
+        moves_unknown: _builtins.str = ...,
+        config_offset: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changes", b"changes", "config_offset", b"config_offset", "move_count", b"move_count", "moves", b"moves", "moves_unknown", b"moves_unknown"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PlanConnectorsResponse: _TypeAlias = PlanConnectorsResponse  # noqa: Y015
+
+@_typing.final
+class PlannedChange(_message.Message):
+    """A change of one connector."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    ACTION_FIELD_NUMBER: _builtins.int
+    DIFFERENCES_FIELD_NUMBER: _builtins.int
+    FAULTS_FIELD_NUMBER: _builtins.int
+    TARGET_STATE_BEFORE_FIELD_NUMBER: _builtins.int
+    TARGET_STATE_AFTER_FIELD_NUMBER: _builtins.int
+    ETAG_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Name of the connector."""
+    action: Global___PlannedAction.ValueType
+    """What is done."""
+    target_state_before: _connector_pb2.TargetState.ValueType
+    """Target state now. Not given: it does not exist."""
+    target_state_after: _connector_pb2.TargetState.ValueType
+    """Target state then. Not given: it does not exist."""
+    etag: _builtins.str
+    """Etag now, for the change itself: then what was planned is what is done. Empty: it does not exist."""
+    @_builtins.property
+    def differences(self) -> _containers.RepeatedCompositeFieldContainer[Global___KeyDifference]:
+        """Keys of the config that differ, in order. Empty for a deletion."""
+
+    @_builtins.property
+    def faults(self) -> _containers.RepeatedCompositeFieldContainer[Global___ConfigFault]:
+        """What is wrong with the planned config. With a fault it would be refused."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        action: Global___PlannedAction.ValueType = ...,
+        differences: _abc.Iterable[Global___KeyDifference] | None = ...,
+        faults: _abc.Iterable[Global___ConfigFault] | None = ...,
+        target_state_before: _connector_pb2.TargetState.ValueType = ...,
+        target_state_after: _connector_pb2.TargetState.ValueType = ...,
+        etag: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "differences", b"differences", "etag", b"etag", "faults", b"faults", "name", b"name", "target_state_after", b"target_state_after", "target_state_before", b"target_state_before"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PlannedChange: _TypeAlias = PlannedChange  # noqa: Y015
+
+@_typing.final
+class KeyDifference(_message.Message):
+    """A key of a config that differs."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: _builtins.int
+    BEFORE_FIELD_NUMBER: _builtins.int
+    AFTER_FIELD_NUMBER: _builtins.int
+    HIDDEN_FIELD_NUMBER: _builtins.int
+    IS_BEFORE_FIELD_NUMBER: _builtins.int
+    IS_AFTER_FIELD_NUMBER: _builtins.int
+    key: _builtins.str
+    """Name of the key."""
+    before: _builtins.str
+    """Value now. Absent: the key is missing, its value is null, or it is hidden."""
+    after: _builtins.str
+    """Value then. Absent: as for `before`."""
+    hidden: _builtins.bool
+    """Whether the values are not shown: the key is a password, or its name sounds like one."""
+    is_before: _builtins.bool
+    """Whether the key is in the config now."""
+    is_after: _builtins.bool
+    """Whether the key is in the config then."""
+    def __init__(
+        self,
+        *,
+        key: _builtins.str = ...,
+        before: _builtins.str | None = ...,
+        after: _builtins.str | None = ...,
+        hidden: _builtins.bool = ...,
+        is_before: _builtins.bool = ...,
+        is_after: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_after", b"_after", "_before", b"_before", "after", b"after", "before", b"before"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_after", b"_after", "_before", b"_before", "after", b"after", "before", b"before", "hidden", b"hidden", "is_after", b"is_after", "is_before", b"is_before", "key", b"key"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__after: _TypeAlias = _typing.Literal["after"]  # noqa: Y015
+    _WhichOneofArgType__after: _TypeAlias = _typing.Literal["_after", b"_after"]  # noqa: Y015
+    _WhichOneofReturnType__before: _TypeAlias = _typing.Literal["before"]  # noqa: Y015
+    _WhichOneofArgType__before: _TypeAlias = _typing.Literal["_before", b"_before"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__after) -> _WhichOneofReturnType__after | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__before) -> _WhichOneofReturnType__before | None: ...
+
+Global___KeyDifference: _TypeAlias = KeyDifference  # noqa: Y015
+
+@_typing.final
+class ConfigFault(_message.Message):
+    """What is wrong with one key of a config."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    key: _builtins.str
+    """Name of the key. Empty: the fault is about the whole config."""
+    message: _builtins.str
+    """What is wrong, in words."""
+    def __init__(
+        self,
+        *,
+        key: _builtins.str = ...,
+        message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "message", b"message"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ConfigFault: _TypeAlias = ConfigFault  # noqa: Y015
+
+@_typing.final
+class PlannedMove(_message.Message):
+    """A connector or a task that another worker would run."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONNECTOR_FIELD_NUMBER: _builtins.int
+    TASK_FIELD_NUMBER: _builtins.int
+    FROM_WORKER_FIELD_NUMBER: _builtins.int
+    TO_WORKER_FIELD_NUMBER: _builtins.int
+    connector: _builtins.str
+    """Name of the connector."""
+    task: _builtins.int
+    """Number of the task. Absent: it is the connector itself."""
+    from_worker: _builtins.str
+    """Address of the worker that runs it now. Empty: nobody does."""
+    to_worker: _builtins.str
+    """Address of the worker that would run it. Empty: nobody would."""
+    def __init__(
+        self,
+        *,
+        connector: _builtins.str = ...,
+        task: _builtins.int | None = ...,
+        from_worker: _builtins.str = ...,
+        to_worker: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_task", b"_task", "task", b"task"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_task", b"_task", "connector", b"connector", "from_worker", b"from_worker", "task", b"task", "to_worker", b"to_worker"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__task: _TypeAlias = _typing.Literal["task"]  # noqa: Y015
+    _WhichOneofArgType__task: _TypeAlias = _typing.Literal["_task", b"_task"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__task) -> _WhichOneofReturnType__task | None: ...
+
+Global___PlannedMove: _TypeAlias = PlannedMove  # noqa: Y015

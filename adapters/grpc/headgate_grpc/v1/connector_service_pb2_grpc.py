@@ -58,6 +58,11 @@ class ConnectorServiceStub:
                 request_serializer=headgate_dot_v1_dot_connector__service__pb2.WaitConnectorRequest.SerializeToString,
                 response_deserializer=headgate_dot_v1_dot_connector__service__pb2.WaitConnectorResponse.FromString,
                 _registered_method=True)
+        self.PlanConnectors = channel.unary_unary(
+                '/headgate.v1.ConnectorService/PlanConnectors',
+                request_serializer=headgate_dot_v1_dot_connector__service__pb2.PlanConnectorsRequest.SerializeToString,
+                response_deserializer=headgate_dot_v1_dot_connector__service__pb2.PlanConnectorsResponse.FromString,
+                _registered_method=True)
         self.CreateConnector = channel.unary_unary(
                 '/headgate.v1.ConnectorService/CreateConnector',
                 request_serializer=headgate_dot_v1_dot_connector__service__pb2.CreateConnectorRequest.SerializeToString,
@@ -155,6 +160,14 @@ class ConnectorServiceServicer:
 
     def WaitConnector(self, request, context):
         """Returns when a connector is as the condition says, or at the deadline with DEADLINE_EXCEEDED.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PlanConnectors(self, request, context):
+        """Tells what would come of changes: faults, differences, deletions, and work that would move to
+        other workers. Nothing is written.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -273,6 +286,11 @@ def add_ConnectorServiceServicer_to_server(servicer, server):
                     servicer.WaitConnector,
                     request_deserializer=headgate_dot_v1_dot_connector__service__pb2.WaitConnectorRequest.FromString,
                     response_serializer=headgate_dot_v1_dot_connector__service__pb2.WaitConnectorResponse.SerializeToString,
+            ),
+            'PlanConnectors': grpc.unary_unary_rpc_method_handler(
+                    servicer.PlanConnectors,
+                    request_deserializer=headgate_dot_v1_dot_connector__service__pb2.PlanConnectorsRequest.FromString,
+                    response_serializer=headgate_dot_v1_dot_connector__service__pb2.PlanConnectorsResponse.SerializeToString,
             ),
             'CreateConnector': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateConnector,
@@ -452,6 +470,33 @@ class ConnectorService:
             '/headgate.v1.ConnectorService/WaitConnector',
             headgate_dot_v1_dot_connector__service__pb2.WaitConnectorRequest.SerializeToString,
             headgate_dot_v1_dot_connector__service__pb2.WaitConnectorResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PlanConnectors(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/headgate.v1.ConnectorService/PlanConnectors',
+            headgate_dot_v1_dot_connector__service__pb2.PlanConnectorsRequest.SerializeToString,
+            headgate_dot_v1_dot_connector__service__pb2.PlanConnectorsResponse.FromString,
             options,
             channel_credentials,
             insecure,

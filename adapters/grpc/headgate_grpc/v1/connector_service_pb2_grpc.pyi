@@ -45,6 +45,10 @@ class ConnectorServiceStub:
     """Sends the connectors as they are now, then each one that changes."""
     WaitConnector: _grpc.UnaryUnaryMultiCallable[_connector_service_pb2.WaitConnectorRequest, _connector_service_pb2.WaitConnectorResponse]
     """Returns when a connector is as the condition says, or at the deadline with DEADLINE_EXCEEDED."""
+    PlanConnectors: _grpc.UnaryUnaryMultiCallable[_connector_service_pb2.PlanConnectorsRequest, _connector_service_pb2.PlanConnectorsResponse]
+    """Tells what would come of changes: faults, differences, deletions, and work that would move to
+    other workers. Nothing is written.
+    """
     CreateConnector: _grpc.UnaryUnaryMultiCallable[_connector_service_pb2.CreateConnectorRequest, _connector_service_pb2.CreateConnectorResponse]
     """Creates a connector. ALREADY_EXISTS: the name is taken."""
     PutConnectorConfig: _grpc.UnaryUnaryMultiCallable[_connector_service_pb2.PutConnectorConfigRequest, _connector_service_pb2.PutConnectorConfigResponse]
@@ -89,6 +93,10 @@ class ConnectorServiceAsyncStub(ConnectorServiceStub):
     """Sends the connectors as they are now, then each one that changes."""
     WaitConnector: _aio.UnaryUnaryMultiCallable[_connector_service_pb2.WaitConnectorRequest, _connector_service_pb2.WaitConnectorResponse]  # type: ignore[assignment]
     """Returns when a connector is as the condition says, or at the deadline with DEADLINE_EXCEEDED."""
+    PlanConnectors: _aio.UnaryUnaryMultiCallable[_connector_service_pb2.PlanConnectorsRequest, _connector_service_pb2.PlanConnectorsResponse]  # type: ignore[assignment]
+    """Tells what would come of changes: faults, differences, deletions, and work that would move to
+    other workers. Nothing is written.
+    """
     CreateConnector: _aio.UnaryUnaryMultiCallable[_connector_service_pb2.CreateConnectorRequest, _connector_service_pb2.CreateConnectorResponse]  # type: ignore[assignment]
     """Creates a connector. ALREADY_EXISTS: the name is taken."""
     PutConnectorConfig: _aio.UnaryUnaryMultiCallable[_connector_service_pb2.PutConnectorConfigRequest, _connector_service_pb2.PutConnectorConfigResponse]  # type: ignore[assignment]
@@ -154,6 +162,16 @@ class ConnectorServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_connector_service_pb2.WaitConnectorResponse, _abc.Awaitable[_connector_service_pb2.WaitConnectorResponse]]:
         """Returns when a connector is as the condition says, or at the deadline with DEADLINE_EXCEEDED."""
+
+    @_abc_1.abstractmethod
+    def PlanConnectors(
+        self,
+        request: _connector_service_pb2.PlanConnectorsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_connector_service_pb2.PlanConnectorsResponse, _abc.Awaitable[_connector_service_pb2.PlanConnectorsResponse]]:
+        """Tells what would come of changes: faults, differences, deletions, and work that would move to
+        other workers. Nothing is written.
+        """
 
     @_abc_1.abstractmethod
     def CreateConnector(

@@ -1,0 +1,142 @@
+"""Watching the cluster: the workers as they are now, and each one that changes.
+
+Level-triggered, as `headgate_grpc.watch` is: whoever is slow misses states in between, and costs
+what it was told last. While somebody watches, the backend is asked every `LOOK_S`, once for all.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+from typing import Final
+
+from headgate.herder.messages import ErrorKind
+from headgate_grpc import messages
+from headgate_grpc.backend import Backend, TooManyError
+from headgate_grpc.errors import MEANINGS, TOO_MANY, RefusedError
+from headgate_grpc.v1 import cluster_service_pb2 as pb
+
+log = logging.getLogger(__name__)
+
+WATCHES_MAX: Final = 1_000
+LOOK_S: Final = 0.5
+SILENCE_S: Final = 10.0
+"""After so long without a change a response says that the watch lives."""
+RESPONSE_MAX: Final = 64 * 1024
+ASK_MS: Final = 10_000
+ENDS: Final = "The worker is shutting down; watch another one"
+
+
+class ClusterHub:
+    """All cluster watches of one server. Belongs to the server's loop."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._now = pb.Cluster()
+        self._looks = 0
+        """How often the cluster was looked at."""
+        self._watching = 0
+        self._news = asyncio.Condition()
+        self._follower: asyncio.Task[None] | None = None
+        self._closed = False
+
+    async def close(self) -> None:
+        """Watches end with UNAVAILABLE."""
+        self._closed = True
+        if self._follower is not None:
+            self._follower.cancel()
+        async with self._news:
+            self._news.notify_all()
+
+    async def watch(self) -> AsyncIterator[pb.WatchClusterResponse]:
+        """The responses of one stream.
+
+        Raises:
+            RefusedError: too many watches are open, or the server ends.
+        """
+        if self._watching >= WATCHES_MAX:
+            text = f"{WATCHES_MAX} watches of the cluster are open on this worker already"
+            raise RefusedError(TOO_MANY, text)
+        self._watching += 1
+        try:
+            if self._follower is None:
+                self._follower = asyncio.create_task(self._follow())
+            # The look that is under way may have begun before what the client has seen.
+            await self._look_after(self._looks + 2)
+            told: dict[str, pb.Worker] = {}
+            first = True
+            while True:
+                for response in _responses(self._now, told, first=first):
+                    yield response
+                first = False
+                await self._change_from(told)
+        finally:
+            self._watching -= 1
+            if not self._watching and self._follower is not None:
+                self._follower.cancel()
+                self._follower = None
+
+    async def _look_after(self, looks: int) -> None:
+        async with self._news:
+            await self._news.wait_for(lambda: self._closed or self._looks >= looks)
+        self._check_open()
+
+    async def _change_from(self, told: dict[str, pb.Worker]) -> None:
+        """Until there is something else to tell, or it was silent for long."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(SILENCE_S), self._news:
+                await self._news.wait_for(lambda: self._closed or _workers(self._now) != told)
+        self._check_open()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise RefusedError(MEANINGS[ErrorKind.NOT_READY], ENDS)
+
+    async def _follow(self) -> None:
+        while True:
+            try:
+                found = messages.cluster(await self._backend.cluster(ASK_MS))
+            except Exception as error:  # who watches waits for the next look
+                log.log(
+                    logging.DEBUG if isinstance(error, TooManyError) else logging.ERROR,
+                    "the watched cluster: %s: %s",
+                    type(error).__name__,
+                    error,
+                )
+                await asyncio.sleep(LOOK_S)
+                continue
+            async with self._news:
+                self._now = found
+                self._looks += 1
+                self._news.notify_all()
+            await asyncio.sleep(LOOK_S)
+
+
+def _workers(cluster: pb.Cluster) -> dict[str, pb.Worker]:
+    return {each.worker_id: each for each in cluster.workers}
+
+
+def _responses(
+    cluster: pb.Cluster, told: dict[str, pb.Worker], *, first: bool
+) -> list[pb.WatchClusterResponse]:
+    """What is new since `told`, which becomes what is there; at least one response."""
+    now = _workers(cluster)
+    responses = [pb.WatchClusterResponse(reset=first)]
+    if first:
+        head = responses[0].cluster
+        head.CopyFrom(cluster)
+        del head.workers[:]
+    size = 0
+    for worker_id, worker in now.items():
+        if told.get(worker_id) == worker:
+            continue
+        size += worker.ByteSize()
+        if size > RESPONSE_MAX and responses[-1].workers:
+            responses.append(pb.WatchClusterResponse())
+            size = worker.ByteSize()
+        responses[-1].workers.append(worker)
+    responses[-1].removed_worker_ids.extend(sorted(told.keys() - now.keys()))
+    responses[-1].synced = first
+    told.clear()
+    told.update(now)
+    return responses

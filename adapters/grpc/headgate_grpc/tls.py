@@ -1,0 +1,79 @@
+"""Certificates of the server: PEM files that ``headgate.grpc.ssl.*`` names.
+
+gRPC says nothing of a certificate that it cannot use: every handshake fails. So the files are first
+read as Python's own TLS reads them.
+"""
+
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import grpc
+
+PREFIX: Final = "headgate.grpc.ssl."
+CERTIFICATE_KEY: Final = PREFIX + "certificate.file"
+PRIVATE_KEY: Final = PREFIX + "key.file"
+CLIENTS_KEY: Final = PREFIX + "client.ca.file"
+_ENCRYPTED: Final = ("ENCRYPTED PRIVATE KEY", "Proc-Type: 4,ENCRYPTED")
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """PEM, read once: a certificate that is renewed counts from the next start."""
+
+    certificate: bytes
+    """Certificate of the server, then those between it and its authority."""
+    key: bytes
+    clients: bytes | None = None
+    """Authorities whose certificates clients must show; None: clients need none."""
+
+    @classmethod
+    def read(cls, certificate: str, key: str, clients: str = "") -> "Tls":
+        """The contents of these files; `clients` is empty where clients need no certificate.
+
+        Raises:
+            ValueError: names the setting, and what is wrong with its file.
+        """
+        for setting, path in ((CERTIFICATE_KEY, certificate), (PRIVATE_KEY, key)):
+            if not path:
+                raise ValueError(f"{setting} is not set; a listener grpcs:// needs it")
+        chain, secret = _read(CERTIFICATE_KEY, certificate), _read(PRIVATE_KEY, key)
+        if any(mark in secret.decode("latin-1") for mark in _ENCRYPTED):
+            raise ValueError(
+                f"{PRIVATE_KEY}: {key} is encrypted, and gRPC takes no password; give an "
+                "unencrypted key that only the worker's user can read"
+            )
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        try:
+            context.load_cert_chain(certificate, key)
+        except ssl.SSLError as error:
+            raise ValueError(
+                f"{CERTIFICATE_KEY} {certificate} and {PRIVATE_KEY} {key} cannot be used "
+                f"together: {error.reason or error}; expected a PEM certificate and its key"
+            ) from None
+        if not clients:
+            return cls(chain, secret)
+        authorities = _read(CLIENTS_KEY, clients)
+        try:
+            context.load_verify_locations(clients)
+        except ssl.SSLError as error:
+            raise ValueError(
+                f"{CLIENTS_KEY}: {clients} cannot be used: {error.reason or error}; expected PEM "
+                "certificates of authorities"
+            ) from None
+        return cls(chain, secret, authorities)
+
+    def credentials(self) -> grpc.ServerCredentials:
+        return grpc.ssl_server_credentials(
+            [(self.key, self.certificate)],
+            root_certificates=self.clients,
+            require_client_auth=self.clients is not None,
+        )
+
+
+def _read(setting: str, path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise ValueError(f"{setting}: {path} cannot be read: {error.strerror}") from None

@@ -1,0 +1,100 @@
+"""What a change of offsets would do, from the offsets as they are: a dry run. The connector's class
+is not asked: its `alter_offsets` may change what it likes.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final, TypeAlias, cast
+
+from headgate.herder.calls import (
+    AlterOffsets,
+    ErrorKind,
+    Failure,
+    OffsetChange,
+    ReadOffsets,
+    ResetOffsets,
+    Result,
+    Success,
+)
+from headgate.herder.messages import ConnectorOffsetsRead
+from headgate.herder.offset_input import sink_changes, source_changes
+from headgate.herder.privileged import etag_refusal
+from headgate.herder.reads import not_found
+from headgate.herder.settings import HerderSettings
+from headgate.ids import TargetState
+from headgate.task.messages import TaskKind
+from headgate.topics.config_state import ConfigState
+from headgate.topics.offsets import Partition, partition_identity
+
+ChangeCall: TypeAlias = AlterOffsets | ResetOffsets
+
+NOT_STOPPED: Final = (
+    "Connectors must be in the STOPPED state before their offsets can be modified. This can be "
+    "done for the specified connector by issuing a 'PUT' request to the "
+    "'/connectors/{}/stop' endpoint"
+)
+NOTHING_WRITTEN: Final = (
+    "Nothing was changed: this was a dry run, and the connector's class was not asked"
+)
+
+
+def change_refusal(state: ConfigState, call: ChangeCall) -> Failure | None:
+    """Why the connector is not one whose offsets can be changed, in the order of
+    modifyConnectorOffsetsChecks."""
+    entry = state.entry(call.name)
+    if entry is None:
+        return not_found(call.name)
+    stopped = state.target_state(call.name) is TargetState.STOPPED
+    if not stopped or (entry.task_count or 0) > 0:
+        return Failure(ErrorKind.BAD_REQUEST, NOT_STOPPED.format(call.name))
+    return None if call.etag is None else etag_refusal(state, call.name, call.etag)
+
+
+def given_changes(call: ChangeCall, kind: TaskKind) -> tuple[OffsetChange, ...] | Failure | None:
+    """None for a reset."""
+    if isinstance(call, ResetOffsets):
+        return None
+    return source_changes(call.offsets) if kind is TaskKind.SOURCE else sink_changes(call.offsets)
+
+
+def offsets_answer(
+    call: ReadOffsets | ChangeCall,
+    read: ConnectorOffsetsRead,
+    state: ConfigState,
+    settings: HerderSettings,
+) -> Result:
+    """The answer to `call` once the offsets were read: these, or what a change would do."""
+    if read.failure is not None:
+        return read.failure
+    if isinstance(call, ReadOffsets):
+        lines = [{"partition": part, "offset": offset} for part, offset in read.offsets]
+        return Success({"offsets": lines})
+    entry = state.entry(call.name)
+    if entry is None or entry.config is None:
+        return not_found(call.name)
+    return preview(call, settings.kind(entry.config), read.offsets)
+
+
+def preview(call: ChangeCall, kind: TaskKind, offsets: Sequence[OffsetChange]) -> Result:
+    """``{"message", "changes": [{"partition", "before", "after"}]}``: partitions whose offsets
+    would be others. `offsets`: as they are."""
+    given = given_changes(call, kind)
+    if isinstance(given, Failure):
+        return given
+    before = {_identity(partition): (partition, offset) for partition, offset in offsets}
+    after = dict.fromkeys(before) if given is None else {}
+    named = {key: partition for key, (partition, _) in before.items()}
+    wanted: dict[str, object] = dict(after)
+    for partition, offset in given or ():
+        wanted[_identity(partition)] = offset
+        named.setdefault(_identity(partition), partition)
+    changes: list[dict[str, Any]] = []
+    for key, offset in wanted.items():
+        was = before[key][1] if key in before else None
+        if json.dumps(was, sort_keys=True) != json.dumps(offset, sort_keys=True):
+            changes.append({"partition": named[key], "before": was, "after": offset})
+    return Success({"message": NOTHING_WRITTEN, "changes": changes})
+
+
+def _identity(partition: object) -> str:
+    return partition_identity(cast(Partition | None, partition))

@@ -1,0 +1,40 @@
+"""What a set of changed connectors would do to the group's work, for `PlanConnectors`."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from headgate.ids import TaskId
+from headgate.membership.foresight import Move
+from headgate.topics.config_state import ConfigState
+
+MOVES_MAX: Final = 10_000
+"""Most moves in an answer."""
+NOT_LED: Final = "The leader has not completed a round yet, so it cannot tell what would move"
+
+
+def planned_stages(
+    state: ConfigState, changes: Mapping[str, int | None]
+) -> tuple[dict[str, int], dict[str, int]]:
+    """Connectors that would be configured, and how many tasks each would have: once they are
+    written, and once connectors have made their task configs."""
+    begin = {name: len(state.tasks(name)) for name in state.connector_names()}
+    for name, count in changes.items():
+        if count is None:
+            begin.pop(name, None)
+        else:
+            begin.setdefault(name, 0)
+    return begin, {**begin, **{name: n for name, n in changes.items() if n is not None}}
+
+
+def shown_moves(moves: Sequence[Move]) -> dict[str, Any]:
+    """Answer to `ForeseeMoves`."""
+    shown = [
+        {
+            "connector": move.work.connector if isinstance(move.work, TaskId) else move.work,
+            "task": move.work.task if isinstance(move.work, TaskId) else None,
+            "from": move.source,
+            "to": move.target,
+        }
+        for move in moves[:MOVES_MAX]
+    ]
+    return {"moves": shown, "count": len(moves)}

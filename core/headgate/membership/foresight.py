@@ -1,0 +1,105 @@
+"""What the next rounds would do: the policy asked about work that is not configured yet."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Final
+
+from headgate.assignment import POLICIES
+from headgate.assignment.model import MemberWork, RoundInput, Work
+from headgate.membership.leading import Led, Works, changed
+
+ROUNDS_MAX: Final = 6
+"""Rounds until a policy has come to rest: it revokes in one and assigns in the next."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Work that another member would have, by their urls; empty: nobody."""
+
+    work: Work
+    source: str
+    target: str
+
+
+def foresee(led: Led, stages: Sequence[Mapping[str, int]], *, eager: bool) -> tuple[Move, ...]:
+    """Where work would move if no member came or went. In order of the work.
+
+    Args:
+        led: the last round, which was not refused.
+        stages: what would be configured, one after the other: connectors, and how many tasks each
+            has. A new one is assigned before it has tasks, so that there are two.
+
+    Cost: some rounds of the policy.
+    """
+    assert led.round_input is not None, "the round was refused"
+    policy, memory, last = POLICIES[led.policy], led.memory, led.round_input
+    held = {each.member_id: _after(led, each, eager=eager) for each in last.members}
+    before = _owners(held)
+    waiting = [*stages]
+    for number in range(1, ROUNDS_MAX * len(stages) + 1):
+        done = policy(_next_round(last, held, waiting[0], number), memory)
+        memory = done.memory
+        if eager:
+            held = {
+                member_id: (change.assigned_connectors, change.assigned_tasks)
+                for member_id, change in done.members.items()
+            }
+        after = {
+            member_id: changed(*works, done.members[member_id]) for member_id, works in held.items()
+        }
+        if eager or after == held:
+            waiting.pop(0)
+            if not waiting:
+                break
+        held = held if eager else after
+    now = _owners(held)
+    moved = [work for work in {**before, **now} if before.get(work) != now.get(work)]
+    return tuple(
+        Move(work, _url(led, before.get(work)), _url(led, now.get(work)))
+        for work in sorted(moved, key=_order)
+    )
+
+
+def _after(led: Led, member: MemberWork, *, eager: bool) -> Works:
+    """What the member has after the last round."""
+    change = led.changes[member.member_id]
+    if eager:
+        return change.assigned_connectors, change.assigned_tasks
+    return changed(member.connectors, member.tasks, change)
+
+
+def _next_round(
+    last: RoundInput, held: Mapping[str, Works], connectors: Mapping[str, int], number: int
+) -> RoundInput:
+    """Far enough after the one before that no delay is under way."""
+    members = [
+        replace(
+            each,
+            connectors=held[each.member_id][0],
+            tasks=held[each.member_id][1],
+            last_delay_ms=0,
+            delay_left_ms=None,
+        )
+        for each in last.members
+    ]
+    return replace(
+        last,
+        members=tuple(members),
+        generation=last.generation + number,
+        last_completed_generation=last.generation + number - 1,
+        connectors=connectors,
+        now_ms=last.now_ms + number * (last.delay_ms_max + 1),
+    )
+
+
+def _owners(held: Mapping[str, Works]) -> dict[Work, str]:
+    return {work: member_id for member_id, works in held.items() for work in chain[Work](*works)}
+
+
+def _url(led: Led, member_id: str | None) -> str:
+    return "" if member_id is None else led.urls[member_id]
+
+
+def _order(work: Work) -> tuple[str, int]:
+    return (work, -1) if isinstance(work, str) else (work.connector, work.task)

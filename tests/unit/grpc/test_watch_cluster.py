@@ -1,0 +1,166 @@
+"""WatchCluster on a real worker, and on a cluster that the test makes up."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from queue import Queue
+from typing import Any
+
+import pytest
+from support.grpc.worker import Served, grpc_worker
+
+from headgate import wire
+from headgate.herder.messages import WorkerView
+from headgate_grpc import cluster_watch
+from headgate_grpc.client import HeadgateError
+from headgate_grpc.client.watching import WorkerChange, worker_changes
+from headgate_grpc.cluster_watch import ClusterHub
+from headgate_grpc.errors import RefusedError
+from headgate_grpc.v1 import cluster_service_pb2 as pb
+
+SINK = {"connector.class": "FileStreamSink", "topics": "t", "file": "/dev/null", "tasks.max": "2"}
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    with grpc_worker(tmp_path) as served:
+        yield served
+
+
+def test_what_a_worker_runs_is_told_when_it_changes(served: Served) -> None:
+    seen: Queue[WorkerChange | HeadgateError] = Queue()
+
+    def follow() -> None:
+        try:
+            for change in served.client.watch_cluster():
+                seen.put(change)
+        except HeadgateError as error:
+            seen.put(error)
+
+    thread = threading.Thread(target=follow)
+    thread.start()
+
+    def until(holds: Any) -> pb.Worker:
+        while True:
+            change = seen.get(timeout=20)
+            assert isinstance(change, WorkerChange) and change.worker is not None, change
+            if holds(change.worker):
+                return change.worker
+
+    first = until(lambda worker: True)
+    assert (first.worker_id, first.leader) == (served.rest.worker_id, True) and not first.connectors
+    served.client.create("a", SINK)
+    until(lambda worker: list(worker.connectors) == ["a"] and set(worker.tasks) == {"a-0", "a-1"})
+    served.client.delete("a")
+    until(lambda worker: not worker.connectors and not worker.tasks)
+    served.server.close()
+    error = seen.get(timeout=20)
+    while isinstance(error, WorkerChange):
+        error = seen.get(timeout=20)
+    assert (error.code, error.reason) == ("UNAVAILABLE", "NOT_READY")
+    thread.join()
+
+
+class Workers:
+    """A backend that knows the workers that it is given."""
+
+    def __init__(self) -> None:
+        self.views: dict[str, WorkerView | None] = {}
+        self.asked = 0
+
+    async def cluster(self, timeout_ms: int) -> Any:
+        self.asked += 1
+        workers = [
+            {"worker_id": name, "url": "", "view": None if view is None else wire.plain(view)}
+            for name, view in self.views.items()
+        ]
+        return {
+            "version": "v",
+            "commit": "c",
+            "kafka_cluster_id": "k",
+            "group_id": "g",
+            "workers": workers,
+        }
+
+
+def view(tasks: int = 0, generation: int = 1) -> WorkerView:
+    names = {f"{number}-{'x' * 100}": ("RUNNING", "") for number in range(tasks)}
+    return WorkerView(
+        worker_id="", url="", member_id="m", leader="", generation=generation, config_offset=0,
+        settled=True, pending=(), connectors=names, tasks=(), rebalances=0,  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def test_workers_come_change_and_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_watch, "LOOK_S", 0.01)
+    monkeypatch.setattr(cluster_watch, "SILENCE_S", 0.1)
+
+    async def watched() -> None:
+        backend: Any = Workers()
+        backend.views = {"a": view(), "b": view(600), "c": view(600)}
+        hub = ClusterHub(backend)
+        stream = hub.watch()
+        known: dict[str, pb.Worker] = {}
+
+        async def told() -> tuple[pb.WatchClusterResponse, list[str]]:
+            response = await anext(stream)
+            return response, [each.worker_id for each in worker_changes(response, known)]
+
+        first, names = await told()
+        assert first.reset and not first.synced and names == ["a", "b"]
+        assert first.cluster.group_id == "g" and not first.cluster.workers
+        second, names = await told()
+        assert second.synced and not second.reset and names == ["c"], "64 KiB a response"
+        silent, names = await told()
+        assert not names and not silent.synced
+        backend.views = {"a": view(generation=2), "c": view(600), "d": None}
+        _, names = await told()
+        assert sorted(names) == ["a", "b", "d"] and set(known) == {"a", "c", "d"}
+        assert known["a"].generation == 2 and not known["d"].answers
+        await stream.aclose()
+        asked = backend.asked
+        await asyncio.sleep(0.1)
+        assert backend.asked <= asked + 1, "nobody watches any more"
+
+    asyncio.run(watched())
+
+
+def test_a_slow_reader_hears_the_last_state_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_watch, "LOOK_S", 0.01)
+
+    async def watched() -> None:
+        backend: Any = Workers()
+        backend.views = {"a": view()}
+        hub = ClusterHub(backend)
+        stream = hub.watch()
+        await anext(stream)
+        for generation in range(2, 30):
+            backend.views = {"a": view(generation=generation)}
+            asked = backend.asked
+            while backend.asked < asked + 2:
+                await asyncio.sleep(0.005)
+        (worker,) = (await anext(stream)).workers
+        assert worker.generation == 29
+        await hub.close()
+        with pytest.raises(RefusedError, match="shutting down"):
+            await anext(stream)
+
+    asyncio.run(watched())
+
+
+def test_there_is_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_watch, "LOOK_S", 0.01)
+    monkeypatch.setattr(cluster_watch, "WATCHES_MAX", 2)
+
+    async def watched() -> None:
+        hub = ClusterHub(Workers())  # type: ignore[arg-type]
+        streams = [hub.watch() for _ in range(3)]
+        for stream in streams[:2]:
+            await anext(stream)
+        with pytest.raises(RefusedError, match="2 watches of the cluster"):
+            await anext(streams[2])
+        await streams[0].aclose()
+        await anext(hub.watch())
+
+    asyncio.run(watched())
