@@ -1,10 +1,12 @@
 """``headgate up --check``: what is looked at before a start. Starts, makes, changes nothing."""
 
 import importlib.util
+import os
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
-from typing import TextIO
+from pathlib import Path
+from typing import Final, TextIO
 
 from headgate.topics.config_records import decode
 from headgate.topics.config_reducer import fold
@@ -17,6 +19,8 @@ from headgate_runtime.up.pipeline import Pipeline
 from headgate_runtime.up.references import resolved
 
 DATABASE = "headgate.db"
+HADOOP: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
+"""Where Spark finds the cluster of YARN."""
 _WORDS = {"making": "would make", "changing": "would change", "deleting": "would delete"}
 
 
@@ -29,7 +33,7 @@ def run(pipeline: Pipeline, *, prune: bool = False, out: TextIO | None = None) -
         UpError: the data folder holds no log of ours.
     """
     shown = out or sys.stdout
-    faults = list(_faults(pipeline))
+    faults = list(spark_faults(pipeline))
     state, topics = _log(pipeline)
     for line in _lines(pipeline, state, topics, prune=prune):
         print(line, file=shown)
@@ -83,12 +87,20 @@ def _log(pipeline: Pipeline) -> tuple[ConfigState | None, Sequence[str]]:
         reader.close()
 
 
-def _faults(pipeline: Pipeline) -> Iterator[str]:
-    """What would keep Spark from starting."""
+def spark_faults(pipeline: Pipeline) -> Iterator[str]:
+    """What keeps Spark from starting, seen without starting it."""
     if pipeline.runner != "spark":
         return
     if importlib.util.find_spec("pyspark") is None:
         needed = 'pip install "headgate[spark]", or runner = "process"'
         yield f"runner is spark, and PySpark is not installed: {needed}"
-    elif pipeline.spark.remote is None and shutil.which("java") is None:
+        return
+    if pipeline.spark.remote is not None:
+        return
+    java = os.environ.get("JAVA_HOME")
+    if shutil.which("java") is None and not (java and (Path(java) / "bin" / "java").exists()):
         yield 'runner is spark, and there is no java in PATH: install Java, or runner = "process"'
+    master = pipeline.spark.master or ""
+    if master.startswith("yarn") and not any(os.environ.get(name) for name in HADOOP):
+        names = ", ".join(HADOOP)
+        yield f"[spark] master is {master}, which needs one of {names} in the environment"
