@@ -2,10 +2,8 @@
 
 import importlib.util
 import os
-import shutil
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Final, TextIO
 
 from headgate.topics.config_records import decode
@@ -33,7 +31,7 @@ def run(pipeline: Pipeline, *, prune: bool = False, out: TextIO | None = None) -
         UpError: the data folder holds no log of ours.
     """
     shown = out or sys.stdout
-    faults = list(spark_faults(pipeline))
+    faults = [*spark_faults(pipeline), *_java_faults(pipeline)]
     state, topics = _log(pipeline)
     for line in _lines(pipeline, state, topics, prune=prune):
         print(line, file=shown)
@@ -97,10 +95,20 @@ def spark_faults(pipeline: Pipeline) -> Iterator[str]:
         return
     if pipeline.spark.remote is not None:
         return
-    java = os.environ.get("JAVA_HOME")
-    if shutil.which("java") is None and not (java and (Path(java) / "bin" / "java").exists()):
-        yield 'runner is spark, and there is no java in PATH: install Java, or runner = "process"'
     master = pipeline.spark.master or ""
     if master.startswith("yarn") and not any(os.environ.get(name) for name in HADOOP):
         names = ", ".join(HADOOP)
         yield f"[spark] master is {master}, which needs one of {names} in the environment"
+
+
+def _java_faults(pipeline: Pipeline) -> Iterator[str]:
+    """What is wrong with the Java for a Spark of our own. A start finds it by itself."""
+    ours = pipeline.runner == "spark" and pipeline.spark.remote is None
+    if not ours or importlib.util.find_spec("pyspark") is None:
+        return
+    from headgate_spark.server import ServerError, check_java
+
+    try:
+        check_java()
+    except ServerError as error:
+        yield str(error)

@@ -228,9 +228,10 @@ class TestCheck:
     def test_spark_without_java(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (folder / "p.toml").write_text(_source("in").replace("thread", "spark"))
         monkeypatch.setenv("PATH", str(folder))
+        monkeypatch.delenv("JAVA_HOME", raising=False)
         done = RUN.invoke(app, ["up", str(folder / "p.toml"), "--check"])
         assert done.exit_code == 2
-        assert "there is no java in PATH" in done.stdout
+        assert "Spark needs Java, and there is none (no java on the path)" in done.stdout
 
     def test_yarn_without_its_configuration(
         self, folder: Path, monkeypatch: pytest.MonkeyPatch
