@@ -208,7 +208,7 @@ def test_topics_that_workers_would_refuse_are_named(
     assert "never: it does not exist, and no worker can make it with 3 replicas: " in text
     assert "only 1 broker(s) are registered" in text
     assert "Set status.storage.replication.factor" in text
-    assert "later: as workers need it" in text
+    assert "later: will be created at the first start" in text
 
     nobody = doctor({**plain, "bootstrap.servers": "127.0.0.1:1"})
     assert nobody.returncode == 1

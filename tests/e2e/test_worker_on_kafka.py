@@ -437,7 +437,7 @@ def test_too_few_brokers_for_the_replication_factor(
     assert "(status.storage.topic). Gave up after 1.5 s" in last
     assert f"; {key} (" in last
     made = f"created topic '{properties['offset.storage.topic']}' (offset.storage.topic)"
-    assert f" INFO    headgate_kafka.admin.topics: {made}\n" in error
+    assert f" INFO headgate_kafka.admin.topics: {made}\n" in error
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ import typer
 
 from headgate_runtime.command import launch
 from headgate_runtime.command.connector import register as register_connector
+from headgate_runtime.command.errors import UpError
 from headgate_runtime.command.extras import require
 from headgate_runtime.command.help import LOOK, RUN, STUDY, Commands, example
 from headgate_runtime.remote.apply import register as register_apply
@@ -114,7 +115,6 @@ def up(
     Ctrl-C stops it. The next start goes on where it was.
     """
     _can_be_served(timeline, metrics)
-    from headgate_runtime.command.errors import UpError
     from headgate_runtime.up.check import run as checked
     from headgate_runtime.up.command import UpOptions, run
     from headgate_runtime.up.loading import loaded

@@ -42,6 +42,9 @@ class _Hiding(logging.Filter):
             record.exc_text = _FORMATTER.formatException(record.exc_info)
         if record.exc_text:
             record.exc_text = hide(record.exc_text)
+        trace = getattr(record, "trace", None)
+        if isinstance(trace, str):
+            record.trace = hide(trace)
         return True
 
 

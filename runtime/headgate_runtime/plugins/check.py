@@ -1,6 +1,7 @@
 """Is a connector config right, as far as can be told before anything runs?"""
 
 import contextlib
+import difflib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -61,4 +62,11 @@ def _invalid(
             echo = number > 0 and text.startswith("Invalid value null for configuration")
             if text not in told and not echo:
                 told.add(text)
-                yield value.name, text
+                yield value.name, text + _nearest(config.get(value.name, ""), text)
+
+
+def _nearest(value: str, text: str) -> str:
+    """The choice that is meant, where a value is none of those that its error lists."""
+    _, found, choices = text.partition("String must be one of: ")
+    near = difflib.get_close_matches(value, choices.split(", "), n=1, cutoff=0.6) if found else []
+    return f"; did you mean {near[0]}?" if near else ""

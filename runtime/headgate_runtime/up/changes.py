@@ -53,8 +53,10 @@ def _tasks(previous: Snapshot | None, snapshot: Snapshot) -> Iterator[str]:
         for worker, view in owners:
             state, detail, skipped = before.get(task, {}).get(worker, (None, "", 0))
             more = view.skipped > skipped
+            told = view.detail in view.quarantined  # by a warning of its worker
             if view.state is not state:
-                about = "" if more and view.state is not State.FAILED else view.detail
+                silent = (more or told) and view.state is not State.FAILED
+                about = "" if silent else view.detail
                 yield f"task {task} {view.state} on {worker}" + _why(
                     snapshot, str(task), view.state, about
                 )
@@ -62,7 +64,7 @@ def _tasks(previous: Snapshot | None, snapshot: Snapshot) -> Iterator[str]:
                 count = view.skipped - skipped
                 what = "1 record" if count == 1 else f"{count:,} records"
                 yield f"task {task} skipped {what}: {view.detail}"
-            elif view.state is state and view.detail != detail and view.detail:
+            elif view.state is state and view.detail != detail and view.detail and not told:
                 yield f"task {task}: {view.detail}"
 
 

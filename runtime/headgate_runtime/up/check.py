@@ -1,10 +1,10 @@
 """``headgate up --check``: what is looked at before a start. Starts, makes, changes nothing."""
 
 import importlib.util
-import shutil
+import os
 import sys
 from collections.abc import Iterator, Sequence
-from typing import TextIO
+from typing import Final, TextIO
 
 from headgate.topics.config_records import decode
 from headgate.topics.config_reducer import fold
@@ -17,6 +17,8 @@ from headgate_runtime.up.pipeline import Pipeline
 from headgate_runtime.up.references import resolved
 
 DATABASE = "headgate.db"
+HADOOP: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
+"""Where Spark finds the cluster of YARN."""
 _WORDS = {"making": "would make", "changing": "would change", "deleting": "would delete"}
 
 
@@ -29,7 +31,7 @@ def run(pipeline: Pipeline, *, prune: bool = False, out: TextIO | None = None) -
         UpError: the data folder holds no log of ours.
     """
     shown = out or sys.stdout
-    faults = list(_faults(pipeline))
+    faults = [*spark_faults(pipeline), *_java_faults(pipeline)]
     state, topics = _log(pipeline)
     for line in _lines(pipeline, state, topics, prune=prune):
         print(line, file=shown)
@@ -83,12 +85,30 @@ def _log(pipeline: Pipeline) -> tuple[ConfigState | None, Sequence[str]]:
         reader.close()
 
 
-def _faults(pipeline: Pipeline) -> Iterator[str]:
-    """What would keep Spark from starting."""
+def spark_faults(pipeline: Pipeline) -> Iterator[str]:
+    """What keeps Spark from starting, seen without starting it."""
     if pipeline.runner != "spark":
         return
     if importlib.util.find_spec("pyspark") is None:
         needed = 'pip install "headgate[spark]", or runner = "process"'
         yield f"runner is spark, and PySpark is not installed: {needed}"
-    elif pipeline.spark.remote is None and shutil.which("java") is None:
-        yield 'runner is spark, and there is no java in PATH: install Java, or runner = "process"'
+        return
+    if pipeline.spark.remote is not None:
+        return
+    master = pipeline.spark.master or ""
+    if master.startswith("yarn") and not any(os.environ.get(name) for name in HADOOP):
+        names = ", ".join(HADOOP)
+        yield f"[spark] master is {master}, which needs one of {names} in the environment"
+
+
+def _java_faults(pipeline: Pipeline) -> Iterator[str]:
+    """What is wrong with the Java for a Spark of our own. A start finds it by itself."""
+    ours = pipeline.runner == "spark" and pipeline.spark.remote is None
+    if not ours or importlib.util.find_spec("pyspark") is None:
+        return
+    from headgate_spark.server import ServerError, check_java
+
+    try:
+        check_java()
+    except ServerError as error:
+        yield str(error)

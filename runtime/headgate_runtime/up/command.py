@@ -27,6 +27,7 @@ from headgate_runtime.spark.service import SparkService, tasks_max_of
 from headgate_runtime.up import folder
 from headgate_runtime.up.apply import Applier, planned_changes
 from headgate_runtime.up.changes import changes
+from headgate_runtime.up.check import spark_faults
 from headgate_runtime.up.disk import Disk, unusable
 from headgate_runtime.up.display import (
     Display,
@@ -83,6 +84,8 @@ def run(pipeline: Pipeline, options: UpOptions) -> int:
     """
     if options.join and options.prune:
         raise UpError("--prune is for the headgate up that holds the cluster, not for --join")
+    for fault in () if options.join else spark_faults(pipeline):
+        raise UpError(f"nothing was started: {fault}")
     timeline_path = options.timeline.absolute() if options.timeline is not None else None
     held = folder.join(pipeline.data) if options.join else folder.hold(pipeline.data)
     display = make_display(pipeline, options)

@@ -10,9 +10,12 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from headgate.herder.messages import TaskView
 from headgate.ids import State, TargetState
 from headgate_runtime.up.snapshot import ConnectorSnapshot, Phase, Snapshot
 
+QUIET_MS = 30_000
+"""A source that has moved nothing for so long, and is not idle, is named."""
 QUARANTINE_LINES = 20
 """Inputs of one task that are named; the rest is counted."""
 
@@ -112,8 +115,15 @@ def _awaited_tasks(connector: ConnectorSnapshot, snapshot: Snapshot) -> Generato
             and connector.target_state is TargetState.STARTED
             and not view.idle
         ):
-            yield f"{task} has more to read"
+            yield f"{task} has more to read{_quiet(view)}"
     return failed
+
+
+def _quiet(view: TaskView) -> str:
+    """A task whose `poll` hangs does not say so itself."""
+    if view.quiet_ms is None or view.quiet_ms < QUIET_MS:
+        return ""
+    return f", and has moved nothing for {view.quiet_ms // 1000} s"
 
 
 def _wanted(target: TargetState) -> str:

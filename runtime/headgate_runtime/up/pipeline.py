@@ -175,6 +175,8 @@ class _Reader:
         runner = self._runner(cluster, settings)
         given = {**DEFAULTS, **settings, _RUNNER_KEY: runner}
         connectors = self._connectors(self._full(given))
+        if runner != "spark" and "spark" in self.document:
+            self.notes.append(f"[spark] is not used: runner is {runner}")
         return Pipeline(
             file=self.file,
             workers=workers,

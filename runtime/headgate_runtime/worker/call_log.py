@@ -22,7 +22,7 @@ class LoggedPeers:
     def __init__(self, inner: Peers) -> None:
         self._inner = inner
         self._open: dict[str, tuple[str, str, float]] = {}
-        """By call: connector, words, when it was asked."""
+        """Calls by id: connector, words, when it was asked."""
 
     def call(self, url: str, call: m.Call, hops: int, timeout_ms: int) -> m.Result:
         return self._inner.call(url, call, hops, timeout_ms)

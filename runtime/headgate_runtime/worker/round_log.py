@@ -3,12 +3,15 @@ topics."""
 
 import logging
 import time
+from collections.abc import Sequence
 
 from headgate.herder.herder import Herder
 from headgate.membership.member_messages import Assigned
 
 log = logging.getLogger(__name__)
 
+NAMES_MAX = 20
+"""Connectors, and tasks, that a line names."""
 EVERY_S = 300.0
 """How often the same is said again while it lasts."""
 
@@ -43,7 +46,18 @@ def _shown(assigned: Assigned) -> str:
     if assigned.failed:
         work = "a failed round, which gives nobody anything"
     else:
-        work = f"this worker has {len(assigned.connectors)} connectors, {len(assigned.tasks)} tasks"
+        connectors = _named("connector", assigned.connectors)
+        work = f"this worker has {connectors}, {_named('task', assigned.tasks)}"
     return (
         f"generation {assigned.generation}, protocol {assigned.protocol}, leader {leader}: {work}"
     )
+
+
+def _named(what: str, names: Sequence[object]) -> str:
+    """``2 tasks (a-0, a-1)``"""
+    count = f"{len(names)} {what}{'' if len(names) == 1 else 's'}"
+    if not names:
+        return count
+    more = len(names) - NAMES_MAX
+    shown = ", ".join(map(str, names[:NAMES_MAX])) + (f" and {more} more" if more > 0 else "")
+    return f"{count} ({shown})"

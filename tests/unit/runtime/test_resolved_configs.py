@@ -33,6 +33,7 @@ from headgate_runtime.config.transformer import NO_PROVIDERS, WorkerConfigTransf
 from headgate_runtime.worker import connector_offsets, perform
 from headgate_runtime.worker.connector_host import ConnectorHost
 from headgate_runtime.worker.connector_offsets import ConnectorOffsets
+from headgate_runtime.worker.log_format import JsonFormatter, TextFormatter, subject
 from headgate_runtime.worker.loop import Worker, WorkerConfig
 
 SECRET = "s3cr3t-word"
@@ -356,6 +357,19 @@ def test_whoever_logs_a_value_logs_its_reference(logged: Callable[[], str], vaul
         log.exception("it failed")
     assert SECRET not in logged()
     assert "login as ${vault:password}, 2 tasks" in logged()  # a number is no secret
+    assert "ValueError: not ${vault:password}" in logged()
+
+
+@pytest.mark.parametrize("formatter", [TextFormatter(), JsonFormatter()])
+def test_a_trace_beside_a_line_has_references_in_either_format(
+    logged: Callable[[], str], vault: Vault, formatter: logging.Formatter
+) -> None:
+    own = [one for one in logging.getLogger().handlers if type(one).__name__ == "Lines"]
+    own[0].setFormatter(formatter)
+    WorkerConfigTransformer({"vault": vault}).resolve(CONFIG, "c")
+    extra = subject("c", f"Traceback ...\nValueError: not {SECRET}")
+    logging.getLogger("x").error("connector c FAILED", extra=extra)
+    assert SECRET not in logged()
     assert "ValueError: not ${vault:password}" in logged()
 
 

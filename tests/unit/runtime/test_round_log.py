@@ -1,11 +1,13 @@
 """What a worker's log says of the rounds of its group."""
 
 import logging
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from headgate.ids import TaskId
 from headgate.membership.member_messages import Assigned
 from headgate_runtime.worker import round_log
 from headgate_runtime.worker.round_log import RoundLog
@@ -34,7 +36,7 @@ def test_a_round_is_one_line_however_often_it_is_looked_at(
     herder.assigned = assigned(3)
     rounds.look()
     assert [line.split(",")[0] for line in caplog.messages] == ["generation 1", "generation 3"]
-    assert "leader url-0: this worker has 1 connectors, 0 tasks" in caplog.messages[0]
+    assert "leader url-0: this worker has 1 connector (a), 0 tasks" in caplog.messages[0]
 
 
 def test_a_disagreement_is_said_once_in_a_while(
@@ -50,3 +52,15 @@ def test_a_disagreement_is_said_once_in_a_while(
     now_s[0] += round_log.EVERY_S
     rounds.look()
     assert len(caplog.messages) == 3
+
+
+def test_a_line_names_what_the_worker_has_as_far_as_it_fits(
+    herder: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    tasks = tuple(TaskId("a", number) for number in range(23))
+    herder.assigned = replace(assigned(1), tasks=tasks)
+    RoundLog(herder).look()
+    (line,) = caplog.messages
+    assert "23 tasks (a-0, a-1, " in line
+    assert line.endswith("a-18, a-19 and 3 more)")

@@ -228,9 +228,32 @@ class TestCheck:
     def test_spark_without_java(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (folder / "p.toml").write_text(_source("in").replace("thread", "spark"))
         monkeypatch.setenv("PATH", str(folder))
+        monkeypatch.delenv("JAVA_HOME", raising=False)
         done = RUN.invoke(app, ["up", str(folder / "p.toml"), "--check"])
         assert done.exit_code == 2
-        assert "there is no java in PATH" in done.stdout
+        assert "Spark needs Java, and there is none (no java on the path)" in done.stdout
+
+    def test_yarn_without_its_configuration(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        text = _source("in").replace("thread", "spark") + '\n[spark]\nmaster = "yarn"\n'
+        (folder / "p.toml").write_text(text)
+        for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR"):
+            monkeypatch.delenv(name, raising=False)
+        for arguments in (["--check"], []):
+            done = RUN.invoke(app, ["up", str(folder / "p.toml"), *arguments])
+            assert done.exit_code == 2
+            assert "needs one of HADOOP_CONF_DIR, YARN_CONF_DIR" in done.output
+        assert not (folder / "state").exists()
+
+    def test_spark_that_is_not_used(self, folder: Path) -> None:
+        (folder / "p.toml").write_text(_source("in") + '\n[spark]\nmaster = "local[2]"\n')
+        done = RUN.invoke(app, ["up", str(folder / "p.toml"), "--check"])
+        assert "warning: [spark] is not used: runner is thread" in done.stdout
+
+    def test_a_choice_that_is_near(self, folder: Path) -> None:
+        text = _source("in") + '\nformat = "jsnl"\n'
+        assert _refused(text, folder).endswith("; did you mean jsonl?")
 
     def test_what_others_call_it(self) -> None:
         done = RUN.invoke(app, ["up", "p.toml", "--dry-run"])

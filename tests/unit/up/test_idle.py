@@ -148,6 +148,10 @@ BUSY: dict[str, tuple[Callable[[], Snapshot], str]] = {
         lambda: _snapshot(_tasks(_task(SOURCE, idle=False), _task(SINK))),
         "src-0 has more to read",
     ),
+    "a source moves nothing, and may hang": (
+        lambda: _snapshot(_tasks(replace(_task(SOURCE, idle=False), quiet_ms=45_000), _task(SINK))),
+        "src-0 has more to read, and has moved nothing for 45 s",
+    ),
     "a sink lags": (
         lambda: _snapshot(sink=_connector("snk", "sink", consumed={TOPIC: 7})),
         "snk has 3 records to go",

@@ -130,6 +130,13 @@ class TestChanges:
             "task a-1 skipped 2 records: f.csv: line 3",
         ]
 
+    def test_what_is_set_aside_is_told_by_its_worker_alone(self) -> None:
+        aside = "in/a.csv: not UTF-8"
+        task = replace(_task(A0, detail=aside), quarantined=(aside,))
+        lines = changes(_snapshot(1.0), _snapshot(2.0, _worker("w1", task)))
+        assert "task a-0 RUNNING on w1" in lines
+        assert not any(aside in line for line in lines)
+
     def test_a_worker_falls_silent_and_comes_back(self) -> None:
         up = _snapshot(0, _worker("w1"))
         silent = _snapshot(1, _worker("w1", phase=Phase.SILENT))
