@@ -18,7 +18,7 @@ from headgate.host.ports import HostPorts
 from headgate.host.work import Work, works
 
 
-class Schedule(Protocol):
+class HostSchedule(Protocol):
     """When and where work is performed."""
 
     def run(self, work: Work) -> Sequence[Command]:
@@ -49,7 +49,7 @@ class HerderHost:
         self,
         herder: Herder,
         ports: HostPorts,
-        schedule: Schedule,
+        schedule: HostSchedule,
         now_ms: Callable[[], int],
         *,
         given: Callable[[int, Command], None] = _nothing,
