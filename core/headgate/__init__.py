@@ -6,6 +6,7 @@ Fold a config topic into state, ask it for assignments and fencing, or drive a w
     fencing_requirement(state, "orders", "my-group")    # what to shut out before tasks start
     POLICIES["kip415"](round_input, memory)             # which worker gets what
     Herder(settings, now_ms).handle(now_ms, command)    # one worker: commands in, effects out
+    HerderHost(herder, ports, AtOnce(), clock)          # the loop around it
 
 Everything here takes and returns plain data. The names below are public and stay; modules of this
 package may move. `headgate.connector` has what authors of connectors need. See
@@ -22,13 +23,16 @@ if TYPE_CHECKING:
     from headgate.herder import messages
     from headgate.herder.herder import Herder
     from headgate.herder.settings import HerderSettings, Plugin
+    from headgate.host.host import AtOnce, HerderHost, HostSchedule
+    from headgate.host.ports import HostPorts
+    from headgate.host.work import Work
     from headgate.ids import State, TargetState, TaskId
     from headgate.membership import member_messages
     from headgate.membership import messages as group_messages
     from headgate.membership.coordinator import Coordinator, CoordinatorSettings
     from headgate.membership.member import Member
     from headgate.membership.member_messages import MemberSettings, WorkView
-    from headgate.ports import LogRecord
+    from headgate.ports import FencedError, LogRecord, TooLargeError, TransportError
     from headgate.task import messages as task_messages
     from headgate.topics.config_events import Config, ConfigEvent
     from headgate.topics.config_records import (
@@ -69,6 +73,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "POLICIES",
+    "AtOnce",
     "Config",
     "ConfigEvent",
     "ConfigState",
@@ -77,9 +82,13 @@ __all__ = [
     "CoordinatorSettings",
     "CoreError",
     "FenceTasks",
+    "FencedError",
     "FencingRequirement",
     "Herder",
+    "HerderHost",
     "HerderSettings",
+    "HostPorts",
+    "HostSchedule",
     "IllegalTransitionError",
     "LogOrderError",
     "LogRecord",
@@ -102,6 +111,9 @@ __all__ = [
     "StatusView",
     "TargetState",
     "TaskId",
+    "TooLargeError",
+    "TransportError",
+    "Work",
     "WorkView",
     "__version__",
     "decode",
@@ -140,7 +152,10 @@ _HOMES: Final = {
     "headgate.membership.coordinator": "Coordinator CoordinatorSettings",
     "headgate.membership.member": "Member",
     "headgate.membership.member_messages": "MemberSettings WorkView",
-    "headgate.ports": "LogRecord",
+    "headgate.host.host": "AtOnce HerderHost HostSchedule",
+    "headgate.host.ports": "HostPorts",
+    "headgate.host.work": "Work",
+    "headgate.ports": "FencedError LogRecord TooLargeError TransportError",
     "headgate.topics.config_events": "Config ConfigEvent",
     "headgate.topics.config_records": (
         "decode decode_all encode_commit encode_connector encode_connector_tombstone "

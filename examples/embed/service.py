@@ -1,8 +1,8 @@
 """A service with workers inside it: docs/build/embedding.md goes through this.
 
-`Store` is the world: two topics and a group, here in memory. Put your database there. `Host` is one
-worker: it gives its herder what happens, and performs what the herder answers. What a task does is
-`Host._work`. Connectors are those of `CONNECTORS`.
+`Store` is the world: two topics and a group, in memory. Put your database there. `Worker` gives
+its `HerderHost` what happens, and has the ports that the host performs effects with. What a task
+does is `Worker._work`. Connectors are those of `CONNECTORS`.
 """
 
 import queue
@@ -10,11 +10,22 @@ import secrets
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import assert_never
+from typing import TypeAlias
 
-from headgate import Coordinator, CoordinatorSettings, Herder, HerderSettings, decode, decode_status
+from headgate import (
+    Coordinator,
+    CoordinatorSettings,
+    FencedError,
+    Herder,
+    HerderHost,
+    HerderSettings,
+    TransportError,
+    Work,
+    decode,
+    decode_status,
+)
 from headgate import group_messages as g
 from headgate import messages as m
 from headgate import task_messages as t
@@ -26,6 +37,7 @@ def shards(tasks_max: int) -> list[Mapping[str, str]]:
 
 CONNECTORS = {"Clicks": shards}
 """`connector.class` -> what makes the configs of its tasks."""
+Records: TypeAlias = Sequence[tuple[str, bytes | None]]
 LOOK_S = 0.02
 CALL_MS = 30_000
 
@@ -44,26 +56,25 @@ class Store:
         self._configs: list[tuple[str, bytes | None]] = []
         self._statuses: list[tuple[str, bytes | None]] = []
         self._claim = ("", -1)
-        self.hosts: dict[str, Host] = {}
+        self.workers: dict[str, Worker] = {}
 
-    def claim(self, name: str, generation: int) -> bool:
+    def claim(self, name: str, generation: int) -> None:
         with self._lock:
             if generation < self._claim[1]:
-                return False
+                raise FencedError(f"{self._claim[0]} leads since generation {self._claim[1]}")
             self._claim = (name, generation)
-            return True
 
-    def append(self, name: str, effect: m.AppendConfig) -> m.Command:
+    def append(self, name: str, records: Records, *, privileged: bool) -> int:
         """All records or none; a leader that was overtaken is refused."""
         with self._lock:
-            if effect.privileged and self._claim[0] != name:
-                return m.ConfigAppendFailed(effect.token, "another worker leads", fenced=True)
-            self._configs += effect.records
-            return m.ConfigAppended(effect.token, len(self._configs))
+            if privileged and self._claim[0] != name:
+                raise FencedError(f"{self._claim[0]} leads")
+            self._configs += records
+            return len(self._configs)
 
-    def write_status(self, key: str, value: bytes | None) -> None:
+    def write_statuses(self, records: Records) -> None:
         with self._lock:
-            self._statuses.append((key, value))
+            self._statuses += records
 
     def configs(self, start: int) -> list[tuple[str, bytes | None]]:
         with self._lock:
@@ -86,13 +97,14 @@ class Store:
     def _deliver(self, responses: list[g.GroupResponse], asked: str) -> None:
         """A member id is ``<client id>-<new id>``, and the client id is the worker's name here."""
         for response in responses:
-            host = self.hosts.get(response.member_id.rpartition("-")[0] or asked)
-            if host is not None:
-                host.post(m.GroupAnswered(response))
+            worker = self.workers.get(response.member_id.rpartition("-")[0] or asked)
+            if worker is not None:
+                worker.post(m.GroupAnswered(response))
 
 
-class Host:
-    """One worker. `run` decides, on one thread; `post` and `call` are for all others."""
+class Worker:
+    """One worker: the ports of its herder, its inbox, and who waits for an answer. `run` decides,
+    on one thread; `post` and `call` are for all others."""
 
     def __init__(self, name: str, store: Store) -> None:
         self.name = name
@@ -105,6 +117,7 @@ class Host:
             rebalance_delay_ms_max=0,
         )
         self.herder = Herder(settings, now_ms(), wall_ms=time.time_ns() // 1_000_000)
+        self._host = HerderHost(self.herder, ports=self, schedule=self, now_ms=now_ms)
         self._inbox: queue.SimpleQueue[m.Command] = queue.SimpleQueue()
         self._threads = ThreadPoolExecutor(8, thread_name_prefix=name)
         self._calls: dict[str, Future[m.Result]] = {}
@@ -113,14 +126,14 @@ class Host:
         self._classes: dict[tuple[str, int], str] = {}
         """`connector.class` of each run of a connector that was started here."""
         self._configs_read = self._statuses_read = 0
-        store.hosts[name] = self
+        store.workers[name] = self
 
     # -- from any thread --
 
     def post(self, command: m.Command) -> None:
         self._inbox.put(command)
 
-    def call(self, call: m.Call, hops: int = 0, timeout_ms: int = CALL_MS) -> m.Result:
+    def ask(self, call: m.Call, hops: int = 0, timeout_ms: int = CALL_MS) -> m.Result:
         """What a REST layer of yours would do: ask, and wait for the answer.
 
         Raises:
@@ -133,24 +146,18 @@ class Host:
 
     # -- the loop --
 
-    def run(self) -> None:
+    def loop(self) -> None:
         """Returns after `Shutdown`, when nothing runs here and the group was left."""
         while not self.herder.done:
             try:
                 command = self._inbox.get(timeout=LOOK_S)
             except queue.Empty:
                 command = m.Tick()
-            self._handle(command)
+            self._host.handle(command)
             for news in self._news():
-                self._handle(news)
+                self._host.handle(news)
             self._store.tick()
         self._threads.shutdown(wait=False)
-
-    def _handle(self, command: m.Command) -> None:
-        pending = [command]
-        while pending:
-            for effect in self.herder.handle(now_ms(), pending.pop(0)):
-                pending += self._perform(effect)
 
     def _news(self) -> Iterator[m.Command]:
         """What the topics have that this worker has not read."""
@@ -166,81 +173,99 @@ class Host:
         events = (decode(n, key, value) for n, (key, value) in enumerate(records, start))
         return [m.ConfigRead(tuple(events))] if records else []
 
-    def _in_thread(self, work: Callable[[], m.Command]) -> None:
-        """For what may wait for others: the loop must go on hearing the group. `work` never raises:
-        an effect that is not answered keeps waiting whoever needs its answer."""
-        self._threads.submit(lambda: self.post(work()))
+    # -- the schedule --
 
-    def _call_peer(self, effect: m.CallPeer) -> m.Command:
+    def run(self, work: Work) -> Sequence[m.Command]:
+        """What may wait for others goes to a thread: the loop must go on hearing the group."""
+        if not isinstance(work.effects[0], m.CallPeer):
+            return work.perform()
+        self._threads.submit(self._on_thread, work)
+        return ()
+
+    def _on_thread(self, work: Work) -> None:
         try:
-            result = self._store.hosts[effect.url].call(effect.call, effect.hops, effect.timeout_ms)
+            answers = work.perform()
+        except Exception as error:  # unanswered, it would keep waiting whoever needs the answer
+            answers = work.failed(f"{type(error).__name__}: {error}")
+        for answer in answers:
+            self.post(answer)
+
+    # -- the ports: the store --
+
+    def claim(self, generation: int) -> None:
+        self._store.claim(self.name, generation)
+
+    def append(self, records: Records, *, privileged: bool) -> int:
+        return self._store.append(self.name, records, privileged=privileged)
+
+    def read_to_end(self, token: int) -> Sequence[m.Command]:
+        return [*self._read_configs(), m.ConfigEndRead(token)]
+
+    def write_statuses(self, statuses: Sequence[m.WriteStatus]) -> None:
+        self._store.write_statuses([(status.key, status.value) for status in statuses])
+
+    def send_group(self, request: g.GroupRequest) -> None:
+        self._store.send(self.name, request)
+
+    # -- calls and others --
+
+    def answer(self, call_id: str, result: m.Result) -> None:
+        self._calls.pop(call_id).set_result(result)
+
+    def call_peer(self, url: str, token: int, call: m.Call, hops: int, ms: int) -> m.Result:
+        try:
+            return self._store.workers[url].ask(call, hops, ms)
         except (KeyError, TimeoutError) as error:
-            result = m.Failure(m.ErrorKind.TIMEOUT, f"{effect.url} does not answer: {error}")
-        return m.PeerAnswered(effect.token, result)
+            raise TransportError(f"does not answer: {error}") from error
 
-    # -- effects: returns the answers that are known at once --
+    def make_session_key(self, key_size: int) -> tuple[bytes, int]:
+        return secrets.token_bytes(key_size // 8), time.time_ns() // 1_000_000
 
-    def _perform(self, effect: m.Effect) -> list[m.Command]:
-        match effect:
-            case m.SendGroup(request):
-                self._store.send(self.name, request)
-            case m.ClaimLeadership(generation):
-                claimed = self._store.claim(self.name, generation)
-                return [m.LeadershipClaimed(generation, None if claimed else "overtaken")]
-            case m.AppendConfig():
-                return [self._store.append(self.name, effect)]
-            case m.ReadConfigToEnd(token):
-                return [*self._read_configs(), m.ConfigEndRead(token)]
-            case m.WriteStatus(key, value):
-                self._store.write_status(key, value)
-            case m.Answer(call_id, result):
-                self._calls.pop(call_id).set_result(result)
-            case m.CallPeer():
-                self._in_thread(lambda: self._call_peer(effect))
-            case m.MakeSessionKey(token, _, size):
-                secret = secrets.token_bytes(size // 8)
-                return [m.SessionKeyMade(token, secret, time.time_ns() // 1_000_000)]
-            case m.FenceProducers(token):
-                return [m.ProducersFenced(token)]  # these tasks have no transactional producers
-            case m.ApplyLoggerLevel() | m.GiveUpAlteration():
-                pass
-            case m.ReadConnectorOffsets(token):
-                return [m.ConnectorOffsetsRead(token, failure=NO_OFFSETS)]
-            case m.AlterConnectorOffsets(token):
-                return [m.ConnectorOffsetsAltered(token, failure=NO_OFFSETS)]
-            case m.StartTask(spec):
-                self._stops[spec.run] = threading.Event()
-                threading.Thread(target=self._task, args=(spec,), daemon=True).start()
-            case m.StopTaskBy(run):
-                if (stop := self._stops.get(run)) is not None:
-                    stop.set()
-            case m.SendTask():
-                pass  # pause and resume
-            case _:
-                return self._perform_on_connector(effect)
-        return []
+    def fence(self, connector: str, transactional_ids: Sequence[str]) -> None:
+        """These tasks have no transactional producers."""
 
-    def _perform_on_connector(
-        self,
-        effect: m.ValidateConfig | m.StartConnector | m.StopConnector | m.GenerateTaskConfigs,
-    ) -> list[m.Command]:
-        match effect:
-            case m.ValidateConfig(token, _, config):
-                known = config.get("connector.class") in CONNECTORS
-                return [m.ConfigValidated(token, () if known else ("no such class",))]
-            case m.StartConnector(connector, run, config):
-                self._classes[connector, run] = config["connector.class"] or ""
-                return [m.ConnectorStarted(connector, run)]
-            case m.StopConnector(connector, run):
-                return [m.ConnectorStopped(connector, run)]
-            case m.GenerateTaskConfigs(token, connector, run, tasks_max):
-                divide = CONNECTORS[self._classes[connector, run]]
-                self._in_thread(lambda: _divided(token, connector, divide, tasks_max))
-            case _:
-                assert_never(effect)
-        return []
+    def set_logger_level(self, logger: str, level: str) -> None:
+        """There is no log."""
 
-    # -- a task, on a thread of its own --
+    def read_offsets(self, effect: m.ReadConnectorOffsets) -> m.ConnectorOffsetsRead:
+        return m.ConnectorOffsetsRead(effect.token, failure=NO_OFFSETS)
+
+    def alter_offsets(self, effect: m.AlterConnectorOffsets) -> m.ConnectorOffsetsAltered:
+        return m.ConnectorOffsetsAltered(effect.token, failure=NO_OFFSETS)
+
+    def give_up_alteration(self, token: int) -> m.Failure | None:
+        return None
+
+    # -- connectors --
+
+    def validate(self, name: str, config: Mapping[str, str | None]) -> tuple[str, ...]:
+        return () if config.get("connector.class") in CONNECTORS else ("no such class",)
+
+    def start_connector(self, effect: m.StartConnector) -> m.ConnectorStarted:
+        self._classes[effect.connector, effect.run] = effect.config["connector.class"] or ""
+        return m.ConnectorStarted(effect.connector, effect.run)
+
+    def stop_connector(self, effect: m.StopConnector) -> m.ConnectorStopped:
+        return m.ConnectorStopped(effect.connector, effect.run)
+
+    def generate_task_configs(self, effect: m.GenerateTaskConfigs) -> m.TaskConfigsGenerated:
+        """Connectors of others belong on threads: one for each, since its work has a lane."""
+        divide = CONNECTORS[self._classes[effect.connector, effect.run]]
+        configs = tuple(divide(effect.tasks_max))
+        return m.TaskConfigsGenerated(effect.token, effect.connector, configs)
+
+    # -- tasks, each on a thread of its own --
+
+    def start_task(self, spec: t.TaskSpec) -> None:
+        self._stops[spec.run] = threading.Event()
+        threading.Thread(target=self._task, args=(spec,), daemon=True).start()
+
+    def send_task(self, run: str, command: t.TaskCommand) -> None:
+        """Pause and resume."""
+
+    def stop_task(self, run: str, grace_ms: int) -> None:
+        if (stop := self._stops.get(run)) is not None:
+            stop.set()
 
     def _task(self, spec: t.TaskSpec) -> None:
         """Every run ends in `TaskEnded` and then `TaskReleased`, whatever happens."""
@@ -258,31 +283,22 @@ class Host:
         stop.wait()  # here a task of yours does its share, given by spec.task_config
 
 
-def _divided(
-    token: int, connector: str, divide: Callable[[int], list[Mapping[str, str]]], tasks_max: int
-) -> m.Command:
-    try:
-        return m.TaskConfigsGenerated(token, connector, tuple(divide(tasks_max)))
-    except Exception as error:  # the connector's own code
-        return m.TaskConfigsGenerated(token, connector, error=f"{type(error).__name__}: {error}")
-
-
 NO_OFFSETS = m.Failure(m.ErrorKind.BAD_REQUEST, "this service keeps no offsets")
 
 
 # -- the service --
 
 
-def start(name: str, store: Store) -> tuple[Host, threading.Thread]:
-    host = Host(name, store)
-    thread = threading.Thread(target=host.run, daemon=True)
+def start(name: str, store: Store) -> tuple[Worker, threading.Thread]:
+    worker = Worker(name, store)
+    thread = threading.Thread(target=worker.loop, daemon=True)
     thread.start()
-    return host, thread
+    return worker, thread
 
 
-def owners(host: Host) -> dict[str, str]:
+def owners(worker: Worker) -> dict[str, str]:
     """Task -> worker, of the tasks that run."""
-    result = host.call(m.DescribeStatus("clicks"))
+    result = worker.ask(m.DescribeStatus("clicks"))
     if isinstance(result, m.Failure) or not isinstance(result.value, dict):
         return {}
     tasks = result.value["tasks"]
@@ -300,9 +316,9 @@ def wait_for(what: Callable[[], bool]) -> None:
 def main() -> None:
     store = Store()
     (one, _), (two, two_thread) = start("one", store), start("two", store)
-    print(type(one.call(m.CreateConnector("none", {"connector.class": "Nothing"}))).__name__)
+    print(type(one.ask(m.CreateConnector("none", {"connector.class": "Nothing"}))).__name__)
     config = {"connector.class": "Clicks", "tasks.max": "2"}
-    print(type(two.call(m.CreateConnector("clicks", config))).__name__)
+    print(type(two.ask(m.CreateConnector("clicks", config))).__name__)
     wait_for(lambda: set(owners(one).values()) == {"one", "two"} and len(owners(one)) == 2)
     print("each worker runs a task:", *sorted(owners(one)))
     two.post(m.Shutdown())

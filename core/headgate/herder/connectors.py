@@ -235,6 +235,30 @@ class Connectors:
         idle = instance.phase is Phase.STARTED and instance.generating is Generating.IDLE
         return Success() if idle else None
 
+    def disagreements(self) -> Iterator[str]:
+        """Where instances are not as the log, or as each other, in words."""
+        runs: dict[int, str] = {}
+        for name, each in self._held.items():
+            what = f"connector {name} is {each.phase.value}"
+            if each.name != name:
+                yield f"{each.name} is held as {name}"
+            if each.phase is Phase.ABSENT:
+                if each.revoked:
+                    yield f"{what} and revoked, and was not given up"
+                if each.generating is not Generating.IDLE or each.restart:
+                    yield f"{what}, and yet under way: {each.generating.value}"
+                continue
+            if runs.setdefault(each.run, name) != name or not 0 < each.run <= self._run_count:
+                yield f"{what} with run {each.run}, which is not its own"
+            if (each.generating is Generating.IDLE) is not (each.token == 0):
+                yield f"{what}: {each.generating.value} under token {each.token}"
+            if each.phase in (Phase.STARTING, Phase.STARTED):
+                entry = self._ctx.state.entry(name)
+                if each.revoked or each.failed or entry is None or entry.config != each.config:
+                    yield f"{what} though revoked, failed, or not configured so"
+                elif self._ctx.state.target_state(name) is not TargetState.STARTED:
+                    yield f"{what}; wanted is {self._ctx.state.target_state(name)}"
+
     # -- from what it is to what it should be --
 
     def _reconcile(self, instance: Instance) -> None:

@@ -411,6 +411,11 @@ class Context:
         """What the read was for, None for an answer that nobody waits for."""
         return self._reads.pop(token, None)
 
+    def is_read(self, purpose: Purpose) -> bool:
+        """Whether the log is being read to its end for this, or will be."""
+        again = ReadAgain(purpose)
+        return purpose in self._reads.values() or any(each[2] == again for each in self._timers)
+
     @property
     def reads_open(self) -> int:
         return len(self._reads)

@@ -5,6 +5,7 @@ One round per connector at a time; who asks meanwhile joins it. A newer commit c
 KIP-618; Connect's ZombieFencing in DistributedHerder.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -138,6 +139,24 @@ class FencingRounds:
         del self._rounds[fencing.connector]
         for ticket in fencing.tickets:
             self._ctx.note(Resolved(ticket, result))
+
+    def has(self, ticket: int) -> bool:
+        return any(ticket in each.tickets for each in self._rounds.values())
+
+    def disagreements(self) -> Iterator[str]:
+        """Where rounds wait for what will not come, in words."""
+        if self._rounds and not self._ctx.membership.is_leader:
+            yield f"rounds of fencing of {list(self._rounds)} on a worker that does not lead"
+        for name, each in self._rounds.items():
+            if each.connector != name or len(set(each.tickets)) != len(each.tickets):
+                yield f"round of {each.connector} is held as {name}, for {each.tickets}"
+            reads = each.phase in (RoundPhase.READING, RoundPhase.RECHECKING)
+            if reads and not self._ctx.is_read(ForRound(name, each.token)):
+                yield f"round of {name} is {each.phase.value}, and nobody reads"
+            if each.phase is RoundPhase.FENCING:
+                entry = self._ctx.state.entry(name)
+                if entry is None or entry.commit_offset != each.commit_offset:
+                    yield f"round of {name} fences for commit {each.commit_offset}, not in force"
 
     @property
     def pending(self) -> list[str]:

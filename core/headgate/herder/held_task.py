@@ -92,6 +92,18 @@ class HeldTasks:
     def of(self, connector: str) -> list[HeldTask]:
         return [self[task] for task in self._by_connector.get(connector, ())]
 
+    def disagreements(self) -> Iterator[str]:
+        """Where its two tables do not agree, in words."""
+        listed = {task for siblings in self._by_connector.values() for task in siblings}
+        if listed != set(self._known):
+            yield f"{len(listed)} tasks are listed by connector, {len(self._known)} are held"
+        for connector, siblings in self._by_connector.items():
+            if not siblings or any(task.connector != connector for task in siblings):
+                yield f"under connector {connector} are listed {list(map(str, siblings))}"
+        for task, held in self._known.items():
+            if held is not None and held.task != task:
+                yield f"{held.task} is held as {task}"
+
     def __getitem__(self, task: TaskId) -> HeldTask:
         held = self._known[task]
         if held is None:

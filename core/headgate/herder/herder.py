@@ -18,6 +18,7 @@ from typing import assert_never
 from headgate import wire
 from headgate.herder import context as c
 from headgate.herder import messages as m
+from headgate.herder.check import InconsistentError
 from headgate.herder.connectors import Connectors
 from headgate.herder.fencing_rounds import FencingRounds
 from headgate.herder.leadership import Leadership
@@ -167,6 +168,22 @@ class Herder:
         """What is here of a connector is being stopped, to be started again by a restart that all
         workers carry out."""
         return self._restarts.under_way(connector)
+
+    def check(self) -> None:
+        """Whether its tables agree with each other. Looks at all that is held.
+
+        Raises:
+            InconsistentError: they do not, which is a bug in the herder.
+        """
+        if self._ctx.notes or self._ctx.effects or self._work.changed:
+            raise InconsistentError("a command has ended with something left to be done")
+        parts = (
+            *(self._work, self._connectors, self._tasks, self._requests),
+            *(self._leadership, self._rounds, self._offset_changes, self._statuses),
+        )
+        found = [words for part in parts for words in part.disagreements()]
+        if found:
+            raise InconsistentError("; ".join(found))
 
     def watch(self, watched: bool) -> None:
         """Keep in mind, from now on or no longer, which connectors are touched."""

@@ -14,6 +14,7 @@ never reclaims). So it is after a write that got no answer, which is not decided
 
 import heapq
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TypeAlias, assert_never
@@ -369,6 +370,44 @@ class Leadership:
                 raise AssertionError("let go, not done")
             case _:
                 assert_never(job)
+
+    def has(self, ticket: int) -> bool:
+        """Whether a write for the call, or its turn to hold a lane, is under way."""
+        return any(
+            isinstance(job, CallJob | HoldLane) and job.ticket == ticket
+            for lane in self._lanes.values()
+            for job in (lane.current, *lane.waiting)
+        )
+
+    def holders(self) -> Iterator[int]:
+        """Tickets for which lanes are held."""
+        for lane in self._lanes.values():
+            if isinstance(lane.current, HoldLane):
+                yield lane.current.ticket
+
+    def disagreements(self) -> Iterator[str]:
+        """Where lanes, writes and the claim do not agree, in words."""
+        membership = self._ctx.membership
+        if (self._claim is Claim.NONE) is membership.is_leader:
+            yield f"claim {self._claim.value}; leads: {membership.is_leader}"
+        if membership.is_leader and self._generation != membership.generation:
+            yield f"claim of generation {self._generation} in {membership.generation}"
+        if self._claim is Claim.READING and not self._ctx.is_read(ForClaim(self._generation)):
+            yield "a claim waits for the end of the log, and nobody reads"
+        written = [*self._appends.values(), *(lane for _, _, lane in self._read_back)]
+        if len({id(lane) for lane in written}) != len(written):
+            yield "two writes are under way in one lane"
+        for lane in written:
+            if lane.current is None or isinstance(lane.current, HoldLane):
+                yield f"a write about {lane.subject} is under way that nobody asked for"
+        for subject, lane in self._lanes.items():
+            busy = isinstance(lane.current, HoldLane) or lane.looking
+            if lane.subject != subject:
+                yield f"lane {lane.subject} is held as {subject}"
+            if lane.current is None and (self.ready or not lane.waiting):
+                yield f"lane {subject} is idle with {len(lane.waiting)} jobs"
+            if lane.current is not None and not busy and all(lane is not one for one in written):
+                yield f"lane {subject} waits for a write that is not under way"
 
     @property
     def pending(self) -> list[str]:

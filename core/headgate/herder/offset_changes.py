@@ -18,6 +18,7 @@ while it writes; a connector that never had tasks can be reset as often as one l
 cannot be an offset is the user's fault (400; 500 in Java for source connectors).
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -110,6 +111,25 @@ class OffsetChanges:
             self._drop(change)
             if change.step is not Step.QUEUED:
                 self._ctx.note(Unplaced(change.ticket))
+
+    def has(self, ticket: int) -> bool:
+        return ticket in self._open
+
+    def disagreements(self) -> Iterator[str]:
+        """Where a change waits for what will not come, or is waited for, in words."""
+        for ticket in self._leadership.holders():
+            if ticket not in self._open:
+                yield f"a lane is held for change of offsets {ticket}, which is over"
+        for ticket, change in self._open.items():
+            what = f"change of offsets {ticket} is {change.step.value}"
+            if change.ticket != ticket:
+                yield f"change of offsets {change.ticket} is held as {ticket}"
+            purpose = ForOffsets(ticket, change.token)
+            if change.step in (Step.READING, Step.CHECKING) and not self._ctx.is_read(purpose):
+                yield f"{what}, and nobody reads"
+            held = change.step in (Step.QUEUED, Step.CHECKING, Step.ALTERING)
+            if held and self._leadership.ready and not self._leadership.has(ticket):
+                yield f"{what}, and has no turn in a lane"
 
     def membership_changed(self) -> None:
         """A round has ended: nobody may be left who has tasks of the connector."""

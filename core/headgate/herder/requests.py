@@ -9,11 +9,13 @@ Differs: Java answers 409 and 500 during rebalances. Pause, resume and restart o
 this worker does not know read the log first (Java answers 404 for one just created elsewhere).
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final, assert_never
 
 from headgate.assignment.model import Work
 from headgate.herder import messages as m
+from headgate.herder.check import check_calls
 from headgate.herder.connectors import Connectors
 from headgate.herder.context import (
     Ask,
@@ -169,6 +171,10 @@ class Requests:
             if found.stage in BEGUN:
                 failure = m.Failure(m.ErrorKind.TIMEOUT, SHUT_DOWN_WHILE.format(found.stage.value))
             self.resolve(ticket, failure)
+
+    def disagreements(self) -> Iterator[str]:
+        parts = (self._rounds, self._offset_changes, self._leadership)
+        return check_calls(self._open, self._by_token, self._ctx, *parts)
 
     # -- to where it can be done --
 

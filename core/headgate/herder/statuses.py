@@ -13,7 +13,7 @@ for a namesake. The removal of a connector's status hides those of its tasks fro
 leader removes these too.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from headgate.herder.context import NO_CONFIG, Context, StatusUnheard
@@ -103,6 +103,12 @@ class Statuses:
     def view(self) -> StatusView:
         """What is known now. Shares what it shows: look, do not keep."""
         return StatusView(self._connectors, self._tasks, self._topics)
+
+    def disagreements(self) -> Iterator[str]:
+        """Where it speaks of what it has no word of, in words."""
+        for name, keys in (("unheard", self._unheard), ("said again", self._said_again)):
+            if extra := sorted(set(keys) - set(self._own)):
+                yield f"statuses {name} of what is not said here: {extra[:5]}"
 
     def membership_changed(self) -> None:
         if self._ctx.membership.generation >= 0:

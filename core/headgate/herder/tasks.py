@@ -16,6 +16,7 @@ from typing import Final, assert_never
 
 from headgate.connector.restart_policy import RestartPolicy, restart_policy
 from headgate.errors import IllegalTransitionError
+from headgate.herder.check import TaskTables, check_tasks
 from headgate.herder.context import (
     RETRY_DELAY_MS_MAX,
     Ask,
@@ -555,6 +556,10 @@ class Tasks:
 
     def _startable(self, task: TaskId) -> bool:
         return self._ctx.state.task_config(task) is not None
+
+    def disagreements(self) -> Iterator[str]:
+        tables = (self._idle, self._revoked, self._unsettled, self._confirming, self._fencing)
+        return check_tasks(TaskTables(self._held, self._runs, *tables), self._ctx.state)
 
     # -- bookkeeping --
 

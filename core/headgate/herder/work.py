@@ -5,6 +5,7 @@ and releasing of connectors and tasks. Source: Connect's WorkerCoordinator,
 DistributedHerder.RebalanceListener.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from headgate.herder.connectors import Connectors
@@ -208,6 +209,31 @@ class GroupWork:
         elif self._view.config_offset != state.offset:
             self._view = replace(self._view, config_offset=state.offset)
         return self._view
+
+    def disagreements(self) -> Iterator[str]:
+        """Where what is held is not what the group gave, in words."""
+        membership = self._ctx.membership
+        releasing = [*self._releasing_connectors, *map(str, self._releasing_tasks)]
+        if releasing and not self._awaiting_release:
+            yield f"{releasing} are being released, and nobody waits for it"
+        for name in self._releasing_connectors:
+            if not self._connectors.holds_any(name) or self._connectors.holds(name):
+                yield f"connector {name} is being released; it is kept, or not held"
+        for task in self._releasing_tasks:
+            if not self._tasks.holds_any(task) or self._tasks.holds(task):
+                yield f"task {task} is being released; it is kept, or not held"
+        assigned = self.assigned
+        if not membership.stable or assigned is None:
+            return
+        if (membership.alive, membership.generation) != (True, assigned.generation):
+            yield f"work of generation {assigned.generation} may start in {membership.generation}"
+        kept = {name for name in self._connectors.held if self._connectors.holds(name)}
+        if kept != set(assigned.connectors):
+            yield f"connectors held: {sorted(kept)}, assigned: {sorted(assigned.connectors)}"
+        tasks = {task for task in self._tasks.held if self._tasks.holds(task)}
+        if tasks != set(assigned.tasks):
+            words = [sorted(map(str, each))[:5] for each in (tasks, assigned.tasks)]
+            yield f"tasks held: {words[0]}, assigned: {words[1]}"
 
     @property
     def pending(self) -> list[str]:

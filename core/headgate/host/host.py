@@ -18,7 +18,7 @@ from headgate.host.ports import HostPorts
 from headgate.host.work import Work, works
 
 
-class Schedule(Protocol):
+class HostSchedule(Protocol):
     """When and where work is performed."""
 
     def run(self, work: Work) -> Sequence[Command]:
@@ -49,17 +49,19 @@ class HerderHost:
         self,
         herder: Herder,
         ports: HostPorts,
-        schedule: Schedule,
+        schedule: HostSchedule,
         now_ms: Callable[[], int],
         *,
         given: Callable[[int, Command], None] = _nothing,
         decided: Callable[[Command, Sequence[Effect]], None] = _nothing,
+        checked: bool = False,
     ) -> None:
         """
         Args:
             now_ms: the monotonic clock, as `Herder.handle` has it.
             given: told of each command, with its time, before the herder is: for a journal.
             decided: told of each decision before it is performed.
+            checked: have the herder check its tables after each command, as tests do.
         """
         self.herder = herder
         self._ports = ports
@@ -67,6 +69,7 @@ class HerderHost:
         self._now_ms = now_ms
         self._given = given
         self._decided = decided
+        self._checked = checked
         self.inbox: deque[Command] = deque()
         """Commands that wait for their turn, the oldest first."""
 
@@ -102,5 +105,7 @@ class HerderHost:
         now_ms = self._now_ms()
         self._given(now_ms, command)
         effects = self.herder.handle(now_ms, command)
+        if self._checked:
+            self.herder.check()
         self._decided(command, effects)
         return effects

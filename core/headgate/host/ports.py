@@ -1,7 +1,7 @@
 """What a host performs a herder's effects with: one method for each kind of effect.
 
 `headgate.host.work` makes the answer out of what a method returns, or out of its `TransportError`.
-Where a method may return None, that says that the answer will be posted. The host's `Schedule`
+Where a method may return None, that says that the answer will be posted. The host's `HostSchedule`
 chooses the thread that calls a method.
 """
 

@@ -58,6 +58,7 @@ class SimulatedWorker:
             self,
             lambda: self._schedule.now_ms,
             decided=lambda _, effects: world.checks.decided(self, effects),
+            checked=True,
         )
         self._lanes: dict[Lane, deque[Work]] = {}
         """Work that is still to be done, by lane; work without a lane has one of its own."""

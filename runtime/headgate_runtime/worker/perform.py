@@ -48,7 +48,7 @@ OVERRIDES = ("admin.", "producer.override.bootstrap.", "producer.bootstrap.")
 
 
 class Performer:
-    """A `HostPorts` and a `Schedule`: transport, runner, connector instances, a few threads."""
+    """A `HostPorts` and a `HostSchedule`: transport, runner, connector instances, a few threads."""
 
     def __init__(
         self,

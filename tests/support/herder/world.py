@@ -74,8 +74,10 @@ class Holding:
 
 
 class HerderWorld:
-    def __init__(self) -> None:
+    def __init__(self, *, checked: bool = True) -> None:
+        """`checked`: herders check their tables after each command, all that they hold."""
         self.now_ms = 0
+        self._checked = checked
         self.secrets: dict[str, str] = {}
         """What connector configs refer to as ``${vault:KEY}``."""
         self.log: list[tuple[str, bytes | None]] = []
@@ -123,6 +125,7 @@ class HerderWorld:
             Holding(self, worker),
             lambda: self.now_ms,
             decided=lambda _, effects: self._traced(worker, effects),
+            checked=self._checked,
         )
         self.workers[name] = worker
         worker.host.post(m.Tick())

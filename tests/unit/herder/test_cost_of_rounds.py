@@ -26,7 +26,7 @@ SOURCE = {"connector.class": "Source", "tasks.max": str(TASKS)}
 @pytest.fixture
 def world() -> HerderWorld:
     """A worker alone in its group, and one connector with many tasks."""
-    world = HerderWorld()
+    world = HerderWorld(checked=False)
     world.log.append(encode_connector("big", {**SOURCE, "name": "big"}))
     for number in range(TASKS):
         world.log.append(encode_task(TaskId("big", number), {"task": str(number), "v": ""}))
@@ -68,7 +68,7 @@ def test_a_new_connector_costs_no_calls_for_what_is_held_already(
 
 
 def test_connectors_that_do_not_change_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = HerderWorld()
+    world = HerderWorld(checked=False)
     names = [f"c{number}" for number in range(100)]
     for name in names:
         world.log.append(encode_connector(name, {**SOURCE, "tasks.max": "1", "name": name}))

@@ -30,7 +30,7 @@ def test_an_example_prints_what_the_page_shows(name: str, shown: int) -> None:
 def test_the_page_shows_the_examples_as_they_are() -> None:
     code = "\n".join(path.read_text(encoding="utf-8") for path in sorted(EXAMPLES.glob("*.py")))
     taken = [block for block in blocks("python") if not block.startswith("from headgate")]
-    assert len(taken) == 3
+    assert len(taken) == 4
     assert not [block for block in taken if block not in code]
 
 

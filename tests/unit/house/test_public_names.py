@@ -22,6 +22,7 @@ encode_connector encode_connector_tombstone encode_logger_level encode_restart e
 encode_target_state encode_target_state_tombstone encode_task encode_task_count fencing_requirement
 fold fold_offsets fold_statuses group_messages may_start_source_tasks member_messages messages
 plan_alteration plan_reset task_messages
+AtOnce FencedError HerderHost HostPorts HostSchedule TooLargeError TransportError Work
 """
 AUTHOR = """
 NO_DEFAULT ConfigDef ConfigError ConfigKey ConfigProvider ConfigProviderError ConfigValue Connector
