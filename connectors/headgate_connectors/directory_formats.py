@@ -15,7 +15,14 @@ from headgate.connector.schema import Schema
 from headgate_connectors import json_text
 from headgate_connectors.directory_array import ArrayReader, is_array
 from headgate_connectors.directory_input import Input, Marks, open_input
-from headgate_connectors.directory_reader import FileFault, NotReady, Reader, ReadOptions, Row
+from headgate_connectors.directory_reader import (
+    FileFault,
+    NotReady,
+    Reader,
+    ReadOptions,
+    Row,
+    RowBatch,
+)
 
 CHUNK_BYTES = 1 << 20
 ROW_BYTES_MAX = 1 << 20
@@ -109,6 +116,9 @@ class LineReader:
                     self._take_last(rest, rows)
                 break
         return rows
+
+    def read_batch(self, limit: int) -> RowBatch | None:
+        return None
 
     @property
     def has_tail(self) -> bool:
@@ -245,6 +255,9 @@ class CsvReader:
                 value = self._value(fields)
                 rows.append(Row(start, end, value, None, self._crc, self._prefix))
         return rows
+
+    def read_batch(self, limit: int) -> RowBatch | None:
+        return None
 
     @property
     def has_tail(self) -> bool:

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Final
 
 from headgate.connector import schema as s
 from headgate.connector.api import DataError, SinkConnector, SinkRecord, SinkTask
+from headgate.connector.batches import SinkBatch
 from headgate.connector.config import ConfigDef, ConfigError, Importance, Type
 from headgate.connector.schema import Schema, SchemaType
 from headgate.connector.text_converters import json_text
@@ -28,6 +29,7 @@ from headgate_connectors.sink_writers import (
     ENDINGS,
     LINE,
     Row,
+    TableWriter,
     Writer,
     json_line,
     open_writer,
@@ -233,6 +235,50 @@ class DirectorySinkTask(SinkTask):
             self._write(partition)
             self._rotate(place, partition)
 
+    def takes_batches(self) -> bool:
+        return self._format in ("parquet", "arrow")
+
+    def put_batch(self, batch: SinkBatch) -> None:
+        for partition in self._partitions.values():
+            partition.resumed = False
+        place, end = (batch.topic, batch.partition), batch.offset + batch.count
+        known = self._partitions[place]
+        start = max(batch.offset, known.next, known.committed or 0)
+        if start < end:
+            batch = batch.part(start - batch.offset, end - start)
+            self._take_batch(place, known, batch)
+        for other, partition in list(self._partitions.items()):
+            self._rotate(other, partition)
+        self._ask_to_be_called()
+
+    def _take_batch(self, place: TopicPartition, partition: _Partition, batch: SinkBatch) -> None:
+        if batch.value_schema is not self._given:
+            self._pin(
+                batch.value_schema, f"the batch at {place[0]}-{place[1]} offset {batch.offset}"
+            )
+        columns, taken = self._pinned, 0
+        file = partition.file
+        if file is not None and file.columns is not columns and file.columns != columns:
+            self._finish(place, partition)
+        while taken < batch.count:
+            partition = self._partitions[place]
+            if partition.resumed:
+                return  # another task was first: what it has not written is delivered anew
+            file = partition.file or self._opened(place, partition, batch.offset + taken, columns)
+            count = min(batch.count - taken, self._most_rows - file.rows)
+            if count > 0:
+                part = batch.part(taken, count)
+                assert isinstance(file.writer, TableWriter)
+                try:
+                    file.writer.write_batch(part.values)
+                except DataError as error:
+                    at = f"{place[0]}-{place[1]} from offset {part.offset} on"
+                    raise DataError(f"a record of {at}: {error}") from error
+                taken += count
+                file.rows += count
+                partition.next = part.offset + count
+            self._rotate(place, partition)
+
     def _row(self, record: SinkRecord) -> tuple[Schema, Row]:
         """Columns of the folder, after those of this record, and its row."""
         if self._format == "jsonl":  # lines have no columns in common
@@ -241,26 +287,34 @@ class DirectorySinkTask(SinkTask):
         row = record.value if given.type is SchemaType.STRUCT else {VALUE: record.value}
         if given is self._given:
             return self._pinned, row
-        struct = as_struct(given)
-        try:
-            self._pinned = self._columns.take(struct)
-        except (DataError, NoFormError) as error:
-            raise DataError(f"{at(record)}: {error}") from error
-        self._given = given
+        self._pin(given, at(record))
         return self._pinned, row
+
+    def _pin(self, given: Schema, where: str) -> None:
+        try:
+            self._pinned = self._columns.take(as_struct(given))
+        except (DataError, NoFormError) as error:
+            raise DataError(f"{where}: {error}") from error
+        self._given = given
 
     def _place(
         self, place: TopicPartition, partition: _Partition, record: SinkRecord, columns: Schema
     ) -> list[Row]:
         """Where a row goes: the rows of the partition's file, which is opened where none is."""
         if partition.file is None:
-            start = record.offset if partition.committed is None else partition.committed
-            staged = self._manifest.stage(place, start)
-            writer = open_writer(self._format, self._root / staged, columns)
-            partition.file = _Open(writer, staged, start, time.monotonic(), columns)
+            self._opened(place, partition, record.offset, columns)
         if not partition.pending:
             partition.first = record
         return partition.pending
+
+    def _opened(
+        self, place: TopicPartition, partition: _Partition, offset: int, columns: Schema
+    ) -> _Open:
+        start = offset if partition.committed is None else partition.committed
+        staged = self._manifest.stage(place, start)
+        writer = open_writer(self._format, self._root / staged, columns)
+        partition.file = _Open(writer, staged, start, time.monotonic(), columns)
+        return partition.file
 
     def _write(self, partition: _Partition) -> None:
         if not partition.pending or partition.file is None:
