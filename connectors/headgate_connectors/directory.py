@@ -18,7 +18,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 from headgate.connector.api import (
     DataError,
@@ -31,6 +31,7 @@ from headgate.connector.api import (
     SourceRecord,
     SourceTask,
 )
+from headgate.connector.batches import RowNumbers, RowOffsets, SourceBatch
 from headgate.connector.config import ConfigDef, ConfigError
 from headgate_connectors.directory_config import (
     CONFIG,
@@ -53,6 +54,7 @@ from headgate_connectors.directory_reader import (
     NotReady,
     ReplacedError,
     Row,
+    RowBatch,
     ShrunkError,
 )
 
@@ -60,6 +62,10 @@ from headgate_connectors.directory_reader import (
 DIRECTORY = "headgate.directory"
 TASK = "headgate.task"
 TASKS = "headgate.tasks"
+
+BATCH_ROWS = 65_536
+"""Rows of one poll where they go as batches, unless ``batch.size`` is set."""
+Polled: TypeAlias = SourceItem | SourceBatch
 
 
 class BadFileError(DataError):
@@ -80,6 +86,10 @@ class DirectoryTask(SourceTask):
         self._on_bad_file: str = settings["on.bad.file"]
         self._on_replace: str = settings["on.replace"]
         self._batch: int = settings["batch.size"]
+        self._by_batch = self.context.takes_batches
+        self._most = BATCH_ROWS if self._by_batch and "batch.size" not in config else self._batch
+        self._rows = 0
+        """Rows of the poll under way that are in batches, beyond one of each."""
         self._interval = settings["poll.interval.ms"] / 1000
         self._settle = settings["file.settle.ms"] / 1000
         self._rate = _Rate(settings["records.per.second"])
@@ -92,12 +102,13 @@ class DirectoryTask(SourceTask):
         self._left: frozenset[str] = frozenset()
         """Names in `_aside` of what is never read, whatever is in it."""
 
-    def poll(self) -> list[SourceItem] | None:
+    def poll(self) -> list[Polled] | None:
         limit = self._allowed()
         if limit == 0:
             self.context.await_input()  # stopped or paused while it waited its turn
             return None
-        result: list[SourceItem] = []
+        result: list[Polled] = []
+        self._rows = 0
         self._read_queue(limit, result)
         if not result:
             self._look(result)
@@ -118,7 +129,7 @@ class DirectoryTask(SourceTask):
 
     # -- looking --
 
-    def _look(self, result: list[SourceItem]) -> None:
+    def _look(self, result: list[Polled]) -> None:
         """Queue what there is to read."""
         now = time.monotonic()
         entries = dict(self._listed(result))
@@ -159,7 +170,7 @@ class DirectoryTask(SourceTask):
             if file.settled:
                 self._queue.append(file)
 
-    def _listed(self, result: list[SourceItem]) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    def _listed(self, result: list[Polled]) -> Iterator[tuple[str, os.DirEntry[str]]]:
         """The files that are read, by name. Every idle look passes here: cheap for what is
         known."""
         pending, left = [""], dict[str, str]()
@@ -221,11 +232,14 @@ class DirectoryTask(SourceTask):
 
     # -- reading --
 
-    def _read_queue(self, limit: int, result: list[SourceItem]) -> None:
-        while self._queue and len(result) < limit:
+    def _read_queue(self, limit: int, result: list[Polled]) -> None:
+        while self._queue and len(result) < self._batch:
+            left = limit - len(result) - self._rows
+            if left <= 0:
+                return
             file = self._queue[0]
             try:
-                finished = self._read(file, limit - len(result), result)
+                finished = self._read(file, left, result)
             except (ReplacedError, ShrunkError) as fault:
                 finished = self._replaced(file, fault, result)
             except FileFault as fault:
@@ -241,7 +255,7 @@ class DirectoryTask(SourceTask):
             if finished:
                 self._queue.popleft()
 
-    def _read(self, file: File, limit: int, result: list[SourceItem]) -> bool:
+    def _read(self, file: File, limit: int, result: list[Polled]) -> bool:
         """True: the file is read to the end of what is there."""
         if file.reader is None:
             file.topic = self._choice.topic(file.name)
@@ -255,7 +269,10 @@ class DirectoryTask(SourceTask):
             )
             if file.renamed:
                 self._take_over(file, result)
-        rows = file.reader.read(limit, file.settled)
+        if self._by_batch and (batch := file.reader.read_batch(limit)) is not None:
+            self._emit_batch(file, batch, result)
+            return False
+        rows = file.reader.read(min(limit, self._batch - len(result)), file.settled)
         self._emit(file, rows, result)
         if file.state is State.ASIDE:
             file.close()
@@ -279,7 +296,28 @@ class DirectoryTask(SourceTask):
     def _is_header_alone(self, file: File) -> bool:
         return file.kind.format in ("csv", "tsv") and file.kind.compression is None
 
-    def _emit(self, file: File, rows: list[Row], result: list[SourceItem]) -> None:
+    def _emit_batch(self, file: File, batch: RowBatch, result: list[Polled]) -> None:
+        file.state = State.NEW
+        assert file.reader is not None
+        schema, starts = file.reader.schema, range(batch.start, batch.end)
+        assert schema is not None
+        shared: dict[str, Any] = {"crc": batch.crc, **file.reader.marks}
+        if file.was:
+            shared["was"] = file.was
+        if batch.prefix is not None:
+            shared["prefix"] = batch.prefix
+        numbers = {"position": range(batch.start + 1, batch.end + 1), "start": starts}
+        offsets = RowOffsets(numbers, shared)
+        headers = (file.header, ("headgate.position", RowNumbers(starts)))
+        result.append(
+            SourceBatch(
+                *(file.partition, offsets, file.topic, batch.values, schema, file.name, headers)
+            )
+        )
+        self._rows += len(offsets) - 1
+        file.offset = dict(offsets[-1])
+
+    def _emit(self, file: File, rows: list[Row], result: list[Polled]) -> None:
         file.state = State.NEW
         assert file.reader is not None
         partition, topic, name, header = file.partition, file.topic, file.name, file.header
@@ -335,7 +373,7 @@ class DirectoryTask(SourceTask):
         return True
 
     def _replaced(
-        self, file: File, fault: ReplacedError | ShrunkError, result: list[SourceItem]
+        self, file: File, fault: ReplacedError | ShrunkError, result: list[Polled]
     ) -> bool:
         """Do what `on.replace` says about a file that is not the one that was read."""
         file.close()
@@ -357,7 +395,7 @@ class DirectoryTask(SourceTask):
         self._begin_anew(file, result, str(fault))
         return False
 
-    def _begin_anew(self, file: File, result: list[SourceItem], reason: str) -> None:
+    def _begin_anew(self, file: File, result: list[Polled], reason: str) -> None:
         """The file's next record is its first. Until that is committed, so is this."""
         file.offset = None
         update: dict[str, Any] = {"position": 0}
@@ -367,7 +405,7 @@ class DirectoryTask(SourceTask):
             "beginning"
         )
 
-    def _take_over(self, file: File, result: list[SourceItem]) -> None:
+    def _take_over(self, file: File, result: list[Polled]) -> None:
         """A renamed file is read on from where it was: say so under its new name, and let the old
         name begin anew, in one transaction."""
         file.renamed = False
@@ -402,7 +440,7 @@ class DirectoryTask(SourceTask):
             self._aside[file.name] = reason
             self.context.log(reason)
 
-    def _report_directory(self, folder: str, error: OSError, result: list[SourceItem]) -> None:
+    def _report_directory(self, folder: str, error: OSError, result: list[Polled]) -> None:
         if folder and error.errno in (errno.ENOENT, errno.ENOTDIR):
             return  # its files are missed one by one
         name = folder or "."
@@ -427,7 +465,7 @@ class DirectoryTask(SourceTask):
     def _allowed(self) -> int:
         """How many records the rate limit allows now, at least one; 0 when told to stop."""
         while True:
-            allowed = self._rate.take(time.monotonic(), self._batch)
+            allowed = self._rate.take(time.monotonic(), self._most)
             if allowed:
                 return allowed
             if self.context.wait(self._rate.pause):

@@ -21,6 +21,7 @@ from headgate_connectors.directory_reader import (
     Reader,
     ReadOptions,
     Row,
+    RowBatch,
     not_text,
 )
 
@@ -106,6 +107,9 @@ class LineReader:
                     self._take_last(rest, rows)
                 break
         return rows
+
+    def read_batch(self, limit: int) -> RowBatch | None:
+        return None
 
     @property
     def has_tail(self) -> bool:

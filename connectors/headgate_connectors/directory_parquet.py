@@ -14,9 +14,12 @@ from headgate.connector.schema import Schema
 from headgate.errors import MissingExtraError
 from headgate_connectors.directory_input import Marks, crc_of_first, position_of, stat_text
 from headgate_connectors.directory_int96 import Int96
-from headgate_connectors.directory_reader import FileFault, NotReady, ReplacedError, Row
+from headgate_connectors.directory_reader import FileFault, NotReady, ReplacedError, Row, RowBatch
 
 _MAGIC = b"PAR1"
+BATCH_BYTES = 16 * 1024 * 1024
+ROWS_AT_ONCE = 2_000
+"""Rows that are made into records where one of them is bad."""
 
 
 class ParquetReader:
@@ -28,6 +31,8 @@ class ParquetReader:
         self._arrow, self._parquet = _pyarrow()
         self._unreadable = (self._arrow.ArrowException, OSError, ValueError, TypeError)
         """What reading a row group raises where it is corrupt, or cannot be read exactly."""
+        self._batch_columns: Any = None
+        """Columns of batches; None: rows of this file are no batches."""
         self.marks, self._content = _identity(path, offset)
         try:
             self._file = self._parquet.ParquetFile(path, coerce_int96_timestamp_unit="us")
@@ -65,14 +70,39 @@ class ParquetReader:
             self._position += part.num_rows
         return rows
 
+    def read_batch(self, limit: int) -> RowBatch | None:
+        columns = self._batch_columns
+        if self._position >= self._groups[-1] or columns is None:
+            return None
+        try:
+            part = self._next_part(self._group(), limit)
+        except self._unreadable:
+            self._batches = None
+            return None  # `read` tells why
+        most = max(1, part.num_rows * BATCH_BYTES // max(part.nbytes, 1))
+        part = part.slice(0, most)
+        while self._fault(part) is not None:
+            if part.num_rows <= ROWS_AT_ONCE:
+                return None
+            part = part.slice(0, max(part.num_rows // 2, ROWS_AT_ONCE))
+        try:
+            values = self._as_batch(part, columns)
+        except self._arrow.ArrowException:
+            self._batch_columns = None
+            return None
+        batch = RowBatch(self._position, values, self._crc, self._content)
+        self._position = batch.end
+        return batch
+
     @property
     def schema(self) -> Schema | None:
         return self._schema
 
     def _learn_schema(self) -> None:
-        from headgate_arrow import arrow_types, values
+        from headgate_arrow import arrow_types, rows, values
 
         self._types, self._fault = arrow_types, values.fault
+        self._as_batch = rows.with_columns
         self._columns = columns = self._columns_read()
         try:
             self._schema = arrow_types.struct_schema(columns)
@@ -80,6 +110,7 @@ class ParquetReader:
             self.close()
             raise FileFault(f"{error}: leave the column out, or write it as another type") from None
         self._carriers = arrow_types.carriers(columns)
+        self._batch_columns = arrow_types.arrow_schema(self._schema)
 
     def _columns_read(self) -> Any:
         """Names and types of the columns as they are read. The first row group decides whether
