@@ -13,24 +13,25 @@ again when it changes and when the task restarts. A directory that is gone is wa
 """
 
 import errno
-import os
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 from headgate.connector.api import (
     DataError,
     ExactlyOnceSupport,
     OffsetUpdate,
     Partition,
+    RetriableError,
     SkippedRecord,
     SourceConnector,
     SourceItem,
     SourceRecord,
     SourceTask,
 )
+from headgate.connector.batches import RowNumbers, RowOffsets, SourceBatch
 from headgate.connector.config import ConfigDef, ConfigError
 from headgate_connectors.directory_config import (
     CONFIG,
@@ -48,18 +49,34 @@ from headgate_connectors.directory_files import (
     may_be_renamed,
 )
 from headgate_connectors.directory_formats import open_reader
+from headgate_connectors.directory_input import stat_text
+from headgate_connectors.directory_rate import Rate
 from headgate_connectors.directory_reader import (
     FileFault,
     NotReady,
     ReplacedError,
     Row,
+    RowBatch,
     ShrunkError,
+)
+from headgate_connectors.directory_tree import (
+    OPTION,
+    Entry,
+    UnreachableError,
+    address_fault,
+    is_remote,
+    local_path,
+    open_tree,
 )
 
 # What the connector adds to the configs of its tasks.
 DIRECTORY = "headgate.directory"
 TASK = "headgate.task"
 TASKS = "headgate.tasks"
+
+BATCH_ROWS = 65_536
+"""Rows of one poll where they go as batches, unless ``batch.size`` is set."""
+Polled: TypeAlias = SourceItem | SourceBatch
 
 
 class BadFileError(DataError):
@@ -70,7 +87,8 @@ class DirectoryTask(SourceTask):
     def start(self, config: Mapping[str, str]) -> None:
         settings = CONFIG.parse(config)
         self._shown = settings["path"]
-        self._root = Path(config.get(DIRECTORY) or settings["path"]).absolute()
+        directory = config.get(DIRECTORY) or local_path(settings["path"])
+        self._tree = open_tree(settings["path"], directory, config)
         self._task = int(config.get(TASK, "0"))
         self._owners = Owners(int(config.get(TASKS, "1")))
         self._choice = Choice(settings)
@@ -80,9 +98,13 @@ class DirectoryTask(SourceTask):
         self._on_bad_file: str = settings["on.bad.file"]
         self._on_replace: str = settings["on.replace"]
         self._batch: int = settings["batch.size"]
+        self._by_batch = self.context.takes_batches
+        self._most = BATCH_ROWS if self._by_batch and "batch.size" not in config else self._batch
+        self._rows = 0
+        """Rows of the poll under way that are in batches, beyond one of each."""
         self._interval = settings["poll.interval.ms"] / 1000
         self._settle = settings["file.settle.ms"] / 1000
-        self._rate = _Rate(settings["records.per.second"])
+        self._rate = Rate(settings["records.per.second"])
         self._files: dict[str, File] = {}
         self._queue: deque[File] = deque()
         self._told: set[str] = set()
@@ -92,12 +114,13 @@ class DirectoryTask(SourceTask):
         self._left: frozenset[str] = frozenset()
         """Names in `_aside` of what is never read, whatever is in it."""
 
-    def poll(self) -> list[SourceItem] | None:
+    def poll(self) -> list[Polled] | None:
         limit = self._allowed()
         if limit == 0:
             self.context.await_input()  # stopped or paused while it waited its turn
             return None
-        result: list[SourceItem] = []
+        result: list[Polled] = []
+        self._rows = 0
         self._read_queue(limit, result)
         if not result:
             self._look(result)
@@ -118,7 +141,7 @@ class DirectoryTask(SourceTask):
 
     # -- looking --
 
-    def _look(self, result: list[SourceItem]) -> None:
+    def _look(self, result: list[Polled]) -> None:
         """Queue what there is to read."""
         now = time.monotonic()
         entries = dict(self._listed(result))
@@ -159,14 +182,14 @@ class DirectoryTask(SourceTask):
             if file.settled:
                 self._queue.append(file)
 
-    def _listed(self, result: list[SourceItem]) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    def _listed(self, result: list[Polled]) -> Iterator[tuple[str, Entry]]:
         """The files that are read, by name. Every idle look passes here: cheap for what is
         known."""
         pending, left = [""], dict[str, str]()
         while pending:
             folder = pending.pop()
             try:
-                entries = sorted(os.scandir(self._root / folder), key=lambda entry: entry.name)
+                entries = self._tree.scan(folder)
             except OSError as error:
                 self._report_directory(folder, error, result)
                 continue
@@ -214,24 +237,31 @@ class DirectoryTask(SourceTask):
                 continue
             kind = self._choice.kind(name)
             assert not isinstance(kind, str)  # _is_read
-            file = File(name, self._root / name, kind, known.offset, known.was, known.renamed)
+            file = File(name, self._tree.path(name), kind, known.offset, known.was, known.renamed)
             file.was_last = known.was_last
             file.partition, file.header = {"file": name}, ("headgate.file", name)
             self._files[name] = file
 
     # -- reading --
 
-    def _read_queue(self, limit: int, result: list[SourceItem]) -> None:
-        while self._queue and len(result) < limit:
+    def _read_queue(self, limit: int, result: list[Polled]) -> None:
+        while self._queue and len(result) < self._batch:
+            left = limit - len(result) - self._rows
+            if left <= 0:
+                return
             file = self._queue[0]
             try:
-                finished = self._read(file, limit - len(result), result)
+                finished = self._read(file, left, result)
             except (ReplacedError, ShrunkError) as fault:
                 finished = self._replaced(file, fault, result)
             except FileFault as fault:
                 finished = self._set_aside(file, f"{self._shown_path(file.name)}: {fault}")
             except NotReady as reason:
                 finished = self._await(file, reason)
+            except UnreachableError as error:
+                file.close()
+                self._try_again(error, result)
+                return
             except FileNotFoundError:
                 self._lose(file, {})
                 finished = True
@@ -241,7 +271,7 @@ class DirectoryTask(SourceTask):
             if finished:
                 self._queue.popleft()
 
-    def _read(self, file: File, limit: int, result: list[SourceItem]) -> bool:
+    def _read(self, file: File, limit: int, result: list[Polled]) -> bool:
         """True: the file is read to the end of what is there."""
         if file.reader is None:
             file.topic = self._choice.topic(file.name)
@@ -255,7 +285,14 @@ class DirectoryTask(SourceTask):
             )
             if file.renamed:
                 self._take_over(file, result)
-        rows = file.reader.read(limit, file.settled)
+        if self._by_batch and (batch := file.reader.read_batch(limit)) is not None:
+            if self._tree.is_remote:
+                self._check_remote(file, batch)
+            self._emit_batch(file, batch, result)
+            return False
+        rows = file.reader.read(min(limit, self._batch - len(result)), file.settled)
+        if rows and self._tree.is_remote:
+            self._check_remote(file, rows[-1])
         self._emit(file, rows, result)
         if file.state is State.ASIDE:
             file.close()
@@ -265,6 +302,32 @@ class DirectoryTask(SourceTask):
         file.state = State.TAIL if file.reader.has_tail else State.READ
         file.close()
         return True
+
+    def _check_remote(self, file: File, last: Row | RowBatch) -> None:
+        """A remote file may be replaced while it is read, and parts of both be read for one. So one
+        that has changed is opened anew behind the rows, which compares what is before them.
+
+        Raises:
+            ReplacedError, ShrunkError, NotReady: as `open_reader`. The rows count for nothing.
+        """
+        assert file.reader is not None
+        if stat_text(file.path.stat()) == file.reader.marks["stat"]:
+            return
+        offset = {"position": last.end, "start": last.start, "crc": last.crc, **file.reader.marks}
+        if last.prefix is not None:
+            offset["prefix"] = last.prefix
+        kind = file.kind
+        file.close()
+        file.reader = open_reader(kind.format, file.path, offset, kind.compression, self._options)
+
+    def _try_again(self, error: UnreachableError, result: list[Polled]) -> None:
+        """After what has been read before it has been given away.
+
+        Raises:
+            RetriableError: nothing has.
+        """
+        if not result:
+            raise RetriableError(f"cannot be reached, and is tried again: {error}") from error
 
     def _await(self, file: File, reason: NotReady) -> bool:
         file.close()
@@ -279,7 +342,28 @@ class DirectoryTask(SourceTask):
     def _is_header_alone(self, file: File) -> bool:
         return file.kind.format in ("csv", "tsv") and file.kind.compression is None
 
-    def _emit(self, file: File, rows: list[Row], result: list[SourceItem]) -> None:
+    def _emit_batch(self, file: File, batch: RowBatch, result: list[Polled]) -> None:
+        file.state = State.NEW
+        assert file.reader is not None
+        schema, starts = file.reader.schema, range(batch.start, batch.end)
+        assert schema is not None
+        shared: dict[str, Any] = {"crc": batch.crc, **file.reader.marks}
+        if file.was:
+            shared["was"] = file.was
+        if batch.prefix is not None:
+            shared["prefix"] = batch.prefix
+        numbers = {"position": range(batch.start + 1, batch.end + 1), "start": starts}
+        offsets = RowOffsets(numbers, shared)
+        headers = (file.header, ("headgate.position", RowNumbers(starts)))
+        result.append(
+            SourceBatch(
+                *(file.partition, offsets, file.topic, batch.values, schema, file.name, headers)
+            )
+        )
+        self._rows += len(offsets) - 1
+        file.offset = dict(offsets[-1])
+
+    def _emit(self, file: File, rows: list[Row], result: list[Polled]) -> None:
         file.state = State.NEW
         assert file.reader is not None
         partition, topic, name, header = file.partition, file.topic, file.name, file.header
@@ -335,7 +419,7 @@ class DirectoryTask(SourceTask):
         return True
 
     def _replaced(
-        self, file: File, fault: ReplacedError | ShrunkError, result: list[SourceItem]
+        self, file: File, fault: ReplacedError | ShrunkError, result: list[Polled]
     ) -> bool:
         """Do what `on.replace` says about a file that is not the one that was read."""
         file.close()
@@ -357,7 +441,7 @@ class DirectoryTask(SourceTask):
         self._begin_anew(file, result, str(fault))
         return False
 
-    def _begin_anew(self, file: File, result: list[SourceItem], reason: str) -> None:
+    def _begin_anew(self, file: File, result: list[Polled], reason: str) -> None:
         """The file's next record is its first. Until that is committed, so is this."""
         file.offset = None
         update: dict[str, Any] = {"position": 0}
@@ -367,7 +451,7 @@ class DirectoryTask(SourceTask):
             "beginning"
         )
 
-    def _take_over(self, file: File, result: list[SourceItem]) -> None:
+    def _take_over(self, file: File, result: list[Polled]) -> None:
         """A renamed file is read on from where it was: say so under its new name, and let the old
         name begin anew, in one transaction."""
         file.renamed = False
@@ -402,7 +486,7 @@ class DirectoryTask(SourceTask):
             self._aside[file.name] = reason
             self.context.log(reason)
 
-    def _report_directory(self, folder: str, error: OSError, result: list[SourceItem]) -> None:
+    def _report_directory(self, folder: str, error: OSError, result: list[Polled]) -> None:
         if folder and error.errno in (errno.ENOENT, errno.ENOTDIR):
             return  # its files are missed one by one
         name = folder or "."
@@ -427,32 +511,11 @@ class DirectoryTask(SourceTask):
     def _allowed(self) -> int:
         """How many records the rate limit allows now, at least one; 0 when told to stop."""
         while True:
-            allowed = self._rate.take(time.monotonic(), self._batch)
+            allowed = self._rate.take(time.monotonic(), self._most)
             if allowed:
                 return allowed
             if self.context.wait(self._rate.pause):
                 return 0
-
-
-class _Rate:
-    """A bucket that holds the records of a tenth of a second, or one record."""
-
-    def __init__(self, per_second: float) -> None:
-        self._per_second = per_second
-        self._held = 0.0
-        self._size = max(1.0, per_second / 10)
-        self._at: float | None = None
-        self.pause = self._size / per_second if per_second else 0.0
-
-    def take(self, now: float, wanted: int) -> int:
-        if not self._per_second:
-            return wanted
-        if self._at is not None:
-            self._held = min(self._size, self._held + (now - self._at) * self._per_second)
-        self._at = now
-        taken = min(wanted, int(self._held))
-        self._held -= taken
-        return taken
 
 
 class DirectorySource(SourceConnector):
@@ -464,6 +527,7 @@ class DirectorySource(SourceConnector):
 
     VERSION = "0.1.0"
     TASK: ClassVar[type[SourceTask]] = DirectoryTask
+    PASSED_ON: ClassVar[tuple[str, ...]] = (OPTION,)
 
     @classmethod
     def config_def(cls) -> ConfigDef:
@@ -471,7 +535,8 @@ class DirectorySource(SourceConnector):
 
     @classmethod
     def validate(cls, config: Mapping[str, str]) -> Mapping[str, Sequence[str]]:
-        return config_errors(config)
+        fault = address_fault(config.get("path", "").strip())
+        return {**config_errors(config), **({"path": [fault]} if fault else {})}
 
     @classmethod
     def exactly_once_support(cls, config: Mapping[str, str]) -> ExactlyOnceSupport:
@@ -505,7 +570,8 @@ class DirectorySource(SourceConnector):
 
     def task_configs(self, tasks_max: int) -> list[Mapping[str, str]]:
         # Tasks may run elsewhere, with another working directory.
-        directory = str(Path(self._config["path"].strip()).absolute())
+        path = self._config["path"].strip()
+        directory = "" if is_remote(path) else str(Path(local_path(path)).absolute())
         return [
             {**self._config, DIRECTORY: directory, TASK: str(task), TASKS: str(tasks_max)}
             for task in range(tasks_max)

@@ -7,7 +7,7 @@ import zlib
 from typing import Any
 
 from headgate_connectors.directory_input import Input, Marks
-from headgate_connectors.directory_reader import FileFault, ReadOptions, Row
+from headgate_connectors.directory_reader import FileFault, ReadOptions, Row, RowBatch
 
 CHUNK_BYTES = 1 << 18
 _SPACE = " \t\n\r"
@@ -66,6 +66,9 @@ class ArrayReader:
     @property
     def schema(self) -> None:
         return None  # JSON
+
+    def read_batch(self, limit: int) -> RowBatch | None:
+        return None
 
     @property
     def has_tail(self) -> bool:

@@ -16,6 +16,7 @@ from headgate_connectors.directory_reader import (
     NotReady,
     ReadOptions,
     Row,
+    RowBatch,
     not_text,
 )
 
@@ -92,6 +93,9 @@ class CsvReader:
             self._position, self._prefix = end, prefix
             self._go_on(self._lines_read)
         return rows
+
+    def read_batch(self, limit: int) -> RowBatch | None:
+        return None
 
     @property
     def has_tail(self) -> bool:

@@ -7,30 +7,35 @@ alone. Timestamps of the old kind INT96 are read as microseconds, which hold eve
 
 import zlib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from headgate.connector.schema import Schema
 from headgate.errors import MissingExtraError
 from headgate_connectors.directory_input import Marks, crc_of_first, position_of, stat_text
 from headgate_connectors.directory_int96 import Int96
-from headgate_connectors.directory_reader import FileFault, NotReady, ReplacedError, Row
+from headgate_connectors.directory_reader import FileFault, NotReady, ReplacedError, Row, RowBatch
+from headgate_connectors.directory_tree import FilePath, source
 
 _MAGIC = b"PAR1"
+BATCH_BYTES = 16 * 1024 * 1024
+ROWS_AT_ONCE = 2_000
+"""Rows that are made into records where one of them is bad."""
 
 
 class ParquetReader:
     """Positions are rows. A file without its footer is still being written."""
 
-    def __init__(self, path: Path, offset: Mapping[str, Any] | None) -> None:
+    def __init__(self, path: FilePath, offset: Mapping[str, Any] | None) -> None:
         self._crc = _footer_crc(path)
         self._position = position = position_of(offset)
         self._arrow, self._parquet = _pyarrow()
         self._unreadable = (self._arrow.ArrowException, OSError, ValueError, TypeError)
         """What reading a row group raises where it is corrupt, or cannot be read exactly."""
+        self._batch_columns: Any = None
+        """Columns of batches; None: rows of this file are no batches."""
         self.marks, self._content = _identity(path, offset)
         try:
-            self._file = self._parquet.ParquetFile(path, coerce_int96_timestamp_unit="us")
+            self._file = self._parquet.ParquetFile(source(path), coerce_int96_timestamp_unit="us")
             self._int96 = Int96.of(self._arrow, self._parquet, self._file, path)
             self._learn_schema()
         except (self._arrow.ArrowException, OSError) as error:
@@ -65,14 +70,39 @@ class ParquetReader:
             self._position += part.num_rows
         return rows
 
+    def read_batch(self, limit: int) -> RowBatch | None:
+        columns = self._batch_columns
+        if self._position >= self._groups[-1] or columns is None:
+            return None
+        try:
+            part = self._next_part(self._group(), limit)
+        except self._unreadable:
+            self._batches = None
+            return None  # `read` tells why
+        most = max(1, part.num_rows * BATCH_BYTES // max(part.nbytes, 1))
+        part = part.slice(0, most)
+        while self._fault(part) is not None:
+            if part.num_rows <= ROWS_AT_ONCE:
+                return None
+            part = part.slice(0, max(part.num_rows // 2, ROWS_AT_ONCE))
+        try:
+            values = self._as_batch(part, columns)
+        except self._arrow.ArrowException:
+            self._batch_columns = None
+            return None
+        batch = RowBatch(self._position, values, self._crc, self._content)
+        self._position = batch.end
+        return batch
+
     @property
     def schema(self) -> Schema | None:
         return self._schema
 
     def _learn_schema(self) -> None:
-        from headgate_arrow import arrow_types, values
+        from headgate_arrow import arrow_types, rows, values
 
         self._types, self._fault = arrow_types, values.fault
+        self._as_batch = rows.with_columns
         self._columns = columns = self._columns_read()
         try:
             self._schema = arrow_types.struct_schema(columns)
@@ -80,6 +110,7 @@ class ParquetReader:
             self.close()
             raise FileFault(f"{error}: leave the column out, or write it as another type") from None
         self._carriers = arrow_types.carriers(columns)
+        self._batch_columns = arrow_types.arrow_schema(self._schema)
 
     def _columns_read(self) -> Any:
         """Names and types of the columns as they are read. The first row group decides whether
@@ -148,7 +179,7 @@ def _pyarrow() -> tuple[Any, Any]:
     return pyarrow, pyarrow.parquet
 
 
-def _footer_crc(path: Path) -> int:
+def _footer_crc(path: FilePath) -> int:
     with path.open("rb") as file:
         size = file.seek(0, 2)
         if size >= 4:
@@ -162,7 +193,7 @@ def _footer_crc(path: Path) -> int:
     return zlib.crc32(tail, size)
 
 
-def _identity(path: Path, offset: Mapping[str, Any] | None) -> tuple[Marks, int | None]:
+def _identity(path: FilePath, offset: Mapping[str, Any] | None) -> tuple[Marks, int | None]:
     """Marks of the file and the CRC-32 of all its bytes, which is read again where the file may
     have changed: footers of equal length with equal ends are common."""
     stat = path.stat()

@@ -29,6 +29,20 @@ class Row(NamedTuple):
     """How many records are lost where the piece is none."""
 
 
+class RowBatch(NamedTuple):
+    """Rows of a file from `start` on, all good, as one RecordBatch of Arrow."""
+
+    start: int
+    values: Any
+    crc: int
+    prefix: int | None
+
+    @property
+    def end(self) -> int:
+        rows: int = self.values.num_rows
+        return self.start + rows
+
+
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
     """How the files of a directory are to be read."""
@@ -81,6 +95,11 @@ class Reader(Protocol):
             settled: the file has been still for a while, and the worker ends once everything is
                 read: an end without a newline is its end.
         """
+        ...
+
+    def read_batch(self, limit: int) -> RowBatch | None:
+        """The next rows as one batch, at most `limit` of them; None: they cannot be had so, or
+        there are none. Then `read` gives them."""
         ...
 
     @property

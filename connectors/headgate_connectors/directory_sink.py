@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Final
 
 from headgate.connector import schema as s
 from headgate.connector.api import DataError, SinkConnector, SinkRecord, SinkTask
+from headgate.connector.batches import SinkBatch
 from headgate.connector.config import ConfigDef, ConfigError, Importance, Type
 from headgate.connector.schema import Schema, SchemaType
 from headgate.connector.text_converters import json_text
@@ -261,6 +262,50 @@ class DirectorySinkTask(SinkTask):
             files.write()
             self._rotate(place, partition)
 
+    def takes_batches(self) -> bool:
+        return self._format in ("parquet", "arrow") and not self._by
+
+    def put_batch(self, batch: SinkBatch) -> None:
+        for partition in self._partitions.values():
+            partition.resumed = False
+        place, end = (batch.topic, batch.partition), batch.offset + batch.count
+        known = self._partitions[place]
+        start = max(batch.offset, known.next, known.committed or 0)
+        if start < end:
+            batch = batch.part(start - batch.offset, end - start)
+            self._take_batch(place, known, batch)
+        for other, partition in list(self._partitions.items()):
+            self._rotate(other, partition)
+        self._ask_to_be_called()
+
+    def _take_batch(self, place: TopicPartition, partition: _Partition, batch: SinkBatch) -> None:
+        if batch.value_schema is not self._given:
+            self._pin(
+                batch.value_schema, f"the batch at {place[0]}-{place[1]} offset {batch.offset}"
+            )
+        columns, taken = self._pinned, 0
+        files = partition.files
+        if files is not None and files.columns is not columns and files.columns != columns:
+            self._finish(place, partition)
+        while taken < batch.count:
+            partition = self._partitions[place]
+            if partition.resumed:
+                return  # another task was first: what it has not written is delivered anew
+            files = partition.files
+            if files is None:
+                files = self._opened(place, partition, batch.offset + taken, columns)
+            count = min(batch.count - taken, self._most_rows - files.rows)
+            if count > 0:
+                part = batch.part(taken, count)
+                try:
+                    files.add_batch(part.values, count)
+                except DataError as error:
+                    at = f"{place[0]}-{place[1]} from offset {part.offset} on"
+                    raise DataError(f"a record of {at}: {error}") from error
+                taken += count
+                partition.next = part.offset + count
+            self._rotate(place, partition)
+
     def _add(self, place: TopicPartition, partition: _Partition, record: SinkRecord) -> bool:
         """Add the row of a record to its file. False: it is delivered anew."""
         columns, row, folder = self._row(record)
@@ -271,15 +316,22 @@ class DirectorySinkTask(SinkTask):
             self._make_room()
         if self._partitions[place] is not partition:
             return False
-        if partition.files is None:
-            start = record.offset if partition.committed is None else partition.committed
-            partition.files = StagedFiles(
-                *(start, time.monotonic(), columns),
-                partial(self._manifest.stage, place, start),
-                self._open_file,
-            )
-        partition.files.add(folder, row, record)
+        files = partition.files
+        if files is None:
+            files = self._opened(place, partition, record.offset, columns)
+        files.add(folder, row, record)
         return True
+
+    def _opened(
+        self, place: TopicPartition, partition: _Partition, offset: int, columns: Schema
+    ) -> StagedFiles:
+        start = offset if partition.committed is None else partition.committed
+        partition.files = StagedFiles(
+            *(start, time.monotonic(), columns),
+            partial(self._manifest.stage, place, start),
+            self._open_file,
+        )
+        return partition.files
 
     def _make_room(self) -> None:
         """For one more file."""
@@ -301,14 +353,17 @@ class DirectorySinkTask(SinkTask):
         given = value_schema(record)
         row = record.value if given.type is SchemaType.STRUCT else {VALUE: record.value}
         if given is not self._given:
-            self._struct = as_struct(given)
-            try:
-                self._pinned = self._columns.take(self._struct)
-            except (DataError, NoFormError) as error:
-                raise DataError(f"{at(record)}: {error}") from error
-            self._given = given
+            self._pin(given, at(record))
         folder = self._by.folder(record, self._struct, row) if self._by else ""
         return self._pinned, row, folder
+
+    def _pin(self, given: Schema, where: str) -> None:
+        self._struct = as_struct(given)
+        try:
+            self._pinned = self._columns.take(self._struct)
+        except (DataError, NoFormError) as error:
+            raise DataError(f"{where}: {error}") from error
+        self._given = given
 
     def _json_row(self, record: SinkRecord) -> tuple[Schema, Row, str]:
         value, schema = record.value, record.value_schema
@@ -417,7 +472,11 @@ class DirectorySink(SinkConnector):
     def validate(cls, config: Mapping[str, str]) -> Mapping[str, Sequence[str]]:
         path = config.get("path", "").strip()
         if "://" in path:
-            return {"path": [f"{path} is an address, expected a folder of this machine"]}
+            text = (
+                f"{path} is an address, expected a folder of this machine: a commit creates a file "
+                "that must not be there yet"
+            )
+            return {"path": [text]}
         if path and Path(path).exists() and not Path(path).is_dir():
             return {"path": [f"{path} is a file, expected a folder"]}
         return partition_faults(config)

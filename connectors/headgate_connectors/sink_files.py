@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from headgate.connector.api import DataError, SinkRecord
 from headgate.connector.schema import Schema
 from headgate_connectors.sink_rows import at
-from headgate_connectors.sink_writers import Row, Writer
+from headgate_connectors.sink_writers import Row, TableWriter, Writer
 
 
 @dataclass(slots=True)
@@ -54,11 +55,26 @@ class StagedFiles:
     def __contains__(self, folder: str) -> bool:
         return folder in self._files
 
-    def add(self, folder: str, row: Row, record: SinkRecord) -> None:
+    def _file(self, folder: str) -> _File:
         file = self._files.get(folder)
         if file is None:
             staged = self._stage()
             file = self._files[folder] = _File(self._open_file(staged, self.columns), staged)
+        return file
+
+    def add_batch(self, values: Any, count: int) -> None:
+        """Write rows of an Arrow batch to the file of the folder itself.
+
+        Raises:
+            DataError: a value that the file cannot hold.
+        """
+        file = self._file("")
+        assert isinstance(file.writer, TableWriter)
+        file.writer.write_batch(values)
+        file.rows += count
+
+    def add(self, folder: str, row: Row, record: SinkRecord) -> None:
+        file = self._file(folder)
         if not file.pending:
             file.first = record
         file.pending.append(row)

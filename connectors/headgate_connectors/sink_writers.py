@@ -14,7 +14,7 @@ from headgate.connector.schema import STRING, Field, Schema, SchemaType
 from headgate.connector.text_converters import json_text as to_json
 from headgate.connector.text_converters import text_of
 from headgate_arrow import arrow_types
-from headgate_arrow.rows import table_of
+from headgate_arrow.rows import same_columns, table_of
 from headgate_connectors import json_text
 from headgate_connectors.sink_rows import VALUE
 
@@ -77,9 +77,15 @@ class TableWriter(_File):
             self._writer = pa.ipc.new_file(self._file, self._columns)
 
     def write(self, rows: Sequence[Row]) -> None:
-        table = table_of(list(rows), self._columns, self._carriers)
+        self._add(table_of(list(rows), self._columns, self._carriers))
+
+    def write_batch(self, values: Any) -> None:
+        """Rows of Arrow. Raises `DataError`: their columns are not those of the file."""
+        self._add(pa.Table.from_batches([same_columns(values, self._columns)]))
+
+    def _add(self, table: Any) -> None:
         self._tables.append(table)
-        self._rows += len(rows)
+        self._rows += table.num_rows
         self._held += table.nbytes
         if self._rows >= ROW_GROUP_ROWS:
             self._flush()

@@ -17,7 +17,7 @@ from headgate.connector.json_schema import read_schema, schema_text
 from headgate.connector.json_values import DecimalFormat
 from headgate.connector.schema import Schema, SchemaType
 from headgate.connector.text_converters import TypedConverter
-from headgate.ports import RowNumbers
+from headgate.ports import ConsumerRecord, LogBatch, RowNumbers
 from headgate_arrow import arrow_types
 from headgate_arrow.values import fault
 
@@ -41,7 +41,8 @@ def source_records(batch: SourceBatch) -> list[SourceRecord | SkippedRecord]:
             one = batch.values.slice(at, 1)
             reason = fault(one)
             if reason is not None:
-                where = f"{reason} (source partition {dict(batch.source_partition)}, {offset})"
+                partition = dict(batch.source_partition)
+                where = f"{reason} (source partition {partition}, offset {dict(offset)})"
                 found.append(SkippedRecord(batch.source_partition, offset, where))
                 continue
             value = values_of(one)[0]
@@ -119,12 +120,26 @@ def table_of(rows: Rows, columns: Any, by_way: Any) -> Any:
 
 def record_batch(table: Any) -> Any:
     """The rows of a Table in one RecordBatch."""
-    arrays = [
-        column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
-        for column in table.columns
-    ]
-    arrays = [one.combine_chunks() if isinstance(one, pa.ChunkedArray) else one for one in arrays]
-    return pa.RecordBatch.from_arrays(arrays, schema=table.schema)
+    return with_columns(table, table.schema)
+
+
+def with_columns(table: Any, columns: Any) -> Any:
+    """The rows of a Table in one RecordBatch with these columns, whose types are the same.
+
+    Raises:
+        pyarrow.ArrowException: a type is another.
+    """
+    arrays = [_one_array(column) for column in table.columns]
+    return pa.RecordBatch.from_arrays(arrays, schema=columns)
+
+
+def _one_array(column: Any) -> Any:
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    found = column.combine_chunks()
+    if isinstance(found, pa.ChunkedArray):  # of dictionaries, for one
+        found = pa.concat_arrays(found.unify_dictionaries().chunks)
+    return found
 
 
 def check_columns(batch: SourceBatch) -> None:
@@ -207,6 +222,28 @@ def typed_values(schema: bytes, data: bytes | memoryview, start: int, end: int) 
     rows = values_of(from_bytes(data).slice(start, end - start))
     found = [write("", row, known) for row in rows]
     return [value for value in found if value is not None]
+
+
+def log_records(batch: LogBatch, start: int, end: int) -> list[ConsumerRecord]:
+    """Rows `start` to `end` of a batch in the log, counted from 0, as records."""
+    assert batch.partition is not None
+    assert batch.timestamp_ms is not None
+    values = typed_values(batch.schema, batch.data, start, end)
+    wanted = range(start, end)
+    columns: list[Sequence[tuple[str, bytes | None]]] = [
+        [(name, str(number).encode()) for number in one.values[start:end]]
+        if isinstance(one, RowNumbers)
+        else [(name, one)] * len(wanted)
+        for name, one in batch.headers
+    ]
+    headers = list(zip(*columns, strict=True)) if columns else [()] * len(wanted)
+    return [
+        ConsumerRecord(
+            *(batch.topic, batch.partition, batch.offset + row, batch.key),
+            *(value, header, batch.timestamp_ms),
+        )
+        for row, value, header in zip(wanted, values, headers, strict=True)
+    ]
 
 
 def same_columns(values: Any, columns: Any) -> Any:

@@ -11,7 +11,7 @@ What is the same for all rows is in the JSON, bytes in base64. A header with a n
 is ``[first, step]`` where the numbers are a range, else the numbers as 64-bit integers.
 
 Arrow is needed only where a reader wants records: they are what each row would have been as a
-record (`headgate_arrow.rows.typed_values`).
+record (`headgate_arrow.rows.log_records`).
 """
 
 import json
@@ -19,7 +19,6 @@ import struct
 import sys
 from array import array
 from base64 import b64decode, b64encode
-from collections.abc import Sequence
 from typing import Any, Final
 
 from headgate.errors import MissingExtraError
@@ -70,27 +69,10 @@ def records(batch: LogBatch, start: int, end: int) -> list[ConsumerRecord]:
         MissingExtraError: pyarrow is not installed.
     """
     try:
-        from headgate_arrow.rows import typed_values
+        from headgate_arrow.rows import log_records
     except ModuleNotFoundError as error:
         raise MissingExtraError("connectors") from error
-    assert batch.partition is not None
-    assert batch.timestamp_ms is not None
-    values = typed_values(batch.schema, batch.data, start, end)
-    rows = range(start, end)
-    columns: list[Sequence[tuple[str, bytes | None]]] = [
-        [(name, str(number).encode()) for number in one.values[start:end]]
-        if isinstance(one, RowNumbers)
-        else [(name, one)] * len(rows)
-        for name, one in batch.headers
-    ]
-    headers = list(zip(*columns, strict=True)) if columns else [()] * len(rows)
-    return [
-        ConsumerRecord(
-            *(batch.topic, batch.partition, batch.offset + row, batch.key),
-            *(value, header, batch.timestamp_ms),
-        )
-        for row, value, header in zip(rows, values, headers, strict=True)
-    ]
+    return log_records(batch, start, end)
 
 
 def _text(data: bytes | None) -> str | None:

@@ -54,7 +54,7 @@ def apply(
         for line in unwritten_topics({k: resolved(v) for k, v in configs.items()}, topics):
             typer.echo(f"warning: {line}", err=True)
         if diff:
-            _show(known, wanted.connectors, gone if prune else [])
+            _show(remote, wanted.connectors, gone if prune else [])
         else:
             _change(remote, known, wanted.connectors, gone if prune else [])
     for name in gone if not prune else ():
@@ -83,17 +83,11 @@ def _change(
         typer.echo(f"{name} {'created' if made else 'changed'}")
 
 
-def _show(known: Mapping[str, Config], wanted: Mapping[str, Config], gone: list[str]) -> None:
-    differs = bool(gone)
-    for name in gone:
-        typer.echo(f"{name} would be deleted")
-    for name, config in wanted.items():
-        lines = show.differences(known.get(name), config)
-        if not lines:
-            typer.echo(f"{name} unchanged")
-            continue
-        differs = True
-        typer.echo(f"{name} {'would change' if name in known else 'would be created'}")
-        typer.echo("\n".join(f"  {line}" for line in lines))
-    if differs:
+def _show(remote: Remote, wanted: Mapping[str, Config], gone: list[str]) -> None:
+    found = remote.plan(wanted, None)
+    told = {row.name for row in found.rows}
+    lines = [f"{name} would be deleted" for name in gone]
+    lines += [f"{name} unchanged" for name in wanted if name not in told]
+    typer.echo("\n".join([*lines, *([show.plan(found)] if found.rows else [])]))
+    if gone or found.rows:
         raise typer.Exit(EXIT_DIFFERS)

@@ -4,18 +4,20 @@ return. That is a mistake of the connector: it fails the task whatever `errors.t
 from typing import Any
 
 from headgate.connector.api import OffsetUpdate, SkippedRecord, SourceItem, SourceRecord
+from headgate.connector.batches import SourceBatch
 
 EXPECTED = (
-    "expected None or an iterable (a list, say) of SourceRecord, SkippedRecord or OffsetUpdate"
+    "expected None or an iterable (a list, say) of SourceRecord, SourceBatch, SkippedRecord or "
+    "OffsetUpdate"
 )
-_SINGLE = (SourceRecord, SkippedRecord, OffsetUpdate)
+_SINGLE = (SourceRecord, SkippedRecord, OffsetUpdate, SourceBatch)
 
 
 class PolledTypeError(TypeError):
     """`poll` has returned what no source task may return."""
 
 
-def polled_items(task: object, polled: Any) -> list[SourceItem]:
+def polled_items(task: object, polled: Any) -> list[SourceItem | SourceBatch]:
     """`polled` as a list.
 
     Raises:
@@ -41,7 +43,7 @@ def check_item(task: object, item: Any) -> None:
         raise PolledTypeError(f"{type(task).__name__}.poll() gave {shown(item)}; {EXPECTED}")
 
 
-def check_topic(record: SourceItem, topic: Any) -> str:
+def check_topic(record: SourceItem | SourceBatch, topic: Any) -> str:
     """`topic`, where `record` is to go. Raises PolledTypeError: it is no name."""
     if not isinstance(topic, str) or not topic:
         raise PolledTypeError(

@@ -3,41 +3,70 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from headgate.connector.api import SkippedRecord, SourceItem, SourceRecord
-from headgate.ports import Ack, ProducerRecord, TransactionOverError
+from headgate.connector.api import SourceItem
+from headgate.connector.batches import SourceBatch
+from headgate.ports import Ack, LogBatch, TransactionOverError
+from headgate_runtime.tasks.sent_offsets import Source
+from headgate_runtime.tasks.source_batches import Sent
 
-Sources = Sequence[SourceRecord | SkippedRecord]
+Sources = Sequence[Source]
 
 
-def position(record: SourceItem) -> str:
-    """Where a record was read."""
-    given: Sequence[Mapping[str, Any] | None] = (record.source_partition, record.source_offset)
+def position(record: SourceItem | SourceBatch) -> str:
+    """Where a record was read; of a batch, its last row."""
+    return _text(record.source_partition, record.source_offset)
+
+
+def _text(*given: Mapping[str, Any] | None) -> str:
     place, offset = (None if one is None else dict(one) for one in given)
     return f"source partition {place}, offset {offset}"
+
+
+def _position_of(sources: Sources, row: int) -> str | None:
+    """Where the row of this number was read; None: there is none."""
+    for source in sources if row >= 0 else ():
+        if not isinstance(source, SourceBatch):
+            if row == 0:
+                return position(source)
+            row -= 1
+        elif row < source.count:
+            return _text(source.source_partition, source.offsets[row])
+        else:
+            row -= source.count
+    return None
 
 
 def refusal(ack: Ack, sources: Sources, first: int) -> str:
     """Why records were refused, with where the first of them was read.
 
     Args:
-        first: the producer's number of the first of `sources`.
+        first: the producer's number of the first row of `sources`.
     """
-    reason, at = ack.error or "", ack.first - first
-    return f"{reason} ({position(sources[at])})" if 0 <= at < len(sources) else reason
+    reason = ack.error or ""
+    where = _position_of(sources, ack.first - first)
+    return reason if where is None else f"{reason} ({where})"
 
 
 def named(
-    error: TransactionOverError, batch: Sequence[ProducerRecord], sources: Sources
+    error: TransactionOverError, batch: Sequence[Sent], sources: Sources
 ) -> TransactionOverError:
     """`error`, which the log gave for `batch`, with where its record was read. If the log does not
     say which it is, the largest is named: most are refused for their size."""
     if not batch:
         return error
     if error.place is not None:
-        return TransactionOverError(f"{error} ({position(sources[error.place])})")
-    sizes = [len(one.key or b"") + len(one.value or b"") for one in batch]
+        return TransactionOverError(f"{error} ({_position_of(sources, error.place)})")
+    sizes = [_size(one) for one in batch]
     largest = max(range(len(batch)), key=sizes.__getitem__)
+    found = batch[largest]
+    what = f"batch of {found.count} rows" if isinstance(found, LogBatch) else "record"
     return TransactionOverError(
-        f"{error}. The largest record of the last batch has {sizes[largest]} bytes and goes to "
-        f"{batch[largest].topic} ({position(sources[largest])})"
+        f"{error}. The largest {what} of the last batch has {sizes[largest]} bytes and goes to "
+        f"{found.topic} ({position(sources[largest])})"
     )
+
+
+def _size(one: Sent) -> int:
+    if isinstance(one, LogBatch):
+        return len(one.data)
+    return len(one.key or b"") + len(one.value or b"")

@@ -7,12 +7,15 @@ from dataclasses import replace
 from typing import Any
 
 from headgate.connector.api import DataError, Headers, RetriableError, SinkRecord, SinkTask
+from headgate.connector.batches import SinkBatch
 from headgate.connector.error_handling import ErrorStage
 from headgate.connector.schema import Schema, SchemaAndValue
 from headgate.connector.sink_names import sink_group, sink_subscription
 from headgate.ports import (
+    BatchConsumer,
     Consumer,
     ConsumerRecord,
+    LogBatch,
     RebalancedError,
     TopicPartition,
     TransportError,
@@ -45,6 +48,7 @@ from headgate_runtime.tasks.data_errors import data_error_text, log_skipped
 from headgate_runtime.tasks.dead_letter_queue import DeadLetterQueue, ErrantRecords
 from headgate_runtime.tasks.lifeline import BodyLifeline
 from headgate_runtime.tasks.record_errors import RecordErrors, Waiting, place_of
+from headgate_runtime.tasks.sink_batches import batches_flow, log_records, sink_batch
 from headgate_runtime.tasks.source_body import quietly
 from headgate_runtime.tasks.tools import BodyTools
 from headgate_runtime.tasks.used_topics import UsedTopics
@@ -165,6 +169,10 @@ class SinkPerformer:
         self._paused: frozenset[TopicPartition] = frozenset()
         """As the consumer has been told."""
         self._topics = UsedTopics(lifeline)
+        self._batches: BatchConsumer | None = None
+        """The consumer, if batches go to the task whole."""
+        self._arrow: SinkBatch | None = None
+        """What was consumed is this batch, and no records."""
         self._batch: list[SinkRecord] = []
         self._ends: dict[TopicPartition, tuple[int, int]] = {}
         """Next offset and count of records in the batch, skipped ones included."""
@@ -241,6 +249,9 @@ class SinkPerformer:
             f"connector-consumer-{spec.task}",
         )
         self._consumer = self._context.consumer = consumer
+        flow = batches_flow(task, self._converters, self._transforms, consumer)
+        if flow and self._context.reporter is None and isinstance(consumer, BatchConsumer):
+            self._batches = consumer
         consumer.on_rebalance(
             lambda given: self._interrupt(PartitionsAssigned(tuple(sorted(given)))),
             lambda given: self._interrupt(PartitionsRevoked(tuple(sorted(given)))),
@@ -250,16 +261,21 @@ class SinkPerformer:
     # -- a batch --
 
     def _consume(self, timeout_ms: int, paused: bool) -> BodyInput:
-        self._batch, self._ends = [], {}
+        self._arrow, self._batch, self._ends = None, [], {}
         if self._lifeline.stopping:
             return Consumed()
         self._seek(self._checked_consumer.assignment())
         self._rest(paused or bool(self._waiting))
-        if not self._waiting:
-            records = self._checked_consumer.poll(BATCH_RECORDS, timeout_ms)
-        else:
+        records: Sequence[ConsumerRecord] | LogBatch
+        if self._waiting:
             records = self._waited(timeout_ms, paused)
-        consumed = self._convert(records)
+        elif self._batches is not None:
+            records = self._batches.poll_batch(BATCH_RECORDS, timeout_ms)
+        else:
+            records = self._checked_consumer.poll(BATCH_RECORDS, timeout_ms)
+        consumed = (
+            self._take_batch(records) if isinstance(records, LogBatch) else self._convert(records)
+        )
         if self._context.reporter is not None:
             count, detail = self._context.reporter.take_told()
             consumed = replace(
@@ -303,6 +319,16 @@ class SinkPerformer:
         if fewer := (self._paused - wanted) & assigned:
             consumer.resume(sorted(fewer))
         self._paused = wanted
+
+    def _take_batch(self, batch: LogBatch) -> Consumed:
+        try:
+            found = sink_batch(batch, self._converters)
+        except Exception:  # what is wrong with its key, say, is told record by record
+            return self._convert(log_records(batch))
+        self._arrow = found
+        end = found.offset + found.count
+        self._ends[found.topic, found.partition] = (end, found.count)
+        return Consumed(found.count)
 
     def _convert(self, records: Sequence[ConsumerRecord]) -> Consumed:
         key_of = self._converters.key.to_connect_data
@@ -374,7 +400,10 @@ class SinkPerformer:
         if delay_ms:
             self._wait_paused(delay_ms)
         try:
-            self._checked_task.put(self._batch)
+            if self._arrow is not None:
+                self._checked_task.put_batch(self._arrow)
+            else:
+                self._checked_task.put(self._batch)
         except RetriableError as error:
             return PutRetriable(str(error) or type(error).__name__)
         self._note_delivered()
@@ -394,7 +423,7 @@ class SinkPerformer:
         for partition, (end, count) in self._ends.items():
             self._delivered[partition] = end
             self._counts.setdefault(partition, deque()).append((end, count))
-        self._batch, self._ends = [], {}
+        self._arrow, self._batch, self._ends = None, [], {}
 
     # -- offsets --
 
@@ -458,6 +487,8 @@ class SinkPerformer:
             for partition in gone:
                 table.pop(partition, None)
         self._batch = [item for item in self._batch if (item.topic, item.partition) not in gone]
+        if self._arrow is not None and (self._arrow.topic, self._arrow.partition) in gone:
+            self._arrow = None
         if opened:
             self._checked_task.close(opened)
         for partition in gone:

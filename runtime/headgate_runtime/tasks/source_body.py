@@ -6,7 +6,6 @@ The loop over a batch is the data plane's hot path; what can be decided per batc
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -17,7 +16,6 @@ from headgate.connector.api import (
     DataError,
     Headers,
     OffsetUpdate,
-    Partition,
     RetriableError,
     SkippedRecord,
     SourceItem,
@@ -28,15 +26,15 @@ from headgate.connector.converters import sending_timestamp
 from headgate.connector.dead_letters import SOURCE_TASK
 from headgate.connector.error_handling import ErrorStage
 from headgate.connector.schema import Schema
-from headgate.ports import Headers as SentHeaders
 from headgate.ports import (
+    BatchProducer,
     Producer,
     ProducerRecord,
     RefusedError,
     TransactionOverError,
     TransportError,
 )
-from headgate.task.acks import AckTracker
+from headgate.ports import Headers as SentHeaders
 from headgate.task.held_error import HeldError
 from headgate.task.source import SourceMachine, SourceSettings, TransactionBoundary
 from headgate.task.steps import (
@@ -60,7 +58,7 @@ from headgate.task.steps import (
     SendRecords,
     Started,
 )
-from headgate.topics.offsets import encode_key, encode_value
+from headgate.topics.offsets import encode_value
 from headgate_runtime.tasks.boundaries import Boundaries, TransactionContext
 from headgate_runtime.tasks.commit_under_way import CommitUnderWay
 from headgate_runtime.tasks.data_errors import data_error_text, log_skipped
@@ -69,6 +67,16 @@ from headgate_runtime.tasks.offsets import SourceOffsets
 from headgate_runtime.tasks.polled_records import check_item, check_topic, polled_items
 from headgate_runtime.tasks.record_errors import RecordErrors, Waiting, place_of
 from headgate_runtime.tasks.refused_records import named, position, refusal
+from headgate_runtime.tasks.sent_offsets import SentOffsets
+from headgate_runtime.tasks.source_batches import (
+    Item,
+    ReadyBatch,
+    Sent,
+    SourceBatches,
+    flows_typed,
+    rows_in,
+    send,
+)
 from headgate_runtime.tasks.source_context import SourceContext
 from headgate_runtime.tasks.tools import BodyTools
 from headgate_runtime.tasks.topic_creation import TopicCreation
@@ -90,7 +98,7 @@ QUICK_S = 0.05
 """A poll that takes longer may have waited, as one may that follows on it, or on one that found
 nothing: nobody would hear of a commit meanwhile."""
 
-Batch: TypeAlias = list[ProducerRecord]
+Batch: TypeAlias = list[Sent]
 Offsets: TypeAlias = Sequence[tuple[bytes, bytes | None]]
 
 
@@ -105,6 +113,7 @@ class SourcePerformer:
         self._settings = SourceSettings.from_spec(spec)
         self.machine = SourceMachine(self._settings)
         made = tools.converters(spec)
+        self._batches, self._typed = SourceBatches(made), flows_typed(made)
         to_bytes = made.key.from_connect, made.value.from_connect, made.header.from_connect
         self._from_connect = to_bytes
         chain = [transform.apply_source for transform in tools.transforms(spec)]
@@ -113,7 +122,7 @@ class SourcePerformer:
         self._offsets = SourceOffsets(self._transport.offset_log, spec.task.connector)
         self._polled = False
         self._errors = RecordErrors(spec)
-        self._waiting: Waiting[SourceItem, SourceRecord] = Waiting(
+        self._waiting: Waiting[Item, SourceRecord] = Waiting(
             self._errors.settings, spec.task, lifeline.now_ms
         )
         self._sends = self._numbered = 0
@@ -122,6 +131,8 @@ class SourcePerformer:
         """Where to go on with the first record of those that have waited."""
         self._letters = 0
         """Dead letters in the batch."""
+        self._more = 0
+        """Rows in batches, beyond one of each."""
         self._ahead: Polled | HeldError | None = None
         """What came of a poll that was made during a commit, and no `Poll` has taken."""
         by_connector = spec.exactly_once and (
@@ -137,14 +148,7 @@ class SourcePerformer:
         self._topics = SentTopics(lifeline)
         # The batch that was polled last:
         self._batch: Batch = []
-        self._sources: list[SourceRecord | SkippedRecord] = []
-        """What each record of the batch was made of; a skipped one has become a dead letter."""
-        self._passed: deque[tuple[int, Partition, Partition]] = deque()
-        """Skipped: how many sendable records came before, source partition and offset."""
-        self._sent = 0
-        # What is sent and not committed:
-        self._pending: dict[bytes, Partition] = {}
-        self._tracker: AckTracker[bytes, Partition] = AckTracker()
+        self._noted = SentOffsets(spec.task.connector, exactly_once=spec.exactly_once)
         tells = task_class.commit_record is not SourceTask.commit_record
         self._unsettled = UnsettledRecords() if tells else None
         self._polls_ahead = False
@@ -236,11 +240,16 @@ class SourcePerformer:
     def _start(self) -> BodyInput:
         task = self._task = self._class()
         task.context = self._context
+        self._context.takes_batches = self._batches.flow = self._batches_flow()
         task.start(self._spec.task_config)
         # A task that is told of commits may take what is committed for all that it has given.
         told = not (_inherits(task, "commit") and _inherits(task, "commit_record"))
         self._polls_ahead = self._settings.boundary is TransactionBoundary.POLL and not told
         return Started()
+
+    def _batches_flow(self) -> bool:
+        needs_records = self._chain or self._transaction is not None or self._unsettled is not None
+        return self._typed and not needs_records and isinstance(self._producer, BatchProducer)
 
     # -- a batch --
 
@@ -250,7 +259,8 @@ class SourcePerformer:
             ahead.release()
         elif ahead is not None:
             return ahead
-        self._batch, self._sources, self._sent = [], [], 0
+        self._batch = []
+        self._noted.begin_batch()
         if self._waiting:
             return self._poll_waiting()
         if delay_ms:
@@ -271,7 +281,7 @@ class SourcePerformer:
             self._polled = True
             self._offsets.rest()
         quick = time.monotonic() - began < QUICK_S
-        converted = self._convert(records)
+        converted = self._convert(self._batches.prepared(records))
         self._in_a_row = self._in_a_row + 1 if quick and converted.found else 0
         if not self._spec.exactly_once and (self._settings.tolerate or not converted.skipped):
             self._tell_settled()
@@ -290,18 +300,20 @@ class SourcePerformer:
         records, self._resumed = self._waiting.take()
         return self._convert(records)
 
-    def _convert(self, records: Sequence[SourceItem]) -> Polled:
+    def _convert(self, records: Sequence[Item]) -> Polled:
         key_of, value_of, headers_of = self._from_connect
         transforms, known = self._chain, self._known_topics
-        batch, add, add_source = self._batch, self._batch.append, self._sources.append
-        boundaries = Boundaries(self._transaction)
-        by_record = bool(boundaries.by_record)
+        batch, add, add_source = self._batch, self._batch.append, self._noted.sources.append
+        by_record = (boundaries := Boundaries(self._transaction)).by_record
         resumed, self._resumed = self._resumed, None
-        self._letters = dropped = skipped = updates = 0
+        self._letters = self._more = dropped = skipped = updates = 0
         detail = ""
         same: tuple[str, Headers, tuple[Schema | None, ...]] = ("", (), ())
         same_sent: SentHeaders = ()
         for at, record in enumerate(records):
+            if isinstance(record, ReadyBatch):
+                self._take_batch(record)
+                continue
             if type(record) is SkippedRecord or type(record) is OffsetUpdate:
                 count, reason = self._offset_alone(record)
                 skipped, updates, detail = skipped + count, updates + 1, detail or reason
@@ -347,9 +359,21 @@ class SourcePerformer:
                     add_source(record)  # type: ignore[arg-type]
             if by_record:
                 boundaries.reached(record, len(batch))
+        return self._told(boundaries, Polled(0, dropped, skipped, detail, offsets=updates))
+
+    def _told(self, boundaries: Boundaries, polled: Polled) -> Polled:
         waits = self._waiting.reason if self._waiting else ""
-        polled = Polled(len(batch), dropped, skipped, detail, waits, offsets=updates)
-        return boundaries.told(replace(polled, letters=self._letters), whole=not waits)
+        rows = len(self._batch) + self._more
+        more = replace(polled, records=rows, retriable=waits, letters=self._letters)
+        return boundaries.told(more, whole=not waits)
+
+    def _take_batch(self, ready: ReadyBatch) -> None:
+        topic = ready.source.topic
+        if topic not in self._known_topics:
+            self._ensure_topic(check_topic(ready.source, topic))
+        self._batch.append(ready.sent)
+        self._noted.sources.append(ready.source)
+        self._more += ready.sent.count - 1
 
     def _give_up(self, record: SourceItem, error: Exception, stage: ErrorStage, at: int) -> str:
         """A record that cannot be sent. Returns what to say of it."""
@@ -375,10 +399,10 @@ class SourcePerformer:
             if letter.topic not in self._known_topics:
                 self._ensure_topic(letter.topic, letters=True)
             self._batch.append(letter)
-            self._sources.append(record)
+            self._noted.sources.append(record)
             self._letters += 1
             return
-        self._passed.append((len(self._batch), record.source_partition, record.source_offset))
+        self._noted.pass_over(record.source_partition, record.source_offset)
         self._lost(record)
 
     def _offset_alone(self, record: SkippedRecord | OffsetUpdate) -> tuple[int, str]:
@@ -386,7 +410,7 @@ class SourcePerformer:
         if isinstance(record, SkippedRecord):
             self._pass_over(record, record.reason)
             return record.count, record.reason
-        self._passed.append((len(self._batch), record.source_partition, record.source_offset))
+        self._noted.pass_over(record.source_partition, record.source_offset)
         return 0, ""
 
     def _lost(self, record: SourceItem) -> None:
@@ -403,62 +427,32 @@ class SourcePerformer:
 
     def _send(self, first: int, end: int) -> Sequence[BodyInput]:
         assert self._producer is not None
+        if end == rows_in(self._batch):
+            end = len(self._batch)  # batches are never parted: no boundary is within one
         whole = first == 0 and end == len(self._batch)
         records = self._batch if whole else self._batch[first:end]
+        sources = self._noted.sources[first:end]
         self._numbered = self._sends - first
         try:
-            self._producer.send(records)
+            send(self._producer, records)
         except TransactionOverError as error:
-            raise named(error, records, self._sources[first:end]) from error
-        self._sends += len(records)
+            raise named(error, records, sources) from error
+        self._sends += rows_in(records)
         self._topics.sent(records)
         if self._unsettled is not None:
-            self._unsettled.sent(self._sources[first:end])
-        self._note(end)
+            self._unsettled.sent(sources)
+        self._noted.note(end)
         return () if self._spec.exactly_once else self._absorb_acks()
-
-    def _note(self, end: int) -> None:
-        """Remember the source offsets of what was sent or passed over, in the batch's order."""
-        start = self._sent
-        while self._passed and self._passed[0][0] <= end:
-            position, partition, offset = self._passed.popleft()
-            self._note_sent(start, position)
-            start = max(start, position)
-            key = encode_key(self._spec.task.connector, partition)
-            if self._spec.exactly_once:
-                self._pending[key] = offset
-            else:
-                self._tracker.pass_over(key, offset)
-        self._note_sent(start, end)
-        self._sent = end
-
-    def _note_sent(self, start: int, end: int) -> None:
-        sources = self._sources
-        while start < end:
-            partition = sources[start].source_partition
-            stop = start + 1
-            # One record after the other usually is of the same source partition.
-            while stop < end:
-                other = sources[stop].source_partition
-                if other is not partition and other != partition:
-                    break
-                stop += 1
-            key = encode_key(self._spec.task.connector, partition)
-            if self._spec.exactly_once:
-                self._pending[key] = sources[stop - 1].source_offset
-            else:
-                self._tracker.submit(key, [item.source_offset for item in sources[start:stop]])
-            start = stop
 
     def _absorb_acks(self) -> Sequence[BodyInput]:
         assert self._producer is not None
         failed = 0
         reason = ""
         for ack in self._producer.acks():
-            self._tracker.acknowledge(ack.first, ack.last)
+            self._noted.tracker.acknowledge(ack.first, ack.last)
             if ack.error is not None:
                 failed += ack.last - ack.first + 1
-                reason = reason or refusal(ack, self._sources, self._numbered)
+                reason = reason or refusal(ack, self._noted.sources, self._numbered)
                 self._topics.refused(ack.first, ack.last)
                 if self._unsettled is not None:
                     # Else the task ends, and is to read them again.
@@ -475,8 +469,8 @@ class SourcePerformer:
 
     def _commit(self) -> BodyInput:
         assert self._task is not None
-        self._note(self._sent)
-        batch, sources = self._batch, self._sources  # a poll meanwhile gives others
+        self._noted.note(self._noted.sent)
+        batch, sources = self._batch, self._noted.sources  # a poll meanwhile gives others
         try:
             self._commit_pending()
         except TransactionOverError as error:
@@ -501,16 +495,16 @@ class SourcePerformer:
 
     def _commit_pending(self) -> None:
         assert self._producer is not None
-        if not self._pending:
+        if not self._noted.pending:
             return
-        offsets = [(key, encode_value(offset)) for key, offset in self._pending.items()]
+        offsets = [(key, encode_value(offset)) for key, offset in self._noted.pending.items()]
         # Right before: a body that was frozen must find out now, not after it has committed.
         self._lifeline.check()
         if self._polls_ahead and self._in_a_row > 1 and not self._lifeline.wait(0):
             self._commit_and_poll(self._producer, offsets)
         else:
             self._producer.commit(offsets)
-        self._pending.clear()
+        self._noted.pending.clear()
 
     def _commit_and_poll(self, producer: Producer, offsets: Offsets) -> None:
         """While the log is waited for, which is a third of the time of a batch of 2,000."""
@@ -529,7 +523,7 @@ class SourcePerformer:
 
     def _abort(self) -> BodyInput:
         assert self._producer is not None
-        self._note(self._sent)
+        self._noted.note(self._noted.sent)
         self._producer.abort()
         self._topics.aborted()
         self._commit_pending()
@@ -540,21 +534,21 @@ class SourcePerformer:
 
     def _flush(self) -> Sequence[BodyInput]:
         assert self._task is not None
-        self._note(self._sent)
+        self._noted.note(self._noted.sent)
         failed = self._absorb_acks()
         if failed and not self._settings.tolerate:
             return failed  # the task ends, and is to begin again before what was refused
-        ready = self._tracker.take()
+        ready = self._noted.tracker.take()
         if ready:
             records = [(key, encode_value(offset)) for key, offset in ready.items()]
             self._lifeline.check()
             try:
                 self._transport.offset_log.append(records)
             except TransportError as error:
-                self._tracker.put_back(ready)
+                self._noted.tracker.put_back(ready)
                 return (*failed, CommitFailed(str(error)))
         quietly(self._task.commit, self._spec, "in commit()")
-        return (*failed, Committed(self._tracker.outstanding))
+        return (*failed, Committed(self._noted.tracker.outstanding))
 
     # -- the end --
 
@@ -564,7 +558,7 @@ class SourcePerformer:
         quietly(self._task.stop if self._task is not None else None, self._spec)
         producer = self._producer
         if producer is not None:
-            if self._spec.exactly_once and self._pending:
+            if self._spec.exactly_once and self._noted.pending:
                 quietly(producer.abort, self._spec)
             quietly(producer.close, self._spec)
         self._fetched(FETCH_LEAVE_S)  # else it might use what is closed here

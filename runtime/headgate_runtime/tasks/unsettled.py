@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from headgate.connector.api import SkippedRecord, SourceRecord
+from headgate.connector.batches import SourceBatch
 from headgate.ports import RecordMetadata
 
 
@@ -15,7 +16,8 @@ class UnsettledRecords:
         self._next = 0
         self.lost: list[SourceRecord] = []
 
-    def sent(self, records: Sequence[SourceRecord | SkippedRecord]) -> None:
+    def sent(self, records: Sequence[SourceRecord | SkippedRecord | SourceBatch]) -> None:
+        """`records` have no batch where any is to be told of: see `SourceBatches`."""
         self._sent.update(
             (number, record if isinstance(record, SourceRecord) else None)
             for number, record in enumerate(records, self._next)

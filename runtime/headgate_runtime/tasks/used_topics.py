@@ -6,9 +6,10 @@ transaction that is aborted later: here it counts when the record is committed.
 
 from collections.abc import Iterable, Sequence
 
-from headgate.ports import ProducerRecord
+from headgate.ports import LogBatch, ProducerRecord
 from headgate.task.messages import TopicsUsed
 from headgate_runtime.tasks.lifeline import BodyLifeline
+from headgate_runtime.tasks.source_batches import rows_in
 
 
 class UsedTopics:
@@ -43,13 +44,15 @@ class SentTopics:
         """To be called once for each topic, before records of it are sent."""
         self._new.add(topic)
 
-    def sent(self, records: Sequence[ProducerRecord]) -> None:
+    def sent(self, records: Sequence[ProducerRecord | LogBatch]) -> None:
         if self._new:
-            for number, record in enumerate(records, self._next):
+            number = self._next
+            for record in records:
                 if record.topic in self._new:
                     self._new.discard(record.topic)
                     self._open[record.topic] = number
-        self._next += len(records)
+                number += record.count if isinstance(record, LogBatch) else 1
+        self._next += rows_in(records)
 
     def acknowledged(self, first: int, last: int) -> None:
         self._topics.used(self._settle(first, last))

@@ -39,6 +39,7 @@ class Context:
     def __init__(self, offsets: Offsets, *, until_idle: bool = True) -> None:
         self.offsets = offsets
         self.until_idle = until_idle
+        self.takes_batches = False
         self.quarantined: list[str] = []
         self.stopping = False
         self.waited: list[float] = []

@@ -1,0 +1,58 @@
+"""Batches of Arrow rows on their way from the log to `put_batch`."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from headgate.connector.api import SinkTask
+from headgate.connector.batches import RowNumbers, SinkBatch
+from headgate.connector.converters import TaskConverters
+from headgate.ports import BatchConsumer, Consumer, ConsumerRecord, LogBatch
+from headgate_runtime.tasks.source_batches import flows_typed
+
+
+def batches_flow(
+    task: SinkTask, made: TaskConverters, transforms: Sequence[Any], consumer: Consumer
+) -> bool:
+    """Whether batches of the log go to the task whole: nothing on the way needs records."""
+    typed = flows_typed(made) and not transforms
+    return typed and isinstance(consumer, BatchConsumer) and task.takes_batches()
+
+
+def sink_batch(batch: LogBatch, made: TaskConverters) -> SinkBatch:
+    """A batch of the log as its task takes it.
+
+    Raises:
+        Exception: what converters raise, and pyarrow.
+    """
+    from headgate_arrow import rows
+
+    assert batch.partition is not None
+    topic, skip = batch.topic, batch.skip
+    values = rows.from_bytes(batch.data)
+    key_schema, key = None, None
+    if batch.key is not None:
+        key_schema, key = made.key.to_connect_data(topic, batch.key)
+    raw = [(name, b"0" if isinstance(one, RowNumbers) else one) for name, one in batch.headers]
+    headers, schemas = made.header.to_connect_data(topic, tuple(raw))
+    shown = tuple(
+        [
+            (name, RowNumbers(one.values[skip:]) if isinstance(one, RowNumbers) else value)
+            for (name, value), (_, one) in zip(headers, batch.headers, strict=True)
+        ]
+    )
+    return SinkBatch(
+        *(topic, batch.partition, batch.offset + skip, values.slice(skip) if skip else values),
+        value_schema=rows.schema_of(batch.schema),
+        key=key,
+        key_schema=key_schema,
+        headers=shown,
+        header_schemas=schemas,
+        timestamp_ms=batch.timestamp_ms or 0,
+    )
+
+
+def log_records(batch: LogBatch) -> Sequence[ConsumerRecord]:
+    """The records that the batch stands for, but those that are not wanted."""
+    from headgate_arrow import rows
+
+    return rows.log_records(batch, batch.skip, batch.count)

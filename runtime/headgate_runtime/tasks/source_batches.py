@@ -1,0 +1,160 @@
+"""Batches of Arrow rows on their way from `poll` to the log.
+
+They go whole where nothing needs records: no transform, the default converter of values under
+``headgate up``, and a log that keeps batches. Else, and where a value has no form in Python, a
+batch is made into the records that the task might have given in its place.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final, TypeAlias, final
+
+from headgate.connector.api import SourceItem
+from headgate.connector.batches import RowNumbers, SourceBatch
+from headgate.connector.converters import (
+    SimpleHeaderConverter,
+    TaskConverters,
+    sending_timestamp,
+)
+from headgate.connector.text_converters import TypedConverter
+from headgate.ports import BatchProducer, LogBatch, Producer, ProducerRecord, TransactionOverError
+from headgate_runtime.tasks.polled_records import PolledTypeError
+
+BYTES_MAX: Final = 16 * 1024 * 1024
+"""A batch in the log has no more, unless one row has."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ReadyBatch:
+    """A batch that is to be sent whole."""
+
+    source: SourceBatch
+    sent: LogBatch
+
+
+Item: TypeAlias = SourceItem | ReadyBatch
+Sent: TypeAlias = ProducerRecord | LogBatch
+
+
+def flows_typed(made: TaskConverters) -> bool:
+    """Whether values and headers are converted as they stand in a batch of the log."""
+    return type(made.value) is TypedConverter and type(made.header) is SimpleHeaderConverter
+
+
+class SourceBatches:
+    """Makes what `poll` has given into what can be sent."""
+
+    def __init__(self, made: TaskConverters) -> None:
+        self._converters = made
+        self.flow = False
+        """Batches go whole."""
+
+    def prepared(self, items: Sequence[SourceItem | SourceBatch]) -> Sequence[Item]:
+        """`items` without any `SourceBatch`.
+
+        Raises:
+            PolledTypeError: a batch is none: its columns are not those of its schema.
+        """
+        if not any(type(item) is SourceBatch for item in items):
+            return items  # type: ignore[return-value]
+        found: list[Item] = []
+        for item in items:
+            if type(item) is SourceBatch:
+                found += self._prepared(item)
+            else:
+                found.append(item)  # type: ignore[arg-type]
+        return found
+
+    def _prepared(self, batch: SourceBatch) -> Sequence[Item]:
+        from headgate_arrow import rows, values
+
+        try:
+            rows.check_columns(batch)
+        except TypeError as error:
+            raise PolledTypeError(str(error)) from error
+        if self.flow and batch.count and values.fault(batch.values) is None:
+            try:
+                return self._ready(batch)
+            except Exception:  # the key or a header: as records each is told by itself
+                pass
+        return rows.source_records(batch)
+
+    def _ready(self, batch: SourceBatch) -> Sequence[ReadyBatch]:
+        from headgate_arrow import rows
+
+        made, topic = self._converters, batch.topic
+        key = (
+            None if batch.key is None else made.key.from_connect(topic, batch.key, batch.key_schema)
+        )
+        time_ms = batch.timestamp_ms
+        if time_ms is not None and time_ms < 0:
+            time_ms = sending_timestamp(time_ms)
+        schema, start = rows.schema_bytes(batch.value_schema), 0
+        ready: list[ReadyBatch] = []
+        for values in rows.parts(batch.values, BYTES_MAX):
+            part = batch.part(start, values.num_rows)
+            start += values.num_rows
+            headers = self._headers(part)
+            data = rows.to_bytes(values)
+            sent = LogBatch(
+                *(topic, batch.partition, part.count, key, headers, time_ms, schema, data)
+            )
+            ready.append(ReadyBatch(part, sent))
+        return ready
+
+    def _headers(self, batch: SourceBatch) -> tuple[tuple[str, bytes | RowNumbers | None], ...]:
+        numbers = [isinstance(value, RowNumbers) for _, value in batch.headers]
+        given = [
+            (name, 0 if is_number else value)
+            for (name, value), is_number in zip(batch.headers, numbers, strict=True)
+        ]
+        sent = self._converters.header.from_connect(batch.topic, tuple(given), ())
+        return tuple(
+            [
+                (name, rows if is_number else value)
+                for (name, value), (_, rows), is_number in zip(
+                    sent, batch.headers, numbers, strict=True
+                )
+            ]
+        )
+
+
+def send(producer: Producer, items: Sequence[Sent]) -> None:
+    """Send `items` in their order.
+
+    Raises:
+        TransactionOverError: its `place`, where it has one, is that among the rows of `items`.
+    """
+    start = 0
+    for at, item in enumerate(items):
+        if type(item) is LogBatch:
+            _send_records(producer, items, start, at)
+            assert isinstance(producer, BatchProducer)
+            with _places_from(items, at):
+                producer.send_batch(item)
+            start = at + 1
+    _send_records(producer, items, start, len(items))
+
+
+def _send_records(producer: Producer, items: Sequence[Sent], start: int, end: int) -> None:
+    records = items if start == 0 and end == len(items) else items[start:end]
+    if records:
+        with _places_from(items, start):
+            producer.send(records)  # type: ignore[arg-type]
+
+
+@contextmanager
+def _places_from(items: Sequence[Sent], start: int) -> Iterator[None]:
+    try:
+        yield
+    except TransactionOverError as error:
+        if error.place is not None:
+            error.place += rows_in(items[:start])
+        raise
+
+
+def rows_in(items: Sequence[object]) -> int:
+    """How many rows things have of which some are batches."""
+    return sum(item.count if isinstance(item, (LogBatch, SourceBatch)) else 1 for item in items)
