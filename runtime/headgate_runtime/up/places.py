@@ -1,7 +1,7 @@
 """Folders and files that a pipeline names: looked at before anything starts.
 
-All its tasks run on this machine (but for a Spark that runs elsewhere, whose paths are addresses),
-so what is missing now would be missing then.
+All its tasks run on this machine, so what is missing now would be missing then; but for a Spark
+that runs elsewhere.
 """
 
 import os

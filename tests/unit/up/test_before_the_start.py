@@ -76,6 +76,16 @@ class TestPaths:
         (folder / name).mkdir()
         _loaded(_source(name), folder)
 
+    @pytest.mark.parametrize("spark", ['remote = "sc://far:15002"', 'master = "spark://far:7077"'])
+    def test_where_tasks_run_on_other_machines_it_may_be_there(
+        self, folder: Path, spark: str
+    ) -> None:
+        text = _source("inn").replace("thread", "spark") + f"\n[spark]\n{spark}\n"
+        (note,) = _loaded(text, folder).notes
+        assert note.startswith("a: there is no folder inn (")
+        local = text.replace(spark, 'master = "local[4]"')
+        assert "there is no folder inn" in _refused(local, folder)
+
     def test_the_home_folder(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("HOME", str(folder))
         found = _loaded(_source("~/in"), Path("/"))
