@@ -9,6 +9,7 @@ from typing import Protocol
 
 import pytest
 from support.embedded.worlds import EmbeddedWorld, MemoryWorld
+from support.grpc.peers_world import GrpcWorld
 from support.rest.world import RestWorld
 
 from headgate.herder.messages import (
@@ -41,6 +42,7 @@ class PeersWorld(Protocol):
 WORLDS: dict[str, Callable[[Path], PeersWorld]] = {
     "memory": MemoryWorld,
     "embedded": EmbeddedWorld,
+    "grpc": GrpcWorld,
     "rest": RestWorld,
 }
 

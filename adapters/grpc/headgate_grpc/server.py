@@ -69,9 +69,18 @@ class GrpcServer:
     """Answers UNAVAILABLE from `start` on, and what is asked once the backend is ready."""
 
     def __init__(
-        self, listeners: Sequence[Listener], backend: Backend, tls: Tls | None = None
+        self,
+        listeners: Sequence[Listener],
+        backend: Backend,
+        tls: Tls | None = None,
+        more: Sequence[grpc.GenericRpcHandler] = (),
     ) -> None:
-        """`tls`: for the listeners that have it."""
+        """
+        Args:
+            tls: for the listeners that have it.
+            more: services beside the public ones.
+        """
+        self._more = tuple(more)
         self._listeners = tuple(listeners)
         self._tls = tls
         self._backend = backend
@@ -135,6 +144,7 @@ class GrpcServer:
         answers = (ConnectorService(hub), ClusterService(cluster_hub))
         for service, answered_by in zip(SERVICES, answers, strict=True):
             server.add_generic_rpc_handlers((self._handler(service, answered_by),))
+        server.add_generic_rpc_handlers(self._more)
         self._health = health.aio.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         names = (*(service.full_name for service in SERVICES), health.SERVICE_NAME)

@@ -179,12 +179,12 @@ class RestService:
 
         return asyncio.run(self.asked(call, timeout_ms))
 
-    async def asked(self, call: Call, timeout_ms: int) -> Result:
-        """`ask` on a loop of the caller's, whichever that is."""
+    async def asked(self, call: Call, timeout_ms: int, hops: int = 0) -> Result:
+        """`ask` on a loop of the caller's, whichever that is. `hops`: as in `IncomingCall`."""
         if self._closing:
             return CLOSED
         gone = asyncio.get_running_loop().create_future()
-        return await self._open.ask(call, 0, timeout_ms, GRACE_MS, gone)
+        return await self._open.ask(call, hops, timeout_ms, GRACE_MS, gone)
 
     def incoming(self) -> Sequence[IncomingCall]:
         return self._open.take()

@@ -34,6 +34,7 @@ from headgate.herder.tasks import Tasks
 from headgate.herder.work import GroupWork
 from headgate.ids import TargetState
 from headgate.membership.member_messages import Assigned
+from headgate.membership.protocols import HEADGATE
 from headgate.topics.config_events import (
     ConfigEvent,
     ConnectorRemoved,
@@ -153,6 +154,14 @@ class Herder:
     def disagreement(self) -> str:
         """Why round after round comes to nothing, in words; empty as long as that is not so."""
         return self._work.member.disagreement.words
+
+    def grpc_address(self, url: str) -> str:
+        """Where the worker at `url` takes calls by gRPC; empty: by HTTP alone, as all do while a
+        Java worker is in the group. May be asked from any thread."""
+        assigned = self._work.assigned
+        if assigned is None or self._ctx.membership.protocol != HEADGATE:
+            return ""
+        return assigned.grpc.get(url, "")
 
     @property
     def protocol(self) -> str:

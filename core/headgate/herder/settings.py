@@ -35,6 +35,8 @@ class HerderSettings:
     """`group.id`"""
     config_topic: str = ""
     """`MemberSettings.config_topic`."""
+    grpc_address: str = ""
+    """`MemberSettings.grpc`."""
     client_id: str = ""
     """`client.id`: beginning of the member id; `worker_id` when empty."""
     exactly_once_support: ExactlyOnceSupport = "disabled"

@@ -40,6 +40,7 @@ class GroupWork:
                 policy=settings.policy,
                 protocols=settings.protocols,
                 config_topic=settings.config_topic,
+                grpc=settings.grpc_address,
             )
         )
         self.assigned: mm.Assigned | None = None

@@ -1,8 +1,8 @@
 """The bytes of protocol `headgate`: compact JSON.
 
 Metadata:   {"v":1,"url":u,"offset":n,"connectors":[c],"tasks":[[c,[n]]],"delay":ms,"left":ms|null,
-            "capacity":n,"plugins":[p]|null,"topic":t,"generation":n}
-Assignment: {"v":1,"error":n,"leader":id,"url":u,"offset":n,"delay":ms,"topic":t,
+            "capacity":n,"plugins":[p]|null,"topic":t,"generation":n,"grpc":a}
+Assignment: {"v":1,"error":n,"leader":id,"url":u,"offset":n,"delay":ms,"topic":t,"grpc":a,
             "assigned":{"connectors":[c],"tasks":[[c,[n]]]},"revoked":{...}}
 
 Tasks are runs of one connector, so that their order survives. Fields may be added: a reader passes
@@ -38,6 +38,7 @@ class HeadgateCodec:
                 "plugins": None if plugins is None else sorted(plugins),
                 "topic": metadata.config_topic,
                 "generation": metadata.generation,
+                **_given(metadata.grpc),
             }
         )
 
@@ -56,6 +57,7 @@ class HeadgateCodec:
             plugins=None if plugins is None else frozenset(raw.names(plugins)),
             config_topic=raw.text("topic", ""),
             generation=raw.number("generation", -1),
+            grpc=raw.text("grpc", ""),
         )
 
     def encode_assignment(self, assignment: Assignment, /) -> bytes:
@@ -71,6 +73,7 @@ class HeadgateCodec:
                 "topic": assignment.config_topic,
                 "assigned": _work(change.assigned_connectors, change.assigned_tasks),
                 "revoked": _work(change.revoked_connectors, change.revoked_tasks),
+                **_given(assignment.leader_grpc),
             }
         )
 
@@ -96,7 +99,12 @@ class HeadgateCodec:
             ),
             delay_ms=raw.number("delay", 0),
             config_topic=raw.text("topic", ""),
+            leader_grpc=raw.text("grpc", ""),
         )
+
+
+def _given(grpc: str) -> dict[str, object]:
+    return {"grpc": grpc} if grpc else {}
 
 
 def _dump(raw: dict[str, object]) -> bytes:

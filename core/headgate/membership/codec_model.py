@@ -35,6 +35,8 @@ class Assignment:
     config_topic: str = ""
     """In a round whose members read different ones: the config topic whose readers have the group,
     with `CONFIG_MISMATCH`. Others have no part in it. Only protocol `headgate` can say it."""
+    leader_grpc: str = ""
+    """As `Metadata.grpc`, of the leader."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,9 @@ class Metadata:
     generation: int = -1
     """Generation of its last completed round; -1 for none, or if it gave its membership up
     since."""
+    grpc: str = ""
+    """Address at which it takes calls of other workers by gRPC, ``host:port``; empty: by HTTP
+    alone. Only protocol `headgate` can say it."""
     last: Assignment | None = None
     """The last assignment it got; None: none yet, or given up. Connect's protocols carry it, with
     what is held in place of what was assigned; ours does not."""

@@ -40,6 +40,7 @@ def join_request(
         plugins=settings.plugins,
         config_topic=settings.config_topic,
         generation=joining.generation,
+        grpc=settings.grpc,
     )
     return JoinGroup(
         group=settings.group,

@@ -98,7 +98,16 @@ class LastRound:
             tasks=self.tasks,
             config_offset=self.assignment.config_offset,
             failed=self.assignment.error is not AssignmentError.NONE,
+            grpc=self._grpc(leads=leads),
         )
+
+    def _grpc(self, *, leads: bool) -> Mapping[str, str]:
+        """`Metadata.grpc` by url, as far as this member has to do with others: a leader calls all,
+        others their leader."""
+        if leads and self._led is not None and self._counts(self._led):
+            return self._led.grpc
+        address = self.assignment.leader_grpc if self.assignment else ""
+        return {self.leader_url: address} if address else {}
 
     # -- what it says --
 

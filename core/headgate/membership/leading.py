@@ -51,6 +51,8 @@ class Led:
     """Config offset that is announced, as members of the round's protocol count it."""
     read: Mapping[str, int] = field(default_factory=lambda: dict[str, int]())
     """Config offsets that members had read when they joined, by url."""
+    grpc: Mapping[str, str] = field(default_factory=lambda: dict[str, str]())
+    """`Metadata.grpc` of members that have one, by url."""
     policy: str = ""
     """Name of the policy that computed it."""
     round_input: RoundInput | None = None
@@ -131,6 +133,8 @@ class Leader:
     """For protocols that leave the choice."""
     config_topic: str = ""
     """`MemberSettings.config_topic`."""
+    grpc: str = ""
+    """`MemberSettings.grpc`."""
 
 
 def lead(now_ms: int, joined: JoinedGroup, leader: Leader, view: WorkView) -> Led:
@@ -223,6 +227,7 @@ def _lead(
                 config_offset=read,
                 change=done.members[member_id],
                 delay_ms=done.delay_ms,
+                leader_grpc=leader.grpc,
             )
         )
         for member_id in metadata
@@ -240,6 +245,7 @@ def _lead(
         read={data.url: data.config_offset for data in metadata.values()},
         policy=policy,
         round_input=round_input,
+        grpc={data.url: data.grpc for data in metadata.values() if data.grpc},
     )
 
 

@@ -293,6 +293,7 @@ class Member:
                 memory=self._last.memory(policy),
                 policy=self._settings.policy,
                 config_topic=self._settings.config_topic,
+                grpc=self._settings.grpc,
             )
             led = lead(now_ms, answer, leader, view)
             self._last.led(policy, led)

@@ -47,6 +47,8 @@ class MemberSettings:
     config_topic: str = ""
     """Which config topic this worker reads, in words that no other topic has; empty: not known, so
     it is taken for everybody's. Members of two topics have no work in common."""
+    grpc: str = ""
+    """`Metadata.grpc`."""
     policy: str = "kip415"
     """For rounds of the protocol `headgate`; Java's have their own. Its members keep their work
     while they join, so only a policy that leaves it to them will do (`COOPERATIVE`)."""
@@ -178,6 +180,8 @@ class Assigned:
     failed: bool
     """The leader's snapshot was behind a member's (config mismatch): work goes on, nothing new
     starts, another round follows."""
+    grpc: Mapping[str, str] = field(default_factory=lambda: dict[str, str]())
+    """`Metadata.grpc` by url: of the leader; of all, where this member leads."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from headgate_runtime.up import folder
 from headgate_runtime.worker.config import WorkerConfig, herder_settings
 
 if TYPE_CHECKING:
+    from headgate_grpc.internal.service import WorkerService
     from headgate_grpc.listeners import Listener
     from headgate_grpc.server import GrpcServer
     from headgate_grpc.tls import Tls
@@ -28,9 +29,13 @@ class UnservedError(Exception):
 
 
 def serve_worker(
-    settings: WorkerSettings, backend: WorkerBackend, stack: contextlib.ExitStack
+    settings: WorkerSettings,
+    backend: WorkerBackend,
+    stack: contextlib.ExitStack,
+    internal: "WorkerService | None" = None,
 ) -> "GrpcServer":
-    """A server that listens where `settings` say, closed with `stack`.
+    """A server that listens where `settings` say, closed with `stack`. `internal`: answers the
+    calls of other workers on it.
 
     Raises:
         UnservedError: it cannot listen, or the extra is not installed.
@@ -47,7 +52,8 @@ def serve_worker(
     except ValueError as error:
         raise UnservedError(f"headgate.grpc.listeners: {error}") from None
     try:
-        server = GrpcServer(listeners, backend, _tls(settings, listeners))
+        more = () if internal is None else (internal.handler(),)
+        server = GrpcServer(listeners, backend, _tls(settings, listeners), more)
         server.start()
     except ValueError as error:
         raise UnservedError(str(error)) from None
@@ -55,6 +61,27 @@ def serve_worker(
         raise UnservedError(str(error.strerror)) from None
     stack.callback(server.close)
     return server
+
+
+def internal_address(settings: WorkerSettings, host: str, bound: "Sequence[Listener]") -> str:
+    """Address under which other workers call this one by gRPC, ``host:port``.
+
+    Args:
+        host: by which they know this worker otherwise.
+        bound: where the server listens.
+
+    Raises:
+        UnservedError: no listener can take such calls.
+    """
+    if settings["headgate.grpc.advertised"]:
+        return str(settings["headgate.grpc.advertised"])
+    plain = [each for each in bound if each.path is None and not each.tls]
+    if not plain:
+        raise UnservedError(
+            "headgate.grpc.internal is true, but headgate.grpc.listeners has no grpc://HOST:PORT, "
+            "at which other workers could call this one; calls between workers have no TLS yet"
+        )
+    return f"[{host}]:{plain[0].port}" if ":" in host else f"{host}:{plain[0].port}"
 
 
 def _tls(settings: WorkerSettings, listeners: "Sequence[Listener]") -> "Tls | None":

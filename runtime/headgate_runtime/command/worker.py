@@ -18,13 +18,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
 
 from headgate import wire
 from headgate.errors import MissingExtraError
 from headgate.herder.messages import WorkerView
 from headgate.herder.session_keys import KeyRing
 from headgate.membership.protocols import RULES
-from headgate.ports import RefusedError, TransportError
+from headgate.ports import Peers, RefusedError, TransportError
 from headgate_runtime.command.errors import UpError
 from headgate_runtime.command.extras import require
 from headgate_runtime.config.properties import PropertiesError
@@ -45,12 +46,15 @@ from headgate_runtime.worker.loop import Worker
 from headgate_runtime.worker.offsets_look import OffsetsLook
 
 if TYPE_CHECKING:
+    from headgate_grpc.internal.service import WorkerService
     from headgate_kafka.admin.topics import Reached
     from headgate_kafka.transport import KafkaTransport
     from headgate_rest import RestService
+    from headgate_runtime.api.worker_backend import WorkerBackend
 
 log = logging.getLogger(__name__)
 
+INTERNAL_KEY = "headgate.grpc.internal"
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_KILLED = 130
@@ -84,7 +88,7 @@ def run(path: str) -> None:
         file, reached = reach_brokers(file, stop)
         rest.root["kafka_cluster_id"] = reached.cluster_id
         spark = started_spark(file, stop, stack)
-        worker = made_worker(file, rest, spark, reached.config_topic)
+        worker = made_worker(file, rest, grpc, spark, reached.config_topic)
         rest.serve(worker)
         grpc.serve(worker)
         stop.serve(worker)
@@ -223,7 +227,7 @@ class Rest:
                 root=self.root,
                 plugins=RestPlugins(file.settings, file.transformer),
                 loggers=self.loggers,
-                session_keys=self._session_keys,
+                session_keys=self.session_keys,
                 sessioned=self._sessioned,
                 error_text=self._error_text,
                 metrics=_metrics(),
@@ -243,8 +247,12 @@ class Rest:
     def _error_text(self) -> str:
         return "" if self._worker is None else self._worker.gave_up
 
-    def _session_keys(self) -> KeyRing:
+    def session_keys(self) -> KeyRing:
         return KeyRing() if self._worker is None else self._worker.herder.session_keys
+
+    def grpc_address(self, url: str) -> str:
+        """`Herder.grpc_address`."""
+        return "" if self._worker is None else self._worker.herder.grpc_address(url)
 
     def _sessioned(self) -> bool:
         protocol = "" if self._worker is None else self._worker.herder.protocol
@@ -276,15 +284,33 @@ class Grpc:
     """The gRPC server of a worker whose file names listeners for it, else nothing."""
 
     def __init__(self, file: WorkerFile, rest: Rest, stack: contextlib.ExitStack) -> None:
-        from headgate_runtime.api.serving import UnservedError, serve_worker
+        from headgate_runtime.api.serving import UnservedError, internal_address, serve_worker
         from headgate_runtime.api.worker_backend import WorkerBackend
 
         plugins = RestPlugins(file.settings, file.transformer)
         self._backend = WorkerBackend(rest.service, rest.root, plugins, rest.loggers)
+        self._rest, self._stack = rest, stack
+        self.address = ""
+        """Where other workers call this one by gRPC; empty: they do not."""
+        internal = _internal(self._backend, rest) if file.settings[INTERNAL_KEY] else None
         try:
-            self._server = serve_worker(file.settings, self._backend, stack)
+            self._server = serve_worker(file.settings, self._backend, stack, internal)
+            if internal is not None:
+                host = urlsplit(rest.service.url).hostname or ""
+                self.address = internal_address(file.settings, host, self._server.bound)
+                internal.address = self.address
         except UnservedError as error:
             raise CommandError(f"{file.path}: {error}", EXIT_FAILED) from None
+
+    def peers(self) -> Peers:
+        """Brings calls to other workers, and takes theirs."""
+        if not self.address:
+            return self._rest.service
+        from headgate_grpc.internal.peers import GrpcPeers
+
+        peers = GrpcPeers(self._rest.service, self._rest.grpc_address, self._rest.session_keys)
+        self._stack.callback(peers.close)
+        return peers
 
     def serve(self, worker: Worker) -> None:
         """From now on calls are this worker's."""
@@ -296,6 +322,14 @@ class Grpc:
 
 
 class NoGrpc:
+    address = ""
+
+    def __init__(self, rest: Rest) -> None:
+        self._rest = rest
+
+    def peers(self) -> Peers:
+        return self._rest.service
+
     def serve(self, worker: Worker) -> None:
         pass
 
@@ -305,7 +339,21 @@ class NoGrpc:
 
 def serving_grpc(file: WorkerFile, rest: Rest, stack: contextlib.ExitStack) -> Grpc | NoGrpc:
     """Raises CommandError: a listener is wrong, or cannot be opened."""
-    return Grpc(file, rest, stack) if file.settings["headgate.grpc.listeners"] else NoGrpc()
+    if file.settings["headgate.grpc.listeners"]:
+        return Grpc(file, rest, stack)
+    if file.settings[INTERNAL_KEY]:
+        text = f"{INTERNAL_KEY} is true, but headgate.grpc.listeners is empty"
+        raise CommandError(f"{file.path}: {text}", EXIT_USAGE)
+    return NoGrpc(rest)
+
+
+def _internal(backend: "WorkerBackend", rest: Rest) -> "WorkerService":
+    try:
+        from headgate_grpc.internal.service import WorkerService
+    except ImportError as error:
+        text = f"{INTERNAL_KEY}: {error}; install the extra: pip install 'headgate[grpc]'"
+        raise CommandError(text, EXIT_FAILED) from None
+    return WorkerService(backend.ask_as_peer, rest.session_keys)
 
 
 def reach_brokers(file: WorkerFile, stop: Stop) -> "tuple[WorkerFile, Reached]":
@@ -405,7 +453,11 @@ class SparkWatch:
 
 
 def made_worker(
-    file: WorkerFile, rest: Rest, spark: Mapping[str, str], config_topic: str
+    file: WorkerFile,
+    rest: Rest,
+    grpc: Grpc | NoGrpc,
+    spark: Mapping[str, str],
+    config_topic: str,
 ) -> Worker:
     config = WorkerConfig(
         name=rest.service.worker_id,
@@ -414,9 +466,10 @@ def made_worker(
         settings=file.settings.texts,
         spark=spark,
         config_topic=config_topic,
+        grpc=grpc.address,
     )
     inner = open_transport(transport_settings(config, file.settings), config.url)
-    transport = WithPeers(inner, LoggedPeers(rest.service))
+    transport = WithPeers(inner, LoggedPeers(grpc.peers()))
     kafka = cast("KafkaTransport", inner)
     look = OffsetsLook(kafka.offsets_check.look, file.settings["offset.storage.topic"])
     return Worker(config, file.settings, transport, rest.loggers, file.transformer, look)

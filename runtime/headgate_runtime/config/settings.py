@@ -329,6 +329,20 @@ KEYS: dict[str, Key] = {
         "`headgate.grpc.ssl.client.ca.file` it asks nobody who they are.",
         ON_KAFKA,
     ),
+    "headgate.grpc.internal": Key(
+        parsers.boolean,
+        "false",
+        "Whether other workers that have it too call this one by gRPC, signed with the session "
+        "key, in place of HTTP. While a Java worker is in the group, all calls go by HTTP.",
+        ON_KAFKA,
+    ),
+    "headgate.grpc.advertised": Key(
+        parsers.text,
+        "",
+        "`HOST:PORT` at which other workers call this one by gRPC; if it is empty, the host of its "
+        "REST API and the port of the first `grpc://` listener.",
+        ON_KAFKA,
+    ),
     "headgate.grpc.ssl.certificate.file": Key(
         parsers.text,
         "",

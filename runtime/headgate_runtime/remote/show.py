@@ -83,6 +83,22 @@ def shown_value(key: str, value: str | None) -> str:
     return HIDDEN if secret and value and not value.startswith("${") else value
 
 
+def differences(
+    before: Mapping[str, str | None] | None, after: Mapping[str, str | None]
+) -> list[str]:
+    """Lines like those of `diff`: what is removed, what is added."""
+    lines = []
+    old = before or {}
+    for key in sorted({*old, *after}):
+        if key in old and key in after and old[key] == after[key]:
+            continue
+        if key in old:
+            lines.append(f"- {key} = {shown_value(key, old[key])}")
+        if key in after:
+            lines.append(f"+ {key} = {shown_value(key, after[key])}")
+    return lines
+
+
 _ACTIONS: Final = {
     "none": "would not change",
     "create": "would be created",

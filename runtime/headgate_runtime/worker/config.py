@@ -29,6 +29,8 @@ class WorkerConfig:
     """``remote``: address of the Spark Connect server that all workers share."""
     config_topic: str = ""
     """`HerderSettings.config_topic`."""
+    grpc: str = ""
+    """`HerderSettings.grpc_address`."""
     working_directory: str = ""
     """Relative paths in connector configs are relative to it."""
     until_idle: bool = False
@@ -47,6 +49,7 @@ def herder_settings(config: WorkerConfig, settings: WorkerSettings) -> HerderSet
         url=config.url,
         group=settings["group.id"],
         config_topic=config.config_topic,
+        grpc_address=config.grpc,
         client_id=settings["client.id"] or f"{_client_prefix(config)}{config.name}",
         exactly_once_support=settings["exactly.once.source.support"],
         session_timeout_ms=settings["session.timeout.ms"],

@@ -18,6 +18,7 @@ from headgate_runtime.command.worker import (
     listening,
     made_worker,
     reach_brokers,
+    serving_grpc,
 )
 from headgate_runtime.config.settings import DISTRIBUTED
 from headgate_runtime.transports.select import TaskTransport, open_task_transport
@@ -94,12 +95,19 @@ def kafka_worker(folder: Path, address: str, group: str, **more: str) -> Iterato
     file = checked_file(str(path), DISTRIBUTED)
     with contextlib.ExitStack() as stack:
         rest = listening(file, stack)
+        grpc = serving_grpc(file, rest, stack)
         file, reached = reach_brokers(file, Stop())
         rest.root["kafka_cluster_id"] = reached.cluster_id
-        worker = made_worker(file, rest, {}, reached.config_topic)
+        worker = made_worker(file, rest, grpc, {}, reached.config_topic)
         fencer = worker.transport.fencer = HeldFencer(worker.transport.fencer)
         rest.serve(worker)
-        thread = threading.Thread(target=worker.run, args=(rest.service.ready,))
+        grpc.serve(worker)
+
+        def ready() -> None:
+            rest.service.ready()
+            grpc.ready()
+
+        thread = threading.Thread(target=worker.run, args=(ready,))
         thread.start()
         client = Rest(rest.service.url.rstrip("/"))
         made = KafkaWorker(worker, client, rest.service.url, fencer)

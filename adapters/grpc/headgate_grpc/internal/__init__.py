@@ -1,0 +1,1 @@
+"""Calls between workers by gRPC, in place of HTTP."""

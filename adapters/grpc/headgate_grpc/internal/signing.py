@@ -1,0 +1,118 @@
+"""Signatures of calls between workers: over the whole call, for one callee, once.
+
+Differs: Connect signs the body alone (KIP-507), so a call that was listened to can be sent again,
+to any worker, as long as the key lives.
+"""
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+TIME: Final = "headgate-time-ms"
+NONCE: Final = "headgate-nonce-bin"
+SIGNATURE: Final = "headgate-signature-bin"
+NONCE_BYTES: Final = 16
+SKEW_MS: Final = 300_000
+"""How far the clocks of two workers may differ."""
+NONCES_MAX: Final = 200_000
+"""Calls that are remembered, of the last `SKEW_MS` and those ahead of them."""
+
+MISSING: Final = "The call is not signed: only workers of the group may ask this"
+WRONG: Final = (
+    "The signature of the call is wrong: it is made with another session key, for another worker, "
+    "or the call was changed on its way"
+)
+REPLAYED: Final = "The call was made before: each is taken once"
+FULL: Final = "Too many calls were made within 5 minutes; ask again later"
+
+
+class UnsignedError(Exception):
+    """The call is not believed. Nothing was done."""
+
+
+def metadata(
+    key: bytes, method: str, callee: str, body: bytes, now_ms: int
+) -> tuple[tuple[str, str | bytes], ...]:
+    """What signs the call.
+
+    Args:
+        callee: address under which it is called.
+        now_ms: wall time.
+    """
+    nonce = secrets.token_bytes(NONCE_BYTES)
+    signature = _signature(key, method, callee, now_ms, nonce, body)
+    return ((TIME, str(now_ms)), (NONCE, nonce), (SIGNATURE, signature))
+
+
+class Verifier:
+    """Believes each call of the group once. For one thread."""
+
+    def __init__(self, wall_ms: Callable[[], int]) -> None:
+        self._wall_ms = wall_ms
+        self._begun_ms = wall_ms()
+        self._seen: dict[bytes, int] = {}
+        """Until when a nonce must be remembered, in order of arrival."""
+
+    def verify(
+        self,
+        given: Mapping[str, str | bytes],
+        method: str,
+        callee: str,
+        body: bytes,
+        keys: Sequence[bytes],
+    ) -> None:
+        """Raises UnsignedError: says why, and by how much clocks differ."""
+        time_text, nonce, signature = given.get(TIME), given.get(NONCE), given.get(SIGNATURE)
+        if not isinstance(time_text, str) or not (
+            isinstance(nonce, bytes) and isinstance(signature, bytes)
+        ):
+            raise UnsignedError(MISSING)
+        if not (time_text.isascii() and time_text.isdecimal() and len(time_text) <= 15):
+            raise UnsignedError(MISSING)
+        if len(nonce) != NONCE_BYTES:
+            raise UnsignedError(MISSING)
+        time_ms = int(time_text)
+        expected = (_signature(key, method, callee, time_ms, nonce, body) for key in keys)
+        if not any(hmac.compare_digest(each, signature) for each in expected):
+            raise UnsignedError(WRONG)
+        # Only now: what is not signed must not fill the table, and is told nothing of the clock.
+        self._check_time(time_ms)
+        self._take(nonce, time_ms + SKEW_MS)
+
+    def _check_time(self, time_ms: int) -> None:
+        now_ms = self._wall_ms()
+        ahead_ms = time_ms - now_ms
+        if abs(ahead_ms) > SKEW_MS:
+            way = "ahead of" if ahead_ms > 0 else "behind"
+            raise UnsignedError(
+                f"The clock of the calling worker is {abs(ahead_ms) / 1000:.0f} s {way} that of "
+                f"this one; expected at most {SKEW_MS // 1000} s. Set the clocks of both"
+            )
+        if time_ms < self._begun_ms:
+            # Which calls it had taken before it was started again is not known any more.
+            raise UnsignedError(
+                f"The call was signed {(self._begun_ms - time_ms) / 1000:.1f} s before this worker "
+                "started, or the clock of the calling worker is behind; ask again"
+            )
+
+    def _take(self, nonce: bytes, until_ms: int) -> None:
+        if nonce in self._seen:
+            raise UnsignedError(REPLAYED)
+        if len(self._seen) >= NONCES_MAX:
+            now_ms = self._wall_ms()
+            self._seen = {each: until for each, until in self._seen.items() if until >= now_ms}
+            if len(self._seen) >= NONCES_MAX:
+                raise UnsignedError(FULL)
+        self._seen[nonce] = until_ms
+
+
+def _signature(
+    key: bytes, method: str, callee: str, time_ms: int, nonce: bytes, body: bytes
+) -> bytes:
+    made = hmac.new(key, digestmod=hashlib.sha256)
+    for part in (method.encode(), callee.encode(), str(time_ms).encode(), nonce, body):
+        made.update(len(part).to_bytes(8, "big"))
+        made.update(part)
+    return made.digest()
