@@ -140,9 +140,9 @@ def test_one_that_has_not_read_the_newest_key_is_asked_again(world: GrpcWorld) -
         callee.keys.key, callee.keys.also = OTHER_KEY, (KEY.key,)
         assert caller.peers.call("two", CALL, 1, 5_000)
         caller.keys.key = KEY
-        assert isinstance(
-            caller.peers.call("two", CALL, 1, 5_000), Success
-        ), "an older key of the ring"
+        assert isinstance(caller.peers.call("two", CALL, 1, 5_000), Success), (
+            "an older key of the ring"
+        )
     caller.keys.key = None
     said = caller.peers.call("two", CALL, 1, 5_000)
     assert said.kind is ErrorKind.NOT_READY and "session key" in said.message
