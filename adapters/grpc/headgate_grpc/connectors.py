@@ -15,6 +15,7 @@ from headgate_grpc.errors import (
     RefusedError,
     bad_request,
 )
+from headgate_grpc.listed import Listed
 from headgate_grpc.v1 import connector_pb2
 from headgate_grpc.v1 import connector_service_pb2 as pb
 from headgate_grpc.watch import Filter, Hub
@@ -35,6 +36,7 @@ class ConnectorService:
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
+        self._listed = Listed()
 
     # -- what is asked to be seen --
 
@@ -54,17 +56,20 @@ class ConnectorService:
             min_config_offset=messages.min_config_offset_of(request),
         )
         found = await asked.value(call)
-        response = pb.ListConnectorsResponse(config_offset=found["config_offset"])
+        self._listed.asked()
         more, size = found["more"], 0
+        shown: list[bytes] = []
         for row in found["rows"]:
-            shown = response.connectors.add()
-            messages.fill_connector(shown, row)
-            size += shown.ByteSize()
-            if size > PAGE_BYTES_MAX and len(response.connectors) > 1:
-                del response.connectors[-1]
+            one = self._listed.shown(row)
+            size += len(one)
+            if size > PAGE_BYTES_MAX and shown:
                 more = True
                 break
-        if more and response.connectors:
+            shown.append(one)
+        # Messages one after the other are one message: that of all their repeated fields.
+        response = pb.ListConnectorsResponse.FromString(b"".join(shown))
+        response.config_offset = found["config_offset"]
+        if more and shown:
             response.next_page_token = response.connectors[-1].name
         return response
 

@@ -26,7 +26,7 @@ from headgate.herder.offset_changes import OffsetChanges
 from headgate.herder.privileged import RecordCount
 from headgate.herder.requests import Requests
 from headgate.herder.restarts import Restarts
-from headgate.herder.rows import touched_by_configs, touched_by_statuses
+from headgate.herder.rows import KeptRows, touched_by_configs, touched_by_statuses
 from headgate.herder.session_keys import KeyRing, SessionKeys
 from headgate.herder.settings import HerderSettings
 from headgate.herder.statuses import Statuses
@@ -72,6 +72,7 @@ class Herder:
         self._restarts = Restarts(ctx, self._connectors, self._tasks)
         self._work = GroupWork(ctx, self._connectors, self._tasks)
         self._offset_changes = OffsetChanges(ctx, self._leadership, self._work.member)
+        self._rows = KeptRows(settings)
         self._requests = Requests(
             ctx,
             self._work.member,
@@ -81,6 +82,7 @@ class Herder:
             self._tasks,
             self._statuses,
             self._offset_changes,
+            self._rows,
         )
         self._led_before = False
         """Was the leader of the generation before, too."""
@@ -103,6 +105,7 @@ class Herder:
         """
         ctx = self._ctx
         ctx.now_ms = now_ms
+        self._rows.expire(now_ms)
         if not self._begun:
             self._begun = True
             ctx.read_to_end(c.AtStart())
@@ -191,6 +194,7 @@ class Herder:
             *(self._leadership, self._rounds, self._offset_changes, self._statuses),
         )
         found = [words for part in parts for words in part.disagreements()]
+        found += self._rows.disagreements(self._ctx.state, self._statuses.view)
         if found:
             raise InconsistentError("; ".join(found))
 
@@ -305,6 +309,7 @@ class Herder:
         ctx = self._ctx
         before = ctx.state
         ctx.state = fold(before, events)
+        self._rows.configs_read(touched_by_configs(events))
         if self._touched is not None:
             self._touched.update(dict.fromkeys(touched_by_configs(events)))
         self._leadership.on_config_read()
@@ -350,6 +355,7 @@ class Herder:
 
     def _on_status_read(self, records: tuple[tuple[str, StatusEvent], ...]) -> None:
         self._statuses.on_read(records, leading=self._leadership.ready)
+        self._rows.forget(touched_by_statuses(records))
         if self._touched is not None:
             self._touched.update(dict.fromkeys(touched_by_statuses(records)))
 

@@ -24,7 +24,7 @@ from headgate.herder.calls import (
     ShowConnectors,
     Success,
 )
-from headgate.herder.rows import row, rows
+from headgate.herder.rows import KeptRows, rows
 from headgate.herder.settings import HerderSettings
 from headgate.ids import TaskId
 from headgate.topics.config_events import Config
@@ -50,9 +50,19 @@ TRACKING_DISABLED: Final = Failure(ErrorKind.FORBIDDEN, "Topic tracking is disab
 RESET_DISABLED: Final = Failure(ErrorKind.FORBIDDEN, "Topic tracking reset is disabled.")
 
 
-def read(state: ConfigState, statuses: StatusView, call: Read, settings: HerderSettings) -> Result:
-    """The answer to `call`, as plain data. With the etag where it shows a connector's config."""
-    result = _read(state, statuses, call, settings)
+def read(
+    state: ConfigState,
+    statuses: StatusView,
+    call: Read,
+    settings: HerderSettings,
+    kept: KeptRows | None = None,
+) -> Result:
+    """The answer to `call`, as plain data. With the etag where it shows a connector's config.
+
+    Args:
+        kept: rows that need not be made again.
+    """
+    result = _read(state, statuses, call, settings, kept or KeptRows(settings))
     if isinstance(result, Failure):
         return result
     entry = state.entry(call.name) if isinstance(call, DescribeConnector | ShowConnector) else None
@@ -60,10 +70,12 @@ def read(state: ConfigState, statuses: StatusView, call: Read, settings: HerderS
     return replace(result, config_offset=max(state.offset, 0), etag=etag)
 
 
-def _read(state: ConfigState, statuses: StatusView, call: Read, settings: HerderSettings) -> Result:
+def _read(
+    state: ConfigState, statuses: StatusView, call: Read, settings: HerderSettings, kept: KeptRows
+) -> Result:
     match call:
         case ListConnectors(expand):
-            return Success(_list(state, statuses, expand, settings))
+            return Success(_list(state, statuses, expand, settings, kept))
         case DescribeConnector(name):
             info = connector_info(state, name, settings)
             return not_found(name) if info is None else Success(info)
@@ -84,10 +96,10 @@ def _read(state: ConfigState, statuses: StatusView, call: Read, settings: Herder
         case ShowConnector(name, parts):
             if state.entry(name) is None:
                 return not_found(name)
-            shown_row = row(state, statuses, name, parts, settings)
+            shown_row = kept.row(state, statuses, name, parts)
             return Success({"row": shown_row, "config_offset": state.offset})
         case ShowConnectors():
-            return Success(rows(state, statuses, call, settings))
+            return Success(rows(state, statuses, call, settings, kept))
         case _:
             assert_never(call)
 
@@ -128,7 +140,11 @@ def _no_status(what: str, name: str) -> Failure:
 
 
 def _list(
-    state: ConfigState, statuses: StatusView, expand: tuple[str, ...], settings: HerderSettings
+    state: ConfigState,
+    statuses: StatusView,
+    expand: tuple[str, ...],
+    settings: HerderSettings,
+    kept: KeptRows,
 ) -> object:
     if not expand:
         return list(state.connector_names())
@@ -138,7 +154,7 @@ def _list(
         if "info" in expand:
             parts["info"] = connector_info(state, name, settings)
         if "status" in expand:
-            parts["status"] = statuses.answer(name, kind_of(state, name, settings))
+            parts["status"] = kept.row(state, statuses, name)["status"]
             if parts["status"] is None:
                 continue  # as in Java: not there yet, or not there any more
         out[name] = parts

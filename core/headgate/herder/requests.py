@@ -52,6 +52,7 @@ from headgate.herder.reads import (
     not_found,
     read,
 )
+from headgate.herder.rows import KeptRows
 from headgate.herder.statuses import Statuses
 from headgate.herder.tasks import Tasks
 from headgate.membership.member import Member
@@ -89,6 +90,7 @@ class Requests:
         tasks: Tasks,
         statuses: Statuses,
         offset_changes: OffsetChanges,
+        rows: KeptRows,
     ) -> None:
         self._ctx = ctx
         self._member = member
@@ -98,6 +100,7 @@ class Requests:
         self._tasks = tasks
         self._statuses = statuses
         self._offset_changes = offset_changes
+        self._rows = rows
         self._open: dict[int, OpenCall] = {}
         self._by_token: dict[int, int] = {}
         self._reach = Reach(ctx.settings)
@@ -360,7 +363,9 @@ class Requests:
         if self._behind(call) or not (self._ctx.ready or found.log_read):
             self._read_log(found)
             return
-        result = read(self._ctx.state, self._statuses.view, call, self._ctx.settings)
+        ctx = self._ctx
+        self._rows.asked(ctx.now_ms)
+        result = read(ctx.state, self._statuses.view, call, ctx.settings, self._rows)
         if (
             isinstance(call, m.DescribeConnector | m.DescribeTasks | m.ShowConnector)
             and isinstance(result, m.Failure)

@@ -7,7 +7,8 @@ Further parts are there when they are asked for: "config"; "task_configs", a lis
 "topics", those that the connector has used, None where they are not tracked.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
@@ -24,6 +25,9 @@ _WANTED: Final = {
     TargetState.STOPPED: State.STOPPED,
 }
 
+KEPT_MS: Final = 60_000
+KEPT_MAX: Final = 20_000
+_KEPT_PARTS: Final = ((), ("config",))
 _NONE: Final[Mapping[int, Status]] = {}
 
 
@@ -59,26 +63,108 @@ def row(
     return made
 
 
+class KeptRows:
+    """Rows of a herder, kept as they are until something of theirs is read, as long as somebody
+    asks for rows again and again. Whoever is given a row changes nothing in it."""
+
+    def __init__(self, settings: HerderSettings) -> None:
+        self._settings = settings
+        self._kept: dict[tuple[str, ...], dict[str, dict[str, Any]]] = {}
+        """By parts, and by name."""
+        self._names: list[str] | None = None
+        """Names of all that is configured, sorted; None: they are to be looked up again."""
+        self._asked_ms = 0
+
+    def asked(self, now_ms: int) -> None:
+        """Somebody asks for rows."""
+        self._asked_ms = now_ms
+
+    def expire(self, now_ms: int) -> None:
+        """Drops them if nobody has asked for long: a row takes more than a kilobyte."""
+        if self._kept and now_ms - self._asked_ms > KEPT_MS:
+            self._kept.clear()
+            self._names = None
+
+    def configs_read(self, touched: Iterable[str]) -> None:
+        """Something of these connectors was read in the config topic."""
+        self._names = None
+        self.forget(touched)
+
+    def names(self, state: ConfigState) -> Sequence[str]:
+        """Names of all configured connectors, sorted."""
+        if self._names is None:
+            self._names = sorted(state.connector_names())
+        return self._names
+
+    def forget(self, touched: Iterable[str]) -> None:
+        """Something of these connectors was read."""
+        if self._kept:
+            for name in touched:
+                for kept in self._kept.values():
+                    kept.pop(name, None)
+
+    def row(
+        self, state: ConfigState, statuses: StatusView, name: str, parts: tuple[str, ...] = ()
+    ) -> dict[str, Any]:
+        """The row of a configured connector."""
+        kept = self._kept.get(parts)
+        if kept is None:
+            kept = self._kept[parts] = {}
+        found = kept.get(name)
+        if found is None:
+            found = row(state, statuses, name, parts, self._settings)
+            if len(kept) < KEPT_MAX and parts in _KEPT_PARTS:
+                kept[name] = found
+        return found
+
+    def disagreements(self, state: ConfigState, statuses: StatusView) -> Iterator[str]:
+        """Where a row that is kept is not what it would be now, in words. Has rows kept, to be
+        looked at the next time."""
+        if list(self.names(state)) != sorted(state.connector_names()):
+            yield "the names of connectors are kept as they were"
+        for parts in _KEPT_PARTS:
+            for name in state.connector_names():
+                now = row(state, statuses, name, parts, self._settings)
+                if (kept := self.row(state, statuses, name, parts)) != now:
+                    yield f"the row of {name} is kept as {kept}; it is {now}"
+        for kept_rows in self._kept.values():
+            for name in kept_rows:
+                if state.entry(name) is None:
+                    yield f"a row of {name} is kept, which is gone"
+
+
 def rows(
-    state: ConfigState, statuses: StatusView, call: ShowConnectors, settings: HerderSettings
+    state: ConfigState,
+    statuses: StatusView,
+    call: ShowConnectors,
+    settings: HerderSettings,
+    kept: KeptRows | None = None,
 ) -> dict[str, Any]:
     """The answer to `call`."""
-    names = call.names or state.connector_names()
-    candidates = sorted(
-        name
-        for name in (set(names) if call.names else names)
-        if (not call.after or name > call.after)
-        and name.startswith(call.prefix)
-        and state.entry(name) is not None
-    )
+    made = kept or KeptRows(settings)
+    names: Sequence[str]
+    if call.names:
+        names = sorted({name for name in call.names if state.entry(name) is not None})
+    else:
+        names = made.names(state)
     states = frozenset(call.states)
-    matching = (name for name in candidates if not states or _has_one_of(statuses, name, states))
+    matching = (
+        name
+        for name in islice(names, _begin(names, call), None)
+        if name.startswith(call.prefix) and (not states or _has_one_of(statuses, name, states))
+    )
     chosen = list(matching if call.limit is None else islice(matching, call.limit))
     return {
-        "rows": [row(state, statuses, name, call.parts, settings) for name in chosen],
+        "rows": [made.row(state, statuses, name, call.parts) for name in chosen],
         "more": call.limit is not None and next(matching, None) is not None,
         "config_offset": state.offset,
     }
+
+
+def _begin(names: Sequence[str], call: ShowConnectors) -> int:
+    """Place of the first of `names`, which are sorted, that may be in the answer."""
+    behind = bisect_right(names, call.after) if call.after else 0
+    return max(behind, bisect_left(names, call.prefix))
 
 
 def is_settled(state: ConfigState, statuses: StatusView, name: str) -> bool:

@@ -18,6 +18,7 @@ from headgate.herder.fencing_rounds import FencingRounds
 from headgate.herder.held_task import HeldTask, HeldTasks
 from headgate.herder.leadership import Leadership
 from headgate.herder.requests import Requests
+from headgate.herder.rows import KeptRows
 from headgate.herder.statuses import Statuses
 from headgate.herder.tasks import Tasks
 from headgate.herder.work import GroupWork
@@ -122,6 +123,7 @@ BUGS: list[tuple[Any, str, Callable[..., None], Callable[[HerderWorld], None], s
     (Leadership, "on_config_read", lambda p: p._read_back.clear(), runs, "not under way"),
     (FencingRounds, "give_up", nothing, loses_leadership, "on a worker that does not lead"),
     (Context, "read_to_end", reads_for_nobody, runs, "and nobody"),
+    (KeptRows, "forget", nothing, runs, "the row of c is kept as"),
     (Leadership, "release", nothing, runs, "a lane is held for change of offsets"),
 ]
 
