@@ -1,8 +1,9 @@
 """What a set of changed connectors would do to the group's work, for `PlanConnectors`."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
+from headgate.herder.messages import ErrorKind, Failure, Result, Success
 from headgate.ids import TaskId
 from headgate.membership.foresight import Move
 from headgate.topics.config_state import ConfigState
@@ -26,8 +27,10 @@ def planned_stages(
     return begin, {**begin, **{name: n for name, n in changes.items() if n is not None}}
 
 
-def shown_moves(moves: Sequence[Move]) -> dict[str, Any]:
-    """Answer to `ForeseeMoves`."""
+def moves_result(moves: Sequence[Move] | None) -> Result:
+    """Answer to `ForeseeMoves`; None: the leader cannot tell yet."""
+    if moves is None:
+        return Failure(ErrorKind.NOT_READY, NOT_LED)
     shown = [
         {
             "connector": move.work.connector if isinstance(move.work, TaskId) else move.work,
@@ -37,4 +40,4 @@ def shown_moves(moves: Sequence[Move]) -> dict[str, Any]:
         }
         for move in moves[:MOVES_MAX]
     ]
-    return {"moves": shown, "count": len(moves)}
+    return Success({"moves": shown, "count": len(moves)})

@@ -34,7 +34,7 @@ from headgate.herder.offset_changes import OffsetChanges
 from headgate.herder.offset_input import NOTHING_GIVEN
 from headgate.herder.offset_previews import change_refusal, offsets_answer
 from headgate.herder.open_call import BEGUN, OpenCall, Stage
-from headgate.herder.planning import NOT_LED, planned_stages, shown_moves
+from headgate.herder.planning import moves_result, planned_stages
 from headgate.herder.privileged import (
     STALE_CONFIG,
     MergedPatch,
@@ -387,10 +387,7 @@ class Requests:
             self._pass_to_leader(found)
             return
         moves = self._member.foresee(planned_stages(self._ctx.state, call.task_counts))
-        if moves is None:
-            self.resolve(found.ticket, m.Failure(m.ErrorKind.NOT_READY, NOT_LED))
-        else:
-            self.resolve(found.ticket, m.Success(shown_moves(moves)))
+        self.resolve(found.ticket, moves_result(moves))
 
     def _read_offsets(self, found: OpenCall, call: m.ReadOffsets) -> None:
         entry = self._ctx.state.entry(call.name)

@@ -83,6 +83,7 @@ def run_body(lifeline: BodyLifeline, tools: BodyTools | None = None) -> TaskEnde
             quietly(performer.close, lifeline.spec)
         lifeline.report(ended)
     lifeline.close()
+    work_on(None)  # the thread may be its caller's
     return ended
 
 
