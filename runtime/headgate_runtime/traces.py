@@ -16,4 +16,6 @@ def first_words(trace: str | None) -> str:
     if not places[0]:
         return reason
     note = " ".join(line.strip() for line in lines[: places[0]]).rstrip(".")
+    if reason in note:
+        return note
     return f"{reason} ({note[0].lower()}{note[1:]})"

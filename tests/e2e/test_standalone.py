@@ -162,6 +162,7 @@ def test_refused(standalone: Standalone, change: Any, code: int, said: str) -> N
     change(standalone)
     process = standalone.start()
     _, error = process.communicate(timeout=SECONDS)
-    assert "\nTraceback" not in error  # statuses have what a connector raised
+    for before in error.split("\nTraceback")[:-1]:  # what a connector raised follows its status
+        assert any("runtime.worker.status: " in line for line in before.splitlines()[-2:])
     assert said in error
     assert process.returncode == code

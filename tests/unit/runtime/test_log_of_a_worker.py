@@ -187,3 +187,8 @@ def test_an_exception_in_json_is_in_its_object(written: Written) -> None:
 def test_the_reason_in_a_trace(trace: str, words: str) -> None:
     assert words in first_words(trace)
     assert "\n" not in first_words(trace)
+
+
+def test_a_note_before_a_trace_that_has_its_reason_is_the_reason() -> None:
+    note = "Connector c gave no task configs: OSError: the disk is full"
+    assert first_words(f"{note}\n{TRACE}") == note
