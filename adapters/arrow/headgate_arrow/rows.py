@@ -188,7 +188,7 @@ def to_bytes(values: Any) -> memoryview:
     out = pa.BufferOutputStream()
     with pa.ipc.new_stream(out, values.schema) as writer:
         writer.write_batch(values)
-    return memoryview(out.getvalue())
+    return memoryview(out.getvalue()).cast("B")
 
 
 def from_bytes(data: bytes | memoryview) -> Any:
