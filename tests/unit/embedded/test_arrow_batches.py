@@ -248,12 +248,12 @@ def test_a_row_that_is_too_large_is_refused_by_its_number(
     with closing(open_transport({"path": str(tmp_path), **limit})) as transport:
         transport.record_log.create_topic("t", 1)
         producer = transport.record_log.producer("c", "x" if transactional else None, None)
-        texts = ["a" * 900, "b" * 1001, "c" * 900]
+        texts = ["a" * 500, "b" * 1001, "c" * 500]
         batch = batch_of(pa.table({"text": texts}), key=None)
         if transactional:
             producer.init()
             producer.send([record("0")])
-            with pytest.raises(TransactionOverError, match="expected at most 1,000") as caught:
+            with pytest.raises(TransactionOverError, match="at most 1000") as caught:
                 producer.send_batch(batch)
             assert caught.value.place == 1
             return
