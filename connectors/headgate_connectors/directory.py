@@ -13,7 +13,6 @@ again when it changes and when the task restarts. A directory that is gone is wa
 """
 
 import errno
-import os
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,6 +24,7 @@ from headgate.connector.api import (
     ExactlyOnceSupport,
     OffsetUpdate,
     Partition,
+    RetriableError,
     SkippedRecord,
     SourceConnector,
     SourceItem,
@@ -49,6 +49,8 @@ from headgate_connectors.directory_files import (
     may_be_renamed,
 )
 from headgate_connectors.directory_formats import open_reader
+from headgate_connectors.directory_input import stat_text
+from headgate_connectors.directory_rate import Rate
 from headgate_connectors.directory_reader import (
     FileFault,
     NotReady,
@@ -56,6 +58,15 @@ from headgate_connectors.directory_reader import (
     Row,
     RowBatch,
     ShrunkError,
+)
+from headgate_connectors.directory_tree import (
+    OPTION,
+    Entry,
+    UnreachableError,
+    address_fault,
+    is_remote,
+    local_path,
+    open_tree,
 )
 
 # What the connector adds to the configs of its tasks.
@@ -76,7 +87,8 @@ class DirectoryTask(SourceTask):
     def start(self, config: Mapping[str, str]) -> None:
         settings = CONFIG.parse(config)
         self._shown = settings["path"]
-        self._root = Path(config.get(DIRECTORY) or settings["path"]).absolute()
+        directory = config.get(DIRECTORY) or local_path(settings["path"])
+        self._tree = open_tree(settings["path"], directory, config)
         self._task = int(config.get(TASK, "0"))
         self._owners = Owners(int(config.get(TASKS, "1")))
         self._choice = Choice(settings)
@@ -92,7 +104,7 @@ class DirectoryTask(SourceTask):
         """Rows of the poll under way that are in batches, beyond one of each."""
         self._interval = settings["poll.interval.ms"] / 1000
         self._settle = settings["file.settle.ms"] / 1000
-        self._rate = _Rate(settings["records.per.second"])
+        self._rate = Rate(settings["records.per.second"])
         self._files: dict[str, File] = {}
         self._queue: deque[File] = deque()
         self._told: set[str] = set()
@@ -170,14 +182,14 @@ class DirectoryTask(SourceTask):
             if file.settled:
                 self._queue.append(file)
 
-    def _listed(self, result: list[Polled]) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    def _listed(self, result: list[Polled]) -> Iterator[tuple[str, Entry]]:
         """The files that are read, by name. Every idle look passes here: cheap for what is
         known."""
         pending, left = [""], dict[str, str]()
         while pending:
             folder = pending.pop()
             try:
-                entries = sorted(os.scandir(self._root / folder), key=lambda entry: entry.name)
+                entries = self._tree.scan(folder)
             except OSError as error:
                 self._report_directory(folder, error, result)
                 continue
@@ -225,7 +237,7 @@ class DirectoryTask(SourceTask):
                 continue
             kind = self._choice.kind(name)
             assert not isinstance(kind, str)  # _is_read
-            file = File(name, self._root / name, kind, known.offset, known.was, known.renamed)
+            file = File(name, self._tree.path(name), kind, known.offset, known.was, known.renamed)
             file.was_last = known.was_last
             file.partition, file.header = {"file": name}, ("headgate.file", name)
             self._files[name] = file
@@ -246,6 +258,10 @@ class DirectoryTask(SourceTask):
                 finished = self._set_aside(file, f"{self._shown_path(file.name)}: {fault}")
             except NotReady as reason:
                 finished = self._await(file, reason)
+            except UnreachableError as error:
+                file.close()
+                self._try_again(error, result)
+                return
             except FileNotFoundError:
                 self._lose(file, {})
                 finished = True
@@ -270,9 +286,13 @@ class DirectoryTask(SourceTask):
             if file.renamed:
                 self._take_over(file, result)
         if self._by_batch and (batch := file.reader.read_batch(limit)) is not None:
+            if self._tree.is_remote:
+                self._check_remote(file, batch)
             self._emit_batch(file, batch, result)
             return False
         rows = file.reader.read(min(limit, self._batch - len(result)), file.settled)
+        if rows and self._tree.is_remote:
+            self._check_remote(file, rows[-1])
         self._emit(file, rows, result)
         if file.state is State.ASIDE:
             file.close()
@@ -282,6 +302,32 @@ class DirectoryTask(SourceTask):
         file.state = State.TAIL if file.reader.has_tail else State.READ
         file.close()
         return True
+
+    def _check_remote(self, file: File, last: Row | RowBatch) -> None:
+        """A remote file may be replaced while it is read, and parts of both be read for one. So one
+        that has changed is opened anew behind the rows, which compares what is before them.
+
+        Raises:
+            ReplacedError, ShrunkError, NotReady: as `open_reader`. The rows count for nothing.
+        """
+        assert file.reader is not None
+        if stat_text(file.path.stat()) == file.reader.marks["stat"]:
+            return
+        offset = {"position": last.end, "start": last.start, "crc": last.crc, **file.reader.marks}
+        if last.prefix is not None:
+            offset["prefix"] = last.prefix
+        kind = file.kind
+        file.close()
+        file.reader = open_reader(kind.format, file.path, offset, kind.compression, self._options)
+
+    def _try_again(self, error: UnreachableError, result: list[Polled]) -> None:
+        """After what has been read before it has been given away.
+
+        Raises:
+            RetriableError: nothing has.
+        """
+        if not result:
+            raise RetriableError(f"cannot be reached, and is tried again: {error}") from error
 
     def _await(self, file: File, reason: NotReady) -> bool:
         file.close()
@@ -472,27 +518,6 @@ class DirectoryTask(SourceTask):
                 return 0
 
 
-class _Rate:
-    """A bucket that holds the records of a tenth of a second, or one record."""
-
-    def __init__(self, per_second: float) -> None:
-        self._per_second = per_second
-        self._held = 0.0
-        self._size = max(1.0, per_second / 10)
-        self._at: float | None = None
-        self.pause = self._size / per_second if per_second else 0.0
-
-    def take(self, now: float, wanted: int) -> int:
-        if not self._per_second:
-            return wanted
-        if self._at is not None:
-            self._held = min(self._size, self._held + (now - self._at) * self._per_second)
-        self._at = now
-        taken = min(wanted, int(self._held))
-        self._held -= taken
-        return taken
-
-
 class DirectorySource(SourceConnector):
     """Reads every file below a directory, each from its beginning to its end and on as it grows.
 
@@ -502,6 +527,7 @@ class DirectorySource(SourceConnector):
 
     VERSION = "0.1.0"
     TASK: ClassVar[type[SourceTask]] = DirectoryTask
+    PASSED_ON: ClassVar[tuple[str, ...]] = (OPTION,)
 
     @classmethod
     def config_def(cls) -> ConfigDef:
@@ -509,7 +535,8 @@ class DirectorySource(SourceConnector):
 
     @classmethod
     def validate(cls, config: Mapping[str, str]) -> Mapping[str, Sequence[str]]:
-        return config_errors(config)
+        fault = address_fault(config.get("path", "").strip())
+        return {**config_errors(config), **({"path": [fault]} if fault else {})}
 
     @classmethod
     def exactly_once_support(cls, config: Mapping[str, str]) -> ExactlyOnceSupport:
@@ -543,7 +570,8 @@ class DirectorySource(SourceConnector):
 
     def task_configs(self, tasks_max: int) -> list[Mapping[str, str]]:
         # Tasks may run elsewhere, with another working directory.
-        directory = str(Path(self._config["path"].strip()).absolute())
+        path = self._config["path"].strip()
+        directory = "" if is_remote(path) else str(Path(local_path(path)).absolute())
         return [
             {**self._config, DIRECTORY: directory, TASK: str(task), TASKS: str(tasks_max)}
             for task in range(tasks_max)

@@ -1,17 +1,16 @@
 """What a task of a DirectorySource knows of each file, and which task a file belongs to."""
 
-import os
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from pathlib import Path
 from typing import Any
 
 from headgate.connector.api import OffsetReader, Partition
 from headgate_connectors.directory_config import Kind
 from headgate_connectors.directory_input import stat_of
 from headgate_connectors.directory_reader import Reader
+from headgate_connectors.directory_tree import FilePath, Stat, UnreachableError
 
 
 class State(Enum):
@@ -39,7 +38,7 @@ WAITING = (State.TAIL, State.UNFINISHED)
 class File:
     name: str
     """Path relative to the directory, with slashes."""
-    path: Path
+    path: FilePath
     kind: Kind
     offset: Mapping[str, Any] | None
     was: str = ""
@@ -73,7 +72,7 @@ class File:
             with self.path.open("rb") as file:
                 file.seek(start)
                 return file.read(end - start).rstrip(b"\r\n")
-        except OSError:
+        except (OSError, UnreachableError):
             return None
 
     @property
@@ -165,7 +164,7 @@ class Owners:
         return zlib.crc32(name.encode()) % self._tasks
 
 
-def may_be_renamed(stat: os.stat_result, offset: Mapping[str, Any] | None) -> bool:
+def may_be_renamed(stat: Stat, offset: Mapping[str, Any] | None) -> bool:
     """Whether a file of the same inode can be the one that `offset` was taken of. An inode is used
     again after a file was deleted: a new file of the same length is told by its time."""
     known = stat_of(offset)

@@ -7,7 +7,6 @@ row with a value, a row with a reason, or stays unread.
 import zlib
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from headgate.connector.schema import Schema
@@ -24,13 +23,14 @@ from headgate_connectors.directory_reader import (
     RowBatch,
     not_text,
 )
+from headgate_connectors.directory_tree import FilePath
 
 CHUNK_BYTES = 1 << 20
 
 
 def open_reader(
     format: str,
-    path: Path,
+    path: FilePath,
     offset: Mapping[str, Any] | None,
     compression: str | None,
     options: ReadOptions,

@@ -9,13 +9,12 @@ length. Positions in a compressed file count decompressed bytes.
 
 import bz2
 import io
-import os
 import zlib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, BinaryIO, Protocol, TypeAlias
 
 from headgate_connectors.directory_reader import FileFault, NotReady, ReplacedError, ShrunkError
+from headgate_connectors.directory_tree import FilePath, Stat, open_with_stat
 
 COMPRESSIONS: Mapping[str, str] = {
     ".gz": "gzip",
@@ -60,16 +59,15 @@ def _is_cut(file: "io.BufferedReader[Any]") -> bool:
     return isinstance(file.raw, _Decompressed) and file.raw.truncated
 
 
-def open_input(path: Path, offset: Mapping[str, Any] | None, compression: str | None) -> Input:
+def open_input(path: FilePath, offset: Mapping[str, Any] | None, compression: str | None) -> Input:
     """
     Raises:
         ReplacedError, ShrunkError: the file is not the one that the offset was taken of.
         FileFault: the offset has no position, or the compressed data are corrupt.
         NotReady: a compressed file ends before the position, and may still be written.
     """
-    raw = path.open("rb")
+    raw, stat = open_with_stat(path)
     try:
-        stat = os.fstat(raw.fileno())
         marks = {"stat": stat_text(stat), "heads": _heads(raw, stat.st_size)}
         position = position_of(offset)
         raw.seek(0)
@@ -98,7 +96,7 @@ def position_of(offset: Mapping[str, Any] | None) -> int:
 # -- marks of a file --
 
 
-def stat_text(stat: os.stat_result) -> str:
+def stat_text(stat: Stat) -> str:
     """``inode:size:time of the last write:time of the last change``, times in nanoseconds."""
     return f"{stat.st_ino}:{stat.st_size}:{stat.st_mtime_ns}:{stat.st_ctime_ns}"
 
@@ -137,9 +135,7 @@ def _begins_alike(file: BinaryIO, heads: object) -> bool | None:
 # -- the check --
 
 
-def _checked(
-    file: BinaryIO, stat: os.stat_result, position: int, offset: Mapping[str, Any]
-) -> int | None:
+def _checked(file: BinaryIO, stat: Stat, position: int, offset: Mapping[str, Any]) -> int | None:
     """The prefix at `position`, once the file is known for the one that was read."""
     if position == 0:
         return 0
@@ -166,9 +162,7 @@ def _checked(
     return prefix
 
 
-def _smaller(
-    file: BinaryIO, stat: os.stat_result, position: int, offset: Mapping[str, Any]
-) -> FileFault:
+def _smaller(file: BinaryIO, stat: Stat, position: int, offset: Mapping[str, Any]) -> FileFault:
     size, known = stat.st_size, stat_of(offset)
     seen = f"it was read up to byte {position} and is only {size} bytes long now"
     if known is not None and known[0] != stat.st_ino:

@@ -6,8 +6,9 @@ lost: where the two differ by less than a microsecond the first is right, else t
 how much the first is ahead is what the second has dropped.
 """
 
-from pathlib import Path
 from typing import Any
+
+from headgate_connectors.directory_tree import FilePath, source
 
 _WRAP = 1 << 64
 
@@ -27,7 +28,7 @@ class Int96:
         return bool(self._columns or self._nested)
 
     @classmethod
-    def of(cls, arrow: Any, parquet: Any, file: Any, path: Path) -> "Int96":
+    def of(cls, arrow: Any, parquet: Any, file: Any, path: FilePath) -> "Int96":
         schema = file.schema
         paths = [
             schema.column(number).path
@@ -36,7 +37,9 @@ class Int96:
         ]
         flat = [one for one in paths if one in file.schema_arrow.names]
         nested = sorted({one.partition(".")[0] for one in paths if one not in flat})
-        nanos = parquet.ParquetFile(path, coerce_int96_timestamp_unit="ns") if paths else None
+        nanos = (
+            parquet.ParquetFile(source(path), coerce_int96_timestamp_unit="ns") if paths else None
+        )
         return cls(arrow, flat, nested, nanos)
 
     def exact(self, table: Any, group: int) -> Any:

@@ -7,7 +7,6 @@ alone. Timestamps of the old kind INT96 are read as microseconds, which hold eve
 
 import zlib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from headgate.connector.schema import Schema
@@ -15,6 +14,7 @@ from headgate.errors import MissingExtraError
 from headgate_connectors.directory_input import Marks, crc_of_first, position_of, stat_text
 from headgate_connectors.directory_int96 import Int96
 from headgate_connectors.directory_reader import FileFault, NotReady, ReplacedError, Row, RowBatch
+from headgate_connectors.directory_tree import FilePath, source
 
 _MAGIC = b"PAR1"
 BATCH_BYTES = 16 * 1024 * 1024
@@ -25,7 +25,7 @@ ROWS_AT_ONCE = 2_000
 class ParquetReader:
     """Positions are rows. A file without its footer is still being written."""
 
-    def __init__(self, path: Path, offset: Mapping[str, Any] | None) -> None:
+    def __init__(self, path: FilePath, offset: Mapping[str, Any] | None) -> None:
         self._crc = _footer_crc(path)
         self._position = position = position_of(offset)
         self._arrow, self._parquet = _pyarrow()
@@ -35,7 +35,7 @@ class ParquetReader:
         """Columns of batches; None: rows of this file are no batches."""
         self.marks, self._content = _identity(path, offset)
         try:
-            self._file = self._parquet.ParquetFile(path, coerce_int96_timestamp_unit="us")
+            self._file = self._parquet.ParquetFile(source(path), coerce_int96_timestamp_unit="us")
             self._int96 = Int96.of(self._arrow, self._parquet, self._file, path)
             self._learn_schema()
         except (self._arrow.ArrowException, OSError) as error:
@@ -179,7 +179,7 @@ def _pyarrow() -> tuple[Any, Any]:
     return pyarrow, pyarrow.parquet
 
 
-def _footer_crc(path: Path) -> int:
+def _footer_crc(path: FilePath) -> int:
     with path.open("rb") as file:
         size = file.seek(0, 2)
         if size >= 4:
@@ -193,7 +193,7 @@ def _footer_crc(path: Path) -> int:
     return zlib.crc32(tail, size)
 
 
-def _identity(path: Path, offset: Mapping[str, Any] | None) -> tuple[Marks, int | None]:
+def _identity(path: FilePath, offset: Mapping[str, Any] | None) -> tuple[Marks, int | None]:
     """Marks of the file and the CRC-32 of all its bytes, which is read again where the file may
     have changed: footers of equal length with equal ends are common."""
     stat = path.stat()

@@ -472,7 +472,11 @@ class DirectorySink(SinkConnector):
     def validate(cls, config: Mapping[str, str]) -> Mapping[str, Sequence[str]]:
         path = config.get("path", "").strip()
         if "://" in path:
-            return {"path": [f"{path} is an address, expected a folder of this machine"]}
+            text = (
+                f"{path} is an address, expected a folder of this machine: a commit creates a file "
+                "that must not be there yet"
+            )
+            return {"path": [text]}
         if path and Path(path).exists() and not Path(path).is_dir():
             return {"path": [f"{path} is a file, expected a folder"]}
         return partition_faults(config)

