@@ -255,7 +255,8 @@ def _define_pace(keys: ConfigDef) -> None:
         keys,
         "batch.size",
         2000,
-        "The maximum number of records the source task can read each time it is polled",
+        "The maximum number of records the source task can read each time it is polled. Where rows "
+        "of Parquet files go as batches, 65,536 unless this is set",
         at_least(1),
         Type.INT,
     )

@@ -183,12 +183,12 @@ def parts(values: Any, bytes_max: int) -> list[Any]:
     return [*parts(values.slice(0, half), bytes_max), *parts(values.slice(half), bytes_max)]
 
 
-def to_bytes(values: Any) -> bytes:
+def to_bytes(values: Any) -> memoryview:
     """A RecordBatch as an IPC stream with its schema."""
     out = pa.BufferOutputStream()
     with pa.ipc.new_stream(out, values.schema) as writer:
         writer.write_batch(values)
-    return out.getvalue().to_pybytes()  # type: ignore[no-any-return]
+    return memoryview(out.getvalue()).cast("B")
 
 
 def from_bytes(data: bytes | memoryview) -> Any:

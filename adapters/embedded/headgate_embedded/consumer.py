@@ -4,7 +4,6 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from itertools import takewhile
 from typing import Final
 
 import apsw
@@ -27,7 +26,7 @@ from headgate.ports import (
     TransportError,
     UnknownTopicError,
 )
-from headgate_embedded import batches
+from headgate_embedded import arrow_batches, batches
 from headgate_embedded.database import Database, Watch
 from headgate_embedded.group import Coordinators, EmbeddedGroup
 from headgate_embedded.record_tables import read_batches, read_committed, write_committed
@@ -39,13 +38,7 @@ _WAIT_S: Final = 0.001
 _WAIT_S_MAX: Final = 0.02
 """Between two looks of an idle consumer; its pauses grow up to this while nothing comes."""
 
-Stored = tuple[int, bytes]
-"""Offset of the first record, and the bytes of a stored batch."""
 Callback = Callable[[Sequence[TopicPartition]], None]
-
-
-def _is_records(stored: Stored) -> bool:
-    return not batches.is_batch(stored[1])
 
 
 def _ignore(_partitions: Sequence[TopicPartition]) -> None:
@@ -85,6 +78,8 @@ class EmbeddedConsumer:
         self._positions: dict[TopicPartition, int] = {}
         self._ready: dict[TopicPartition, list[ConsumerRecord]] = {}
         """Read and decoded, not polled yet."""
+        self._parts: dict[TopicPartition, LogBatch] = {}
+        """Batches of Arrow rows of which some were polled, or none yet."""
         self._paused: set[TopicPartition] = set()
         self._exhausted = False
         """Nothing was there when the file was last looked at."""
@@ -141,6 +136,7 @@ class EmbeddedConsumer:
                 offset = self._beginning(connection, partition)
         self._positions[partition] = offset
         self._ready.pop(partition, None)
+        self._parts.pop(partition, None)
         self._exhausted = False
 
     def pause(self, partitions: Sequence[TopicPartition]) -> None:
@@ -182,6 +178,7 @@ class EmbeddedConsumer:
                     self._group.send(request)
                 case PartitionsRevoked(partitions):
                     self._ready.clear()
+                    self._parts.clear()
                     self._revoked(partitions)
                     self._positions.clear()
                     self._paused.clear()
@@ -193,6 +190,7 @@ class EmbeddedConsumer:
                             for place in partitions
                         }
                     self._ready.clear()
+                    self._parts.clear()
                     self._positions = starts
                     self._exhausted = False
                     self._assigned(partitions)
@@ -224,18 +222,18 @@ class EmbeddedConsumer:
             if ready is None:
                 try:
                     with self._watch.looking():
-                        rows = self._rows(place, limit - len(records))
-                        if whole:
-                            first, rows = rows[:1], list(takewhile(_is_records, rows))
-                        if whole and first and not rows:
-                            if records:
-                                continue  # its turn comes first with the next poll
-                            return self._batch(place, *first[0])
-                        ready = self._read(place, rows, limit - len(records))
+                        found = self._read(place, limit - len(records), whole=whole)
                 except TransportError:
                     if not records:
                         raise
                     break  # what was taken from the others is not lost; the next poll tells
+                if isinstance(found, LogBatch) and records:
+                    self._parts[place] = found
+                    continue  # its turn comes first with the next poll
+                if isinstance(found, LogBatch):
+                    self._move(place, found.offset + found.count)
+                    return found
+                ready = found
             taken, rest = ready[: limit - len(records)], ready[limit - len(records) :]
             if rest:
                 self._ready[place] = rest
@@ -254,28 +252,34 @@ class EmbeddedConsumer:
         self._positions.pop(place)
         self._positions[place] = position
 
-    def _rows(self, place: TopicPartition, limit: int) -> list[Stored]:
+    def _read(
+        self, place: TopicPartition, limit: int, *, whole: bool
+    ) -> LogBatch | list[ConsumerRecord]:
+        """What comes next: a batch of Arrow rows, if `whole`; else records, of such a batch no more
+        than `limit` at a time, for they are dear to make."""
+        batch = self._parts.pop(place, None)
+        if batch is None:
+            start = self._positions[place]
+            rows = self._stored(place, start, limit)
+            if not rows or not batches.is_batch(rows[0][1]):
+                return [
+                    record
+                    for base, data in rows
+                    for record in batches.decode(*place, base, data, start)
+                ]
+            batch = batches.decode_batch(*place, *rows[0], start)
+        if whole:
+            return batch
+        first, batch.skip = batch.skip, min(batch.skip + limit, batch.count)
+        if batch.skip < batch.count:
+            self._parts[place] = batch
+        return arrow_batches.records(batch, first, batch.skip)
+
+    def _stored(self, place: TopicPartition, start: int, limit: int) -> list[tuple[int, bytes]]:
         topic, partition = place
         number, _ = self._find_topic(topic)
         with self._database.read() as connection:
-            start = self._positions[place]
-            rows = read_batches(connection, number, partition, start, 1 << 62, limit)
-            whose = f"group {self._member.group}"
-            check_there(connection, number, place, start, rows, whose)
+            end = 1 << 62
+            rows = read_batches(connection, number, partition, start, end, limit, of_a_kind=True)
+            check_there(connection, number, place, start, rows, f"group {self._member.group}")
             return rows
-
-    def _batch(self, place: TopicPartition, base: int, data: bytes) -> LogBatch:
-        batch = batches.decode_batch(*place, base, data, self._positions[place])
-        self._move(place, base + batch.count)
-        return batch
-
-    def _read(
-        self, place: TopicPartition, rows: Sequence[Stored], limit: int
-    ) -> list[ConsumerRecord]:
-        """Records of stored batches. Of Arrow rows no more than `limit` are made: the next read
-        makes the others."""
-        start = self._positions[place]
-        records: list[ConsumerRecord] = []
-        for base, data in rows:
-            records += batches.decode(*place, base, data, start, limit - len(records))
-        return records

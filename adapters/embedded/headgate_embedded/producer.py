@@ -5,6 +5,7 @@ the epoch checked inside. A process that dies leaves nothing behind.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import apsw
@@ -22,7 +23,7 @@ from headgate.ports import (
 )
 from headgate.retention import LogLimits, record_size, too_large
 from headgate.task.partitioner import Partitioner
-from headgate_embedded import batches
+from headgate_embedded import arrow_batches, batches
 from headgate_embedded.database import Database
 from headgate_embedded.logs import append_latest
 from headgate_embedded.machine import wall_ms
@@ -30,7 +31,7 @@ from headgate_embedded.schema import BATCHES_VERSION, SCHEMA_VERSION
 
 RECORDS_PER_BATCH: Final = 2_000
 BYTES_PER_BATCH: Final = 16 * 1024 * 1024
-"""A batch is closed with the record that reaches it: SQLite takes no BLOB above 1 GB."""
+"""A batch has no more, unless one record has: SQLite takes no BLOB above 1 GB."""
 OFFSETS: Final = "offsets"
 """The name of the offsets topic among the logs of latest values."""
 
@@ -145,17 +146,15 @@ class EmbeddedProducer:
 
     def send_batch(self, batch: LogBatch) -> None:
         place = self._partitioner.place(batch, self._partitions)
+        if len(batch.data) > self._limits.of(batch.topic).message_bytes:
+            self.send(_records_of(batch, place))  # each row is weighed by itself
+            return
         if self._numbers is not None:
             numbers = range(self._sent, self._sent + batch.count)
             self._numbers.setdefault(place, []).extend(numbers)
         if place in self._open:
             self._encode(place)  # what was sent before comes before
         data = batches.encode_batch(batch, wall_ms(), self._compression)
-        if batch.count and len(data) > self._limits.of(batch.topic).message_bytes:
-            rows = batches.decode(*place, 0, data)
-            sizes = [len(row.key or b"") + len(row.value or b"") for row in rows]
-            if text := too_large(batch.topic, max(sizes), self._limits):
-                raise TransactionOverError(text)
         self._encoded.append((place, batch.count, data))
         self._sent += batch.count
 
@@ -307,3 +306,13 @@ def append_batches(
         )
         bases.append(int(row[1]))
     return bases
+
+
+def _records_of(batch: LogBatch, place: TopicPartition) -> list[ProducerRecord]:
+    topic, partition = place
+    time_ms = wall_ms() if batch.timestamp_ms is None else batch.timestamp_ms
+    placed = replace(batch, partition=partition, offset=0, timestamp_ms=time_ms)
+    return [
+        ProducerRecord(topic, partition, one.key, one.value, one.headers, one.timestamp_ms)
+        for one in arrow_batches.records(placed, 0, batch.count)
+    ]

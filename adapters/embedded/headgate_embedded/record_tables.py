@@ -6,13 +6,25 @@ from collections.abc import Mapping
 import apsw
 
 from headgate.ports import TopicPartition
+from headgate_embedded.batches import is_batch
 
 
 def read_batches(
-    connection: apsw.Connection, topic: int, partition: int, start: int, end: int, limit: int
+    connection: apsw.Connection,
+    topic: int,
+    partition: int,
+    start: int,
+    end: int,
+    limit: int,
+    *,
+    of_a_kind: bool = False,
 ) -> list[tuple[int, bytes]]:
     """(base, data) of the batches with records in start <= offset < end, up to the one that
-    reaches `limit` records."""
+    reaches `limit` records.
+
+    Args:
+        of_a_kind: one batch of Arrow rows alone, or batches of records up to the next such one.
+    """
     found: list[tuple[int, bytes]] = []
     taken = 0
     rows = connection.execute(
@@ -24,7 +36,12 @@ def read_batches(
     for base, count, data in rows:
         if base + count <= start:
             continue
+        is_arrow = of_a_kind and is_batch(data)
+        if is_arrow and found:
+            break
         found.append((base, data))
+        if is_arrow:
+            break
         taken += base + count - max(base, start)
         if taken >= limit:
             break

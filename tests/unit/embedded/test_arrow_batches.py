@@ -4,6 +4,7 @@ import dataclasses
 import os
 import struct
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from headgate.ports import (
     LogBatch,
     ProducerRecord,
     RowNumbers,
+    TransactionOverError,
 )
 from headgate_arrow import arrow_types, rows
 from headgate_embedded import EmbeddedTransport, RefusedError, open_transport, schema
@@ -207,6 +209,59 @@ def test_the_version_is_part_of_the_transaction(
         producer.acks()
     transport.close()
     assert version_in(tmp_path) == 1
+
+
+@pytest.mark.parametrize("limit", [1, 7, 1000])
+def test_what_is_read_in_part_is_read_on(transport: EmbeddedTransport, limit: int) -> None:
+    write(transport, numbers(0, 20), record("20"), numbers(21, 30))
+    consumer = transport.record_log.consumer("g", frozenset(["t"]), "c")
+    while not (found := list(consumer.poll(limit, 100))):
+        pass
+    consumer.seek(T0, 3)  # what was read and not polled counts for nothing
+    found = []
+    while len(found) < 27:
+        found += consumer.poll(limit, 100)
+    assert [(one.offset, n_of(one)) for one in found] == [(n, n) for n in range(3, 30)]
+    consumer.close()
+
+
+def test_a_batch_that_waits_its_turn_is_given_next(transport: EmbeddedTransport) -> None:
+    transport.record_log.create_topic("u", 1)
+    write(transport, ProducerRecord("u", 0, None, b"0"), numbers(0, 20))
+    consumer = transport.record_log.consumer("g", frozenset(["t", "u"]), "c")
+    found: list[Any] = []
+    while len(found) < 2:
+        if polled := consumer.poll_batch(7, 100):
+            found.append(polled)
+    kinds = [isinstance(one, LogBatch) for one in found]
+    assert sorted(kinds) == [False, True]
+    assert consumer.poll_batch(7, 0) == []
+    consumer.close()
+
+
+@pytest.mark.parametrize("transactional", [True, False])
+def test_a_row_that_is_too_large_is_refused_by_its_number(
+    tmp_path: Path, transactional: bool
+) -> None:
+    """The other rows of its batch are weighed by themselves."""
+    limit = {"log.max.message.bytes": "1000"}
+    with closing(open_transport({"path": str(tmp_path), **limit})) as transport:
+        transport.record_log.create_topic("t", 1)
+        producer = transport.record_log.producer("c", "x" if transactional else None, None)
+        texts = ["a" * 500, "b" * 1001, "c" * 500]
+        batch = batch_of(pa.table({"text": texts}), key=None)
+        if transactional:
+            producer.init()
+            producer.send([record("0")])
+            with pytest.raises(TransactionOverError, match="at most 1000") as caught:
+                producer.send_batch(batch)
+            assert caught.value.place == 1
+            return
+        producer.send([record("0")])
+        producer.send_batch(batch)
+        acks = [(ack.first, ack.last, bool(ack.error)) for ack in producer.acks()]
+        assert acks == [(0, 1, False), (2, 2, True), (3, 3, False)]
+        assert len(read_all(transport)) == 3
 
 
 def test_records_of_many_bytes_do_not_share_a_blob(transport: EmbeddedTransport) -> None:

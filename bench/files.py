@@ -1,0 +1,258 @@
+"""From Parquet files to the embedded log and on to Parquet files, without Spark: rows per second.
+
+The same rows go by straight pyarrow (read a row group, write it, one process), by plain PySpark
+(read and write, in a session that runs already), and by `headgate up` with DirectorySource and
+DirectorySink: as batches of Arrow rows, and row by row, where a header converter needs records.
+
+``running`` is from the moment files appear in the directory of a pipeline that runs, until the sink
+has committed the last row. ``whole`` is a run with ``--until-idle``, from its start to its end. CPU
+is that of all processes involved.
+"""
+
+import functools
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from bench.processes import cpu_seconds
+from headgate.ports import TransportError
+from headgate_embedded import open_reader
+from headgate_embedded.schema import RefusedError
+
+ROWS = int(os.environ.get("HEADGATE_BENCH_ROWS", "2000000"))
+FILES = 4
+RECORD_ROWS = ROWS // 10
+"""Rows that go row by row, which takes ten times as long and more."""
+REPEATS = 3
+TIMEOUT_S = 300.0
+PIPELINE = """
+[cluster]
+workers = 1
+data = "state"
+runner = "process"
+
+[connectors.read]
+"connector.class" = "DirectorySource"
+path = "in"
+topic = "rows"
+"poll.interval.ms" = 50
+{more}
+
+[connectors.write]
+"connector.class" = "DirectorySink"
+topics = "rows"
+path = "out"
+"rotate.records" = {rotate}
+"rotate.interval.ms" = 60000
+"""
+BY_RECORD = '"header.converter" = "StringConverter"'
+
+
+class Cost(NamedTuple):
+    rows: int
+    seconds: float
+    cpu_seconds: float
+
+    @property
+    def rate(self) -> float:
+        return self.rows / self.seconds
+
+
+def run() -> Iterator[str]:
+    """Report lines."""
+    with tempfile.TemporaryDirectory(prefix="headgate-bench-") as made:
+        folder = Path(made)
+        size = _write_files(folder / "files", ROWS)
+        _write_files(folder / "few", RECORD_ROWS)
+        yield (
+            f"{ROWS:,} rows ({RECORD_ROWS:,} row by row) of 6 columns in {FILES} Parquet files, "
+            f"{size / ROWS:.0f} bytes a row; medians of {REPEATS}, in turns"
+        )
+        costs = _measured(folder)
+        straight = _median(costs["straight pyarrow"])
+        yield f"{'':24}{'rows/s':>12}{'us CPU/row':>12}{'of straight':>13}{'of its CPU':>12}"
+        for name, found in costs.items():
+            yield _line(name, _median(found), straight)
+
+
+def _measured(folder: Path) -> dict[str, list[Cost]]:
+    names = ("straight pyarrow", "plain PySpark", "batches, running", "batches, whole")
+    costs: dict[str, list[Cost]] = {name: [] for name in (*names, "records, running")}
+    with (
+        _Job(folder / "batches", "", ROWS // 4) as batches,
+        _Job(folder / "records", BY_RECORD, RECORD_ROWS // 4) as records,
+    ):
+        _spark(folder)  # warm
+        for _ in range(REPEATS):
+            costs["straight pyarrow"].append(_straight(folder))
+            costs["plain PySpark"].append(_spark(folder))
+            costs["batches, running"].append(batches.run(folder / "files", ROWS))
+            costs["records, running"].append(records.run(folder / "few", RECORD_ROWS))
+            costs["batches, whole"].append(_whole(folder))
+    _session().stop()
+    return costs
+
+
+def _write_files(folder: Path, rows: int) -> int:
+    """Returns how many bytes they have."""
+    folder.mkdir()
+    random = np.random.default_rng(7)
+    for number in range(FILES):
+        count = rows // FILES
+        at = random.integers(1_600_000_000_000, 1_700_000_000_000, count)
+        table = pa.table(
+            {
+                "id": np.arange(number * count, (number + 1) * count),
+                "price": random.random(count),
+                "pieces": random.integers(0, 100, count).astype("int32"),
+                "at": pa.array(at).cast(pa.timestamp("ms", "UTC")),
+                "customer": [f"customer-{n}" for n in random.integers(0, 100_000, count)],
+                "text": [f"order {n}, to the door" for n in random.integers(0, 10**9, count)],
+            }
+        )
+        pq.write_table(table, folder / f"{number}.parquet", row_group_size=131_072)
+    return sum(path.stat().st_size for path in folder.iterdir())
+
+
+def _straight(folder: Path) -> Cost:
+    out = folder / "straight"
+    out.mkdir()
+    began, cpu = time.perf_counter(), time.process_time()
+    for path in sorted((folder / "files").iterdir()):
+        with pq.ParquetFile(path) as file, (out / path.name).open("wb") as target:
+            with pq.ParquetWriter(target, file.schema_arrow) as writer:
+                for group in range(file.num_row_groups):
+                    writer.write_table(file.read_row_group(group))
+            target.flush()
+            os.fsync(target.fileno())
+    cost = Cost(ROWS, time.perf_counter() - began, time.process_time() - cpu)
+    _check(out, ROWS)
+    shutil.rmtree(out)
+    return cost
+
+
+def _spark(folder: Path) -> Cost:
+    session, out = _session(), folder / "spark"
+    began, cpu = time.perf_counter(), cpu_seconds(os.getpid())
+    session.read.parquet(str(folder / "files")).write.parquet(str(out))
+    cost = Cost(ROWS, time.perf_counter() - began, cpu_seconds(os.getpid()) - cpu)
+    _check(out, ROWS)
+    shutil.rmtree(out)
+    return cost
+
+
+@functools.cache
+def _session() -> Any:
+    from pyspark.sql import SparkSession
+
+    settings = {"spark.ui.enabled": "false", "spark.log.level": "ERROR"}
+    return SparkSession.builder.master("local[2]").config(map=settings).getOrCreate()
+
+
+def _whole(folder: Path) -> Cost:
+    home = folder / "whole"
+    home.mkdir()
+    shutil.copytree(folder / "files", home / "in")
+    (home / "pipeline.toml").write_text(PIPELINE.format(more="", rotate=ROWS // 4))
+    command = [_headgate(), "up", "pipeline.toml", "--until-idle"]
+    began = time.perf_counter()
+    with (home / "up.log").open("wb") as log:
+        done = subprocess.run(command, cwd=home, stdout=log, stderr=log, timeout=TIMEOUT_S)
+    cost = Cost(ROWS, time.perf_counter() - began, float("nan"))
+    if done.returncode:
+        raise RuntimeError((home / "up.log").read_text("utf-8", "replace"))
+    _check(home / "out", ROWS)
+    shutil.rmtree(home)
+    return cost
+
+
+def _headgate() -> str:
+    return str(Path(sys.executable).parent / "headgate")
+
+
+def _check(out: Path, rows: int) -> None:
+    found = sum(pq.read_metadata(path).num_rows for path in out.glob("*.parquet"))
+    if found != rows:
+        raise RuntimeError(f"{out} has {found:,} rows, expected {rows:,}")
+
+
+def _median(costs: list[Cost]) -> Cost:
+    return Cost(
+        costs[0].rows,
+        statistics.median(cost.seconds for cost in costs),
+        statistics.median(cost.cpu_seconds for cost in costs),
+    )
+
+
+def _line(name: str, cost: Cost, straight: Cost) -> str:
+    cpu, its = (1e6 * one.cpu_seconds / one.rows for one in (cost, straight))
+    line = f"{name:24}{cost.rate:>12,.0f}"
+    if cpu != cpu:  # not measured
+        return f"{line}{'':>12}{cost.rate / straight.rate:>13.2f}"
+    return f"{line}{cpu:>12.2f}{cost.rate / straight.rate:>13.2f}{cpu / its:>10.1f} x"
+
+
+class _Job:
+    """A running `headgate up` in a folder."""
+
+    def __init__(self, folder: Path, more: str, rotate: int) -> None:
+        self._folder = folder
+        self._total = self._turn = 0
+        (folder / "in").mkdir(parents=True)
+        text = PIPELINE.format(more=more, rotate=rotate)
+        (folder / "pipeline.toml").write_text(text, encoding="utf-8")
+
+    def __enter__(self) -> "_Job":
+        with (self._folder / "up.log").open("wb") as log:
+            self._process = subprocess.Popen(
+                [_headgate(), "up", "pipeline.toml"], cwd=self._folder, stdout=log, stderr=log
+            )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.send_signal(signal.SIGINT)
+        try:
+            self._process.wait(TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            raise
+
+    def run(self, files: Path, rows: int) -> Cost:
+        """What it takes from new files in the directory until the sink has committed them."""
+        self._total += rows
+        self._turn += 1
+        hidden = self._folder / "_copied"
+        shutil.copytree(files, hidden, dirs_exist_ok=True)
+        began, cpu = time.perf_counter(), cpu_seconds(self._process.pid)
+        for path in sorted(hidden.iterdir()):
+            path.rename(self._folder / "in" / f"{self._turn}-{path.name}")
+        while self._committed() < self._total:
+            time.sleep(0.02)
+            if self._process.poll() is not None or time.perf_counter() - began > TIMEOUT_S:
+                said = (self._folder / "up.log").read_text("utf-8", "replace")
+                raise RuntimeError(f"{rows} rows are not written; it said:\n{said}")
+        cost = Cost(rows, time.perf_counter() - began, cpu_seconds(self._process.pid) - cpu)
+        _check(self._folder / "out", self._total)
+        return cost
+
+    def _committed(self) -> int:
+        try:
+            reader = open_reader(self._folder / "state")
+        except (RefusedError, TransportError):
+            return 0  # not made yet
+        try:
+            return sum(reader.record_log.committed("connect-write").values())
+        finally:
+            reader.close()
