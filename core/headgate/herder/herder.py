@@ -34,7 +34,6 @@ from headgate.herder.tasks import Tasks
 from headgate.herder.work import GroupWork
 from headgate.ids import TargetState
 from headgate.membership.member_messages import Assigned
-from headgate.membership.protocols import HEADGATE
 from headgate.topics.config_events import (
     ConfigEvent,
     ConnectorRemoved,
@@ -159,12 +158,11 @@ class Herder:
         return self._work.member.disagreement.words
 
     def grpc_address(self, url: str) -> str:
-        """Where the worker at `url` takes calls by gRPC; empty: by HTTP alone, as all do while a
-        Java worker is in the group. May be asked from any thread."""
+        """Where the worker at `url` takes calls by gRPC; empty: by HTTP alone. Protocols of Java's
+        carry no addresses, so it is empty for all while a Java worker is in the group. May be asked
+        from any thread."""
         assigned = self._work.assigned
-        if assigned is None or self._ctx.membership.protocol != HEADGATE:
-            return ""
-        return assigned.grpc.get(url, "")
+        return "" if assigned is None else assigned.grpc.get(url, "")
 
     @property
     def protocol(self) -> str:
