@@ -104,6 +104,13 @@ def _read(
             assert_never(call)
 
 
+def is_behind(state: ConfigState, call: object) -> bool:
+    """Less of the config topic was read than the call asks for."""
+    if not isinstance(call, ShowConnector | ShowConnectors):
+        return False
+    return max(state.offset, 0) < call.min_config_offset
+
+
 def connector_info(
     state: ConfigState, name: str, settings: HerderSettings, config: Config | None = None
 ) -> dict[str, Any] | None:

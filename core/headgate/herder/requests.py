@@ -48,6 +48,7 @@ from headgate.herder.reads import (
     RESET_DISABLED,
     TRACKING_DISABLED,
     Read,
+    is_behind,
     kind_of,
     not_found,
     read,
@@ -146,7 +147,7 @@ class Requests:
             return
         if found.unreached:
             self.resolve(ticket, unreached(found, self._ctx.now_ms))
-        elif found.stage is Stage.WAITING and self._behind(found.call):
+        elif found.stage is Stage.WAITING and is_behind(self._ctx.state, found.call):
             text = BEHIND.format(self._ctx.state.offset)
             self.resolve(found.ticket, m.Failure(m.ErrorKind.TIMEOUT, text))
         elif found.stage is Stage.WAITING:
@@ -356,11 +357,11 @@ class Requests:
     # -- what is asked to be seen, and topics: any worker --
 
     def _read(self, found: OpenCall, call: Read) -> None:
-        if self._behind(call) and found.log_read:
+        if is_behind(self._ctx.state, call) and found.log_read:
             found.log_read = False
             self._look_later(found)
             return
-        if self._behind(call) or not (self._ctx.ready or found.log_read):
+        if is_behind(self._ctx.state, call) or not (self._ctx.ready or found.log_read):
             self._read_log(found)
             return
         ctx = self._ctx
@@ -374,12 +375,6 @@ class Requests:
             self._read_log(found)
             return
         self.resolve(found.ticket, result)
-
-    def _behind(self, call: m.Call) -> bool:
-        """Less of the config topic was read than the call asks for."""
-        if not isinstance(call, m.ShowConnector | m.ShowConnectors):
-            return False
-        return max(self._ctx.state.offset, 0) < call.min_config_offset
 
     def _foresee(self, found: OpenCall, call: m.ForeseeMoves) -> None:
         """The leader's last round may be out of date: then this one is about the next but one."""

@@ -70,7 +70,7 @@ class KeptRows:
     def __init__(self, settings: HerderSettings) -> None:
         self._settings = settings
         self._kept: dict[tuple[str, ...], dict[str, dict[str, Any]]] = {}
-        """By parts, and by name."""
+        """Rows by parts, and by name."""
         self._names: list[str] | None = None
         """Names of all that is configured, sorted; None: they are to be looked up again."""
         self._asked_ms = 0
