@@ -125,10 +125,15 @@ def test_kills_at_random_lose_and_double_nothing(
         pq.write_table(a_table(number), folder / f"{number}.parquet", row_group_size=4_000)
     up = Up(tmp_path, ("--until-idle",)).start()
     ups.append(up)
-    killed = 0
+    killed, before, patient_until = 0, (0, 0), 0.0
     up.wait_for("records", lambda: up.records("rows") > 0, 60)
     while killed < kills and up.process is not None and up.process.poll() is None:
-        time.sleep(chance.uniform(0.2, 1.5))
+        moved = (up.records("rows"), len(list(tmp_path.glob("out/*.parquet"))))
+        if moved == before and time.monotonic() < patient_until:
+            time.sleep(0.05)
+            continue  # a worker that is killed again and again before it is up is given up
+        before, patient_until = moved, time.monotonic() + 20
+        time.sleep(chance.uniform(0, 1))
         alive = [one for one in up.look() if "headgate_runtime" in one.command]
         if alive:
             os.kill(chance.choice(alive).pid, signal.SIGKILL)
