@@ -15,16 +15,19 @@ from headgate_arrow import arrow_types
 _DAYS: Final = (-719_162, 2_932_896)
 """First day of year 1 and last day of year 9999, counted from 1970."""
 _DAY_MS: Final = 86_400_000
+_NULL: Final = "a null where it takes none"
 _WRONG: Final = (pa.ArrowException, ValueError, ArithmeticError, KeyError)
 
 
 def fault(part: Any) -> str | None:
     """Why a value of a Table or RecordBatch has no form in Python, with the name of its column;
     None: all have one. Cheap but for maps, whose values are converted."""
-    for name, column in zip(part.schema.names, part.columns, strict=True):
+    for field, column in zip(part.schema, part.columns, strict=True):
         reason = _column_fault(column)
+        if reason is None and column.null_count and not field.nullable:
+            reason = _NULL
         if reason is not None:
-            return f"column {name} of type {column.type}: {reason}"
+            return f"column {field.name} of type {column.type}: {reason}"
     return None
 
 
@@ -50,7 +53,7 @@ def _array_fault(array: Any) -> str | None:
     if types.is_nested(kind):
         array.validate()
         reasons = (_array_fault(one) for one in _inner(array))
-        reason = next((one for one in reasons if one is not None), None)
+        reason = next((one for one in reasons if one is not None), _null_fault(array))
         if reason is None and types.is_map(kind):
             table = pa.table({"map": array})
             arrow_types.rows_of(table, arrow_types.carriers(table.schema))
@@ -70,6 +73,21 @@ def _array_fault(array: Any) -> str | None:
         first, last = _DAYS
         return _beyond(array.cast(pa.int64()), first * _DAY_MS, (last + 1) * _DAY_MS - 1)
     return None
+
+
+def _null_fault(array: Any) -> str | None:
+    """Nulls in fields that take none. `flatten` gives a null for each field of a null struct."""
+    kind, types = array.type, pa.types
+    inner = _inner(array)
+    if types.is_struct(kind):
+        fields, own = [kind.field(at) for at in range(kind.num_fields)], array.null_count
+    elif types.is_map(kind):
+        fields, own = [kind.key_field, kind.item_field], 0
+    else:
+        fields, own = [kind.value_field], 0
+    found = zip(fields, inner, strict=True)
+    wrong = any(one.null_count > own and not field.nullable for field, one in found)
+    return _NULL if wrong else None
 
 
 def _inner(array: Any) -> list[Any]:

@@ -23,7 +23,7 @@ DAY_MS = 86_400_000
 
 def batch_of(table: Any, **more: Any) -> SourceBatch:
     columns = arrow_types.struct_schema(table.schema)
-    values = rows.record_batch(table.cast(arrow_types.arrow_schema(columns)))
+    values = rows.with_columns(table, arrow_types.arrow_schema(columns))
     count = table.num_rows
     offsets = RowOffsets({"position": range(1, count + 1)}, {"crc": 7})
     return SourceBatch({"file": "a"}, offsets, "t", values, columns, **more)
@@ -88,7 +88,13 @@ def test_generated_values_come_back_or_are_refused(given: tuple[Schema, list[Any
     except DataError as error:
         assert "column v" in str(error)
         return
-    found = rows.values_of(rows.from_bytes(rows.to_bytes(batch)))
+    stored = rows.to_bytes(batch)
+    found = rows.values_of(rows.from_bytes(stored))
+    assert fault(batch) is None
+    texts = rows.typed_values(rows.schema_bytes(struct), stored, 0, len(values))
+    assert [_plain(TypedConverter().to_connect("t", text)) for text in texts] == [
+        _plain(row) for row in found
+    ]
     for before, after in zip(values, found, strict=True):
         validate(struct, after)
         assert _plain(after) == _plain(before)
@@ -119,6 +125,40 @@ BAD["in_list"] = pa.ListArray.from_arrays([0, 1], BAD["day"])
 BAD["in_map"] = pa.MapArray.from_arrays([0, 1], ["k"], BAD["time_ms"])
 BAD["in_dictionary"] = pa.DictionaryArray.from_arrays([0], BAD["text"])
 BAD["in_struct"] = pa.StructArray.from_arrays([BAD["time_ms"]], names=["inner"])
+
+
+NOTHING = pa.array([None], pa.int32())
+_FIELDS = [pa.field("x", pa.int32(), nullable=False)]
+NULLS = {
+    "in_struct": pa.StructArray.from_arrays([NOTHING], fields=_FIELDS),
+    "in_list": pa.ListArray.from_arrays(
+        pa.array([0, 1], pa.int32()), NOTHING, type=pa.list_(_FIELDS[0])
+    ),
+    "in_map": pa.MapArray.from_arrays(
+        pa.array([0, 1], pa.int32()),
+        ["k"],
+        NOTHING,
+        type=pa.map_(pa.string(), pa.field("value", pa.int32(), nullable=False)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NULLS)
+def test_a_null_where_none_is_taken_is_a_bad_row(name: str) -> None:
+    """Its converter refuses such a row, so the log must not have it in a batch."""
+    good = pa.nulls(1, NULLS[name].type)
+    table = pa.table({name: pa.chunked_array([good, NULLS[name], good])})
+    records = rows.source_records(batch_of(table))
+    assert [type(one) for one in records] == [SourceRecord, SkippedRecord, SourceRecord]
+    assert isinstance(records[1], SkippedRecord)
+    assert "a null where it takes none" in records[1].reason
+
+
+def test_a_null_in_a_required_column_is_a_bad_row() -> None:
+    columns = pa.schema([pa.field("n", pa.int64(), nullable=False)])
+    table = pa.Table.from_arrays([pa.array([1, None, 3])], schema=columns)
+    records = rows.source_records(batch_of(table))
+    assert [type(one) for one in records] == [SourceRecord, SkippedRecord, SourceRecord]
 
 
 @pytest.mark.parametrize("name", BAD)
