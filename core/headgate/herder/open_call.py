@@ -10,6 +10,8 @@ from headgate.herder.messages import (
     Call,
     CreateConnector,
     DeleteConnector,
+    ErrorKind,
+    Failure,
     PatchConnectorConfig,
     PutConnectorConfig,
     PutTaskConfigs,
@@ -43,6 +45,10 @@ _CHANGES = (
     PutTaskConfigs,
     AlterOffsets,
     ResetOffsets,
+)
+SHUTTING_DOWN: Final = "The worker is shutting down; ask another one"
+SHUT_DOWN_WHILE: Final = (
+    "The worker was shut down while it was {}: look whether it was done before you ask another one"
 )
 BEGUN: Final = frozenset({Stage.ELSEWHERE, Stage.WRITING, Stage.RESTARTING, Stage.CHANGING_OFFSETS})
 """What may come to be done even if nobody waits for it any more."""
@@ -78,6 +84,13 @@ class OpenCall:
     def has_etag(self) -> bool:
         """It is no longer so after it was done: asked again it would be refused."""
         return getattr(self.call, "etag", None) is not None
+
+    def shut_down(self) -> Failure:
+        """What the caller of a worker that ends is told. What has been begun may come to be done:
+        another worker that is asked the same would say that it exists already, or is gone."""
+        if self.stage in BEGUN:
+            return Failure(ErrorKind.TIMEOUT, SHUT_DOWN_WHILE.format(self.stage.value))
+        return Failure(ErrorKind.NOT_READY, SHUTTING_DOWN)
 
     @property
     def changes_as_leader(self) -> bool:

@@ -33,7 +33,7 @@ from headgate.herder.leadership import WRITE_FAILED, CallJob, Leadership
 from headgate.herder.offset_changes import OffsetChanges
 from headgate.herder.offset_input import NOTHING_GIVEN
 from headgate.herder.offset_previews import change_refusal, offsets_answer
-from headgate.herder.open_call import BEGUN, OpenCall, Stage
+from headgate.herder.open_call import SHUTTING_DOWN, OpenCall, Stage
 from headgate.herder.planning import moves_result, planned_stages
 from headgate.herder.privileged import (
     STALE_CONFIG,
@@ -74,10 +74,6 @@ CONFLICTING = "Cannot complete request because of a conflicting operation (e.g. 
 DIFFERENT_TOPICS = "Members of this group read different config topics"
 NOT_CLAIMED = "The worker leads, but cannot write the config topic yet, and tries again: {}"
 _OF_THE_MOMENT = (NO_LEADER, CONFLICTING, STALE_CONFIG)
-SHUTTING_DOWN = "The worker is shutting down; ask another one"
-SHUT_DOWN_WHILE = (
-    "The worker was shut down while it was {}: look whether it was done before you ask another one"
-)
 
 
 class Requests:
@@ -168,13 +164,8 @@ class Requests:
         return NOT_CLAIMED.format(self._leadership.error_text)
 
     def shut_down(self) -> None:
-        """What has been begun may come to be done: another worker that is asked the same would say
-        that it exists already, or is gone."""
         for ticket, found in list(self._open.items()):
-            failure = m.Failure(m.ErrorKind.NOT_READY, SHUTTING_DOWN)
-            if found.stage in BEGUN:
-                failure = m.Failure(m.ErrorKind.TIMEOUT, SHUT_DOWN_WHILE.format(found.stage.value))
-            self.resolve(ticket, failure)
+            self.resolve(ticket, found.shut_down())
 
     def disagreements(self) -> Iterator[str]:
         parts = (self._rounds, self._offset_changes, self._leadership)
