@@ -46,6 +46,7 @@ EVERY_CALL: tuple[m.Call, ...] = (
     m.DescribeTopics("c"),
     m.ShowConnector("c", ("config",)),
     m.ShowConnectors(("c",), "c", ("RUNNING",), "b", 10, ("config", "tasks", "topics")),
+    m.ForeseeMoves({"c": 2, "gone": None}),
     m.ReadOffsets("c"),
     m.AlterOffsets("c", OFFSETS),
     m.ResetOffsets("c"),

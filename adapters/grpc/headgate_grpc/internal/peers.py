@@ -23,8 +23,9 @@ from headgate_grpc.internal.v1.worker_service_pb2 import AskRequest, AskResponse
 
 CONNECT_S: Final = 5.0
 CHANNELS_MAX: Final = 200
-REFUSED: Final = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.RESOURCE_EXHAUSTED)
-"""Codes by which surely nothing was done: the call was not signed, or not taken."""
+REFUSED: Final = grpc.StatusCode.UNAUTHENTICATED
+"""The code by which surely nothing was done. RESOURCE_EXHAUSTED is none: an answer may be too large
+to be taken, of a call that was done."""
 
 
 class GrpcPeers:
@@ -79,7 +80,7 @@ class GrpcPeers:
     def _failed(self, url: str, timeout_ms: int, error: grpc.aio.AioRpcError) -> Result:
         """Raises TransportError: it may have been done."""
         code, details = error.code(), error.details() or ""
-        if code in REFUSED:
+        if code is REFUSED:
             return Failure(ErrorKind.NOT_READY, f"{url}: {details}")
         if code is grpc.StatusCode.DEADLINE_EXCEEDED:
             raise TransportError(

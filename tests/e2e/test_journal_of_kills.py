@@ -1,0 +1,82 @@
+"""Journals of live workers, one of which is killed twice, replay to what was decided."""
+
+import json
+import os
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.commands.pipelines import Up
+
+from headgate.herder.journal import replay_journal
+
+pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
+
+PIPELINE = """
+[cluster]
+workers = 3
+data = "state"
+runner = "thread"
+"session.timeout.ms" = 3000
+"heartbeat.interval.ms" = 500
+"scheduled.rebalance.max.delay.ms" = 500
+"headgate.journal" = "{worker}.journal"
+
+[connectors.lines]
+"connector.class" = "DirectorySource"
+path = "in"
+topic = "lines"
+"tasks.max" = 4
+"records.per.second" = 200
+
+[connectors.copy]
+"connector.class" = "DirectorySink"
+topics = "lines"
+path = "out"
+format = "jsonl"
+"""
+WORKERS = ("worker-1", "worker-2", "worker-3")
+DECIDED = re.compile(r"DEBUG headgate_runtime\.worker\.loop: (\w+ -> .*)$", re.MULTILINE)
+
+
+@pytest.fixture
+def up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Up]:
+    monkeypatch.setenv("HEADGATE_LOG_LEVEL", "DEBUG")
+    (tmp_path / "pipeline.toml").write_text(PIPELINE)
+    (tmp_path / "in").mkdir()
+    for number in range(4):
+        rows = [json.dumps({"n": n}) for n in range(10_000)]
+        (tmp_path / "in" / f"{number}.jsonl").write_text("\n".join(rows) + "\n")
+    started = Up(tmp_path).start()
+    yield started
+    started.clean_up()
+
+
+def three_without(up: Up, gone: int) -> bool:
+    pids = {each.pid for each in up.workers()}
+    return len(pids) == 3 and gone not in pids
+
+
+def test_journals_of_workers_beside_one_that_is_killed_replay(up: Up) -> None:
+    up.wait_for("records", lambda: up.records("lines") > 200, 60)
+    for _ in range(2):
+        victim = min(each.pid for each in up.workers())
+        records = up.records("lines")
+        os.kill(victim, signal.SIGKILL)
+        up.wait_for("worker", lambda gone=victim: three_without(up, gone), 30)  # type: ignore[misc]
+        up.wait_for("records", lambda seen=records: up.records("lines") > seen + 600, 60)  # type: ignore[misc]
+    up.end(signal.SIGINT)
+    survivors = [each for each in WORKERS if not (up.folder / f"{each}.journal.1").exists()]
+    assert survivors
+    for worker in survivors:
+        lines = (up.folder / f"{worker}.journal").read_text().splitlines()
+        replayed = [
+            f"{type(step.command).__name__} -> "
+            + (", ".join(type(effect).__name__ for effect in step.effects) or "nothing")
+            for step in replay_journal(lines)
+        ]
+        logged = DECIDED.findall((up.folder / "state" / "logs" / f"{worker}.log").read_text())
+        assert len(logged) > 30
+        assert replayed == logged
