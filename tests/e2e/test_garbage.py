@@ -228,6 +228,7 @@ class Story:
         return set(self.topics.places) - set(places_told(self.worker))
 
 
+@pytest.mark.exhaustive
 def test_garbage_in_every_topic(
     headgate_worker: Callable[..., HeadgateWorker],  # noqa: F811
     kafka_broker: Found,

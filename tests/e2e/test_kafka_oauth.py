@@ -139,6 +139,7 @@ def test_a_pipeline_outlives_its_tokens_and_java_takes_it_over(
         java.rest.close()
 
 
+@pytest.mark.exhaustive
 def test_an_endpoint_that_is_away_is_waited_for(
     broker: Broker,
     endpoint: TokenEndpoint,

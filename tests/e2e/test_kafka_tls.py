@@ -204,6 +204,7 @@ def test_a_pipeline_runs_exactly_once(
             assert secret not in text
 
 
+@pytest.mark.exhaustive
 def test_observe_and_doctor_go_the_same_way(
     secured: Secured,
     headgate_worker: MakeWorker,  # noqa: F811
@@ -289,6 +290,7 @@ REFUSED: dict[str, tuple[Callable[[Secured, Path], dict[str, str]], str]] = {
 
 
 @pytest.mark.parametrize("what", first(1, REFUSED))
+@pytest.mark.exhaustive
 def test_the_connections_of_the_group_are_refused_alike(
     what: str, secured: Secured, tmp_path: Path
 ) -> None:
@@ -393,6 +395,7 @@ def test_a_password_that_is_changed_ends_the_worker_and_a_dead_broker_does_not(
 
 
 @pytest.mark.parametrize("client", first(1, ["producer", "consumer"]))
+@pytest.mark.exhaustive
 def test_a_connector_whose_client_is_not_let_in_fails(
     client: str,
     secured: Secured,

@@ -344,9 +344,13 @@ def test_a_round_of_a_leader_that_is_killed_in_it_is_run_again(
         story.delivered()
 
 
+ASKED = ("from outside", "by another worker")
+
+
 def changes_asked(worker: KeptWorker) -> int:
     """How often it was asked for another config of `c`, by users or by other workers."""
-    return worker.log.read_text().count("asked: PutConnectorConfig c")
+    text = worker.log.read_text()
+    return sum(text.count(f"asked {who}: config of connector c\n") for who in ASKED)
 
 
 def fencings(worker: KeptWorker) -> int:

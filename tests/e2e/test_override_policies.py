@@ -148,6 +148,7 @@ def test_the_allowlist_lets_its_keys_pass(connectors: MakeConnectors) -> None:
     found.await_timeout(12_345)
 
 
+@pytest.mark.exhaustive
 def test_principal_lets_logins_pass(
     own_broker: Callable[..., Broker], kafka_name: str, tmp_path: Path
 ) -> None:

@@ -15,6 +15,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "connector"
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.exhaustive
 def test_the_example_runs_and_goes_on_where_it_was(tmp_path: Path) -> None:
     for name in ("pipeline.toml", "numbers_example.py"):
         shutil.copy(EXAMPLE / name, tmp_path)

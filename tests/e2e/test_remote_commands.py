@@ -105,6 +105,7 @@ def test_a_connector_is_operated_from_the_folder(up: Up) -> None:
     ok(up, "loggers", "set", "headgate_runtime", "INFO")
 
 
+@pytest.mark.exhaustive
 def test_connectors_are_applied_from_files(up: Up) -> None:
     config = {
         "name": "more",

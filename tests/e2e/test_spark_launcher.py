@@ -81,6 +81,7 @@ def alive(pid: int) -> bool:
         return False
 
 
+@pytest.mark.exhaustive
 def test_tasks_run_at_once_each_in_a_process_of_its_own(
     launcher: SparkLauncher, tmp_path: Path
 ) -> None:
@@ -95,6 +96,7 @@ def test_tasks_run_at_once_each_in_a_process_of_its_own(
     assert [ended.wait(f"w/{n}") for n in range(len(files))] == [None] * len(files)
 
 
+@pytest.mark.exhaustive
 def test_a_body_that_raises_is_told_and_not_tried_again(
     spark_server: SparkServer,  # noqa: F811
 ) -> None:
@@ -128,6 +130,7 @@ def test_the_server_lets_in_only_those_who_have_its_token(
     assert spark_server.folder.stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.exhaustive
 def test_the_daemon_that_forks_tasks_has_one_thread(
     spark_server: SparkServer,  # noqa: F811
 ) -> None:
@@ -140,6 +143,7 @@ def test_the_daemon_that_forks_tasks_has_one_thread(
     assert "daemon has 1 threads" in str(error)
 
 
+@pytest.mark.exhaustive
 def test_the_cpu_of_tasks_that_have_ended_is_counted(
     spark_server: SparkServer,  # noqa: F811
     tmp_path: Path,
@@ -167,6 +171,7 @@ def test_the_cpu_of_tasks_that_have_ended_is_counted(
     assert sum(counted.values()) - sum(first.values()) == pytest.approx(burnt, rel=0.05)
 
 
+@pytest.mark.exhaustive
 def test_kill_ends_one_task_and_leaves_the_others(launcher: SparkLauncher, tmp_path: Path) -> None:
     ended = Ended()
     for name in ("a", "b"):

@@ -149,7 +149,7 @@ def put_source(worker: HeadgateWorker, name: str, file: Path) -> None:
     """Returns when its task has run."""
     body = {"connector.class": "FileStreamSource", "file": str(file), "topic": "t"}
     assert worker.rest.put(f"/connectors/{name}/config", body).status == 201
-    said(worker, f"status status-task-{name}-0")
+    said(worker, f"task {name}-0 is RUNNING")
 
 
 def assert_seen_from_outside(file: Path) -> None:

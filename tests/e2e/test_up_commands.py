@@ -114,6 +114,7 @@ def test_it_ends_when_idle_and_goes_on_where_it_was(tmp_path: Path, runner: str)
 
 
 @pytest.mark.parametrize("runner", ["process", "thread"])
+@pytest.mark.exhaustive
 def test_the_data_folder_is_its_owners_alone_and_what_sinks_write_is_not(
     tmp_path: Path, runner: str
 ) -> None:

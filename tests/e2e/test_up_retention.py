@@ -65,6 +65,7 @@ def _first(up: Up) -> int:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kills", first(1, [2, 8]))
+@pytest.mark.exhaustive
 def test_killed_during_passes_nothing_is_lost(up: Up, kills: int) -> None:
     chance = random.Random(kills)
     for _ in range(kills):

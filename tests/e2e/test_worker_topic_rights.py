@@ -131,6 +131,7 @@ def refused(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Refused]:
 
 @pytest.mark.parametrize("operation", first(1, [AclOperation.READ, AclOperation.WRITE]))
 @pytest.mark.parametrize("kind", first(1, sorted(TOPICS)))
+@pytest.mark.exhaustive
 def test_a_worker_says_what_it_may_not_do_with_its_topics_until_it_may(
     refused: Refused, kind: str, operation: AclOperation
 ) -> None:

@@ -66,6 +66,7 @@ def life_of_a_connector(
 
 
 @pytest.mark.parametrize("java_leads", first(1, [True, False]))
+@pytest.mark.exhaustive
 def test_either_worker_is_asked(
     java_leads: bool,
     kafka_broker: Found,

@@ -7,6 +7,8 @@ cluster was found; 3 what was waited for has not come about in time.
 import contextlib
 import json
 import os
+import shlex
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -15,7 +17,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final, NoReturn, TypeAlias
 
-import click
 import typer
 
 from headgate.ids import State, TargetState
@@ -171,8 +172,8 @@ def edit(name: Name, url: Url = None) -> None:
     with remote_at(url) as remote:
         row = remote.row(name)
         before = json.dumps(dict(row.config), indent=2, ensure_ascii=False) + "\n"
-        after = click.edit(before, extension=".json")
-        if after is None or after == before:
+        after = _edited(before)
+        if after == before:
             _print(f"{name} unchanged")
             return
         try:
@@ -441,6 +442,21 @@ def _config_of(text: str) -> dict[str, str | None]:
         if value is not None and not isinstance(value, str):
             raise RemoteError(f"{key} is {value!r}; expected a text or null", EXIT_USAGE)
     return found
+
+
+def _edited(text: str) -> str:
+    """What the user's editor makes of `text`."""
+    editor = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "config.json")
+        file.write_text(text, encoding="utf-8")
+        try:
+            code = subprocess.run([*editor, str(file)], check=False).returncode
+        except OSError as error:
+            refuse(f"the editor {editor[0]} cannot be run: {error.strerror}\n  next: set EDITOR")
+        if code != 0:
+            refuse(f"the editor {editor[0]} ended with code {code}; nothing was changed", code=1)
+        return file.read_text(encoding="utf-8")
 
 
 def _offset_changes(file: str) -> list[tuple[object, object]]:

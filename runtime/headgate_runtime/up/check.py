@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Final, TextIO
 
+from headgate.errors import MissingExtraError
 from headgate.topics.config_records import decode
 from headgate.topics.config_reducer import fold
 from headgate.topics.config_state import ConfigState
@@ -90,8 +91,7 @@ def spark_faults(pipeline: Pipeline) -> Iterator[str]:
     if pipeline.runner != "spark":
         return
     if importlib.util.find_spec("pyspark") is None:
-        needed = 'pip install "headgate[spark]", or runner = "process"'
-        yield f"runner is spark, and PySpark is not installed: {needed}"
+        yield f'{MissingExtraError("spark")} (runner is spark; "process" needs nothing more)'
         return
     if pipeline.spark.remote is not None:
         return

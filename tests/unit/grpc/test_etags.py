@@ -8,7 +8,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import click
 import httpx
 import pytest
 from click.testing import Result
@@ -187,11 +186,11 @@ def test_what_is_edited_is_written_unless_somebody_else_was_faster(
     assert (done.exit_code, done.output) == (0, "edited changed\n")
     assert other.client.get("edited").config["n"] == "1"
 
-    def edited(text: str, **_: Any) -> str:
+    def edited(text: str) -> str:
         other.client.pause("edited")
         return text.replace('"1"', '"2"')
 
-    monkeypatch.setattr(click, "edit", edited)
+    monkeypatch.setattr("headgate_runtime.remote.commands._edited", edited)
     done = command(other, "connectors", "edit", "edited")
     assert done.exit_code == 1
     assert "somebody else has changed it" in done.output
