@@ -104,6 +104,7 @@ def nowhere(texts: Mapping[str, object]) -> None:
     assert [what for what, text in texts.items() if SECRET in str(text)] == []
 
 
+@pytest.mark.exhaustive
 def test_secrets_are_where_the_work_is_and_nowhere_else(story: Story) -> None:
     rest, config = story.worker.rest, story.config
     made = rest.create("src", config)

@@ -109,6 +109,7 @@ def test_a_body_that_raises_is_told_and_not_tried_again(
     assert "ValueError: no good: x" in error
 
 
+@pytest.mark.exhaustive
 def test_the_server_lets_in_only_those_who_have_its_token(
     spark_server: SparkServer,  # noqa: F811
 ) -> None:
@@ -186,6 +187,7 @@ def test_kill_ends_one_task_and_leaves_the_others(launcher: SparkLauncher, tmp_p
     assert ended.wait("b") is None
 
 
+@pytest.mark.exhaustive
 def test_a_killed_python_worker_is_not_started_again_by_spark(
     launcher: SparkLauncher, tmp_path: Path
 ) -> None:

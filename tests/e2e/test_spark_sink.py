@@ -92,6 +92,7 @@ def records(columns: Mapping[str, Any], start: int = 0) -> list[SinkRecord]:
     ]
 
 
+@pytest.mark.exhaustive
 def test_values_come_out_equal_and_once(task: Callable[..., SparkSinkTask], tmp_path: Path) -> None:
     subject = task(partition_by="kind")
     subject.put(records(TYPED))

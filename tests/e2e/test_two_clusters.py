@@ -44,6 +44,7 @@ def others(name: str) -> dict[str, str]:
     }
 
 
+@pytest.mark.exhaustive
 def test_clusters_with_config_topics_of_one_length_are_told_of_each_other(
     headgate_worker: Callable[..., HeadgateWorker],  # noqa: F811
     kafka_broker: Found,

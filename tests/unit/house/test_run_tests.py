@@ -84,6 +84,7 @@ def test_a_slow_test_that_fails_only_the_first_time_is_listed_and_green(
     assert last.startswith("green in ")
 
 
+@pytest.mark.exhaustive
 def test_more_than_three_that_pass_only_the_second_time_are_not_green(run: Run) -> None:
     code, printed = run({"test_shaky.py": FIRST_TIME_ONLY.format(count=4)})
     assert code == 1, printed
@@ -91,6 +92,7 @@ def test_more_than_three_that_pass_only_the_second_time_are_not_green(run: Run) 
     assert "not green: more than 3 tests passed only the second time\n" in printed
 
 
+@pytest.mark.exhaustive
 def test_a_slow_test_that_always_fails_is_not_green(run: Run) -> None:
     files = {"test_wrong.py": FAILS, "test_shaky.py": FIRST_TIME_ONLY.format(count=1)}
     code, printed = run(files)
@@ -105,6 +107,7 @@ def test_tests_that_cannot_be_imported_are_not_green(run: Run) -> None:
     assert code == 1, printed
 
 
+@pytest.mark.exhaustive
 def test_when_very_many_fail_none_is_run_again(run: Run) -> None:
     code, printed = run({"test_shaky.py": FIRST_TIME_ONLY.format(count=11)})
     assert code == 1, printed
