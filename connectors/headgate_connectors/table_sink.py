@@ -6,6 +6,7 @@ the table says counts; the group's offsets only follow.
 """
 
 import time
+from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
@@ -91,8 +92,9 @@ class TableSinkTask(SinkTask):
     # An executor would only hold a slot for it: what it needs is memory and the table.
     IN_WORKER_PROCESS: ClassVar[bool] = True
 
+    @abstractmethod
     def open_target(self, config: Mapping[str, str]) -> tuple[TableSettings, Target]:
-        raise NotImplementedError
+        """The settings that all tables share, and the table."""
 
     def start(self, config: Mapping[str, str]) -> None:
         self._settings, self._target = self.open_target(config)

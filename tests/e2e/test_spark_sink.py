@@ -22,32 +22,13 @@ from support.spark.shared import spark_server  # noqa: F401
 
 from headgate.connector import DataError
 from headgate.connector.api import SinkRecord
+from headgate.testing import FakeSinkContext
 from headgate_arrow import arrow_types
 from headgate_spark.server import SparkServer
 from headgate_spark.spark_sink import SparkSinkTask
 
 pytestmark = pytest.mark.slow
 PLACE = ("t", 0)
-
-
-class Context:
-    stopping = False
-
-    def __init__(self, remote: str) -> None:
-        self.worker_settings = {"spark.remote": remote}
-        self.seeks: dict[tuple[str, int], int] = {}
-
-    def committed(self) -> Mapping[tuple[str, int], int]:
-        return {}
-
-    def offset(self, topic: str, partition: int, offset: int) -> None:
-        self.seeks[topic, partition] = offset
-
-    def timeout(self, timeout_ms: int) -> None: ...
-
-    def request_commit(self) -> None: ...
-
-    def log(self, message: str) -> None: ...
 
 
 DAY = datetime.date(2020, 2, 29)
@@ -72,7 +53,8 @@ TYPED: Mapping[str, Any] = {
 def task(spark_server: SparkServer, tmp_path: Path) -> Callable[..., SparkSinkTask]:  # noqa: F811
     def started(**settings: Any) -> SparkSinkTask:
         made = SparkSinkTask()
-        made.context = Context(spark_server.address)  # type: ignore[assignment]
+        context = made.context = FakeSinkContext()
+        context.worker_settings = {"spark.remote": spark_server.address}
         given = {name.replace("_", "."): str(value) for name, value in settings.items()}
         config = {"name": "sink", "format": "parquet", "path": str(tmp_path / "out"), **given}
         made.start({"rotate.interval.ms": "0", **config})

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from support.commands.pipelines import HEADGATE
+from support.small_disk import small_file_system
 
 pytestmark = pytest.mark.exhaustive
 
@@ -28,13 +29,8 @@ file = "out.txt"
 
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Path]:
-    folder = tmp_path / "small"
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", str(folder)]
-    if subprocess.run(command, capture_output=True, check=False).returncode:
-        pytest.skip("this user may not mount a file system")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
+    with small_file_system(tmp_path / "small", 6) as folder:
+        yield folder
 
 
 def _up(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":

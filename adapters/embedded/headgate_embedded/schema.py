@@ -16,8 +16,8 @@ FILE_NAME: Final = "headgate.db"
 APPLICATION_ID: Final = int.from_bytes(b"HEDG", "big")
 SCHEMA_VERSION: Final = 1
 BATCHES_VERSION: Final = 2
-"""Version of a file that holds batches of Arrow rows, which a Headgate that knows no such batches
-refuses by this number. The tables are the same."""
+"""Version of a file that holds batches of Arrow rows. An older Headgate refuses it by this number.
+The tables are the same."""
 VERSIONS: Final = (SCHEMA_VERSION, BATCHES_VERSION)
 SQLITE_VERSION_MIN: Final = (3, 51, 3)
 PAGE_SIZE: Final = 8192

@@ -1,5 +1,6 @@
 """What the three converters have in common: ids, subjects, caches and the head of a value."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -50,7 +51,7 @@ _PLAIN: Final[Mapping[type, Schema]] = {
 }
 
 
-class FormatConverter(RegistryConverter):
+class FormatConverter(RegistryConverter, ABC):
     """Base of the converters; a format gives `KIND`, `written`, `written_as` and `reader`."""
 
     KIND: str
@@ -171,27 +172,27 @@ class FormatConverter(RegistryConverter):
 
     # -- for formats --
 
+    @abstractmethod
     def written(self, schema: Schema) -> Written:
         """
         Raises:
             DataError: the format has no such schema; names the field.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def written_as(self, schema: Schema, target: RegisteredSchema) -> Callable[[Any], bytes]:
         """Writes values of `schema` under another one.
 
         Raises:
             DataError: something would be lost; names the field.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def reader(self, found: RegisteredSchema) -> Read:
         """
         Raises:
             DataError: Connect has no such schema; names the field.
         """
-        raise NotImplementedError
 
 
 def _schema_of(value: Any) -> Schema:

@@ -6,6 +6,7 @@ source that has changed meanwhile is noticed, and nothing is lost or doubled sil
 """
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -63,7 +64,7 @@ def check_shares(context: SourceTaskContext, settings: Settings) -> None:
             raise ConfigError.of(name, value, f"rows of {before} were written: {again}")
 
 
-class Share:
+class Share(ABC):
     """Rows of one share, in the order of their offsets. Subclasses say which."""
 
     def __init__(self, settings: Settings, context: SourceTaskContext, share: int) -> None:
@@ -95,15 +96,17 @@ class Share:
         """Forget the query that is under way."""
         self._stream = None
 
+    @abstractmethod
     def _open(self, session: Any) -> Iterator[Any] | None:
-        raise NotImplementedError
+        """Arrow tables of a query; None: there is nothing new."""
 
+    @abstractmethod
     def _items(self, table: Any) -> list[SourceItem]:
-        raise NotImplementedError
+        """Records of one table."""
 
+    @abstractmethod
     def _exhausted(self) -> list[SourceItem]:
         """All rows of the query have been given; what there is to say of that."""
-        raise NotImplementedError
 
     def _mine(self, frame: Any, number: Any) -> Any:
         from pyspark.sql import functions as fn

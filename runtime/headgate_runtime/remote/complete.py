@@ -28,7 +28,7 @@ def connector_names(ctx: typer.Context, incomplete: str) -> list[str]:
                 names = [row.name for row in remote.rows(incomplete)]
             finally:
                 remote.close()
-        except Exception:
+        except Exception:  # whatever it is, an error would be printed into the user's line
             return
         found.extend(names)
 

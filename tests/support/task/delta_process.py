@@ -6,7 +6,6 @@ Run as ``python delta_process.py FOLDER KEYS STEP COUNT``: `COUNT`-th time at `S
 import os
 import signal
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import deltalake
 
 from headgate.connector import schema as s
 from headgate.connector.api import SinkRecord
+from headgate.testing import FakeSinkContext
 from headgate_connectors import delta_table
 from headgate_connectors.delta_sink import DeltaSinkTask
 
@@ -22,25 +22,6 @@ ROW = s.struct({"n": s.INT64, "late": s.STRING.as_optional()})
 FEWER = s.struct({"n": s.INT64})
 RECORDS, BATCH = 60, 10
 STEPS = ("create", "created", "alter", "write", "written", "group")
-
-
-class Context:
-    stopping = False
-
-    def __init__(self) -> None:
-        self.at = 0
-
-    def committed(self) -> Mapping[tuple[str, int], int]:
-        return {}
-
-    def offset(self, topic: str, partition: int, offset: int) -> None:
-        self.at = offset
-
-    def timeout(self, timeout_ms: int) -> None: ...
-
-    def request_commit(self) -> None: ...
-
-    def log(self, message: str) -> None: ...
 
 
 def killing(step: str, wanted: str, count: int) -> Any:
@@ -83,13 +64,13 @@ def hook(wanted: str, count: int) -> dict[str, Any]:
 def main(folder: str, keys: str, step: str, count: str) -> None:
     at = hook(step, int(count))
     task = DeltaSinkTask()
-    context = task.context = Context()  # type: ignore[assignment]
+    context = task.context = FakeSinkContext()
     upsert = {"write.mode": "upsert", "key.columns": "n"} if keys == "keys" else {}
     more = {"schema.evolution": "add_columns", "rotate.records": str(BATCH)}
     path = str(Path(folder) / "table")
     task.start({"name": "sink", "path": path, "rotate.interval.ms": "60000", **more, **upsert})
     task.open([PLACE])
-    for n in range(context.at, RECORDS):
+    for n in range(max(context.seeks.values(), default=0), RECORDS):
         value, schema = ({"n": n}, FEWER) if n < RECORDS // 2 else ({"n": n, "late": "x"}, ROW)
         task.put([SinkRecord("t", 0, n, None, value, (), 0, None, schema)])
         if task.pre_commit({PLACE: n + 1}).get(PLACE) == n + 1:

@@ -2,7 +2,6 @@
 
 import datetime
 import json
-from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from headgate.connector import DataError, Schema
 from headgate.connector import schema as s
 from headgate.connector.api import SinkRecord
 from headgate.connector.config import ConfigError
+from headgate.testing import FakeSinkContext
 from headgate_arrow import arrow_types
 from headgate_connectors.delta_sink import DeltaSink, DeltaSinkTask
 from headgate_connectors.table_sink import TableError
@@ -23,34 +23,9 @@ ROW = s.struct({"n": s.INT64, "price": s.decimal_of(2, 10).as_optional()})
 PLACE = ("t", 0)
 
 
-class Context:
-    """What the task asks for."""
-
-    def __init__(self, by_group: int) -> None:
-        self.seeks: dict[tuple[str, int], int] = {}
-        self.told: list[str] = []
-        self.stopping = False
-        self.by_group = {PLACE: by_group} if by_group else {}
-
-    def committed(self) -> Mapping[tuple[str, int], int]:
-        return self.by_group
-
-    def offset(self, topic: str, partition: int, offset: int) -> None:
-        self.seeks[topic, partition] = offset
-
-    def timeout(self, timeout_ms: int) -> None:
-        assert timeout_ms > 0
-
-    def request_commit(self) -> None:
-        pass
-
-    def log(self, message: str) -> None:
-        self.told.append(message)
-
-
 def task(folder: Path, by_group: int = 0, **settings: Any) -> DeltaSinkTask:
     made = DeltaSinkTask()
-    made.context = Context(by_group)  # type: ignore[assignment]
+    made.context = FakeSinkContext(committed={PLACE: by_group} if by_group else None)
     config = {name.replace("_", "."): str(value) for name, value in settings.items()}
     path = str(folder / "table")
     made.start({"name": "sink", "path": path, "rotate.interval.ms": "600000", **config})
@@ -144,7 +119,7 @@ def test_a_table_that_was_made_anew_is_told(tmp_path: Path) -> None:
     with pytest.raises(TableError, match=r"knows nothing of t-0, but .* up to offset 7"):
         task(tmp_path, by_group=7)
     accepted = task(tmp_path, by_group=7, on_missing_output="accept", rotate_records=1)
-    assert "knows nothing" in accepted.context.told[0]  # type: ignore[attr-defined]
+    assert "knows nothing" in accepted.context.logged[0]  # type: ignore[attr-defined]
     accepted.put(rows(7))
     assert numbers(tmp_path) == [7]
 

@@ -14,6 +14,7 @@ from headgate.connector import DataError, Schema
 from headgate.connector import schema as s
 from headgate.connector.api import SinkRecord
 from headgate.connector.config import ConfigError
+from headgate.testing import FakeSinkContext
 from headgate_connectors.directory_sink import DirectorySink, DirectorySinkTask
 from headgate_connectors.sink_manifest import ManifestError
 
@@ -21,36 +22,9 @@ ROW = s.struct({"n": s.INT64, "price": s.decimal_of(2, 10).as_optional()})
 PLACE = ("t", 0)
 
 
-class Context:
-    """What the task asks for."""
-
-    def __init__(self) -> None:
-        self.seeks: dict[tuple[str, int], int] = {}
-        self.told: list[str] = []
-        self.stopping = False
-        self.commits = 0
-        self.by_group: dict[tuple[str, int], int] = {}
-
-    def committed(self) -> Mapping[tuple[str, int], int]:
-        return self.by_group
-
-    def offset(self, topic: str, partition: int, offset: int) -> None:
-        self.seeks[topic, partition] = offset
-
-    def timeout(self, timeout_ms: int) -> None:
-        assert timeout_ms > 0
-
-    def request_commit(self) -> None:
-        self.commits += 1
-
-    def log(self, message: str) -> None:
-        self.told.append(message)
-
-
 def task(folder: Path, by_group: int = 0, **settings: Any) -> DirectorySinkTask:
     made = DirectorySinkTask()
-    context = made.context = Context()  # type: ignore[assignment]
-    context.by_group = {PLACE: by_group} if by_group else {}
+    made.context = FakeSinkContext(committed={PLACE: by_group} if by_group else None)
     config = {name.replace("_", "."): str(value) for name, value in settings.items()}
     made.start({"name": "sink", "path": str(folder), "rotate.interval.ms": "600000", **config})
     made.open([PLACE])
@@ -152,7 +126,7 @@ def test_a_committed_file_that_is_gone_is_told(tmp_path: Path) -> None:
         task(tmp_path)
     accepted = task(tmp_path, on_missing_output="accept")
     assert accepted.context.seeks == {PLACE: 2}  # type: ignore[attr-defined]
-    assert "are gone" in accepted.context.told[0]  # type: ignore[attr-defined]
+    assert "are gone" in accepted.context.logged[0]  # type: ignore[attr-defined]
 
 
 def test_a_column_has_one_type_in_a_folder(tmp_path: Path) -> None:
@@ -235,7 +209,7 @@ def test_a_folder_that_is_gone_as_a_whole_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ManifestError, match="committed its records up to offset 11: put the"):
         task(tmp_path / "out", by_group=11)
     subject = task(tmp_path / "out", by_group=11, on_missing_output="accept")
-    assert "no file of t-0" in subject.context.told[0]  # type: ignore[attr-defined]
+    assert "no file of t-0" in subject.context.logged[0]  # type: ignore[attr-defined]
     subject.put(rows(11, 12))
     subject.context.stopping = True  # type: ignore[misc]
     assert subject.pre_commit({PLACE: 13}) == {PLACE: 13}

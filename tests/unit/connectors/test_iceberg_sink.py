@@ -13,6 +13,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from headgate.connector import DataError, Schema
 from headgate.connector import schema as s
 from headgate.connector.api import SinkRecord
+from headgate.testing import FakeSinkContext
 from headgate_arrow import arrow_types
 from headgate_connectors.iceberg_sink import IcebergSink, IcebergSinkTask
 from headgate_connectors.table_sink import TableError
@@ -21,32 +22,13 @@ ROW = s.struct({"n": s.INT64})
 PLACE = ("t", 0)
 
 
-class Context:
-    stopping = False
-
-    def __init__(self) -> None:
-        self.seeks: dict[tuple[str, int], int] = {}
-
-    def committed(self) -> Mapping[tuple[str, int], int]:
-        return {}
-
-    def offset(self, topic: str, partition: int, offset: int) -> None:
-        self.seeks[topic, partition] = offset
-
-    def timeout(self, timeout_ms: int) -> None: ...
-
-    def request_commit(self) -> None: ...
-
-    def log(self, message: str) -> None: ...
-
-
 def catalog(folder: Path) -> dict[str, str]:
     return {"uri": f"sqlite:///{folder}/catalog.db", "warehouse": (folder / "w").as_uri()}
 
 
 def task(folder: Path, **settings: Any) -> IcebergSinkTask:
     made = IcebergSinkTask()
-    made.context = Context()  # type: ignore[assignment]
+    made.context = FakeSinkContext()
     given = {name.replace("_", "."): str(value) for name, value in settings.items()}
     own = {f"catalog.{name}": text for name, text in catalog(folder).items()}
     config = {"name": "sink", "table": "shop.rows", "catalog.type": "sql", **own}

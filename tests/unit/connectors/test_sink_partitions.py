@@ -5,7 +5,7 @@ import json
 import os
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from support.depth import tries
 from headgate.connector import DataError, Schema
 from headgate.connector import schema as s
 from headgate.connector.api import SinkRecord
+from headgate.testing import FakeSinkContext
 from headgate_connectors.directory_sink import DirectorySink, DirectorySinkTask
 from headgate_connectors.sink_manifest import ManifestError
 from headgate_connectors.sink_partitions import escaped
@@ -44,29 +45,9 @@ ODD = [
 ]
 
 
-class Context:
-    def __init__(self) -> None:
-        self.seeks: dict[tuple[str, int], int] = {}
-        self.stopping = False
-        self.told: list[str] = []
-
-    def committed(self) -> Mapping[tuple[str, int], int]:
-        return {}
-
-    def offset(self, topic: str, partition: int, offset: int) -> None:
-        self.seeks[topic, partition] = offset
-
-    def timeout(self, timeout_ms: int) -> None: ...
-
-    def request_commit(self) -> None: ...
-
-    def log(self, message: str) -> None:
-        self.told.append(message)
-
-
 def task(folder: Path, by: str, **settings: Any) -> DirectorySinkTask:
     made = DirectorySinkTask()
-    made.context = Context()  # type: ignore[assignment]
+    made.context = FakeSinkContext()
     config = {name.replace("_", "."): str(value) for name, value in settings.items()}
     base = {"name": "sink", "path": str(folder), "rotate.interval.ms": "600000"}
     made.start({**base, "partition.by": by, **config})

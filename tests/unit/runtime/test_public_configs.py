@@ -7,7 +7,6 @@ not here; in its place a stand-in takes the config. Then every error must name a
 """
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,10 +27,6 @@ OURS: Final = ("file_source", "file_source_transforms", "file_source_filter", "f
 """Configs whose connector comes with Headgate."""
 SETTINGS: Final = {"headgate.task.runner": "process", "exactly.once.source.support": "enabled"}
 
-NOT_VALID: Final[Mapping[str, str]] = {}
-"""Name -> what is missing here. A config that has become valid fails its test: take it off."""
-NOT_KNOWN: Final[Mapping[str, str]] = {}
-"""Name -> keys of Connect that nothing defines here yet. As above."""
 FAMILIES: Final = ("errors.", "topic.creation.", "transforms", "predicates", "exactly.", "tasks.")
 OF_TOPICS: Final = (".groups", ".include", ".exclude", ".partitions", ".replication.factor")
 """Endings of the keys below ``topic.creation.``; any other is a config of the topic."""
@@ -57,18 +52,8 @@ def plugins() -> RestPlugins:
     return RestPlugins(WorkerSettings.parse(SETTINGS))
 
 
-def configs(missing: Mapping[str, str]) -> list[Any]:
-    return [
-        pytest.param(name, marks=pytest.mark.xfail(reason=missing[name], strict=True))
-        if name in missing
-        else name
-        for name in NAMES
-    ]
-
-
 def test_there_are_as_many_as_are_said() -> None:
     assert len(NAMES) == COUNT
-    assert {*NOT_VALID, *NOT_KNOWN} <= set(NAMES)
     assert len({json.dumps(shown(name)["config"], sort_keys=True) for name in NAMES}) == COUNT
 
 
@@ -82,7 +67,7 @@ def test_the_one_error_is_the_connectors_own_class(name: str, plugins: RestPlugi
     assert f"which name matches {config['connector.class']}." in str(caught.value)
 
 
-@pytest.mark.parametrize("name", configs(NOT_VALID))
+@pytest.mark.parametrize("name", NAMES)
 def test_all_but_the_connector_resolves(name: str, plugins: RestPlugins) -> None:
     config, own = stood_in(name), shown(name)["own"]
     answer = plugins.validate(config["connector.class"], config)
@@ -100,7 +85,7 @@ def test_all_but_the_connector_resolves(name: str, plugins: RestPlugins) -> None
         task_converters(config, SETTINGS, converter_maker({"kind": "kafka"}))
 
 
-@pytest.mark.parametrize("name", configs(NOT_KNOWN))
+@pytest.mark.parametrize("name", NAMES)
 def test_every_key_of_connects_own_is_known(name: str, plugins: RestPlugins) -> None:
     """A key that nothing defines is taken, since a connector may read it, and does nothing."""
     config, own = stood_in(name), shown(name)["own"]

@@ -2,12 +2,12 @@
 
 import errno
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from support.small_disk import small_file_system
 
 from headgate_runtime.up import disk
 from headgate_runtime.up.disk import PROBE, Disk, is_full, unusable
@@ -15,14 +15,8 @@ from headgate_runtime.up.disk import PROBE, Disk, is_full, unusable
 
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Path]:
-    """A file system with 2 MiB."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)]
-    if subprocess.run(command, capture_output=True, check=False).returncode:
-        pytest.skip("this user may not mount a file system")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
+    with small_file_system(tmp_path / "small", 2) as folder:
+        yield folder
 
 
 def fill(folder: Path) -> None:
