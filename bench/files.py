@@ -12,10 +12,8 @@ is that of all processes involved.
 import functools
 import os
 import shutil
-import signal
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -27,16 +25,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bench.processes import cpu_seconds
-from headgate.ports import TransportError
-from headgate_embedded import open_reader
-from headgate_embedded.schema import RefusedError
+from bench.up_job import TIMEOUT_S, UpJob, headgate
 
 ROWS = int(os.environ.get("HEADGATE_BENCH_ROWS", "2000000"))
 FILES = 4
 RECORD_ROWS = ROWS // 10
 """Rows that go row by row, which takes ten times as long and more."""
 REPEATS = 3
-TIMEOUT_S = 300.0
 PIPELINE = """
 [cluster]
 workers = 1
@@ -55,7 +50,7 @@ topic = "rows"
 topics = "rows"
 path = "out"
 "rotate.records" = {rotate}
-"rotate.interval.ms" = 60000
+"rotate.interval.ms" = 500
 """
 BY_RECORD = '"header.converter" = "StringConverter"'
 
@@ -91,15 +86,15 @@ def _measured(folder: Path) -> dict[str, list[Cost]]:
     names = ("straight pyarrow", "plain PySpark", "batches, running", "batches, whole")
     costs: dict[str, list[Cost]] = {name: [] for name in (*names, "records, running")}
     with (
-        _Job(folder / "batches", "", ROWS // 4) as batches,
-        _Job(folder / "records", BY_RECORD, RECORD_ROWS // 4) as records,
+        _job(folder / "batches", "", ROWS // 4) as batches,
+        _job(folder / "records", BY_RECORD, RECORD_ROWS // 4) as records,
     ):
         _spark(folder)  # warm
-        for _ in range(REPEATS):
+        for turn in range(REPEATS):
             costs["straight pyarrow"].append(_straight(folder))
             costs["plain PySpark"].append(_spark(folder))
-            costs["batches, running"].append(batches.run(folder / "files", ROWS))
-            costs["records, running"].append(records.run(folder / "few", RECORD_ROWS))
+            costs["batches, running"].append(_moved(batches, folder / "files", ROWS, turn))
+            costs["records, running"].append(_moved(records, folder / "few", RECORD_ROWS, turn))
             costs["batches, whole"].append(_whole(folder))
     _session().stop()
     return costs
@@ -166,7 +161,7 @@ def _whole(folder: Path) -> Cost:
     home.mkdir()
     shutil.copytree(folder / "files", home / "in")
     (home / "pipeline.toml").write_text(PIPELINE.format(more="", rotate=ROWS // 4))
-    command = [_headgate(), "up", "pipeline.toml", "--until-idle"]
+    command = [headgate(), "up", "pipeline.toml", "--until-idle"]
     began = time.perf_counter()
     with (home / "up.log").open("wb") as log:
         done = subprocess.run(command, cwd=home, stdout=log, stderr=log, timeout=TIMEOUT_S)
@@ -178,8 +173,16 @@ def _whole(folder: Path) -> Cost:
     return cost
 
 
-def _headgate() -> str:
-    return str(Path(sys.executable).parent / "headgate")
+def _job(folder: Path, more: str, rotate: int) -> UpJob:
+    return UpJob(folder, PIPELINE.format(more=more, rotate=rotate), "write")
+
+
+def _moved(job: UpJob, files: Path, rows: int, turn: int) -> Cost:
+    copied = job.folder / "_copied"
+    shutil.copytree(files, copied, dirs_exist_ok=True)
+    cost = Cost(rows, *job.move(copied.iterdir(), rows, f"{turn}-"))
+    _check(job.folder / "out", (turn + 1) * rows)
+    return cost
 
 
 def _check(out: Path, rows: int) -> None:
@@ -202,57 +205,3 @@ def _line(name: str, cost: Cost, straight: Cost) -> str:
     if cpu != cpu:  # not measured
         return f"{line}{'':>12}{cost.rate / straight.rate:>13.2f}"
     return f"{line}{cpu:>12.2f}{cost.rate / straight.rate:>13.2f}{cpu / its:>10.1f} x"
-
-
-class _Job:
-    """A running `headgate up` in a folder."""
-
-    def __init__(self, folder: Path, more: str, rotate: int) -> None:
-        self._folder = folder
-        self._total = self._turn = 0
-        (folder / "in").mkdir(parents=True)
-        text = PIPELINE.format(more=more, rotate=rotate)
-        (folder / "pipeline.toml").write_text(text, encoding="utf-8")
-
-    def __enter__(self) -> "_Job":
-        with (self._folder / "up.log").open("wb") as log:
-            self._process = subprocess.Popen(
-                [_headgate(), "up", "pipeline.toml"], cwd=self._folder, stdout=log, stderr=log
-            )
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._process.send_signal(signal.SIGINT)
-        try:
-            self._process.wait(TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            raise
-
-    def run(self, files: Path, rows: int) -> Cost:
-        """What it takes from new files in the directory until the sink has committed them."""
-        self._total += rows
-        self._turn += 1
-        hidden = self._folder / "_copied"
-        shutil.copytree(files, hidden, dirs_exist_ok=True)
-        began, cpu = time.perf_counter(), cpu_seconds(self._process.pid)
-        for path in sorted(hidden.iterdir()):
-            path.rename(self._folder / "in" / f"{self._turn}-{path.name}")
-        while self._committed() < self._total:
-            time.sleep(0.02)
-            if self._process.poll() is not None or time.perf_counter() - began > TIMEOUT_S:
-                said = (self._folder / "up.log").read_text("utf-8", "replace")
-                raise RuntimeError(f"{rows} rows are not written; it said:\n{said}")
-        cost = Cost(rows, time.perf_counter() - began, cpu_seconds(self._process.pid) - cpu)
-        _check(self._folder / "out", self._total)
-        return cost
-
-    def _committed(self) -> int:
-        try:
-            reader = open_reader(self._folder / "state")
-        except (RefusedError, TransportError):
-            return 0  # not made yet
-        try:
-            return sum(reader.record_log.committed("connect-write").values())
-        finally:
-            reader.close()

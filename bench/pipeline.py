@@ -9,10 +9,7 @@ CPU is that of all processes involved, Spark's JVM and its Python workers includ
 """
 
 import os
-import signal
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -22,10 +19,10 @@ from typing import NamedTuple
 from bench import shared_spark
 from bench.processes import cpu_seconds
 from bench.tasks import Worker
-from headgate.ports import ProducerRecord, TransportError
+from bench.up_job import UpJob
+from headgate.ports import ProducerRecord
 from headgate.task.messages import TaskReleased, TaskRunning
-from headgate_embedded import open_reader, open_transport, transport_settings
-from headgate_embedded.schema import RefusedError
+from headgate_embedded import open_transport, transport_settings
 from headgate_runtime.tasks.select import NAMES
 from headgate_runtime.worker import collector
 
@@ -38,7 +35,6 @@ JOB_REPEATS = 3
 JOB_WARM_RECORDS = 20_000
 LINE = b'{"user": 1234567, "action": "click", "page": "/a/b/c", "at": 1795220025955, "n": %d}'
 SOURCE = "headgate_connectors.directory:DirectorySource"
-TIMEOUT_S = 120.0
 PIPELINE = """
 [cluster]
 workers = 2
@@ -161,62 +157,21 @@ def _source(runner: str, files: Path) -> Cost:
 
 
 def _main_job(bare: Cost) -> Iterator[str]:
-    with tempfile.TemporaryDirectory(prefix="headgate-bench-") as folder, _Job(folder) as job:
-        warm = job.run("warm", JOB_WARM_RECORDS)
+    with (
+        tempfile.TemporaryDirectory(prefix="headgate-bench-") as folder,
+        UpJob(Path(folder), PIPELINE, "lake") as job,
+    ):
+        warm = _moved(job, "warm", JOB_WARM_RECORDS)
         yield (
             f"headgate up, 2 workers, 2 source tasks, a Parquet sink, local[2]: the first "
             f"{JOB_WARM_RECORDS:,} records are in the table after {warm.seconds:.1f} s"
         )
         yield f"then {JOB_RECORDS:,} records at a time, medians of {JOB_REPEATS}"
-        costs = [job.run(f"day{n}", JOB_RECORDS) for n in range(JOB_REPEATS)]
+        costs = [_moved(job, f"day{n}", JOB_RECORDS) for n in range(JOB_REPEATS)]
     yield _line("main job", _median(costs), JOB_RECORDS, bare)
 
 
-class _Job:
-    """A running `headgate up` in a folder."""
-
-    def __init__(self, folder: str) -> None:
-        self._folder = Path(folder)
-        self._total = 0
-
-    def __enter__(self) -> "_Job":
-        (self._folder / "in").mkdir()
-        file = self._folder / "pipeline.toml"
-        file.write_text(PIPELINE, encoding="utf-8")
-        command = [str(Path(sys.executable).parent / "headgate"), "up", str(file)]
-        with (self._folder / "up.log").open("wb") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._process.send_signal(signal.SIGINT)
-        try:
-            self._process.wait(TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            raise
-
-    def run(self, name: str, records: int) -> Cost:
-        """What it takes from new files in the directory until the sink has committed them."""
-        self._total += records
-        hidden = self._folder / "_written"
-        _write_files(hidden, name, records)
-        began, cpu = time.perf_counter(), cpu_seconds(self._process.pid)
-        for file in sorted(hidden.iterdir()):
-            file.rename(self._folder / "in" / file.name)
-        while self._committed() < self._total:
-            time.sleep(0.02)
-            if self._process.poll() is not None or time.perf_counter() - began > TIMEOUT_S:
-                said = (self._folder / "up.log").read_text("utf-8", "replace")
-                raise RuntimeError(f"{records} records are not in the table; it said:\n{said}")
-        return Cost(time.perf_counter() - began, cpu_seconds(self._process.pid) - cpu)
-
-    def _committed(self) -> int:
-        try:
-            reader = open_reader(self._folder / "state")
-        except (RefusedError, TransportError):
-            return 0  # not made yet
-        try:
-            return sum(reader.record_log.committed("connect-lake").values())
-        finally:
-            reader.close()
+def _moved(job: UpJob, name: str, records: int) -> Cost:
+    written = job.folder / "_written"
+    _write_files(written, name, records)
+    return Cost(*job.move(written.iterdir(), records))
