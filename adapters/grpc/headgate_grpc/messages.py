@@ -8,6 +8,9 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from headgate.connector.config import HIDDEN
+from headgate.connector.secret_keys import looks_secret as looks_secret
+from headgate.connector.secret_keys import without_secrets as without_secrets
 from headgate.herder.messages import Success
 from headgate.herder.offset_input import DEPTH_MAX, is_nested_too_deep
 from headgate.ids import TargetState
@@ -18,8 +21,6 @@ from headgate_grpc.v1 import connector_service_pb2 as pb
 
 ETAG_LENGTH_MAX: Final = 18
 INT32_MAX: Final = 2**31 - 1
-HIDDEN: Final = "[hidden]"
-SECRET_WORDS: Final = ("password", "secret", "token", "credential", "jaas", "private")
 KEY_BYTES_MAX: Final = 50_000
 """Longest name of a JSON field that Java's reader takes: a record with a longer one is lost."""
 JAVA_SPACES: Final = "".join(map(chr, range(0x21)))
@@ -270,18 +271,6 @@ def check_class(config: Mapping[str, str | None]) -> None:
     config, passwords included."""
     if not config.get("connector.class"):
         raise bad_request("connector.class is missing in the config, or empty")
-
-
-def looks_secret(key: str) -> bool:
-    return any(word in key.lower() for word in SECRET_WORDS)
-
-
-def without_secrets(message: str, config: Mapping[str, str | None]) -> str:
-    """`message` without the values of keys that look like secrets."""
-    values = {value for key, value in config.items() if value and looks_secret(key)}
-    for value in sorted(values, key=len, reverse=True):
-        message = message.replace(value, HIDDEN)
-    return message
 
 
 def states_of(numbers: Iterable[int]) -> tuple[str, ...]:

@@ -6,10 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
+from headgate.connector.config import HIDDEN
+from headgate.connector.secret_keys import looks_secret
 from headgate_runtime.remote.remote import ConnectorRow, Difference, Plan
-
-HIDDEN: Final = "[hidden]"
-_SECRET: Final = ("password", "secret", "token", "credential", "jaas", "private")
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -79,8 +78,7 @@ def shown_value(key: str, value: str | None) -> str:
     """On a screen passwords are hidden, unless they only refer to what a config provider knows."""
     if value is None:
         return "null"
-    secret = any(word in key.lower() for word in _SECRET)
-    return HIDDEN if secret and value and not value.startswith("${") else value
+    return HIDDEN if looks_secret(key) and value and not value.startswith("${") else value
 
 
 def differences(

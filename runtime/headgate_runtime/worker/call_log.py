@@ -2,9 +2,11 @@
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
+from headgate.connector.secret_keys import without_secrets
 from headgate.herder import messages as m
 from headgate.herder.reads import Read
 from headgate.ports import IncomingCall, Peers
@@ -21,8 +23,8 @@ class LoggedPeers:
 
     def __init__(self, inner: Peers) -> None:
         self._inner = inner
-        self._open: dict[str, tuple[str, str, float]] = {}
-        """Calls by id: connector, words, when it was asked."""
+        self._open: dict[str, _Asked] = {}
+        """Calls without an answer yet, by id."""
 
     def call(self, url: str, call: m.Call, hops: int, timeout_ms: int) -> m.Result:
         return self._inner.call(url, call, hops, timeout_ms)
@@ -37,7 +39,7 @@ class LoggedPeers:
         self._inner.answer(call_id, result)
         found = self._open.pop(call_id, None)
         if found is not None:
-            self._answered(*found, result)
+            self._answered(found, result)
 
     def _asked(self, incoming: IncomingCall) -> None:
         call = incoming.call
@@ -48,16 +50,38 @@ class LoggedPeers:
         origin = "by another worker" if incoming.hops else "from outside"
         log.info("asked %s: %s", origin, words, extra=subject(connector) if connector else None)
         if len(self._open) < OPEN_MAX:
-            self._open[incoming.call_id] = connector, words, time.monotonic()
+            self._open[incoming.call_id] = _Asked(connector, words, _config_of(call))
 
-    def _answered(self, connector: str, words: str, asked_s: float, result: m.Result) -> None:
-        extra = subject(connector) if connector else None
-        took_ms = (time.monotonic() - asked_s) * 1000
+    def _answered(self, asked: "_Asked", result: m.Result) -> None:
+        extra = subject(asked.connector) if asked.connector else None
+        took_ms = (time.monotonic() - asked.at) * 1000
         if isinstance(result, m.Success):
-            log.info("done in %.0f ms: %s", took_ms, words, extra=extra)
+            log.info("done in %.0f ms: %s", took_ms, asked.words, extra=extra)
         else:
+            reason = without_secrets(result.message, asked.config)
             text = "refused after %.0f ms: %s: %s (%s)"
-            log.info(text, took_ms, words, result.message, result.kind, extra=extra)
+            log.info(text, took_ms, asked.words, reason, result.kind, extra=extra)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    connector: str
+    words: str
+    config: Mapping[str, str | None]
+    """Given with the call: a refusal may repeat its values."""
+    at: float = field(default_factory=time.monotonic)
+
+
+def _config_of(call: m.Call) -> Mapping[str, str | None]:
+    match call:
+        case m.CreateConnector() | m.PutConnectorConfig():
+            return call.config
+        case m.PatchConnectorConfig():
+            return call.changes
+        case m.PutTaskConfigs():
+            tasks = enumerate(call.configs)
+            return {f"{n}.{key}": value for n, one in tasks for key, value in one.items()}
+    return {}
 
 
 def about(call: m.Call) -> tuple[str, str]:

@@ -98,11 +98,17 @@ class _Reader:
         }
 
     def config(self) -> Iterator[Command]:
-        """Events of the records that nobody was given yet, `BATCH` at the most."""
-        records, self._config_position = self._ports.config_log.read(self._config_position, BATCH)
-        for start in range(0, len(records), REPLAY_BATCH):
-            some = records[start : start + REPLAY_BATCH]
-            events = decode_all(((r.offset, r.key, r.value) for r in some), orjson.loads)
+        """Events of the records that nobody was given yet, `BATCH` at the most.
+
+        The position is never past what was given: while a command is handled, the herder may ask
+        for all up to the end.
+        """
+        for _ in range(BATCH // REPLAY_BATCH):
+            at = self._config_position
+            records, self._config_position = self._ports.config_log.read(at, REPLAY_BATCH)
+            if not records:
+                return
+            events = decode_all(((r.offset, r.key, r.value) for r in records), orjson.loads)
             for event in events:
                 if isinstance(event, RecordRejected):
                     self._rejected["config"].report(event)

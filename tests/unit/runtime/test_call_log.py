@@ -85,5 +85,24 @@ def test_each_call_in_words_and_without_values(
     assert "secret" not in caplog.text
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        m.CreateConnector("c", {"db.password": "hunter2"}),
+        m.PutConnectorConfig("c", {"value.converter.basic.auth.user.info": "hunter2"}),
+        m.PatchConnectorConfig("c", {"api.token": "hunter2"}),
+        m.PutTaskConfigs("c", ({"db.password": "hunter2"},)),
+    ],
+    ids=lambda call: type(call).__name__,
+)
+def test_a_refusal_that_repeats_a_secret_is_told_without_it(
+    call: m.Call, caplog: pytest.LogCaptureFixture
+) -> None:
+    refused = m.Failure(m.ErrorKind.BAD_REQUEST, "Invalid value hunter2 for a password")
+    records = told(call, refused, caplog)
+    assert "Invalid value [hidden] for a password" in records[1].getMessage()
+    assert "hunter2" not in caplog.text
+
+
 def test_reads_are_not_told(caplog: pytest.LogCaptureFixture) -> None:
     assert told(m.DescribeWorker(), m.Success(), caplog) == []

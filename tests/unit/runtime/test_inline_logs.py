@@ -1,0 +1,51 @@
+"""What a worker is given of the config topic, and when its end is said to be reached."""
+
+import json
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from headgate.herder.messages import Command, ConfigEndRead, ConfigRead
+from headgate.ports import LogRecord
+from headgate.topics.config_reducer import REPLAY_BATCH
+from headgate_runtime.worker.logs import InlineLogs
+
+
+class Records:
+    """A log of as many connectors as a test says."""
+
+    def __init__(self, count: int) -> None:
+        value = json.dumps({"properties": {}}).encode()
+        self._records = [LogRecord(n, f"connector-{n}".encode(), value) for n in range(count)]
+
+    def read(self, position: int, limit: int = 5_000) -> tuple[Sequence[LogRecord], int]:
+        found = self._records[position : position + limit]
+        return found, position + len(found)
+
+    def end(self) -> int:
+        return len(self._records)
+
+
+def offsets(commands: Sequence[Command]) -> list[int]:
+    return [e.offset for c in commands if isinstance(c, ConfigRead) for e in c.events]
+
+
+def test_the_end_is_reached_only_once_all_before_it_was_given() -> None:
+    """A command among those of one look makes the herder ask for all up to the end."""
+    ports: Any = SimpleNamespace(config_log=Records(3 * REPLAY_BATCH), status_log=Records(0))
+    logs = InlineLogs(ports, {})
+    given: list[Command] = []
+    for number, command in enumerate(logs.look()):
+        given.append(command)
+        if number == 0:
+            given += logs.read_to_end(7)
+    assert offsets(given) == list(range(3 * REPLAY_BATCH))
+    assert given[-1] == ConfigEndRead(7)
+
+
+def test_a_look_gives_no_more_than_a_few_batches() -> None:
+    ports: Any = SimpleNamespace(config_log=Records(7 * REPLAY_BATCH), status_log=Records(0))
+    logs = InlineLogs(ports, {})
+    first = offsets(list(logs.look()))
+    assert len(first) == 5 * REPLAY_BATCH
+    assert offsets(list(logs.look())) == list(range(5 * REPLAY_BATCH, 7 * REPLAY_BATCH))
