@@ -70,6 +70,11 @@ WRITE_FAILED = (
 )
 
 
+MAY_BE_WRITTEN = (
+    "The change may have been written to the config topic, or not. Read the connector before you "
+    "ask again: if it was written, the same etag is refused"
+)
+
 READ_FAILED = (
     "Failed to read the config topic to its end; nothing was written, and the request can be "
     "safely retried"
@@ -335,8 +340,7 @@ class Leadership:
             elif not self._ctx.membership.is_leader:
                 self._give_up_waiting()
             return True
-        kind = ErrorKind.BAD_REQUEST if answer.too_large else ErrorKind.INTERNAL
-        self._done(job, Failure(kind, f"{WRITE_FAILED} ({answer.reason})"))
+        self._done(job, _write_failure(job, answer))
         if self.ready:
             # It may have been written all the same, or hang in a transaction that nobody reads
             # past: a claim ends that, and is followed by a look.
@@ -438,3 +442,13 @@ def _subject(job: Job) -> str:
     if isinstance(job, HoldLane):
         return job.subject
     return subject_of(job.call if isinstance(job, CallJob) else job)
+
+
+def _write_failure(job: Job, answer: ConfigAppendFailed) -> Failure:
+    """Answer to a write that failed. Without an etag it is safe to ask again, as Java says: the
+    change would be made once more."""
+    if answer.too_large:
+        return Failure(ErrorKind.BAD_REQUEST, f"{WRITE_FAILED} ({answer.reason})")
+    if isinstance(job, CallJob) and etag_of(job.call) is not None:
+        return Failure(ErrorKind.TIMEOUT, f"{MAY_BE_WRITTEN} ({answer.reason})")
+    return Failure(ErrorKind.INTERNAL, f"{WRITE_FAILED} ({answer.reason})")

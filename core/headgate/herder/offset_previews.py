@@ -18,7 +18,7 @@ from headgate.herder.calls import (
 )
 from headgate.herder.messages import ConnectorOffsetsRead
 from headgate.herder.offset_input import sink_changes, source_changes
-from headgate.herder.privileged import etag_refusal
+from headgate.herder.privileged import absent, etag_refusal
 from headgate.herder.reads import not_found
 from headgate.herder.settings import HerderSettings
 from headgate.ids import TargetState
@@ -43,7 +43,7 @@ def change_refusal(state: ConfigState, call: ChangeCall) -> Failure | None:
     modifyConnectorOffsetsChecks."""
     entry = state.entry(call.name)
     if entry is None:
-        return not_found(call.name)
+        return absent(state, call.name, call.etag)
     stopped = state.target_state(call.name) is TargetState.STOPPED
     if not stopped or (entry.task_count or 0) > 0:
         return Failure(ErrorKind.BAD_REQUEST, NOT_STOPPED.format(call.name))

@@ -8,6 +8,9 @@ from headgate.ids import TaskId
 from headgate.membership.foresight import Move
 from headgate.topics.config_state import ConfigState
 
+WORK_MAX: Final = 50_000
+"""Most connectors and tasks that moves are foreseen for. The leader does nothing else meanwhile: so
+many take some tenths of a second."""
 MOVES_MAX: Final = 10_000
 """Most moves in an answer."""
 NOT_LED: Final = "The leader has not completed a round yet, so it cannot tell what would move"
@@ -25,6 +28,18 @@ def planned_stages(
         else:
             begin.setdefault(name, 0)
     return begin, {**begin, **{name: n for name, n in changes.items() if n is not None}}
+
+
+def too_many(stages: Sequence[Mapping[str, int]]) -> Failure | None:
+    """Why moves are not foreseen for so much work; None: they are."""
+    count = max(len(stage) + sum(stage.values()) for stage in stages)
+    if count <= WORK_MAX:
+        return None
+    text = (
+        f"There would be {count:,} connectors and tasks; what would move is foreseen for at most "
+        f"{WORK_MAX:,}"
+    )
+    return Failure(ErrorKind.BAD_REQUEST, text)
 
 
 def moves_result(moves: Sequence[Move] | None) -> Result:

@@ -163,6 +163,12 @@ def etag_refusal(state: ConfigState, name: str, etag: int) -> Failure | None:
     return Failure(ErrorKind.PRECONDITION, text)
 
 
+def absent(state: ConfigState, name: str, etag: int | None) -> Failure:
+    """Why a change of a connector that has no config is refused."""
+    refusal = None if etag is None else etag_refusal(state, name, etag)
+    return refusal or not_found(name)
+
+
 def decide(
     state: ConfigState,
     call: PrivilegedCall | OwnWrite,

@@ -34,12 +34,13 @@ from headgate.herder.offset_changes import OffsetChanges
 from headgate.herder.offset_input import NOTHING_GIVEN
 from headgate.herder.offset_previews import change_refusal, offsets_answer
 from headgate.herder.open_call import SHUTTING_DOWN, OpenCall, Stage
-from headgate.herder.planning import moves_result, planned_stages
+from headgate.herder.planning import moves_result, planned_stages, too_many
 from headgate.herder.privileged import (
     STALE_CONFIG,
     MergedPatch,
     OrderRestart,
     PrivilegedCall,
+    absent,
     merged,
 )
 from headgate.herder.reach import Reach, unreached
@@ -372,8 +373,9 @@ class Requests:
         if not self._ctx.membership.is_leader:
             self._pass_to_leader(found)
             return
-        moves = self._member.foresee(planned_stages(self._ctx.state, call.task_counts))
-        self.resolve(found.ticket, moves_result(moves))
+        stages = planned_stages(self._ctx.state, call.task_counts)
+        refusal = too_many(stages)
+        self.resolve(found.ticket, refusal or moves_result(self._member.foresee(stages)))
 
     def _read_offsets(self, found: OpenCall, call: m.ReadOffsets) -> None:
         entry = self._ctx.state.entry(call.name)
@@ -457,7 +459,7 @@ class Requests:
         if not self._leadership.ready:
             self._pass_to_leader(found)
         elif entry is None or entry.config is None:
-            self._unless_read(found, not_found(call.name).message)
+            self._unless_read(found, absent(self._ctx.state, call.name, call.etag))
         elif found.validated and found.merged is not None:
             self._submit(found, MergedPatch(call.name, call.changes, found.merged, call.etag))
         elif self._name_fits(found, call.name, call.changes.get("name")):
@@ -496,10 +498,12 @@ class Requests:
         self._await_token(found)
         self._ctx.emit(m.AppendConfig(found.token, (record,), privileged=False))
 
-    def _unless_read(self, found: OpenCall, not_found: str) -> None:
-        """Not found, if the log's end says so too."""
+    def _unless_read(self, found: OpenCall, refusal: str | m.Failure) -> None:
+        """Refused, or not found for that reason, if the log's end says so too."""
         if found.log_read:
-            self.resolve(found.ticket, m.Failure(m.ErrorKind.NOT_FOUND, not_found))
+            if isinstance(refusal, str):
+                refusal = m.Failure(m.ErrorKind.NOT_FOUND, refusal)
+            self.resolve(found.ticket, refusal)
         else:
             self._read_log(found)
 

@@ -96,6 +96,18 @@ def test_a_new_connector_and_a_deletion_are_told_by_task() -> None:
     assert all(not moves["n", task]["from"] and moves["n", task]["to"] for task in (None, 0, 1))
 
 
+def test_so_many_tasks_that_the_leader_would_stand_still_are_refused() -> None:
+    """`tasks.max` may be 100,000: five such connectors took the herder 4 s."""
+    world = two_workers()
+    created(world)
+    call_id = world.call("b", m.ForeseeMoves({f"n{n}": 10_000 for n in range(5)}))
+    world.run()
+    refused = failure(world, call_id)
+    assert refused.kind is m.ErrorKind.BAD_REQUEST
+    assert "There would be 50,007 connectors and tasks" in refused.message
+    assert foreseen(world, {"n": 1_000}).value is not None
+
+
 def test_a_leader_without_a_round_of_its_own_cannot_tell() -> None:
     world = one_worker()
     world.workers["a"].herder._work.member._last.another_leads()

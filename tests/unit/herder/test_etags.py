@@ -183,6 +183,56 @@ def test_a_task_with_the_field_is_a_task_still() -> None:
     assert decode_all([record]) == decode_all([record], orjson.loads)
 
 
+@pytest.mark.parametrize("conditional", [True, False])
+def test_a_write_whose_answer_is_lost_is_not_called_safe_to_repeat(conditional: bool) -> None:
+    world = one_worker()
+    created(world)
+    world.holds.append(lambda _, effect: isinstance(effect, m.AppendConfig))
+    call = m.PutConnectorConfig("c", OTHER, etag(world) if conditional else None)
+    first = world.call("a", call)
+    world.run()
+    (_, append) = world.held[-1]
+    assert isinstance(append, m.AppendConfig)
+    world.holds.clear()
+    world.log.extend(append.records)  # the brokers have it
+    world.give("a", m.ConfigAppendFailed(append.token, "no answer in time", fenced=False))
+    world.run()
+    told = failure(world, first)
+    if not conditional:
+        assert told.kind is m.ErrorKind.INTERNAL and "safely retried" in told.message
+        return
+    assert told.kind is m.ErrorKind.TIMEOUT
+    assert "may have been written" in told.message and "no answer in time" in told.message
+    world.advance(5_000)
+    again = world.call("a", call)
+    world.run()
+    assert failure(world, again).kind is m.ErrorKind.PRECONDITION
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        m.PutConnectorConfig("no", OTHER, 5),
+        m.PatchConnectorConfig("no", {"a": "b"}, 5),
+        m.DeleteConnector("no", 5),
+        m.SetTargetState("no", TargetState.PAUSED, 5),
+        m.SetTargetState("no", TargetState.STOPPED, 5),
+        m.ResetOffsets("no", 5),
+        m.AlterOffsets("no", (({"p": 1}, None),), 5),
+    ],
+    ids=lambda call: type(call).__name__,
+)
+def test_a_condition_on_what_is_not_there_does_not_hold(call: m.Call) -> None:
+    world = one_worker()
+    created(world)
+    call_id = world.call("a", call)
+    world.run()
+    world.advance(1_000)
+    refused = failure(world, call_id)
+    assert refused.kind is m.ErrorKind.PRECONDITION
+    assert "it does not exist, expected etag 5" in refused.message
+
+
 def test_a_change_with_an_etag_is_not_asked_twice() -> None:
     """It may have been made: made again it would be refused, and its user told so."""
     world = two_workers()

@@ -1,5 +1,7 @@
 """Changes on a condition by HTTP: `If-Match`, etags, and how workers pass them on."""
 
+from dataclasses import replace
+
 import pytest
 from support.rest.translated import asked_and_answered, understood
 
@@ -35,6 +37,16 @@ def test_who_does_not_know_that_path_has_changed_nothing(call: m.Call) -> None:
     named = HttpResponse(404, body, {"headgate-error-kind": "not found"})
     found = result_of(call, named)
     assert isinstance(found, m.Failure) and found.kind is m.ErrorKind.NOT_FOUND
+
+
+@pytest.mark.parametrize("call", [m.ResetOffsets("a"), m.AlterOffsets("a", (({"p": 1}, None),))])
+def test_a_dry_run_is_never_asked_by_a_request_that_would_carry_it_out(
+    call: m.ResetOffsets | m.AlterOffsets,
+) -> None:
+    """REST has no dry runs: the worker that is asked answers them itself."""
+    assert question(call, 1).method
+    with pytest.raises(ValueError, match="would be carried out"):
+        question(replace(call, dry_run=True), 1)
 
 
 @pytest.mark.parametrize(
