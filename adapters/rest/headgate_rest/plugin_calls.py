@@ -49,7 +49,8 @@ class PluginCalls:
         try:
             done, _ = await asyncio.wait({asked}, timeout=timeout_ms / 1000)
         finally:
-            begun = outcome.running()
+            # Here and now: `asked` would cancel it in the loop's next turn, after a thread took it.
+            begun = not outcome.cancel()
             asked.cancel()
         if not done:
             raise LateError(begun)
