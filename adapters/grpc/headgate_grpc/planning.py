@@ -101,12 +101,12 @@ async def _change(
         change.action = pb.PLANNED_ACTION_NONE
         if row["config"] != config:
             change.action = pb.PLANNED_ACTION_CHANGE_CONFIG
+            # Its class or its converters may be others, and so may be its passwords.
+            secrets |= await _validate(row["config"], None, asked)
         elif after is not before:
             change.action = pb.PLANNED_ACTION_CHANGE_STATE
         change.target_state_before = messages.TARGETS[before.value]
         change.etag = str(row["etag"])
-        if row["config"].get("connector.class") != config.get("connector.class"):
-            secrets |= await _validate(row["config"], None, asked)
     change.target_state_after = messages.TARGETS[after.value]
     return change, secrets
 
@@ -120,8 +120,9 @@ async def _validate(config: Config, change: pb.PlannedChange | None, asked: Aske
             key="connector.class", message="connector.class is missing in the config, or empty"
         )
         return set()
+    given = dict(config)  # a connector's own code may write into what it is given
     try:
-        infos = await asked.on_thread(lambda: asked.backend.plugins.validate(named, config))
+        infos = await asked.on_thread(lambda: asked.backend.plugins.validate(named, given))
     except ValueError as error:
         text = messages.without_secrets(str(error), config)
         faults.faults.add(key="connector.class", message=messages.text(text))
