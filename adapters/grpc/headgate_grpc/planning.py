@@ -50,8 +50,9 @@ async def plan(request: pb.PlanConnectorsRequest, asked: Asked) -> pb.PlanConnec
             change.differences.extend(_differences(row, each.config, secrets))
             response.changes.append(change)
     if request.HasField("prune"):
+        names = {each.name for each in wanted}
         for row in await _pruned(request.prune, asked):
-            if row["name"] not in {each.name for each in wanted}:
+            if row["name"] not in names:
                 counts[row["name"]] = None
                 response.changes.append(_deletion(row))
     response.changes.sort(key=lambda change: change.name)

@@ -1,8 +1,8 @@
-"""Plans of connectors whose converters have passwords, on rows that the test makes up."""
+"""Plans on rows that the test makes up: passwords of converters, and what many rows cost."""
 
 import asyncio
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -97,3 +97,25 @@ def test_plugins_cannot_write_into_a_row_or_into_the_plan() -> None:
     (change,) = planned(request, AskedOfRows(kept)).changes
     assert kept == before
     assert "topics" not in {each.key for each in change.differences}
+
+
+class CountedList(list[Any]):
+    """A list that counts how often it is gone through."""
+
+    times = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        self.times += 1
+        return super().__iter__()
+
+
+def test_rows_to_prune_do_not_each_go_through_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a plan of 5,000 connectors holds up the server's loop for seconds."""
+    wanted = CountedList(planning._wanted([pb.PlannedConnector(name="c", config=AVRO)]))
+    monkeypatch.setattr(planning, "_wanted", lambda given: wanted)
+    request = pb.PlanConnectorsRequest()
+    request.prune.SetInParent()
+    rows = [row(name, AVRO) for name in ("c", *(f"gone-{n}" for n in range(50)))]
+    found = planned(request, AskedOfRows(*rows))
+    assert len(found.changes) == 50
+    assert wanted.times <= 3
