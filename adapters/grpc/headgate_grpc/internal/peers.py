@@ -3,6 +3,7 @@ HTTP. Calls that come in are taken where HTTP's are.
 """
 
 import asyncio
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -23,6 +24,15 @@ from headgate_grpc.internal.v1.worker_service_pb2 import AskRequest, AskResponse
 
 CONNECT_S: Final = 5.0
 CHANNELS_MAX: Final = 200
+SLACK_S: Final = 5.0
+"""How long after its time a call is waited for: gRPC ends it in time, unless it fails itself."""
+CLOSE_S: Final = 5.0
+"""Longest wait of `close` for calls under way, and for the loop."""
+LAST_EVENTS_S: Final = 0.05
+"""gRPC hands over the ends of what was cancelled a moment later: a loop that is closed by then logs
+errors."""
+LATE: Final = "{} did not answer within {} ms; it may still have acted"
+ENDS: Final = "{} was being called when this worker ended; it may still have acted"
 REFUSED: Final = grpc.StatusCode.UNAUTHENTICATED
 """The code by which surely nothing was done. RESOURCE_EXHAUSTED is none: an answer may be too large
 to be taken, of a call that was done."""
@@ -47,7 +57,11 @@ class GrpcPeers:
         self._address = address
         self._session_keys = session_keys
         self._channels: dict[str, grpc.aio.Channel] = {}
-        """Belongs to the loop."""
+        """Belongs to the loop, as `_asking` does."""
+        self._asking: set[asyncio.Task[bytes | None]] = set()
+        self._lock = threading.Lock()
+        self._closed = False
+        """Under the lock: nothing is given to the loop after `close` has begun."""
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(
             target=self._loop.run_forever, name="grpc-calls", daemon=True
@@ -64,13 +78,24 @@ class GrpcPeers:
         if key is None:
             return Failure(ErrorKind.NOT_READY, NO_KEY)
         body = AskRequest(call_json=wire.dumps(call), hops=hops).SerializeToString()
-        asking = self._ask(address, key.key, body, timeout_ms)
+        with self._lock:
+            if self._closed:
+                raise TransportError(f"{url} was not called: this worker ends")
+            asking = self._ask(address, key.key, body, timeout_ms)
+            asked = asyncio.run_coroutine_threadsafe(asking, self._loop)
         try:
-            answer = asyncio.run_coroutine_threadsafe(asking, self._loop).result()
+            answer = asked.result(timeout_ms / 1000 + SLACK_S)
         except grpc.aio.AioRpcError as error:
             return self._failed(url, timeout_ms, error)
+        except TimeoutError as error:
+            asked.cancel()
+            raise TransportError(LATE.format(url, timeout_ms)) from error
         except CancelledError:
-            raise TransportError(f"{url} was being called when this worker ended") from None
+            raise TransportError(ENDS.format(url)) from None
+        except (grpc.aio.BaseError, RuntimeError) as error:
+            # A channel that was closed meanwhile says so by these.
+            text = f"{url} may have been called: {type(error).__name__}: {error}"
+            raise TransportError(text) from error
         if answer is None:
             text = f"{url} could not be reached at {address} by gRPC"
             return Failure(ErrorKind.UNREACHABLE, text)
@@ -83,16 +108,23 @@ class GrpcPeers:
         if code is REFUSED:
             return Failure(ErrorKind.NOT_READY, f"{url}: {details}")
         if code is grpc.StatusCode.DEADLINE_EXCEEDED:
-            raise TransportError(
-                f"{url} did not answer within {timeout_ms} ms; it may still have acted"
-            ) from error
+            raise TransportError(LATE.format(url, timeout_ms)) from error
         raise TransportError(
             f"{url} broke off before its answer ({code.name}: {details}); it may still have acted"
         ) from error
 
     async def _ask(self, address: str, key: bytes, body: bytes, timeout_ms: int) -> bytes | None:
         """The answer; None: there was no connection, so that surely nothing was asked."""
-        seconds = timeout_ms / 1000
+        task: Any = asyncio.current_task()
+        self._asking.add(task)
+        try:
+            return await self._answer_of(address, key, body, timeout_ms / 1000)
+        finally:
+            self._asking.discard(task)
+
+    async def _answer_of(
+        self, address: str, key: bytes, body: bytes, seconds: float
+    ) -> bytes | None:
         until = self._loop.time() + seconds
         channel = await self._channel(address)
         try:
@@ -124,12 +156,27 @@ class GrpcPeers:
         self._inner.answer(call_id, result)
 
     def close(self) -> None:
-        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result()
+        """Ends calls that are under way: TransportError in their threads, as of later calls."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            closing = asyncio.run_coroutine_threadsafe(self._close(), self._loop)
+        with contextlib.suppress(TimeoutError):
+            closing.result(2 * CLOSE_S)
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        self._thread.join(CLOSE_S)
+        if not self._thread.is_alive():
+            self._loop.close()
 
     async def _close(self) -> None:
+        asking = list(self._asking)
+        for task in asking:
+            task.cancel()
+        if asking:
+            await asyncio.wait(asking, timeout=CLOSE_S)
         channels, self._channels = list(self._channels.values()), {}
         for channel in channels:
             await channel.close()
+        if asking:
+            await asyncio.sleep(LAST_EVENTS_S)

@@ -1,0 +1,115 @@
+"""Calls between workers by gRPC while the caller ends, and its connections."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc.aio
+import pytest
+from support.grpc.peers_world import KEY, NOBODY, GrpcWorld
+
+from headgate.herder.messages import DeleteConnector
+from headgate.herder.session_keys import KeyRing
+from headgate.ports import TransportError
+from headgate_grpc.internal import peers
+from headgate_grpc.internal.peers import GrpcPeers
+
+CALL = DeleteConnector("a")
+
+
+def made() -> GrpcPeers:
+    inner: Any = None
+    return GrpcPeers(inner, lambda url: NOBODY, lambda: KeyRing(KEY, ()))
+
+
+@pytest.fixture
+def caller() -> Iterator[GrpcPeers]:
+    found = made()
+    yield found
+    found.close()
+
+
+class Asking(threading.Thread):
+    """One call on a thread of its own, which a test may leave to itself."""
+
+    def __init__(self, caller: GrpcPeers, timeout_ms: int) -> None:
+        super().__init__(daemon=True)
+        self.said: object = None
+        self._caller, self._timeout_ms = caller, timeout_ms
+        self.start()
+
+    def run(self) -> None:
+        try:
+            self.said = self._caller.call("two", CALL, 1, self._timeout_ms)
+        except BaseException as error:
+            self.said = error
+
+    def over(self) -> object:
+        self.join(10)
+        assert not self.is_alive(), "the call hangs"
+        return self.said
+
+
+def test_a_call_under_way_ends_with_the_caller(tmp_path: Path) -> None:
+    world = GrpcWorld(tmp_path)
+    caller, callee = world.connect("one"), world.connect("two")
+    asking = Asking(caller.peers, 60_000)
+    until = time.monotonic() + 10
+    while not callee.peers.incoming():
+        assert time.monotonic() < until
+        time.sleep(0.002)
+    caller.peers.close()
+    said = asking.over()
+    assert isinstance(said, TransportError) and "when this worker ended" in str(said)
+    with pytest.raises(TransportError, match="two was not called: this worker ends"):
+        caller.peers.call("two", CALL, 1, 60_000)
+    world.close()
+
+
+def test_a_call_that_waits_for_a_connection_ends_with_the_caller() -> None:
+    caller = made()
+    asking = Asking(caller, 60_000)
+    time.sleep(0.1)
+    caller.close()
+    assert isinstance(asking.over(), TransportError)
+
+
+def test_calls_that_race_with_the_end_neither_hang_nor_fail_otherwise() -> None:
+    for _ in range(15):
+        caller = made()
+        askings = [Asking(caller, 60_000) for _ in range(4)]
+        closing = threading.Thread(target=caller.close, daemon=True)
+        closing.start()
+        askings += [Asking(caller, 60_000) for _ in range(4)]
+        closing.join(10)
+        assert not closing.is_alive(), "close hangs"
+        assert {type(each.over()) for each in askings} == {TransportError}
+
+
+@pytest.mark.parametrize(
+    "error", [grpc.aio.UsageError("Channel is closed."), RuntimeError("Event loop is closed")]
+)
+def test_what_grpc_says_of_a_closed_channel_is_a_transport_error(
+    caller: GrpcPeers, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def answer_of(*_: object) -> bytes:
+        raise error
+
+    monkeypatch.setattr(caller, "_answer_of", answer_of)
+    with pytest.raises(TransportError, match=r"two may have been called: .* is closed"):
+        caller.call("two", CALL, 1, 60_000)
+
+
+def test_a_call_that_grpc_does_not_end_is_not_waited_for(
+    caller: GrpcPeers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def answer_of(*_: object) -> bytes:
+        return await asyncio.get_running_loop().create_future()
+
+    monkeypatch.setattr(caller, "_answer_of", answer_of)
+    monkeypatch.setattr(peers, "SLACK_S", 0.1)
+    said = Asking(caller, 50).over()
+    assert isinstance(said, TransportError) and "two did not answer within 50 ms" in str(said)
