@@ -1,7 +1,7 @@
 """Runs the tests: what `make test` runs, or with `--all` what `make test-all` runs.
 
-Fast tests come first, and a layer that fails ends the run. A slow test that fails is run once
-more, alone, after the others. Everything that is printed is in `.logs/` too.
+Fast tests come first, and a layer that fails ends the run. A test that fails is run once more,
+alone, after the others of its layer. Everything that is printed is in `.logs/` too.
 
 HEADGATE_TEST_PROCESSES: how many processes run tests side by side; 2 if not set.
 """
@@ -52,6 +52,7 @@ LAYERS = (
         title="fast: scenarios, laws, contracts, units (hash seed 0)",
         marks="not slow",
         hash_seed="0",
+        again=True,
     ),
     Layer(
         name="scenarios",
@@ -144,7 +145,7 @@ class Run:
         only = ["--last-failed", "--last-failed-no-failures=none"]
         code = self._pytest(layer, cache, [*only, *places])
         twice = last_failed(cache)
-        self._second_time = [name for name in failed if name not in twice]
+        self._second_time += [name for name in failed if name not in twice]
         for name in twice:
             self._say(f"failed twice: {name}")
         return code == PASSED and not twice

@@ -114,10 +114,22 @@ def test_when_very_many_fail_none_is_run_again(run: Run) -> None:
     assert "11 tests failed; more than 10 are not run again\n" in printed
 
 
-def test_a_fast_test_that_fails_ends_the_run(run: Run) -> None:
+def test_a_fast_test_that_fails_twice_ends_the_run(run: Run) -> None:
     code, printed = run({"test_fast.py": "def test_fast():\n    assert False\n"})
     assert code == 1, printed
-    assert "== slow" not in printed and "== again" not in printed
+    assert "failed twice: tests/test_fast.py::test_fast\n" in printed
+    assert "== slow" not in printed
+
+
+def test_the_list_of_second_times_is_of_all_layers(run: Run) -> None:
+    shaky = FIRST_TIME_ONLY.format(count=1)
+    fast = shaky.replace("@pytest.mark.slow\n", "").replace("test_shaky", "test_fast")
+    code, printed = run({"fast/test_fast.py": fast, "test_shaky.py": shaky})
+    assert code == 0, printed
+    assert printed.splitlines()[-3:-1] == [
+        "passed only the second time: tests/fast/test_fast.py::test_fast[0]",
+        f"{SECOND_TIME}[0]",
+    ]
 
 
 def test_all_runs_exhaustive_tests_and_long_histories_and_has_its_own_log(
