@@ -8,6 +8,7 @@ After each run what arrived is counted without Headgate: every input row must be
 its values, and in the first run with its types.
 """
 
+import argparse
 import csv
 import io
 import json
@@ -23,6 +24,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
 
 import pyarrow as pa
@@ -50,18 +52,24 @@ Flight = dict[str, str]
 
 
 def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--every", type=int, default=1, metavar="N", help="take every Nth flight alone; default 1"
+    )
+    every: int = parser.parse_args().every
     for folder in (IN, OUT, STATE, TYPED_IN, TYPED_OUT, TYPED_STATE):
         shutil.rmtree(folder, ignore_errors=True)
     PICTURE.unlink(missing_ok=True)
     try:
-        return typed_run() or killed_run()
+        return typed_run(every) or killed_run(every)
     except KeyboardInterrupt:
         return 130
 
 
-def typed_run() -> int:
+def typed_run(every: int) -> int:
     """The flights with their types, at full speed."""
     table = typed_flights()
+    table = table.take(list(range(0, table.num_rows, every)))
     write_typed_input(table)
     print(f"demo: 1 of 2: {table.num_rows:,} flights with types, unthrottled")
     watch = Watch(TYPED_STATE, table.num_rows)
@@ -69,9 +77,9 @@ def typed_run() -> int:
     return report_typed(table, watch, code, seconds)
 
 
-def killed_run() -> int:
+def killed_run(every: int) -> int:
     """The flights as text on Spark, with a limit on their rate, and a worker that is killed."""
-    rows = list(flights())
+    rows = list(islice(flights(), 0, None, every))
     write_input(rows)
     files = len(list(IN.iterdir()))
     print(f"\ndemo: 2 of 2: {len(rows):,} flights in {files} files below {shown(IN)}, throttled")
