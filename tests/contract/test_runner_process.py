@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from support.commands.processes import descendants
+from support.depth import first_rows
 from support.task import runner_contract
 from support.task.runner_contract import SESSION_TIMEOUT_MS, RunnerBench, is_alive
 
@@ -115,8 +116,19 @@ def worker(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator["subproce
     process.wait()
 
 
-@pytest.mark.parametrize("worker", ["CountingSource", "HangingSource"], indirect=True)
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize(
+    ("worker", "how"),
+    first_rows(
+        2,
+        [
+            ("HangingSource", signal.SIGSTOP),
+            ("CountingSource", signal.SIGKILL),
+            ("HangingSource", signal.SIGKILL),
+            ("CountingSource", signal.SIGSTOP),
+        ],
+    ),
+    indirect=["worker"],
+)
 def test_a_body_ends_when_its_worker_dies_or_is_frozen(
     worker: "subprocess.Popen[bytes]", how: signal.Signals, tmp_path: Path
 ) -> None:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.commands.installed import ROOT, Installed, install, run
+from support.depth import first
 
 pytestmark = pytest.mark.slow
 
@@ -39,7 +40,7 @@ def needs(extra: str) -> str:
     return f'headgate: this needs headgate[{extra}]: pip install "headgate[{extra}]"'
 
 
-@pytest.mark.parametrize("runner", ["thread", "process"])
+@pytest.mark.parametrize("runner", first(1, ["thread", "process"]))
 def test_up_copies_files_without_any_extra(
     installed: Installed, tmp_path: Path, runner: str
 ) -> None:
@@ -93,7 +94,7 @@ def test_a_command_that_needs_more_names_the_extra_and_ends_with_2(
     assert done.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("tolerance", ["none", "all"])
+@pytest.mark.parametrize("tolerance", first(1, ["all", "none"]))
 def test_a_parquet_file_without_pyarrow_fails_its_task_and_skips_nothing(
     installed: Installed, tmp_path: Path, tolerance: str
 ) -> None:

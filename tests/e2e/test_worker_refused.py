@@ -28,6 +28,7 @@ pytestmark = pytest.mark.slow
 LACKS = "User:connect needs the operation Describe on the resource Group:workers"
 
 
+@pytest.mark.exhaustive
 def test_a_worker_without_rights_on_its_group_ends_with_the_reason(
     own_broker: Callable[..., Broker], tmp_path: Path
 ) -> None:

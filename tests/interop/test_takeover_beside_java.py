@@ -248,6 +248,7 @@ def check_warned(ours: HeadgateWorker) -> None:
     assert warned[0].endswith("these keys are not used here: plugin.discovery, plugin.path")
 
 
+@pytest.mark.exhaustive
 def test_java_takes_over_a_cluster_of_ours(
     cluster: Cluster,
     growing: GrowingFile,
