@@ -22,8 +22,11 @@ WATCHES_MAX: Final = 1_000
 LOOK_S: Final = 0.5
 SILENCE_S: Final = 10.0
 """After so long without a change a response says that the watch lives."""
+FIRST_S: Final = 15.0
+"""How long a watch waits for its first look."""
 RESPONSE_MAX: Final = 64 * 1024
 ASK_MS: Final = 10_000
+UNSEEN: Final = "The workers could not be looked at within {:g} s{}. Ask again"
 ENDS: Final = "The worker is shutting down; watch another one"
 
 
@@ -35,6 +38,8 @@ class ClusterHub:
         self._now = pb.Cluster()
         self._looks = 0
         """How often the cluster was looked at."""
+        self._error = ""
+        """Why the last look failed; empty: it did not."""
         self._watching = 0
         self._news = asyncio.Condition()
         self._follower: asyncio.Task[None] | None = None
@@ -52,7 +57,8 @@ class ClusterHub:
         """The responses of one stream.
 
         Raises:
-            RefusedError: too many watches are open, or the server ends.
+            RefusedError: too many watches are open, the server ends, or the workers cannot be
+                looked at.
         """
         if self._watching >= WATCHES_MAX:
             text = f"{WATCHES_MAX} watches of the cluster are open on this worker already"
@@ -77,8 +83,13 @@ class ClusterHub:
                 self._follower = None
 
     async def _look_after(self, looks: int) -> None:
-        async with self._news:
-            await self._news.wait_for(lambda: self._closed or self._looks >= looks)
+        try:
+            async with asyncio.timeout(FIRST_S), self._news:
+                await self._news.wait_for(lambda: self._closed or self._looks >= looks)
+        except TimeoutError:
+            why = f": {self._error}" if self._error else ""
+            text = UNSEEN.format(FIRST_S, why)
+            raise RefusedError(MEANINGS[ErrorKind.NOT_READY], text) from None
         self._check_open()
 
     async def _change_from(self, told: dict[str, pb.Worker]) -> None:
@@ -97,8 +108,10 @@ class ClusterHub:
             try:
                 found = messages.cluster(await self._backend.cluster(ASK_MS))
             except Exception as error:  # who watches waits for the next look
+                again, self._error = self._error, str(error) or type(error).__name__
+                quiet = isinstance(error, TooManyError) or self._error == again
                 log.log(
-                    logging.DEBUG if isinstance(error, TooManyError) else logging.ERROR,
+                    logging.DEBUG if quiet else logging.ERROR,
                     "the watched cluster: %s: %s",
                     type(error).__name__,
                     error,
@@ -108,6 +121,7 @@ class ClusterHub:
             async with self._news:
                 self._now = found
                 self._looks += 1
+                self._error = ""
                 self._news.notify_all()
             await asyncio.sleep(LOOK_S)
 

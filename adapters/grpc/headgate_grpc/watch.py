@@ -253,10 +253,13 @@ class Hub:
             )
             self._loaded.exception()  # not all of them are waited for
         self._follower, self._loaded = None, None
-        self._table.clear()
-        self._touched.clear()
+        self._drop_table()
         self._looking = False
         self._look_over.set()
+
+    def _drop_table(self) -> None:
+        self._table.clear()
+        self._touched.clear()
         self._revision = self._forgotten = 0
 
     async def _keep_up(self, loaded: "asyncio.Future[None]") -> None:
@@ -315,6 +318,8 @@ class Hub:
                 loaded.exception()
                 self._loaded = None
                 self._backend.watch(None)
+                # Nobody tells what becomes of the rows that were read.
+                self._drop_table()
                 raise asyncio.CancelledError
             await asyncio.sleep(AGAIN_S)
 

@@ -72,14 +72,14 @@ def _after(led: Led, member: MemberWork, *, eager: bool) -> Works:
 def _next_round(
     last: RoundInput, held: Mapping[str, Works], connectors: Mapping[str, int], number: int
 ) -> RoundInput:
-    """Far enough after the one before that no delay is under way."""
+    """Far enough after the one before that no delay is under way. What members have told of one
+    does not matter: the policy remembers its own.
+    """
     members = [
         replace(
             each,
             connectors=held[each.member_id][0],
             tasks=held[each.member_id][1],
-            last_delay_ms=0,
-            delay_left_ms=None,
         )
         for each in last.members
     ]

@@ -1,6 +1,7 @@
 """Serving the gRPC API. Loads gRPC only where there is something to serve."""
 
 import contextlib
+import ipaddress
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -81,7 +82,27 @@ def internal_address(settings: WorkerSettings, host: str, bound: "Sequence[Liste
             "headgate.grpc.internal is true, but headgate.grpc.listeners has no grpc://HOST:PORT, "
             "at which other workers could call this one; calls between workers have no TLS yet"
         )
-    return f"[{host}]:{plain[0].port}" if ":" in host else f"{host}:{plain[0].port}"
+    reached = [each for each in plain if _may_reach(host, each.host)]
+    if not reached:
+        raise UnservedError(
+            f"headgate.grpc.internal is true, and other workers know this one as {host}, which "
+            f"reaches none of its listeners {', '.join(map(str, plain))}. Give "
+            f"headgate.grpc.listeners one that {host} reaches, or set headgate.grpc.advertised"
+        )
+    port = reached[0].port
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _may_reach(host: str, bound: str) -> bool:
+    """Whether a listener that is bound to `bound` may be called at `host`."""
+    return bound in ("0.0.0.0", "::") or _is_loopback(host) == _is_loopback(bound)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
 
 
 def _tls(settings: WorkerSettings, listeners: "Sequence[Listener]") -> "Tls | None":

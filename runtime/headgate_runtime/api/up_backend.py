@@ -172,11 +172,11 @@ class _LogView:
         """
         with self._lock:
             names = {**self._read_config(), **self._read_statuses()}
-            state, statuses, touched = self._state, self._statuses, self._touched
-        if names and touched is not None:
-            with suppress(RuntimeError):  # who watched has ended, with its loop
-                touched(names)
-        return state, statuses
+            # Before the lock is given back: what another thread answers from then on is told, too.
+            if names and self._touched is not None:
+                with suppress(RuntimeError):  # who watched has ended, with its loop
+                    self._touched(names)
+            return self._state, self._statuses
 
     def watch(self, touched: Callable[[Iterable[str]], None] | None) -> None:
         with self._lock:

@@ -340,7 +340,7 @@ KEYS: dict[str, Key] = {
         parsers.text,
         "",
         "`HOST:PORT` at which other workers call this one by gRPC; if it is empty, the host of its "
-        "REST API and the port of the first `grpc://` listener.",
+        "REST API and the port of the first `grpc://` listener that this host reaches.",
         ON_KAFKA,
     ),
     "headgate.grpc.ssl.certificate.file": Key(

@@ -43,6 +43,10 @@ class GrpcWorker:
     def address(self) -> str:
         return self.internal.address
 
+    @property
+    def boot(self) -> bytes:
+        return self.internal.verifier.boot
+
     def close(self) -> None:
         self.peers.close()
         self.server.close()

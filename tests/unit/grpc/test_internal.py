@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,13 @@ from headgate.ports import TransportError
 from headgate.topics.config_events import SessionKeyChanged
 from headgate_grpc.internal import signing
 from headgate_grpc.internal.service import METHOD
-from headgate_grpc.internal.signing import SKEW_MS, UnsignedError, Verifier, metadata
+from headgate_grpc.internal.signing import (
+    SKEW_MS,
+    RestartedError,
+    UnsignedError,
+    Verifier,
+    metadata,
+)
 from headgate_grpc.internal.v1.worker_service_pb2 import AskRequest, AskResponse
 
 OTHER_KEY = SessionKeyChanged(0, b"o" * 32, "HmacSHA256", 0)
@@ -94,9 +101,13 @@ def test_config_offset_and_etag_come_with_the_answer(world: GrpcWorld) -> None:
     assert served.calls == [call], "etags and nulls as they were"
 
 
+def signed_now(callee: GrpcWorker, ahead_ms: int) -> Any:
+    return metadata(KEY.key, METHOD, callee.address, BODY, now_ms() + ahead_ms, callee.boot)
+
+
 def test_who_is_not_of_the_group_is_not_believed(world: GrpcWorld) -> None:
     callee = world.connect("two")
-    good = metadata(KEY.key, METHOD, callee.address, BODY, now_ms())
+    good = metadata(KEY.key, METHOD, callee.address, BODY, now_ms(), callee.boot)
     unsigned = grpc.StatusCode.UNAUTHENTICATED
     changed = AskRequest(call_json=wire.dumps(DeleteConnector("b")), hops=1).SerializeToString()
     with Served(callee) as served:
@@ -104,11 +115,12 @@ def test_who_is_not_of_the_group_is_not_believed(world: GrpcWorld) -> None:
         assert sent(callee, BODY, good[:2]) is unsigned
         assert sent(callee, changed, good) is unsigned
         for given in (
-            metadata(OTHER_KEY.key, METHOD, callee.address, BODY, now_ms()),
-            metadata(KEY.key, METHOD, "another:1", BODY, now_ms()),
-            metadata(KEY.key, "/another/Method", callee.address, BODY, now_ms()),
-            metadata(KEY.key, METHOD, callee.address, BODY, now_ms() - SKEW_MS - 60_000),
-            metadata(KEY.key, METHOD, callee.address, BODY, now_ms() + SKEW_MS + 60_000),
+            metadata(OTHER_KEY.key, METHOD, callee.address, BODY, now_ms(), callee.boot),
+            metadata(KEY.key, METHOD, "another:1", BODY, now_ms(), callee.boot),
+            metadata(KEY.key, "/another/Method", callee.address, BODY, now_ms(), callee.boot),
+            metadata(KEY.key, METHOD, callee.address, BODY, now_ms()),
+            signed_now(callee, -SKEW_MS - 60_000),
+            signed_now(callee, SKEW_MS + 60_000),
         ):
             assert sent(callee, BODY, given) is unsigned
         assert not served.calls
@@ -125,7 +137,8 @@ def test_signed_garbage_is_refused_by_name(world: GrpcWorld) -> None:
         AskRequest(call_json=CALL_JSON, hops=0).SerializeToString(),
         AskRequest(call_json=CALL_JSON, hops=3).SerializeToString(),
     ):
-        result = sent(callee, body, metadata(KEY.key, METHOD, callee.address, body, now_ms()))
+        signed = metadata(KEY.key, METHOD, callee.address, body, now_ms(), callee.boot)
+        result = sent(callee, body, signed)
         assert isinstance(result, Failure) and result.kind is ErrorKind.BAD_REQUEST
 
 
@@ -175,7 +188,7 @@ def test_a_callee_that_stops_may_have_acted(world: GrpcWorld) -> None:
 
 
 def refused(verifier: Verifier, time_ms: int, key: bytes = b"k") -> str:
-    given = dict(metadata(key, "m", "c", b"body", time_ms))
+    given = dict(metadata(key, "m", "c", b"body", time_ms, verifier.boot))
     try:
         verifier.verify(given, "m", "c", b"body", (b"k",))
     except UnsignedError as error:
@@ -194,11 +207,32 @@ def test_clocks_that_differ_are_named() -> None:
     assert not refused(verifier, now - SKEW_MS)
 
 
-def test_what_was_signed_before_the_start_is_not_taken_again() -> None:
-    """Which calls the worker had taken before it was restarted nobody knows."""
-    verifier = Verifier(lambda: 1_000_000_000)
-    assert "before this worker started" in refused(verifier, 1_000_000_000 - 1)
-    assert not refused(verifier, 1_000_000_000)
+def test_a_call_is_taken_by_the_run_of_the_worker_that_it_is_signed_for() -> None:
+    """Which calls the worker had taken before it was restarted nobody knows, however far ahead the
+    clock of their caller is."""
+    now = 1_000_000_000
+    before = Verifier(lambda: now)
+    ahead = dict(metadata(b"k", "m", "c", b"body", now + SKEW_MS, before.boot))
+    before.verify(ahead, "m", "c", b"body", (b"k",))
+    verifier = Verifier(lambda: now)
+    with pytest.raises(RestartedError):
+        verifier.verify(ahead, "m", "c", b"body", (b"k",))
+    with pytest.raises(UnsignedError, match="signature of the call is wrong"):
+        verifier.verify({**ahead, signing.BOOT: verifier.boot}, "m", "c", b"body", (b"k",))
+    assert not refused(verifier, now - SKEW_MS), "a clock that is behind"
+
+
+def test_a_caller_signs_anew_for_a_worker_that_was_restarted(world: GrpcWorld) -> None:
+    caller, callee = world.connect("one"), world.connect("two")
+    with Served(callee) as served:
+        assert isinstance(caller.peers.call("two", CALL, 1, 5_000), Success)
+        callee.internal.verifier = Verifier(now_ms)
+        assert isinstance(caller.peers.call("two", CALL, 1, 5_000), Success)
+        callee.internal.verifier = Verifier(now_ms)
+        with ThreadPoolExecutor(4) as pool:
+            said = list(pool.map(lambda _: caller.peers.call("two", CALL, 1, 5_000), range(4)))
+        assert all(isinstance(each, Success) for each in said), said
+    assert served.calls == [CALL] * 6, "each was done once"
 
 
 def test_the_table_of_calls_is_bounded_and_forgets_no_call_too_early(
@@ -207,7 +241,7 @@ def test_the_table_of_calls_is_bounded_and_forgets_no_call_too_early(
     monkeypatch.setattr(signing, "NONCES_MAX", 3)
     now = 1_000_000_000
     verifier = Verifier(lambda: now)
-    first = dict(metadata(b"k", "m", "c", b"body", now))
+    first = dict(metadata(b"k", "m", "c", b"body", now, verifier.boot))
     verifier.verify(first, "m", "c", b"body", (b"k",))
     assert not refused(verifier, now) and not refused(verifier, now)
     assert refused(verifier, now) == signing.FULL

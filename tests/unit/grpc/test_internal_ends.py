@@ -14,7 +14,8 @@ from support.grpc.peers_world import KEY, NOBODY, GrpcWorld
 from headgate.herder.messages import DeleteConnector
 from headgate.herder.session_keys import KeyRing
 from headgate.ports import TransportError
-from headgate_grpc.internal import peers
+from headgate_grpc.internal import channels, peers
+from headgate_grpc.internal.channels import Channels, Connection
 from headgate_grpc.internal.peers import GrpcPeers
 
 CALL = DeleteConnector("a")
@@ -113,3 +114,78 @@ def test_a_call_that_grpc_does_not_end_is_not_waited_for(
     monkeypatch.setattr(peers, "SLACK_S", 0.1)
     said = Asking(caller, 50).over()
     assert isinstance(said, TransportError) and "two did not answer within 50 ms" in str(said)
+
+
+# -- connections --
+
+
+class Opened:
+    """Channels that a test makes: which are open, in the order in which they were made."""
+
+    def __init__(self) -> None:
+        self.open: list[str] = []
+
+    def made(self, address: str) -> Any:
+        self.open.append(address)
+        return _Channel(self, address)
+
+
+class _Channel:
+    def __init__(self, opened: Opened, address: str) -> None:
+        self._opened, self._address = opened, address
+
+    async def close(self) -> None:
+        await asyncio.sleep(0)
+        self._opened.open.remove(self._address)
+
+
+def test_the_connection_that_was_idle_for_longest_makes_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(channels, "CHANNELS_MAX", 3)
+
+    async def run() -> None:
+        opened = Opened()
+        connections = Channels(opened.made)
+
+        async def call(address: str) -> None:
+            async with connections.use(address):
+                pass
+
+        for address in ("a", "b", "c", "a"):
+            await call(address)
+        assert opened.open == ["a", "b", "c"]
+        async with connections.use("b"):
+            await call("d")
+            assert opened.open == ["a", "b", "d"], "c was not used for longest"
+            await call("e")
+            assert opened.open == ["b", "d", "e"], "b is in use"
+            async with connections.use("d"), connections.use("e"):
+                await call("f")
+                assert opened.open == ["b", "d", "e", "f"], "none is idle"
+        await call("g")
+        assert len(opened.open) == 3
+        await connections.close()
+        assert not opened.open
+
+    asyncio.run(run())
+
+
+def test_calls_at_once_to_one_worker_share_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channels, "CHANNELS_MAX", 1)
+
+    async def run() -> None:
+        opened = Opened()
+        connections = Channels(opened.made)
+        async with connections.use("gone"):
+            pass
+
+        async def call() -> Connection:
+            async with connections.use("a") as found:
+                await asyncio.sleep(0.01)
+                return found
+
+        first, second = await asyncio.gather(call(), call())
+        assert first is second and opened.open == ["a"]
+
+    asyncio.run(run())

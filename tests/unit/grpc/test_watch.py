@@ -358,3 +358,30 @@ def test_a_client_that_is_gone_leaves_no_watch_behind(served: Served) -> None:
 def watches(served: Served) -> int:
     assert served.server.hub is not None
     return len(served.server.hub._watchers)
+
+
+def test_rows_of_a_load_that_failed_are_not_shown_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headgate_grpc.watch.PAGE", 1)
+
+    class FailsAtPageTwo(Table):
+        broken = True
+
+        async def ask(self, call: Any, timeout_ms: int) -> Success | Failure:
+            if self.broken and call.after:
+                return Failure(ErrorKind.NOT_READY, "not now")
+            return await super().ask(call, timeout_ms)
+
+    async def run() -> None:
+        table = FailsAtPageTwo()
+        hub = Hub(table)  # type: ignore[arg-type]
+        table.put("a", "old")
+        table.put("b", "old")
+        with pytest.raises(RefusedError, match="not now"):
+            await anext(hub.watch(Filter()))
+        table.put("a", None)
+        table.broken = False
+        shown = await anext(hub.watch(Filter()))
+        assert [each.name for each in shown.connectors] == ["b"]
+        hub.close()
+
+    asyncio.run(run())

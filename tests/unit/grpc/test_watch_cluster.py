@@ -11,12 +11,12 @@ import pytest
 from support.grpc.worker import Served, grpc_worker
 
 from headgate import wire
-from headgate.herder.messages import WorkerView
+from headgate.herder.messages import ErrorKind, WorkerView
 from headgate_grpc import cluster_watch
 from headgate_grpc.client import HeadgateError
 from headgate_grpc.client.watching import WorkerChange, worker_changes
 from headgate_grpc.cluster_watch import ClusterHub
-from headgate_grpc.errors import RefusedError
+from headgate_grpc.errors import MEANINGS, RefusedError
 from headgate_grpc.v1 import cluster_service_pb2 as pb
 
 SINK = {"connector.class": "FileStreamSink", "topics": "t", "file": "/dev/null", "tasks.max": "2"}
@@ -162,5 +162,22 @@ def test_there_is_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
             await anext(streams[2])
         await streams[0].aclose()
         await anext(hub.watch())
+
+    asyncio.run(watched())
+
+
+def test_a_watch_whose_workers_cannot_be_seen_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_watch, "LOOK_S", 0.01)
+    monkeypatch.setattr(cluster_watch, "FIRST_S", 0.3)
+
+    class Broken(Workers):
+        async def cluster(self, timeout_ms: int) -> Any:
+            raise OSError("the disk is gone")
+
+    async def watched() -> None:
+        hub = ClusterHub(Broken())  # type: ignore[arg-type]
+        with pytest.raises(RefusedError, match=r"within 0.3 s: the disk is gone. Ask") as caught:
+            await asyncio.wait_for(anext(hub.watch()), 5)
+        assert caught.value.meaning is MEANINGS[ErrorKind.NOT_READY]
 
     asyncio.run(watched())

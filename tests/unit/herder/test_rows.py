@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -102,3 +103,16 @@ def test_rows_are_kept_until_they_change_or_nobody_asks_for_long() -> None:
     assert kept.row(state, statuses, "a", ("tasks",)) is not kept.row(
         state, statuses, "a", ("tasks",)
     ), "what is large is not kept"
+
+
+def test_so_many_rows_are_kept_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row takes more than a kilobyte, and there is no limit to connectors."""
+    monkeypatch.setattr("headgate.herder.rows.KEPT_MAX", 2)
+    state, statuses = world({"a": State.RUNNING, "b": None, "c": None})
+    kept = KeptRows(SETTINGS)
+    first = {name: kept.row(state, statuses, name) for name in "abc"}
+    again = {name: kept.row(state, statuses, name) for name in "abc"}
+    assert first == again
+    assert [name for name in "abc" if first[name] is again[name]] == ["a", "b"]
+    kept.forget(["a"])
+    assert kept.row(state, statuses, "c") is kept.row(state, statuses, "c"), "there is room again"

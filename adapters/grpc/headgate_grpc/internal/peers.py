@@ -18,12 +18,12 @@ from headgate.herder.messages import Call, ErrorKind, Failure, Result, Success
 from headgate.herder.session_keys import KeyRing
 from headgate.ports import IncomingCall, Peers, TransportError
 from headgate_grpc.client.address import OPTIONS
+from headgate_grpc.internal.channels import Channels, Connection
 from headgate_grpc.internal.service import METHOD, NO_KEY
-from headgate_grpc.internal.signing import metadata
+from headgate_grpc.internal.signing import BOOT, metadata
 from headgate_grpc.internal.v1.worker_service_pb2 import AskRequest, AskResponse
 
 CONNECT_S: Final = 5.0
-CHANNELS_MAX: Final = 200
 SLACK_S: Final = 5.0
 """How long after its time a call is waited for: gRPC ends it in time, unless it fails itself."""
 CLOSE_S: Final = 5.0
@@ -56,7 +56,7 @@ class GrpcPeers:
         self._inner = inner
         self._address = address
         self._session_keys = session_keys
-        self._channels: dict[str, grpc.aio.Channel] = {}
+        self._channels = Channels(_channel)
         """Belongs to the loop, as `_asking` does."""
         self._asking: set[asyncio.Task[bytes | None]] = set()
         self._lock = threading.Lock()
@@ -126,28 +126,33 @@ class GrpcPeers:
         self, address: str, key: bytes, body: bytes, seconds: float
     ) -> bytes | None:
         until = self._loop.time() + seconds
-        channel = await self._channel(address)
-        try:
-            async with asyncio.timeout(min(seconds, CONNECT_S)):
-                await channel.channel_ready()
-        except TimeoutError:
-            return None
-        self.calls += 1
-        signed = metadata(key, METHOD, address, body, time.time_ns() // 1_000_000)
-        ask: Any = channel.unary_unary(METHOD)
+        async with self._channels.use(address) as found:
+            try:
+                async with asyncio.timeout(min(seconds, CONNECT_S)):
+                    await found.channel.channel_ready()
+            except TimeoutError:
+                return None
+            self.calls += 1
+            signed_for = found.boot
+            try:
+                return await self._asked(found, address, key, body, until)
+            except grpc.aio.AioRpcError as error:
+                boot = _boot_told(error)
+                if boot is None or boot == signed_for:
+                    raise
+                # It was started since: it has refused the call, and told what to sign.
+                found.boot = boot
+            return await self._asked(found, address, key, body, until)
+
+    async def _asked(
+        self, found: Connection, address: str, key: bytes, body: bytes, until: float
+    ) -> bytes:
+        now_ms = time.time_ns() // 1_000_000
+        signed = metadata(key, METHOD, address, body, now_ms, found.boot)
+        ask: Any = found.channel.unary_unary(METHOD)
         left_s = max(until - self._loop.time(), 0.001)
         answer: bytes = await ask(body, timeout=left_s, metadata=signed)
         return answer
-
-    async def _channel(self, address: str) -> grpc.aio.Channel:
-        found = self._channels.get(address)
-        if found is None:
-            if len(self._channels) >= CHANNELS_MAX:
-                # Workers that are gone. A call under way there ends as if it had broken off.
-                await self._channels.pop(next(iter(self._channels))).close()
-            found = grpc.aio.insecure_channel(f"dns:///{address}", options=OPTIONS)
-            self._channels[address] = found
-        return found
 
     def incoming(self) -> Sequence[IncomingCall]:
         return self._inner.incoming()
@@ -175,8 +180,18 @@ class GrpcPeers:
             task.cancel()
         if asking:
             await asyncio.wait(asking, timeout=CLOSE_S)
-        channels, self._channels = list(self._channels.values()), {}
-        for channel in channels:
-            await channel.close()
+        await self._channels.close()
         if asking:
             await asyncio.sleep(LAST_EVENTS_S)
+
+
+def _channel(address: str) -> grpc.aio.Channel:
+    return grpc.aio.insecure_channel(f"dns:///{address}", options=OPTIONS)
+
+
+def _boot_told(error: grpc.aio.AioRpcError) -> bytes | None:
+    """What a callee that has refused a call says of its start; None: it was refused otherwise."""
+    if error.code() is not REFUSED:
+        return None
+    told = dict(error.trailing_metadata() or ()).get(BOOT)
+    return told if isinstance(told, bytes) else None

@@ -13,7 +13,7 @@ from headgate.errors import CoreError
 from headgate.herder.messages import Call, ErrorKind, Failure, Result
 from headgate.herder.session_keys import KeyRing
 from headgate_grpc.backend import TooManyError
-from headgate_grpc.internal.signing import UnsignedError, Verifier
+from headgate_grpc.internal.signing import BOOT, RestartedError, UnsignedError, Verifier
 from headgate_grpc.internal.v1.worker_service_pb2 import AskRequest, AskResponse
 
 SERVICE: Final = "headgate.internal.v1.WorkerService"
@@ -45,7 +45,7 @@ class WorkerService:
     ) -> None:
         self._ask = ask
         self._session_keys = session_keys
-        self._verifier = Verifier(wall_ms)
+        self.verifier = Verifier(wall_ms)
         self.address = ""
         """Under which other workers call this one: calls for another are refused."""
 
@@ -63,9 +63,11 @@ class WorkerService:
         given = dict(context.invocation_metadata() or ())
         try:
             keys = (ring.current.key, *ring.also)
-            self._verifier.verify(given, METHOD, self.address, body, keys)
+            self.verifier.verify(given, METHOD, self.address, body, keys)
         except UnsignedError as error:
-            await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(error))
+            told = isinstance(error, RestartedError)
+            trailing = ((BOOT, self.verifier.boot),) if told else ()
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(error), trailing)
         result = await self._result(body, context.time_remaining())
         return AskResponse(result_json=wire.dumps(result)).SerializeToString()
 

@@ -13,6 +13,8 @@ from typing import Final
 TIME: Final = "headgate-time-ms"
 NONCE: Final = "headgate-nonce-bin"
 SIGNATURE: Final = "headgate-signature-bin"
+BOOT: Final = "headgate-boot-bin"
+BOOT_BYTES: Final = 16
 NONCE_BYTES: Final = 16
 SKEW_MS: Final = 300_000
 """How far the clocks of two workers may differ."""
@@ -25,6 +27,7 @@ WRONG: Final = (
     "or the call was changed on its way"
 )
 REPLAYED: Final = "The call was made before: each is taken once"
+RESTARTED: Final = "This worker was started since the caller has called it last; sign its new start"
 FULL: Final = "Too many calls were made within 5 minutes; ask again later"
 
 
@@ -32,18 +35,23 @@ class UnsignedError(Exception):
     """The call is not believed. Nothing was done."""
 
 
+class RestartedError(UnsignedError):
+    """The call is signed for another run of this worker, or for none."""
+
+
 def metadata(
-    key: bytes, method: str, callee: str, body: bytes, now_ms: int
+    key: bytes, method: str, callee: str, body: bytes, now_ms: int, boot: bytes = b""
 ) -> tuple[tuple[str, str | bytes], ...]:
     """What signs the call.
 
     Args:
         callee: address under which it is called.
         now_ms: wall time.
+        boot: `Verifier.boot` of the callee, as far as the caller knows it.
     """
     nonce = secrets.token_bytes(NONCE_BYTES)
-    signature = _signature(key, method, callee, now_ms, nonce, body)
-    return ((TIME, str(now_ms)), (NONCE, nonce), (SIGNATURE, signature))
+    signature = _signature(key, method, callee, now_ms, nonce, boot, body)
+    return ((TIME, str(now_ms)), (NONCE, nonce), (BOOT, boot), (SIGNATURE, signature))
 
 
 class Verifier:
@@ -51,7 +59,9 @@ class Verifier:
 
     def __init__(self, wall_ms: Callable[[], int]) -> None:
         self._wall_ms = wall_ms
-        self._begun_ms = wall_ms()
+        self.boot = secrets.token_bytes(BOOT_BYTES)
+        """Random, of this start. Each call is signed for it: which calls the worker had taken
+        before it was started again is not known any more."""
         self._seen: dict[bytes, int] = {}
         """Until when a nonce must be remembered, in order of arrival."""
 
@@ -63,22 +73,26 @@ class Verifier:
         body: bytes,
         keys: Sequence[bytes],
     ) -> None:
-        """Raises UnsignedError: says why, and by how much clocks differ."""
+        """Raises UnsignedError: says why, and by how much clocks differ. RestartedError: the caller
+        may sign the call for `boot`, and make it again."""
         time_text, nonce, signature = given.get(TIME), given.get(NONCE), given.get(SIGNATURE)
+        boot = given.get(BOOT, b"")
         if not isinstance(time_text, str) or not (
             isinstance(nonce, bytes) and isinstance(signature, bytes)
         ):
             raise UnsignedError(MISSING)
         if not (time_text.isascii() and time_text.isdecimal() and len(time_text) <= 15):
             raise UnsignedError(MISSING)
-        if len(nonce) != NONCE_BYTES:
+        if len(nonce) != NONCE_BYTES or not isinstance(boot, bytes):
             raise UnsignedError(MISSING)
         time_ms = int(time_text)
-        expected = (_signature(key, method, callee, time_ms, nonce, body) for key in keys)
+        expected = (_signature(key, method, callee, time_ms, nonce, boot, body) for key in keys)
         if not any(hmac.compare_digest(each, signature) for each in expected):
             raise UnsignedError(WRONG)
         # Only now: what is not signed must not fill the table, and is told nothing of the clock.
         self._check_time(time_ms)
+        if boot != self.boot:
+            raise RestartedError(RESTARTED)
         self._take(nonce, time_ms + SKEW_MS)
 
     def _check_time(self, time_ms: int) -> None:
@@ -89,12 +103,6 @@ class Verifier:
             raise UnsignedError(
                 f"The clock of the calling worker is {abs(ahead_ms) / 1000:.0f} s {way} that of "
                 f"this one; expected at most {SKEW_MS // 1000} s. Set the clocks of both"
-            )
-        if time_ms < self._begun_ms:
-            # Which calls it had taken before it was started again is not known any more.
-            raise UnsignedError(
-                f"The call was signed {(self._begun_ms - time_ms) / 1000:.1f} s before this worker "
-                "started, or the clock of the calling worker is behind; ask again"
             )
 
     def _take(self, nonce: bytes, until_ms: int) -> None:
@@ -109,10 +117,10 @@ class Verifier:
 
 
 def _signature(
-    key: bytes, method: str, callee: str, time_ms: int, nonce: bytes, body: bytes
+    key: bytes, method: str, callee: str, time_ms: int, nonce: bytes, boot: bytes, body: bytes
 ) -> bytes:
     made = hmac.new(key, digestmod=hashlib.sha256)
-    for part in (method.encode(), callee.encode(), str(time_ms).encode(), nonce, body):
+    for part in (method.encode(), callee.encode(), str(time_ms).encode(), nonce, boot, body):
         made.update(len(part).to_bytes(8, "big"))
         made.update(part)
     return made.digest()
