@@ -79,8 +79,6 @@ class ParquetReader:
         except self._unreadable:
             self._batches = None
             return None  # `read` tells why
-        most = max(1, part.num_rows * BATCH_BYTES // max(part.nbytes, 1))
-        part = part.slice(0, most)
         while self._fault(part) is not None:
             if part.num_rows <= ROWS_AT_ONCE:
                 return None
@@ -90,6 +88,7 @@ class ParquetReader:
         except self._arrow.ArrowException:
             self._batch_columns = None
             return None
+        values = self._first_part(values, BATCH_BYTES)
         batch = RowBatch(self._position, values, self._crc, self._content)
         self._position = batch.end
         return batch
@@ -99,10 +98,10 @@ class ParquetReader:
         return self._schema
 
     def _learn_schema(self) -> None:
-        from headgate_arrow import arrow_types, rows, values
+        from headgate_arrow import arrow_types, compact, rows, values
 
         self._types, self._fault = arrow_types, values.fault
-        self._as_batch = rows.with_columns
+        self._as_batch, self._first_part = rows.with_columns, compact.first_part
         self._columns = columns = self._columns_read()
         try:
             self._schema = arrow_types.struct_schema(columns)

@@ -175,14 +175,6 @@ def _text(columns: Any) -> str:
 # -- bytes --
 
 
-def parts(values: Any, bytes_max: int) -> list[Any]:
-    """`values` as batches of at most `bytes_max` bytes each, as far as rows can be parted."""
-    if values.num_rows <= 1 or values.nbytes <= bytes_max:
-        return [values]
-    half = values.num_rows // 2
-    return [*parts(values.slice(0, half), bytes_max), *parts(values.slice(half), bytes_max)]
-
-
 def to_bytes(values: Any) -> memoryview:
     """A RecordBatch as an IPC stream with its schema."""
     out = pa.BufferOutputStream()

@@ -82,7 +82,7 @@ class SourceBatches:
         return rows.source_records(batch)
 
     def _ready(self, batch: SourceBatch) -> Sequence[ReadyBatch]:
-        from headgate_arrow import rows
+        from headgate_arrow import compact, rows
 
         made, topic = self._converters, batch.topic
         key = (
@@ -93,7 +93,7 @@ class SourceBatches:
             time_ms = sending_timestamp(time_ms)
         schema, start = rows.schema_bytes(batch.value_schema), 0
         ready: list[ReadyBatch] = []
-        for values in rows.parts(batch.values, BYTES_MAX):
+        for values in compact.parts(batch.values, BYTES_MAX):
             part = batch.part(start, values.num_rows)
             start += values.num_rows
             headers = self._headers(part)

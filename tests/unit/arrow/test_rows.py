@@ -15,7 +15,7 @@ from headgate.connector.api import DataError, SkippedRecord, SourceRecord
 from headgate.connector.batches import RowNumbers, RowOffsets, SinkBatch, SourceBatch
 from headgate.connector.schema import Schema, validate
 from headgate.connector.text_converters import TypedConverter
-from headgate_arrow import arrow_types, rows
+from headgate_arrow import arrow_types, compact, rows
 from headgate_arrow.values import fault
 
 DAY_MS = 86_400_000
@@ -209,7 +209,7 @@ def test_a_null_struct_whose_fields_have_no_nulls_is_null() -> None:
 
 def test_parts_of_a_batch_have_bytes_up_to_the_limit() -> None:
     batch = batch_of(pa.table({"n": range(1000), "text": ["x" * 1000] * 999 + ["y" * 50_000]}))
-    parts = rows.parts(batch.values, 20_000)
+    parts = compact.parts(batch.values, 20_000)
     assert pa.Table.from_batches(parts).to_pylist() == batch.values.to_pylist()
     sizes = [(part.num_rows, len(rows.to_bytes(part))) for part in parts]
     assert all(size < 22_000 for count, size in sizes if count > 1)

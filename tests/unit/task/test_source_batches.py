@@ -353,3 +353,18 @@ def test_a_skipped_record_beside_batches_keeps_its_place(tmp_path: Path) -> None
     last = [[batch(1, 9), skipped]]
     run(tmp_path / "last", given(*last), config={**TYPED, "errors.tolerance": "all"})
     assert source_offsets(tmp_path / "last") == {KEY: b'{"n":9}'}
+
+
+def test_words_of_a_dictionary_are_in_the_log_once_for_each_batch_that_has_them(
+    tmp_path: Path,
+) -> None:
+    words = pa.array([f"{number}" + "x" * 100_000 for number in range(400)]).dictionary_encode()
+    folder = tmp_path / "files"
+    folder.mkdir()
+    pq.write_table(pa.table({"word": words}), folder / "a.parquet")
+    config = {**TYPED, "path": str(folder), "topic": "t", "file.settle.ms": "0"}
+    run(tmp_path / "log", DirectoryTask, config=config)
+    found, batches = in_the_log(tmp_path / "log")
+    assert (len(found), batches) == (400, 3)
+    stored = sum(path.stat().st_size for path in (tmp_path / "log").rglob("*") if path.is_file())
+    assert stored < 2 * words.nbytes
