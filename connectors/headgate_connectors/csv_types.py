@@ -1,6 +1,7 @@
 """Types of CSV columns, as ``csv.types`` declares them, and values of them from text.
 
-A text that has no value of the type is refused: nothing is rounded, cut or guessed.
+A text that has no value of the type is refused: nothing is cut or guessed. Only floats are rounded,
+to the nearest of their type; a number that would become 0 or infinite is refused.
 """
 
 import datetime
@@ -25,6 +26,7 @@ _INTEGERS: Final = {
 }
 _WHOLE: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _NUMBER: Final = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
+_NOT_ZERO: Final = re.compile(r"[+-]?[0.]*[1-9]")
 _NO_NUMBER: Final = re.compile(r"NaN|[+-]?Infinity")
 _DECIMAL: Final = re.compile(r"decimal\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)")
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
@@ -141,14 +143,23 @@ def _boolean(text: str) -> bool:
 def _float(text: str) -> float:
     if _NO_NUMBER.fullmatch(text):
         return float(text)
-    if not _NUMBER.fullmatch(text) or math.isinf(float(text)):
+    if not _NUMBER.fullmatch(text) or _is_beyond(text, float(text)):
         raise ValueError("expected float64, such as 1.5, -2e10, NaN or Infinity")
     return float(text)
 
 
+def _is_beyond(text: str, value: float) -> bool:
+    """Whether a number is too large for the float that it became, or too small for any but 0."""
+    return math.isinf(value) or (value == 0 and _NOT_ZERO.match(text) is not None)
+
+
 def _float32(text: str) -> float:
     try:
-        return float(struct.unpack("<f", struct.pack("<f", _float(text)))[0])
+        whole = _float(text)
+        found = float(struct.unpack("<f", struct.pack("<f", whole))[0])
+        if whole and not found:
+            raise ValueError
+        return found
     except (ValueError, OverflowError):
         raise ValueError("expected float32, such as 1.5, -2e10, NaN or Infinity") from None
 
@@ -206,8 +217,13 @@ def _timestamp(zone: ZoneInfo | None) -> Parse:
 
 
 def _in_zone(local: datetime.datetime, zone: ZoneInfo) -> datetime.datetime:
-    first = local.replace(tzinfo=zone).astimezone(datetime.UTC)
-    second = local.replace(tzinfo=zone, fold=1).astimezone(datetime.UTC)
+    try:
+        first = local.replace(tzinfo=zone).astimezone(datetime.UTC)
+        second = local.replace(tzinfo=zone, fold=1).astimezone(datetime.UTC)
+    except OverflowError:
+        raise ValueError(
+            f"expected a timestamp in the years 1 to 9999 of UTC: this time of {zone.key} is beyond"
+        ) from None
     if first != second:
         there = "comes twice" if first < second else "is not"
         raise ValueError(

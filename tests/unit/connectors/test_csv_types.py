@@ -114,6 +114,9 @@ GOOD: list[tuple[str, str, Any]] = [
     ("float64", "-2.5e3", -2500.0),
     ("float64", "-Infinity", float("-inf")),
     ("float32", "0.5", 0.5),
+    ("float32", "0.1", 0.10000000149011612),
+    ("float64", "0.00e5", 0.0),
+    ("float64", "5e-324", 5e-324),
     ("decimal(5,2)", "1.5e1", Decimal("15.00")),
     ("decimal(5,2)", "-999.990", Decimal("-999.99")),
     ("decimal(38,0)", "9" * 38, Decimal("9" * 38)),
@@ -141,6 +144,7 @@ def test_texts_that_hold(kind: str, text: str, value: Any) -> None:
     [
         *(("int8", "128"), ("int8", "1.0"), ("int8", " 1"), ("int64", "1_000"), ("int32", "٣")),
         *(("int64", "9" * 5_000), ("float64", "1e999"), ("float64", "nan"), ("float64", "1_0")),
+        *(("float64", "1e-400"), ("float64", "-.00001e-400"), ("float32", "1e-60")),
         *(("float32", "1e39"), ("float64", ""), ("decimal(5,2)", "1.005"), ("boolean", "1")),
         *(("decimal(5,2)", "1000"), ("decimal(5,2)", "NaN"), ("date", "26.11.2026")),
         *(("date", "2023-02-29"), ("date", "20260101"), ("time", "24:00"), ("time", "7:05")),
@@ -156,6 +160,17 @@ def test_texts_that_hold(kind: str, text: str, value: Any) -> None:
 def test_texts_that_do_not_hold(kind: str, text: str) -> None:
     with pytest.raises(ValueError, match=r"^expected "):
         column(kind, BERLIN)[1](text)
+
+
+@pytest.mark.parametrize("text", ["0001-01-01 00:00", "9999-12-31 23:59:59.999"])
+def test_a_time_that_is_beyond_the_years_in_utc_is_a_bad_record(tmp_path: Path, text: str) -> None:
+    (tmp_path / "a.csv").write_text(f"at\n{text}\n2026-11-26 07:05\n")
+    zone = "Asia/Tokyo" if text < "1" else "America/New_York"
+    settings = {"csv_timezone": zone, "csv_types": "at: timestamp", "errors_tolerance": "all"}
+    bad, good = run(tmp_path, **settings).rest()
+    assert isinstance(bad, SkippedRecord)
+    assert "expected a timestamp in the years 1 to 9999 of UTC" in bad.reason
+    assert isinstance(good, SourceRecord)
 
 
 def test_a_timestamp_without_a_zone_is_refused_unless_one_is_set() -> None:
