@@ -19,6 +19,7 @@ from headgate.connector.api import DataError, SinkConnector, SinkRecord, SinkTas
 from headgate.connector.batches import SinkBatch
 from headgate.connector.config import ConfigDef, ConfigError, Importance, Type
 from headgate.connector.schema import Schema, SchemaType
+from headgate.connector.sink_names import sink_topics
 from headgate.connector.text_converters import json_text
 from headgate.connector.validators import at_least, non_empty, one_of
 from headgate.ports import TopicPartition
@@ -27,7 +28,9 @@ from headgate_connectors.sink_columns import SinkColumns
 from headgate_connectors.sink_files import StagedFiles
 from headgate_connectors.sink_manifest import Entry, ManifestError, SinkManifest
 from headgate_connectors.sink_partitions import (
+    HIDDEN,
     PartitionBy,
+    hidden_fault,
     json_fields,
     partition_faults,
     pin_text,
@@ -178,6 +181,9 @@ class DirectorySinkTask(SinkTask):
         """The same as a STRUCT."""
 
     def open(self, partitions: Collection[TopicPartition]) -> None:
+        for topic, _ in partitions:
+            if topic.startswith(HIDDEN):
+                raise ConfigError(f"topic {hidden_fault(topic)}")
         by_group = self.context.committed() if partitions else {}
         for place in partitions:
             self._resume(place, by_group.get(place, 0))
@@ -479,7 +485,9 @@ class DirectorySink(SinkConnector):
             return {"path": [text]}
         if path and Path(path).exists() and not Path(path).is_dir():
             return {"path": [f"{path} is a file, expected a folder"]}
-        return partition_faults(config)
+        hidden = [name for name in sink_topics(config) if name.startswith(HIDDEN)]
+        faults = {"topics": [f"topic {hidden_fault(name)}" for name in hidden]} if hidden else {}
+        return {**partition_faults(config), **faults}
 
     @classmethod
     def alter_offsets(

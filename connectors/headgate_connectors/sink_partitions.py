@@ -11,12 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from headgate.connector.api import DataError, SinkRecord
 from headgate.connector.schema import DATE, Schema, SchemaType, logical_type
 from headgate_connectors.sink_rows import at
+from headgate_connectors.text_checks import is_utf8, zone_of
 
+HIDDEN: Final = ("_", ".")
+"""How names begin of files and folders that Spark, pyarrow and DirectorySource pass over."""
 NULL_FOLDER: Final = "__HIVE_DEFAULT_PARTITION__"
 _NAME_BYTES_MAX: Final = 255
 _ESCAPED: Final = frozenset("\"#%'*/:=?\\{[]^\x7f" + "".join(map(chr, range(0x01, 0x20))))
@@ -52,8 +54,8 @@ class PartitionBy:
         if twice := [name for name in names if names.count(name) > 1]:
             raise ValueError(f"{twice[0]} stands there twice, expected each once")
         try:
-            self._zone = ZoneInfo(timezone)
-        except (ZoneInfoNotFoundError, ValueError, OSError):
+            self._zone = zone_of(timezone)
+        except ValueError:
             raise ValueError(
                 f"time zone {timezone}, expected a name such as UTC or Europe/Berlin"
             ) from None
@@ -124,6 +126,8 @@ class PartitionBy:
 
 def _level(part: str) -> _Level:
     name, given, pattern = part.partition("=")
+    if name.startswith(HIDDEN):
+        raise ValueError(hidden_fault(name))
     if not given:
         return _Level(part)
     if not name or not _PATTERN.fullmatch(pattern) or "%" not in pattern:
@@ -132,6 +136,15 @@ def _level(part: str) -> _Level:
             f"pattern of {' '.join(_DIRECTIVES)}, letters, digits, - _ and ., such as day=%Y-%m-%d"
         )
     return _Level(name, pattern)
+
+
+def hidden_fault(name: str) -> str:
+    """Why a field or a topic cannot be the begin of a name in the sink's folder."""
+    return (
+        f"{name} begins with {name[0]}, expected another first character: readers of the folder "
+        "take such files and folders for hidden ones, and the records would seem lost. Rename it, "
+        "or write to another kind of target"
+    )
 
 
 def escaped(text: str) -> str:
@@ -165,7 +178,7 @@ def _text(
     if isinstance(value, bool):
         return "true" if value else "false"
     text = str(value)
-    if not text or text == NULL_FOLDER or "\0" in text or not _is_utf8(text):
+    if not text or text == NULL_FOLDER or "\0" in text or not is_utf8(text):
         seen = json.dumps(text) if text else "empty"
         raise DataError(
             f"{at(record)}: {name} is {seen}, which as a folder would be read back as another "
@@ -183,14 +196,6 @@ def _check_type(record: SinkRecord, schema: Schema, name: str) -> None:
         f"{at(record)}: {name} is of type {logical or schema.type}, expected a text, a whole "
         "number, a boolean or a Date for partition.by"
     )
-
-
-def _is_utf8(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def pin_text(by: Sequence[str], timezone: str, keeps: bool) -> str:

@@ -19,6 +19,7 @@ from support.depth import tries
 from headgate.connector import DataError, Schema
 from headgate.connector import schema as s
 from headgate.connector.api import SinkRecord
+from headgate.connector.config import ConfigError
 from headgate.testing import FakeSinkContext
 from headgate_connectors.directory_sink import DirectorySink, DirectorySinkTask
 from headgate_connectors.sink_manifest import ManifestError
@@ -214,12 +215,24 @@ def test_a_folder_keeps_its_partitions(tmp_path: Path) -> None:
         ("partition.by", "=%Y", "expected the name of a field"),
         ("partition.by", "day=x", "expected the name of a field"),
         ("partition.by", "city,city", "city stands there twice"),
+        ("partition.by", "city,_n", "_n begins with _, expected another first character"),
+        ("partition.by", ".day=%Y", ".day begins with ., expected another first character"),
+        ("topics", "t, _t", "topic _t begins with _, expected another first character"),
         ("partition.timezone", "Mars/Base", "time zone Mars/Base, expected"),
     ],
 )
 def test_settings_that_are_refused(key: str, text: str, expected: str) -> None:
     faults = DirectorySink.validate({"path": "out", key: text})
     assert expected in faults[key][0]
+
+
+@pytest.mark.parametrize("topic", ["_t", ".t"])
+def test_a_topic_of_a_pattern_that_readers_would_hide_is_refused(
+    tmp_path: Path, topic: str
+) -> None:
+    subject = task(tmp_path, "")
+    with pytest.raises(ConfigError, match=f"topic {topic} begins with"):
+        subject.open([(topic, 0)])
 
 
 def test_escapes_are_those_of_spark() -> None:
