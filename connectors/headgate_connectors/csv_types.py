@@ -11,7 +11,7 @@ import re
 import struct
 from collections.abc import Callable, Mapping
 from typing import Any, Final
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo
 
 from headgate.connector import schema as s
 from headgate.connector.schema import Schema
@@ -58,18 +58,6 @@ def parse_types(text: str) -> dict[str, str]:
         found[name] = kind.lower()
         column(found[name], None)
     return found
-
-
-def zone_of(name: str | None) -> ZoneInfo | None:
-    """Raises ValueError: there is no such time zone."""
-    if name is None:
-        return None
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise ValueError(
-            f"{name} is no time zone, expected a name such as UTC or Europe/Berlin"
-        ) from None
 
 
 def column(kind: str, zone: ZoneInfo | None) -> tuple[Schema, Parse]:

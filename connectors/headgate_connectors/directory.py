@@ -68,6 +68,7 @@ from headgate_connectors.directory_tree import (
     local_path,
     open_tree,
 )
+from headgate_connectors.text_checks import is_utf8
 
 # What the connector adds to the configs of its tasks.
 DIRECTORY = "headgate.directory"
@@ -206,7 +207,7 @@ class DirectoryTask(SourceTask):
                 elif entry.is_symlink() and entry.is_dir():
                     text = "is a symbolic link, which is not followed: give path its target"
                     left[f"{name}/"] = f"directory {self._shown_path(name)} {text}"
-                elif not (name.isascii() or _is_text(name)) and self._choice.takes(name):
+                elif not (name.isascii() or is_utf8(name)) and self._choice.takes(name):
                     left[name] = f"{self._shown_path(repr(name))} is not read: no UTF-8 in its name"
                 elif (name in self._files or self._is_read(name)) and entry.is_file():
                     yield name, entry
@@ -576,12 +577,3 @@ class DirectorySource(SourceConnector):
             {**self._config, DIRECTORY: directory, TASK: str(task), TASKS: str(tasks_max)}
             for task in range(tasks_max)
         ]
-
-
-def _is_text(name: str) -> bool:
-    """Whether a file's name is UTF-8: Python has halves of surrogate pairs for other bytes."""
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

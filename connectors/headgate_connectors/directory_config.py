@@ -9,9 +9,10 @@ from typing import Any
 
 from headgate.connector.config import ConfigDef, ConfigError, Importance, Type
 from headgate.connector.validators import at_least, non_empty, one_of, optional, regex
-from headgate_connectors.csv_types import KINDS, parse_types, zone_of
+from headgate_connectors.csv_types import KINDS, parse_types
 from headgate_connectors.directory_input import COMPRESSIONS
 from headgate_connectors.directory_reader import FileFault, ReadOptions
+from headgate_connectors.text_checks import zone_of
 
 FORMATS = {
     ".jsonl": "jsonl",
@@ -61,7 +62,8 @@ def _types(name: str, value: Any) -> None:
 
 def _zone(name: str, value: Any) -> None:
     try:
-        zone_of(value)
+        if value is not None:
+            zone_of(value)
     except ValueError as error:
         raise ConfigError.of(name, value, str(error)) from None
 
@@ -294,6 +296,7 @@ def read_options(settings: Mapping[str, Any]) -> ReadOptions:
     quote, delimiter, escape, comment = (
         settings[f"csv.{name}"] for name in ("quote", "delimiter", "escape", "comment")
     )
+    timezone = settings["csv.timezone"]
     return ReadOptions(
         check_json=settings["json.check"],
         encoding=codecs.lookup(settings["encoding"]).name,
@@ -305,7 +308,7 @@ def read_options(settings: Mapping[str, Any]) -> ReadOptions:
         comment=None if comment == "none" else comment,
         columns=tuple(settings["csv.columns"]),
         types=parse_types(settings["csv.types"]),
-        zone=zone_of(settings["csv.timezone"]),
+        zone=None if timezone is None else zone_of(timezone),
     )
 
 

@@ -88,7 +88,7 @@ def _header(value: bytes | RowNumbers | None) -> Any:
         return _text(value)
     if isinstance(value.values, range):
         return [value.values.start, value.values.step]
-    return {"i64": b64encode(_little(array("q", value.values)).tobytes()).decode()}
+    return {"i64": b64encode(little_endian(array("q", value.values)).tobytes()).decode()}
 
 
 def _read_header(value: Any, count: int) -> bytes | RowNumbers | None:
@@ -98,11 +98,12 @@ def _read_header(value: Any, count: int) -> bytes | RowNumbers | None:
     if isinstance(value, dict):
         found = array("q")
         found.frombytes(b64decode(value["i64"]))
-        return RowNumbers(_little(found).tolist())
+        return RowNumbers(little_endian(found).tolist())
     return _bytes(value)
 
 
-def _little(numbers: "array[int]") -> "array[int]":
+def little_endian(numbers: "array[int]") -> "array[int]":
+    """`numbers`, in the byte order of the file: its bytes are swapped on a machine of the other."""
     if sys.byteorder == "big":
         numbers.byteswap()
     return numbers

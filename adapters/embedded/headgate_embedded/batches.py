@@ -17,7 +17,6 @@ Columns, because the standard library packs and slices them without a loop per b
 
 import json
 import struct
-import sys
 import zlib
 from array import array
 from collections.abc import Sequence
@@ -156,9 +155,7 @@ class _Reader:
         end = self._at + count * found.itemsize
         found.frombytes(self._body[self._at : end])
         self._at = end
-        if sys.byteorder == "big":
-            found.byteswap()
-        return found
+        return arrow_batches.little_endian(found)
 
     def number(self) -> int:
         (found,) = _U32.unpack_from(self._body, self._at)
@@ -216,7 +213,4 @@ def _header_columns(records: Sequence[ProducerRecord]) -> tuple[list[bytes], lis
 
 
 def _column(kind: str, numbers: Sequence[int]) -> bytes:
-    found = array(kind, numbers)
-    if sys.byteorder == "big":
-        found.byteswap()
-    return found.tobytes()
+    return arrow_batches.little_endian(array(kind, numbers)).tobytes()

@@ -1,13 +1,14 @@
 """Batches of records as bytes."""
 
+import sys
 from dataclasses import astuple
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.ports import ProducerRecord, TransportError
-from headgate_embedded.batches import COMPRESSIONS, decode, encode
+from headgate.ports import LogBatch, ProducerRecord, RowNumbers, TransportError
+from headgate_embedded.batches import COMPRESSIONS, decode, decode_batch, encode, encode_batch
 
 optional_bytes = st.none() | st.binary(max_size=20)
 names = st.sampled_from(["a", "", "ü\0"])
@@ -48,6 +49,17 @@ def test_batch_comes_back_from_any_offset_on(
     ]
     found = [astuple(r) for r in decode("t", 3, 100, data, start)]
     assert found == expected[max(start - 100, 0) :]
+
+
+def test_a_machine_of_the_other_byte_order_swaps_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = LogBatch("t", 0, 2, None, (("n", RowNumbers([1, 258])),), 0, b"", b"")
+    made = [encode([ProducerRecord("t", 0, b"k", b"v")], 7), encode_batch(rows, 7)]
+    other = "big" if sys.byteorder == "little" else "little"
+    monkeypatch.setattr(sys, "byteorder", other)
+    swapped = [encode([ProducerRecord("t", 0, b"k", b"v")], 7), encode_batch(rows, 7)]
+    assert all(one != two for one, two in zip(made, swapped, strict=True))
+    assert [one.value for one in decode("t", 0, 0, swapped[0])] == [b"v"]
+    assert decode_batch("t", 0, 0, swapped[1]).headers == rows.headers
 
 
 @pytest.mark.parametrize("at", [0, 7, 30, -1])
