@@ -292,8 +292,10 @@ class DirectoryTask(SourceTask):
             self._emit_batch(file, batch, result)
             return False
         rows = file.reader.read(min(limit, self._batch - len(result)), file.settled)
-        if rows and self._tree.is_remote:
-            self._check_remote(file, rows[-1])
+        # Not by the half-written end of the file, which is not passed over and has no checksum.
+        whole = next((row for row in reversed(rows) if row.end > row.start), None)
+        if whole is not None and self._tree.is_remote:
+            self._check_remote(file, whole)
         self._emit(file, rows, result)
         if file.state is State.ASIDE:
             file.close()

@@ -21,6 +21,7 @@ from headgate.connector.api import RetriableError
 from headgate.errors import MissingExtraError
 from headgate_connectors import directory_tree
 from headgate_connectors.directory import DirectorySource
+from headgate_connectors.directory_formats import LineReader
 
 s3_more = pytest.mark.exhaustive
 """Each client of S3 takes a second or more to begin."""
@@ -272,6 +273,32 @@ def test_a_web_server_that_is_gone_takes_no_file_with_it(tmp_path: Path) -> None
 
 
 # -- other addresses, and settings --
+
+
+def test_a_file_replaced_while_it_is_read_gives_no_mixture_with_a_half_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The last row that was read is none: a line without its end."""
+    old, new = b'"old 1"\n"old 2"\n"ol', b'"new 1"\n"new 2"\n"new 3"\n'
+    system = fsspec.filesystem("memory")
+    system.pipe("/half/a.jsonl", old)
+    subject = run("memory://half")
+
+    real_read, real_stat, left = LineReader.read, directory_tree.RemotePath.stat, [2]
+
+    def stat(path: directory_tree.RemotePath) -> directory_tree.RemoteStat:
+        left[0] -= 1
+        if left[0] == 0:
+            system.pipe("/half/a.jsonl", new)
+        return real_stat(path)
+
+    monkeypatch.setattr(
+        LineReader, "read", lambda reader, limit, _: real_read(reader, limit, settled=True)
+    )
+    monkeypatch.setattr(directory_tree.RemotePath, "stat", stat)
+    found = values(subject.rest())
+    system.rm("/half", recursive=True)
+    assert found == ['"new 1"', '"new 2"', '"new 3"']
 
 
 def test_file_addresses_are_paths_and_memory_is_an_address(tmp_path: Path) -> None:
