@@ -39,6 +39,7 @@ from headgate_connectors.sink_rows import VALUE, as_struct, at, value_schema
 from headgate_connectors.sink_writers import (
     ENDINGS,
     LINE,
+    FullError,
     Row,
     Writer,
     json_line,
@@ -305,6 +306,9 @@ class DirectorySinkTask(SinkTask):
                 part = batch.part(taken, count)
                 try:
                     files.add_batch(part.values, count)
+                except FullError:
+                    self._finish(place, partition)
+                    continue
                 except DataError as error:
                     at = f"{place[0]}-{place[1]} from offset {part.offset} on"
                     raise DataError(f"a record of {at}: {error}") from error

@@ -61,6 +61,42 @@ class _File:
         self._path.unlink(missing_ok=True)
 
 
+class FullError(DataError):
+    """A file has no room for the words of a dictionary column."""
+
+
+class OneDictionary:
+    """The dictionaries of one Arrow IPC file: each column has one for all batches. So a file with
+    such columns is written when all its rows are there. False: no column has one."""
+
+    def __init__(self, columns: Any) -> None:
+        self._known: dict[str, Any] = {
+            one.name: None for one in columns if "dictionary<" in str(one.type)
+        }
+
+    def __bool__(self) -> bool:
+        return bool(self._known)
+
+    def add(self, table: Any) -> None:
+        """Raises `FullError`: with these the words would be too many for a column's indices."""
+        found = {name: self._with(name, table.column(name)) for name in self._known}
+        self._known.update(found)
+
+    def _with(self, name: str, column: Any) -> Any:
+        """No rows, with the words of all that were added and of this column."""
+        known = self._known[name]
+        chunks = [chunk.slice(0, 0) for chunk in column.chunks]
+        if known is not None and all(one.type == known.type for one in chunks):
+            chunks.insert(0, known)
+        try:
+            return pa.concat_arrays(chunks)
+        except pa.ArrowInvalid as error:
+            raise FullError(
+                f"column {name} of type {column.type} has more words than one file can have: set "
+                f"rotate.records lower ({error})"
+            ) from error
+
+
 class TableWriter(_File):
     """Tables of Arrow: a Parquet file, or an Arrow IPC file."""
 
@@ -71,6 +107,7 @@ class TableWriter(_File):
         self._tables: list[Any] = []
         self._rows = 0
         self._held = 0
+        self._words = OneDictionary(self._columns) if format == "arrow" else None
         if format == "parquet":
             self._writer = pq.ParquetWriter(self._file, self._columns)
         else:
@@ -80,19 +117,27 @@ class TableWriter(_File):
         self._add(table_of(list(rows), self._columns, self._carriers))
 
     def write_batch(self, values: Any) -> None:
-        """Rows of Arrow. Raises `DataError`: their columns are not those of the file."""
+        """Rows of Arrow.
+
+        Raises:
+            DataError: their columns are not those of the file.
+            FullError: the file cannot take them, but the next one can.
+        """
         self._add(pa.Table.from_batches([same_columns(values, self._columns)]))
 
     def _add(self, table: Any) -> None:
+        if self._words is not None:
+            self._words.add(table)
         self._tables.append(table)
         self._rows += table.num_rows
         self._held += table.nbytes
-        if self._rows >= ROW_GROUP_ROWS:
+        if self._rows >= ROW_GROUP_ROWS and not self._words:
             self._flush()
 
     def _flush(self) -> None:
         if self._tables:
-            self._writer.write_table(pa.concat_tables(self._tables).combine_chunks())
+            table = pa.concat_tables(self._tables).combine_chunks()
+            self._writer.write_table(table, ROW_GROUP_ROWS)
         self._tables, self._rows, self._held = [], 0, 0
 
     @property
