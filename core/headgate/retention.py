@@ -197,6 +197,46 @@ def whole_batches(batches: Iterable[StoredBatch], cut: int) -> list[StoredBatch]
     return [one for one in batches if one.end <= cut]
 
 
+def deletion_step(batches: Sequence[StoredBatch], size_max: int) -> Sequence[StoredBatch]:
+    """The first of `batches`, as many as have `size_max` bytes, and at least one: what one
+    transaction deletes."""
+    size = 0
+    for count, one in enumerate(batches):
+        size += one.size
+        if count and size > size_max:
+            return batches[:count]
+    return batches
+
+
+# -- how old records are --
+
+MARKS_PER_PERIOD: Final = 200
+"""A mark is as far from the next as this part of ``retention.ms``."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgeMark:
+    """A partition had reached the offset `next` at a time of the wall clock."""
+
+    next: int
+    at_ms: int
+
+
+def is_mark_due(marks: Iterable[AgeMark], now_ms: int, retention_ms: int) -> bool:
+    """Whether it is time for another mark. One of the future says nothing: the clock was set
+    back."""
+    since = now_ms - retention_ms // MARKS_PER_PERIOD
+    return not any(since < one.at_ms <= now_ms for one in marks)
+
+
+def expired(marks: Iterable[AgeMark], now_ms: int, retention_ms: int) -> int:
+    """The offset below which records were written at least `retention_ms` ago."""
+    return max((one.next for one in marks if one.at_ms <= now_ms - retention_ms), default=0)
+
+
+# -- what sinks have not read --
+
+
 @dataclass(frozen=True, slots=True)
 class SinkReads:
     """What one sink connector reads, and where its offsets are."""
@@ -205,6 +245,22 @@ class SinkReads:
     group: str
     reads: Callable[[str], bool]
     """Whether it reads a topic of this name."""
+
+
+def allowed(
+    reads: Iterable[SinkReads], topic: str, committed: Callable[[str], int], wanted: int
+) -> tuple[int, SinkReads | None]:
+    """The offset below which records may go, at most `wanted`, and the sink that holds back the
+    rest.
+
+    Args:
+        committed: offset of the partition that a group has committed; 0 if none.
+    """
+    found, by = wanted, None
+    for one in reads:
+        if one.reads(topic) and (offset := committed(one.group)) < found:
+            found, by = offset, one
+    return found, by
 
 
 def sink_reads(connector: str, config: Config) -> SinkReads:

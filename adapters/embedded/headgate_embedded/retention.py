@@ -9,6 +9,7 @@ Space that is freed is used again by what is appended next. `give_back` shrinks 
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import apsw
@@ -16,11 +17,16 @@ import apsw
 from headgate.ports import RefusedError, TopicPartition
 from headgate.retention import (
     UNLIMITED,
+    AgeMark,
     LogLimits,
     SinkReads,
     StoredBatch,
     TopicLimits,
+    allowed,
     deletable,
+    deletion_step,
+    expired,
+    is_mark_due,
     sink_reads,
     whole_batches,
 )
@@ -35,8 +41,6 @@ from headgate_embedded.record_tables import read_committed
 
 STEP_BYTES: Final = 16 * 1024 * 1024
 """Bytes after which a deletion lets others have the write lock."""
-MARKS_PER_PERIOD: Final = 200
-"""A mark is as far from the next as this part of ``retention.ms``."""
 SHRINK_BYTES_MIN: Final = 64 * 1024 * 1024
 _CONFIG_BATCH: Final = 5_000
 
@@ -187,17 +191,11 @@ class Retention:
             now_ms = self._now_ms()
             for part in parts:
                 period = self._limits.of(part.topic).retention_ms
-                if period != UNLIMITED:
+                if period != UNLIMITED and is_mark_due(_marks(connection, part), now_ms, period):
                     connection.execute(
                         "insert or ignore into retention_marks(topic, part, next, at_ms) "
-                        "select topic, part, next, ? from heads where topic = ? and part = ? "
-                        "and not exists (select 1 from retention_marks as known where "
-                        "known.topic = heads.topic and known.part = heads.part and "
-                        "known.at_ms > ? and known.at_ms <= ?)",
-                        (
-                            *(now_ms, part.number, part.partition),
-                            *(now_ms - period // MARKS_PER_PERIOD, now_ms),
-                        ),
+                        "select topic, part, next, ? from heads where topic = ? and part = ?",
+                        (now_ms, part.number, part.partition),
                     )
 
     def _delete(
@@ -213,12 +211,13 @@ class Retention:
             with self._database.write() as connection:
                 if self._config_log.end_in(connection) != config_end:
                     continue  # a sink may have come
-                allowed, by = _allowed(connection, part, reads, wanted)
-                step = _step(whole_batches(batches, allowed))
+                committed = partial(_committed, connection, part)
+                cut, by = allowed(reads, part.topic, committed, wanted)
+                step = deletion_step(whole_batches(batches, cut), STEP_BYTES)
                 if step:
                     _remove(connection, part, step[-1].end)
             if by is not None and not step:
-                held.append(HeldBack(part.topic, part.partition, by.connector, allowed, wanted))
+                held.append(HeldBack(part.topic, part.partition, by.connector, cut, wanted))
             if not step:
                 break
             end, size = step[-1].end, size + sum(one.size for one in step)
@@ -234,15 +233,10 @@ class Retention:
                 (part.number, part.partition),
             )
             batches = [StoredBatch(*row) for row in rows]
-            expired = 0
+            below = 0
             if limits.retention_ms != UNLIMITED:
-                row: Any = connection.execute(
-                    "select max(next) from retention_marks where topic = ? and part = ? "
-                    "and at_ms <= ?",
-                    (part.number, part.partition, self._now_ms() - limits.retention_ms),
-                ).fetchone()
-                expired = row[0] or 0
-        return batches, deletable(batches, limits, expired)
+                below = expired(_marks(connection, part), self._now_ms(), limits.retention_ms)
+        return batches, deletable(batches, limits, below)
 
     def _reads(self, limits: TopicLimits) -> tuple[list[SinkReads], int]:
         """What the sinks read whose offsets count, and the end of the config log that says so."""
@@ -262,30 +256,16 @@ class Retention:
         return [sink_reads(*one) for one in configs if self._is_sink(one[1])], self._position
 
 
-def _allowed(
-    connection: apsw.Connection, part: _Part, reads: Sequence[SinkReads], wanted: int
-) -> tuple[int, SinkReads | None]:
-    """The offset below which records may go, and the sink that holds back the rest."""
-    allowed, by = wanted, None
-    for one in reads:
-        if not one.reads(part.topic):
-            continue
-        committed = read_committed(connection, one.group).get((part.topic, part.partition), 0)
-        if committed < allowed:
-            allowed, by = committed, one
-    return allowed, by
+def _committed(connection: apsw.Connection, part: _Part, group: str) -> int:
+    return read_committed(connection, group).get((part.topic, part.partition), 0)
 
 
-def _step(batches: Sequence[StoredBatch]) -> list[StoredBatch]:
-    """The first of `batches`, as many as one transaction deletes."""
-    found: list[StoredBatch] = []
-    size = 0
-    for one in batches:
-        if found and size + one.size > STEP_BYTES:
-            break
-        found.append(one)
-        size += one.size
-    return found
+def _marks(connection: apsw.Connection, part: _Part) -> list[AgeMark]:
+    rows: Any = connection.execute(
+        "select next, at_ms from retention_marks where topic = ? and part = ?",
+        (part.number, part.partition),
+    )
+    return [AgeMark(*row) for row in rows]
 
 
 def _remove(connection: apsw.Connection, part: _Part, end: int) -> None:

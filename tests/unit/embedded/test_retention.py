@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headgate.ports import ProducerRecord, TransactionOverError
-from headgate.retention import LimitsError, limit_texts, parse_limits
+from headgate.retention import LimitsError, SinkReads, TopicLimits, limit_texts, parse_limits
 from headgate.topics.config_records import encode_connector
 from headgate_embedded import open_transport, transport_settings
 from headgate_embedded.database import Database
@@ -156,6 +156,37 @@ def test_a_sink_that_is_deleted_or_reads_another_topic_holds_back_nothing(
     log.transport.config_log.append([("connector-out", None)], privileged=False)
     log.run()
     assert log.first() == 10
+
+
+def test_a_sink_that_is_created_while_a_pass_reads_the_configs_holds_back(
+    logs: list[Log], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = make(logs, tmp_path, retention_bytes="0")
+    log.append(1)
+    real, looks = log.retention._reads, list[int]()
+
+    def reads(limits: TopicLimits) -> tuple[list[SinkReads], int]:
+        found = real(limits)
+        if not looks:
+            log.create("out", SINK)
+        looks.append(found[1])
+        return found
+
+    monkeypatch.setattr(log.retention, "_reads", reads)
+    (held,) = log.run().held_back
+    assert (held.connector, log.first(), len(looks)) == ("out", 0, 2)
+
+
+def test_marks_go_with_the_records_that_they_were_of(logs: list[Log], tmp_path: Path) -> None:
+    log = make(logs, tmp_path, retention_ms="10000")
+    for _ in range(3):
+        log.append(1)
+        log.run()
+        log.now_ms += 5_000
+    log.run()
+    assert log.first() == 20
+    with Database(tmp_path / FILE_NAME).read() as connection:
+        assert connection.execute("select next from retention_marks").fetchall() == [(30,)]
 
 
 def test_past_sinks_the_reader_is_told_how_many_are_gone(logs: list[Log], tmp_path: Path) -> None:
