@@ -170,7 +170,7 @@ class SinkManifest:
         """Commit staged files, whose content is durable: one for each folder below the root, or
         one for the root itself, which is the empty name.
 
-        False: files with the same first offset are committed already; these were dropped.
+        False: files with the same first offset are committed already; `resume` drops these.
 
         Raises:
             ManifestError: a file that is none of the sink's stands where one is to be published.
@@ -187,8 +187,6 @@ class SinkManifest:
                     )
         sync_folder(self._root / STAGING)
         if not _create(self._root, entry.path, json.dumps(_plain(entry)).encode()):
-            for path in staged.values():
-                (self._root / path).unlink(missing_ok=True)
             return False
         self._publish(entry)
         return True

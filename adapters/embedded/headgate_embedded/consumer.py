@@ -177,8 +177,6 @@ class EmbeddedConsumer:
                 case SendRequest(request):
                     self._group.send(request)
                 case PartitionsRevoked(partitions):
-                    self._ready.clear()
-                    self._parts.clear()
                     self._revoked(partitions)
                     self._positions.clear()
                     self._paused.clear()

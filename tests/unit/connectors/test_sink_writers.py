@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from headgate.connector import DataError
@@ -40,6 +41,100 @@ def batch(first: int, values: list[Any], kind: Any) -> SinkBatch:
     return SinkBatch(
         *("t", 0, first, rows.record_batch(table)), arrow_types.struct_schema(table.schema)
     )
+
+
+def numbers(start: int, end: int) -> SinkBatch:
+    table = pa.table({"n": range(start, end)})
+    return SinkBatch(
+        *("t", 0, start, rows.record_batch(table)), arrow_types.struct_schema(table.schema)
+    )
+
+
+def written(folder: Path) -> list[int]:
+    tables = [pq.read_table(path) for path in sorted(folder.glob("*.parquet"))]
+    return [number for table in tables for number in table["n"].to_pylist()]
+
+
+def test_only_files_of_tables_in_one_folder_take_batches(tmp_path: Path) -> None:
+    taken = [
+        task(tmp_path / f"{at}", format=format, partition_by=by).takes_batches()
+        for at, (format, by) in enumerate(
+            [("parquet", ""), ("arrow", ""), ("parquet", "n"), ("csv", ""), ("jsonl", "")]
+        )
+    ]
+    assert taken == [True, True, False, False, False]
+
+
+def test_rows_of_batches_that_are_delivered_again_are_in_a_file_once(tmp_path: Path) -> None:
+    subject = task(tmp_path)
+    for start, end in [(0, 10), (5, 15), (0, 3), (15, 20)]:
+        subject.put_batch(numbers(start, end))
+    stop(subject, 20)
+    again = task(tmp_path)
+    text = pa.table({"n": ["a"]})  # columns of what is passed over count for nothing
+    schema = arrow_types.struct_schema(text.schema)
+    again.put_batch(SinkBatch("t", 0, 3, rows.record_batch(text), schema))
+    again.put_batch(numbers(10, 25))
+    stop(again, 25)
+    assert written(tmp_path) == list(range(25))
+
+
+def test_the_rest_of_a_batch_waits_where_another_task_was_first(tmp_path: Path) -> None:
+    slow, fast = task(tmp_path, rotate_records=10), task(tmp_path, rotate_records=5)
+    fast.put_batch(numbers(0, 5))
+    slow.put_batch(numbers(0, 30))
+    assert written(tmp_path) == list(range(5))
+    assert slow.context.seeks == {PLACE: 5}  # type: ignore[attr-defined]
+    slow.put_batch(numbers(5, 30))
+    stop(slow, 30)
+    assert written(tmp_path) == list(range(30))
+
+
+def test_a_record_waits_where_another_task_was_first_as_room_is_made(tmp_path: Path) -> None:
+    schema = arrow_types.struct_schema(pa.table({"n": [1], "m": [1]}).schema)
+
+    def put(subject: DirectorySinkTask, *offsets: int) -> None:
+        rows = [(n, {"n": n, "m": n}) for n in offsets]
+        subject.put([SinkRecord("t", 0, n, None, row, (), 0, None, schema) for n, row in rows])
+
+    settings = {"partition_by": "m", "open_max": 1}
+    slow, fast = task(tmp_path, **settings), task(tmp_path, **settings)
+    put(fast, 0, 1)  # the second makes room
+    put(slow, 0, 1, 2)
+    assert len(staged(tmp_path)) == 1  # the other's
+    assert slow.context.seeks == {PLACE: 1}  # type: ignore[attr-defined]
+    put(slow, 1, 2)
+    stop(slow, 3)
+    assert sorted(path.parent.name for path in tmp_path.glob("m=*/*.parquet")) == [
+        *("m=0", "m=1", "m=2")
+    ]
+    assert sorted(pq.read_table(path)["n"][0].as_py() for path in tmp_path.glob("m=*/*")) == [
+        *(0, 1, 2)
+    ]
+
+
+def staged(folder: Path) -> list[Path]:
+    return list((folder / "_headgate" / "staging").iterdir())
+
+
+def test_staged_files_of_whoever_was_not_first_are_removed(tmp_path: Path) -> None:
+    slow, fast = task(tmp_path), task(tmp_path, rotate_records=5)
+    slow.put_batch(numbers(0, 3))
+    assert len(staged(tmp_path)) == 1
+    fast.put_batch(numbers(0, 5))
+    stop(slow, 3)
+    assert staged(tmp_path) == []
+
+
+def test_a_staged_file_of_a_task_that_was_killed_is_removed_once_another_has_its_rows(
+    tmp_path: Path,
+) -> None:
+    killed, fast = task(tmp_path), task(tmp_path, rotate_records=5)
+    killed.put_batch(numbers(0, 3))
+    fast.put_batch(numbers(0, 5))
+    assert len(staged(tmp_path)) == 1
+    task(tmp_path)
+    assert staged(tmp_path) == []
 
 
 def stop(subject: DirectorySinkTask, end: int) -> None:

@@ -178,6 +178,24 @@ def test_a_batch_of_a_partition_that_went_is_not_given(
     assert [n_of(one) for _, one in task.taken] == [*range(5)]
 
 
+def test_after_a_rebalance_a_member_reads_from_what_is_committed(log: EmbeddedTransport) -> None:
+    """It had polled some rows of a batch, and the rest waited in its memory."""
+    fill(log, numbers(0, 10))
+    first = log.record_log.consumer("g", ["t"], "a")
+    while not (found := first.poll(3, 100)):
+        pass
+    assert [one.offset for one in found] == [0, 1, 2]
+    second = log.record_log.consumer("g", ["t"], "b")
+    while not second.assignment():
+        first.poll(0, 10)
+        second.poll(0, 10)
+    second.close()
+    while len(first.assignment()) < 2:
+        first.poll(0, 10)
+    assert first.poll(3, 100)[0].offset == 0
+    first.close()
+
+
 # -- DirectorySink --
 
 
