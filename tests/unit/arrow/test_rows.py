@@ -245,3 +245,21 @@ def test_columns_of_a_folder() -> None:
     assert rows.same_columns(values, columns).to_pylist() == [{"m": None, "n": 1}]
     with pytest.raises(DataError, match="column n is of type int64, expected"):
         rows.same_columns(values, pa.schema([("n", pa.int32())]))
+    nulls = rows.record_batch(pa.table({"n": pa.array([None], pa.int64())}))
+    needed = pa.schema([pa.field("n", pa.int64(), nullable=False)])
+    assert rows.same_columns(values, needed).schema == needed
+    for without in (nulls, rows.record_batch(pa.table({"m": [1]}))):
+        with pytest.raises(DataError, match=r"column n .*expected .*not null"):
+            rows.same_columns(without, needed)
+
+
+def test_a_part_of_a_batch_has_the_headers_of_its_rows() -> None:
+    headers = (("file", "a"), ("at", RowNumbers(range(10, 15))))
+    source = batch_of(pa.table({"n": range(5)}), headers=headers)
+    sink = SinkBatch("t", 0, 7, source.values, source.value_schema, headers=headers)
+    expected = (("file", "a"), ("at", RowNumbers(range(12, 14))))
+    assert source.part(2, 2).headers == sink.part(2, 2).headers == expected
+    assert [one.headers for one in rows.source_records(source.part(2, 2))] == [  # type: ignore[union-attr]
+        (("file", "a"), ("at", 12)),
+        (("file", "a"), ("at", 13)),
+    ]

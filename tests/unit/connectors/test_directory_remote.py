@@ -14,14 +14,17 @@ import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 from moto.server import ThreadedMotoServer
 from support.task.source_tasks import Offsets, Run, values
 
 from headgate.connector.api import RetriableError
+from headgate.connector.batches import SourceBatch
 from headgate.errors import MissingExtraError
 from headgate_connectors import directory_tree
 from headgate_connectors.directory import DirectorySource
 from headgate_connectors.directory_formats import LineReader
+from headgate_connectors.directory_parquet import ParquetReader
 
 s3_more = pytest.mark.exhaustive
 """Each client of S3 takes a second or more to begin."""
@@ -270,6 +273,79 @@ def test_a_web_server_that_is_gone_takes_no_file_with_it(tmp_path: Path) -> None
         for _ in range(3):
             subject.task.poll()
     assert subject.context.quarantined == []
+
+
+def test_a_batch_of_a_file_that_is_replaced_while_it_is_read_counts_for_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    contents: list[bytes] = []
+    for first in (0, 100):
+        sink = pa.BufferOutputStream()
+        pq.write_table(pa.table({"n": range(first, first + 6)}), sink, row_group_size=3)
+        contents.append(sink.getvalue().to_pybytes())
+    system = fsspec.filesystem("memory")
+    system.pipe("/batches/a.parquet", contents[0])
+    subject = run("memory://batches")
+    subject.context.takes_batches = True
+    subject.task.start(subject.config)
+    real = ParquetReader.read_batch
+
+    def read_batch(reader: ParquetReader, limit: int) -> Any:
+        found = real(reader, limit)
+        system.pipe("/batches/a.parquet", contents[1])
+        return found
+
+    monkeypatch.setattr(ParquetReader, "read_batch", read_batch)
+    items = subject.rest()
+    system.rm("/batches", recursive=True)
+    found = [n for item in items if isinstance(item, SourceBatch) for n in item.values["n"]]
+    assert [n.as_py() for n in found] == list(range(100, 106))
+
+
+class Listing(MemoryFileSystem):  # type: ignore[misc]
+    """Answers from its last listing, as file systems of object stores do."""
+
+    protocol = "listing"
+    cachable = False
+    _seen: ClassVar[dict[str, Any]] = {}
+
+    @classmethod
+    def _strip_protocol(cls, path: str) -> str:
+        return "/" + path.removeprefix("listing://").strip("/")
+
+    def info(self, path: str, **more: Any) -> Any:
+        return self._seen.get(path) or self._seen.setdefault(path, super().info(path, **more))
+
+    def invalidate_cache(self, path: str | None = None) -> None:
+        self._seen.clear()
+
+
+def test_what_a_file_is_now_is_not_taken_from_a_listing() -> None:
+    fsspec.register_implementation("listing", Listing, clobber=True)
+    tree = directory_tree.RemoteTree("listing://seen", {})
+    system = Listing()
+    system.pipe("/seen/a.jsonl", b"1\n")
+    path = tree.path("a.jsonl")
+    assert path.stat().st_size == 2
+    system.pipe("/seen/a.jsonl", b"1\n2\n")
+    assert path.stat().st_size == 4
+    system.pipe("/seen/a.jsonl", b"")
+    assert path.stat().st_size == 0
+    system.pipe("/seen/a.jsonl", b"1\n2\n")
+    with path.open() as file:
+        assert file.read() == b"1\n2\n"
+    system.rm("/seen/a.jsonl")
+
+
+def test_a_content_has_a_number_that_no_listing_and_no_other_file_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """0 is the inode of everything in a listing, and 1 that of files without an ETag."""
+    size = {"size": 1}
+    assert directory_tree.stat_of_info(size).st_ino == 1
+    for crc in (0, 1):
+        monkeypatch.setattr(directory_tree.zlib, "crc32", lambda _data, crc=crc: crc)
+        assert directory_tree.stat_of_info({**size, "ETag": "x"}).st_ino not in (0, 1)
 
 
 # -- other addresses, and settings --

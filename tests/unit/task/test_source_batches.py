@@ -102,6 +102,26 @@ def test_batches_records_and_offsets_keep_their_order(tmp_path: Path, exactly_on
     assert source_offsets(tmp_path) == {KEY: b'{"n":69}', b'["c",{"file":"b"}]': b'{"n":77}'}
 
 
+def test_a_batch_without_rows_is_nothing(tmp_path: Path) -> None:
+    bench = run(tmp_path, given([batch(1, 1), batch(1, 3)]))
+    found, batches = in_the_log(tmp_path)
+    assert ([n_of(one) for one in found], batches, bench.progress.records) == ([1, 2], 1, 2)
+
+
+@pytest.mark.parametrize("time_ms", [None, -1, 0, 5])
+def test_a_batch_and_its_records_have_one_timestamp(tmp_path: Path, time_ms: int | None) -> None:
+    run(tmp_path, given([batch(1, 3, timestamp_ms=time_ms)]))
+    found, _ = in_the_log(tmp_path)
+    expected = found[0].timestamp_ms > 10**12 if time_ms in (None, -1) else time_ms
+    assert [one.timestamp_ms > 10**12 or one.timestamp_ms for one in found] == [expected] * 2
+
+
+def test_a_batch_of_a_time_that_there_is_not_fails_its_task(tmp_path: Path) -> None:
+    bench = run(tmp_path, given([batch(1, 3, timestamp_ms=-2)]))
+    assert bench.ended is not None
+    assert "timestamp -2 of a record, expected milliseconds from 0 on" in str(bench.ended)
+
+
 class Keeps:
     """A transform that changes nothing."""
 

@@ -2,15 +2,17 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from support.task.body_bench import BodyBench
 
 from headgate.connector.api import PlannedSinkTask, SinkRecord, SinkTask, SourceRecord, SourceTask
-from headgate.ports import Ack, ProducerRecord
+from headgate.ports import Ack, LogBatch, ProducerRecord
 from headgate.task.messages import TaskKind, TaskOutcome, TopicsUsed
 from headgate_embedded import open_transport, transport_settings
 from headgate_embedded.producer import EmbeddedProducer
+from headgate_runtime.tasks.used_topics import SentTopics
 
 
 def record(number: int, topic: str) -> SourceRecord:
@@ -104,6 +106,20 @@ def test_what_the_log_refuses_is_not_told(tmp_path: Path, monkeypatch: pytest.Mo
     bench.start().until(lambda: told(bench))
     bench.stop()
     assert told(bench) == [("x", "y")]
+
+
+def test_a_topic_counts_once_its_own_rows_of_a_batch_are_there() -> None:
+    reports: list[object] = []
+    lifeline = SimpleNamespace(report=reports.append)
+    topics = SentTopics(lifeline)  # type: ignore[arg-type]
+    topics.saw_topic("a")
+    topics.saw_topic("b")
+    rows = LogBatch("a", 0, 5, None, (), 0, b"", b"")
+    topics.sent([rows, ProducerRecord("b", 0, None, b"")])
+    topics.acknowledged(0, 4)
+    assert reports == [TopicsUsed(("a",))]
+    topics.acknowledged(5, 5)
+    assert reports == [TopicsUsed(("a",)), TopicsUsed(("b",))]
 
 
 def fill(folder: Path, topics: Sequence[str]) -> None:
