@@ -24,6 +24,7 @@ from headgate.connector import DataError
 from headgate.connector.api import SinkRecord
 from headgate.testing import FakeSinkContext
 from headgate_arrow import arrow_types
+from headgate_connectors.table_sink import TableError
 from headgate_spark.server import SparkServer
 from headgate_spark.spark_sink import SparkSinkTask
 
@@ -113,6 +114,57 @@ def test_text_formats_keep_microseconds_and_spaces(
         assert json.loads(text.splitlines()[0])["text"] == ' "q",\n'
     else:
         assert '" ""q"",\n"' in text and text.startswith("id,price,at,local,text\n")
+
+
+PRICES = {
+    "id": pa.array([1, 2, 3]),
+    "name": pa.array(["a", "b", None]),
+    "price": pa.array([Decimal("1.10"), Decimal("-2.00"), None], pa.decimal128(9, 2)),
+}
+
+
+@pytest.mark.exhaustive
+def test_a_query_over_each_batch_is_what_is_written_once(
+    task: Callable[..., SparkSinkTask], tmp_path: Path
+) -> None:
+    query = "SELECT id, upper(name) AS name, price * 2 AS double FROM batch WHERE price > 0"
+    subject = task(sql=query)
+    subject.put(records(PRICES))
+    nothing_left = {**PRICES, "price": pa.array([None] * 3, pa.decimal128(9, 2))}
+    subject.put(records(nothing_left, start=3))
+    subject.put(records(PRICES, start=6))
+    assert subject.pre_commit({PLACE: 9}) == {PLACE: 9}
+    subject.stop()
+    again = task(sql=query)
+    assert again.context.seeks == {PLACE: 9}  # type: ignore[attr-defined]
+    again.stop()
+    found = pa.concat_tables([pq.read_table(path) for path in (tmp_path / "out").glob("*.parquet")])
+    assert found.to_pylist() == 2 * [{"id": 1, "name": "A", "double": Decimal("2.20")}]
+    assert found.schema.types == [pa.int64(), pa.string(), pa.decimal128(11, 2)]
+
+
+@pytest.mark.parametrize(
+    ("query", "error"),
+    [
+        ("SELECT nothing FROM batch", r"query of the setting sql: .*nothing"),
+        ("SELEC id FROM batch", r"query of the setting sql: .*SELEC"),
+        ("SELECT make_interval(1) AS x FROM batch", r"column x is of type interval"),
+        ("SELECT id, name FROM batch", r"name"),
+    ],
+)
+@pytest.mark.exhaustive
+def test_a_query_that_cannot_be_written_fails_and_commits_nothing(
+    task: Callable[..., SparkSinkTask], tmp_path: Path, query: str, error: str
+) -> None:
+    """The last of them gives a column that the folder has not."""
+    first = task(sql="SELECT id FROM batch")
+    first.put(records(PRICES))
+    first.stop()
+    subject = task(sql=query)
+    with pytest.raises((TableError, DataError), match=error):
+        subject.put(records(PRICES, start=3))
+    assert subject.pre_commit({PLACE: 6}) == {PLACE: 3}
+    subject.stop()
 
 
 PIPELINE = """

@@ -1,7 +1,8 @@
 """What SparkSink writes its batches to, by Spark: a folder of files, or anything else."""
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,7 +13,7 @@ from headgate.ports import TopicPartition
 from headgate_connectors.delta_types import stored_schema
 from headgate_connectors.table_columns import Evolution, conform, merge_columns
 from headgate_connectors.table_sink import Batch, TableError
-from headgate_spark.arrow_rows import prepare
+from headgate_spark.arrow_rows import check_columns, prepare
 from headgate_spark.folder_log import FolderLog
 from headgate_spark.sessions import Sessions, first_line, session_is_over
 
@@ -33,6 +34,8 @@ _SAFE: Final[Mapping[str, Mapping[str, str]]] = {
 }
 """Options without which Spark would cut microseconds, or spaces around a text."""
 _TRIES: Final = 50
+BATCH: Final = "batch"
+"""Name under which the setting `sql` sees the rows of a batch."""
 
 
 class SparkWriter:
@@ -45,8 +48,11 @@ class SparkWriter:
         options: Mapping[str, str],
         partition_by: Sequence[str],
         patience_s: float = 0.0,
+        sql: str = "",
     ) -> None:
         self.format = format
+        self.sql = sql
+        """A query over each batch; empty: rows are written as they are."""
         self._sessions = Sessions(remote, patience_s)
         self._options = {**_SAFE.get(format.lower(), {}), **options}
         self._partition_by = list(partition_by)
@@ -61,9 +67,7 @@ class SparkWriter:
             TableError: Spark cannot write it.
         """
         self._check_partitions(table)
-        session: Any = None
-        try:
-            session = self._session()
+        with self._spark("Spark did not write the batch") as session:
             frame = session.createDataFrame(table)
             if path:
                 frame = frame.coalesce(1)
@@ -74,11 +78,38 @@ class SparkWriter:
                 writer.save(path)
             else:
                 writer.save()
+
+    def select(self, table: Any) -> Any:
+        """The rows that `sql` makes of a batch, with types that the sink can keep.
+
+        Raises:
+            DataError: a column of the result has a type that cannot be kept.
+            RetriableError: Spark is out of reach.
+            TableError: Spark refuses the query, or a row.
+        """
+        if not self.sql:
+            return table
+        with self._spark("Spark did not run the query of the setting sql") as session:
+            session.createDataFrame(table).createOrReplaceTempView(BATCH)
+            frame = session.sql(self.sql)
+            check_columns(frame)
+            found = frame.toArrow()
+        return found.cast(stored_schema(found.schema, "Spark"))
+
+    @contextmanager
+    def _spark(self, what: str) -> Iterator[Any]:
+        """A session; errors in its use are told apart. `what` has failed, if it is no outage."""
+        session: Any = None
+        try:
+            session = self._session()
+            yield session
+        except DataError:
+            raise
         except Exception as error:
             if session is None or session_is_over(error):
                 self._sessions.drop(session)
                 raise RetriableError(f"Spark is out of reach: {first_line(error)}") from error
-            raise TableError(f"Spark did not write the batch: {first_line(error)}") from error
+            raise TableError(f"{what}: {first_line(error)}") from error
 
     def _session(self) -> Any:
         session = self._sessions.get()
@@ -125,7 +156,9 @@ class AnyTarget:
         return None
 
     def commit(self, batch: Batch) -> bool:
-        self._writer.write(batch.data, self._path)
+        rows = self._writer.select(batch.data)
+        if rows.num_rows:
+            self._writer.write(rows, self._path)
         return True
 
     def close(self) -> None:
@@ -146,7 +179,8 @@ class FolderTarget:
 
     @property
     def columns(self) -> Any:
-        return _columns(self._log.columns)
+        """None where `sql` makes other columns of the records' own: they are compared later."""
+        return None if self._writer.sql else _columns(self._log.columns)
 
     def stored_schema(self, columns: Any) -> Any:
         return stored_schema(columns, "Spark")
@@ -163,19 +197,22 @@ class FolderTarget:
         begins at."""
         token = ""
         written: Any = None
+        rows = self._writer.select(batch.data)
         for _ in range(_TRIES):
             self._log.read()
             if any(self.reached(place) != start for place, start in batch.starts.items()):
                 if token:
                     self._log.drop(token)
                 return False
-            columns = merge_columns(self.columns, batch.data.schema, self._evolution)
+            columns = merge_columns(_columns(self._log.columns), rows.schema, self._evolution)
             if written is None or not columns.equals(written):
                 if token:
                     self._log.drop(token)
                 token, written = self._log.token(batch.starts), columns
-                path = self._log.staging(token).as_uri()
-                self._writer.write(conform(batch.data, columns), path)
+                staging = self._log.staging(token)
+                staging.mkdir(parents=True)
+                if rows.num_rows:
+                    self._writer.write(conform(rows, columns), staging.as_uri())
             if self._log.commit(batch.ends, token, _text(columns)):
                 return True
         raise TableError(f"others have written to the folder during each of {_TRIES} commits")

@@ -15,7 +15,7 @@ from headgate_connectors.table_config import define_batches, shared_settings
 from headgate_connectors.table_sink import TableSettings, TableSinkTask, Target
 from headgate_spark.file_sink import target_folder
 from headgate_spark.sessions import patience_of
-from headgate_spark.sink_target import FILE_FORMATS, AnyTarget, FolderTarget, SparkWriter
+from headgate_spark.sink_target import BATCH, FILE_FORMATS, AnyTarget, FolderTarget, SparkWriter
 from headgate_spark.source_config import OPTION, absolute, options_of
 
 _REMOTE: Final = "spark.remote"
@@ -34,6 +34,10 @@ CONFIG: Final = define_batches(
             "twice after a failure.")
     .define("partition.by", Type.LIST, "", importance=Importance.MEDIUM,
             documentation="Columns by whose values the rows are written to folders of their own.")
+    .define("sql", Type.STRING, "", importance=Importance.MEDIUM,
+            documentation="A query of Spark over each batch, whose records are the table "
+            + BATCH + ", such as SELECT id, upper(name) AS name FROM " + BATCH + " WHERE id > 0. "
+            "What it gives is written. It sees one batch at a time: a count is the batch's alone.")
 )  # fmt: skip
 
 
@@ -53,6 +57,7 @@ class SparkSinkTask(TableSinkTask):
             options_of(config),
             settings["partition.by"],
             patience_of(self.context.worker_settings),
+            settings["sql"].strip(),
         )
         path: str = settings["path"].strip()
         if settings["delivery"] == _AT_LEAST:
