@@ -5,6 +5,7 @@ from typing import Any
 
 from headgate.connector.config import ConfigDef, Importance, Type
 from headgate.connector.validators import at_least, one_of
+from headgate_connectors.change_events import DEBEZIUM, NONE
 from headgate_connectors.table_columns import Evolution
 from headgate_connectors.table_sink import TableSettings
 
@@ -19,6 +20,9 @@ def define_shared(config: ConfigDef) -> ConfigDef:
         .define("key.columns", Type.LIST, "", None, high,
                 "For upsert: columns of the value that are the key. A tombstone has them in the "
                 "struct of its key, or is the one column itself.")
+        .define("change.events", Type.STRING, NONE, one_of(NONE, DEBEZIUM), Importance.MEDIUM,
+                "For upsert: debezium takes Debezium's events with op, before and after. A row "
+                "that was made or changed replaces the one with its key; a deleted one deletes it.")
     )  # fmt: skip
 
 
@@ -56,6 +60,7 @@ def shared_settings(settings: Mapping[str, Any]) -> TableSettings:
         rows=settings["rotate.records"],
         size=settings["rotate.bytes"],
         interval_s=settings["rotate.interval.ms"] / 1000,
+        change_events=settings.get("change.events", NONE) == DEBEZIUM,
     )
 
 
@@ -67,4 +72,7 @@ def shared_validation(config: Mapping[str, str]) -> Mapping[str, Sequence[str]]:
         return {"key.columns": ["is empty, expected the columns of the key: write.mode is upsert"]}
     if keys and not upsert:
         return {"key.columns": [f"is {keys}, which needs write.mode = upsert"]}
+    events = config.get("change.events", NONE)
+    if events != NONE and not upsert:
+        return {"change.events": [f"is {events}, which needs write.mode = upsert"]}
     return {}

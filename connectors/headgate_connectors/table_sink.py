@@ -16,6 +16,7 @@ import pyarrow as pa
 from headgate.connector.api import DataError, SinkRecord, SinkTask
 from headgate.connector.schema import Schema
 from headgate.ports import TopicPartition
+from headgate_connectors import change_events
 from headgate_connectors.sink_rows import VALUE, as_struct, at, value_schema
 from headgate_connectors.table_batch import Layout, Row, Taken
 from headgate_connectors.table_columns import Evolution, merge_columns
@@ -73,6 +74,8 @@ class TableSettings:
     rows: int
     size: int
     interval_s: float
+    change_events: bool = False
+    """Values are change events of Debezium."""
 
 
 @dataclass(slots=True)
@@ -170,6 +173,8 @@ class TableSinkTask(SinkTask):
             )
         if record.offset < partition.next:
             return  # delivered again after an error
+        if self._settings.change_events:
+            record = change_events.plain(record)
         if record.value is not None:
             given, row, deleted = self._row(record), record.value, False
             if as_struct(given) is not given:

@@ -1,0 +1,70 @@
+"""Change events as rows and deletions: ``change.events`` of a table sink.
+
+Debezium's event is a struct: `op` says what was done, `before` and `after` are the row. Source: its
+documentation of the connectors' data change events.
+"""
+
+from dataclasses import replace
+from typing import Any, Final
+
+from headgate.connector.api import DataError, SinkRecord
+from headgate.connector.schema import Schema, SchemaType
+from headgate_connectors.sink_rows import at, value_schema
+
+NONE, DEBEZIUM = "none", "debezium"
+_WRITTEN: Final = frozenset("cru")
+"""Created, read for a snapshot, updated."""
+_DELETED: Final = "d"
+_LEFT_OUT: Final = "__debezium_unavailable_value"
+"""Debezium's default `unavailable.value.placeholder`: the event has not the value."""
+
+
+def plain(record: SinkRecord) -> SinkRecord:
+    """The row after the change as the record's value; for a deletion a tombstone.
+
+    The tombstone's key is the row before the change, or the record's own key if that row is null.
+    A tombstone is given back as it is.
+
+    Raises:
+        DataError: the value is no change event, or one that neither writes nor deletes a row.
+    """
+    if record.value is None:
+        return record
+    schema = value_schema(record)
+    if schema.type is not SchemaType.STRUCT or schema.field("op") is None:
+        raise DataError(
+            f"{at(record)} is no change event of Debezium, which is a struct with op, before and "
+            "after: set change.events = none if its transform ExtractNewRecordState made a row"
+        )
+    op = record.value.get("op")
+    if op in _WRITTEN:
+        kind, row = _part(record, schema, "after")
+        if row is None:
+            raise DataError(f"{at(record)} has op {op} but null in after, expected the row")
+        _check_complete(record, row)
+        return replace(record, value=row, value_schema=kind)
+    if op == _DELETED:
+        kind, row = _part(record, schema, "before")
+        gone = replace(record, value=None, value_schema=None)
+        return gone if row is None else replace(gone, key=row, key_schema=kind)
+    raise DataError(
+        f"{at(record)} has op {op!r}, expected c, r, u or d: a table sink can neither truncate nor "
+        "keep messages. Leave such events out where they are made (skipped.operations), or by a "
+        "Filter"
+    )
+
+
+def _part(record: SinkRecord, schema: Schema, name: str) -> tuple[Schema | None, Any]:
+    field = schema.field(name)
+    if field is None:
+        raise DataError(f"{at(record)} has no field {name}, which a change event has")
+    return field.schema, record.value.get(name)
+
+
+def _check_complete(record: SinkRecord, row: Any) -> None:
+    for name, value in row.items():
+        if value in (_LEFT_OUT, _LEFT_OUT.encode()):
+            raise DataError(
+                f"{at(record)} has not the value of column {name}: the database did not give it, "
+                "and the row would lose it. For PostgreSQL set REPLICA IDENTITY FULL on the table"
+            )
