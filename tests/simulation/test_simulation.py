@@ -66,6 +66,13 @@ def test_changes_with_an_etag_are_made_on_what_was_read_or_not_at_all() -> None:
     assert sum(report.etags_refused for report in reports) > 5
 
 
+def test_what_a_deleted_connector_has_left_is_reset_while_there_is_none_of_its_name() -> None:
+    options = [
+        Options(seed, deleted_offsets=True, frozen_writers=0.1 * (seed % 2)) for seed in range(3)
+    ]
+    assert sum(simulate(each).left_reset for each in options) > 2
+
+
 def test_without_restarts_what_failed_stays_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Tasks, "restart_failed", lambda *_: None)
     with pytest.raises(InvariantBroken, match="is FAILED on"):

@@ -6,6 +6,7 @@ from typing import Any, Final, cast
 
 from headgate.herder import messages as m
 from headgate.ids import TargetState, TaskId
+from headgate.task.messages import TaskKind
 from headgate_grpc import messages, planning
 from headgate_grpc.asked import Asked
 from headgate_grpc.errors import (
@@ -252,6 +253,22 @@ class ConnectorService:
             message=messages.text(body["message"]), differences=messages.offset_differences(body)
         )
 
+    async def read_deleted_offsets(
+        self, request: pb.ReadDeletedOffsetsRequest, asked: Asked
+    ) -> pb.ReadDeletedOffsetsResponse:
+        call = m.ReadDeletedOffsets(messages.name_of(request), _kind_of(request.type))
+        return pb.ReadDeletedOffsetsResponse(offsets=messages.offsets(await asked.value(call)))
+
+    async def reset_deleted_offsets(
+        self, request: pb.ResetDeletedOffsetsRequest, asked: Asked
+    ) -> pb.ResetDeletedOffsetsResponse:
+        kind = _kind_of(request.type)
+        call = m.ResetDeletedOffsets(messages.name_of(request), kind, request.dry_run)
+        body = await asked.value(call)
+        return pb.ResetDeletedOffsetsResponse(
+            message=messages.text(body["message"]), differences=messages.offset_differences(body)
+        )
+
     async def reset_topics(
         self, request: pb.ResetTopicsRequest, asked: Asked
     ) -> pb.ResetTopicsResponse:
@@ -263,6 +280,13 @@ def _parts(view: connector_pb2.ConnectorView.ValueType) -> tuple[str, ...]:
     if view not in _PARTS:
         raise bad_request(f"view is {view}, which is no ConnectorView")
     return _PARTS[view]
+
+
+def _kind_of(given: connector_pb2.ConnectorType.ValueType) -> TaskKind:
+    for word, number in messages.TYPES.items():
+        if number == given:
+            return TaskKind(word)
+    raise bad_request("type is not given; set CONNECTOR_TYPE_SOURCE or CONNECTOR_TYPE_SINK")
 
 
 async def _target_state_set(request: Any, asked: Asked, state: TargetState) -> tuple[int, str]:

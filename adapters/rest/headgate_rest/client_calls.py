@@ -27,7 +27,9 @@ from headgate.herder.messages import (
     PatchConnectorConfig,
     PutConnectorConfig,
     PutTaskConfigs,
+    ReadDeletedOffsets,
     ReadOffsets,
+    ResetDeletedOffsets,
     ResetOffsets,
     ResetTopics,
     RestartConnector,
@@ -38,6 +40,7 @@ from headgate.herder.messages import (
     Success,
 )
 from headgate.ids import TargetState
+from headgate.task.messages import TaskKind
 from headgate_rest.http import HttpResponse, json_bytes
 from headgate_rest.signature import INVALID, MISSING
 from headgate_rest.translate import (
@@ -54,6 +57,10 @@ from headgate_rest.translate import (
 WITHOUT_ETAGS: Final = (
     "The worker that would make the change knows no etags: it is a Java worker, or of an older "
     "Headgate. Nothing was changed; ask without an etag, or when such workers have left the group"
+)
+WITHOUT_LEFT: Final = (
+    "The worker that would do it knows no offsets of deleted connectors: it is Java, or of "
+    "an older Headgate. Nothing was changed; ask when such workers have left the group"
 )
 NOTHING: Final = object()
 """No body: null is one."""
@@ -98,6 +105,7 @@ def _question(call: Call, hops: int) -> Question:
             | DescribeTaskStatus()
             | DescribeTopics()
             | ReadOffsets()
+            | ReadDeletedOffsets()
         ):
             return Question("GET", _path_of_read(call))
         case PutTaskConfigs(name, configs, made_of, instead_of):
@@ -164,6 +172,8 @@ def _forwarded(call: Any, hops: int) -> Question:
             return Question("PATCH", path, json_bytes({"offsets": items}))
         case ResetOffsets(name):
             return Question("DELETE", _connector(name, f"/offsets{forward}"))
+        case ResetDeletedOffsets(name, kind):
+            return Question("DELETE", f"{_left(name, kind)}{forward}")
         case _:
             assert_never(call)
 
@@ -176,7 +186,8 @@ def _path_of_read(
     | DescribeStatus
     | DescribeTaskStatus
     | DescribeTopics
-    | ReadOffsets,
+    | ReadOffsets
+    | ReadDeletedOffsets,
 ) -> str:
     match call:
         case DescribeWorker():
@@ -196,12 +207,18 @@ def _path_of_read(
             return _connector(name, "/topics")
         case ReadOffsets(name):
             return _connector(name, "/offsets")
+        case ReadDeletedOffsets(name, kind):
+            return _left(name, kind)
         case _:
             assert_never(call)
 
 
 def _connector(name: str, rest: str = "") -> str:
     return f"/connectors/{quote(name, safe='')}{rest}"
+
+
+def _left(name: str, kind: TaskKind) -> str:
+    return f"/offsets/{kind.value}/{quote(name, safe='')}"
 
 
 def _java(flag: bool) -> str:
@@ -253,6 +270,12 @@ def _failure(call: Call, answer: HttpResponse, body: Any) -> Failure:
         and KIND_HEADER.lower() not in (answer.headers)
     ):
         return Failure(ErrorKind.BAD_REQUEST, WITHOUT_ETAGS)
+    if (
+        answer.status == 404
+        and isinstance(call, ReadDeletedOffsets | ResetDeletedOffsets)
+        and KIND_HEADER.lower() not in answer.headers
+    ):
+        return Failure(ErrorKind.BAD_REQUEST, WITHOUT_LEFT)
     table = cast(dict[str, Any], body) if isinstance(body, dict) else {}
     message = table.get("message")
     if not isinstance(message, str):

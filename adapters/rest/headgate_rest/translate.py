@@ -31,7 +31,9 @@ from headgate.herder.messages import (
     PatchConnectorConfig,
     PutConnectorConfig,
     PutTaskConfigs,
+    ReadDeletedOffsets,
     ReadOffsets,
+    ResetDeletedOffsets,
     ResetOffsets,
     ResetTopics,
     RestartConnector,
@@ -42,6 +44,7 @@ from headgate.herder.messages import (
 )
 from headgate.herder.offset_input import DEPTH_MAX, is_nested_too_deep
 from headgate.ids import TargetState, TaskId
+from headgate.task.messages import TaskKind
 from headgate_rest.http import (
     HttpRequest,
     HttpResponse,
@@ -405,6 +408,14 @@ def _set_level(route: _Route) -> SideRequest:
     return SetWorkerLogger(route.segments[2], level, cluster)
 
 
+def _read_left(kind: TaskKind) -> _Handler:
+    return lambda r: r.asked(ReadDeletedOffsets(r.segments[2], kind))
+
+
+def _reset_left(kind: TaskKind) -> _Handler:
+    return lambda r: r.forwarded(ResetDeletedOffsets(r.segments[2], kind))
+
+
 def _target(state: TargetState) -> _Handler:
     return lambda r: r.forwarded(SetTargetState(r.name, state, r.etag))
 
@@ -434,6 +445,10 @@ _TABLE: Final[tuple[tuple[str, str, _Handler], ...]] = (
     ("GET", "/connectors/*/offsets", lambda r: r.asked(ReadOffsets(r.name))),
     ("PATCH", "/connectors/*/offsets", _alter_offsets),
     ("DELETE", "/connectors/*/offsets", lambda r: r.forwarded(ResetOffsets(r.name, r.etag))),
+    ("GET", "/offsets/source/*", _read_left(TaskKind.SOURCE)),
+    ("GET", "/offsets/sink/*", _read_left(TaskKind.SINK)),
+    ("DELETE", "/offsets/source/*", _reset_left(TaskKind.SOURCE)),
+    ("DELETE", "/offsets/sink/*", _reset_left(TaskKind.SINK)),
     ("GET", "/connector-plugins", _list_plugins),
     ("GET", "/connector-plugins/*/config", lambda r: DescribePlugin(r.name)),
     ("PUT", "/connector-plugins/*/config/validate", _validate),

@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from headgate.ids import TargetState, TaskId
+from headgate.task.messages import TaskKind
 from headgate.topics.config_events import Config
 
 OffsetChange: TypeAlias = tuple[object, object]
@@ -233,6 +234,29 @@ class ResetOffsets:
     """As in `AlterOffsets`."""
 
 
+@dataclass(frozen=True, slots=True)
+class ReadDeletedOffsets:
+    """Offsets that a deleted connector has left, as `ReadOffsets` tells them. NOT_FOUND: there are
+    none; ALREADY_EXISTS: a connector has the name.
+
+    Those of a source in the workers' topic, those of a sink in the group ``connect-<name>``: what
+    its config said of others is gone. Source: an earlier text of KIP-875.
+    """
+
+    name: str
+    kind: TaskKind
+
+
+@dataclass(frozen=True, slots=True)
+class ResetDeletedOffsets:
+    """Forget the offsets that `ReadDeletedOffsets` tells; the leader."""
+
+    name: str
+    kind: TaskKind
+    dry_run: bool = False
+    """As in `AlterOffsets`."""
+
+
 # -- others --
 
 
@@ -275,6 +299,8 @@ Call: TypeAlias = (
     | ReadOffsets
     | AlterOffsets
     | ResetOffsets
+    | ReadDeletedOffsets
+    | ResetDeletedOffsets
     | ResetTopics
     | SetLoggerLevel
 )

@@ -290,6 +290,7 @@ class Herder:
                 self._tasks.on_report(run, report)
             case m.ProducersFenced(token, error):
                 self._rounds.on_fenced(token, error)
+                self._offset_changes.on_fenced(token, error)
             case m.SessionKeyMade():
                 self._keys.on_made(command)
             case m.ConnectorOffsetsRead():

@@ -47,7 +47,9 @@ from headgate.herder.calls import OffsetChange as OffsetChange
 from headgate.herder.calls import PatchConnectorConfig as PatchConnectorConfig
 from headgate.herder.calls import PutConnectorConfig as PutConnectorConfig
 from headgate.herder.calls import PutTaskConfigs as PutTaskConfigs
+from headgate.herder.calls import ReadDeletedOffsets as ReadDeletedOffsets
 from headgate.herder.calls import ReadOffsets as ReadOffsets
+from headgate.herder.calls import ResetDeletedOffsets as ResetDeletedOffsets
 from headgate.herder.calls import ResetOffsets as ResetOffsets
 from headgate.herder.calls import ResetTopics as ResetTopics
 from headgate.herder.calls import RestartConnector as RestartConnector
@@ -454,6 +456,11 @@ class AlterConnectorOffsets:
     """Offset of the commit that left no tasks. Offsets of a source are written only if,
     right before (once the producer is initialised, where there is a transaction), the config topic
     has no later one and this worker still leads."""
+    deleted: bool = False
+    """No connector has the name: `config` is empty and no class is asked. In place of
+    `commit_offset`, there must still be none, nor may one have had tasks meanwhile."""
+    task_generation: int | None = None
+    """`deleted`: that of the entry which the connector has left."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,11 @@ connector's class has still not come back from its `alter_offsets`. After a chan
 nothing is held any more: a change is called done only if the log shows that no task configs came in
 between.
 
+Offsets that a deleted connector has left are reset in the same way: there must be no connector of
+the name, and one that is created meanwhile waits in the lane. The producers that the log has
+recorded for it are shut out; no task count is recorded, since there is no commit that it would be
+about: the next tasks of the name shut them out again. Source: an earlier text of KIP-875.
+
 Differs: Java refuses during a rebalance (409), and does not keep the connector from being resumed
 while it writes; a connector that never had tasks can be reset as often as one likes. Input that
 cannot be an offset is the user's fault (400; 500 in Java for source connectors).
@@ -32,15 +37,22 @@ from headgate.herder.messages import (
     ErrorKind,
     Failure,
     FenceConnector,
+    FenceProducers,
     GiveUpAlteration,
+    ResetDeletedOffsets,
     Result,
     Success,
 )
-from headgate.herder.offset_previews import ChangeCall, change_refusal, given_changes
-from headgate.herder.reads import not_found
+from headgate.herder.offset_previews import (
+    ChangeCall,
+    change_refusal,
+    given_changes,
+    place_of_offsets,
+)
 from headgate.membership.member import Member
 from headgate.task.messages import TaskKind
-from headgate.topics.fencing import transactional_id
+from headgate.topics.config_state import ConfigState
+from headgate.topics.fencing import recorded_producers, transactional_id
 
 NOT_READ: Final = "Failed to read to end of config topic before modifying connector offsets"
 NOT_FENCED: Final = (
@@ -50,6 +62,13 @@ STARTED_MEANWHILE: Final = (
     "The leader changed while the offsets of connector {} were being modified, and the connector "
     "got other tasks, or was deleted. Its tasks may have found the offsets as they were before and "
     "gone on from there. Stop the connector, and look at its offsets."
+)
+
+
+CREATED_MEANWHILE: Final = (
+    "The leader changed while the offsets that connector {} has left were being reset, and a "
+    "connector of that name was created. Its tasks may have found the offsets as they were before "
+    "and gone on from there. Look at its offsets."
 )
 
 
@@ -72,8 +91,11 @@ class Change:
     """Token of the answer that is awaited: any other answer is stale."""
     call: ChangeCall
     step: Step = Step.READING
-    commit_offset: int | None = None
-    """Offset of the commit that left the connector without tasks; ALTERING and later."""
+    effect: AlterConnectorOffsets | None = None
+    """ALTERING and later."""
+    task_generation: int | None = None
+    """A deleted connector's, when its producers were shut out: one that had tasks since has
+    another."""
     claim: int = 0
     """Claim on the log under which the change was begun."""
     result: Success = field(default_factory=Success)
@@ -173,11 +195,34 @@ class OffsetChanges:
             self._fence(change)
 
     def _fence(self, change: Change) -> None:
-        if self._exactly_once(change.call.name):
+        if isinstance(change.call, ResetDeletedOffsets):
+            self._shut_out(change, change.call)
+        elif self._exactly_once(change.call):
             origin = FromOffsets(change.ticket, self._await(change, Step.FENCING))
             self._ctx.note(Ask(origin, FenceConnector(change.call.name)))
         else:
             self._settle(change)
+
+    def _shut_out(self, change: Change, call: ResetDeletedOffsets) -> None:
+        """What may be left of the deleted connector's producers."""
+        state, settings = self._ctx.state, self._ctx.settings
+        change.task_generation = _generation(state, call.name)
+        ids = recorded_producers(state, call.name, settings.group)
+        if ids and self._exactly_once(call):
+            token = self._await(change, Step.FENCING)
+            self._ctx.emit(FenceProducers(token, call.name, ids))
+        else:
+            self._settle(change)
+
+    def on_fenced(self, token: int, error: str | None) -> None:
+        """Producers of a deleted connector are shut out."""
+        change = next((c for c in self._open.values() if c.token == token), None)
+        if change is None or change.step is not Step.FENCING:
+            return
+        if error is None:
+            self._settle(change)
+        else:
+            self._finish(change, Failure(ErrorKind.INTERNAL, f"{NOT_FENCED}: {error}"))
 
     def on_fencing_result(self, origin: FromOffsets, result: Result) -> None:
         change = self._awaiting(origin.ticket, origin.token)
@@ -214,38 +259,44 @@ class OffsetChanges:
     def _alter(self, change: Change) -> None:
         """The lane is held and the log was read: what holds now, holds until the lane is let go."""
         call, ctx = change.call, self._ctx
-        entry = ctx.state.entry(call.name)
-        refusal = self._refusal(call)
-        if refusal is not None or entry is None or entry.config is None:
-            self._finish(change, refusal or not_found(call.name))
+        place = place_of_offsets(ctx.state, call, ctx.settings, log_read=True)
+        assert place is not None, "the log was read"
+        if isinstance(place, Failure):
+            self._finish(change, place)
             return
-        if not self._settled(call.name):
+        if not self._settled(call.name) or self._had_tasks(change):
             # A commit came between, from who led before: it is to be fenced for, too.
             self._leadership.release(change.ticket, call.name)
             self._fence(change)
             return
-        kind = ctx.settings.kind(entry.config)
-        offsets = given_changes(call, kind)
+        offsets = given_changes(call, place.kind)
         if isinstance(offsets, Failure):
             self._finish(change, offsets)
             return
-        change.commit_offset = entry.commit_offset
+        entry = ctx.state.entry(call.name)
         change.claim = self._leadership.claim_count
-        ctx.emit(
-            AlterConnectorOffsets(
-                token=self._await(change, Step.ALTERING),
-                connector=call.name,
-                config=entry.config,
-                kind=kind,
-                offsets=offsets,
-                transactional_id=transactional_id(ctx.settings.group, call.name, 0)
-                if self._exactly_once(call.name)
-                else None,
-                member_id=ctx.membership.member_id,
-                generation=ctx.membership.generation,
-                commit_offset=entry.commit_offset,
-            )
+        change.effect = AlterConnectorOffsets(
+            token=self._await(change, Step.ALTERING),
+            connector=call.name,
+            config=place.config,
+            kind=place.kind,
+            offsets=offsets,
+            transactional_id=transactional_id(ctx.settings.group, call.name, 0)
+            if self._exactly_once(call)
+            else None,
+            member_id=ctx.membership.member_id,
+            generation=ctx.membership.generation,
+            commit_offset=None if entry is None else entry.commit_offset,
+            deleted=isinstance(call, ResetDeletedOffsets),
+            task_generation=change.task_generation,
         )
+        ctx.emit(change.effect)
+
+    def _had_tasks(self, change: Change) -> bool:
+        """Somebody has had the name of a deleted connector since its producers were shut out."""
+        call = change.call
+        deleted = isinstance(call, ResetDeletedOffsets)
+        return deleted and change.task_generation != _generation(self._ctx.state, call.name)
 
     def on_altered(self, answer: ConnectorOffsetsAltered) -> None:
         change = next((c for c in self._open.values() if c.token == answer.token), None)
@@ -262,13 +313,13 @@ class OffsetChanges:
             self._read(change, Step.CONFIRMING)
 
     def _confirm(self, change: Change) -> None:
-        name = change.call.name
-        entry = self._ctx.state.entry(name)
-        if entry is not None and entry.commit_offset == change.commit_offset:
+        assert change.effect is not None
+        if is_as_it_was(self._ctx.state, change.effect):
             self._finish(change, change.result)
         else:
-            text = STARTED_MEANWHILE.format(name)
-            self._finish(change, Failure(ErrorKind.CONFLICT, text))
+            text = CREATED_MEANWHILE if change.effect.deleted else STARTED_MEANWHILE
+            failure = Failure(ErrorKind.CONFLICT, text.format(change.call.name))
+            self._finish(change, failure)
 
     def _finish(self, change: Change, result: Result) -> None:
         self._drop(change)
@@ -283,18 +334,39 @@ class OffsetChanges:
     def _refusal(self, call: ChangeCall) -> Failure | None:
         return change_refusal(self._ctx.state, call)
 
-    def _exactly_once(self, name: str) -> bool:
-        entry, settings = self._ctx.state.entry(name), self._ctx.settings
+    def _exactly_once(self, call: ChangeCall) -> bool:
+        if not self._ctx.settings.exactly_once:
+            return False
+        if isinstance(call, ResetDeletedOffsets):
+            return call.kind is TaskKind.SOURCE
+        entry = self._ctx.state.entry(call.name)
         if entry is None or entry.config is None:
             return False
-        return settings.exactly_once and settings.kind(entry.config) is TaskKind.SOURCE
+        return self._ctx.settings.kind(entry.config) is TaskKind.SOURCE
 
     @property
     def pending(self) -> list[str]:
         return [f"offsets of {c.call.name}: {c.step.value}" for c in self._open.values()]
 
 
+def is_as_it_was(state: ConfigState, effect: AlterConnectorOffsets) -> bool:
+    """Whether nobody has got tasks of the connector since `effect` was decided. `state`: of the
+    same reader."""
+    entry = state.entry(effect.connector)
+    if not effect.deleted:
+        return entry is not None and entry.commit_offset == effect.commit_offset
+    return entry is None and _generation(state, effect.connector) == effect.task_generation
+
+
+def _generation(state: ConfigState, name: str) -> int | None:
+    """Task generation of the connector, also after its deletion."""
+    entry = state.entries.get(name)
+    return None if entry is None else entry.task_generation
+
+
 def _message(call: ChangeCall, *, handled: bool) -> str:
+    if isinstance(call, ResetDeletedOffsets):
+        return f"The offsets that connector {call.name} has left have been reset successfully"
     done = "altered" if isinstance(call, AlterOffsets) else "reset"
     if handled:
         return f"The offsets for this connector have been {done} successfully"

@@ -4,6 +4,7 @@ is not asked: its `alter_offsets` may change what it likes.
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, cast
 
 from headgate.herder.calls import (
@@ -11,7 +12,9 @@ from headgate.herder.calls import (
     ErrorKind,
     Failure,
     OffsetChange,
+    ReadDeletedOffsets,
     ReadOffsets,
+    ResetDeletedOffsets,
     ResetOffsets,
     Result,
     Success,
@@ -23,16 +26,23 @@ from headgate.herder.reads import not_found
 from headgate.herder.settings import HerderSettings
 from headgate.ids import TargetState
 from headgate.task.messages import TaskKind
+from headgate.topics.config_events import Config
 from headgate.topics.config_state import ConfigState
 from headgate.topics.offsets import Partition, partition_identity
 
-ChangeCall: TypeAlias = AlterOffsets | ResetOffsets
+ChangeCall: TypeAlias = AlterOffsets | ResetOffsets | ResetDeletedOffsets
+OffsetCall: TypeAlias = ReadOffsets | ReadDeletedOffsets | ChangeCall
 
 NOT_STOPPED: Final = (
     "Connectors must be in the STOPPED state before their offsets can be modified. This can be "
     "done for the specified connector by issuing a 'PUT' request to the "
     "'/connectors/{}/stop' endpoint"
 )
+STILL_THERE: Final = (
+    "Connector {name} exists, so these are not the offsets of a deleted one. Use "
+    "/connectors/{name}/offsets, or delete the connector first"
+)
+NOTHING_LEFT: Final = "No offsets of a deleted {kind} connector {name} were found"
 NOTHING_WRITTEN: Final = (
     "Nothing was changed: this was a dry run, and the connector's class was not asked"
 )
@@ -41,6 +51,8 @@ NOTHING_WRITTEN: Final = (
 def change_refusal(state: ConfigState, call: ChangeCall) -> Failure | None:
     """Why the connector is not one whose offsets can be changed, in the order of
     modifyConnectorOffsetsChecks."""
+    if isinstance(call, ResetDeletedOffsets):
+        return exists(state, call.name)
     entry = state.entry(call.name)
     if entry is None:
         return absent(state, call.name, call.etag)
@@ -50,15 +62,53 @@ def change_refusal(state: ConfigState, call: ChangeCall) -> Failure | None:
     return None if call.etag is None else etag_refusal(state, call.name, call.etag)
 
 
+def exists(state: ConfigState, name: str) -> Failure | None:
+    """Why offsets are not those of a deleted connector; None: they are."""
+    if state.entry(name) is None:
+        return None
+    return Failure(ErrorKind.ALREADY_EXISTS, STILL_THERE.format(name=name))
+
+
 def given_changes(call: ChangeCall, kind: TaskKind) -> tuple[OffsetChange, ...] | Failure | None:
     """None for a reset."""
-    if isinstance(call, ResetOffsets):
+    if isinstance(call, ResetOffsets | ResetDeletedOffsets):
         return None
     return source_changes(call.offsets) if kind is TaskKind.SOURCE else sink_changes(call.offsets)
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the offsets of a connector are."""
+
+    config: Config
+    kind: TaskKind
+
+
+def place_of_offsets(
+    state: ConfigState, call: OffsetCall, settings: HerderSettings, *, log_read: bool
+) -> Place | Failure | None:
+    """Where the offsets are that `call` reads, or why it is refused. None: the config topic is to
+    be read to its end first, which has what was acknowledged elsewhere."""
+    entry = state.entry(call.name)
+    if isinstance(call, ReadOffsets):
+        if entry is None and not log_read:
+            return None
+        refusal = (
+            None if entry else Failure(ErrorKind.NOT_FOUND, f"Connector {call.name} not found")
+        )
+    elif not log_read:
+        return None
+    elif isinstance(call, ReadDeletedOffsets | ResetDeletedOffsets):
+        return exists(state, call.name) or Place({}, call.kind)
+    else:
+        refusal = change_refusal(state, call)
+    if refusal is not None or entry is None or entry.config is None:
+        return refusal or not_found(call.name)
+    return Place(entry.config, settings.kind(entry.config))
+
+
 def offsets_answer(
-    call: ReadOffsets | ChangeCall,
+    call: OffsetCall,
     read: ConnectorOffsetsRead,
     state: ConfigState,
     settings: HerderSettings,
@@ -66,9 +116,14 @@ def offsets_answer(
     """The answer to `call` once the offsets were read: these, or what a change would do."""
     if read.failure is not None:
         return read.failure
-    if isinstance(call, ReadOffsets):
+    if isinstance(call, ReadDeletedOffsets | ResetDeletedOffsets) and not read.offsets:
+        text = NOTHING_LEFT.format(kind=call.kind.value, name=call.name)
+        return Failure(ErrorKind.NOT_FOUND, text)
+    if isinstance(call, ReadOffsets | ReadDeletedOffsets):
         lines = [{"partition": part, "offset": offset} for part, offset in read.offsets]
         return Success({"offsets": lines})
+    if isinstance(call, ResetDeletedOffsets):
+        return preview(call, call.kind, read.offsets)
     entry = state.entry(call.name)
     if entry is None or entry.config is None:
         return not_found(call.name)

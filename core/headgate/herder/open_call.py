@@ -15,6 +15,7 @@ from headgate.herder.messages import (
     PatchConnectorConfig,
     PutConnectorConfig,
     PutTaskConfigs,
+    ResetDeletedOffsets,
     ResetOffsets,
     SetTargetState,
 )
@@ -45,6 +46,7 @@ _CHANGES = (
     PutTaskConfigs,
     AlterOffsets,
     ResetOffsets,
+    ResetDeletedOffsets,
 )
 SHUTTING_DOWN: Final = "The worker is shutting down; ask another one"
 SHUT_DOWN_WHILE: Final = (

@@ -32,7 +32,12 @@ from headgate.herder.fencing_rounds import FencingRounds
 from headgate.herder.leadership import WRITE_FAILED, CallJob, Leadership
 from headgate.herder.offset_changes import OffsetChanges
 from headgate.herder.offset_input import NOTHING_GIVEN
-from headgate.herder.offset_previews import change_refusal, offsets_answer
+from headgate.herder.offset_previews import (
+    ChangeCall,
+    OffsetCall,
+    offsets_answer,
+    place_of_offsets,
+)
 from headgate.herder.open_call import SHUTTING_DOWN, OpenCall, Stage
 from headgate.herder.planning import moves_result, planned_stages, too_many
 from headgate.herder.privileged import (
@@ -51,7 +56,6 @@ from headgate.herder.reads import (
     Read,
     is_behind,
     kind_of,
-    not_found,
     read,
 )
 from headgate.herder.rows import KeptRows
@@ -225,9 +229,9 @@ class Requests:
                 self.resolve(found.ticket, self._reset_topics(call))
             case m.SetLoggerLevel(logger, level):
                 self._append(found, encode_logger_level(logger, level))
-            case m.ReadOffsets():
-                self._read_offsets(found, call)
-            case m.AlterOffsets() | m.ResetOffsets():
+            case m.ReadOffsets() | m.ReadDeletedOffsets():
+                self._ask_for_offsets(found, call)
+            case m.AlterOffsets() | m.ResetOffsets() | m.ResetDeletedOffsets():
                 self._change_offsets(found, call)
             case _:
                 assert_never(call)
@@ -377,48 +381,36 @@ class Requests:
         refusal = too_many(stages)
         self.resolve(found.ticket, refusal or moves_result(self._member.foresee(stages)))
 
-    def _read_offsets(self, found: OpenCall, call: m.ReadOffsets) -> None:
-        entry = self._ctx.state.entry(call.name)
-        if entry is None or entry.config is None:
-            self._unless_read(found, f"Connector {call.name} not found")
-            return
-        self._ask_for_offsets(found, call.name, entry.config)
-
-    def _ask_for_offsets(self, found: OpenCall, name: str, config: Config) -> None:
-        found.stage = Stage.READING_OFFSETS
-        self._await_token(found)
-        kind = self._ctx.settings.kind(config)
-        self._ctx.emit(m.ReadConnectorOffsets(found.token, name, config, kind))
+    def _ask_for_offsets(self, found: OpenCall, call: OffsetCall) -> None:
+        place = place_of_offsets(self._ctx.state, call, self._ctx.settings, log_read=found.log_read)
+        if place is None:
+            self._read_log(found)
+        elif isinstance(place, m.Failure):
+            self.resolve(found.ticket, place)
+        else:
+            found.stage = Stage.READING_OFFSETS
+            self._await_token(found)
+            effect = m.ReadConnectorOffsets(found.token, call.name, place.config, place.kind)
+            self._ctx.emit(effect)
 
     def on_offsets_read(self, answer: m.ConnectorOffsetsRead) -> None:
         found = self._awaited(answer.token)
         if found is None:
             return
-        assert isinstance(found.call, m.ReadOffsets | m.AlterOffsets | m.ResetOffsets)
+        assert isinstance(found.call, OffsetCall)
         result = offsets_answer(found.call, answer, self._ctx.state, self._ctx.settings)
         self.resolve(found.ticket, result)
 
-    def _change_offsets(self, found: OpenCall, call: m.AlterOffsets | m.ResetOffsets) -> None:
+    def _change_offsets(self, found: OpenCall, call: ChangeCall) -> None:
         if isinstance(call, m.AlterOffsets) and not call.offsets:
             self.resolve(found.ticket, NOTHING_GIVEN)
         elif call.dry_run:
-            self._preview(found, call)
+            self._ask_for_offsets(found, call)
         elif self._leadership.ready:
             found.stage = Stage.CHANGING_OFFSETS
             self._offset_changes.begin(found.ticket, call)
         else:
             self._pass_to_leader(found)
-
-    def _preview(self, found: OpenCall, call: m.AlterOffsets | m.ResetOffsets) -> None:
-        """The log's end has what was acknowledged elsewhere: perhaps it was just stopped."""
-        entry = self._ctx.state.entry(call.name)
-        refusal = change_refusal(self._ctx.state, call)
-        if not found.log_read:
-            self._read_log(found)
-        elif refusal is not None or entry is None or entry.config is None:
-            self.resolve(found.ticket, refusal or not_found(call.name))
-        else:
-            self._ask_for_offsets(found, call.name, entry.config)
 
     def _reset_topics(self, call: m.ResetTopics) -> m.Result:
         settings = self._ctx.settings

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 from headgate.errors import CoreError
-from headgate.herder.messages import Effect
+from headgate.herder.messages import AlterConnectorOffsets, Effect
 from headgate.host.ports import ConfigRecords
 from headgate.ids import TargetState
 from headgate.ports import ConsumerRecord, TopicPartition
@@ -46,6 +46,7 @@ class Checks:
         self._claimed = -1
         self._next_record: dict[tuple[str, int], int] = {}
         self.offsets_changed = 0
+        self.left_reset = 0
         self.puts = 0
         self._put: dict[tuple[str, TopicPartition], set[int]] = {}
         """What the systems behind the sinks hold: offsets by consumer group and partition."""
@@ -85,8 +86,9 @@ class Checks:
         if state.target_state(connector) is TargetState.STOPPED and state.tasks(connector):
             self.broken("8 stopped is empty", f"{connector} is STOPPED with tasks")
 
-    def offsets_written(self, worker: Worker, connector: str) -> None:
-        """While the leader writes a connector's offsets nobody has tasks of it.
+    def offsets_written(self, worker: Worker, effect: AlterConnectorOffsets) -> None:
+        """While the leader writes a connector's offsets nobody has tasks of it; while it writes
+        those that a deleted one has left, there is none of that name.
 
         One whose claim was overtaken may still be at it: the producer that it writes with is shut
         out by the first task's, and it does not say that all went well.
@@ -94,7 +96,11 @@ class Checks:
         state = self.read_log()
         if self._writers.get(worker.url) != self._claimed:
             return
+        connector = effect.connector
         self.offsets_changed += 1
+        self.left_reset += effect.deleted
+        if effect.deleted and state.entry(connector) is not None:
+            self.broken("8 stopped is empty", f"what {connector} has left changes, it is there")
         if state.tasks(connector):
             self.broken("8 stopped is empty", f"offsets of {connector} change, it has tasks")
         for other in self._world.workers.values():

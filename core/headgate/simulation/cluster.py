@@ -59,6 +59,8 @@ class Report:
     etags_refused: int
     """And those that were not, because the connector had another."""
     offsets_changed: int
+    left_reset: int
+    """How many of these were offsets of deleted connectors."""
     rebalances: int
 
 
@@ -170,6 +172,7 @@ class Cluster:
             etags_held=self.user.etags_held,
             etags_refused=self.user.etags_refused,
             offsets_changed=self.checks.offsets_changed,
+            left_reset=self.checks.left_reset,
             rebalances=max(w.herder.view().rebalances for w in self.workers.values()),
         )
 

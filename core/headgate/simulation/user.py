@@ -10,6 +10,7 @@ from headgate.herder.messages import (
     Failure,
     PatchConnectorConfig,
     PutConnectorConfig,
+    ResetDeletedOffsets,
     ResetOffsets,
     RestartConnector,
     RestartTask,
@@ -19,6 +20,7 @@ from headgate.herder.messages import (
 )
 from headgate.ids import TargetState, TaskId
 from headgate.simulation.world import World
+from headgate.task.messages import TaskKind
 
 SOURCES = ("a", "b", "c")
 """Each writes to the topic of its name."""
@@ -72,7 +74,7 @@ class User:
             return
 
         def act() -> None:
-            if self._chance.randrange(5) == 0:
+            if self._chance.randrange(2 if self._world.options.deleted_offsets else 5) == 0:
                 self._change_offsets(self._chance.choice(NAMES))
             else:
                 self._ask(self._with_etag(self._choose()))
@@ -95,9 +97,20 @@ class User:
     def _change_offsets(self, name: str) -> None:
         """Changes offsets of a connector that was just stopped, and may be resumed at any
         moment."""
+        if self._world.options.deleted_offsets:
+            self._reset_left(name)
+            return
         self._ask(SetTargetState(name, TargetState.STOPPED))
         for call in (ResetOffsets(name), SetTargetState(name, TargetState.STARTED)):
             self._schedule.soon(partial(self._ask, call), 2_000)
+
+    def _reset_left(self, name: str) -> None:
+        """Deletes a connector, resets what it has left, and creates one of its name meanwhile."""
+        self._ask(DeleteConnector(name))
+        kind = TaskKind.SINK if name in SINKS else TaskKind.SOURCE
+        for call in (ResetDeletedOffsets(name, kind), self._configure(name)):
+            delay_ms = self._chance.choice((0, 20, 500, 2_000))
+            self._schedule.soon(partial(self._ask, call), delay_ms)
 
     def _choose(self) -> Call:
         name = self._chance.choice(NAMES)

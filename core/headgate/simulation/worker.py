@@ -10,6 +10,7 @@ from functools import partial
 
 from headgate.herder import messages as m
 from headgate.herder.herder import Herder
+from headgate.herder.offset_changes import is_as_it_was
 from headgate.herder.settings import HerderSettings
 from headgate.host.host import HerderHost
 from headgate.host.ports import ConfigRecords
@@ -264,20 +265,15 @@ class SimulatedWorker:
             if effect.token not in self._asking:
                 return  # given up
             self._asking.remove(effect.token)
-            entry = self._world.checks.read_log().entry(effect.connector)
-            if (
-                not self.herder.leads
-                or entry is None
-                or entry.commit_offset != effect.commit_offset
-            ):
+            if not self.herder.leads or not is_as_it_was(self._world.checks.read_log(), effect):
                 overtaken = m.Failure(m.ErrorKind.CONFLICT, "overtaken")
                 self.post(m.ConnectorOffsetsAltered(effect.token, failure=overtaken))
                 return
-            self._world.checks.offsets_written(self, effect.connector)
+            self._world.checks.offsets_written(self, effect)
             self._schedule.soon(lambda: self.when_awake(done), OFFSETS_MS)
 
         def done() -> None:
-            self._world.checks.offsets_written(self, effect.connector)
+            self._world.checks.offsets_written(self, effect)
             self.post(m.ConnectorOffsetsAltered(effect.token))
 
         self._schedule.soon(lambda: self.when_awake(asked), CLASS_MS)

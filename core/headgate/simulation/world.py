@@ -9,7 +9,14 @@ from dataclasses import dataclass
 from typing import NoReturn, Protocol
 
 from headgate.herder.herder import Herder
-from headgate.herder.messages import Call, Command, Effect, Result, TaskReported
+from headgate.herder.messages import (
+    AlterConnectorOffsets,
+    Call,
+    Command,
+    Effect,
+    Result,
+    TaskReported,
+)
 from headgate.host.ports import ConfigRecords
 from headgate.ids import TargetState
 from headgate.ports import ConsumerRecord, TopicPartition
@@ -50,6 +57,9 @@ class Options:
     etags: float = 0.0
     """Probability that a change of the user names the connector's etag, which it read up to some
     seconds before."""
+    deleted_offsets: bool = False
+    """The user resets what deleted connectors have left, too, and creates others of their names
+    meanwhile."""
 
 
 class TaskBody(Protocol):
@@ -120,7 +130,7 @@ class Observer(Protocol):
 
     def leadership_claimed(self, worker: Worker, generation: int) -> None: ...
 
-    def offsets_written(self, worker: Worker, connector: str) -> None: ...
+    def offsets_written(self, worker: Worker, effect: AlterConnectorOffsets) -> None: ...
 
     def task_started(self, worker: Worker, spec: TaskSpec) -> None: ...
 

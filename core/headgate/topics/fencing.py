@@ -46,6 +46,14 @@ def transactional_id(group: str, connector: str, task: int) -> str:
     return f"{group}-{connector}-{task}"
 
 
+def recorded_producers(state: ConfigState, connector: str, group: str) -> tuple[str, ...]:
+    """Transactional ids of the producers that the last task count record tells of, also after the
+    connector's deletion."""
+    entry = state.entries.get(connector)
+    count = entry.fencing_count if entry is not None else None
+    return tuple(transactional_id(group, connector, task) for task in range(count or 0))
+
+
 def is_fenced_by_starting(alive: int | None, count: int) -> bool:
     """Whether no round is needed for `count` tasks to start, where `alive` producers were recorded
     last (None: never any): there are none, or there is one, which the new one shuts out itself.
@@ -75,7 +83,7 @@ def fencing_requirement(state: ConfigState, connector: str, group: str) -> Fenci
             else "one task after one task: the new producer shuts out the old one itself"
         )
         return RecordTaskCount(connector, count, generation, reason)
-    ids = tuple(transactional_id(group, connector, task) for task in range(alive or 0))
+    ids = recorded_producers(state, connector, group)
     return FenceTasks(
         connector, ids, count, generation, f"{alive} producers were recorded, {count} tasks follow"
     )

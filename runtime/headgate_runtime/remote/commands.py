@@ -20,6 +20,7 @@ from typing import Annotated, Any, Final, NoReturn, TypeAlias
 import typer
 
 from headgate.ids import State, TargetState
+from headgate.task.messages import TaskKind
 from headgate_runtime.command.help import Guessing, example
 from headgate_runtime.remote import show
 from headgate_runtime.remote.complete import connector_names
@@ -63,6 +64,11 @@ Files: TypeAlias = Annotated[
 
 DryRun: TypeAlias = Annotated[
     bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")
+]
+
+Deleted: TypeAlias = Annotated[
+    TaskKind | None,
+    typer.Option("--deleted", help="What a deleted connector of this type has left."),
 ]
 
 connectors = typer.Typer(
@@ -328,10 +334,12 @@ def restart_task(
 
 
 @offsets.command("show")
-def show_offsets(name: Name, url: Url = None, output: Format = Output.TABLE) -> None:
+def show_offsets(
+    name: Name, deleted: Deleted = None, url: Url = None, output: Format = Output.TABLE
+) -> None:
     """Show the offsets of a connector."""
     with remote_at(url) as remote:
-        found = remote.offsets(name)
+        found = remote.offsets(name) if deleted is None else remote.deleted_offsets(name, deleted)
         as_json = output is Output.JSON
         _print(show.as_json({"offsets": found}) if as_json else show.offsets(found))
 
@@ -358,10 +366,17 @@ def set_offsets(
 
 
 @offsets.command("reset")
-def reset_offsets(name: Name, dry_run: DryRun = False, url: Url = None) -> None:
-    """Forget all offsets of a stopped connector: it begins from the start."""
+def reset_offsets(
+    name: Name, deleted: Deleted = None, dry_run: DryRun = False, url: Url = None
+) -> None:
+    """Forget all offsets of a stopped connector, or of a deleted one: it begins from the start."""
     with remote_at(url) as remote:
-        if dry_run:
+        if deleted is not None and dry_run:
+            found = remote.deleted_offset_differences(name, deleted)
+            _print(show.offset_differences(found))
+        elif deleted is not None:
+            _print(remote.reset_deleted_offsets(name, deleted))
+        elif dry_run:
             _print(show.offset_differences(remote.offset_differences(name, None)))
         else:
             _print(remote.reset_offsets(name))

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from headgate.ids import TargetState
+from headgate.task.messages import TaskKind
 from headgate_grpc.client import Client, HeadgateError
 from headgate_grpc.messages import STATE_NAMES, STATES, TARGETS, TYPES
 from headgate_grpc.v1 import cluster_service_pb2 as cluster_pb2
@@ -142,14 +143,7 @@ class GrpcRemote:
 
     def offsets(self, name: str) -> Sequence[Mapping[str, Any]]:
         with self._told(name):
-            found = self._client.read_offsets(name)
-        return [
-            {
-                "partition": json.loads(each.partition_json),
-                "offset": json.loads(each.offset_json),
-            }
-            for each in found
-        ]
+            return _shown_offsets(self._client.read_offsets(name))
 
     def alter_offsets(self, name: str, changes: Sequence[tuple[object, object]]) -> str:
         with self._told(name):
@@ -169,18 +163,27 @@ class GrpcRemote:
                     name=name, offsets=_offsets(changes), dry_run=True
                 )
                 answer = client.AlterOffsets(alter, timeout=CALL_S)
-        return [
-            {
-                "partition": json.loads(each.partition_json),
-                "before": json.loads(each.before_json or "null"),
-                "after": json.loads(each.after_json or "null"),
-            }
-            for each in answer.differences
-        ]
+        return _shown_differences(answer.differences)
 
     def reset_offsets(self, name: str) -> str:
         with self._told(name):
             return self._client.reset_offsets(name)
+
+    def deleted_offsets(self, name: str, kind: TaskKind) -> Sequence[Mapping[str, Any]]:
+        with self._told(name):
+            return _shown_offsets(self._client.read_deleted_offsets(name, TYPES[kind.value]))
+
+    def reset_deleted_offsets(self, name: str, kind: TaskKind) -> str:
+        with self._told(name):
+            return self._client.reset_deleted_offsets(name, TYPES[kind.value])
+
+    def deleted_offset_differences(self, name: str, kind: TaskKind) -> Sequence[Mapping[str, Any]]:
+        request = service_pb2.ResetDeletedOffsetsRequest(
+            name=name, type=TYPES[kind.value], dry_run=True
+        )
+        with self._told(name):
+            answer = self._client.connectors.ResetDeletedOffsets(request, timeout=CALL_S)
+        return _shown_differences(answer.differences)
 
     def loggers(self) -> Mapping[str, str]:
         with self._told():
@@ -241,6 +244,28 @@ class GrpcRemote:
                 "  next: is the cluster up? Give its address with --url or HEADGATE_URL"
             )
         return refused_text(error.code, error.message, name, error.reason)
+
+
+def _shown_offsets(
+    found: Sequence[connector_pb2.ConnectorOffset],
+) -> Sequence[Mapping[str, Any]]:
+    return [
+        {"partition": json.loads(each.partition_json), "offset": json.loads(each.offset_json)}
+        for each in found
+    ]
+
+
+def _shown_differences(
+    found: Sequence[service_pb2.OffsetDifference],
+) -> Sequence[Mapping[str, Any]]:
+    return [
+        {
+            "partition": json.loads(each.partition_json),
+            "before": json.loads(each.before_json or "null"),
+            "after": json.loads(each.after_json or "null"),
+        }
+        for each in found
+    ]
 
 
 def _offsets(changes: Sequence[tuple[object, object]]) -> list[connector_pb2.ConnectorOffset]:

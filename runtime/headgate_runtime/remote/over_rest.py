@@ -158,6 +158,19 @@ class RestRemote:
             raise refused("INVALID_ARGUMENT", found.message, name)
         return cast(Sequence[Mapping[str, Any]], cast(Any, found.value)["changes"])
 
+    def deleted_offsets(self, name: str, kind: TaskKind) -> Sequence[Mapping[str, Any]]:
+        found = self._value(m.ReadDeletedOffsets(name, kind), name)
+        return cast(Sequence[Mapping[str, Any]], found["offsets"])
+
+    def reset_deleted_offsets(self, name: str, kind: TaskKind) -> str:
+        return str(self._value(m.ResetDeletedOffsets(name, kind), name)["message"])
+
+    def deleted_offset_differences(self, name: str, kind: TaskKind) -> Sequence[Mapping[str, Any]]:
+        return [
+            {"partition": each["partition"], "before": each["offset"], "after": None}
+            for each in self.deleted_offsets(name, kind)
+        ]
+
     def loggers(self) -> Mapping[str, str]:
         found = self._json(Question("GET", "/admin/loggers"))
         return {name: each["level"] for name, each in found.items()}

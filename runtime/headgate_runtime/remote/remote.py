@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
 from headgate.ids import TargetState
+from headgate.task.messages import TaskKind
 
 Config: TypeAlias = Mapping[str, str | None]
 
@@ -147,6 +148,18 @@ class Remote(Protocol):
         changed."""
         ...
 
+    def deleted_offsets(self, name: str, kind: TaskKind) -> Sequence[Mapping[str, Any]]:
+        """As `offsets`, of what a deleted connector has left."""
+        ...
+
+    def reset_deleted_offsets(self, name: str, kind: TaskKind) -> str:
+        """The message to the user."""
+        ...
+
+    def deleted_offset_differences(self, name: str, kind: TaskKind) -> Sequence[Mapping[str, Any]]:
+        """What `reset_deleted_offsets` would do, as `offset_differences`."""
+        ...
+
     def loggers(self) -> Mapping[str, str]:
         """Levels by name."""
         ...
@@ -176,6 +189,10 @@ def hint(code: str, message: str, name: str = "", reason: str = "") -> str:
         return f"somebody else has changed it: look with headgate connectors show{shown or ' NAME'}"
     if "STOPPED" in message:
         return f"stop it first: headgate connectors stop{shown or ' NAME'}"
+    if code == "ALREADY_EXISTS" and "deleted one" in message:
+        return f"headgate offsets show{shown or ' NAME'} has its offsets, without --deleted"
+    if code == "NOT_FOUND" and "deleted" in message:
+        return "try the other type, source or sink; or nothing was committed"
     match code:
         case "NOT_FOUND":
             return "headgate connectors list shows what is there"

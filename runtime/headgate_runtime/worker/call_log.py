@@ -43,7 +43,7 @@ class LoggedPeers:
 
     def _asked(self, incoming: IncomingCall) -> None:
         call = incoming.call
-        if isinstance(call, Read | m.ReadOffsets | m.DescribeWorker):
+        if isinstance(call, Read | m.ReadOffsets | m.ReadDeletedOffsets | m.DescribeWorker):
             log.debug("asked: %s", type(call).__name__)
             return
         connector, words = about(call)

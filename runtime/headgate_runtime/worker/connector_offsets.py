@@ -25,6 +25,7 @@ from headgate.herder.messages import (
     OffsetChange,
     ReadConnectorOffsets,
 )
+from headgate.herder.offset_previews import NOTHING_LEFT
 from headgate.ports import FencedError, GroupInUseError, KeyedLog, TopicPartition, TransportError
 from headgate.task.messages import TaskKind
 from headgate.topics.config_events import Config
@@ -78,15 +79,15 @@ class ConnectorOffsets:
         self,
         transport: Mapping[str, str],
         settings: WorkerSettings,
-        still_ours: Callable[[str, int | None], bool],
+        still_ours: Callable[[AlterConnectorOffsets], bool],
         transformer: WorkerConfigTransformer = NO_PROVIDERS,
     ) -> None:
         """
         Args:
             transport: how tasks reach the log.
             transformer: of what configs refer to.
-            still_ours: of a connector and the commit that left it without tasks: whether, now, this
-                worker leads and the config topic has no later one.
+            still_ours: whether, now, this worker leads and nobody has got tasks of the connector
+                since the effect was decided.
         """
         self._still_ours = still_ours
         self._transformer = transformer
@@ -183,6 +184,9 @@ class ConnectorOffsets:
         except _OvertakenError as overtaken:
             failure = Failure(ErrorKind.CONFLICT, str(overtaken))
             return ConnectorOffsetsAltered(effect.token, failure=failure)
+        except _NothingLeftError as nothing:
+            failure = Failure(ErrorKind.NOT_FOUND, str(nothing))
+            return ConnectorOffsetsAltered(effect.token, failure=failure)
         except _RefusedError as refusal:
             failure = Failure(ErrorKind.INTERNAL, str(refusal))
             return ConnectorOffsetsAltered(effect.token, failure=failure)
@@ -219,6 +223,7 @@ class ConnectorOffsets:
                 (line.partition, None) for line in view.partitions(effect.connector)
             ]
             if not writes.primary and not writes.shared_tombstones:
+                _check_left(effect, changes)
                 return self._asked_source(effect, changes)
         else:
             changes = list(effect.offsets)
@@ -255,10 +260,12 @@ class ConnectorOffsets:
             raise _OvertakenError(text)
 
     def _check_ours(self, effect: AlterConnectorOffsets) -> None:
-        if not self._still_ours(effect.connector, effect.commit_offset):
+        if not self._still_ours(effect):
             raise _OvertakenError(OVERTAKEN.format(effect.connector))
 
     def _asked_source(self, effect: AlterConnectorOffsets, changes: Sequence[OffsetChange]) -> bool:
+        if effect.deleted:
+            return True
         connector = _class_of(effect)
         if not issubclass(connector, SourceConnector):
             raise _RefusedError(f"{connector.__name__} is no source connector")
@@ -299,12 +306,8 @@ class ConnectorOffsets:
             place, at = cast("dict[str, Any]", partition), cast("dict[str, Any] | None", offset)
             key = (str(place[TOPIC]), int(place[PARTITION]))
             changes[key] = None if at is None else int(at[OFFSET])
-        connector = _class_of(effect)
-        if not issubclass(connector, SinkConnector):
-            raise _RefusedError(f"{connector.__name__} is no sink connector")
-        self._check_ours(effect)
-        with _refusals(effect.connector):
-            handled = bool(connector.alter_offsets(_texts(effect.config), changes))
+        _check_left(effect, [*changes.items()])
+        handled = self._asked_sink(effect, changes)
         self._begin_writing(effect)
         if effect.offsets is None:
             # What only the class knows of the group has nothing to delete.
@@ -323,6 +326,18 @@ class ConnectorOffsets:
                     f"{error}"
                 ) from error
         return handled
+
+    def _asked_sink(
+        self, effect: AlterConnectorOffsets, changes: Mapping[TopicPartition, int | None]
+    ) -> bool:
+        if effect.deleted:
+            return True
+        connector = _class_of(effect)
+        if not issubclass(connector, SinkConnector):
+            raise _RefusedError(f"{connector.__name__} is no sink connector")
+        self._check_ours(effect)
+        with _refusals(effect.connector):
+            return bool(connector.alter_offsets(_texts(effect.config), changes))
 
 
 class _OffsetsElsewhere:
@@ -351,6 +366,10 @@ class _OvertakenError(Exception):
     """Nothing was written."""
 
 
+class _NothingLeftError(Exception):
+    """A deleted connector has left nothing that could be reset."""
+
+
 class _RefusedError(Exception):
     """What the user is told."""
 
@@ -373,6 +392,12 @@ def _refusals(connector: str) -> Iterator[None]:
     except Exception as error:
         log.exception("alter_offsets of connector %s", connector)
         raise _RefusedError(str(error) or type(error).__name__) from error
+
+
+def _check_left(effect: AlterConnectorOffsets, changes: Sequence[object]) -> None:
+    if effect.deleted and not changes:
+        text = NOTHING_LEFT.format(kind=effect.kind.value, name=effect.connector)
+        raise _NothingLeftError(text)
 
 
 def _hidden(failure: Failure | None, resolved: ResolvedConfig) -> Failure | None:

@@ -20,6 +20,7 @@ from contextlib import suppress
 
 from headgate.herder.herder import Herder
 from headgate.herder.messages import (
+    AlterConnectorOffsets,
     Called,
     Command,
     CoordinatorLost,
@@ -29,6 +30,7 @@ from headgate.herder.messages import (
     TaskReported,
     Tick,
 )
+from headgate.herder.offset_changes import is_as_it_was
 from headgate.herder.settings import HerderSettings
 from headgate.host.host import HerderHost
 from headgate.ports import RefusedError, TransportError
@@ -186,9 +188,9 @@ class Worker:
         limit_ms: int = self.settings["session.timeout.ms"] // 4
         return self._clock.now_ms() - self._served_ms < limit_ms
 
-    def still_ours(self, connector: str, commit_offset: int | None) -> bool:
-        """Whether, now, this worker leads and the connector's last commit is the one at
-        `commit_offset`. From any thread but the loop's.
+    def still_ours(self, effect: AlterConnectorOffsets) -> bool:
+        """Whether, now, this worker leads and nobody has got tasks of the connector since `effect`
+        was decided. From any thread but the loop's.
 
         Raises:
             TransportError: the config topic cannot be read to its end.
@@ -202,8 +204,7 @@ class Worker:
                 raise TransportError(
                     f"the config log ends at {end}, which this worker did not read"
                 )
-        entry = self.herder.state.entry(connector)
-        return self.herder.leads and entry is not None and entry.commit_offset == commit_offset
+        return self.herder.leads and is_as_it_was(self.herder.state, effect)
 
     def run(
         self,

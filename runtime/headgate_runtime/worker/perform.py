@@ -61,7 +61,7 @@ class Performer:
         alive: Callable[[], bool],
         loggers: Loggers,
         config_of: Callable[[str], Config],
-        still_ours: Callable[[str, int | None], bool],
+        still_ours: Callable[[m.AlterConnectorOffsets], bool],
         transformer: WorkerConfigTransformer,
         offsets_look: OffsetsLook | None,
     ) -> None:

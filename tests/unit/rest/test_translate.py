@@ -11,6 +11,7 @@ from support.rest.translated import asked_and_answered, understood
 from headgate import wire
 from headgate.herder import messages as m
 from headgate.ids import TargetState, TaskId
+from headgate.task.messages import TaskKind
 from headgate_rest.client_calls import question, result_of
 from headgate_rest.http import HttpRequest, HttpResponse, Refusal
 from headgate_rest.translate import (
@@ -89,6 +90,12 @@ UNDERSTOOD: list[tuple[str, str, HerderRequest | SideRequest]] = [
     ("POST /connectors/a/tasks/0/restart", "", asked(m.RestartTask(TaskId("a", 0)))),
     ("GET /connectors/a/offsets", "", asked(m.ReadOffsets("a"))),
     ("DELETE /connectors/a/offsets", "", asked(m.ResetOffsets("a"))),
+    ("GET /offsets/source/a%2Fb", "", asked(m.ReadDeletedOffsets("a/b", TaskKind.SOURCE))),
+    (
+        "DELETE /offsets/sink/a?forward=true",
+        "",
+        asked(m.ResetDeletedOffsets("a", TaskKind.SINK), 1),
+    ),
     (
         "PATCH /connectors/a/offsets",
         '{"offsets":[{"partition":{"f":"x"},"offset":{"n":1,"d":1.5}},{"partition":{},"offset":null}'
@@ -307,6 +314,8 @@ ANSWERED: list[tuple[m.Call, object, int, object]] = [
     (m.ReadOffsets("a"), {"offsets": []}, 200, {"offsets": []}),
     (m.AlterOffsets("a", (({}, None),)), {"message": "m"}, 200, {"message": "m"}),
     (m.ResetOffsets("a"), {"message": "m"}, 200, {"message": "m"}),
+    (m.ReadDeletedOffsets("a", TaskKind.SINK), {"offsets": []}, 200, {"offsets": []}),
+    (m.ResetDeletedOffsets("a", TaskKind.SINK), {"message": "m"}, 200, {"message": "m"}),
     (m.ResetTopics("a"), None, 202, None),
     (m.SetLoggerLevel("a", "INFO"), None, 204, None),
 ]
@@ -449,6 +458,7 @@ forwarded = st.one_of(
         st.lists(st.tuples(plain, st.none() | plain), min_size=1, max_size=3).map(tuple),
     ),
     st.builds(m.ResetOffsets, names),
+    st.builds(m.ResetDeletedOffsets, names, st.sampled_from(TaskKind)),
 )
 internal = st.builds(m.FenceConnector, names) | st.builds(
     m.PutTaskConfigs,
@@ -560,3 +570,18 @@ def test_whatever_is_understood_is_a_call_that_can_travel(line: str, body: objec
         return
     if isinstance(found, HerderRequest):
         assert wire.loads(m.Call, wire.dumps(found.call)) == found.call
+
+
+def test_a_worker_without_offsets_of_deleted_connectors_is_named() -> None:
+    """Java's 404, or that of an older Headgate, is no word about the connector."""
+    body = b'{"error_code":404,"message":"HTTP 404 Not Found"}'
+    for call in (
+        m.ReadDeletedOffsets("a", TaskKind.SINK),
+        m.ResetDeletedOffsets("a", TaskKind.SOURCE),
+    ):
+        result = result_of(call, HttpResponse(404, body))
+        assert isinstance(result, m.Failure) and result.kind is m.ErrorKind.BAD_REQUEST
+        assert "knows no offsets of deleted connectors" in result.message
+    ours = {"headgate-error-kind": "not found"}
+    result = result_of(call, HttpResponse(404, body, ours))
+    assert isinstance(result, m.Failure) and result.kind is m.ErrorKind.NOT_FOUND

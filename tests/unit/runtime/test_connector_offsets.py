@@ -61,8 +61,8 @@ OURS: dict[str, Any] = {}
 asked."""
 
 
-def still_ours(connector: str, commit_offset: int | None) -> bool:
-    OURS["asked"] = (connector, commit_offset)
+def still_ours(effect: AlterConnectorOffsets) -> bool:
+    OURS["asked"] = (effect.connector, effect.commit_offset)
     return bool(OURS["answer"])
 
 

@@ -5,6 +5,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,9 +13,10 @@ from typing import Any
 import pytest
 
 from headgate.herder.herder import Herder
-from headgate.herder.messages import Command, Shutdown, StatusRead, Tick
+from headgate.herder.messages import AlterConnectorOffsets, Command, Shutdown, StatusRead, Tick
 from headgate.membership.messages import JoinGroup
 from headgate.ports import RefusedError, TransportError
+from headgate.task.messages import TaskKind
 from headgate_embedded import EmbeddedTransport, open_transport, transport_settings
 from headgate_embedded.database import Database
 from headgate_runtime.worker.loop import QUICK_POLL_MS, TOLD_POLL_MS, Worker, WorkerConfig
@@ -210,6 +212,9 @@ def test_a_worker_that_is_refused_gives_up_and_says_why(
     assert caplog.text.count("gives up: no right") == 1
 
 
+EFFECT = AlterConnectorOffsets(0, "c", {}, TaskKind.SOURCE, None, None, "", 0)
+
+
 @pytest.mark.parametrize(
     ("leads", "commit_offset", "ours"),
     [(True, 2, True), (False, 2, False), (True, 1, False), (True, None, False)],
@@ -236,7 +241,8 @@ def test_whether_a_connector_is_still_ours_is_known_when_the_log_was_read(
 
     monkeypatch.setattr(worker, "_handle", handle)
     answers: list[bool] = []
-    thread = threading.Thread(target=lambda: answers.append(worker.still_ours("c", commit_offset)))
+    effect = replace(EFFECT, commit_offset=commit_offset)
+    thread = threading.Thread(target=lambda: answers.append(worker.still_ours(effect)))
     thread.start()
     while not worker._awaiting:
         time.sleep(0.001)
@@ -252,7 +258,7 @@ def test_who_waits_for_a_worker_that_has_ended_is_told(
 ) -> None:
     monkeypatch.setattr(worker, "herder", SimpleNamespace(done=True))
     with pytest.raises(TransportError, match="did not read"):
-        worker.still_ours("c", None)
+        worker.still_ours(EFFECT)
 
 
 def test_more_than_one_look_takes_is_taken_by_the_next(

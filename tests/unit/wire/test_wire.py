@@ -50,6 +50,8 @@ EVERY_CALL: tuple[m.Call, ...] = (
     m.ReadOffsets("c"),
     m.AlterOffsets("c", OFFSETS),
     m.ResetOffsets("c"),
+    m.ReadDeletedOffsets("c", TaskKind.SINK),
+    m.ResetDeletedOffsets("c", TaskKind.SOURCE, dry_run=True),
     m.ResetTopics("c"),
     m.SetLoggerLevel("org.apache", "Debug"),
 )

@@ -310,6 +310,22 @@ class AsyncClient:
         kind = connector_service_pb2.ResetOffsetsResponse
         return (await self._ask(self.connectors.ResetOffsets, request, kind)).message
 
+    async def read_deleted_offsets(
+        self, name: str, type_: connector_pb2.ConnectorType.ValueType
+    ) -> Sequence[connector_pb2.ConnectorOffset]:
+        """What a deleted connector has left."""
+        request = connector_service_pb2.ReadDeletedOffsetsRequest(name=name, type=type_)
+        kind = connector_service_pb2.ReadDeletedOffsetsResponse
+        return [*(await self._ask(self.connectors.ReadDeletedOffsets, request, kind)).offsets]
+
+    async def reset_deleted_offsets(
+        self, name: str, type_: connector_pb2.ConnectorType.ValueType
+    ) -> str:
+        """Message to the user."""
+        request = connector_service_pb2.ResetDeletedOffsetsRequest(name=name, type=type_)
+        kind = connector_service_pb2.ResetDeletedOffsetsResponse
+        return (await self._ask(self.connectors.ResetDeletedOffsets, request, kind)).message
+
     # -- the cluster --
 
     async def get_cluster(self) -> cluster_pb2.Cluster:

@@ -1173,6 +1173,116 @@ class ResetOffsetsResponse(_message.Message):
 Global___ResetOffsetsResponse: _TypeAlias = ResetOffsetsResponse  # noqa: Y015
 
 @_typing.final
+class ReadDeletedOffsetsRequest(_message.Message):
+    """Request for offsets of a deleted connector."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    TYPE_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Name that the connector had."""
+    type: _connector_pb2.ConnectorType.ValueType
+    """What it was. Offsets of a source are in the offsets topic of the workers, those of a sink in the
+    consumer group "connect-NAME".
+    """
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        type: _connector_pb2.ConnectorType.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "type", b"type"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReadDeletedOffsetsRequest: _TypeAlias = ReadDeletedOffsetsRequest  # noqa: Y015
+
+@_typing.final
+class ReadDeletedOffsetsResponse(_message.Message):
+    """Answer to ReadDeletedOffsets."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OFFSETS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def offsets(self) -> _containers.RepeatedCompositeFieldContainer[_connector_pb2.ConnectorOffset]:
+        """Offsets in Connect's order."""
+
+    def __init__(
+        self,
+        *,
+        offsets: _abc.Iterable[_connector_pb2.ConnectorOffset] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["offsets", b"offsets"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReadDeletedOffsetsResponse: _TypeAlias = ReadDeletedOffsetsResponse  # noqa: Y015
+
+@_typing.final
+class ResetDeletedOffsetsRequest(_message.Message):
+    """Request to forget offsets of a deleted connector."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    TYPE_FIELD_NUMBER: _builtins.int
+    DRY_RUN_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Name that the connector had."""
+    type: _connector_pb2.ConnectorType.ValueType
+    """As in ReadDeletedOffsetsRequest."""
+    dry_run: _builtins.bool
+    """Tell what would be forgotten, and change nothing."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        type: _connector_pb2.ConnectorType.ValueType = ...,
+        dry_run: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dry_run", b"dry_run", "name", b"name", "type", b"type"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResetDeletedOffsetsRequest: _TypeAlias = ResetDeletedOffsetsRequest  # noqa: Y015
+
+@_typing.final
+class ResetDeletedOffsetsResponse(_message.Message):
+    """Answer to ResetDeletedOffsets."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    DIFFERENCES_FIELD_NUMBER: _builtins.int
+    message: _builtins.str
+    """Message to the user."""
+    @_builtins.property
+    def differences(self) -> _containers.RepeatedCompositeFieldContainer[Global___OffsetDifference]:
+        """Of a dry run: the partitions whose offsets would be forgotten."""
+
+    def __init__(
+        self,
+        *,
+        message: _builtins.str = ...,
+        differences: _abc.Iterable[Global___OffsetDifference] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["differences", b"differences", "message", b"message"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResetDeletedOffsetsResponse: _TypeAlias = ResetDeletedOffsetsResponse  # noqa: Y015
+
+@_typing.final
 class ResetTopicsRequest(_message.Message):
     """Request to forget topics."""
 

@@ -123,6 +123,16 @@ class ConnectorServiceStub:
                 request_serializer=headgate_dot_v1_dot_connector__service__pb2.ResetOffsetsRequest.SerializeToString,
                 response_deserializer=headgate_dot_v1_dot_connector__service__pb2.ResetOffsetsResponse.FromString,
                 _registered_method=True)
+        self.ReadDeletedOffsets = channel.unary_unary(
+                '/headgate.v1.ConnectorService/ReadDeletedOffsets',
+                request_serializer=headgate_dot_v1_dot_connector__service__pb2.ReadDeletedOffsetsRequest.SerializeToString,
+                response_deserializer=headgate_dot_v1_dot_connector__service__pb2.ReadDeletedOffsetsResponse.FromString,
+                _registered_method=True)
+        self.ResetDeletedOffsets = channel.unary_unary(
+                '/headgate.v1.ConnectorService/ResetDeletedOffsets',
+                request_serializer=headgate_dot_v1_dot_connector__service__pb2.ResetDeletedOffsetsRequest.SerializeToString,
+                response_deserializer=headgate_dot_v1_dot_connector__service__pb2.ResetDeletedOffsetsResponse.FromString,
+                _registered_method=True)
         self.ResetTopics = channel.unary_unary(
                 '/headgate.v1.ConnectorService/ResetTopics',
                 request_serializer=headgate_dot_v1_dot_connector__service__pb2.ResetTopicsRequest.SerializeToString,
@@ -257,6 +267,22 @@ class ConnectorServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReadDeletedOffsets(self, request, context):
+        """Reads the offsets that a deleted connector has left. NOT_FOUND: there are none. ALREADY_EXISTS: a
+        connector has the name.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ResetDeletedOffsets(self, request, context):
+        """Forgets the offsets that a deleted connector has left, so that one of that name begins from the
+        start. Refused as ReadDeletedOffsets is.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ResetTopics(self, request, context):
         """Forgets which topics a connector has used (KIP-558).
         """
@@ -351,6 +377,16 @@ def add_ConnectorServiceServicer_to_server(servicer, server):
                     servicer.ResetOffsets,
                     request_deserializer=headgate_dot_v1_dot_connector__service__pb2.ResetOffsetsRequest.FromString,
                     response_serializer=headgate_dot_v1_dot_connector__service__pb2.ResetOffsetsResponse.SerializeToString,
+            ),
+            'ReadDeletedOffsets': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReadDeletedOffsets,
+                    request_deserializer=headgate_dot_v1_dot_connector__service__pb2.ReadDeletedOffsetsRequest.FromString,
+                    response_serializer=headgate_dot_v1_dot_connector__service__pb2.ReadDeletedOffsetsResponse.SerializeToString,
+            ),
+            'ResetDeletedOffsets': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResetDeletedOffsets,
+                    request_deserializer=headgate_dot_v1_dot_connector__service__pb2.ResetDeletedOffsetsRequest.FromString,
+                    response_serializer=headgate_dot_v1_dot_connector__service__pb2.ResetDeletedOffsetsResponse.SerializeToString,
             ),
             'ResetTopics': grpc.unary_unary_rpc_method_handler(
                     servicer.ResetTopics,
@@ -821,6 +857,60 @@ class ConnectorService:
             '/headgate.v1.ConnectorService/ResetOffsets',
             headgate_dot_v1_dot_connector__service__pb2.ResetOffsetsRequest.SerializeToString,
             headgate_dot_v1_dot_connector__service__pb2.ResetOffsetsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReadDeletedOffsets(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/headgate.v1.ConnectorService/ReadDeletedOffsets',
+            headgate_dot_v1_dot_connector__service__pb2.ReadDeletedOffsetsRequest.SerializeToString,
+            headgate_dot_v1_dot_connector__service__pb2.ReadDeletedOffsetsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResetDeletedOffsets(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/headgate.v1.ConnectorService/ResetDeletedOffsets',
+            headgate_dot_v1_dot_connector__service__pb2.ResetDeletedOffsetsRequest.SerializeToString,
+            headgate_dot_v1_dot_connector__service__pb2.ResetDeletedOffsetsResponse.FromString,
             options,
             channel_credentials,
             insecure,

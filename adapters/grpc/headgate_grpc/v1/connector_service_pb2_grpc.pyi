@@ -73,6 +73,14 @@ class ConnectorServiceStub:
     """Changes offsets of a stopped connector (KIP-875)."""
     ResetOffsets: _grpc.UnaryUnaryMultiCallable[_connector_service_pb2.ResetOffsetsRequest, _connector_service_pb2.ResetOffsetsResponse]
     """Forgets all offsets of a stopped connector (KIP-875)."""
+    ReadDeletedOffsets: _grpc.UnaryUnaryMultiCallable[_connector_service_pb2.ReadDeletedOffsetsRequest, _connector_service_pb2.ReadDeletedOffsetsResponse]
+    """Reads the offsets that a deleted connector has left. NOT_FOUND: there are none. ALREADY_EXISTS: a
+    connector has the name.
+    """
+    ResetDeletedOffsets: _grpc.UnaryUnaryMultiCallable[_connector_service_pb2.ResetDeletedOffsetsRequest, _connector_service_pb2.ResetDeletedOffsetsResponse]
+    """Forgets the offsets that a deleted connector has left, so that one of that name begins from the
+    start. Refused as ReadDeletedOffsets is.
+    """
     ResetTopics: _grpc.UnaryUnaryMultiCallable[_connector_service_pb2.ResetTopicsRequest, _connector_service_pb2.ResetTopicsResponse]
     """Forgets which topics a connector has used (KIP-558)."""
 
@@ -121,6 +129,14 @@ class ConnectorServiceAsyncStub(ConnectorServiceStub):
     """Changes offsets of a stopped connector (KIP-875)."""
     ResetOffsets: _aio.UnaryUnaryMultiCallable[_connector_service_pb2.ResetOffsetsRequest, _connector_service_pb2.ResetOffsetsResponse]  # type: ignore[assignment]
     """Forgets all offsets of a stopped connector (KIP-875)."""
+    ReadDeletedOffsets: _aio.UnaryUnaryMultiCallable[_connector_service_pb2.ReadDeletedOffsetsRequest, _connector_service_pb2.ReadDeletedOffsetsResponse]  # type: ignore[assignment]
+    """Reads the offsets that a deleted connector has left. NOT_FOUND: there are none. ALREADY_EXISTS: a
+    connector has the name.
+    """
+    ResetDeletedOffsets: _aio.UnaryUnaryMultiCallable[_connector_service_pb2.ResetDeletedOffsetsRequest, _connector_service_pb2.ResetDeletedOffsetsResponse]  # type: ignore[assignment]
+    """Forgets the offsets that a deleted connector has left, so that one of that name begins from the
+    start. Refused as ReadDeletedOffsets is.
+    """
     ResetTopics: _aio.UnaryUnaryMultiCallable[_connector_service_pb2.ResetTopicsRequest, _connector_service_pb2.ResetTopicsResponse]  # type: ignore[assignment]
     """Forgets which topics a connector has used (KIP-558)."""
 
@@ -268,6 +284,26 @@ class ConnectorServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_connector_service_pb2.ResetOffsetsResponse, _abc.Awaitable[_connector_service_pb2.ResetOffsetsResponse]]:
         """Forgets all offsets of a stopped connector (KIP-875)."""
+
+    @_abc_1.abstractmethod
+    def ReadDeletedOffsets(
+        self,
+        request: _connector_service_pb2.ReadDeletedOffsetsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_connector_service_pb2.ReadDeletedOffsetsResponse, _abc.Awaitable[_connector_service_pb2.ReadDeletedOffsetsResponse]]:
+        """Reads the offsets that a deleted connector has left. NOT_FOUND: there are none. ALREADY_EXISTS: a
+        connector has the name.
+        """
+
+    @_abc_1.abstractmethod
+    def ResetDeletedOffsets(
+        self,
+        request: _connector_service_pb2.ResetDeletedOffsetsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_connector_service_pb2.ResetDeletedOffsetsResponse, _abc.Awaitable[_connector_service_pb2.ResetDeletedOffsetsResponse]]:
+        """Forgets the offsets that a deleted connector has left, so that one of that name begins from the
+        start. Refused as ReadDeletedOffsets is.
+        """
 
     @_abc_1.abstractmethod
     def ResetTopics(
