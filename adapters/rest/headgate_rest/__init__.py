@@ -1,6 +1,6 @@
 """Kafka Connect's REST API over HTTP: what a worker serves, and how it calls another worker."""
 
-from headgate_rest.reach import try_to_reach
+from headgate_rest.reach import Reached, try_to_reach
 from headgate_rest.server import ListenError
 from headgate_rest.service import RestService, try_to_listen, url_of
 from headgate_rest.settings import RestSettings
@@ -10,6 +10,7 @@ __all__ = [
     "ListenError",
     "Loggers",
     "Plugins",
+    "Reached",
     "RestService",
     "RestSettings",
     "try_to_listen",

@@ -1,7 +1,10 @@
 """Whether workers can be reached under the addresses that they advertise."""
 
+import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from typing import Final
 
 import httpcore
@@ -13,8 +16,18 @@ TIMEOUT_S: Final = 5.0
 AT_ONCE: Final = 16
 
 
-def try_to_reach(settings: RestSettings, urls: Iterable[str]) -> Mapping[str, str | None]:
-    """Each of `urls` with the reason why no worker answers there; None: one does, whatever it says.
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """What came of a request to a worker."""
+
+    reason: str | None = None
+    """Why none answers there; None: one does, whatever it says."""
+    ahead_s: float | None = None
+    """How far its clock is ahead of this one, to a second; None: it does not tell the time."""
+
+
+def try_to_reach(settings: RestSettings, urls: Iterable[str]) -> Mapping[str, Reached]:
+    """Each of `urls` with what came of a request to it.
 
     Args:
         settings: of a worker; by them it makes its own calls to others (TLS).
@@ -22,18 +35,27 @@ def try_to_reach(settings: RestSettings, urls: Iterable[str]) -> Mapping[str, st
     tls = settings.tls
     context = client_context(tls) if tls.certificate or tls.trusted else None
     with httpcore.ConnectionPool(context) as pool, ThreadPoolExecutor(AT_ONCE) as threads:
-        asked = {url: threads.submit(_why_not, pool, url) for url in dict.fromkeys(urls)}
+        asked = {url: threads.submit(_reached, pool, url) for url in dict.fromkeys(urls)}
         return {url: each.result() for url, each in asked.items()}
 
 
-def _why_not(pool: httpcore.ConnectionPool, url: str) -> str | None:
+def _reached(pool: httpcore.ConnectionPool, url: str) -> Reached:
     limits = dict.fromkeys(("connect", "pool", "read", "write"), TIMEOUT_S)
     try:
-        pool.request("GET", url.rstrip("/") + "/", extensions={"timeout": limits})
+        answer = pool.request("GET", url.rstrip("/") + "/", extensions={"timeout": limits})
     except httpcore.TimeoutException:
-        return f"no answer within {TIMEOUT_S:g} s"
+        return Reached(f"no answer within {TIMEOUT_S:g} s")
     except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.UnsupportedProtocol) as error:
-        return str(error) or type(error).__name__
+        return Reached(str(error) or type(error).__name__)
     except ValueError as error:
-        return f"no address ({error})"
-    return None
+        return Reached(f"no address ({error})")
+    return Reached(ahead_s=_ahead_s(answer, time.time()))
+
+
+def _ahead_s(answer: httpcore.Response, now_s: float) -> float | None:
+    told = {name.lower(): value for name, value in answer.headers}.get(b"date")
+    try:
+        then = parsedate_to_datetime((told or b"").decode("latin-1"))
+    except ValueError:
+        return None
+    return then.timestamp() - now_s

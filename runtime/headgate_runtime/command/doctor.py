@@ -44,6 +44,9 @@ class Check:
     text: str
 
 
+CLOCKS_S: Final = 300
+"""How far the clocks of two workers may differ: `headgate_grpc.internal.signing.SKEW_MS`."""
+CLOCKS_NEAR_S: Final = 30
 LATER: Final = "will be created at the first start"
 _STYLES = {Outcome.GOOD: "green", Outcome.NOTE: "yellow", Outcome.BAD: "bold red"}
 
@@ -174,7 +177,19 @@ def _members(worker: Mapping[str, str], group: Mapping[str, Any]) -> Iterator[Ch
         yield Check(Outcome.GOOD, "members", f"{', '.join(answer)}: HTTP is answered")
     for each in tried:
         if each.reason is not None:
-            yield Check(Outcome.BAD, f"{each.role} {each.name}", ABOUT_ADDRESS.format(*each[2:]))
+            text = ABOUT_ADDRESS.format(each.url, each.reason)
+            yield Check(Outcome.BAD, f"{each.role} {each.name}", text)
+        elif abs(each.ahead_s or 0) > CLOCKS_NEAR_S:
+            yield _clock(each.url, f"{each.role} {each.name}", each.ahead_s or 0)
+
+
+def _clock(url: str, about: str, ahead_s: float) -> Check:
+    way = "ahead of" if ahead_s > 0 else "behind"
+    text = f"the clock of {url} is {abs(ahead_s):.0f} s {way} that of this machine"
+    if abs(ahead_s) <= CLOCKS_S:
+        return Check(Outcome.NOTE, about, f"{text}; set both, for example with NTP")
+    text = f"{text}: calls between the two by gRPC are refused (headgate.grpc.internal)"
+    return Check(Outcome.BAD, about, f"{text}. Expected at most {CLOCKS_S} s; set both clocks")
 
 
 def _on_kafka(doctor: Any, worker: Mapping[str, str]) -> Generator[Check, None, Look | None]:

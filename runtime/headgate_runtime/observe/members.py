@@ -20,6 +20,8 @@ class TriedMember(NamedTuple):
     url: str
     reason: str | None
     """Why it could not be reached; None: it answered."""
+    ahead_s: float | None = None
+    """How far its clock is ahead of this one; None: not known."""
 
 
 def tried_members(worker: Mapping[str, str], group: Mapping[str, Any]) -> list[TriedMember]:
@@ -35,8 +37,14 @@ def tried_members(worker: Mapping[str, str], group: Mapping[str, Any]) -> list[T
     if not names:
         return []
     return [
-        TriedMember("leader" if names[url] == group["leader"] else "member", names[url], url, why)
-        for url, why in try_to_reach(RestSettings.of(worker), names).items()
+        TriedMember(
+            "leader" if names[url] == group["leader"] else "member",
+            names[url],
+            url,
+            reached.reason,
+            reached.ahead_s,
+        )
+        for url, reached in try_to_reach(RestSettings.of(worker), names).items()
     ]
 
 
@@ -47,7 +55,7 @@ def findings(worker: Mapping[str, str], group: Mapping[str, Any]) -> list[str]:
     except (ValueError, OSError):
         return []
     return [
-        f"{each.role} {each.name}: {ABOUT_ADDRESS.format(*each[2:])}"
+        f"{each.role} {each.name}: {ABOUT_ADDRESS.format(each.url, each.reason)}"
         for each in tried
         if each.reason is not None
     ]

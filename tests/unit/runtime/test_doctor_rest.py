@@ -3,17 +3,21 @@
 import http.server
 import socket
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import pytest
+from support.rest.world import service
 
 from headgate.assignment.model import MemberAssignment
 from headgate.membership.codec import CODECS, Assignment, AssignmentError, Metadata
 from headgate.topics.config_state import ConfigState
 from headgate.topics.status import StatusView
+from headgate_grpc.internal.signing import SKEW_MS
 from headgate_kafka.group.describe import DescribedGroup, DescribedMember
-from headgate_runtime.command.doctor import Check, Outcome, _members, _rest
+from headgate_rest import RestSettings, try_to_reach
+from headgate_runtime.command.doctor import CLOCKS_S, Check, Outcome, _members, _rest
 from headgate_runtime.observe.view import Look
 
 TOPICS = {"config": "configs", "status": "statuses", "offset": "offsets"}
@@ -123,10 +127,47 @@ def test_the_address_of_each_member_is_tried() -> None:
     assert "rest.advertised.host.name" in bad.text
 
 
+@pytest.mark.parametrize(
+    ("ahead_s", "outcome", "says"),
+    [
+        (2_000, Outcome.BAD, "s ahead of that of this machine: calls between the two by gRPC"),
+        (-400, Outcome.BAD, "s behind that of this machine"),
+        (100, Outcome.NOTE, "s ahead of that of this machine; set both"),
+        (5, None, ""),
+    ],
+)
+def test_clocks_that_differ_are_named(
+    ahead_s: int, outcome: Outcome | None, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Other(http.server.BaseHTTPRequestHandler):
+        def date_time_string(self, timestamp: float | None = None) -> str:
+            return super().date_time_string(int(time.time()) + ahead_s)
+
+    with served(Other) as url:
+        members = [{"name": "near", "url": url}]
+        checks = list(_members({}, {"leader": "near", "members": members}))
+    found = [(each.outcome, each.about) for each in checks[1:]]
+    assert found == ([] if outcome is None else [(outcome, "leader near")])
+    assert says in checks[-1].text
+
+
+def test_a_worker_of_ours_tells_its_time() -> None:
+    with closing(service()) as rest:
+        rest.start()
+        (reached,) = try_to_reach(RestSettings.of({}), [rest.url]).values()
+    assert reached.reason is None and abs(reached.ahead_s or 99) < 5
+
+
+def test_the_limit_is_that_of_the_signatures() -> None:
+    assert CLOCKS_S * 1000 == SKEW_MS
+
+
 @contextmanager
-def served() -> Iterator[str]:
+def served(
+    handler: type[http.server.BaseHTTPRequestHandler] = http.server.BaseHTTPRequestHandler,
+) -> Iterator[str]:
     """A server that knows no path: that is an answer, too."""
-    server = http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler)
+    server = http.server.HTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
