@@ -7,6 +7,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from support.grpc.pem import make_pem
 from support.kafka.broker import Found
 from support.kafka.cluster import await_true, create_topic
 from support.kafka.worker import KafkaWorker, kafka_worker
@@ -106,3 +107,51 @@ def test_one_without_it_is_called_by_http(
     with group(tmp_path, kafka_broker, kafka_name, {}, INTERNAL) as (_, follower):
         life(follower, sink(kafka_name), "c")
         assert not by_grpc
+
+
+def with_tls(pem: Path, name: str) -> dict[str, str]:
+    """A worker that shows the certificate `name`, and asks others for one of its authority."""
+    return {
+        "headgate_grpc_listeners": "grpcs://127.0.0.1:0",
+        "headgate_grpc_internal": "true",
+        "headgate_grpc_internal_ca_file": f"{pem}/ca.pem",
+        "headgate_grpc_ssl_certificate_file": f"{pem}/{name}.pem",
+        "headgate_grpc_ssl_key_file": f"{pem}/{name}.key",
+        "headgate_grpc_ssl_client_ca_file": f"{pem}/ca.pem",
+    }
+
+
+def test_calls_have_tls_with_certificates_of_both(
+    tmp_path: Path, kafka_broker: Found, kafka_name: str, by_grpc: list[str]
+) -> None:
+    create_topic(kafka_broker.address, kafka_name)
+    pem = make_pem(tmp_path)
+    settings = (with_tls(pem, "server"), with_tls(pem, "client"))
+    with group(tmp_path, kafka_broker, kafka_name, *settings) as (_, follower):
+        life(follower, sink(kafka_name), "c")
+        assert len(by_grpc) >= 6 and all(each.startswith("grpcs://127.0.0.1:") for each in by_grpc)
+
+
+@pytest.mark.exhaustive
+def test_one_without_tls_and_one_with_it_call_each_other_by_http(
+    tmp_path: Path, kafka_broker: Found, kafka_name: str, by_grpc: list[str]
+) -> None:
+    create_topic(kafka_broker.address, kafka_name)
+    settings = (INTERNAL, with_tls(make_pem(tmp_path), "server"))
+    with group(tmp_path, kafka_broker, kafka_name, *settings) as (_, follower):
+        life(follower, sink(kafka_name), "c")
+        assert not by_grpc
+
+
+def test_a_certificate_of_another_authority_is_refused(
+    tmp_path: Path, kafka_broker: Found, kafka_name: str
+) -> None:
+    create_topic(kafka_broker.address, kafka_name)
+    pem = make_pem(tmp_path)
+    settings = (with_tls(pem, "server"), with_tls(pem, "stranger"))
+    with group(tmp_path, kafka_broker, kafka_name, *settings) as (_, follower):
+        with httpx.Client(base_url=follower.url, timeout=60) as client:
+            body = {"name": "c", "config": sink(kafka_name)}
+            refused = client.post("/connectors", json=body)
+        assert refused.status_code == 503, refused.text
+        assert "are the certificates of both right?" in refused.json()["message"]

@@ -15,6 +15,7 @@ PREFIX: Final = "headgate.grpc.ssl."
 CERTIFICATE_KEY: Final = PREFIX + "certificate.file"
 PRIVATE_KEY: Final = PREFIX + "key.file"
 CLIENTS_KEY: Final = PREFIX + "client.ca.file"
+WORKERS_KEY: Final = "headgate.grpc.internal.ca.file"
 _ENCRYPTED: Final = ("ENCRYPTED PRIVATE KEY", "Proc-Type: 4,ENCRYPTED")
 
 
@@ -54,15 +55,17 @@ class Tls:
             ) from None
         if not clients:
             return cls(chain, secret)
-        authorities = _read(CLIENTS_KEY, clients)
-        try:
-            context.load_verify_locations(clients)
-        except ssl.SSLError as error:
-            raise ValueError(
-                f"{CLIENTS_KEY}: {clients} cannot be used: {error.reason or error}; expected PEM "
-                "certificates of authorities"
-            ) from None
-        return cls(chain, secret, authorities)
+        return cls(chain, secret, _authorities(CLIENTS_KEY, clients))
+
+    def calling(self, workers: str) -> grpc.ChannelCredentials:
+        """What this server's worker calls others with: it trusts the authorities in the file
+        `workers`, and shows its own certificate.
+
+        Raises:
+            ValueError: the file cannot be used.
+        """
+        authorities = _authorities(WORKERS_KEY, workers)
+        return grpc.ssl_channel_credentials(authorities, self.key, self.certificate)
 
     def credentials(self) -> grpc.ServerCredentials:
         return grpc.ssl_server_credentials(
@@ -70,6 +73,18 @@ class Tls:
             root_certificates=self.clients,
             require_client_auth=self.clients is not None,
         )
+
+
+def _authorities(setting: str, path: str) -> bytes:
+    authorities = _read(setting, path)
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
+    except ssl.SSLError as error:
+        raise ValueError(
+            f"{setting}: {path} cannot be used: {error.reason or error}; expected PEM "
+            "certificates of authorities"
+        ) from None
+    return authorities
 
 
 def _read(setting: str, path: str) -> bytes:

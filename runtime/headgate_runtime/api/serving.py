@@ -14,6 +14,8 @@ from headgate_runtime.up import folder
 from headgate_runtime.worker.config import WorkerConfig, herder_settings
 
 if TYPE_CHECKING:
+    from grpc import ChannelCredentials
+
     from headgate_grpc.internal.service import WorkerService
     from headgate_grpc.listeners import Listener
     from headgate_grpc.server import GrpcServer
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+WORKERS_KEY: Final = "headgate.grpc.internal.ca.file"
 SOCKET: Final = "grpc.sock"
 """In the data folder of `headgate up`."""
 
@@ -65,7 +68,8 @@ def serve_worker(
 
 
 def internal_address(settings: WorkerSettings, host: str, bound: "Sequence[Listener]") -> str:
-    """Address under which other workers call this one by gRPC, ``host:port``.
+    """Address under which other workers call this one by gRPC, ``host:port``; with TLS
+    ``grpcs://host:port``.
 
     Args:
         host: by which they know this worker otherwise.
@@ -74,23 +78,44 @@ def internal_address(settings: WorkerSettings, host: str, bound: "Sequence[Liste
     Raises:
         UnservedError: no listener can take such calls.
     """
+    tls = bool(settings[WORKERS_KEY])
+    scheme = "grpcs" if tls else "grpc"
+    head = "grpcs://" if tls else ""
     if settings["headgate.grpc.advertised"]:
-        return str(settings["headgate.grpc.advertised"])
-    plain = [each for each in bound if each.path is None and not each.tls]
-    if not plain:
+        return head + str(settings["headgate.grpc.advertised"])
+    usable = [each for each in bound if each.path is None and each.tls is tls]
+    if not usable:
+        why = f"{WORKERS_KEY} is set" if tls else f"{WORKERS_KEY} is not set"
         raise UnservedError(
-            "headgate.grpc.internal is true, but headgate.grpc.listeners has no grpc://HOST:PORT, "
-            "at which other workers could call this one; calls between workers have no TLS yet"
+            f"headgate.grpc.internal is true and {why}, but headgate.grpc.listeners has no "
+            f"{scheme}://HOST:PORT, at which other workers could call this one"
         )
-    reached = [each for each in plain if _may_reach(host, each.host)]
+    reached = [each for each in usable if _may_reach(host, each.host)]
     if not reached:
         raise UnservedError(
             f"headgate.grpc.internal is true, and other workers know this one as {host}, which "
-            f"reaches none of its listeners {', '.join(map(str, plain))}. Give "
+            f"reaches none of its listeners {', '.join(map(str, usable))}. Give "
             f"headgate.grpc.listeners one that {host} reaches, or set headgate.grpc.advertised"
         )
     port = reached[0].port
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return head + (f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+
+
+def internal_credentials(settings: WorkerSettings) -> "ChannelCredentials | None":
+    """What this worker calls others with; None: without TLS.
+
+    Raises:
+        UnservedError: a file cannot be used.
+    """
+    if not settings[WORKERS_KEY]:
+        return None
+    from headgate_grpc.tls import CERTIFICATE_KEY, PRIVATE_KEY, Tls
+
+    try:
+        tls = Tls.read(settings[CERTIFICATE_KEY] or "", settings[PRIVATE_KEY] or "")
+        return tls.calling(settings[WORKERS_KEY])
+    except ValueError as error:
+        raise UnservedError(str(error)) from None
 
 
 def _may_reach(host: str, bound: str) -> bool:

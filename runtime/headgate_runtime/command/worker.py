@@ -46,6 +46,8 @@ from headgate_runtime.worker.loop import Worker
 from headgate_runtime.worker.offsets_look import OffsetsLook
 
 if TYPE_CHECKING:
+    from grpc import ChannelCredentials
+
     from headgate_grpc.internal.service import WorkerService
     from headgate_kafka.admin.topics import Reached
     from headgate_kafka.transport import KafkaTransport
@@ -284,7 +286,12 @@ class Grpc:
     """The gRPC server of a worker whose file names listeners for it, else nothing."""
 
     def __init__(self, file: WorkerFile, rest: Rest, stack: contextlib.ExitStack) -> None:
-        from headgate_runtime.api.serving import UnservedError, internal_address, serve_worker
+        from headgate_runtime.api.serving import (
+            UnservedError,
+            internal_address,
+            internal_credentials,
+            serve_worker,
+        )
         from headgate_runtime.api.worker_backend import WorkerBackend
 
         plugins = RestPlugins(file.settings, file.transformer)
@@ -292,6 +299,7 @@ class Grpc:
         self._rest, self._stack = rest, stack
         self.address = ""
         """Where other workers call this one by gRPC; empty: they do not."""
+        self._credentials: ChannelCredentials | None = None
         internal = _internal(self._backend, rest) if file.settings[INTERNAL_KEY] else None
         try:
             self._server = serve_worker(file.settings, self._backend, stack, internal)
@@ -299,6 +307,7 @@ class Grpc:
                 host = urlsplit(rest.service.url).hostname or ""
                 self.address = internal_address(file.settings, host, self._server.bound)
                 internal.address = self.address
+                self._credentials = internal_credentials(file.settings)
         except UnservedError as error:
             raise CommandError(f"{file.path}: {error}", EXIT_FAILED) from None
 
@@ -308,7 +317,8 @@ class Grpc:
             return self._rest.service
         from headgate_grpc.internal.peers import GrpcPeers
 
-        peers = GrpcPeers(self._rest.service, self._rest.grpc_address, self._rest.session_keys)
+        rest = self._rest
+        peers = GrpcPeers(rest.service, rest.grpc_address, rest.session_keys, self._credentials)
         self._stack.callback(peers.close)
         return peers
 

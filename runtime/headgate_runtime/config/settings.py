@@ -340,7 +340,16 @@ KEYS: dict[str, Key] = {
         parsers.text,
         "",
         "`HOST:PORT` at which other workers call this one by gRPC; if it is empty, the host of its "
-        "REST API and the port of the first `grpc://` listener that this host reaches.",
+        "REST API and the port of the first `grpc://` listener that this host reaches, or "
+        "`grpcs://` with `headgate.grpc.internal.ca.file`.",
+        ON_KAFKA,
+    ),
+    "headgate.grpc.internal.ca.file": Key(
+        parsers.text,
+        "",
+        "PEM file with the authorities of the other workers' certificates. Where it is set, calls "
+        "between workers have TLS: they go to the `grpcs://` listeners of workers that have it "
+        "too, and show the certificate of this worker's own. All others go by HTTP.",
         ON_KAFKA,
     ),
     "headgate.grpc.ssl.certificate.file": Key(

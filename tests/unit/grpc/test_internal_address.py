@@ -55,3 +55,13 @@ def test_listeners_that_nobody_else_reaches_are_named() -> None:
 def test_a_listener_with_no_port_is_named() -> None:
     with pytest.raises(UnservedError, match="has no grpc://HOST:PORT"):
         address("w1.example", "unix:/run/h.sock")
+
+
+def test_with_certificates_it_is_a_listener_with_tls() -> None:
+    ca = "headgate.grpc.internal.ca.file=ca.pem\n"
+    listeners = ("grpc://0.0.0.0:1", "grpcs://0.0.0.0:2")
+    assert address("w1.example", *listeners, more=ca) == "grpcs://w1.example:2"
+    more = ca + "headgate.grpc.advertised=proxy:9\n"
+    assert address("w1.example", *listeners, more=more) == "grpcs://proxy:9"
+    with pytest.raises(UnservedError, match="has no grpcs://HOST:PORT"):
+        address("w1.example", "grpc://0.0.0.0:1", more=ca)

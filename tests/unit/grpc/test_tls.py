@@ -1,13 +1,13 @@
 """TLS of the gRPC API, with certificates made by openssl and real clients on real sockets."""
 
 import asyncio
-import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import grpc
 import pytest
+from support.grpc.pem import make_pem
 from support.rest.worker import whole_worker
 
 from headgate_grpc.client import Client, HeadgateError, aio
@@ -33,29 +33,9 @@ value.converter=org.apache.kafka.connect.storage.StringConverter
 """
 
 
-def openssl(*words: str) -> None:
-    subprocess.run(["openssl", *words], check=True, capture_output=True)
-
-
 @pytest.fixture(scope="module")
 def pem(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two authorities; `server`, `client` of the first one, `stranger` of the other."""
-    folder = tmp_path_factory.mktemp("pem")
-    new = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
-    for name in ("ca", "other-ca"):
-        files = ("-keyout", f"{folder}/{name}.key", "-out", f"{folder}/{name}.pem")
-        openssl("req", "-x509", *new, *files, "-days", "2", "-subj", f"/CN={name}")
-    (folder / "names").write_text("subjectAltName=IP:127.0.0.1\n")
-    for name, authority in (("server", "ca"), ("client", "ca"), ("stranger", "other-ca")):
-        request = ("-keyout", f"{folder}/{name}.key", "-out", f"{folder}/{name}.csr")
-        openssl("req", *new, *request, "-subj", f"/CN={name}")
-        signed_by = ("-CA", f"{folder}/{authority}.pem", "-CAkey", f"{folder}/{authority}.key")
-        files = ("-in", f"{folder}/{name}.csr", "-out", f"{folder}/{name}.pem")
-        names = ("-extfile", f"{folder}/names")
-        openssl("x509", "-req", *files, *signed_by, "-CAcreateserial", "-days", "2", *names)
-    openssl("ec", "-aes128", "-in", f"{folder}/server.key", "-out", f"{folder}/locked.key",
-            "-passout", "pass:secret")  # fmt: skip
-    return folder
+    return make_pem(tmp_path_factory.mktemp("pem"))
 
 
 def settings(pem: Path, *, clients: bool = False, **more: str) -> WorkerSettings:

@@ -17,7 +17,7 @@ from headgate import wire
 from headgate.herder.messages import Call, ErrorKind, Failure, Result, Success
 from headgate.herder.session_keys import KeyRing
 from headgate.ports import IncomingCall, Peers, TransportError
-from headgate_grpc.client.address import OPTIONS
+from headgate_grpc.client.address import OPTIONS, has_tls
 from headgate_grpc.internal.channels import Channels, Connection
 from headgate_grpc.internal.service import METHOD, NO_KEY
 from headgate_grpc.internal.signing import BOOT, metadata
@@ -43,8 +43,11 @@ class GrpcPeers:
 
     Args:
         inner: HTTP's.
-        address: of a worker, by its url, ``host:port``; empty: it is called by HTTP.
+        address: of a worker, by its url, ``host:port`` or ``grpcs://host:port``; empty: it is
+            called by HTTP.
         session_keys: the current one signs.
+        credentials: for those with TLS. Whoever has some calls the others by HTTP, and whoever has
+            none those with TLS.
     """
 
     def __init__(
@@ -52,11 +55,13 @@ class GrpcPeers:
         inner: Peers,
         address: Callable[[str], str],
         session_keys: Callable[[], KeyRing],
+        credentials: grpc.ChannelCredentials | None = None,
     ) -> None:
+        self._credentials = credentials
         self._inner = inner
         self._address = address
         self._session_keys = session_keys
-        self._channels = Channels(_channel)
+        self._channels = Channels(self._channel)
         """Belongs to the loop, as `_asking` does."""
         self._asking: set[asyncio.Task[bytes | None]] = set()
         self._lock = threading.Lock()
@@ -72,7 +77,7 @@ class GrpcPeers:
 
     def call(self, url: str, call: Call, hops: int, timeout_ms: int) -> Result:
         address = self._address(url)
-        if not address:
+        if not address or has_tls(address) is (self._credentials is None):
             return self._inner.call(url, call, hops, timeout_ms)
         key = self._session_keys().current
         if key is None:
@@ -97,7 +102,8 @@ class GrpcPeers:
             text = f"{url} may have been called: {type(error).__name__}: {error}"
             raise TransportError(text) from error
         if answer is None:
-            text = f"{url} could not be reached at {address} by gRPC"
+            hint = "; are the certificates of both right?" if has_tls(address) else ""
+            text = f"{url} could not be reached at {address} by gRPC{hint}"
             return Failure(ErrorKind.UNREACHABLE, text)
         result: Result = wire.loads(Success | Failure, AskResponse.FromString(answer).result_json)
         return result
@@ -154,6 +160,12 @@ class GrpcPeers:
         answer: bytes = await ask(body, timeout=left_s, metadata=signed)
         return answer
 
+    def _channel(self, address: str) -> grpc.aio.Channel:
+        target = f"dns:///{address.removeprefix('grpcs://')}"
+        if self._credentials is None:
+            return grpc.aio.insecure_channel(target, options=OPTIONS)
+        return grpc.aio.secure_channel(target, self._credentials, options=OPTIONS)
+
     def incoming(self) -> Sequence[IncomingCall]:
         return self._inner.incoming()
 
@@ -183,10 +195,6 @@ class GrpcPeers:
         await self._channels.close()
         if asking:
             await asyncio.sleep(LAST_EVENTS_S)
-
-
-def _channel(address: str) -> grpc.aio.Channel:
-    return grpc.aio.insecure_channel(f"dns:///{address}", options=OPTIONS)
 
 
 def _boot_told(error: grpc.aio.AioRpcError) -> bytes | None:
