@@ -339,8 +339,8 @@ KEYS: dict[str, Key] = {
     "headgate.grpc.advertised": Key(
         parsers.text,
         "",
-        "`HOST:PORT` at which other workers call this one by gRPC; if it is empty, the host of its "
-        "REST API and the port of the first `grpc://` listener that this host reaches, or "
+        "`HOST:PORT` at which other workers call this one by gRPC. If it is empty, the host of its "
+        "REST API and the port of the first listener that this host reaches: `grpc://`, or "
         "`grpcs://` with `headgate.grpc.internal.ca.file`.",
         ON_KAFKA,
     ),
