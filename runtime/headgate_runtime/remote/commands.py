@@ -25,7 +25,13 @@ from headgate_runtime.command.help import Guessing, example
 from headgate_runtime.remote import show
 from headgate_runtime.remote.complete import connector_names
 from headgate_runtime.remote.locate import open_remote
-from headgate_runtime.remote.remote import LateError, Remote, RemoteError
+from headgate_runtime.remote.remote import (
+    ConnectorRow,
+    LateError,
+    Remote,
+    RemoteError,
+    refused,
+)
 
 HEADING: Final = "Operate a running cluster"
 EXIT_DIFFERS: Final = 1
@@ -167,7 +173,8 @@ def apply(files: Files, url: Url = None) -> None:
             elif dict(row.config) == dict(each.config):
                 _print(f"{each.name} unchanged")
             else:
-                remote.put_config(each.name, each.config, row.etag)
+                etag = row.etag or _etag_of(remote, row)
+                remote.put_config(each.name, each.config, etag)
                 _print(f"{each.name} changed")
 
 
@@ -412,6 +419,19 @@ def set_level(
 
 
 # -- what they share --
+
+
+def _etag_of(remote: Remote, row: ConnectorRow) -> str:
+    """Etag of a connector that a listing has shown without one, as REST's do. Java has none.
+
+    Raises:
+        RemoteError: its config is not the one that was listed any more.
+    """
+    now = remote.row(row.name)
+    if dict(now.config) != dict(row.config):
+        text = f"Connector {row.name} has another config than a moment ago; nothing was changed"
+        raise refused("ABORTED", text, row.name, "ETAG_MISMATCH")
+    return now.etag
 
 
 def _set_target_states(names: list[str], state: TargetState, word: str, url: str | None) -> None:

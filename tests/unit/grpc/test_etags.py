@@ -20,6 +20,7 @@ from headgate_grpc.v1 import connector_pb2
 from headgate_grpc.v1 import connector_service_pb2 as pb
 from headgate_runtime.command.parser import app
 from headgate_runtime.remote.over_grpc import GrpcRemote
+from headgate_runtime.remote.over_rest import RestRemote
 
 SINK = {"connector.class": "FileStreamSink", "topics": "t", "file": "/dev/null"}
 SECONDS = {"heartbeat.interval.ms": "500", "scheduled.rebalance.max.delay.ms": "0"}
@@ -219,3 +220,34 @@ def test_apply_does_not_overwrite_what_somebody_else_has_just_written(
     monkeypatch.undo()
     assert command(other, "connectors", "apply", str(file)).output == "applied changed\n"
     assert "by" not in other.client.get("applied").config
+
+
+@pytest.mark.parametrize("moment", ["rows", "row"])
+def test_apply_over_rest_does_not_either(
+    two: tuple[Served, Served], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """A listing by REST tells no etags, so each connector that differs is read again."""
+    _, other = two
+    name = f"rested-{moment}"
+    other.client.create(name, {**SINK, "n": "0"})
+    # By REST a connector is listed once it has a status.
+    url = other.rest.url
+    wait_until(lambda: name in httpx.get(f"{url}connectors?expand=status").json(), 20)
+    file = tmp_path / "rested.json"
+    file.write_text(json.dumps({"name": name, "config": {**SINK, "n": "1"}}))
+    read = getattr(RestRemote, moment)
+
+    def then_another_writes(self: RestRemote, *given: Any) -> Any:
+        found = read(self, *given)
+        changed = other.client.patch_config(name, {"by": "another"})
+        other.client.get(name, min_config_offset=int(changed.etag))
+        return found
+
+    monkeypatch.setattr(RestRemote, moment, then_another_writes)
+    ask = ["connectors", "apply", str(file), "--url", other.rest.url]
+    done = CliRunner().invoke(app, ask)
+    assert done.exit_code == 1 and "somebody else has changed it" in done.output
+    assert other.client.get(name).config["by"] == "another"
+    monkeypatch.undo()
+    assert CliRunner().invoke(app, ask).output == f"{name} changed\n"
+    wait_until(lambda: "by" not in other.client.get(name).config, 10)
