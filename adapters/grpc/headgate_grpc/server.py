@@ -19,7 +19,6 @@ import grpc.aio
 from google.protobuf import message, message_factory
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
 
 from headgate.herder.messages import ErrorKind
 from headgate_grpc.asked import Asked
@@ -29,6 +28,7 @@ from headgate_grpc.cluster_watch import ClusterHub
 from headgate_grpc.connectors import ConnectorService
 from headgate_grpc.errors import MEANINGS, RefusedError, bad_request
 from headgate_grpc.listeners import KEY, Listener, ListenError
+from headgate_grpc.reflection import Reflection
 from headgate_grpc.tls import CERTIFICATE_KEY, Tls
 from headgate_grpc.unix_socket import target_of
 from headgate_grpc.v1 import cluster_service_pb2, connector_service_pb2
@@ -148,7 +148,7 @@ class GrpcServer:
         self._health = health.aio.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         names = (*(service.full_name for service in SERVICES), health.SERVICE_NAME)
-        reflection.enable_server_reflection((*names, reflection.SERVICE_NAME), server)
+        server.add_generic_rpc_handlers((Reflection(names),))
         for name in ("", *(service.full_name for service in SERVICES)):
             await self._health.set(name, health_pb2.HealthCheckResponse.NOT_SERVING)
         if self._backend.ready:

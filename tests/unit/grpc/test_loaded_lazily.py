@@ -23,9 +23,30 @@ sys.exit(f"loaded: {loaded}" if loaded else 0)
 """
 
 
-def test_a_worker_without_a_listener_loads_no_grpc(tmp_path: Path) -> None:
+WITH = """
+import sys
+from pathlib import Path
+from support.grpc.worker import grpc_worker
+
+with grpc_worker(Path(sys.argv[1])) as served:
+    served.client.get_cluster()
+    loaded = [name for name in sys.modules if name.startswith("grpc_reflection.")]
+
+    import grpc
+    from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+    with grpc.insecure_channel(served.address.removeprefix("grpc://")) as channel:
+        stub = reflection_pb2_grpc.ServerReflectionStub(channel)
+        asked = reflection_pb2.ServerReflectionRequest(list_services="")
+        (told,) = stub.ServerReflectionInfo(iter([asked]), timeout=20)
+    names = {each.name for each in told.list_services_response.service}
+    assert "headgate.v1.ConnectorService" in names, names
+sys.exit(f"loaded: {loaded}" if loaded else 0)
+"""
+
+
+def succeeds(script: str, folder: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", WITHOUT, str(tmp_path)],
+        [sys.executable, "-c", script, str(folder)],
         cwd=TESTS,
         capture_output=True,
         text=True,
@@ -33,3 +54,11 @@ def test_a_worker_without_a_listener_loads_no_grpc(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_a_worker_without_a_listener_loads_no_grpc(tmp_path: Path) -> None:
+    succeeds(WITHOUT, tmp_path)
+
+
+def test_reflection_is_loaded_when_somebody_asks_for_it(tmp_path: Path) -> None:
+    succeeds(WITH, tmp_path)
