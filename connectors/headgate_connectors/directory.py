@@ -288,14 +288,14 @@ class DirectoryTask(SourceTask):
                 self._take_over(file, result)
         if self._by_batch and (batch := file.reader.read_batch(limit)) is not None:
             if self._tree.is_remote:
-                self._check_remote(file, batch)
+                self._check_remote(file, batch.last)
             self._emit_batch(file, batch, result)
             return False
         rows = file.reader.read(min(limit, self._batch - len(result)), file.settled)
         # Not by the half-written end of the file, which is not passed over and has no checksum.
         whole = next((row for row in reversed(rows) if row.end > row.start), None)
         if whole is not None and self._tree.is_remote:
-            self._check_remote(file, whole)
+            self._check_remote(file, _members(whole))
         self._emit(file, rows, result)
         if file.state is State.ASIDE:
             file.close()
@@ -306,9 +306,12 @@ class DirectoryTask(SourceTask):
         file.close()
         return True
 
-    def _check_remote(self, file: File, last: Row | RowBatch) -> None:
+    def _check_remote(self, file: File, last: Mapping[str, Any]) -> None:
         """A remote file may be replaced while it is read, and parts of both be read for one. So one
         that has changed is opened anew behind the rows, which compares what is before them.
+
+        Args:
+            last: members of the source offset after the last row.
 
         Raises:
             ReplacedError, ShrunkError, NotReady: as `open_reader`. The rows count for nothing.
@@ -316,9 +319,7 @@ class DirectoryTask(SourceTask):
         assert file.reader is not None
         if stat_text(file.path.stat()) == file.reader.marks["stat"]:
             return
-        offset = {"position": last.end, "start": last.start, "crc": last.crc, **file.reader.marks}
-        if last.prefix is not None:
-            offset["prefix"] = last.prefix
+        offset = {**last, **file.reader.marks}
         kind = file.kind
         file.close()
         file.reader = open_reader(kind.format, file.path, offset, kind.compression, self._options)
@@ -348,16 +349,12 @@ class DirectoryTask(SourceTask):
     def _emit_batch(self, file: File, batch: RowBatch, result: list[Polled]) -> None:
         file.state = State.NEW
         assert file.reader is not None
-        schema, starts = file.reader.schema, range(batch.start, batch.end)
+        schema = file.reader.schema
         assert schema is not None
-        shared: dict[str, Any] = {"crc": batch.crc, **file.reader.marks}
-        if file.was:
-            shared["was"] = file.was
-        if batch.prefix is not None:
-            shared["prefix"] = batch.prefix
-        numbers = {"position": range(batch.start + 1, batch.end + 1), "start": starts}
-        offsets = RowOffsets(numbers, shared)
-        headers = (file.header, ("headgate.position", RowNumbers(starts)))
+        offsets = RowOffsets(
+            batch.numbers, {**batch.shared, **file.reader.marks, **self._was(file)}
+        )
+        headers = (file.header, ("headgate.position", RowNumbers(batch.numbers["start"])))
         result.append(
             SourceBatch(
                 *(file.partition, offsets, file.topic, batch.values, schema, file.name, headers)
@@ -375,9 +372,8 @@ class DirectoryTask(SourceTask):
         offset, schema = file.offset, file.reader.schema
         for start, end, value, reason, crc, prefix, lost in rows:
             if end > start and (reason is None or self._tolerate or self._fails):
-                offset = {"position": end, "start": start, "crc": crc, **marks}
-                if prefix is not None:
-                    offset["prefix"] = prefix
+                known = {} if prefix is None else {"prefix": prefix}
+                offset = {"position": end, "start": start, "crc": crc, **known, **marks}
             if reason is None:
                 headers = (header, ("headgate.position", start))
                 append(
@@ -519,6 +515,12 @@ class DirectoryTask(SourceTask):
                 return allowed
             if self.context.wait(self._rate.pause):
                 return 0
+
+
+def _members(row: Row) -> Mapping[str, Any]:
+    """Members of the source offset after a row."""
+    found = {"position": row.end, "start": row.start, "crc": row.crc}
+    return found if row.prefix is None else {**found, "prefix": row.prefix}
 
 
 class DirectorySource(SourceConnector):

@@ -3,12 +3,13 @@
 import csv
 import zlib
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headgate.connector import schema as s
 from headgate.connector.schema import Schema
 from headgate_connectors import json_text
 from headgate_connectors.csv_types import Parse, column
+from headgate_connectors.directory_blocks import BLOCK_BYTES, Block
 from headgate_connectors.directory_input import Input, Marks
 from headgate_connectors.directory_reader import (
     BOM,
@@ -20,9 +21,14 @@ from headgate_connectors.directory_reader import (
     not_text,
 )
 
+if TYPE_CHECKING:
+    from headgate_connectors.csv_batches import CsvBatches
+
 CHUNK_BYTES = 1 << 20
 ROW_BYTES_MAX = 1 << 20
 """A CSV row that is longer has lost its closing quote."""
+BATCH_ROWS_MIN = 100
+"""Fewer rows are no batch."""
 
 csv.field_size_limit(ROW_BYTES_MAX)
 
@@ -50,6 +56,9 @@ class CsvReader:
         """Number of the line at the position, for messages; None: it was not asked for yet."""
         self._columns = self._header()
         self._schema, self._parsers = self._typed()
+        self._batches = self._made_batches()
+        self._row_bytes = 100.0
+        """Bytes of a row, about."""
         if position > self._position:
             self._position, self._prefix = position, opened.prefix
 
@@ -95,7 +104,29 @@ class CsvReader:
         return rows
 
     def read_batch(self, limit: int) -> RowBatch | None:
-        return None
+        batches = self._batches
+        if batches is None or limit < BATCH_ROWS_MIN:
+            return None
+        try:
+            self._file.seek(self._position)
+            data = self._file.read(min(BLOCK_BYTES, int(limit * self._row_bytes) + (1 << 16)))
+        except FileFault:
+            return None  # `read` meets it behind the rows before it
+        data = data[: data.rfind(b"\n") + 1]
+        data = data[: batches.plain(data)]
+        block = Block(data, self._position, self._prefix)
+        block.without_blank_lines()
+        block.limit(limit)
+        if not len(block) or block.longest > ROW_BYTES_MAX:
+            return None
+        values = batches.batch(block.data, len(block))
+        if values is None:
+            return None
+        block.limit(values.num_rows)
+        self._row_bytes = len(block.data) / len(block)
+        self._position, self._prefix = block.ends[-1], block.prefix_after(block.ends[-1])
+        self._go_on(block.lines)
+        return RowBatch(values, block.numbers(), {})
 
     @property
     def has_tail(self) -> bool:
@@ -128,6 +159,18 @@ class CsvReader:
         made = [column(types.get(name, "string"), self._options.zone) for name in self._columns]
         fields = zip(self._columns, (schema for schema, _ in made), strict=True)
         return s.struct({name: one.as_optional() for name, one in fields}), [p for _, p in made]
+
+    def _made_batches(self) -> "CsvBatches | None":
+        """None: rows of this file are no batches."""
+        if self._schema is None:
+            return None
+        try:
+            from headgate_connectors.csv_batches import CsvBatches
+        except ModuleNotFoundError:  # the extra is not installed
+            return None
+        if not CsvBatches.takes(self._columns, self._options):
+            return None
+        return CsvBatches(self._columns, self._schema, self._parsers, self._options)
 
     def _typed_value(self, fields: list[str]) -> dict[str, Any]:
         """

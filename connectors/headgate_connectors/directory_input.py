@@ -10,6 +10,7 @@ length. Positions in a compressed file count decompressed bytes.
 import bz2
 import io
 import zlib
+from collections import deque
 from collections.abc import Mapping
 from typing import Any, BinaryIO, Protocol, TypeAlias
 
@@ -28,6 +29,8 @@ they are compared where the inode is another one; where it is not, the first and
 CHUNK_BYTES = 1 << 18
 COMPRESSED_BYTES = 1 << 14
 """Read at a time of a compressed file, of which a little may be much when decompressed."""
+REMEMBERED_BYTES = 8 << 20
+"""Content of a compressed file that a step back does not decompress anew: more than a block."""
 HEAD_LENGTHS = (2, 8, 32, 128, 512, 2048)
 
 Marks: TypeAlias = Mapping[str, str]
@@ -239,7 +242,8 @@ def _decompressor(compression: str) -> _Decompressor:
 
 class _Decompressed(io.RawIOBase):
     """A gzip, bzip2 or zstd file as a file of its content. A file may have several members, as
-    when one was appended. A step back decompresses it anew from its beginning."""
+    when one was appended. A step back beyond `REMEMBERED_BYTES` decompresses it anew from its
+    beginning."""
 
     def __init__(self, raw: BinaryIO, compression: str) -> None:
         self._file = raw
@@ -252,6 +256,9 @@ class _Decompressed(io.RawIOBase):
         self._at = 0
         self._ready = memoryview(b"")
         """Decompressed and not read yet."""
+        self._past: deque[bytes] = deque()
+        """The last that was read."""
+        self._past_bytes = 0
         self._member: _Decompressor | None = None
         self._rest = b""
         """Compressed bytes after the end of the last member."""
@@ -267,12 +274,26 @@ class _Decompressed(io.RawIOBase):
             offset += self._at
         elif whence != io.SEEK_SET:
             raise io.UnsupportedOperation("the end of a compressed file's content is not known")
-        if offset < self._at:
+        if self._at - self._past_bytes <= offset < self._at:
+            self._step_back(self._at - offset)
+        elif offset < self._at:
             self._file.seek(0)
             self._begin()
         while self._at < offset and self.read(min(CHUNK_BYTES, offset - self._at)):
             pass
         return self._at
+
+    def _step_back(self, size: int) -> None:
+        past = b"".join(self._past)
+        self._ready = memoryview(past[len(past) - size :] + bytes(self._ready))
+        self._past, self._past_bytes = deque([past[: len(past) - size]]), len(past) - size
+        self._at -= size
+
+    def _remember(self, data: bytes) -> None:
+        self._past.append(data)
+        self._past_bytes += len(data)
+        while self._past_bytes - len(self._past[0]) >= REMEMBERED_BYTES:
+            self._past_bytes -= len(self._past.popleft())
 
     def readinto(self, buffer: Any) -> int:
         while not self._ready:
@@ -280,6 +301,7 @@ class _Decompressed(io.RawIOBase):
                 return 0
         size = min(len(buffer), len(self._ready))
         buffer[:size] = self._ready[:size]
+        self._remember(bytes(self._ready[:size]))
         self._ready = self._ready[size:]
         self._at += size
         return size

@@ -89,9 +89,13 @@ class ParquetReader:
             self._batch_columns = None
             return None
         values = self._first_part(values, BATCH_BYTES)
-        batch = RowBatch(self._position, values, self._crc, self._content)
-        self._position = batch.end
-        return batch
+        start, end = self._position, self._position + values.num_rows
+        self._position = end
+        shared = {"crc": self._crc}
+        if self._content is not None:
+            shared["prefix"] = self._content
+        numbers = {"position": range(start + 1, end + 1), "start": range(start, end)}
+        return RowBatch(values, numbers, shared)
 
     @property
     def schema(self) -> Schema | None:

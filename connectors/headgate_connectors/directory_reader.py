@@ -1,6 +1,6 @@
 """What every reader of a file gives, whatever the format: rows, and why there are none."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
 from zoneinfo import ZoneInfo
@@ -30,17 +30,19 @@ class Row(NamedTuple):
 
 
 class RowBatch(NamedTuple):
-    """Rows of a file from `start` on, all good, as one RecordBatch of Arrow."""
+    """Rows of a file that follow each other, all good, as one RecordBatch of Arrow."""
 
-    start: int
     values: Any
-    crc: int
-    prefix: int | None
+    numbers: Mapping[str, Sequence[int]]
+    """Members of the source offset after each row that differ from row to row: ``position``,
+    ``start`` and others."""
+    shared: Mapping[str, Any]
+    """Members that are the same for all of them."""
 
     @property
-    def end(self) -> int:
-        rows: int = self.values.num_rows
-        return self.start + rows
+    def last(self) -> Mapping[str, Any]:
+        """Members of the source offset after the last row."""
+        return {**{name: one[-1] for name, one in self.numbers.items()}, **self.shared}
 
 
 @dataclass(frozen=True, slots=True)

@@ -313,6 +313,21 @@ def test_files_give_the_same_records_by_batch_and_one_by_one(tmp_path: Path) -> 
     assert source_offsets(tmp_path / "1") == source_offsets(tmp_path / "2")
 
 
+def test_csv_with_types_is_the_same_in_the_log_by_batch_and_one_by_one(tmp_path: Path) -> None:
+    source, types = tmp_path / "in", "n: int64, price: decimal(10,2), at: timestamp"
+    source.mkdir()
+    lines = [f"{n},{n}.50,2026-11-26T07:05:09.123Z,text {n}\n" for n in range(1, 2001)]
+    (source / "a.csv").write_text("".join(["n,price,at,text\n", *lines]))
+    config = directory(source, **{"csv.types": types})
+    run(tmp_path / "1", DirectoryTask, config=config)
+    run(tmp_path / "2", DirectoryTask, config=config, chain=[Keeps()])
+    found, batches = in_the_log(tmp_path / "1")
+    expected, none = in_the_log(tmp_path / "2")
+    assert by_file(found) == by_file(expected)
+    assert (len(found), batches, none) == (2000, 1, 0)
+    assert source_offsets(tmp_path / "1") == source_offsets(tmp_path / "2")
+
+
 @pytest.mark.parametrize("size", [7, 2000])
 def test_batch_size_limits_the_rows_of_a_poll(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int

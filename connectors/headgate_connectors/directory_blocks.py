@@ -1,0 +1,131 @@
+"""Rows of a block of a file: where each begins and ends, and their checksums.
+
+Checksums are computed when an offset is asked for. Of a batch that is mostly the last one.
+"""
+
+import zlib
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from itertools import accumulate, pairwise
+from typing import overload
+
+BLOCK_BYTES = 4 << 20
+"""Read at a time, to be made into one batch."""
+
+
+class Block:
+    """Complete lines that stand together in a file; each is a row but for blank ones."""
+
+    def __init__(self, data: bytes, start: int, prefix: int | None) -> None:
+        """
+        Args:
+            start: position of the block in the file.
+            prefix: CRC-32 of all bytes before it; None where it is not known.
+        """
+        self.data, self.start, self._prefix = data, start, prefix
+        lengths = [len(line) + 1 for line in data.split(b"\n")]
+        lengths.pop()
+        self.longest = max(lengths, default=0)
+        bounds = [*accumulate(lengths, initial=start)]
+        self.starts: Sequence[int] = bounds[:-1]
+        self.ends: Sequence[int] = bounds[1:]
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    def without_blank_lines(self) -> None:
+        """Blank lines are no rows, and those at the end are of the next block."""
+        blank = (b"\n", b"\r\n")
+        if not self.data.startswith(blank) and all(b"\n" + one not in self.data for one in blank):
+            return
+        kept = [
+            (start, end)
+            for start, end in zip(self.starts, self.ends, strict=True)
+            if self._piece(start, end) not in blank
+        ]
+        self.starts, self.ends = [one for one, _ in kept], [one for _, one in kept]
+        self.limit(len(kept))
+
+    def limit(self, rows: int) -> None:
+        """Keep the first `rows` rows."""
+        self.starts, self.ends = self.starts[:rows], self.ends[:rows]
+        self.data = self.data[: self.ends[-1] - self.start if self.ends else 0]
+
+    @property
+    def lines(self) -> int:
+        """How many there are, blank ones with them."""
+        return self.data.count(b"\n")
+
+    def numbers(self) -> Mapping[str, Sequence[int]]:
+        """Members of the source offset after each row that differ from row to row."""
+        every = range(len(self))
+        numbers: dict[str, Sequence[int]] = {
+            "position": self.ends,
+            "start": self.starts,
+            "crc": _Checksums(self, every),
+        }
+        return numbers if self._prefix is None else {**numbers, "prefix": _Prefixes(self, every)}
+
+    def prefix_after(self, end: int) -> int | None:
+        """CRC-32 of all bytes before the position `end`."""
+        if self._prefix is None:
+            return None
+        return zlib.crc32(memoryview(self.data)[: end - self.start], self._prefix)
+
+    def crc(self, row: int) -> int:
+        return zlib.crc32(self._piece(self.starts[row], self.ends[row]))
+
+    def prefix(self, row: int) -> int:
+        found = self._last_prefix if row == len(self) - 1 else self._prefixes[row]
+        assert found is not None
+        return found
+
+    def _piece(self, start: int, end: int) -> bytes:
+        return self.data[start - self.start : end - self.start]
+
+    @cached_property
+    def _last_prefix(self) -> int | None:
+        return self.prefix_after(self.ends[-1])
+
+    @cached_property
+    def _prefixes(self) -> Sequence[int]:
+        assert self._prefix is not None
+        view, crc, found = memoryview(self.data), self._prefix, list[int]()
+        for start, end in pairwise([self.start, *self.ends]):
+            crc = zlib.crc32(view[start - self.start : end - self.start], crc)
+            found.append(crc)
+        return found
+
+
+class _OfRows(Sequence[int]):
+    def __init__(self, block: Block, rows: range) -> None:
+        self._block, self._rows = block, rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @overload
+    def __getitem__(self, at: int) -> int: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[int]: ...
+    def __getitem__(self, at: int | slice) -> int | Sequence[int]:
+        if isinstance(at, slice):
+            return type(self)(self._block, self._rows[at])
+        return self._number(self._rows[at])
+
+    def _number(self, row: int) -> int:
+        raise NotImplementedError
+
+
+class _Checksums(_OfRows):
+    """CRC-32 of each row."""
+
+    def _number(self, row: int) -> int:
+        return self._block.crc(row)
+
+
+class _Prefixes(_OfRows):
+    """CRC-32 of all bytes before the end of each row."""
+
+    def _number(self, row: int) -> int:
+        return self._block.prefix(row)
