@@ -23,7 +23,7 @@ PARTS = {
     "spark": "Spark alone: starts, and SparkFileSink from the log",
     "pipeline": "DirectorySource to the log per runner, and the main job",
     "watchers": "1,000 watches of one worker by gRPC",
-    "files": "Parquet files through the log to Parquet files, beside pyarrow and Spark",
+    "files": "files through the log to Parquet files, beside pyarrow and Spark",
     "kafka_control": "on Kafka: control operations of two workers, beside Java's",
     "kafka_source": "on Kafka: a file source with exactly-once, beside Java's",
     "kafka_start": "on Kafka: a worker's start on a long config topic, beside Java's",

@@ -1,8 +1,8 @@
-"""From Parquet files to the embedded log and on to Parquet files, without Spark: rows per second.
+"""From files to the embedded log and on to Parquet files, without Spark: rows per second.
 
-The same rows go by straight pyarrow (read a row group, write it, one process), by plain PySpark
-(read and write, in a session that runs already), and by `headgate up` with DirectorySource and
-DirectorySink: as batches of Arrow rows, and row by row, where a header converter needs records.
+The same rows go by straight pyarrow (read a part, write it, one process), by plain PySpark
+(read and write Parquet, in a session that runs already), and by `headgate up` with DirectorySource
+and DirectorySink: as batches of Arrow rows, and row by row, where a header converter needs records.
 
 ``running`` is from the moment files appear in the directory of a pipeline that runs, until the sink
 has committed the last row. ``whole`` is a run with ``--until-idle``, from its start to its end. CPU
@@ -10,18 +10,21 @@ is that of all processes involved.
 """
 
 import functools
+import itertools
 import os
 import shutil
 import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from bench.processes import cpu_seconds
@@ -53,6 +56,46 @@ path = "out"
 "rotate.interval.ms" = 500
 """
 BY_RECORD = '"header.converter" = "StringConverter"'
+TYPES = "id: int64, price: float64, pieces: int32, at: timestamp"
+
+
+class Kind(NamedTuple):
+    """A format of the files that are read."""
+
+    name: str
+    write: Callable[[pa.Table, Path], None]
+    read: Callable[[Path], Iterator[pa.Table]]
+    settings: str = ""
+
+
+def _write_csv(table: pa.Table, path: Path) -> None:
+    at = pc.strftime(table["at"], format="%Y-%m-%dT%H:%M:%SZ")
+    table = table.set_column(table.schema.get_field_index("at"), "at", at)
+    pa_csv.write_csv(table, path, pa_csv.WriteOptions(quoting_style="needed"))
+
+
+def _read_csv(path: Path) -> Iterator[pa.Table]:
+    types = {"id": pa.int64(), "pieces": pa.int32(), "at": pa.timestamp("ms", "UTC")}
+    with pa_csv.open_csv(
+        path,
+        pa_csv.ReadOptions(use_threads=False, block_size=4 << 20),
+        convert_options=pa_csv.ConvertOptions(column_types=types),
+    ) as batches:
+        yield from (pa.Table.from_batches([batch]) for batch in batches)
+
+
+def _write_parquet(table: pa.Table, path: Path) -> None:
+    pq.write_table(table, path, row_group_size=131_072)
+
+
+def _read_parquet(path: Path) -> Iterator[pa.Table]:
+    with pq.ParquetFile(path) as file:
+        for group in range(file.num_row_groups):
+            yield file.read_row_group(group)
+
+
+PARQUET = Kind("parquet", _write_parquet, _read_parquet)
+TEXTS = (Kind("csv", _write_csv, _read_csv, f'"csv.types" = "{TYPES}"'),)
 
 
 class Cost(NamedTuple):
@@ -69,38 +112,49 @@ def run() -> Iterator[str]:
     """Report lines."""
     with tempfile.TemporaryDirectory(prefix="headgate-bench-") as made:
         folder = Path(made)
-        size = _write_files(folder / "files", ROWS)
-        _write_files(folder / "few", RECORD_ROWS)
-        yield (
-            f"{ROWS:,} rows ({RECORD_ROWS:,} row by row) of 6 columns in {FILES} Parquet files, "
-            f"{size / ROWS:.0f} bytes a row; medians of {REPEATS}, in turns"
-        )
-        costs = _measured(folder)
-        straight = _median(costs["straight pyarrow"])
-        yield f"{'':24}{'rows/s':>12}{'us CPU/row':>12}{'of straight':>13}{'of its CPU':>12}"
-        for name, found in costs.items():
-            yield _line(name, _median(found), straight)
+        for kind in (PARQUET, *TEXTS):
+            yield from _report(folder / kind.name, kind)
 
 
-def _measured(folder: Path) -> dict[str, list[Cost]]:
-    names = ("straight pyarrow", "plain PySpark", "batches, running", "batches, whole")
-    costs: dict[str, list[Cost]] = {name: [] for name in (*names, "records, running")}
+def _report(folder: Path, kind: Kind) -> Iterator[str]:
+    folder.mkdir()
+    size = _write_files(folder / "files", ROWS, kind)
+    _write_files(folder / "few", RECORD_ROWS, kind)
+    yield (
+        f"{ROWS:,} rows ({RECORD_ROWS:,} row by row) of 6 columns in {FILES} {kind.name} files, "
+        f"{size / ROWS:.0f} bytes a row; medians of {REPEATS}, in turns"
+    )
+    costs = _measured(folder, kind)
+    straight = _median(costs["straight pyarrow"])
+    yield f"{'':24}{'rows/s':>12}{'us CPU/row':>12}{'of straight':>13}{'of its CPU':>12}"
+    for name, found in costs.items():
+        yield _line(name, _median(found), straight)
+
+
+def _measured(folder: Path, kind: Kind) -> dict[str, list[Cost]]:
+    names = ["straight pyarrow", "batches, running", "records, running"]
+    if kind is PARQUET:
+        names += ["plain PySpark", "batches, whole"]
+    costs: dict[str, list[Cost]] = {name: [] for name in names}
     with (
-        _job(folder / "batches", "", ROWS // 4) as batches,
-        _job(folder / "records", BY_RECORD, RECORD_ROWS // 4) as records,
+        _job(folder / "batches", kind.settings, ROWS // 4) as batches,
+        _job(folder / "records", f"{kind.settings}\n{BY_RECORD}", RECORD_ROWS // 4) as records,
     ):
-        _spark(folder)  # warm
+        if kind is PARQUET:
+            _spark(folder)  # warm
         for turn in range(REPEATS):
-            costs["straight pyarrow"].append(_straight(folder))
-            costs["plain PySpark"].append(_spark(folder))
+            costs["straight pyarrow"].append(_straight(folder, kind))
             costs["batches, running"].append(_moved(batches, folder / "files", ROWS, turn))
             costs["records, running"].append(_moved(records, folder / "few", RECORD_ROWS, turn))
-            costs["batches, whole"].append(_whole(folder))
-    _session().stop()
+            if kind is PARQUET:
+                costs["plain PySpark"].append(_spark(folder))
+                costs["batches, whole"].append(_whole(folder))
+    if kind is PARQUET:
+        _session().stop()
     return costs
 
 
-def _write_files(folder: Path, rows: int) -> int:
+def _write_files(folder: Path, rows: int, kind: Kind) -> int:
     """Returns how many bytes they have."""
     folder.mkdir()
     random = np.random.default_rng(7)
@@ -117,19 +171,21 @@ def _write_files(folder: Path, rows: int) -> int:
                 "text": [f"order {n}, to the door" for n in random.integers(0, 10**9, count)],
             }
         )
-        pq.write_table(table, folder / f"{number}.parquet", row_group_size=131_072)
+        kind.write(table, folder / f"{number}.{kind.name}")
     return sum(path.stat().st_size for path in folder.iterdir())
 
 
-def _straight(folder: Path) -> Cost:
+def _straight(folder: Path, kind: Kind) -> Cost:
     out = folder / "straight"
     out.mkdir()
     began, cpu = time.perf_counter(), time.process_time()
     for path in sorted((folder / "files").iterdir()):
-        with pq.ParquetFile(path) as file, (out / path.name).open("wb") as target:
-            with pq.ParquetWriter(target, file.schema_arrow) as writer:
-                for group in range(file.num_row_groups):
-                    writer.write_table(file.read_row_group(group))
+        with (out / f"{path.stem}.parquet").open("wb") as target:
+            parts = kind.read(path)
+            first = next(parts)
+            with pq.ParquetWriter(target, first.schema) as writer:
+                for part in itertools.chain([first], parts):
+                    writer.write_table(part)
             target.flush()
             os.fsync(target.fileno())
     cost = Cost(ROWS, time.perf_counter() - began, time.process_time() - cpu)

@@ -40,7 +40,9 @@ class CsvBatches:
         marks = ["\0", options.escape, options.comment and f"\n{options.comment}"]
         self._refused = [mark.encode() for mark in marks if mark]
         self._refused_first = (BOM, *([options.comment.encode()] if options.comment else []))
+        self._delimiter, self._quote = options.delimiter.encode(), (options.quote or "").encode()
         self._plain = _plain_rows(options)
+        """None: the files have no quotes."""
 
     @staticmethod
     def takes(columns: Sequence[str], options: ReadOptions) -> bool:
@@ -57,14 +59,33 @@ class CsvBatches:
         if data.startswith(self._refused_first):
             return 0
         ends = [found for mark in self._refused if (found := data.find(mark)) >= 0]
-        if data.count(b"\r") != data.count(b"\r\n"):
-            ends += [found.start() for found in [_LONE_CR.search(data)] if found is not None]
+        if b"\r" in data and (lone := _LONE_CR.search(data)) is not None:
+            ends.append(lone.start())
         if ends:
             data = data[: data.rfind(b"\n", 0, min(ends) + 1) + 1]
-        if self._plain is None or self._plain[0] not in data:
+        if self._plain is None or self._are_quotes_around_fields(data):
             return len(data)
-        plain = self._plain[1].match(data)
+        plain = self._plain.match(data)
         return 0 if plain is None else plain.end()
+
+    def _are_quotes_around_fields(self, data: bytes) -> bool:
+        """Whether each pair of quotes is around a whole field, without quotes or line ends inside.
+        Quick: nothing is done for each row."""
+        quote, delimiter = self._quote, self._delimiter
+        if quote not in data:
+            return True
+        pieces = data.split(quote)
+        outside = quote.join(pieces[::2])
+        count = len(pieces) // 2
+        opened = data.startswith(quote) + sum(
+            outside.count(one + quote) for one in (delimiter, b"\n")
+        )
+        closed = sum(outside.count(quote + one) for one in (delimiter, b"\n", b"\r"))
+        return (
+            len(pieces) % 2 == 1
+            and opened == closed == count
+            and b"\n" not in b"".join(pieces[1::2])
+        )
 
     def batch(self, data: bytes, rows: int) -> Any:
         """The first of the `rows` rows in `data` as a RecordBatch, as many as are good before the
@@ -114,13 +135,12 @@ class CsvBatches:
         return batch.slice(0, wrong[0] - 1 if wrong else None), batch.num_rows + len(wrong)
 
 
-def _plain_rows(options: ReadOptions) -> tuple[bytes, re.Pattern[bytes]] | None:
-    """The quote, and what plain rows look like where there are quotes in a block; None: the files
-    have none."""
+def _plain_rows(options: ReadOptions) -> re.Pattern[bytes] | None:
+    """What plain rows look like where there are quotes; None: the files have none."""
     if options.quote is None:
         return None
     quote, delimiter = re.escape(options.quote), re.escape(options.delimiter)
     inside, outside = rf"[^\r\n{quote}]*+", rf"[^\r\n{quote}{delimiter}]*+"
     field = rf"(?:{quote}(?:{inside}{quote}{quote})*+{inside}{quote}|{outside})"
     rows = rf"(?:{field}(?:{delimiter}{field})*+\r?\n)*+"
-    return options.quote.encode(), re.compile(rows.encode())
+    return re.compile(rows.encode())

@@ -19,13 +19,13 @@ class Block:
     def __init__(self, data: bytes, start: int, prefix: int | None) -> None:
         """
         Args:
+            data: lines that end with LF or CRLF, and no other CR.
             start: position of the block in the file.
             prefix: CRC-32 of all bytes before it; None where it is not known.
         """
         self.data, self.start, self._prefix = data, start, prefix
-        lengths = [len(line) + 1 for line in data.split(b"\n")]
-        lengths.pop()
-        self.longest = max(lengths, default=0)
+        lengths = [*map(len, data.splitlines(keepends=True))]
+        self.longest, self._shortest = max(lengths, default=0), min(lengths, default=0)
         bounds = [*accumulate(lengths, initial=start)]
         self.starts: Sequence[int] = bounds[:-1]
         self.ends: Sequence[int] = bounds[1:]
@@ -35,9 +35,9 @@ class Block:
 
     def without_blank_lines(self) -> None:
         """Blank lines are no rows, and those at the end are of the next block."""
-        blank = (b"\n", b"\r\n")
-        if not self.data.startswith(blank) and all(b"\n" + one not in self.data for one in blank):
+        if self._shortest > 2:
             return
+        blank = (b"\n", b"\r\n")
         kept = [
             (start, end)
             for start, end in zip(self.starts, self.ends, strict=True)

@@ -125,7 +125,8 @@ class CsvReader:
         block.limit(values.num_rows)
         self._row_bytes = len(block.data) / len(block)
         self._position, self._prefix = block.ends[-1], block.prefix_after(block.ends[-1])
-        self._go_on(block.lines)
+        if self._line is not None:
+            self._go_on(block.lines)
         return RowBatch(values, block.numbers(), {})
 
     @property
