@@ -6,8 +6,10 @@ import re
 import zlib
 from typing import Any
 
+from headgate.connector.schema import Schema
 from headgate_connectors.directory_input import Input, Marks
 from headgate_connectors.directory_reader import FileFault, ReadOptions, Row, RowBatch
+from headgate_connectors.json_rows import JsonRows, typed_row
 
 CHUNK_BYTES = 1 << 18
 _SPACE = " \t\n\r"
@@ -42,6 +44,7 @@ class ArrayReader:
         self._at_end = False
         self._closed = False
         self._first = opened.position == 0
+        self._typed = JsonRows(options.json_types) if options.json_types else None
 
     @property
     def marks(self) -> Marks:
@@ -64,8 +67,8 @@ class ArrayReader:
         return rows
 
     @property
-    def schema(self) -> None:
-        return None  # JSON
+    def schema(self) -> Schema | None:
+        return None if self._typed is None else self._typed.schema
 
     def read_batch(self, limit: int) -> RowBatch | None:
         return None
@@ -148,6 +151,8 @@ class ArrayReader:
         value = _BREAKS.sub("", self._text[start:end])
         crc = zlib.crc32(self._text[start:end].encode(self._encoding))
         self._text, self._position = self._text[end:], last
+        if self._typed is not None:
+            return typed_row(self._typed, first, last, value, crc, self._prefix)
         return Row(first, last, value, None, crc, self._prefix)
 
     def _skip(self, index: int) -> int | None:

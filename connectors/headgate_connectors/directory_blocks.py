@@ -9,6 +9,8 @@ from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import overload
 
+BATCH_ROWS_MIN = 100
+"""Fewer rows are no batch."""
 BLOCK_BYTES = 4 << 20
 """Read at a time, to be made into one batch."""
 

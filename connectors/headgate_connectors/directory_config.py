@@ -161,6 +161,15 @@ def _define_text(keys: ConfigDef) -> None:
         "Whether each line of JSON Lines must be one JSON value.",
         kind=Type.BOOLEAN,
     )
+    _define(
+        keys,
+        "json.types",
+        "",
+        "Types of the members of JSON objects, as csv.types has them. Values then have a schema. "
+        "A member that is not there is null. One that is not named here, or is no value of its "
+        "type, makes a bad record. By default values are the JSON that stands there, as text.",
+        _types,
+    )
 
 
 def _define_csv(keys: ConfigDef) -> None:
@@ -308,6 +317,7 @@ def read_options(settings: Mapping[str, Any]) -> ReadOptions:
         comment=None if comment == "none" else comment,
         columns=tuple(settings["csv.columns"]),
         types=parse_types(settings["csv.types"]),
+        json_types=parse_types(settings["json.types"]),
         zone=None if timezone is None else zone_of(timezone),
     )
 

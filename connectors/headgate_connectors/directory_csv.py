@@ -9,7 +9,7 @@ from headgate.connector import schema as s
 from headgate.connector.schema import Schema
 from headgate_connectors import json_text
 from headgate_connectors.csv_types import Parse, column
-from headgate_connectors.directory_blocks import BLOCK_BYTES, Block
+from headgate_connectors.directory_blocks import BATCH_ROWS_MIN, BLOCK_BYTES, Block
 from headgate_connectors.directory_input import Input, Marks
 from headgate_connectors.directory_reader import (
     BOM,
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 CHUNK_BYTES = 1 << 20
 ROW_BYTES_MAX = 1 << 20
 """A CSV row that is longer has lost its closing quote."""
-BATCH_ROWS_MIN = 100
-"""Fewer rows are no batch."""
 
 csv.field_size_limit(ROW_BYTES_MAX)
 

@@ -7,11 +7,12 @@ row with a value, a row with a reason, or stays unread.
 import zlib
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headgate.connector.schema import Schema
 from headgate_connectors import json_text
 from headgate_connectors.directory_array import ArrayReader, is_array
+from headgate_connectors.directory_blocks import BATCH_ROWS_MIN, BLOCK_BYTES, Block
 from headgate_connectors.directory_csv import CsvReader
 from headgate_connectors.directory_input import Input, Marks, open_input
 from headgate_connectors.directory_reader import (
@@ -24,6 +25,10 @@ from headgate_connectors.directory_reader import (
     not_text,
 )
 from headgate_connectors.directory_tree import FilePath
+from headgate_connectors.json_rows import JsonRows, typed_row
+
+if TYPE_CHECKING:
+    from headgate_connectors.json_batches import JsonBatches
 
 CHUNK_BYTES = 1 << 20
 
@@ -77,6 +82,10 @@ class LineReader:
         self._position, self._prefix = opened.position, opened.prefix
         self._data = b""  # read, not yet rows; starts at the position
         self._open_line = self._ends_open()
+        self._typed = JsonRows(options.json_types) if jsonl and options.json_types else None
+        self._batches = self._made_batches()
+        self._row_bytes = 100.0
+        """Bytes of a row, about."""
 
     @property
     def marks(self) -> Marks:
@@ -109,7 +118,38 @@ class LineReader:
         return rows
 
     def read_batch(self, limit: int) -> RowBatch | None:
-        return None
+        batches = self._batches
+        if batches is None or limit < BATCH_ROWS_MIN or self._open_line:
+            return None
+        size = min(BLOCK_BYTES, int(limit * self._row_bytes) + (1 << 16))
+        try:
+            while len(self._data) < size and (chunk := self._file.read(CHUNK_BYTES)):
+                self._data += chunk
+        except FileFault:
+            return None  # `read` meets it behind the rows before it
+        data = self._data[: self._data.rfind(b"\n", 0, size) + 1]
+        if not batches.plain(data):
+            return None
+        block = Block(data, self._position, self._prefix)
+        block.without_blank_lines()
+        block.limit(limit)
+        values = batches.batch(block)
+        if values is None:
+            return None
+        self._data = self._data[len(block.data) :]
+        self._position, self._prefix = block.ends[-1], block.prefix_after(block.ends[-1])
+        self._row_bytes = len(block.data) / len(block)
+        return RowBatch(values, block.numbers(), {})
+
+    def _made_batches(self) -> "JsonBatches | None":
+        """None: rows of this file are no batches."""
+        if self._typed is None or self._encoding != "utf-8":
+            return None
+        try:
+            from headgate_connectors.json_batches import JsonBatches
+        except ModuleNotFoundError:  # the extra is not installed
+            return None
+        return JsonBatches(self._typed)
 
     @property
     def has_tail(self) -> bool:
@@ -117,7 +157,7 @@ class LineReader:
 
     @property
     def schema(self) -> Schema | None:
-        return None
+        return None if self._typed is None else self._typed.schema
 
     def close(self) -> None:
         self._file.close()
@@ -131,7 +171,7 @@ class LineReader:
                 end, lines = end + len(line_end), lines[1:]
                 self._add_to_prefix(line_end)
         append, crc32, jsonl, check = rows.append, zlib.crc32, self._jsonl, self._check
-        prefix, encoding = self._prefix, self._encoding
+        prefix, encoding, typed = self._prefix, self._encoding, self._typed
         for line in lines:
             start, end = end, end + len(line) + 1
             crc = crc32(b"\n", crc32(line))
@@ -147,6 +187,9 @@ class LineReader:
                 text = line.decode(encoding)
             except UnicodeDecodeError as error:
                 append(Row(start, end, None, not_text(encoding, error), crc, prefix))
+                continue
+            if typed is not None:
+                append(typed_row(typed, start, end, text, crc, prefix))
                 continue
             json = line if encoding == "utf-8" else text.encode()
             if check and (fault := json_text.fault(json)) is not None:
@@ -167,12 +210,19 @@ class LineReader:
         text = (line[3:] if start == 0 and line.startswith(BOM) else line).rstrip(b"\r")
         if self._jsonl and not text.strip():
             return
-        reason = None
+        reason: str | None = None
+        value: Any = None
         try:
-            value = text.decode(self._encoding)
-            reason = json_text.fault(value.encode()) if self._check else None
+            decoded = text.decode(self._encoding)
+            if self._typed is not None:
+                value = self._typed.value(decoded)
+            else:
+                reason = json_text.fault(decoded.encode()) if self._check else None
+                value = decoded
         except UnicodeDecodeError as error:
-            reason, value = not_text(self._encoding, error), ""
+            reason = not_text(self._encoding, error)
+        except ValueError as error:
+            reason = str(error)
         if reason is not None:
             half = f"the last line has no newline and looks half written ({reason})"
             rows.append(Row(start, start, None, half, 0))

@@ -62,6 +62,8 @@ class ReadOptions:
     """Names of the columns of CSV files without a header row; none: c1, c2 and so on."""
     types: Mapping[str, str] = field(default_factory=dict[str, str])
     """Types of columns of CSV files by name. None: rows are JSON objects of text."""
+    json_types: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Types of members of JSON objects by name. None: values are the texts that stand there."""
     zone: ZoneInfo | None = None
     """Zone of times in CSV files that have none."""
 

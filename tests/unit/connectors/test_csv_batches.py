@@ -3,22 +3,19 @@
 import bz2
 import gzip
 import random
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.data.both_ways import both, in_records, run
 from support.depth import tries
-from support.task.source_tasks import Offsets, Run
+from support.task.source_tasks import Offsets
 
-from headgate.connector.api import SourceItem, SourceRecord
 from headgate.connector.batches import SourceBatch
-from headgate_arrow import rows
 from headgate_connectors import directory_csv, directory_input
-from headgate_connectors.directory import DirectorySource
 
 TYPES = (
     "i8: int8, i64: int64, f: float64, g: float32, d: decimal(5,2), b: boolean, day: date, "
@@ -30,7 +27,7 @@ GOOD: dict[str, Sequence[str]] = {
     "i64": ("9223372036854775807", "-9223372036854775808", "12"),
     "f": ("1.5", "-2e10", "NaN", "Infinity", "-Infinity", "0", "-0.0", "1.", ".5", "+1", "5e-324"),
     "g": ("0.1", "16777217", "1.00000017881393421514957253748434595763683319091796875001", "1e-45"),
-    "d": ("1", "-999.99", "1.500", "+2.5", "1.5e1", ".5", "0.00", "-0"),
+    "d": ("1", "-999.99", "1.500", "+2.5", "1.5e1", ".5", "0.00", "-0", "0" * 60 + "1"),
     "b": ("true", "False", "TRUE"),
     "day": ("2026-11-26", "0001-01-01", "9999-12-31", "2024-02-29"),
     "t": ("07:05", "00:00:00", "23:59:59.999", "07:05:09.120000", "07:05:09.5"),
@@ -45,7 +42,18 @@ BAD: dict[str, Sequence[str]] = {
     "i64": ("9223372036854775808", "9" * 60, "1e3", "-"),
     "f": ("nan", "inf", "1e999", "1e-400", " 1", "0x10", "1_0", "e5", ""),
     "g": ("1e39", "1e-60", "3.5e38", "x"),
-    "d": ("1.005", "1000", "NaN", "1e5", "--1", "1 "),
+    "d": (
+        "1.005",
+        "1000",
+        "9" * 38,
+        "9" * 60,
+        "1.2e-222",
+        "0." + "0" * 60 + "1",
+        "NaN",
+        "1e5",
+        "--1",
+        "1 ",
+    ),
     "b": ("1", "yes", "", "t"),
     "day": ("2023-02-29", "0000-01-01", "2026-1-1", "20260101", "26.11.2026"),
     "t": ("24:00", "7:05", "07:05:60", "07:05:09.1234", "07:05:09Z"),
@@ -58,50 +66,6 @@ BAD: dict[str, Sequence[str]] = {
 ODD_LINES = (
     *("", '"', 'a"b', "1,2", "# no row", " ", ",,,,,,,,,,", "\ufeff", '"x" ', "\r", '"a\nb"'),
 )
-
-
-def run(
-    folder: Path, settings: dict[str, str], offsets: Offsets | None = None, *, by_batch: bool
-) -> Run:
-    config = {"path": str(folder), "topic": "t", "file.settle.ms": "0", **settings}
-    found = Run(DirectorySource, config, offsets, start=False)
-    found.context.takes_batches = by_batch
-    found.task.start(found.config)
-    return found
-
-
-def in_records(items: Sequence[Any]) -> list[SourceItem]:
-    return [
-        one
-        for item in items
-        for one in (rows.source_records(item) if isinstance(item, SourceBatch) else [item])
-    ]
-
-
-def comparable(item: SourceItem) -> SourceItem:
-    """With floats as texts: NaN is not itself, and -0.0 is 0.0."""
-    if not isinstance(item, SourceRecord):
-        return item
-    value = {
-        name: (type(one), repr(one) if isinstance(one, float) else one)
-        for name, one in item.value.items()
-    }
-    return replace(item, value=value)
-
-
-def both(
-    folder: Path, settings: dict[str, str], after: Callable[[], None] = lambda: None
-) -> tuple[list[SourceItem], int]:
-    """The records that are the same both ways, and how many came in batches. `after` is done
-    when all was read once, and then the rest is read."""
-    subjects = [run(folder, settings, by_batch=by_batch) for by_batch in (False, True)]
-    found = [subject.rest(2000) for subject in subjects]
-    after()
-    found = [one + subject.rest(2000) for one, subject in zip(found, subjects, strict=True)]
-    one_by_one, by_batch = map(in_records, found)
-    assert list(map(comparable, by_batch)) == list(map(comparable, one_by_one))
-    assert subjects[0].context.quarantined == subjects[1].context.quarantined
-    return one_by_one, sum(one.count for one in found[1] if isinstance(one, SourceBatch))
 
 
 @pytest.fixture

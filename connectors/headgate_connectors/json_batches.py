@@ -1,0 +1,98 @@
+"""Lines of JSON objects with declared types as batches of Arrow rows.
+
+Pyarrow parses numbers, booleans and texts; dates and times are texts that go through
+`text_columns`. A block that pyarrow refuses, or that might be read in another way than a line by
+itself, is no batch.
+"""
+
+import re
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pa_json
+
+from headgate_arrow import arrow_types
+from headgate_arrow.rows import record_batch
+from headgate_connectors.directory_blocks import Block
+from headgate_connectors.directory_reader import BOM
+from headgate_connectors.json_rows import JsonRows
+from headgate_connectors.text_columns import BadRowError, TextColumn
+
+_LONE_CR: Final = re.compile(rb"\r(?!\n)")
+_TINY: Final = re.compile(rb"[eE]-[0-9]{2}|0{30}")
+"""What a number has that is not 0 and becomes 0."""
+_EXPONENT: Final = re.compile(rb'[:"\s][+-]?[0-9.]+[eE][+-]?[0-9]')
+"""What Arrow reads wrongly in a decimal, where it is large."""
+
+
+class JsonBatches:
+    """Makes batches of lines, each an object of `rows`."""
+
+    def __init__(self, rows: JsonRows) -> None:
+        self._schema = arrow_types.arrow_schema(rows.schema)
+        self._texts: dict[str, TextColumn] = {}
+        given: list[Any] = []
+        for field, parse in zip(self._schema, rows.parsers, strict=True):
+            kind = rows.types[field.name]
+            if kind in ("date", "time", "timestamp"):
+                self._texts[field.name] = TextColumn(kind, parse, None, None, field.type)
+                given.append(field.with_type(pa.string()))
+            elif kind.startswith(("int", "float")):
+                wide = pa.int64() if kind.startswith("int") else pa.float64()
+                given.append(field.with_type(wide))
+            elif kind.startswith("decimal"):
+                # Pyarrow does not look at the precision; the cast does.
+                given.append(field.with_type(pa.decimal128(38, field.type.scale)))
+            else:
+                given.append(field)
+        self._parse = pa_json.ParseOptions(
+            explicit_schema=pa.schema(given), unexpected_field_behavior="error"
+        )
+
+    def plain(self, data: bytes) -> bool:
+        """Whether lines of JSON are split as the lines of a file are."""
+        return not (data.startswith(BOM) or b"\0" in data or _LONE_CR.search(data))
+
+    def batch(self, block: Block) -> Any:
+        """The rows of the block as a RecordBatch; None: they are to be read line by line."""
+        data, rows = block.data, len(block)
+        # So each line is one object or more; where there are as many objects as lines, it is one.
+        begins = data.startswith(b"{") + data.count(b"\n{")
+        ends = data.count(b"}\n") + data.count(b"}\r\n")
+        if not rows or begins != rows or ends != rows:
+            return None
+        try:
+            data.decode()
+            table = pa_json.read_json(
+                pa.BufferReader(data),
+                pa_json.ReadOptions(use_threads=False, block_size=len(data) + 1),
+                self._parse,
+            )
+            if table.num_rows != rows:
+                return None
+            found = record_batch(table.select(self._schema.names))
+            arrays = [
+                self._column(field, array, data)
+                for field, array in zip(self._schema, found.columns, strict=True)
+            ]
+        except (pa.ArrowException, UnicodeDecodeError, BadRowError):
+            return None
+        if any(array is None for array in arrays):
+            return None
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _column(self, field: Any, array: Any, data: bytes) -> Any:
+        """None: a number has no exact form in the float that it became."""
+        texts = self._texts.get(field.name)
+        if texts is not None:
+            return texts.values(array)
+        if pa.types.is_floating(field.type):
+            found = array.cast(field.type)
+            is_finite = pc.all(pc.is_finite(found)).as_py() is not False
+            if not is_finite or (pc.any(pc.equal(found, 0)).as_py() and _TINY.search(data)):
+                return None
+            return found
+        if pa.types.is_decimal(field.type) and _EXPONENT.search(data):
+            return None
+        return array.cast(field.type)

@@ -1,0 +1,57 @@
+"""A folder read twice: record by record, and as batches where its source makes them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from support.task.source_tasks import Offsets, Run
+
+from headgate.connector.api import SourceItem, SourceRecord
+from headgate.connector.batches import SourceBatch
+from headgate_arrow import rows
+from headgate_connectors.directory import DirectorySource
+
+
+def run(
+    folder: Path, settings: dict[str, str], offsets: Offsets | None = None, *, by_batch: bool
+) -> Run:
+    config = {"path": str(folder), "topic": "t", "file.settle.ms": "0", **settings}
+    found = Run(DirectorySource, config, offsets, start=False)
+    found.context.takes_batches = by_batch
+    found.task.start(found.config)
+    return found
+
+
+def in_records(items: Sequence[Any]) -> list[SourceItem]:
+    return [
+        one
+        for item in items
+        for one in (rows.source_records(item) if isinstance(item, SourceBatch) else [item])
+    ]
+
+
+def comparable(item: SourceItem) -> SourceItem:
+    """With floats as texts: NaN is not itself, and -0.0 is 0.0."""
+    if not isinstance(item, SourceRecord):
+        return item
+    value = {
+        name: (type(one), repr(one) if isinstance(one, float) else one)
+        for name, one in item.value.items()
+    }
+    return replace(item, value=value)
+
+
+def both(
+    folder: Path, settings: dict[str, str], after: Callable[[], None] = lambda: None
+) -> tuple[list[SourceItem], int]:
+    """The records that are the same both ways, and how many came in batches. `after` is done
+    when all was read once, and then the rest is read."""
+    subjects = [run(folder, settings, by_batch=by_batch) for by_batch in (False, True)]
+    found = [subject.rest(2000) for subject in subjects]
+    after()
+    found = [one + subject.rest(2000) for one, subject in zip(found, subjects, strict=True)]
+    one_by_one, by_batch = map(in_records, found)
+    assert list(map(comparable, by_batch)) == list(map(comparable, one_by_one))
+    assert subjects[0].context.quarantined == subjects[1].context.quarantined
+    return one_by_one, sum(one.count for one in found[1] if isinstance(one, SourceBatch))
