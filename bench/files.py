@@ -11,6 +11,7 @@ is that of all processes involved.
 
 import functools
 import itertools
+import json
 import os
 import shutil
 import statistics
@@ -25,6 +26,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
+import pyarrow.json as pa_json
 import pyarrow.parquet as pq
 
 from bench.processes import cpu_seconds
@@ -95,7 +97,31 @@ def _read_parquet(path: Path) -> Iterator[pa.Table]:
 
 
 PARQUET = Kind("parquet", _write_parquet, _read_parquet)
-TEXTS = (Kind("csv", _write_csv, _read_csv, f'"csv.types" = "{TYPES}"'),)
+
+
+def _write_jsonl(table: pa.Table, path: Path) -> None:
+    at = pc.strftime(table["at"], format="%Y-%m-%dT%H:%M:%SZ")
+    table = table.set_column(table.schema.get_field_index("at"), "at", at)
+    with path.open("w") as file:
+        file.writelines(json.dumps(row) + "\n" for row in table.to_pylist())
+
+
+def _read_jsonl(path: Path) -> Iterator[pa.Table]:
+    columns = [("id", pa.int64()), ("price", pa.float64()), ("pieces", pa.int32())]
+    columns += [("at", pa.timestamp("ms", "UTC")), ("customer", pa.string())]
+    with pa_json.open_json(
+        path,
+        pa_json.ReadOptions(use_threads=False, block_size=4 << 20),
+        pa_json.ParseOptions(explicit_schema=pa.schema([*columns, ("text", pa.string())])),
+    ) as batches:
+        yield from (pa.Table.from_batches([batch]) for batch in batches)
+
+
+ALL_TYPES = f"{TYPES}, customer: string, text: string"
+TEXTS = (
+    Kind("csv", _write_csv, _read_csv, f'"csv.types" = "{TYPES}"'),
+    Kind("jsonl", _write_jsonl, _read_jsonl, f'"json.types" = "{ALL_TYPES}"'),
+)
 
 
 class Cost(NamedTuple):

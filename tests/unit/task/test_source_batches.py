@@ -313,12 +313,19 @@ def test_files_give_the_same_records_by_batch_and_one_by_one(tmp_path: Path) -> 
     assert source_offsets(tmp_path / "1") == source_offsets(tmp_path / "2")
 
 
-def test_csv_with_types_is_the_same_in_the_log_by_batch_and_one_by_one(tmp_path: Path) -> None:
-    source, types = tmp_path / "in", "n: int64, price: decimal(10,2), at: timestamp"
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_typed_texts_are_the_same_in_the_log_by_batch_and_one_by_one(
+    tmp_path: Path, kind: str
+) -> None:
+    source, types = tmp_path / "in", "n: int64, price: decimal(10,2), at: timestamp, text: string"
     source.mkdir()
-    lines = [f"{n},{n}.50,2026-11-26T07:05:09.123Z,text {n}\n" for n in range(1, 2001)]
-    (source / "a.csv").write_text("".join(["n,price,at,text\n", *lines]))
-    config = directory(source, **{"csv.types": types})
+    at, numbers = "2026-11-26T07:05:09.123Z", range(1, 2001)
+    if kind == "csv":
+        lines = ["n,price,at,text\n", *[f"{n},{n}.50,{at},text {n}\n" for n in numbers]]
+    else:
+        lines = [f'{{"n":{n},"price":{n}.5,"at":"{at}","text":"é{n}"}}\n' for n in numbers]
+    (source / f"a.{kind}").write_text("".join(lines), encoding="utf-8")
+    config = directory(source, **{"csv.types": types, "json.types": types})
     run(tmp_path / "1", DirectoryTask, config=config)
     run(tmp_path / "2", DirectoryTask, config=config, chain=[Keeps()])
     found, batches = in_the_log(tmp_path / "1")
