@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from headgate.connector.framework import TASKS_MAX
+from headgate.herder.connectors import tasks_max
 from headgate.herder.messages import ErrorKind, Failure, ForeseeMoves, ShowConnectors
 from headgate.ids import TargetState
 from headgate_grpc import messages
@@ -180,8 +180,7 @@ def _task_count(wanted: _Wanted, row: dict[str, Any] | None) -> int:
     state = before if wanted.target_state is None else wanted.target_state.value
     if state == "STOPPED":
         return 0
-    text = (wanted.config.get("tasks.max") or "1").strip()
-    most = min(max(int(text), 1), TASKS_MAX) if text.isascii() and text.isdecimal() else 1
+    most = tasks_max(wanted.config)
     if row is None or before == "STOPPED":
         return most
     return min(int(row["task_count"]), most)

@@ -56,6 +56,8 @@ METRICS_TIMEOUT_MS: Final = 10_000
 METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 GRACE_MS: Final = 1_000
 """The herder knows best why a call is late: it answers at the deadline, the server after this."""
+_MS_DIGITS: Final = 12
+"""Python refuses to read thousands of digits."""
 _ALWAYS: Final = (ShowMethods, ListLoggers, ShowLogger, SetWorkerLogger)
 """Needs no herder that has started."""
 CLOSED: Final = Failure(ErrorKind.NOT_READY, "The worker is shutting down; ask another one")
@@ -369,4 +371,4 @@ def _timeout_ms(request: HttpRequest, longest_ms: int) -> int:
     text = request.headers.get(TIMEOUT_HEADER.lower(), "")
     if not (text.isascii() and text.isdecimal()):
         return longest_ms
-    return min(max(int(text), 1), longest_ms)
+    return min(max(int(text.lstrip("0")[:_MS_DIGITS] or "0"), 1), longest_ms)

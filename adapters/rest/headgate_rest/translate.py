@@ -380,7 +380,7 @@ def _put_task_configs(route: _Route) -> HerderRequest:
     configs = tuple(text_map(item, f"task config {n}", expected) for n, item in items)
     made_of = route.headers.get(MADE_OF_HEADER.lower())
     replaced = route.headers.get(INSTEAD_OF_HEADER.lower())
-    if replaced is not None and not (replaced.isascii() and replaced.isdecimal()):
+    if replaced is not None and not re.fullmatch("[0-9]{1,18}", replaced):
         raise Refusal(400, f"{INSTEAD_OF_HEADER} is {replaced!r}; expected a config offset")
     instead_of = None if replaced is None else int(replaced)
     return HerderRequest(PutTaskConfigs(route.name, configs, made_of, instead_of), LAST_HOPS)

@@ -220,7 +220,7 @@ class ConfigDef:
 
     def __init__(self, base: "ConfigDef | None" = None) -> None:
         self._keys: dict[str, ConfigKey] = dict(base.keys) if base else {}
-        self._groups: list[str] = list(base.groups) if base else []
+        self._groups: dict[str, None] = dict.fromkeys(base.groups) if base else {}
 
     @property
     def keys(self) -> Mapping[str, ConfigKey]:
@@ -229,7 +229,7 @@ class ConfigDef:
     @property
     def groups(self) -> Sequence[str]:
         """In the order of their first key."""
-        return self._groups
+        return list(self._groups)
 
     def define(
         self,
@@ -269,8 +269,8 @@ class ConfigDef:
     def add(self, key: ConfigKey) -> "ConfigDef":
         if key.name in self._keys:
             raise ConfigError(f"Configuration {key.name} is defined twice.")
-        if key.group and key.group not in self._groups:
-            self._groups.append(key.group)
+        if key.group:
+            self._groups.setdefault(key.group)
         self._keys[key.name] = key
         return self
 
@@ -344,6 +344,8 @@ def _recommend(key: ConfigKey, parsed: Mapping[str, Any], result: ConfigValue) -
 
 _RANGES: Final = {Type.INT: 31, Type.SHORT: 15, Type.LONG: 63}
 _INTEGER = re.compile(r"[+-]?\d+")
+_DIGITS_MAX: Final = 20
+"""More digits than this no integer of 64 bits has."""
 _DOUBLE = re.compile(
     r"[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?"
     r"|0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+[fFdD]?)"
@@ -384,8 +386,12 @@ def _parse_text(name: str, value: str, trimmed: str, type: Type) -> Any:
             return _double(trimmed)
         case Type.INT | Type.SHORT | Type.LONG:
             bits = _RANGES[type]
-            if _INTEGER.fullmatch(trimmed) and -(1 << bits) <= int(trimmed) < 1 << bits:
-                return int(trimmed)
+            # Python refuses to read thousands of digits at all.
+            short = len(trimmed.lstrip("+-0")) < _DIGITS_MAX
+            if short and _INTEGER.fullmatch(trimmed):
+                number = int(trimmed.lstrip("+-0") or "0") * (-1 if trimmed[0] == "-" else 1)
+                if -(1 << bits) <= number < 1 << bits:
+                    return number
             raise ConfigError.of(name, value, f"Not a number of type {type.value}")
 
 

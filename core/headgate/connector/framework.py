@@ -5,6 +5,7 @@ names are names, versions of plugins are taken and not compared, expressions are
 """
 
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any, Final
 
 from headgate.connector.config import NO_DEFAULT, ConfigDef, Importance, Type, Validator, Width
@@ -12,6 +13,7 @@ from headgate.connector.converters import CONVERTERS, HEADER_CONVERTERS
 from headgate.connector.transforms import PREDICATES, TRANSFORMS
 from headgate.connector.transforms.registry import known_transform
 from headgate.connector.validators import (
+    ALIASES_MAX,
     at_least,
     between,
     connector_name,
@@ -31,6 +33,8 @@ ERRORS: Final = "Error Handling"
 CLIENT_PREFIXES: Final = ("producer.override.", "consumer.override.", "admin.override.")
 TASKS_MAX: Final = 100_000
 """Most tasks that a connector may have. Java has no limit, and builds lists of that length."""
+SHOWN_MAX: Final = 20
+"""Aliases that an error lists."""
 CONVERTER_KEYS: Final = ("key.converter", "value.converter", "header.converter")
 
 
@@ -325,7 +329,10 @@ def add_chain_keys(definition: ConfigDef, config: Mapping[str, Any]) -> dict[str
         Errors by key that are about several keys at once.
     """
     errors: dict[str, list[str]] = {}
-    predicates = _aliases(config.get("predicates"))
+    predicates = dict.fromkeys(_aliases(config.get("predicates")))
+    shown = ", ".join(islice(predicates, SHOWN_MAX)) or "none"
+    if len(predicates) > SHOWN_MAX:
+        shown += f" and {len(predicates) - SHOWN_MAX} more"
     for alias in _aliases(config.get("transforms")):
         prefix = f"transforms.{alias}."
         _embed(definition, prefix, "Transforms", TRANSFORMS, config)
@@ -353,7 +360,7 @@ def add_chain_keys(definition: ConfigDef, config: Mapping[str, Any]) -> dict[str
             # Differs: Java finds this out when the task starts.
             text = (
                 f"Invalid value {named} for configuration {prefix}predicate: no such alias in "
-                f"predicates ({', '.join(predicates) or 'none'})"
+                f"predicates ({shown})"
             )
             errors.setdefault(prefix + "predicate", []).append(text)
         if prefix + "negate" in config and named is None:
@@ -412,10 +419,11 @@ def _embed(
 
 
 def _aliases(text: object) -> list[str]:
-    """Each once, in order."""
-    if not isinstance(text, str):
+    """Each once, in order; none of so many that `unique_aliases` refuses them."""
+    parts = text.split(",") if isinstance(text, str) else []
+    if len(parts) > ALIASES_MAX:
         return []
-    return [alias for alias in dict.fromkeys(part.strip() for part in text.split(",")) if alias]
+    return [alias for alias in dict.fromkeys(part.strip() for part in parts) if alias]
 
 
 class _Keys:

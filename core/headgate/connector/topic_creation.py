@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from headgate.connector.config import ConfigError, Type, parse_type
+from headgate.connector.validators import ALIASES_MAX
 from headgate.java.pattern import JavaPatternError, compile_java
 
 PREFIX: Final = "topic.creation."
@@ -111,6 +112,8 @@ def topic_keys(config: Mapping[str, Any]) -> set[str]:
 
 def _names(config: Mapping[str, Any]) -> list[str]:
     found: list[str] = parse_type(GROUPS, config.get(GROUPS), Type.LIST) or []
+    if len(found) > ALIASES_MAX:
+        return []  # the key itself is refused
     return [name for name in dict.fromkeys(found) if name != DEFAULT]
 
 

@@ -7,7 +7,7 @@ Differs: a null is an error for the connector's own keys too (Connect lets it sl
 there is a check of the task runner.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
@@ -48,9 +48,15 @@ from headgate.java.pattern import compile_java
 Config: TypeAlias = Mapping[str, Any]
 Results: TypeAlias = dict[str, ConfigValue]
 NO_ERRORS: Final[Mapping[str, str]] = MappingProxyType({})
+Matches: TypeAlias = Callable[[str, str], bool | None]
+"""A Java expression, and a text; None: that takes too long to tell."""
 
 # What a preflight hook raises to refuse. Anything else is a bug of the connector, for the caller.
 _REFUSALS: Final = (ConfigError, DataError, RetriableError, ValueError, OSError, RuntimeError)
+
+
+def _matches(pattern: str, text: str) -> bool:
+    return compile_java(pattern).match(text) is not None
 
 
 def validate_connector(
@@ -62,6 +68,7 @@ def validate_connector(
     runner: str,
     known_converters: Collection[str] = (),
     override_errors: Mapping[str, str] = NO_ERRORS,
+    matches: Matches = _matches,
 ) -> ConfigInfos:
     """All that Connect would say of `config`, and what our runner adds.
 
@@ -72,6 +79,7 @@ def validate_connector(
         runner: the worker's task runner ("spark", "process", "thread").
         known_converters: names of converters beside those of `headgate.connector.converters`.
         override_errors: by key, of the overrides for Kafka clients, which an adapter knows.
+        matches: whether a whole text is one of a Java expression; a user's may take for ever.
     """
     definition, chain_errors = framework_definition(connector_class, config, worker_settings)
     results = definition.validate(config)
@@ -83,7 +91,7 @@ def validate_connector(
         _add(results, config, topic_creation_errors(config))
         _add(results, config, source_letter_errors(config))
     elif issubclass(connector_class, SinkConnector):
-        _check_topics(config, results)
+        _check_topics(config, results, matches)
         _check_group(config, worker_settings.get("group.id", ""), results)
         _check_instance(config, results)
     own = connector_class.config_def()
@@ -237,7 +245,7 @@ def _unexpected(error: Exception) -> str:
     return f"An unexpected error occurred during validation{tail}"
 
 
-def _check_topics(config: Config, results: Results) -> None:
+def _check_topics(config: Config, results: Results, matches: Matches) -> None:
     """Exactly one of `topics` and `topics.regex`, said at both; the DLQ is neither."""
     topics = str(config.get("topics") or "").strip()
     pattern = str(config.get("topics.regex") or "").strip()
@@ -257,7 +265,15 @@ def _check_topics(config: Config, results: Results) -> None:
         )
         _add(results, config, {"topics": [text]})
     valid = pattern and not any("Invalid regex" in e for e in results["topics.regex"].errors)
-    if letters and valid and compile_java(pattern).match(letters):
+    matched = matches(pattern, letters) if letters and valid else False
+    if matched is None:
+        text = (
+            f"Invalid value {pattern} for configuration topics.regex: it takes too long to tell "
+            f"whether it matches the DLQ topic '{letters}'. Write it without repetitions inside "
+            "of repetitions"
+        )
+        _add(results, config, {"topics.regex": [text]})
+    elif matched:
         text = (
             f"The DLQ topic '{letters}' may not be matched by the regex for the topics "
             f"('topics.regex={pattern}') consumed by the connector"

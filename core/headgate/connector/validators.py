@@ -5,10 +5,10 @@ Source: the inner classes of Kafka's `ConfigDef`, and Connect's `RegexValidator`
 
 import re
 from collections.abc import Collection
-from typing import Any
+from typing import Any, Final
 
 from headgate.connector.config import ConfigError, Validator, java_text
-from headgate.java.pattern import JavaPatternError, compile_java
+from headgate.java.pattern import PATTERN_MAX, JavaPatternError, compile_java
 
 
 def between(low: float | None, high: float | None) -> Validator:
@@ -119,15 +119,27 @@ def non_empty_list(name: str, value: Any) -> None:
         raise ConfigError.of(name, value, "Empty list")
 
 
+ALIASES_MAX: Final = 1_000
+"""Most transforms, predicates or groups of topics in one config. Java has no limit."""
+
+
 def unique_aliases(name: str, value: Any) -> None:
     """Source: ConnectorConfig.aliasValidator."""
     non_null(name, value)
+    if len(value) > ALIASES_MAX:
+        raise ConfigError(
+            f"Configuration '{name}' has {len(value)} aliases; expected at most {ALIASES_MAX}."
+        )
     if len(set(value)) != len(value):
         raise ConfigError.of(name, value, "Duplicate alias provided.")
 
 
 def regex(name: str, value: Any) -> None:
-    """Differs: the expression is Python's. Source: RegexValidator."""
+    """Differs: the expression is Python's, and not longer than `PATTERN_MAX`. Source:
+    RegexValidator."""
+    if value and len(value) > PATTERN_MAX:
+        text = f"it has {len(value)} characters; expected at most {PATTERN_MAX} of them"
+        raise ConfigError(f"Invalid value for configuration {name}: Invalid regex: {text}")
     try:
         re.compile(value or "")
     except re.error as error:

@@ -12,6 +12,7 @@ restarted or STOPPED.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from headgate.connector.framework import TASKS_MAX
 from headgate.connector.restart_policy import RestartPolicy, restart_policy
@@ -47,6 +48,7 @@ from headgate.topics.config_state import ConnectorEntry
 
 _AT_REST = {TargetState.PAUSED: State.PAUSED, TargetState.STOPPED: State.STOPPED}
 _COPIED = ("topics", "topics.regex")
+_TASKS_DIGITS: Final = len(str(TASKS_MAX))
 
 
 class Phase(StrEnum):
@@ -528,7 +530,10 @@ def tasks_max(config: Config) -> int:
     """`tasks.max`, 1 where it is absent or no positive number, and at most `TASKS_MAX`. Validation
     refuses those; a config that Java's workers wrote was not validated here."""
     text = (config.get("tasks.max") or "1").strip()
-    return min(max(int(text), 1), TASKS_MAX) if text.isascii() and text.isdecimal() else 1
+    if not (text.isascii() and text.isdecimal()):
+        return 1
+    digits = text.lstrip("0")
+    return TASKS_MAX if len(digits) > _TASKS_DIGITS else min(max(int(digits or "0"), 1), TASKS_MAX)
 
 
 def tasks_max_enforced(config: Config) -> bool:

@@ -24,20 +24,43 @@ _Set: TypeAlias = int
 _OTHERS: Final = 128
 _ALL: Final[_Set] = (1 << 129) - 1
 _BOUND_MAX: Final = 2**31 - 1
+_BOUND_DIGITS_MAX: Final = 10
+PATTERN_MAX: Final = 65_536
+"""Longest expression that is read, in characters: each takes some 30 microseconds. Java has no
+limit."""
+_KEPT_MAX: Final = 1_000
+"""Longest expression that is kept compiled: hundreds of long ones would take gigabytes."""
 
 
 class JavaPatternError(CoreError):
     """An expression is none to Java, or is not understood here; the message says what and where."""
 
 
-@lru_cache(256)
 def compile_java(pattern: str) -> re.Pattern[str]:
     """What `match` of the result finds is what `matches` finds in Java: the whole text or nothing.
     It has no groups.
 
     Raises:
-        JavaPatternError: as above.
+        JavaPatternError: as above, or it is longer than `PATTERN_MAX`.
     """
+    if len(pattern) > PATTERN_MAX:
+        raise JavaPatternError(
+            f"it has {len(pattern)} characters; expected at most {PATTERN_MAX} of them"
+        )
+    if len(pattern) <= _KEPT_MAX:
+        return _kept(pattern)
+    try:
+        return _compiled(pattern)
+    finally:
+        re.purge()  # it keeps what it has compiled, too
+
+
+@lru_cache(256)
+def _kept(pattern: str) -> re.Pattern[str]:
+    return _compiled(pattern)
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
     reader = _Reader(pattern)
     try:
         return re.compile(f"(?:{reader.read()})\\Z", re.ASCII)
@@ -227,7 +250,8 @@ class _Reader:
         if not low or not (digits.isascii() and digits.isdecimal()):
             self._at = begin
             raise self._error("Illegal repetition")
-        if int(low) > _BOUND_MAX or (high and not int(low) <= int(high) <= _BOUND_MAX):
+        long = max(len(low.lstrip("0")), len(high.lstrip("0"))) > _BOUND_DIGITS_MAX
+        if long or int(low) > _BOUND_MAX or (high and not int(low) <= int(high) <= _BOUND_MAX):
             self._at = begin
             raise self._error("Illegal repetition range")
         return f"{{{low}{comma}{high}}}"

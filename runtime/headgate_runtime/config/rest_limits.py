@@ -31,7 +31,8 @@ REST_LIMITS: Final = (
     (
         "headgate.rest.task.configs.max.bytes",
         "33554432",
-        "Longest body with task configs, in bytes, if workers sign their requests.",
+        "Longest text of all task configs of one connector, in bytes. Workers send each other as "
+        "much in one request if they sign their requests.",
     ),
     (
         "headgate.rest.bodies.max.bytes",

@@ -14,7 +14,14 @@ AT_ONCE: Final = 16
 AT_ONCE_OF_ONE: Final = 8
 """Calls of one plugin that compute at once; others need not wait for them."""
 OVERDUE_S: Final = 0.5
-"""A call that takes longer waits for somebody: it is not counted among those at once."""
+"""A call that takes longer and does not compute waits for somebody: it is not counted among those
+at once."""
+COMPUTES: Final = 0.005
+"""Share of a processor above which a thread computes. Of many at once, each has a small one."""
+LOOK_S: Final = 0.5
+"""So long a look at a thread lasts. In less, one of many may not have had its turn."""
+COMPUTES_MAX_S: Final = 30.0
+"""A call that computes for longer hangs as well."""
 HANG_OF_ONE: Final = 200
 HANG_MAX: Final = 1_000
 IDLE_S: Final = 10.0
@@ -25,17 +32,42 @@ class HangError(Exception):
     """The call was not made. The text says why, and what to do."""
 
 
+class _Begun:
+    """A call that has begun, and what it is seen to do."""
+
+    def __init__(self) -> None:
+        self.since = self._looked = time.monotonic()
+        self.thread: int | None = None
+        """Identity of the thread that does it; None: none has taken it yet."""
+        self._used = 0.0
+        self._computes = True
+
+    def take(self) -> None:
+        """The present thread does it, from now on."""
+        self.thread, self._used = threading.get_ident(), time.thread_time()
+
+    def is_at_work(self, overdue_s: float) -> bool:
+        """It has just begun, or computes."""
+        now = time.monotonic()
+        if now - self.since > COMPUTES_MAX_S:
+            return False
+        if self.thread is not None and now - self._looked > LOOK_S:
+            used = processor_s(self.thread)
+            self._computes = used - self._used > COMPUTES * (now - self._looked)
+            self._looked, self._used = now, used
+        return self._computes or now - self.since < overdue_s
+
+
 @dataclass(slots=True)
 class _Lane:
     """Calls of one plugin."""
 
     waiting: deque[Callable[[], None]] = field(default_factory=deque)
-    begun: dict[int, float] = field(default_factory=dict)
-    """Number of each call that has begun and not ended -> monotonic seconds."""
+    begun: dict[int, _Begun] = field(default_factory=dict)
+    """By their numbers, those that have not ended."""
 
-    def in_time(self, overdue_s: float) -> int:
-        since = time.monotonic() - overdue_s
-        return sum(begun > since for begun in self.begun.values())
+    def at_work(self, overdue_s: float) -> int:
+        return sum(call.is_at_work(overdue_s) for call in self.begun.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +80,8 @@ class _Call:
 class PluginThreads:
     """Each call that hangs costs its caller alone, and a thread.
 
-    A few calls compute at once. One that hangs soon ceases to count among them. Calls of one plugin
+    A few calls compute at once: more would keep all other threads waiting for the interpreter. One
+    that hangs soon ceases to count among them. Calls of one plugin
     that hang cannot keep those of others waiting, nor use up the threads of the process.
     """
 
@@ -109,7 +142,7 @@ class PluginThreads:
             self._numbers += 1
             call = _Call(lane, self._numbers, lane.waiting.popleft())
             self._handed.append(call)
-            lane.begun[call.number] = time.monotonic()
+            lane.begun[call.number] = _Begun()
             if self._free >= len(self._handed):
                 self._work_or_end.notify()
             elif not self._started(threading.Thread(target=self._serve, name=self._name)):
@@ -123,7 +156,7 @@ class PluginThreads:
 
     def _next(self) -> _Lane | None:
         """The lane that has the fewest calls at work, of those that wait and have room."""
-        shares = [(lane.in_time(self._overdue_s), lane) for lane in self._lanes.values()]
+        shares = [(lane.at_work(self._overdue_s), lane) for lane in self._lanes.values()]
         if sum(share for share, _ in shares) >= AT_ONCE or self._begun() >= HANG_MAX:
             return None
         free = [
@@ -159,7 +192,9 @@ class PluginThreads:
             self._free += 1
             self._work_or_end.wait(left)
             self._free -= 1
-        return self._handed.popleft()
+        call = self._handed.popleft()
+        call.lane.begun[call.number].take()
+        return call
 
     def _started(self, thread: threading.Thread) -> bool:
         thread.daemon = True
@@ -169,6 +204,14 @@ class PluginThreads:
             log.warning("%s: %s", self._name, error)
             return False
         return True
+
+
+def processor_s(thread: int) -> float:
+    """Seconds of a processor that a thread of this process has used; 0 where nobody can tell."""
+    try:
+        return time.clock_gettime(time.pthread_getcpuclockid(thread))
+    except (AttributeError, OSError):  # another system
+        return 0.0
 
 
 def _busy(lane: _Lane) -> bool:

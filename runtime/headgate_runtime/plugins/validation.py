@@ -20,6 +20,7 @@ from headgate_runtime.config.transformer import (
     ResolvedConfig,
     WorkerConfigTransformer,
 )
+from headgate_runtime.plugins.expressions import matches_in_time
 from headgate_runtime.plugins.find import PluginError, find_connector
 
 
@@ -58,6 +59,7 @@ def config_infos(
             worker_settings=settings.texts,
             exactly_once_enabled=settings["exactly.once.source.support"] == "enabled",
             runner=settings["headgate.task.runner"],
+            matches=matches_in_time,
             override_errors={
                 **client_override_errors(connector, resolved.config, settings),
                 **restart_errors(resolved.config),

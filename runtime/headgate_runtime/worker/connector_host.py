@@ -100,9 +100,18 @@ class ConnectorHost:
     """Performs the effects on connector instances; what becomes of them is told to `post`."""
 
     def __init__(
-        self, post: Post, offsets: Offsets, transformer: WorkerConfigTransformer = NO_PROVIDERS
+        self,
+        post: Post,
+        offsets: Offsets,
+        transformer: WorkerConfigTransformer = NO_PROVIDERS,
+        configs_bytes: int = 33_554_432,
     ) -> None:
-        """`transformer`: of what configs refer to."""
+        """
+        Args:
+            transformer: of what configs refer to.
+            configs_bytes: how much text the task configs of one connector may have together.
+        """
+        self._configs_bytes = configs_bytes
         self._post = post
         self._offsets = offsets
         self._transformer = transformer
@@ -187,7 +196,7 @@ class ConnectorHost:
         try:
             resolved = self._resolved_now(instance)
             limit = effect.tasks_max if resolved is None else resolved.tasks_max
-            configs = _task_configs(connector, limit)
+            configs = _task_configs(connector, limit, self._configs_bytes)
         except BaseException as error:  # as at its start
             text = instance.resolved.hide(_line(error))
             log.info("connector %s gave no task configs: %s", instance.name, text)
@@ -237,11 +246,14 @@ def _strings(config: Mapping[str, str | None]) -> dict[str, str]:
     return {key: value for key, value in config.items() if value is not None}
 
 
-def _task_configs(connector: Connector, tasks_max: int) -> Sequence[dict[str, str]]:
+def _task_configs(
+    connector: Connector, tasks_max: int, configs_bytes: int
+) -> Sequence[dict[str, str]]:
     """What the connector's `task_configs` returned, checked, with ``task.class`` set by us.
 
     Raises:
         TypeError: it is no list of objects of texts; says what was seen.
+        ValueError: it is too much for the config topic and for the memory of the workers.
     """
     task_class = type(connector).TASK  # type: ignore[attr-defined]
     name = connector.JAVA_TASK or f"{task_class.__module__}:{task_class.__qualname__}"
@@ -249,6 +261,7 @@ def _task_configs(connector: Connector, tasks_max: int) -> Sequence[dict[str, st
     if isinstance(returned, str | bytes | Mapping) or not isinstance(returned, Iterable):
         raise TypeError(f"task_configs returned {_shown(returned)}; {_EXPECTED}")
     configs: list[dict[str, str]] = []
+    size = 0
     for number, config in enumerate(cast(Iterable[object], returned)):
         if not isinstance(config, Mapping):
             raise TypeError(f"task_configs returned {_shown(config)} as no. {number}; {_EXPECTED}")
@@ -259,6 +272,13 @@ def _task_configs(connector: Connector, tasks_max: int) -> Sequence[dict[str, st
                     f"task_configs returned {key!r}: {value!r}; keys and values must be strings"
                 )
             texts[key] = value
+            size += len(key) + len(value)
+        if size > configs_bytes:
+            raise ValueError(
+                f"task_configs returned more than {configs_bytes} characters in its first "
+                f"{number + 1} configs: lower tasks.max, shorten the connector's config, or raise "
+                "headgate.rest.task.configs.max.bytes"
+            )
         configs.append({**texts, "task.class": name})
     return configs
 

@@ -90,7 +90,9 @@ class Performer:
         self._offsets = ConnectorOffsets(
             self._transport_settings, settings, still_ours, transformer
         )
-        self._connectors = ConnectorHost(post, self._offset_reader, transformer)
+        self._connectors = ConnectorHost(
+            post, self._offset_reader, transformer, settings["headgate.rest.task.configs.max.bytes"]
+        )
         self._loggers = loggers
         runner = _runner(config, settings, report, alive)
         self._runner = ResolvingRunner(runner, report, transformer)

@@ -2,6 +2,7 @@
 
 import http.client
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -146,6 +147,20 @@ def test_a_call_that_is_taken_and_not_answered_times_out(monkeypatch: pytest.Mon
         status, body, _ = ask(made, "GET /connectors/a", headgate_timeout_ms="500")
     assert status == 500
     assert body["message"] == "Request timed out. The worker has not answered within 500 ms."
+
+
+@pytest.mark.parametrize("text", ["9" * 6_000, "0" * 6_000 + "90000"])
+def test_a_timeout_of_thousands_of_digits_is_the_longest(text: str) -> None:
+    """Python refuses to read them: it was 500."""
+    with serving(ok) as made:
+        status, _, _ = ask(made, "GET /connectors/a", headgate_timeout_ms=text)
+    assert status == 200
+
+
+def test_threads_take_short_turns_while_requests_are_served(new: RestService) -> None:
+    """A few validations that compute kept /health waiting for seconds: the loop waits for its turn
+    after each call of a socket."""
+    assert sys.getswitchinterval() < 0.001
 
 
 def test_a_call_that_nobody_takes_times_out(

@@ -160,3 +160,26 @@ def test_a_connector_that_there_is_no_thread_for_has_failed(
     assert "can't start new thread" in failed.reason
     bench.host.stop(StopConnector("c", 1, 10_000))
     assert bench.said.get(timeout=5) == ConnectorStopped("c", 1)
+
+
+class Large(SourceConnector):
+    TASK = SourceTask
+
+    def task_configs(self, tasks_max: int) -> Sequence[Mapping[str, str]]:
+        return [{"x": "y" * 1_000}] * tasks_max
+
+
+def test_task_configs_that_no_memory_holds_are_a_failure(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One request for 100,000 tasks with 400 KB each made the worker take all memory there is."""
+    monkeypatch.setattr(connector_host, "find_connector", lambda _name: Large)
+    bench.start()
+    bench.host.generate(GenerateTaskConfigs(7, "c", 1, 10))
+    fits = bench.said.get(timeout=10)
+    assert isinstance(fits, TaskConfigsGenerated) and fits.error is None
+    bench.host.generate(GenerateTaskConfigs(8, "c", 1, 100_000))
+    failed = bench.said.get(timeout=30)
+    assert isinstance(failed, TaskConfigsGenerated) and failed.error is not None
+    assert "more than 33554432 characters in its first 33521 configs" in failed.error
+    assert "headgate.rest.task.configs.max.bytes" in failed.error

@@ -143,3 +143,44 @@ def test_what_there_is_no_thread_for_is_done_when_there_is_one(
         threads.submit("p", first.set)
     threads.submit("p", second.set)
     assert first.wait(PATIENCE_S) and second.wait(PATIENCE_S)
+
+
+def test_calls_that_compute_do_not_become_ever_more() -> None:
+    """They take turns at the interpreter: after half a second none of many is at its end."""
+    threads, over = PluginThreads("t", overdue_s=0.1), threading.Event()
+    begun = threading.Semaphore(0)
+
+    def compute() -> None:
+        begun.release()
+        while not over.is_set():
+            pass
+
+    try:
+        for _ in range(40):
+            threads.submit("computes", compute)
+        for _ in range(AT_ONCE_OF_ONE):
+            assert begun.acquire(timeout=PATIENCE_S)
+        assert not begun.acquire(timeout=2), "more than a few compute at once"
+        other = threading.Event()
+        threads.submit("other", other.set)
+        assert other.wait(PATIENCE_S)
+    finally:
+        over.set()
+
+
+def test_what_computes_for_too_long_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plugin_threads, "COMPUTES_MAX_S", 0.5)
+    threads, over = PluginThreads("t", overdue_s=0.1), threading.Event()
+    asked = threading.Event()
+
+    def compute() -> None:
+        while not over.is_set():
+            pass
+
+    try:
+        for _ in range(AT_ONCE_OF_ONE):
+            threads.submit("computes", compute)
+        threads.submit("computes", asked.set)
+        assert asked.wait(PATIENCE_S)
+    finally:
+        over.set()

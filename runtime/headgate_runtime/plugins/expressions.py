@@ -1,0 +1,62 @@
+"""Regular expressions of users, tried on a text in bounded time.
+
+Python's `re` holds the interpreter until it has an answer, and some expressions have none for
+years: ``(a+)+b`` on thirty letters would stop the whole worker. So one that may take long is tried
+in a process of its own.
+"""
+
+import json
+import re
+import subprocess
+import sys
+from typing import Final
+
+from headgate.java.pattern import compile_java
+
+SECONDS: Final = 5.0
+_TEXT_MAX: Final = 249
+"""Longest name of a topic."""
+_REPEATED_GROUP: Final = re.compile(r"\)[*+?{]")
+_CHOICES_MAX: Final = 3
+"""So many repetitions and groups in a row are tried in at most some million steps."""
+_BRANCHES_MAX: Final = 50
+_PROGRAM: Final = """
+import json, re, sys
+pattern, text = json.load(sys.stdin)
+sys.exit(10 if re.compile(pattern, re.ASCII).match(text) else 11)
+"""
+_YES, _NO = 10, 11
+
+
+def matches_in_time(pattern: str, text: str, seconds: float = SECONDS) -> bool | None:
+    """Whether the whole of `text` is what the Java expression means. None: it takes longer.
+
+    Raises:
+        JavaPatternError: as `compile_java`.
+    """
+    compiled = compile_java(pattern)
+    if is_quick(pattern) and len(text) <= _TEXT_MAX:
+        return compiled.match(text) is not None
+    command = [sys.executable, "-I", "-S", "-c", _PROGRAM]
+    try:
+        done = subprocess.run(
+            command,
+            input=json.dumps([compiled.pattern, text]).encode(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=seconds,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return None
+    return {_YES: True, _NO: False}.get(done.returncode)
+
+
+def is_quick(pattern: str) -> bool:
+    """Whether it has too few choices to take long; of some others that are quick it says no."""
+    choices = sum(map(pattern.count, "*+{?("))
+    return (
+        choices <= _CHOICES_MAX
+        and pattern.count("|") <= _BRANCHES_MAX
+        and _REPEATED_GROUP.search(pattern) is None
+    )

@@ -1,0 +1,136 @@
+"""Configs of connectors that are made to cost much: each is answered, and costs in proportion."""
+
+import json
+import threading
+import time
+from collections.abc import Mapping
+
+import pytest
+
+from headgate_runtime.config.settings import WorkerSettings
+from headgate_runtime.config.transformer import NO_PROVIDERS
+from headgate_runtime.plugins import expressions
+from headgate_runtime.plugins.expressions import is_quick, matches_in_time
+from headgate_runtime.plugins.validation import config_infos
+
+SETTINGS = WorkerSettings.parse({"headgate.task.runner": "process"})
+SINK = {"connector.class": "FileStreamSink", "name": "n", "file": "f", "topics": "t"}
+SOURCE = {"connector.class": "FileStreamSource", "name": "n", "file": "f", "topic": "t"}
+PATTERN = {"topics": "", "topics.regex": "(a+)+b", "errors.deadletterqueue.topic.name": "a" * 60}
+MIB = 1_048_576
+ENDLESS = ("(a+)+b", "a" * 60)
+
+
+def errors(config: Mapping[str, str | None]) -> list[str]:
+    return list(config_infos(config, SETTINGS, NO_PROVIDERS).errors)
+
+
+def aliases(letter: str, count: int) -> str:
+    return ",".join(f"{letter}{n}" for n in range(count))
+
+
+@pytest.mark.parametrize(
+    ("config", "text"),
+    [
+        ({**SINK, "transforms": aliases("t", 110_000)}, "'transforms' has 110000 aliases"),
+        ({**SINK, "predicates": aliases("p", 110_000)}, "'predicates' has 110000 aliases"),
+        ({**SOURCE, "topic.creation.groups": aliases("g", 9_000)}, "has 9000 aliases; expected at"),
+        ({**SINK, "tasks.max": "9" * 900_000}, "Not a number of type INT"),
+        ({**SINK, "topics": "", "topics.regex": "(a|b)*" * 100_000}, "it has 600000 characters"),
+        ({**SINK, "topics": "", "topics.regex": "a{" + "9" * 9_000 + "}"}, "repetition range"),
+        (
+            {
+                **SINK,
+                "transforms": "r",
+                "transforms.r.type": "RegexRouter",
+                "transforms.r.regex": "a" * 70_000,
+                "transforms.r.replacement": "a",
+            },
+            "it has 70000 characters",
+        ),
+    ],
+    ids=lambda value: value[:20] if isinstance(value, str) else "",
+)
+def test_what_is_out_of_proportion_is_refused(config: Mapping[str, str], text: str) -> None:
+    begun = time.thread_time()
+    told = errors(config)
+    assert time.thread_time() - begun < 2
+    assert any(text in each for each in told), [each[:200] for each in told]
+
+
+def test_leading_zeros_are_no_digits() -> None:
+    assert not errors({**SINK, "tasks.max": "+" + "0" * 10_000 + "7"})
+
+
+def test_predicates_that_do_not_exist_are_told_in_few_words() -> None:
+    """The list of all of them, once for each transform, was a gigabyte."""
+    config = {
+        **SINK,
+        "transforms": aliases("t", 1_000),
+        "predicates": aliases("p", 1_000),
+        **{f"transforms.t{n}.predicate": "nope" for n in range(1_000)},
+    }
+    infos = config_infos(config, SETTINGS, NO_PROVIDERS)
+    assert any("no such alias in predicates (p0, p1, " in each for each in infos.errors)
+    assert any("p19 and 980 more)" in each for each in infos.errors)
+    assert len(json.dumps(infos.plain())) < 8 * MIB
+
+
+def test_many_transforms_cost_in_proportion_to_their_number() -> None:
+    def cost(count: int) -> float:
+        kinds = {f"transforms.t{n}.type": "RegexRouter" for n in range(count)}
+        config = {**SINK, "transforms": aliases("t", count), **kinds}
+        begun = time.thread_time()
+        config_infos(config, SETTINGS, NO_PROVIDERS)
+        return time.thread_time() - begun
+
+    cost(10)
+    assert min(cost(1_000) for _ in range(3)) < 20 * min(cost(100) for _ in range(3))
+
+
+# -- expressions --
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "found"),
+    [
+        ("orders-.*", "orders-1", True),
+        ("orders-.*", "payments", False),
+        ("(a|b)+(c|d)+", "abdc", True),
+        ("(a|b)+(c|d)+", "abe", False),
+        ("[a-z&&[^x]]*", "x", False),
+    ],
+)
+def test_an_expression_is_tried(pattern: str, text: str, found: bool) -> None:
+    assert matches_in_time(pattern, text) is found
+
+
+@pytest.mark.parametrize(
+    "pattern", ["(a+)+b", "(a|a)*b", "(a?){30}b", "a*a*a*a*b", "(a|a)(a|a)(a|a)(a|a)", "(x+x+)+y"]
+)
+def test_what_may_take_long_is_known(pattern: str) -> None:
+    assert not is_quick(pattern)
+    assert is_quick("orders-.*") and is_quick("^(?!dlq-).*$") and is_quick("(a|b)-.*")
+
+
+def test_an_endless_expression_stops_nobody_else() -> None:
+    """`re` does not let other threads run until it has an answer: the worker stood still."""
+    done, turns = threading.Event(), 0
+    told: list[bool | None] = []
+
+    def ask() -> None:
+        told.append(matches_in_time(*ENDLESS, seconds=1))
+        done.set()
+
+    threading.Thread(target=ask, daemon=True).start()
+    while not done.wait(0.01):
+        turns += 1
+        assert turns < 3_000
+    assert told == [None]
+    assert turns > 10
+
+
+def test_a_validation_with_an_endless_expression_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expressions.matches_in_time, "__defaults__", (0.2,))
+    [text] = errors({**SINK, **PATTERN})
+    assert "it takes too long to tell whether it matches the DLQ topic" in text
