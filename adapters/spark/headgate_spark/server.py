@@ -115,10 +115,8 @@ class SparkServer:
         """Start the server and do not wait. Raises `ServerError` as `start` does."""
         assert self._process is None, "the server was started before; use restart"
         java_home = check_java()
-        self.folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
-        with suppress(PermissionError):  # it was there, another user's
-            self.folder.chmod(FOLDER_MODE)
-        (self.folder / "scratch").mkdir(exist_ok=True)
+        _make_private(self.folder)
+        _make_private(self.folder / "scratch")
         with open(self.log_file, "ab", opener=_private) as log:
             self._process = Guarded(self._command(), self.folder, log, self._environment(java_home))
         self.starts += 1
@@ -208,6 +206,12 @@ class SparkServer:
         except OSError:
             return f"; its log {self.log_file} cannot be read"
         return "\n".join([f"; the end of its log {self.log_file}:", *lines])
+
+
+def _make_private(folder: Path) -> None:
+    folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
+    with suppress(PermissionError):  # it was there, another user's
+        folder.chmod(FOLDER_MODE)
 
 
 def _private(path: str, flags: int) -> int:

@@ -2,7 +2,7 @@
 
 Python's `re` holds the interpreter until it has an answer, and some expressions have none for
 years: ``(a+)+b`` on thirty letters would stop the whole worker. So one that may take long is tried
-in a process of its own.
+in a process of its own, which yields to all others.
 """
 
 import json
@@ -13,7 +13,8 @@ from typing import Final
 
 from headgate.java.pattern import compile_java
 
-SECONDS: Final = 5.0
+SECONDS: Final = 20.0
+"""As long as a second of a processor may take on a machine that is busy."""
 _TEXT_MAX: Final = 249
 """Longest name of a topic."""
 _REPEATED_GROUP: Final = re.compile(r"\)[*+?{]")
@@ -21,7 +22,9 @@ _CHOICES_MAX: Final = 3
 """So many repetitions and groups in a row are tried in at most some million steps."""
 _BRANCHES_MAX: Final = 50
 _PROGRAM: Final = """
-import json, re, sys
+import json, os, re, resource, sys
+os.nice(19)
+resource.setrlimit(resource.RLIMIT_CPU, (1, 1))
 pattern, text = json.load(sys.stdin)
 sys.exit(10 if re.compile(pattern, re.ASCII).match(text) else 11)
 """

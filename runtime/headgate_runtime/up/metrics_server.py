@@ -1,13 +1,21 @@
 """``headgate up --metrics HOST:PORT``: what its workers do, for Prometheus."""
 
+import contextlib
+import socket
 import threading
+from collections import OrderedDict
 from collections.abc import Iterable
-from wsgiref.simple_server import WSGIServer
+from socketserver import ThreadingMixIn
+from typing import Any, Final
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from headgate_runtime.command.errors import UpError
 from headgate_runtime.up.snapshot import Snapshot
 
 EXPECTED = "expected HOST:PORT, such as 127.0.0.1:9404"
+CONNECTIONS_MAX: Final = 32
+"""Of more connections, the oldest are closed: each one has a thread."""
+SILENT_S: Final = 30.0
 
 
 def address_of(text: str) -> tuple[str, int]:
@@ -21,6 +29,48 @@ def address_of(text: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
+class _Handler(WSGIRequestHandler):
+    timeout = SILENT_S
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Not on the terminal: there is the table."""
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    """A thread for each connection, and few of them: clients that say nothing cost nobody else."""
+
+    daemon_threads = True
+
+    def __init__(self, host: str, port: int) -> None:
+        [(self.address_family, _, _, _, _), *_] = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM
+        )
+        self._lock = threading.Lock()
+        self._open: OrderedDict[socket.socket, None] = OrderedDict()
+        super().__init__((host, port), _Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._lock:
+            self._open[request] = None
+            if len(self._open) > CONNECTIONS_MAX:
+                oldest, _ = self._open.popitem(last=False)
+                _hang_up(oldest)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._lock:
+            self._open.pop(request, None)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client has gone, or was hung up on."""
+
+
+def _hang_up(connected: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # it has gone
+        connected.shutdown(socket.SHUT_RDWR)
+
+
 class MetricsServer:
     """Shows the last snapshot that it was given; listens from its construction on.
 
@@ -30,7 +80,7 @@ class MetricsServer:
 
     def __init__(self, text: str) -> None:
         try:
-            from prometheus_client import Metric, start_http_server
+            from prometheus_client import Metric, make_wsgi_app
 
             from headgate_runtime.observe.metrics import families, registry_of
         except ImportError:
@@ -47,12 +97,14 @@ class MetricsServer:
             return families([view for _, view in seen.views()], lag)
 
         try:
-            started: tuple[WSGIServer, threading.Thread] = start_http_server(
-                port, host, registry_of(collect)
-            )
+            self._server = _Server(host, port)
         except OSError as error:
             raise UpError(f"--metrics {text}: {error.strerror or error}") from None
-        self._server, self._thread = started
+        self._server.set_app(make_wsgi_app(registry_of(collect)))
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, name="metrics", daemon=True
+        )
+        self._thread.start()
 
     @property
     def address(self) -> str:

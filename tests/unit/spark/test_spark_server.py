@@ -71,6 +71,20 @@ def test_a_start_that_fails_shows_the_end_of_the_log(
     assert server.poll() is None
 
 
+def test_its_folders_are_for_their_owner_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Spark's scratch files, too, whose modes Java gives them by the umask."""
+    monkeypatch.setattr(SparkServer, "_command", lambda _self: ["sh", "-c", "exit 3"])
+    folder = tmp_path / "spark"
+    (folder / "scratch").mkdir(parents=True)
+    for one in (folder, folder / "scratch"):
+        one.chmod(0o777)
+    with pytest.raises(ServerError):
+        SparkServer("local[1]", 1, folder).start()
+    assert [one.stat().st_mode & 0o077 for one in (folder, folder / "scratch")] == [0, 0]
+
+
 def test_a_start_that_takes_too_long_is_ended(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

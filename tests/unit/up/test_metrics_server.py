@@ -1,0 +1,71 @@
+"""``--metrics`` of `headgate up` under clients that say nothing, or what is no request."""
+
+import socket
+import threading
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+from support.rest.world import wait_until
+
+from headgate_runtime.command.errors import UpError
+from headgate_runtime.up import metrics_server
+from headgate_runtime.up.metrics_server import CONNECTIONS_MAX, MetricsServer
+
+
+@pytest.fixture
+def server() -> Iterator[MetricsServer]:
+    made = MetricsServer("127.0.0.1:0")
+    yield made
+    made.close()
+
+
+def connected(server: MetricsServer, sent: bytes = b"") -> socket.socket:
+    host, _, port = server.address.split("/")[2].rpartition(":")
+    made = socket.create_connection((host, int(port)), 10)
+    made.sendall(sent)
+    return made
+
+
+def scraped(server: MetricsServer) -> int:
+    with urllib.request.urlopen(server.address, timeout=10) as answer:
+        answer.read()
+        status: int = answer.status
+    return status
+
+
+def test_connections_that_say_nothing_keep_nobody_out_and_are_few(server: MetricsServer) -> None:
+    """Each kept a thread and a descriptor for ever."""
+    threads = threading.active_count()
+    half = b"GET /metrics HTTP/1.1\r\nX: "
+    silent = [connected(server, half if n % 2 else b"") for n in range(10 * CONNECTIONS_MAX)]
+    assert scraped(server) == 200
+    wait_until(lambda: threading.active_count() <= threads + CONNECTIONS_MAX + 1)
+    for each in silent:
+        each.close()
+    wait_until(lambda: threading.active_count() <= threads)
+
+
+def test_who_says_nothing_is_hung_up_on(
+    server: MetricsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metrics_server._Handler, "timeout", 0.2)
+    silent = connected(server)
+    silent.settimeout(10)
+    assert silent.recv(1) == b""
+
+
+def test_what_is_no_request_is_not_told_on_the_terminal(
+    server: MetricsServer, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with connected(server, b"\x16\x03\x01" + b"\xff" * 70_000 + b"\r\n\r\n") as one:
+        one.settimeout(10)
+        while one.recv(65_536):
+            pass
+    assert scraped(server) == 200
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_taken_port_is_told(server: MetricsServer) -> None:
+    with pytest.raises(UpError, match="--metrics .*: Address already in use"):
+        MetricsServer(server.address.split("/")[2])
