@@ -10,15 +10,16 @@ from typing import Final
 
 log = logging.getLogger(__name__)
 
-AT_ONCE: Final = 16
-AT_ONCE_OF_ONE: Final = 8
-"""Calls of one plugin that compute at once; others need not wait for them."""
-OVERDUE_S: Final = 0.5
+AT_ONCE: Final = 2
+AT_ONCE_OF_ONE: Final = 1
+"""Calls of one plugin that compute at once; others need not wait for them. They share one
+interpreter with the REST server: more of them would not be done sooner."""
+OVERDUE_S: Final = 0.1
 """A call that takes longer and does not compute waits for somebody: it is not counted among those
 at once."""
 COMPUTES: Final = 0.005
 """Share of a processor above which a thread computes. Of many at once, each has a small one."""
-LOOK_S: Final = 0.5
+LOOK_S: Final = 0.1
 """So long a look at a thread lasts. In less, one of many may not have had its turn."""
 COMPUTES_MAX_S: Final = 30.0
 """A call that computes for longer hangs as well."""

@@ -8,16 +8,23 @@ hang while that file is there, see `hanging_source`.
 import asyncio
 import contextlib
 import json
+import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
 from support.rest.hanging_source import CLASS
 
 MIB = 1_048_576
+_SINK = {
+    "connector.class": "FileStreamSink",
+    "name": "n",
+    "topics": "t",
+    "file": "/dev/null",
+}
 PAUSE_S = 1.0
 """Between two connections of one client."""
 
@@ -47,6 +54,11 @@ class Clients:
             self.no_http: 5,
             self.hung_validation: 20,
             self.hung_put: 20,
+            self.transforms: 3,
+            self.expressions: 2,
+            self.endless_expression: 2,
+            self.large_tasks: 1,
+            self.digits: 2,
         }
         await asyncio.gather(
             *(self._again(kind) for kind, count in kinds.items() for _ in range(count))
@@ -142,6 +154,37 @@ class Clients:
     async def hung_put(self, reader: Any, writer: Any) -> None:
         async with asyncio.timeout(3):
             await self._asked(reader, writer, "PUT /connectors/hung/config", self._config())
+
+    # -- configs that cost much --
+
+    async def transforms(self, reader: Any, writer: Any) -> None:
+        aliases = [f"t{n}" for n in range(1_000)]
+        kinds = {f"transforms.{alias}.type": "RegexRouter" for alias in aliases}
+        await self._validated(reader, writer, {"transforms": ",".join(aliases), **kinds})
+
+    async def expressions(self, reader: Any, writer: Any) -> None:
+        """Each another one, which nobody has compiled before."""
+        pattern = "(a|b)*" * 9_000 + str(random.random()).replace(".", "")
+        await self._validated(reader, writer, {"topics": "", "topics.regex": pattern})
+
+    async def endless_expression(self, reader: Any, writer: Any) -> None:
+        topics = {"topics": "", "topics.regex": "(a+)+b"}
+        letters = {"errors.deadletterqueue.topic.name": "a" * 60}
+        await self._validated(reader, writer, {**topics, **letters})
+
+    async def large_tasks(self, reader: Any, writer: Any) -> None:
+        config = {**_SINK, "tasks.max": "100000", "x": "y" * 400_000}
+        line = "PUT /connectors/large-tasks/config"
+        await self._asked(reader, writer, line, json.dumps(config).encode())
+
+    async def digits(self, reader: Any, writer: Any) -> None:
+        header = f"Headgate-Timeout-Ms: {'9' * 6_000}"
+        await self._sent(writer, _head(f"GET /connectors/x/tasks/{'9' * 6_000}/status", header))
+        await reader.read(65_536)
+
+    async def _validated(self, reader: Any, writer: Any, config: Mapping[str, str]) -> None:
+        line = "PUT /connector-plugins/FileStreamSink/config/validate"
+        await self._asked(reader, writer, line, json.dumps({**_SINK, **config}).encode())
 
     def _config(self) -> bytes:
         return json.dumps({"connector.class": CLASS, "hangs.while": self.file}).encode()

@@ -146,7 +146,7 @@ def test_what_there_is_no_thread_for_is_done_when_there_is_one(
 
 
 def test_calls_that_compute_do_not_become_ever_more() -> None:
-    """They take turns at the interpreter: after half a second none of many is at its end."""
+    """They take turns at the interpreter: after a while none of many is at its end."""
     threads, over = PluginThreads("t", overdue_s=0.1), threading.Event()
     begun = threading.Semaphore(0)
 
