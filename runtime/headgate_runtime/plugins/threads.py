@@ -65,7 +65,7 @@ class _Lane:
 
     waiting: deque[Callable[[], None]] = field(default_factory=deque)
     begun: dict[int, _Begun] = field(default_factory=dict)
-    """By their numbers, those that have not ended."""
+    """Number of each call that has begun and not ended -> the call."""
 
     def at_work(self, overdue_s: float) -> int:
         return sum(call.is_at_work(overdue_s) for call in self.begun.values())

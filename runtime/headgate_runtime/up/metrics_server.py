@@ -14,7 +14,7 @@ from headgate_runtime.up.snapshot import Snapshot
 
 EXPECTED = "expected HOST:PORT, such as 127.0.0.1:9404"
 CONNECTIONS_MAX: Final = 32
-"""Of more connections, the oldest are closed: each one has a thread."""
+"""Each connection has a thread. Where there are more, the oldest are closed."""
 SILENT_S: Final = 30.0
 
 
