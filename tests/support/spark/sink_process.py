@@ -9,8 +9,8 @@ import time
 from collections.abc import Mapping, Sequence
 
 from headgate.connector.api import RetriableError
-from headgate_embedded import open_transport
-from headgate_runtime.transports.select import OPENER, opener_argument
+from headgate.ports import TransportError
+from headgate_runtime.transports.select import OPENER, open_elsewhere, opener_argument
 from headgate_spark.file_sink import SparkFileSinkTask
 
 
@@ -19,11 +19,14 @@ class Context:
 
     stopping = False
 
-    def __init__(self, remote: str, data: str, topics: Sequence[str]) -> None:
-        transport = {"kind": "embedded", "path": data}
-        self.log = open_transport(transport).record_log
-        self.log_elsewhere = (OPENER, opener_argument(transport, {}, "lake"))
-        self.group = "connect-lake"
+    def __init__(
+        self, remote: str, transport: Mapping[str, str], topics: Sequence[str], name: str = "lake"
+    ) -> None:
+        argument = opener_argument(transport, {}, name)
+        self._opened = open_elsewhere(argument)
+        self.log = self._opened.record_log
+        self.log_elsewhere = (OPENER, argument)
+        self.group = f"connect-{name}"
         self.topics = topics
         self.worker_settings = {"spark.remote": remote}
         self.told: list[tuple[int, str]] = []
@@ -31,26 +34,36 @@ class Context:
     def skipped(self, count: int, detail: str) -> None:
         self.told.append((count, detail))
 
+    def close(self) -> None:
+        self._opened.close()
+
 
 def run(remote: str, data: str, config: Mapping[str, str], topics: Sequence[str]) -> int:
     """Runs batches until all that is in the log is committed; returns how many."""
-    context = Context(remote, data, topics)
+    context = Context(remote, {"kind": "embedded", "path": data}, topics)
     task = SparkFileSinkTask()
     task.context = context
     task.start(config)
-    batches = 0
     print("working", flush=True)
-    while caught_up(context) is False:
+    batches = drain(task, context)
+    task.stop()
+    return batches
+
+
+def drain(task: SparkFileSinkTask, context: Context) -> int:
+    """Run batches of a task that has started until all is committed; returns how many."""
+    batches = 0
+    while True:
         try:
             if task.run_batch():
                 batches += 1
+            elif caught_up(context):
+                return batches
             else:
                 time.sleep(0.05)
-        except RetriableError as error:
+        except (RetriableError, TransportError) as error:
             print(error, file=sys.stderr, flush=True)
             time.sleep(0.5)
-    task.stop()
-    return batches
 
 
 def caught_up(context: Context) -> bool:
