@@ -37,7 +37,9 @@ PARTITIONS: Final = int(os.environ.get("HEADGATE_BENCH_PARTITIONS", "2"))
 BATCH: Final = int(os.environ.get("HEADGATE_BENCH_BATCH", "100000"))
 REPEATS: Final = 3
 MASTER: Final = "local[2]"
-LINE: Final = b'{"user": 1234567, "action": "click", "page": "/a/b/c", "at": 1795220025955, "n": %d}'
+LINE: Final = (
+    b'{"user": 1234567, "action": "click", "page": "/a/b/c", "at": 1795220025955, "n": %d}'
+)
 COLUMNS: Final = "user long, action string, page string, at long, n long"
 TOPIC: Final = "events"
 
@@ -55,9 +57,7 @@ class Side(NamedTuple):
 
 def run() -> Iterator[str]:
     """Report lines: records per second and CPU of each, and what that is of the streaming one's."""
-    with tempfile.TemporaryDirectory(
-        prefix="headgate-bench-", ignore_cleanup_errors=True
-    ) as made:
+    with tempfile.TemporaryDirectory(prefix="headgate-bench-", ignore_cleanup_errors=True) as made:
         folder = Path(made)
         broker = Broker(folder / "broker", heap_mb=1_024, flags=())
         ours = SparkServer(MASTER, 6, folder / "ours", python_path=_python_path(), preload=_PRELOAD)

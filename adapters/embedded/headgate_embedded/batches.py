@@ -20,10 +20,19 @@ import struct
 import zlib
 from array import array
 from collections.abc import Sequence
+from functools import partial
 from itertools import accumulate, repeat
 from typing import Final
 
-from headgate.ports import ConsumerRecord, Headers, LogBatch, ProducerRecord, TransportError
+from headgate.ports import (
+    ConsumerRecord,
+    Headers,
+    LogBatch,
+    ProducerRecord,
+    TopicPartition,
+    TransportError,
+)
+from headgate.record_columns import RecordColumns
 from headgate_embedded import arrow_batches
 
 _VERSION: Final = 1
@@ -113,27 +122,85 @@ def decode(
         end = min(batch.skip + limit, batch.count)
         return arrow_batches.records(batch, batch.skip, end)
     count, body = _body(topic, partition, base, data)
-    reader = _Reader(bytes(body))
-    timestamps = reader.column("q", count)
-    key_lengths = reader.column("i", count)
-    value_lengths = reader.column("i", count)
-    headers = reader.headers(count)
-    keys = reader.slices(key_lengths)
-    values = reader.slices(value_lengths)
-    filled = reader.filled(headers)
+    found = _Columns(count, body)
     skip = max(start - base, 0)
     rows = zip(
         repeat(topic),
         repeat(partition),
         range(base, base + count),
-        keys,
-        values,
-        filled,
-        timestamps,
+        found.keys,
+        found.values,
+        found.headers,
+        found.timestamps,
         strict=False,
     )
     records = [ConsumerRecord(*row) for row in rows]
     return records[skip:] if skip else records
+
+
+class _Columns:
+    """What a batch of records has, column by column."""
+
+    def __init__(self, count: int, body: memoryview) -> None:
+        reader = _Reader(bytes(body))
+        self.timestamps = reader.column("q", count)
+        key_lengths = reader.column("i", count)
+        value_lengths = reader.column("i", count)
+        headers = reader.headers(count)
+        self.keys = reader.slices(key_lengths)
+        self.values = reader.slices(value_lengths)
+        self._filled = partial(reader.filled, headers)
+
+    @property
+    def headers(self) -> Sequence[Headers]:
+        return self._filled()
+
+
+class StoredColumns(RecordColumns):
+    """Records of batches in a row, from offset `start` to `end`.
+
+    Args:
+        rows: (offset of the first record, bytes) of each batch, none of Arrow rows.
+    """
+
+    readable = True
+
+    def __init__(
+        self, place: TopicPartition, rows: Sequence[tuple[int, bytes]], start: int, end: int
+    ) -> None:
+        self.place = place
+        self._rows, self._start, self._end = rows, start, end
+        self._parts: list[tuple[int, slice, _Columns]] = []
+        self.after = None
+        for base, data in rows:
+            count, body = _body(*place, base, data)
+            wanted = slice(max(start - base, 0), min(end - base, count))
+            self._parts.append((base, wanted, _Columns(count, body)))
+            self.after = base + wanted.stop
+
+    def values(self) -> Sequence[bytes | None]:
+        return [value for _, wanted, part in self._parts for value in part.values[wanted]]
+
+    def keys(self) -> Sequence[bytes | None]:
+        return [key for _, wanted, part in self._parts for key in part.keys[wanted]]
+
+    def offsets(self) -> Sequence[int]:
+        return [
+            offset
+            for base, wanted, _ in self._parts
+            for offset in range(base + wanted.start, base + wanted.stop)
+        ]
+
+    def timestamps_ms(self) -> Sequence[int]:
+        return [stamp for _, wanted, part in self._parts for stamp in part.timestamps[wanted]]
+
+    def records(self) -> Sequence[ConsumerRecord]:
+        found: list[ConsumerRecord] = []
+        for base, data in self._rows:
+            found += decode(*self.place, base, data, self._start)
+        while found and found[-1].offset >= self._end:
+            found.pop()
+        return found
 
 
 class _Headers:

@@ -9,9 +9,11 @@ from headgate.ports import (
     NO_CONFIG,
     Consumer,
     ConsumerRecord,
+    LogBatch,
     TopicPartition,
     UnknownTopicError,
 )
+from headgate.record_columns import RecordColumns
 from headgate.retention import LogLimits
 from headgate_embedded import batches
 from headgate_embedded.consumer import EmbeddedConsumer
@@ -111,6 +113,21 @@ class EmbeddedRecordLog:
         while records and records[-1].offset >= end:
             records.pop()
         return records
+
+    def read_columns(
+        self, topic: str, partition: int, start: int, end: int, limit: int
+    ) -> RecordColumns | LogBatch:
+        """As `read`; a batch of Arrow rows as it is."""
+        number, _ = self._topic(topic)
+        place = (topic, partition)
+        with self._database.read() as connection:
+            rows = read_batches(connection, number, partition, start, end, limit, of_a_kind=True)
+            if start < end:
+                check_there(connection, number, place, start, rows, "a reader")
+        if rows and batches.is_batch(rows[0][1]):
+            base, data = rows[0]
+            return batches.decode_batch(topic, partition, base, data, start)
+        return batches.StoredColumns(place, rows, start, end)
 
     def committed(self, group: str) -> Mapping[TopicPartition, int]:
         with self._database.read() as connection:

@@ -20,7 +20,8 @@ import orjson
 NULL, BOOLEAN, INTEGER, LONG, DOUBLE, STRING = (
     "null", "boolean", "integer", "long", "double", "string",
 )  # fmt: skip
-_EXACT = 2**53
+EXACT = 2**53
+"""Up to here a double holds whole numbers exactly."""
 _INT64 = 2**63
 _UNIONS = {
     frozenset((INTEGER, LONG)): LONG,
@@ -62,7 +63,7 @@ _KINDS = {type(None): NULL, bool: BOOLEAN, float: DOUBLE, str: STRING}
 
 def _kind_of_ints(values: Sequence[int]) -> str:
     low, high = min(values), max(values)
-    if low >= -_EXACT and high <= _EXACT:
+    if low >= -EXACT and high <= EXACT:
         return INTEGER
     return LONG if low >= -_INT64 and high < _INT64 else STRING
 

@@ -18,6 +18,8 @@ PRELOADED = (
     "pyspark.sql.pandas.serializers",
     "pandas",
     "pyarrow",
+    "pyarrow.compute",
+    "pyarrow.json",
     "pyarrow.parquet",
     "orjson",
     "apsw",

@@ -19,22 +19,17 @@ import orjson
 from headgate.connector.api import Converter, DataError
 from headgate.connector.json_converter import JsonConverter
 from headgate.connector.text_converters import TypedConverter, json_text, typed_start
-from headgate.ports import ConsumerRecord, RecordLog
-from headgate_spark.columns import (
-    NULL,
-    STRING,
-    as_text,
-    kind_of,
-    to_arrow,
-    unite_columns,
-)
+from headgate.ports import ConsumerRecord, LogBatch, RecordLog
+from headgate.record_columns import ColumnLog, RecordColumns
+from headgate_arrow.rows import log_records
+from headgate_spark.arrow_chunks import ArrowParser
+from headgate_spark.chunks import VALUE, WRITERS, Chunk
+from headgate_spark.columns import unite_columns
 from headgate_spark.entries import staged_path
 from headgate_spark.executor import resolve
 
-READ_LIMIT = 10_000
 CHUNK = 20_000
-"""Records parsed at a time: bounds the memory that Python objects take."""
-VALUE = "value"
+"""Records read and parsed at a time: bounds the memory that they take."""
 METADATA = ("key", "topic", "partition", "offset", "timestamp", "file", "position")
 """Names that `columns.metadata` may have; each becomes a column with ``_`` before it."""
 FILE_HEADER = "headgate.file"
@@ -123,13 +118,13 @@ def run_slice(log: RecordLog, task: SliceTask) -> SliceResult:
     """Read, parse and write one slice; the file is durable when it returns."""
     result = SliceResult(columns=dict(task.columns))
     parser = _Parser(task, result)
-    chunks: list[_Chunk] = []
+    chunks: list[Chunk] = []
     try:
-        for records in _chunks(log, task):
-            rows = parser.rows(records)
-            if rows:
-                chunks.append(_Chunk.of(rows, keep_rows=task.format == "json"))
-                result.records += len(rows)
+        for part in _parts(log, task):
+            chunk = parser.chunk(part)
+            if chunk is not None:
+                chunks.append(chunk)
+                result.records += chunk.length
     except BadRecord as error:
         return SliceResult(columns=dict(task.columns), failed=str(error))
     result.columns = unite_columns([task.columns, *(chunk.kinds for chunk in chunks)])
@@ -139,7 +134,7 @@ def run_slice(log: RecordLog, task: SliceTask) -> SliceResult:
         )
         path = Path(task.target) / result.staged
         path.parent.mkdir(parents=True, exist_ok=True)
-        _WRITERS[task.format](path, chunks, result.columns)
+        WRITERS[task.format](path, chunks, result.columns)
         sync_file(path)
     return result
 
@@ -154,22 +149,34 @@ def sync_file(path: Path) -> None:
             os.close(handle)
 
 
-def _chunks(log: RecordLog, task: SliceTask) -> Iterator[list[ConsumerRecord]]:
-    """Records of the slice in order, in lists of about `CHUNK`."""
+Part = RecordColumns | LogBatch | list[ConsumerRecord]
+
+
+def _parts(log: RecordLog, task: SliceTask) -> Iterator[Part]:
+    """Records of the slice in order, about `CHUNK` at a time, or a batch of the log."""
     position = task.start
-    kept: list[ConsumerRecord] = []
+    place = (task.topic, task.partition)
     while position < task.end:
-        records = log.read(task.topic, task.partition, position, task.end, READ_LIMIT)
-        if not records:
+        found: Part
+        if isinstance(log, ColumnLog):
+            found = log.read_columns(*place, position, task.end, CHUNK)
+        else:
+            found = list(log.read(*place, position, task.end, CHUNK))
+        after = _after(found, task.end)
+        if after is None:
             _check_end(log, task)
-            break  # the rest of the range are offsets without a record
-        kept += records
-        position = records[-1].offset + 1
-        if len(kept) >= CHUNK:
-            yield kept
-            kept = []
-    if kept:
-        yield kept
+            return  # the rest of the range are offsets without a record
+        yield found
+        position = after
+
+
+def _after(part: Part, end: int) -> int | None:
+    """The offset behind the last record; None: there is none."""
+    if isinstance(part, LogBatch):
+        return min(part.offset + part.count, end)
+    if isinstance(part, RecordColumns):
+        return part.after
+    return part[-1].offset + 1 if part else None
 
 
 def _check_end(log: RecordLog, task: SliceTask) -> None:
@@ -195,6 +202,21 @@ class _Parser:
         names = "|".join(task.metadata)
         self._typed, self._json = TypedConverter(), JsonConverter()
         self._reserved = re.compile(f"_+(?:{names})") if names else None
+        self._arrow = ArrowParser(task.columns, task.metadata, self._reserved, task.envelope)
+        self._by_columns = task.format != "json" and self._arrow.takes
+
+    def chunk(self, part: Part) -> Chunk | None:
+        """The part as rows of the file; None: it has none.
+
+        Raises:
+            BadRecord: a record that cannot be read, where that is not tolerated.
+        """
+        if self._by_columns and not isinstance(part, list):
+            found = self._arrow.chunk(part, self._task.end)
+            if found is not None:
+                return found
+        rows = self.rows(_records(part, self._task.end))
+        return Chunk.of(rows, keep_rows=self._task.format == "json") if rows else None
 
     def rows(self, records: Sequence[ConsumerRecord]) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = []
@@ -248,6 +270,12 @@ class _Parser:
             raise BadRecord(text)
         self._result.skipped += 1
         self._result.detail = self._result.detail or text
+
+
+def _records(part: Part, end: int) -> Sequence[ConsumerRecord]:
+    if isinstance(part, LogBatch):
+        return log_records(part, part.skip, min(part.count, end - part.offset))
+    return part.records() if isinstance(part, RecordColumns) else part
 
 
 def _where(record: ConsumerRecord) -> str:
@@ -308,103 +336,4 @@ _METADATA_VALUES: Mapping[str, Callable[[ConsumerRecord], Any]] = {
     "timestamp": lambda record: record.timestamp_ms,
     "file": _header(FILE_HEADER),
     "position": _position,
-}
-
-
-@dataclass(slots=True)
-class _Chunk:
-    """Some rows, as columns with kinds of their own (Arrow), or as they are for JSON."""
-
-    length: int
-    kinds: dict[str, str]
-    arrays: dict[str, Any]
-    rows: list[dict[str, Any]] | None
-
-    @classmethod
-    def of(cls, rows: list[dict[str, Any]], *, keep_rows: bool) -> "_Chunk":
-        if keep_rows:
-            return cls(len(rows), {}, {}, rows)
-        kinds: dict[str, str] = {}
-        arrays: dict[str, Any] = {}
-        for name in dict.fromkeys(key for row in rows for key in row):
-            values = [row.get(name) for row in rows]
-            kinds[name] = kind_of(values)
-            arrays[name] = to_arrow(values, kinds[name])
-        return cls(len(rows), kinds, arrays, None)
-
-    def column(self, name: str, kind: str) -> Any:
-        """The column as `kind`, which holds all that this chunk has."""
-        import pyarrow as pa
-
-        mine = self.kinds.get(name, NULL)
-        if mine == NULL:
-            return to_arrow([None] * self.length, kind)
-        array = self.arrays[name]
-        if to_arrow([], kind).type == array.type:
-            return array
-        values = array.to_pylist()
-        if kind == STRING:
-            return pa.array([as_text(value) for value in values], pa.string())
-        return to_arrow(values, kind)
-
-
-def _tables(chunks: Sequence[_Chunk], columns: Mapping[str, str]) -> Iterator[Any]:
-    """The chunks as Arrow tables of one schema.
-
-    A column without any value yet is left out: its type is not known, and readers take a missing
-    column for nulls, but not a column whose type differs from file to file.
-    """
-    import pyarrow as pa
-
-    known = {name: kind for name, kind in columns.items() if kind != NULL} or {VALUE: STRING}
-    for chunk in chunks:
-        arrays = [chunk.column(name, kind) for name, kind in known.items()]
-        yield pa.table(arrays, names=list(known))
-
-
-def _write_parquet(path: Path, chunks: Sequence[_Chunk], columns: Mapping[str, str]) -> None:
-    import pyarrow.parquet as pq
-
-    writer: Any = None
-    for table in _tables(chunks, columns):
-        writer = writer or pq.ParquetWriter(path, table.schema, compression="snappy")
-        writer.write_table(table)
-    writer.close()
-
-
-def _write_csv(path: Path, chunks: Sequence[_Chunk], columns: Mapping[str, str]) -> None:
-    """With a header line. Null is nothing, an empty text is ``""``."""
-    import pyarrow as pa
-    from pyarrow import csv
-
-    writer: Any = None
-    for table in _tables(chunks, columns):
-        if table.num_columns == 1 and pa.types.is_string(table.schema[0].type):
-            # A null alone would be an empty line, which readers pass over as no row at all.
-            table = table.set_column(0, table.schema[0], table.column(0).fill_null(""))
-        writer = writer or csv.CSVWriter(path, table.schema)
-        writer.write_table(table)
-    writer.close()
-
-
-def _write_json(path: Path, chunks: Sequence[_Chunk], _columns: Mapping[str, str]) -> None:
-    """One object per line, as it was: nothing needs to be united."""
-    with path.open("wb") as file:
-        for chunk in chunks:
-            assert chunk.rows is not None
-            file.write(b"".join(_json_line(row) for row in chunk.rows))
-
-
-def _json_line(row: dict[str, Any]) -> bytes:
-    try:
-        return orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE)
-    except TypeError:  # a whole number beyond 64 bits
-        text = json.dumps(row, ensure_ascii=False, separators=(",", ":"))
-        return text.encode("utf-8", "surrogatepass") + b"\n"
-
-
-_WRITERS: Mapping[str, Callable[[Path, Sequence[_Chunk], Mapping[str, str]], None]] = {
-    "parquet": _write_parquet,
-    "csv": _write_csv,
-    "json": _write_json,
 }

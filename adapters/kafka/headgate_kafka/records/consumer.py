@@ -473,7 +473,7 @@ def _place(message: Message) -> tuple[str | None, int | None]:
     return message.topic(), message.partition()
 
 
-_headers_of: Callable[[Message], Any] = methodcaller("headers")
+headers_of: Callable[[Message], Any] = methodcaller("headers")
 """`message.headers()`, checked. On a name that is not UTF-8 the client sets an error and
 returns all the same; a plain call does not look, and the error hits whatever is called next."""
 
@@ -482,7 +482,7 @@ def record_of(message: Message) -> ConsumerRecord:
     """Record of a message that is no error, so none of this is missing."""
     unreadable = ""
     try:
-        headers = _headers_of(message) or ()
+        headers = headers_of(message) or ()
     except (SystemError, UnicodeDecodeError):
         # The client fails so on a header whose name is not UTF-8. Java puts U+FFFD in its place.
         headers, unreadable = (), "the name of a header is not UTF-8"

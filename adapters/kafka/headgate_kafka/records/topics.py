@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, Final
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
@@ -33,13 +33,15 @@ from headgate_kafka.logs.reading import (
     TopicReader,
     Topics,
 )
-from headgate_kafka.records.consumer import KafkaConsumer, metadata_age_s, record_of
+from headgate_kafka.records.consumer import KafkaConsumer, metadata_age_s
+from headgate_kafka.records.message_columns import MessageColumns, offset_of
 from headgate_kafka.records.plain_producer import PlainProducer
 from headgate_kafka.records.producer import OffsetTopics, TransactionalProducer
 
 READ_MS: Final = 30_000
-_RANGE: Final = {"fetch.wait.max.ms": 10}
-"""What is read by ranges is there. A fetch beyond its end would keep the next range waiting."""
+_RANGE: Final = {"fetch.wait.max.ms": 10, "queued.min.messages": 10_000}
+"""What is read by ranges is there. A fetch beyond its end would keep the next range waiting, and
+what it brings is mostly thrown away."""
 BROKERS_CHOICE: Final = -1
 READER: Final = "headgate-reader"
 """Client id of readers without a group, and the group id that librdkafka wants all the same."""
@@ -235,10 +237,16 @@ class KafkaRecordLog:
         self, topic: str, partition: int, start: int, end: int, limit: int
     ) -> Sequence[ConsumerRecord]:
         """Ends too where committed readers stop for now."""
+        return self.read_columns(topic, partition, start, end, limit).records()
+
+    def read_columns(
+        self, topic: str, partition: int, start: int, end: int, limit: int
+    ) -> MessageColumns:
+        """As `read`."""
         self.partitions(topic)
         place = (topic, partition)
         stop = min(end, self._topics.ends([place], committed=True)[place])
-        found: list[ConsumerRecord] = []
+        found: list[Message] = []
         with self._mutex:
             reader = self._readers.get(topic)
             if reader is None:
@@ -250,14 +258,14 @@ class KafkaRecordLog:
             moved_at = time.monotonic()
             while reader.positions[partition] < stop and len(found) < limit:
                 before = reader.positions[partition]
-                found += map(record_of, reader.take(limit - len(found), WAIT_S))
+                found += reader.take(limit - len(found), WAIT_S)
                 if reader.positions[partition] != before:
                     moved_at = time.monotonic()
                 elif time.monotonic() - moved_at > READ_MS / 1000:
                     raise reader.stuck(partition, stop, READ_MS)
-        while found and found[-1].offset >= end:
+        while found and offset_of(found[-1]) >= end:
             found.pop()
-        return found
+        return MessageColumns(place, found)
 
     def _check_start(self, place: TopicPartition, start: int) -> None:
         first = self._topics.starts([place])[place]

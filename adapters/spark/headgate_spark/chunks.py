@@ -1,0 +1,115 @@
+"""Some records as rows of a file, and the files that are made of them."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from headgate_spark.columns import DOUBLE, NULL, STRING, arrow_type, as_text, kind_of, to_arrow
+
+VALUE = "value"
+"""Column of what is no object."""
+
+
+@dataclass(slots=True)
+class Chunk:
+    """Some rows, as columns with kinds of their own (Arrow), or as they are for JSON."""
+
+    length: int
+    kinds: dict[str, str]
+    arrays: dict[str, Any]
+    rows: list[dict[str, Any]] | None
+
+    @classmethod
+    def of(cls, rows: list[dict[str, Any]], *, keep_rows: bool) -> "Chunk":
+        if keep_rows:
+            return cls(len(rows), {}, {}, rows)
+        kinds: dict[str, str] = {}
+        arrays: dict[str, Any] = {}
+        for name in dict.fromkeys(key for row in rows for key in row):
+            values = [row.get(name) for row in rows]
+            kinds[name] = kind_of(values)
+            arrays[name] = to_arrow(values, kinds[name])
+        return cls(len(rows), kinds, arrays, None)
+
+    def column(self, name: str, kind: str) -> Any:
+        """The column as `kind`, which holds all that this chunk has."""
+        import pyarrow as pa
+
+        mine = self.kinds.get(name, NULL)
+        if mine == NULL:
+            return to_arrow([None] * self.length, kind)
+        array = self.arrays[name]
+        if arrow_type(kind) == array.type:
+            return array
+        if kind == DOUBLE:  # whole numbers that a double holds
+            return array.cast(arrow_type(kind))
+        values = array.to_pylist()
+        if kind == STRING:
+            return pa.array([as_text(value) for value in values], pa.string())
+        return to_arrow(values, kind)
+
+
+def _tables(chunks: Sequence[Chunk], columns: Mapping[str, str]) -> Iterator[Any]:
+    """The chunks as Arrow tables of one schema.
+
+    A column without any value yet is left out: its type is not known, and readers take a missing
+    column for nulls, but not a column whose type differs from file to file.
+    """
+    import pyarrow as pa
+
+    known = {name: kind for name, kind in columns.items() if kind != NULL} or {VALUE: STRING}
+    for chunk in chunks:
+        arrays = [chunk.column(name, kind) for name, kind in known.items()]
+        yield pa.table(arrays, names=list(known))
+
+
+def _write_parquet(path: Path, chunks: Sequence[Chunk], columns: Mapping[str, str]) -> None:
+    import pyarrow.parquet as pq
+
+    writer: Any = None
+    for table in _tables(chunks, columns):
+        writer = writer or pq.ParquetWriter(path, table.schema, compression="snappy")
+        writer.write_table(table)
+    writer.close()
+
+
+def _write_csv(path: Path, chunks: Sequence[Chunk], columns: Mapping[str, str]) -> None:
+    """With a header line. Null is nothing, an empty text is ``""``."""
+    import pyarrow as pa
+    from pyarrow import csv
+
+    writer: Any = None
+    for table in _tables(chunks, columns):
+        if table.num_columns == 1 and pa.types.is_string(table.schema[0].type):
+            # A null alone would be an empty line, which readers pass over as no row at all.
+            table = table.set_column(0, table.schema[0], table.column(0).fill_null(""))
+        writer = writer or csv.CSVWriter(path, table.schema)
+        writer.write_table(table)
+    writer.close()
+
+
+def _write_json(path: Path, chunks: Sequence[Chunk], _columns: Mapping[str, str]) -> None:
+    """One object per line, as it was: nothing needs to be united."""
+    with path.open("wb") as file:
+        for chunk in chunks:
+            assert chunk.rows is not None
+            file.write(b"".join(_json_line(row) for row in chunk.rows))
+
+
+def _json_line(row: dict[str, Any]) -> bytes:
+    try:
+        return orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE)
+    except TypeError:  # a whole number beyond 64 bits
+        text = json.dumps(row, ensure_ascii=False, separators=(",", ":"))
+        return text.encode("utf-8", "surrogatepass") + b"\n"
+
+
+WRITERS: Mapping[str, Callable[[Path, Sequence[Chunk], Mapping[str, str]], None]] = {
+    "parquet": _write_parquet,
+    "csv": _write_csv,
+    "json": _write_json,
+}
