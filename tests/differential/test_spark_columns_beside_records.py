@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from datetime import date
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -198,6 +198,13 @@ def test_payloads_that_are_not_one_object_each(tmp_path: Path) -> None:
         check(given, tmp_path, envelope=True, tolerate=True)
 
 
+def test_a_record_that_the_client_cannot_read(tmp_path: Path) -> None:
+    given = records([b'{"a":1}', b'{"a":2}'])
+    given[1].unreadable = "the name of a header is not UTF-8"
+    check(given, tmp_path)
+    check(given, tmp_path, tolerate=True)
+
+
 def test_plain_objects_texts_and_tombstones_go_by_columns(
     tmp_path: Path, taken: list[bool]
 ) -> None:
@@ -223,6 +230,8 @@ SCHEMA = s.struct(
 )
 ODD = s.struct({"n": s.INT32, "price": s.decimal_of(2), "day": s.DATE_SCHEMA, "f": s.FLOAT32})
 
+DAYS = s.struct({"n": s.INT32, "day": s.DATE_SCHEMA, "at": s.TIMESTAMP_SCHEMA})
+
 
 def struct_value(random: random.Random) -> dict[str, Any]:
     return {
@@ -237,6 +246,10 @@ def struct_value(random: random.Random) -> dict[str, Any]:
 
 def odd_value(random: random.Random) -> dict[str, Any]:
     return {"n": 1, "price": Decimal("1.5"), "day": date(2024, 2, 29), "f": random.random()}
+
+
+def days_value(random: random.Random) -> dict[str, Any]:
+    return {"n": 1, "day": date(2024, 2, 29), "at": datetime(2024, 2, 29, tzinfo=UTC)}
 
 
 ENVELOPES = [
@@ -272,7 +285,8 @@ def test_envelopes_of_json_converter(seed: int, tmp_path: Path, taken: list[bool
 
 def test_typed_values_of_the_embedded_log(tmp_path: Path, taken: list[bool]) -> None:
     some, convert = random.Random(5), TypedConverter().from_connect
-    for make, schema, by_columns in ((struct_value, SCHEMA, True), (odd_value, ODD, False)):
+    cases = ((struct_value, SCHEMA, True), (odd_value, ODD, False), (days_value, DAYS, False))
+    for make, schema, by_columns in cases:
         values = [convert("t", make(some), schema) for _ in range(30)]
         check(records(values), tmp_path)
         assert taken == [by_columns]
@@ -285,7 +299,8 @@ Make = Callable[[random.Random], dict[str, Any]]
 
 
 @pytest.mark.parametrize(
-    ("make", "schema", "by_columns"), [(struct_value, SCHEMA, True), (odd_value, ODD, False)]
+    ("make", "schema", "by_columns"),
+    [(struct_value, SCHEMA, True), (odd_value, ODD, False), (days_value, DAYS, False)],
 )
 def test_the_embedded_log_by_records_and_batches(
     make: Make, schema: s.Schema, by_columns: bool, tmp_path: Path, taken: list[bool]

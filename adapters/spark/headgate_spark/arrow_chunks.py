@@ -206,8 +206,6 @@ def _lines(values: Sequence[bytes]) -> bytes:
     if not pc.all(pc.and_(pc.starts_with(data, b"{"), pc.ends_with(data, b"}"))).as_py():
         raise _OtherWayError
     lines = b"\n".join(values) + b"\n"
-    if b"\0" in lines:  # where Arrow stops
-        raise _OtherWayError
     lines.decode()
     return lines
 
