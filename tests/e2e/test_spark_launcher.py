@@ -49,7 +49,8 @@ class Ended:
 
 @pytest.fixture
 def launcher(spark_server: SparkServer) -> Iterator[SparkLauncher]:  # noqa: F811
-    made = SparkLauncher(spark_server.address, "support.task.toy_body:resident")
+    """As in `headgate up`, where all workers share a session."""
+    made = SparkLauncher(spark_server.address, "support.task.toy_body:resident", 60.0)
     yield made
     made.close()
 
@@ -107,6 +108,56 @@ def test_a_body_that_raises_is_told_and_not_tried_again(
     launcher.close()
     assert error is not None
     assert "ValueError: no good: x" in error
+
+
+def daemons(sessions: Sessions) -> set[int]:
+    """The processes that forked the Python workers of a job."""
+
+    def parents(batches: Iterator[Any]) -> Iterator[Any]:
+        import os
+
+        import pyarrow as pa
+
+        for batch in batches:
+            yield pa.RecordBatch.from_pydict({"pid": pa.array([os.getppid()] * batch.num_rows)})
+
+    frame = sessions.get().range(0, 4, 1, 4).mapInArrow(parents, "pid long")
+    return {row["pid"] for row in frame.collect()}
+
+
+def test_who_shares_a_session_shares_the_daemon_that_forks_workers(
+    spark_server: SparkServer,  # noqa: F811
+) -> None:
+    """Spark starts one for each session, which took 3 s of CPU before the first record."""
+    found: set[int] = set()
+    for _ in range(4):
+        shared = Sessions(spark_server.address, 5.0, shared=True)
+        found |= daemons(shared)
+        shared.close()
+    assert len(found) <= 2, "one on each executor"
+    alone = Sessions(spark_server.address)
+    assert not daemons(alone) & found
+    alone.close()
+
+
+def test_a_launcher_that_closes_leaves_the_tasks_of_others_in_the_session(
+    spark_server: SparkServer,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    ended, stays, goes = Ended(), tmp_path / "stays", tmp_path / "goes"
+    launchers = [
+        SparkLauncher(spark_server.address, "support.task.toy_body:resident", 5.0) for _ in range(2)
+    ]
+    for launcher, run, file in zip(launchers, ("stays", "goes"), (stays, goes), strict=True):
+        launcher.launch(run, argument(file), ended.of(run))
+    for file in (stays, goes):
+        started(file)
+    launchers[1].close()
+    assert ended.wait("goes") is not None
+    assert "stays" not in ended.errors
+    launchers[0].kill("stays")
+    assert ended.wait("stays") is not None
+    launchers[0].close()
 
 
 @pytest.mark.exhaustive

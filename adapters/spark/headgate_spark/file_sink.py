@@ -98,7 +98,8 @@ class SparkFileSinkTask(PlannedSinkTask):
         self._no_queue = unwritten_queue(config)
         self._tolerate = config.get("errors.tolerance", "none") == "all" and not self._no_queue
         self._envelope = has_envelope(config, self.context.worker_settings)
-        self._sessions = Sessions(self._remote(), patience_of(self.context.worker_settings))
+        patience_s = patience_of(self.context.worker_settings)
+        self._sessions = Sessions(self._remote(), patience_s, shared=patience_s > 0)
         self._target.mkdir(parents=True, exist_ok=True)
         self._files = LocalFiles(self._target)
         self._manifest = Manifest(self._files, self.context.log, self.context.group)

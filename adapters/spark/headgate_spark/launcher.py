@@ -3,6 +3,7 @@
 import logging
 import threading
 import time
+import uuid
 from collections.abc import Callable
 from functools import partial
 
@@ -26,26 +27,26 @@ class SparkLauncher:
 
     Args:
         remote: ``sc://host:port``.
-        patience_s: how long a task waits for a server that is starting.
+        patience_s: how long a task waits for a server that is starting; that is one of our own,
+            whose session is shared.
         body: ``module:function``, importable on executors: takes the argument, returns a status.
     """
 
     def __init__(self, remote: str, body: str, patience_s: float = 0.0) -> None:
-        self._sessions = Sessions(remote, patience_s)
+        self._sessions = Sessions(remote, patience_s, shared=patience_s > 0)
         self._body = body
         self._mutex = threading.Lock()
         self._running: dict[str, str] = {}
         self._killed: set[str] = set()
         """Runs that are to end, whether their jobs have begun or not."""
-        self._launched = 0
         self._closed = False
 
     def launch(self, run: str, argument: str, ended: Callable[[str | None], None]) -> None:
         """Start the body as a job of its own; returns at once. See `Launcher.launch`."""
         with self._mutex:
             assert run not in self._running, f"run {run} was launched before"
-            self._launched += 1
-            tag = f"headgate-{self._launched}"  # tags may not hold what run ids may
+            # Tags may not hold what run ids may, and a session may be that of others, too.
+            tag = f"headgate-{uuid.uuid4().hex}"
             closed = self._closed
             if not closed:
                 self._running[run] = tag

@@ -244,6 +244,8 @@ def forced_conf(plan: Plan) -> dict[str, str]:
         "spark.python.task.killTimeout": "0ms",
         "spark.python.use.daemon": "true",
         "spark.python.daemon.module": "headgate_spark.daemon",
+        # The session that all share must not be closed: its id could not be used again.
+        "spark.connect.session.manager.defaultSessionTimeout": "3650d",
         "spark.executor.heartbeatInterval": "3s",
         "spark.network.timeout": "20s",
         "spark.network.timeoutInterval": "5s",  # else a timeout of 20 s is refused

@@ -1,10 +1,12 @@
 """Sessions with a Spark Connect server that may be gone for a while and come back."""
 
 import contextlib
+import hashlib
 import re
 import socket
 import threading
 import time
+import uuid
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -25,14 +27,18 @@ class Sessions:
         remote: ``sc://host:port``.
         patience_s: how long a new session waits until the server listens. 0 for a server that is
             up already; the one that starts beside its worker needs some seconds.
+        shared: use the one session that all processes share which are told so. Spark starts a
+            Python daemon of its own for each session, which costs seconds of CPU; with one session
+            there is one. Only for a server of our own, whose sessions do not expire.
 
     Calls are sent once. Spark's client by default tries again for minutes, and re-sends a plan
     whose operation the server does not know, such as after a restart: that would start a task
     body a second time.
     """
 
-    def __init__(self, remote: str, patience_s: float = 0.0) -> None:
+    def __init__(self, remote: str, patience_s: float = 0.0, *, shared: bool = False) -> None:
         self.remote = remote
+        self._shared = shared
         self._patience_s = patience_s
         self._mutex = threading.Lock()
         self._session: Any = None
@@ -52,7 +58,8 @@ class Sessions:
 
         with self._mutex:
             if self._session is None:
-                session = SparkSession.builder.remote(self.remote).create()
+                remote = shared_remote(self.remote) if self._shared else self.remote
+                session = SparkSession.builder.remote(remote).create()
                 session.client.set_retry_policies([])
                 session.client.disable_reattachable_execute()
                 self._session = session
@@ -70,17 +77,24 @@ class Sessions:
                 self._session = None
 
     def close(self) -> None:
-        """End the session, and with it what still runs in it."""
+        """End the session, and with it what still runs in it; of a shared one this end only."""
         with self._mutex:
             session, self._session = self._session, None
         if session is not None:
             with contextlib.suppress(Exception):  # the server may be gone; nothing is left then
-                session.stop()
+                session.client.close() if self._shared else session.stop()
 
 
 def patience_of(worker_settings: Mapping[str, str]) -> float:
     """Seconds that a task waits for a Spark that its worker starts; 0 for one of others."""
     return float(worker_settings.get(START_TIMEOUT, "0"))
+
+
+def shared_remote(remote: str) -> str:
+    """The address of the session that all share who ask so; `remote` is one with parameters."""
+    # By a version that Spark's client takes, and the same in each process.
+    session = uuid.UUID(hex=hashlib.sha256(remote.encode()).hexdigest()[:32], version=4)
+    return f"{remote};user_id=headgate;session_id={session}"
 
 
 def wait_listening(
