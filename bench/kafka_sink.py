@@ -29,6 +29,7 @@ from support.spark.sink_process import Context, drain  # noqa: E402
 
 from headgate_spark.file_sink import SparkFileSinkTask  # noqa: E402
 from headgate_spark.server import SparkServer  # noqa: E402
+from headgate_spark.sessions import START_TIMEOUT  # noqa: E402
 from local_kafka.broker import Broker  # noqa: E402
 from local_kafka.jars import SPARK_KAFKA, ensure, pinned  # noqa: E402
 
@@ -103,6 +104,23 @@ def _fill(address: str) -> None:
                 producer.poll(0.01)
     if producer.flush(60):
         raise RuntimeError("the topic was not filled in time")
+    _await_coordinator(admin)
+
+
+def _await_coordinator(admin: Any) -> None:
+    """A new broker loads the offsets of groups for a while, and refuses questions."""
+    from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
+
+    until = time.monotonic() + 60
+    while True:
+        asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions("any")])
+        try:
+            asked["any"].result(30)
+            return
+        except KafkaException:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.2)
 
 
 def _measured(
@@ -128,13 +146,12 @@ def _measured(
 
 def _cost(side: Side, name: str, folder: Path) -> Cost:
     out = folder / name
-    own, pid = os.getpid(), side.spark.pid
+    pid = side.spark.pid
     assert pid is not None
     began, spark, mine = time.perf_counter(), cpu_seconds(pid), time.process_time()
     side.write(name, out)
     took = time.perf_counter() - began
     cpu = cpu_seconds(pid) - spark + time.process_time() - mine
-    del own
     rows = sum(pq.read_metadata(path).num_rows for path in out.glob("*.parquet"))
     if rows != RECORDS:
         raise RuntimeError(f"{side.name} wrote {rows:,} rows, expected {RECORDS:,}")
@@ -155,6 +172,8 @@ def _sink(address: str, spark: SparkServer, name: str, out: Path) -> None:
         "batch.interval.ms": "0",
     }
     context = Context(spark.address, transport, [TOPIC], name)
+    # As tasks have it whose worker started Spark: they share a session.
+    context.worker_settings[START_TIMEOUT] = "60"
     task = SparkFileSinkTask()
     task.context = context
     task.start(config)

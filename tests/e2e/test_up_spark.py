@@ -2,7 +2,9 @@
 
 import json
 import os
+import re
 import signal
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -55,6 +57,11 @@ def up(tmp_path: Path) -> Iterator[Up]:
 
 def test_a_spark_that_was_killed_is_started_again_and_the_tasks_come_back(up: Up) -> None:
     up.wait_for("records", lambda: up.records("events") > 1_000, 150)
+    up.wait_for("a batch that is told of", lambda: "batch 1: " in up.tail(100_000), 60)
+    pages = re.search(r"Spark is up at .*; its pages: (http://127\.0\.0\.1:\d+)", up.tail(100_000))
+    assert pages is not None, up.tail()
+    with urllib.request.urlopen(f"{pages[1]}/api/v1/applications", timeout=30) as answer:
+        assert json.load(answer)[0]["name"] == "headgate"
     (jvm,) = [p for p in up.look() if "SparkConnectServer" in p.command and "/java" in p.command]
     at_kill = up.records("events")
     assert at_kill < RECORDS

@@ -92,7 +92,8 @@ class SparkFileSinkTask(PlannedSinkTask):
         self._target = target_folder(parsed["path"])
         self._format: str = parsed["format"]
         self._records_max: int = parsed["batch.records.max"]
-        self._interval_s: float = parsed["batch.interval.ms"] / 1000
+        self.batch_interval_ms = parsed["batch.interval.ms"]
+        self._interval_s: float = self.batch_interval_ms / 1000
         self._on_missing: str = parsed["on.missing.output"]
         self._metadata: tuple[str, ...] = tuple(dict.fromkeys(parsed["columns.metadata"]))
         self._no_queue = unwritten_queue(config)
@@ -245,6 +246,7 @@ class SparkFileSinkTask(PlannedSinkTask):
             ]
             covered += self._commit(one, mine, columns)
         self._columns = columns
+        self.batch_files = sum(1 for result in results if result.records)
         self._tell_skipped(results)
         return covered
 

@@ -65,7 +65,7 @@ class SparkServer:
     ) -> None:
         self.plan: Plan = plan(master, slots, os.cpu_count() or 1)
         self.folder = Path(folder).absolute()
-        self.port = free_port()
+        self.port, self._ui_port = free_port(), free_port()
         self._token = secrets.token_urlsafe(32)
         self.starts = 0
         self._conf = dict(conf or {})
@@ -82,6 +82,15 @@ class SparkServer:
         whoever has it run code as this user. (With a token and without TLS, Spark's client talks
         to the name ``localhost`` alone.)"""
         return f"sc://localhost:{self.port}/;token={self._token}"
+
+    @property
+    def ui(self) -> str | None:
+        """Address of Spark's own pages; None: the user has switched them off. Who has an account
+        on this machine can read them, and change nothing."""
+        conf = {**default_conf(self.plan), **self._conf}
+        if conf["spark.ui.enabled"].strip().lower() != "true":
+            return None
+        return f"http://127.0.0.1:{conf.get('spark.ui.port', self._ui_port)}"
 
     @property
     def slots(self) -> int:
@@ -160,7 +169,12 @@ class SparkServer:
     # -- how it is started --
 
     def _command(self) -> list[str]:
-        settings = {**default_conf(self.plan), **self._conf, **self._forced()}
+        settings = {
+            **default_conf(self.plan),
+            "spark.ui.port": str(self._ui_port),
+            **self._conf,
+            **self._forced(),
+        }
         command = [str(_spark_home() / "bin" / "spark-submit"), "--master", self.plan.master]
         for key, value in sorted(settings.items()):
             command += ["--conf", f"{key}={value}"]
@@ -231,6 +245,14 @@ def default_conf(plan: Plan) -> dict[str, str]:
         "spark.sql.shuffle.partitions": str(plan.cores),
         "spark.sql.adaptive.enabled": "true",
         "spark.sql.artifact.isolation.enabled": "false",
+        "spark.ui.enabled": "true",
+        # Each batch is a job: the pages need not remember a thousand.
+        "spark.ui.retainedJobs": "100",
+        "spark.ui.retainedStages": "100",
+        "spark.ui.retainedTasks": "2000",
+        "spark.sql.ui.retainedExecutions": "100",
+        "spark.connect.ui.retainedSessions": "20",
+        "spark.connect.ui.retainedStatements": "100",
     }
 
 
@@ -254,7 +276,8 @@ def forced_conf(plan: Plan) -> dict[str, str]:
         # Executors that were killed must not shut out the host they ran on.
         "spark.excludeOnFailure.enabled": "false",
         "spark.deploy.maxExecutorRetries": "-1",
-        "spark.ui.enabled": "false",
+        # Who may see the pages of Spark may not end its jobs by them.
+        "spark.ui.killEnabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
     if plan.master.startswith("local"):

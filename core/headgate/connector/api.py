@@ -388,6 +388,10 @@ class PlannedSinkTask(ABC):
     """
 
     context: PlannedSinkTaskContext
+    batch_files: int = 0
+    """Files of the last batch, for a sink that writes some: users are shown it."""
+    batch_interval_ms: int = 0
+    """How long records may wait for others to share their batch: the same."""
 
     def start(self, config: Mapping[str, str]) -> None: ...
 

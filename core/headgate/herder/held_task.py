@@ -172,6 +172,7 @@ def task_view(held: HeldTask, now_ms: int) -> TaskView:
         held.restart_at_ms if held.state is TaskState.FAILED else None,
         None if held.moved_ms is None else now_ms - held.moved_ms,
         progress.quarantined,
+        progress.batch,
     )
 
 

@@ -62,7 +62,7 @@ from headgate.herder.calls import ShowConnectors as ShowConnectors
 from headgate.herder.calls import Success as Success
 from headgate.ids import State, TaskId
 from headgate.membership.messages import GroupRequest, GroupResponse
-from headgate.task.messages import TaskCommand, TaskKind, TaskReport, TaskSpec
+from headgate.task.messages import BatchDone, TaskCommand, TaskKind, TaskReport, TaskSpec
 from headgate.topics.config_events import Config, ConfigEvent
 from headgate.topics.status import StatusEvent
 
@@ -558,6 +558,8 @@ class TaskView:
     """Time since the run last moved records, or began; None: it has not begun."""
     quarantined: tuple[str, ...] = ()
     """Inputs that the task has set aside and does not read, each with its reason."""
+    batch: BatchDone | None = None
+    """The last batch of a task of planned batches."""
 
 
 @dataclass(frozen=True, slots=True)

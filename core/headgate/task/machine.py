@@ -12,6 +12,7 @@ from typing import ClassVar, TypeAlias
 from headgate.errors import IllegalTransitionError
 from headgate.ids import TargetState
 from headgate.task.messages import (
+    BatchDone,
     PauseTask,
     ResumeTask,
     StopTask,
@@ -56,6 +57,7 @@ class TaskMachine:
         """What the task waits for, while it does."""
         self._idle = False
         self._quarantined: tuple[str, ...] = ()
+        self._batch: BatchDone | None = None
         self._told = TaskProgress(0, 0, False)
         self._told_ms: int | None = None
 
@@ -148,7 +150,9 @@ class TaskMachine:
         `PROGRESS_INTERVAL_MS` old (`now_ms` None: whatever its age)."""
         aside = self._quarantined[-1] if self._quarantined else ""
         detail = self._error_text or self._skip_detail or aside
-        present = TaskProgress(self._records, self._skipped, self._idle, detail, self._quarantined)
+        present = TaskProgress(
+            self._records, self._skipped, self._idle, detail, self._quarantined, self._batch
+        )
         if present == self._told:
             return []
         if (

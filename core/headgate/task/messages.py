@@ -135,6 +135,31 @@ class TopicsUsed:
 
 
 @dataclass(frozen=True, slots=True)
+class BatchDone:
+    """The last batch that a task of planned batches has committed."""
+
+    number: int
+    """Counted from 1 in this run."""
+    records: int
+    files: int
+    took_ms: int
+    next_ms: int
+    """How long records may wait after its begin until the next one takes them."""
+
+    def __str__(self) -> str:
+        files = f" in {self.files:,} file{'' if self.files == 1 else 's'}" if self.files else ""
+        return (
+            f"batch {self.number:,}: {self.records:,} records{files} took "
+            f"{self.took_ms / 1000:.1f} s, next commit after {self._after_s:.1f} s"
+        )
+
+    @property
+    def _after_s(self) -> float:
+        """When the next may be committed, counted from this one's commit."""
+        return max(self.next_ms, self.took_ms) / 1000
+
+
+@dataclass(frozen=True, slots=True)
 class TaskProgress:
     """Sent when `idle` changes and at most every 500 ms while records flow. Counts are of this
     run."""
@@ -152,6 +177,8 @@ class TaskProgress:
     for."""
     quarantined: tuple[str, ...] = ()
     """Source: inputs that the task has set aside and does not read, each with its reason."""
+    batch: BatchDone | None = None
+    """Sink of planned batches; None: it has committed none."""
 
 
 class TaskOutcome(StrEnum):

@@ -15,6 +15,7 @@ from typing import ClassVar
 from headgate.ids import TargetState
 from headgate.task.machine import RETRY_DELAY_MS, Table, TaskMachine, retry_delay_ms
 from headgate.task.messages import (
+    BatchDone,
     PauseTask,
     ResumeTask,
     StopTask,
@@ -84,6 +85,11 @@ class PlannedMachine(TaskMachine):
         self._tries = 0
         self._error_text = ""
         self._records += given.records
+        if given.records:
+            number = 1 if self._batch is None else self._batch.number + 1
+            self._batch = BatchDone(
+                number, given.records, given.files, given.took_ms, given.next_ms
+            )
         return self._next(now_ms, 0 if given.records else RETRY_DELAY_MS)
 
     def _on_batch_retriable(self, now_ms: int, given: BatchRetriable) -> list[BodyEffect]:

@@ -215,6 +215,10 @@ class BatchRun:
     """`run_batch()` returned: how many records it took to their commit."""
 
     records: int
+    files: int = 0
+    took_ms: int = 0
+    next_ms: int = 0
+    """As of `BatchDone`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 
 from headgate.herder.messages import TaskView, WorkerView
 from headgate.ids import State
+from headgate.task.messages import BatchDone
 
 LAG: TypeAlias = Mapping[str, int]
 _STATES = tuple(State)
@@ -142,6 +143,19 @@ def _task(table: _Table, view: WorkerView, task: TaskView) -> None:
     text = "Seconds since records were moved or the run began."
     if task.quiet_ms is not None:
         table.gauge("headgate_task_quiet_seconds", text, labels, task.quiet_ms / 1000)
+
+    if task.batch is not None:
+        _batch(table, task.batch, labels)
+
+
+def _batch(table: _Table, batch: BatchDone, labels: Mapping[str, str]) -> None:
+    text = "Batches that this run has committed."
+    table.counter("headgate_task_batches", text, labels, batch.number)
+    last = "headgate_task_last_batch"
+    table.gauge(f"{last}_records", "Records of the last batch.", labels, batch.records)
+    table.gauge(f"{last}_files", "Files of the last batch.", labels, batch.files)
+    text = "Seconds from the begin of the last batch to its commit."
+    table.gauge(f"{last}_seconds", text, labels, batch.took_ms / 1000)
 
 
 def _one_hot(table: _Table, name: str, labels: Mapping[str, str], state: State) -> None:

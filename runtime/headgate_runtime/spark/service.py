@@ -123,6 +123,11 @@ class SparkService:
         else:
             self._start_own(tasks_max)
 
+    @property
+    def ui(self) -> str | None:
+        """Address of Spark's own pages, where it is ours and has them."""
+        return None if self._server is None else self._server.ui
+
     def worker_settings(self) -> dict[str, str]:
         """What a worker must know of Spark."""
         if self._address is None:
@@ -205,7 +210,8 @@ class SparkService:
         except ServerError as error:  # there is no Java to start it with
             raise UpError(str(error)) from None
         self._address = self._server.address
-        write_private(self._address_file, json.dumps({"address": self._address}) + "\n")
+        known = {"address": self._address, "ui": self._server.ui}
+        write_private(self._address_file, json.dumps(known) + "\n")
         self._starting = threading.Thread(
             target=self._first_start, args=(self._server, time.monotonic()), daemon=True
         )
@@ -224,7 +230,7 @@ class SparkService:
         if not self._closed:
             self._warn(
                 f"Spark is up at {shown_remote(server.address)} "
-                f"after {self._started_at - begun:.1f} s"
+                f"after {self._started_at - begun:.1f} s{_pages(server)}"
             )
 
     def _ended(self, now: float) -> None:
@@ -251,7 +257,9 @@ class SparkService:
             self._warn(f"Spark could not be started again: {error}")
             return  # `tick` finds it ended once more
         self._started_at = time.monotonic()
-        self._warn(f"Spark is up again at {shown_remote(self._server.address)}")
+        self._warn(
+            f"Spark is up again at {shown_remote(self._server.address)}{_pages(self._server)}"
+        )
         self._marked("Spark", "up again")
 
     @property
@@ -269,6 +277,11 @@ class SparkService:
             check_slots(remote, self._pipeline.workers, tasks_max)
         except SlotsError as error:
             raise UpError(str(error)) from None
+
+
+def _pages(server: "SparkServer") -> str:
+    """Where the user sees what Spark does."""
+    return "" if server.ui is None else f"; its pages: {server.ui}"
 
 
 def _joined_address(data: Path) -> str:

@@ -1,6 +1,7 @@
 """Performs the effects of a sink task of planned batches."""
 
 import logging
+import time
 from collections.abc import Mapping, Sequence
 
 from headgate.connector.api import PlannedSinkTask, RetriableError
@@ -112,13 +113,16 @@ class PlannedPerformer:
         if self._lifeline.stopping:
             return BatchRun(0)
         self._lifeline.check()
+        began = time.monotonic()
         try:
             records = self._task.run_batch()
         except RetriableError as error:
             return BatchRetriable(str(error) or type(error).__name__)
+        took_ms = round((time.monotonic() - began) * 1000)
         if records:
             self._tell_topics()
-        return BatchRun(records)
+        task = self._task
+        return BatchRun(records, task.batch_files, took_ms, task.batch_interval_ms)
 
     def _tell_topics(self) -> None:
         """A batch does not say of which topics its records are; the group's offsets do."""

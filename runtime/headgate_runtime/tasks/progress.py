@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from headgate.task.messages import TaskProgress, TaskSpec
+from headgate.task.messages import BatchDone, TaskProgress, TaskSpec
 from headgate.task.steps import (
     BatchRun,
     BodyEffect,
@@ -30,11 +30,12 @@ class ProgressLog:
         self._every_ms = _interval_ms(spec)
         self._since_ms = now_ms
         self._commits = self._records = self._told = 0
+        self._batch: BatchDone | None = None
         self._sent = False
         """Something was sent since the last commit."""
 
     def reported(self, progress: TaskProgress) -> None:
-        self._records = progress.records
+        self._records, self._batch = progress.records, progress.batch
 
     def begun(self, effect: BodyEffect) -> None:
         if isinstance(effect, SendRecords):
@@ -59,9 +60,10 @@ class ProgressLog:
         commits, self._commits = self._commits, 0
         lag = self._lag()
         _log.info(
-            "%s: %s records and %s commits in %.0f s; %s records since it started%s",
+            "%s: %s records and %s commits in %.0f s; %s records since it started%s%s",
             *(self._task, f"{new:,}", f"{commits:,}", seconds, f"{self._records:,}"),
             "" if lag is None else f"; lag {lag:,}",
+            "" if self._batch is None else f"; {self._batch}",
         )
 
 

@@ -422,6 +422,7 @@ class Up:
             applying=self._applier.applying if self._applier is not None else (),
             refused=self._applier.refused if self._applier is not None else (),
             failures=seen.failures,
+            spark_ui=self._spark.ui,
         )
 
     def _count_rebalances(self, views: Sequence[WorkerView]) -> None:

@@ -18,7 +18,7 @@ from headgate_runtime.up.snapshot import ConnectorSnapshot, Phase, Snapshot, Wor
 
 PROGRESS_EVERY_S = 5.0
 MESSAGES_SHOWN = 8
-LINES_BESIDE_TASKS = 14
+LINES_BESIDE_TASKS = 15
 """Lines of a frame that are not rows of tasks: the heads, the messages."""
 
 
@@ -77,9 +77,17 @@ def progress_line(snapshot: Snapshot, rates: Rates) -> str:
     for connector in snapshot.connectors:
         flow = _flow(connector, snapshot, rates)
         lag = f", lag {connector.lag:,}" if connector.kind == "sink" else ""
-        parts.append(f"{connector.name} {flow[1]:,} records, {flow[0]:,.0f}/s{lag}")
+        batches = _batches(connector, snapshot)
+        parts.append(f"{connector.name} {flow[1]:,} records, {flow[0]:,.0f}/s{lag}{batches}")
     parts.append(counted(snapshot.rebalances, "rebalance"))
     return "; ".join(parts)
+
+
+def _batches(connector: ConnectorSnapshot, snapshot: Snapshot) -> str:
+    """The last batch of each task, where tasks commit planned batches."""
+    owners = snapshot.task_owners()
+    found = [view.batch for task in connector.tasks for _, view in owners.get(task, [])]
+    return "".join([f", {batch}" for batch in found if batch is not None])
 
 
 def _flow(connector: ConnectorSnapshot, snapshot: Snapshot, rates: Rates) -> tuple[float, int]:
@@ -174,6 +182,8 @@ def _head(heading: Heading, snapshot: Snapshot, elapsed_s: float) -> Text:
     text.append(f"headgate up {heading.pipeline}", style="bold")
     text.append(f"   {minutes:02}:{seconds:02}   log {heading.data}   runner {heading.runner}")
     text.append(f"   rebalances {snapshot.rebalances}   Ctrl-C stops", style="dim")
+    if snapshot.spark_ui is not None:
+        text.append(f"\nSpark's pages {snapshot.spark_ui}", style="dim")
     return text
 
 
@@ -278,6 +288,7 @@ def _add_task(
             f"{view.skipped:,} skipped" if view.skipped else "",
             f"started anew {view.attempts}x" if view.attempts else "",
             view.detail,
+            "" if view.batch is None else str(view.batch),
         ]
         detail = ", ".join(note for note in notes if note)
     table.add_row(

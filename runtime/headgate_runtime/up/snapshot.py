@@ -85,6 +85,8 @@ class Snapshot:
     """Changes that the cluster refused, and why."""
     failures: Mapping[str, str] = field(default_factory=dict)
     """Reason by name of what FAILED (``events``, ``events-0``), from the status topic."""
+    spark_ui: str | None = None
+    """Address of Spark's own pages."""
 
     def views(self) -> tuple[tuple[str, WorkerView], ...]:
         """Fresh views with the names of their workers."""

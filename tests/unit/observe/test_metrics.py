@@ -7,6 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from headgate.herder.messages import TaskView, WorkerView
 from headgate.ids import State, TaskId
+from headgate.task.messages import BatchDone
 from headgate_runtime.observe.metrics import metrics
 
 
@@ -67,6 +68,19 @@ def test_counts_of_a_worker_and_of_its_tasks() -> None:
     assert seen["headgate_task_quiet_seconds{connector=lines,task=0}"] == 1.5
     assert seen["headgate_task_restarts_in_a_row{connector=lines,task=0}"] == 3
     assert seen["headgate_sink_lag_records{connector=sink}"] == 12
+
+
+def test_batches_of_a_sink_that_plans_them() -> None:
+    assert not [name for name in samples([VIEW]) if "batch" in name]
+    batch = BatchDone(3, 200_000, 2, 1_900, 1_000)
+    seen = samples(
+        [dataclasses.replace(VIEW, tasks=(dataclasses.replace(VIEW.tasks[0], batch=batch),))]
+    )
+    assert seen["headgate_task_batches_total{connector=lines,task=0}"] == 3
+    last = "headgate_task_last_batch"
+    assert seen[f"{last}_records{{connector=lines,task=0}}"] == 200_000
+    assert seen[f"{last}_files{{connector=lines,task=0}}"] == 2
+    assert seen[f"{last}_seconds{{connector=lines,task=0}}"] == 1.9
 
 
 def test_the_names_that_dashboards_of_kafka_connect_chart() -> None:

@@ -40,6 +40,19 @@ def test_forced_settings(key: str, value: str) -> None:
     assert forced_conf(plan("local[2]", 2, 2))[key] == value
 
 
+def test_the_address_of_sparks_pages(tmp_path: Path) -> None:
+    server = SparkServer("local[2]", 2, tmp_path)
+    assert server.ui is not None
+    port = server.ui.removeprefix("http://127.0.0.1:")
+    assert f"spark.ui.port={port}" in server._command()
+    chosen = SparkServer("local[2]", 2, tmp_path, {"spark.ui.port": "4050"})
+    assert chosen.ui == "http://127.0.0.1:4050"
+    assert "spark.ui.port=4050" in chosen._command()
+    assert SparkServer("local[2]", 2, tmp_path, {"spark.ui.enabled": "false"}).ui is None
+    kill = SparkServer("local[2]", 2, tmp_path, {"spark.ui.killEnabled": "true"})._command()
+    assert "spark.ui.killEnabled=false" in kill
+
+
 def test_missing_java_is_told_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setattr(server_module.shutil, "which", lambda _name: None)

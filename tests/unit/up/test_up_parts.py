@@ -9,13 +9,14 @@ from rich.console import Console
 
 from headgate.herder.messages import DeleteConnector, PutConnectorConfig, TaskView, WorkerView
 from headgate.ids import State, TargetState, TaskId
+from headgate.task.messages import BatchDone
 from headgate.topics.config_events import ConnectorConfigured, TargetStateChanged
 from headgate.topics.config_reducer import fold
 from headgate.topics.config_state import ConfigState
 from headgate_runtime.traces import first_words
 from headgate_runtime.up.apply import planned_changes
 from headgate_runtime.up.changes import changes
-from headgate_runtime.up.display import Heading, LiveDisplay, PlainDisplay
+from headgate_runtime.up.display import Heading, LiveDisplay, PlainDisplay, progress_line
 from headgate_runtime.up.processes import how_it_ended, warnings_of
 from headgate_runtime.up.rates import Rates
 from headgate_runtime.up.restarts import (
@@ -193,17 +194,24 @@ class TestTimeline:
 
 
 class TestDisplay:
-    def _show(self, height: int = 40, tasks: int = 2, detail: str = "") -> str:
+    def _show(
+        self,
+        height: int = 40,
+        tasks: int = 2,
+        detail: str = "",
+        ui: str | None = None,
+        batch: BatchDone | None = None,
+    ) -> str:
         out = io.StringIO()
         console = Console(
             file=out, force_terminal=True, width=100, height=height, color_system=None
         )
         display = LiveDisplay(console, Heading("p.toml", "/data", "spark"))
         ids = tuple(TaskId("a", n) for n in range(tasks))
-        views = [_task(task, records=50, detail=detail) for task in ids[:-1]]
+        views = [replace(_task(task, records=50, detail=detail), batch=batch) for task in ids[:-1]]
         snapshot = _snapshot(1.0, _worker("w1", *views), _worker("w2", phase=Phase.SILENT))
         connector = replace(snapshot.connectors[0], tasks=ids)
-        snapshot = replace(snapshot, connectors=(connector,))
+        snapshot = replace(snapshot, connectors=(connector,), spark_ui=ui)
         rates = Rates()
         rates.update(0.0, dict.fromkeys(ids, 0))
         rates.update(1.0, dict.fromkeys(ids, 50))
@@ -227,6 +235,18 @@ class TestDisplay:
             "waits for: a-1 has no owner and 1 more",
         ):
             assert words in shown, shown
+
+    def test_the_pages_of_spark(self) -> None:
+        assert "Spark's pages" not in self._show()
+        assert "Spark's pages http://127.0.0.1:4040" in self._show(ui="http://127.0.0.1:4040")
+
+    def test_the_last_batch_of_a_sink(self) -> None:
+        batch = BatchDone(3, 200_000, 2, 1_900, 1_000)
+        snapshot = _snapshot(1.0, _worker("w1", replace(_task(A0), batch=batch)))
+        told = "batch 3: 200,000 records in 2 files took 1.9 s, next commit after 1.9 s"
+        assert told in progress_line(snapshot, Rates())
+        assert "batch" not in progress_line(_snapshot(1.0, _worker("w1", _task(A0))), Rates())
+        assert told[:20] in self._show(batch=batch)
 
     def test_tasks_that_do_not_run_are_shown_first_where_room_is_short(self) -> None:
         shown = self._show(height=24, tasks=60)
