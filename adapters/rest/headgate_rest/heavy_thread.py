@@ -18,9 +18,18 @@ ITEM_BYTES: Final = 4
 """Least length of a number, a text or a table in JSON, with what separates it from the next."""
 REST_FACTOR: Final = 3
 SWITCH_S: Final = 0.000_2
-"""How long this thread keeps the interpreter while others want it, instead of Python's 5 ms. The
-loop gives it up at each call of a socket, and would wait 5 ms after each: half a second for a turn
-with a hundred connections."""
+"""How long a thread keeps the interpreter while others want it, instead of Python's 5 ms. The loop
+gives it up at each call of a socket, and would wait 5 ms after each: half a second for a turn with
+a hundred connections."""
+
+
+def take_short_turns() -> None:
+    """Have all threads of the process give the interpreter up after `SWITCH_S`, from now on.
+
+    Not for a time: Python rounds the interval down, so putting it back takes a microsecond off.
+    """
+    if sys.getswitchinterval() > SWITCH_S:
+        sys.setswitchinterval(SWITCH_S)
 
 
 def least_size(value: object, enough: int) -> int:
@@ -50,6 +59,7 @@ class HeavyThread:
     """
 
     def __init__(self) -> None:
+        take_short_turns()
         self._executor = ThreadPoolExecutor(1, "rest-json")
         self._rest_until = 0.0
 
@@ -65,11 +75,8 @@ class HeavyThread:
         if begun < self._rest_until:
             time.sleep(self._rest_until - begun)
             begun = time.monotonic()
-        switch_s = sys.getswitchinterval()
-        sys.setswitchinterval(SWITCH_S)
         try:
             return work()
         finally:
-            sys.setswitchinterval(switch_s)
             ended = time.monotonic()
             self._rest_until = ended + REST_FACTOR * (ended - begun)

@@ -6,7 +6,6 @@ import math
 import re
 import socket
 import ssl
-import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -20,7 +19,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headgate_rest.connections import Connection, Connections, Door
-from headgate_rest.heavy_thread import SWITCH_S
+from headgate_rest.heavy_thread import take_short_turns
 from headgate_rest.http import HttpRequest, HttpResponse, Refusal
 from headgate_rest.http_protocol import BoundedProtocol, Turns
 from headgate_rest.memory import keep_little
@@ -103,7 +102,7 @@ class HttpServer:
         """Returns when requests are answered. From then on all threads of the process take short
         turns: a few that compute, such as validations, would keep the loop waiting for seconds."""
         keep_little()
-        sys.setswitchinterval(SWITCH_S)
+        take_short_turns()
         for listener_group, listener, bound in self._bound:
             bound.connections = self._connections
             app = _App(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate_rest.heavy_thread import HeavyThread
+from headgate_rest.heavy_thread import HeavyThread, take_short_turns
 
 TESTS = Path(__file__).resolve().parents[2]
 FREED_MIB = 50
@@ -68,6 +68,9 @@ def test_the_loop_gets_its_turn_while_large_json_is_read() -> None:
         heavy.close()
         return took
 
-    switch_s = sys.getswitchinterval()
+    sys.setswitchinterval(0.005)
     assert asyncio.run(calls()) < 0.3
-    assert sys.getswitchinterval() == switch_s
+    short_s = sys.getswitchinterval()
+    for _ in range(3):
+        take_short_turns()
+    assert sys.getswitchinterval() == short_s, "it becomes ever shorter"
