@@ -221,3 +221,10 @@ def test_times_of_all_kinds(tmp_path: Path) -> None:
     assert in_batches == 200
     value = {"t": time(7, 5, 9, 500_000), "at": datetime(2026, 11, 26, 7, 5, tzinfo=UTC)}
     assert values(in_records(found)) == [value] * 200
+
+
+def test_as_many_objects_as_lines_are_not_an_object_a_line(tmp_path: Path) -> None:
+    lines = ['{"n":1}{"n":2}', " ", '{"n":3}'] * 100
+    (tmp_path / "a.jsonl").write_text("\n".join([*lines, ""]))
+    found, in_batches = both(tmp_path, {"json.types": "n: int8", "errors.tolerance": "all"})
+    assert (len(reasons(found)), len(values(found)), in_batches) == (100, 100, 0)
