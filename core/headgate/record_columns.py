@@ -33,7 +33,7 @@ class RecordColumns(ABC):
 
     @abstractmethod
     def records(self) -> Sequence[ConsumerRecord]:
-        """Them all as objects."""
+        """All records, as objects."""
 
 
 @runtime_checkable

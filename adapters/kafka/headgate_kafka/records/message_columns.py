@@ -44,5 +44,5 @@ class MessageColumns(RecordColumns):
 
 
 def offset_of(message: Message) -> int:
-    """Of a message that is no error, so that it has one."""
+    """The offset of a message that is no error: only such a one always has it."""
     return cast(int, message.offset())
