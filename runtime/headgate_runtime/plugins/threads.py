@@ -181,7 +181,8 @@ class PluginThreads:
                     call.work()
                 finally:
                     self._lock.acquire()
-                del call.lane.begun[call.number]
+                    # Nobody may look at the processor time of a thread that has ended.
+                    del call.lane.begun[call.number]
                 self._staff()
 
     def _taken(self) -> _Call | None:

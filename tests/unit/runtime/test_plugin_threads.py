@@ -184,3 +184,20 @@ def test_what_computes_for_too_long_hangs(monkeypatch: pytest.MonkeyPatch) -> No
         assert asked.wait(PATIENCE_S)
     finally:
         over.set()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_call_that_ends_its_thread_counts_no_more() -> None:
+    """The processor time of a thread that has ended must not be asked for."""
+    calls, asked = PluginThreads("t"), threading.Event()
+
+    def ends() -> None:
+        raise SystemExit
+
+    calls.submit("a", ends)
+    until = time.monotonic() + PATIENCE_S
+    while calls._begun():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    calls.submit("a", asked.set)
+    assert asked.wait(PATIENCE_S)
