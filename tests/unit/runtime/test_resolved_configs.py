@@ -198,7 +198,7 @@ def offsets(tmp_path: Path, vault: Vault) -> ConnectorOffsets:
     return ConnectorOffsets(
         transport_settings(tmp_path),
         WorkerSettings.parse({}),
-        lambda _connector, _commit: True,
+        lambda _effect: True,
         WorkerConfigTransformer({"vault": vault}),
     )
 

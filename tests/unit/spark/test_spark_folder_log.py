@@ -27,6 +27,11 @@ class Writer:
         self.before_commit: Any = lambda: None
         self.written = 0
 
+    sql = ""
+
+    def select(self, table: Any) -> Any:
+        return table
+
     def write(self, table: Any, path: str) -> None:
         folder = Path(unquote(urlsplit(path).path))
         for number in table.column("n").to_pylist():
