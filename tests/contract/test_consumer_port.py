@@ -151,6 +151,7 @@ def test_revoked_comes_before_another_holds_the_partitions(world: World) -> None
     assert "one" not in holder.values()
 
 
+@pytest.mark.exhaustive_on_kafka
 def test_commit_after_a_rebalance_is_refused(world: World) -> None:
     transport = filled(world)
     stuck = transport.record_log.consumer(world.name("g"), [world.name("t")], "stuck")

@@ -39,7 +39,8 @@ def test_connections_that_say_nothing_keep_nobody_out_and_are_few(server: Metric
     """Each kept a thread and a descriptor for ever."""
     threads = threading.active_count()
     half = b"GET /metrics HTTP/1.1\r\nX: "
-    silent = [connected(server, half if n % 2 else b"") for n in range(tries(2, 10) * CONNECTIONS_MAX)]
+    many = tries(2, 10) * CONNECTIONS_MAX
+    silent = [connected(server, half if n % 2 else b"") for n in range(many)]
     assert scraped(server) == 200
     wait_until(lambda: threading.active_count() <= threads + CONNECTIONS_MAX + 1)
     for each in silent:
