@@ -21,8 +21,6 @@ from headgate.connector.json_converter import JsonConverter
 from headgate.connector.text_converters import TypedConverter, json_text, typed_start
 from headgate.ports import ConsumerRecord, LogBatch, RecordLog
 from headgate.record_columns import ColumnLog, RecordColumns
-from headgate_arrow.rows import log_records
-from headgate_spark.arrow_chunks import ArrowParser
 from headgate_spark.chunks import VALUE, WRITERS, Chunk
 from headgate_spark.columns import unite_columns
 from headgate_spark.entries import staged_path
@@ -202,6 +200,9 @@ class _Parser:
         names = "|".join(task.metadata)
         self._typed, self._json = TypedConverter(), JsonConverter()
         self._reserved = re.compile(f"_+(?:{names})") if names else None
+        # Not above: `headgate plugins` reads the options without pyarrow.
+        from headgate_spark.arrow_chunks import ArrowParser
+
         self._arrow = ArrowParser(task.columns, task.metadata, self._reserved, task.envelope)
         self._by_columns = task.format != "json" and self._arrow.takes
 
@@ -274,6 +275,8 @@ class _Parser:
 
 def _records(part: Part, end: int) -> Sequence[ConsumerRecord]:
     if isinstance(part, LogBatch):
+        from headgate_arrow.rows import log_records
+
         return log_records(part, part.skip, min(part.count, end - part.offset))
     return part.records() if isinstance(part, RecordColumns) else part
 
