@@ -57,7 +57,7 @@ def plain(record: SinkRecord) -> SinkRecord:
 def _part(record: SinkRecord, schema: Schema, name: str) -> tuple[Schema | None, Any]:
     field = schema.field(name)
     if field is None:
-        raise DataError(f"{at(record)} has no field {name}, which a change event has")
+        raise DataError(f"{at(record)} has no field {name}: a change event has one")
     return field.schema, record.value.get(name)
 
 

@@ -4,6 +4,7 @@ Checksums are computed when an offset is asked for. Of a batch that is mostly th
 """
 
 import zlib
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate, pairwise
@@ -115,8 +116,8 @@ class _OfRows(Sequence[int]):
             return type(self)(self._block, self._rows[at])
         return self._number(self._rows[at])
 
-    def _number(self, row: int) -> int:
-        raise NotImplementedError
+    @abstractmethod
+    def _number(self, row: int) -> int: ...
 
 
 class _Checksums(_OfRows):

@@ -1,7 +1,7 @@
 """Columns of texts as columns of Arrow, with the values that the parsers of `csv_types` give.
 
-Each kind has a quick way for texts that Arrow reads exactly as its parser does, which a pattern
-decides. All other texts go through the parser, one by one.
+Arrow casts a column if a pattern shows that it reads each text exactly as the parser does. All
+other columns go through the parser, one text at a time.
 """
 
 from collections.abc import Callable

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+import httpx
 import pytest
 from support.kafka.cluster import (
     QUICK_GROUPS,
@@ -52,8 +53,8 @@ def leader(workers: list[KeptWorker]) -> KeptWorker:
                 if worker.leads:
                     found.append(worker)
                     return True
-            except Exception:
-                continue  # it starts, or is stopped
+            except (httpx.HTTPError, KeyError, ValueError):
+                continue  # it starts, or is stopped: it does not answer, or not with a view
         return False
 
     await_true("leader", look, 60)

@@ -28,8 +28,7 @@ class Limits:
     body_values: int = 50_000
     """Values, lists and objects of one body: each costs fifty times its bytes in memory."""
     task_configs_bytes: int = 33_554_432
-    """Bytes of one connector's task configs, which a worker may send to the leader if it signs
-    them."""
+    """Bytes of one connector's task configs. A worker sends them to the leader, and signs them."""
     held_bytes: int = 67_108_864
     """Bytes of all bodies that are read or whose request is not answered yet."""
     read_timeout_ms: int = 30_000

@@ -330,6 +330,7 @@ class SinkTask(ABC):
 
         Never called with a batch while records wait, so the two keep the order of the log.
         """
+        # Not abstract: only a task whose `takes_batches` is true has it.
         raise NotImplementedError(f"{type(self).__name__} takes batches and has no put_batch")
 
     def flush(self) -> None: ...

@@ -82,8 +82,8 @@ class PluginThreads:
     """Each call that hangs costs its caller alone, and a thread.
 
     A few calls compute at once: more would keep all other threads waiting for the interpreter. One
-    that hangs soon ceases to count among them. Calls of one plugin
-    that hang cannot keep those of others waiting, nor use up the threads of the process.
+    that hangs soon ceases to count among them. Calls of one plugin that hang cannot keep those of
+    others waiting, nor use up the threads of the process.
     """
 
     def __init__(self, name: str, overdue_s: float = OVERDUE_S) -> None:

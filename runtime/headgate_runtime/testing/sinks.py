@@ -55,6 +55,7 @@ class SinkConformance:
 
         Read it as another process would: a file anew from the disk, a table by another connection.
         """
+        # Not abstract: pytest would say less of what is missing.
         raise NotImplementedError("written(folder): return what the sink has written by now")
 
     def expected(self, message: Message) -> object:

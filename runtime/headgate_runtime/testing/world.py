@@ -121,6 +121,7 @@ class RunTransport:
         self.clock: Clock = MemoryClock(log)
 
     def offset_view(self) -> OffsetView:
+        # The port has it for workers.
         raise NotImplementedError("tasks do not ask for it")
 
     def close(self) -> None:

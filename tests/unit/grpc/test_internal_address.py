@@ -1,6 +1,7 @@
 """Which of a worker's listeners other workers are told."""
 
 import pytest
+from support.kafka.worker_file import WORKER_FILE
 
 from headgate_grpc.listeners import listeners_of
 from headgate_runtime.api.serving import UnservedError, internal_address
@@ -8,19 +9,9 @@ from headgate_runtime.config.properties import parse_properties
 from headgate_runtime.config.settings import DISTRIBUTED, WorkerSettings
 from headgate_runtime.config.worker_file import check_worker_file
 
-WORKER = """\
-bootstrap.servers=127.0.0.1:1
-group.id=g
-config.storage.topic=c
-offset.storage.topic=o
-status.storage.topic=s
-key.converter=org.apache.kafka.connect.storage.StringConverter
-value.converter=org.apache.kafka.connect.storage.StringConverter
-"""
-
 
 def settings(more: str = "") -> WorkerSettings:
-    return check_worker_file(parse_properties(WORKER + more, "f"), DISTRIBUTED).settings
+    return check_worker_file(parse_properties(WORKER_FILE + more, "f"), DISTRIBUTED).settings
 
 
 def address(host: str, *listeners: str, more: str = "") -> str:

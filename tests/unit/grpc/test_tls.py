@@ -8,6 +8,7 @@ from pathlib import Path
 import grpc
 import pytest
 from support.grpc.pem import make_pem
+from support.kafka.worker_file import WORKER_FILE
 from support.rest.worker import whole_worker
 
 from headgate_grpc.client import Client, HeadgateError, aio
@@ -22,15 +23,6 @@ from headgate_runtime.plugins.rest import RestPlugins
 from headgate_runtime.worker.loggers import Loggers
 
 LISTENER = "grpcs://127.0.0.1:0"
-WORKER = """\
-bootstrap.servers=127.0.0.1:1
-group.id=g
-config.storage.topic=c
-offset.storage.topic=o
-status.storage.topic=s
-key.converter=org.apache.kafka.connect.storage.StringConverter
-value.converter=org.apache.kafka.connect.storage.StringConverter
-"""
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +40,7 @@ def settings(pem: Path, *, clients: bool = False, **more: str) -> WorkerSettings
         texts["headgate.grpc.ssl.client.ca.file"] = f"{pem}/ca.pem"
     named = {f"headgate.grpc.{key.replace('_', '.')}": text for key, text in more.items()}
     lines = "".join(f"{key}={text}\n" for key, text in {**texts, **named}.items())
-    return check_worker_file(parse_properties(WORKER + lines, "f"), DISTRIBUTED).settings
+    return check_worker_file(parse_properties(WORKER_FILE + lines, "f"), DISTRIBUTED).settings
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.kafka.worker_file import WORKER_FILE
 from typer.testing import CliRunner
 
 from headgate_runtime.command.parser import app
@@ -67,21 +68,9 @@ def test_help_has_groups_and_every_command_an_example() -> None:
         assert f"  headgate {name}" in page.partition("Example")[2], name
 
 
-WORKER = """\
-bootstrap.servers=127.0.0.1:9
-group.id=g
-config.storage.topic=c
-offset.storage.topic=o
-status.storage.topic=s
-key.converter=org.apache.kafka.connect.storage.StringConverter
-value.converter=org.apache.kafka.connect.storage.StringConverter
-listeners=http://127.0.0.1:0
-"""
-
-
 def test_a_worker_without_pyspark_says_so_before_it_asks_brokers(tmp_path: Path) -> None:
     """Its runner is spark where the file says nothing of it."""
-    (tmp_path / "w.properties").write_text(WORKER)
+    (tmp_path / "w.properties").write_text(WORKER_FILE + "listeners=http://127.0.0.1:0\n")
     hidden = "import sys; sys.modules['pyspark'] = None; "
     code = f"{hidden}from headgate_runtime.cli import main; main()"
     done = subprocess.run(
