@@ -7,6 +7,11 @@ from collections.abc import Mapping
 
 import pytest
 
+from headgate.connector.topic_creation import topic_keys
+from headgate.connector.validators import ALIASES_MAX
+from headgate.herder.connectors import TASKS_MAX, tasks_max
+from headgate.java import pattern
+from headgate.java.pattern import compile_java
 from headgate_runtime.config.settings import WorkerSettings
 from headgate_runtime.config.transformer import NO_PROVIDERS
 from headgate_runtime.plugins.expressions import is_quick, matches_in_time
@@ -105,10 +110,10 @@ def test_an_expression_is_tried(pattern: str, text: str, found: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    "pattern", ["(a+)+b", "(a|a)*b", "(a?){30}b", "a*a*a*a*b", "(a|a)(a|a)(a|a)(a|a)", "(x+x+)+y"]
+    "slow", ["(a+)+b", "(a|a)*b", "(a?){30}b", "a*a*a*a*b", "(a|a)(a|a)(a|a)(a|a)", "(x+x+)+y"]
 )
-def test_what_may_take_long_is_known(pattern: str) -> None:
-    assert not is_quick(pattern)
+def test_what_may_take_long_is_known(slow: str) -> None:
+    assert not is_quick(slow)
     assert is_quick("orders-.*") and is_quick("^(?!dlq-).*$") and is_quick("(a|b)-.*")
 
 
@@ -136,3 +141,23 @@ def test_it_is_given_up_on_a_machine_that_has_no_time_either() -> None:
 def test_a_validation_with_an_endless_expression_says_so() -> None:
     [text] = errors({**SINK, **PATTERN})
     assert "it takes too long to tell whether it matches the DLQ topic" in text
+
+
+def test_long_expressions_are_not_kept_compiled() -> None:
+    """Hundreds of them would take gigabytes."""
+    before = pattern._kept.cache_info().currsize
+    compile_java("x" * (pattern._KEPT_MAX + 1))
+    assert pattern._kept.cache_info().currsize == before
+    compile_java(f"short and never seen {before}")
+    assert pattern._kept.cache_info().currsize == before + 1
+
+
+def test_tasks_max_of_thousands_of_digits_is_the_most() -> None:
+    assert tasks_max({"tasks.max": "9" * 5_000}) == TASKS_MAX
+    assert tasks_max({"tasks.max": "0" * 5_000 + "7"}) == 7
+
+
+def test_groups_that_are_refused_name_no_keys() -> None:
+    groups = {"topic.creation.groups": aliases("g", ALIASES_MAX + 1)}
+    few = {"topic.creation.groups": aliases("g", ALIASES_MAX)}
+    assert len(topic_keys(groups)) < 10 < ALIASES_MAX < len(topic_keys(few))
