@@ -55,7 +55,8 @@ class HeavyThread:
     """Does one work at a time, and rests after each `REST_FACTOR` times as long as that took.
 
     Python's JSON does not let other threads run while it reads or writes one text. In the rests
-    the loop does what has gathered.
+    the loop does what has gathered. From the thread's making all threads of the process take short
+    turns: a few that compute, such as validations, would keep the loop waiting for seconds.
     """
 
     def __init__(self) -> None:

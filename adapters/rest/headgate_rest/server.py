@@ -19,7 +19,6 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headgate_rest.connections import Connection, Connections, Door
-from headgate_rest.heavy_thread import take_short_turns
 from headgate_rest.http import HttpRequest, HttpResponse, Refusal
 from headgate_rest.http_protocol import BoundedProtocol, Turns
 from headgate_rest.memory import keep_little
@@ -99,10 +98,8 @@ class HttpServer:
         return ports
 
     def start(self) -> None:
-        """Returns when requests are answered. From then on all threads of the process take short
-        turns: a few that compute, such as validations, would keep the loop waiting for seconds."""
+        """Returns when requests are answered."""
         keep_little()
-        take_short_turns()
         for listener_group, listener, bound in self._bound:
             bound.connections = self._connections
             app = _App(
