@@ -112,22 +112,27 @@ class ChoosingRunner:
         self._server = server
 
     def start(self, spec: TaskSpec) -> None:
-        runner: Runner | None = self._others
-        if self._processes is not self._others and self._is_beside(spec):
-            runner = self._processes
-        if runner is not None:
-            runner.start(spec)
+        task = self._task_class(spec)
+        planned = is_planned(task)
+        if self._processes is None and planned:
+            reason = (
+                "an exactly-once sink cannot be run by a thread, which cannot be killed: use the "
+                "task runner process or spark"
+            )
+            self._report(spec.run, TaskEnded(TaskOutcome.FAILED, reason))
+            self._report(spec.run, TaskReleased())
             return
-        reason = "an exactly-once sink cannot be run by a thread, which cannot be killed"
-        self._report(spec.run, TaskEnded(TaskOutcome.FAILED, reason))
-        self._report(spec.run, TaskReleased())
+        beside = planned or getattr(task, "IN_WORKER_PROCESS", False)
+        if beside and self._processes is not None:
+            self._processes.start(spec)
+        else:
+            self._others.start(spec)
 
-    def _is_beside(self, spec: TaskSpec) -> bool:
+    def _task_class(self, spec: TaskSpec) -> object:
         try:
-            task = self._tools.task_class(spec)
-            return is_planned(task) or getattr(task, "IN_WORKER_PROCESS", False)
+            return self._tools.task_class(spec)
         except PluginError:
-            return False  # the body will say what is wrong with it
+            return None  # the body will say what is wrong with it
 
     def send(self, run: str, command: TaskCommand) -> None:
         for runner in self._each():
