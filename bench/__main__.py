@@ -21,6 +21,7 @@ PARTS = {
     "embedded": "the embedded log, bare",
     "tasks": "a task's start, pause and stop, per runner",
     "spark": "Spark alone: starts, and SparkFileSink from the log",
+    "spark_job": "a job on Spark: latency to a committed row, tasks, and recovery from kills",
     "pipeline": "DirectorySource to the log per runner, and the main job",
     "watchers": "1,000 watches of one worker by gRPC",
     "files": "files through the log to Parquet files, beside pyarrow and Spark",

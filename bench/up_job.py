@@ -51,6 +51,10 @@ class UpJob:
             self._process.kill()
             raise
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def move(self, files: Iterable[Path], records: int, prefix: str = "") -> tuple[float, float]:
         """Seconds, and seconds of CPU, from the moment that `files` are renamed into the directory
         until the sink has committed their `records`.
