@@ -1,4 +1,4 @@
-"""IcebergSink: records appended to an Iceberg table, exactly once, without Spark."""
+"""IcebergSink: records into an Iceberg table, exactly once, without Spark."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -9,12 +9,12 @@ from headgate.connector.config import ConfigDef, ConfigError, Importance, Type
 from headgate.connector.validators import non_empty
 from headgate.ports import TopicPartition
 from headgate_connectors.iceberg_table import IcebergTarget
-from headgate_connectors.table_config import define_batches, shared_settings
+from headgate_connectors.table_config import define_shared, shared_settings, shared_validation
 from headgate_connectors.table_sink import TableSettings, TableSinkTask, Target
 
 CATALOG: Final = "catalog."
 """What settings that are the catalog's own properties begin with."""
-CONFIG: Final = define_batches(
+CONFIG: Final = define_shared(
     ConfigDef()
     .define(
         "table",
@@ -49,7 +49,7 @@ class IcebergSinkTask(TableSinkTask):
 
 
 class IcebergSink(SinkConnector):
-    """Records appended to an Iceberg table, exactly once."""
+    """Records into an Iceberg table, exactly once."""
 
     VERSION = "0.1.0"
     TASK: ClassVar[type[SinkTask]] = IcebergSinkTask
@@ -67,7 +67,7 @@ class IcebergSink(SinkConnector):
         if not _catalog(config):
             text = "names no catalog: set catalog.type and catalog.uri, as pyiceberg knows them"
             return {"table": [text]}
-        return {}
+        return shared_validation(config)
 
     @classmethod
     def alter_offsets(

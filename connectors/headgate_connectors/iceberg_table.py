@@ -1,18 +1,21 @@
 """An Iceberg table as an exactly-once sink sees it, by pyiceberg: no Spark, no JVM.
 
-The offsets that the table has reached are properties of it, set in the transaction that appends the
-rows. That alone guards nothing: pyiceberg by default tries a commit that was refused again on the
-newest snapshot, and a frozen process that wakes up would write its rows once more. So such tries
-are switched off (``commit.retry.num-retries`` = 0 in the metadata that the commit is made against).
-Then a commit is refused unless the table's snapshot is the one whose offsets were compared with
-where the batch begins.
+The offsets that the table has reached are properties of it, set in the transaction that writes the
+rows. An upsert deletes the rows that have a key of the batch and appends the new ones, in the same
+transaction. That alone guards nothing: pyiceberg by default tries a commit that was refused again
+on the newest snapshot, and a frozen process that wakes up would write its rows once more. So such
+tries are switched off (``commit.retry.num-retries`` = 0 in the metadata that the commit is made
+against). Then a commit is refused unless the table's snapshot is the one whose offsets were
+compared with where the batch begins.
 """
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import (
     CommitFailedException,
@@ -21,7 +24,8 @@ from pyiceberg.exceptions import (
     NoSuchTableError,
     TableAlreadyExistsError,
 )
-from pyiceberg.table import Table
+from pyiceberg.expressions import And, BooleanExpression, EqualTo, In, Or
+from pyiceberg.table import Table, Transaction
 
 from headgate.ports import TopicPartition
 from headgate_connectors.delta_types import stored_schema
@@ -31,6 +35,9 @@ from headgate_connectors.table_sink import Batch, TableError
 RETRIES: Final = "commit.retry.num-retries"
 _TRIES: Final = 50
 """Commits that may fail, each since another process has committed meanwhile."""
+_IN: Final[Callable[[str, Collection[Any]], BooleanExpression]] = cast(Any, In)
+_EQUAL: Final[Callable[[str, Any], BooleanExpression]] = cast(Any, EqualTo)
+"""As they are called; their annotations are those of pydantic."""
 _ICEBERG: Final = "Iceberg"
 _WIDER: Final = {pa.int8(): pa.int32(), pa.int16(): pa.int32()}
 
@@ -90,7 +97,7 @@ class IcebergTarget:
         return f"{self._app}.{place[0]}-{place[1]}"
 
     def commit(self, batch: Batch) -> bool:
-        """Append the batch in one commit.
+        """Write the batch in one commit.
 
         False: the table has other offsets than those that the batch begins at; nothing was written.
 
@@ -106,7 +113,7 @@ class IcebergTarget:
                 if self._table is None:
                     self._create(batch.data.schema)
                     continue
-                self._append(self._table, batch)
+                self._write(self._table, batch)
                 return True
             except (CommitFailedException, CommitStateUnknownException):
                 continue  # another process has committed meanwhile, or this one has: look again
@@ -122,7 +129,7 @@ class IcebergTarget:
         with suppress(TableAlreadyExistsError):
             self._catalog.create_table(self._name, schema=columns, properties={RETRIES: "0"})
 
-    def _append(self, table: Table, batch: Batch) -> None:
+    def _write(self, table: Table, batch: Batch) -> None:
         assert table.properties.get(RETRIES) == "0", "a refused commit would be tried again"
         wanted = merge_columns(self._columns, batch.data.schema, self._evolution)
         ends = {self._key(place): str(end) for place, end in batch.ends.items()}
@@ -130,10 +137,43 @@ class IcebergTarget:
             if len(wanted) > len(self._columns):
                 with change.update_schema() as schema:
                     schema.union_by_name(wanted)
-            change.append(conform(batch.data, wanted))
+            rows = conform(batch.data, wanted)
+            if batch.keys:
+                _delete(change, rows, batch.keys)
+                rows = rows.filter(pc.invert(pa.array(batch.deleted, pa.bool_())))
+            if rows.num_rows:
+                change.append(rows)
             change.set_properties(ends)
 
     def close(self) -> None: ...
+
+
+def _delete(change: Transaction, rows: Any, keys: Sequence[str]) -> None:
+    """Delete what has the key of one of `rows`. pyiceberg writes the files anew that have some."""
+    with warnings.catch_warnings():
+        # All keys may be new, and tables that ask for merge on read are told of each time.
+        warnings.simplefilter("ignore", UserWarning)
+        change.delete(_with_keys(rows, keys))
+
+
+def _with_keys(rows: Any, keys: Sequence[str]) -> BooleanExpression:
+    """True for what has the key of one of `rows`, which are not empty.
+
+    pyiceberg takes over a millisecond for each part of an OR, so the column with the most values
+    is compared with a set: a part for each combination of the others.
+    """
+    columns = {name: rows.column(name).to_pylist() for name in keys}
+    *others, most = sorted(keys, key=lambda name: len(set(columns[name])))
+    sets: dict[tuple[Any, ...], list[Any]] = {}
+    for *group, value in zip(*(columns[name] for name in (*others, most)), strict=True):
+        sets.setdefault(tuple(group), []).append(value)
+    parts: list[BooleanExpression] = []
+    for found, values in sets.items():
+        part = _IN(most, values)
+        for name, value in zip(others, found, strict=True):
+            part = And(part, _EQUAL(name, value))
+        parts.append(part)
+    return parts[0] if len(parts) == 1 else Or(*parts)
 
 
 def _wider(kind: Any) -> Any:
