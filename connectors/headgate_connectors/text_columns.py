@@ -107,7 +107,8 @@ def _integers(texts: Any, target: Any) -> Any:
 
 
 def _decimals(texts: Any, target: Any) -> Any:
-    _need(texts, r"\A[+-]?[0-9]+(?:\.[0-9]+)?\z")
+    # Of more digits after the point than it can hold Arrow cuts some without a word.
+    _need(texts, rf"\A[+-]?[0-9]+(?:\.[0-9]{{1,{max(target.scale, 1)}}})?\z")
     return texts.cast(target)
 
 

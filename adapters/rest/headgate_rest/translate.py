@@ -266,11 +266,12 @@ class _Route:
         given = self.headers.get(IF_MATCH_HEADER.lower())
         if given is None:
             return None
-        found = re.fullmatch(r'[ \t]*"([0-9]{1,18})"[ \t]*', given, re.ASCII)
-        if found is None:
+        found = re.fullmatch(r'[ \t]*"([0-9]+)"[ \t]*', given, re.ASCII)
+        etag = None if found is None else _offset(found[1])
+        if etag is None:
             text = f'{IF_MATCH_HEADER} is {given}; expected one ETag of an answer, like "17"'
             raise Refusal(400, text)
-        return int(found[1])
+        return etag
 
     def flag(self, name: str) -> bool:
         return query_flag(self.query, name) or False
@@ -369,6 +370,13 @@ def _restart(route: _Route) -> HerderRequest:
     return route.forwarded(call)
 
 
+def _offset(text: str) -> int | None:
+    """A config offset, of at most 64 bits with its sign; None: the text is none."""
+    if not re.fullmatch("[0-9]{1,19}", text):
+        return None
+    return found if (found := int(text)) < 2**63 else None
+
+
 def _put_task_configs(route: _Route) -> HerderRequest:
     """Always of the last hop: passed on it would have lost its signature, so a worker that does not
     lead refuses it."""
@@ -380,9 +388,9 @@ def _put_task_configs(route: _Route) -> HerderRequest:
     configs = tuple(text_map(item, f"task config {n}", expected) for n, item in items)
     made_of = route.headers.get(MADE_OF_HEADER.lower())
     replaced = route.headers.get(INSTEAD_OF_HEADER.lower())
-    if replaced is not None and not re.fullmatch("[0-9]{1,18}", replaced):
+    instead_of = None if replaced is None else _offset(replaced)
+    if replaced is not None and instead_of is None:
         raise Refusal(400, f"{INSTEAD_OF_HEADER} is {replaced!r}; expected a config offset")
-    instead_of = None if replaced is None else int(replaced)
     return HerderRequest(PutTaskConfigs(route.name, configs, made_of, instead_of), LAST_HOPS)
 
 

@@ -51,7 +51,7 @@ headgate up pipeline.toml --until-idle
 
 _CONFTEST: Final = 'pytest_plugins = ["headgate.testing.plugin"]\n'
 
-_GITIGNORE: Final = "__pycache__/\n.pytest_cache/\n*.egg-info/\n.venv/\ndist/\nstate/\n"
+_GITIGNORE: Final = "__pycache__/\n.pytest_cache/\n*.egg-info/\n.venv/\ndist/\nstate/\nlines.txt\n"
 
 COMMON: Final[Mapping[str, str]] = {
     "pyproject.toml": _PYPROJECT,
@@ -202,7 +202,7 @@ topic = "lines"
 [connectors.write]
 "connector.class" = "FileStreamSink"
 topics = "lines"
-file = "state/lines.txt"
+file = "lines.txt"
 """
 
 SOURCE: Final[Mapping[str, str]] = {
@@ -324,7 +324,7 @@ topic = "lines"
 [connectors.write]
 "connector.class" = "%STEM%Sink"
 topics = "lines"
-file = "state/lines.txt"
+file = "lines.txt"
 """
 
 SINK: Final[Mapping[str, str]] = {

@@ -49,6 +49,8 @@ BAD: dict[str, Sequence[str]] = {
         "9" * 60,
         "1.2e-222",
         "0." + "0" * 60 + "1",
+        "0.001" + "0" * 60,
+        "1" + "0" * 80,
         "NaN",
         "1e5",
         "--1",
@@ -124,6 +126,20 @@ def test_good_texts_of_each_type_come_in_batches(tmp_path: Path, column: str) ->
     types = next((one for one in TYPES.split(", ") if one.startswith(f"{column}:")), "text: string")
     found, in_batches = both(tmp_path, {"csv.types": types, "csv.timezone": "UTC"})
     assert (len(found), in_batches) == (len(texts), len(texts))
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+def test_each_text_is_the_same_value_or_no_row(
+    tmp_path: Path, column: str, small_blocks: None
+) -> None:
+    types = next((one for one in TYPES.split(", ") if one.startswith(f"{column}:")), "text: string")
+    config = {"csv.types": types, "csv.timezone": "UTC", "errors.tolerance": "all"}
+    for number, text in enumerate([*GOOD[column], *BAD[column]]):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        lines = f"{column},n\n{text},1\n"
+        (folder / "a.csv").write_bytes(lines.encode("utf-8", "surrogateescape"))
+        both(folder, config)
 
 
 @pytest.mark.parametrize("column", COLUMNS)

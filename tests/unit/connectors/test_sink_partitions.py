@@ -292,5 +292,7 @@ def test_killed_at_any_step_each_record_is_there_once(tmp_path: Path, seed: int)
     found = table(tmp_path, city=pa.string())
     assert found == [{"n": n, "city": f"c{n % 5}"} for n in range(60)]
     entries = [json.loads(p.read_bytes()) for p in (tmp_path / "_headgate").glob("t-0-*.json")]
-    files = Counter(file for e in entries for file, _ in ((e["file"], e["staged"]), *e["more"]))
+    files = Counter(
+        file for e in entries for file, _ in ((e["file"], e["staged"]), *e.get("more", ()))
+    )
     assert set(files) == {str(p.relative_to(tmp_path)) for p in tmp_path.glob("city=*/*.parquet")}

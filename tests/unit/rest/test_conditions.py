@@ -59,11 +59,21 @@ def test_nothing_but_connectors_is_behind_that_path(path: str) -> None:
     assert refused.value.status == 404
 
 
-@pytest.mark.parametrize("text", ["17", '"x"', 'W/"17"', '"1", "2"', "*", '"-1"', '"\u0661"', ""])
+@pytest.mark.parametrize(
+    "text",
+    ["17", '"x"', 'W/"17"', '"1", "2"', "*", '"-1"', '"\u0661"', "", f'"{2**63}"', f'"{"1" * 20}"'],
+)
 def test_an_if_match_that_is_none_of_ours_is_refused(text: str) -> None:
     with pytest.raises(Refusal) as refused:
         understand(HttpRequest("DELETE", "/connectors/a", headers={"if-match": text}))
     assert refused.value.status == 400
+
+
+def test_an_if_match_may_be_any_offset_of_64_bits() -> None:
+    etag = f'"{2**63 - 1}"'
+    found = understand(HttpRequest("DELETE", "/connectors/a", headers={"if-match": etag}))
+    assert isinstance(found, HerderRequest)
+    assert found.call == m.DeleteConnector("a", 2**63 - 1)
 
 
 @pytest.mark.parametrize(

@@ -43,8 +43,10 @@ def test_the_project_passes_its_own_tests(kind: str, count: int, tmp_path: Path)
     assert "skipped" not in told
 
 
-def test_its_wheel_announces_the_connector(tmp_path: Path) -> None:
-    site = installed(make_project("acme-queue", "source", tmp_path))
+def test_its_wheel_announces_the_connector_and_its_pipeline_has_no_fault(tmp_path: Path) -> None:
+    project = make_project("acme-queue", "source", tmp_path)
+    site = installed(project)
+    run(project, str(BIN / "headgate"), "up", "pipeline.toml", "--check", path=site)
     told = run(tmp_path, str(BIN / "headgate"), "plugins", "AcmeQueueSource", path=site)
     assert "file" in told
     assert "topic" in told
@@ -58,7 +60,7 @@ def test_its_pipeline_runs_and_its_types_are_strict(kind: str, tmp_path: Path) -
     site = installed(project)
     headgate = str(BIN / "headgate")
     run(project, headgate, "up", "pipeline.toml", "--until-idle", "--plain", path=site)
-    lines = (project / "state" / "lines.txt").read_text()
+    lines = (project / "lines.txt").read_text()
     assert lines == (project / "README.md").read_text()
     files = ["src/acme_queue", "tests"]
     mypy = [sys.executable, "-m", "mypy", "--strict", "--explicit-package-bases", "--config-file="]
