@@ -33,6 +33,7 @@ from headgate.connector.api import (
 )
 from headgate.connector.batches import RowNumbers, RowOffsets, SourceBatch
 from headgate.connector.config import ConfigDef, ConfigError
+from headgate.connector.secret_keys import without_login
 from headgate_connectors.directory_config import (
     CONFIG,
     SKIPPED_PREFIXES,
@@ -59,10 +60,10 @@ from headgate_connectors.directory_reader import (
     RowBatch,
     ShrunkError,
 )
+from headgate_connectors.directory_server import UnreachableError
 from headgate_connectors.directory_tree import (
     OPTION,
     Entry,
-    UnreachableError,
     address_fault,
     is_remote,
     local_path,
@@ -87,7 +88,7 @@ class BadFileError(DataError):
 class DirectoryTask(SourceTask):
     def start(self, config: Mapping[str, str]) -> None:
         settings = CONFIG.parse(config)
-        self._shown = settings["path"]
+        self._shown = without_login(settings["path"])
         directory = config.get(DIRECTORY) or local_path(settings["path"])
         self._tree = open_tree(settings["path"], directory, config)
         self._task = int(config.get(TASK, "0"))
@@ -124,7 +125,10 @@ class DirectoryTask(SourceTask):
         self._rows = 0
         self._read_queue(limit, result)
         if not result:
-            self._look(result)
+            try:
+                self._look(result)
+            except UnreachableError as error:
+                self._try_again(error, result)
             self._read_queue(limit, result)
         self.context.quarantine(list(self._aside.values()))
         if result:
@@ -139,6 +143,7 @@ class DirectoryTask(SourceTask):
     def stop(self) -> None:
         for file in self._files.values():
             file.close()
+        self._tree.close()
 
     # -- looking --
 
@@ -159,6 +164,11 @@ class DirectoryTask(SourceTask):
                 stat = entry.stat()
             except OSError:
                 continue  # gone since the listing: the next one tells
+            except NotReady as reason:
+                seen.add(name)
+                if name not in self._aside:
+                    self._set_aside(file, f"{self._shown_path(name)}: {reason}")
+                continue
             seen.add(name)
             if file.renamed and file.state is State.NEW and not may_be_renamed(stat, file.offset):
                 file.offset, file.renamed = None, False

@@ -87,8 +87,9 @@ def _config() -> ConfigDef:
         validator=non_empty,
         importance=Importance.HIGH,
         documentation="The directory; files in directories below it are read too. A folder of this "
-        "machine, or an address that fsspec knows, such as s3://bucket/folder or https://. "
-        "Options of its file system begin with fs., such as fs.key and fs.secret for S3.",
+        "machine, or an address that fsspec knows, such as s3://bucket/folder, https:// or "
+        "sftp://. Options of its file system begin with fs., such as fs.key and fs.secret for S3, "
+        "or fs.username and fs.password for SFTP.",
     )
     keys.define(
         "topic",

@@ -10,7 +10,8 @@ from headgate.connector.api import OffsetReader, Partition
 from headgate_connectors.directory_config import Kind
 from headgate_connectors.directory_input import stat_of
 from headgate_connectors.directory_reader import Reader
-from headgate_connectors.directory_tree import FilePath, Stat, UnreachableError
+from headgate_connectors.directory_server import UnreachableError
+from headgate_connectors.directory_tree import FilePath, Stat
 
 
 class State(Enum):

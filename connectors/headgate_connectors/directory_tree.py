@@ -5,30 +5,26 @@ is its ETag where the server gives one, its size and its time of change. An erro
 an `UnreachableError`, and no fault of a file: the task tries again.
 """
 
+import contextlib
 import io
 import json
 import os
-import tempfile
 import zlib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Protocol, TypeAlias
 
-from headgate.errors import MissingExtraError
+from headgate.connector.secret_keys import without_login
 from headgate_connectors.directory_reader import NotReady
+from headgate_connectors.directory_server import Server, import_fsspec
 
 OPTION: Final = "fs."
 """Options of an address's file system begin so."""
 BUFFER_BYTES: Final = 1 << 18
 _FILE: Final = "file://"
-
-
-class UnreachableError(Exception):
-    """A server does not answer, or not as it should. Trying again may help."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,22 +56,23 @@ class Entry(Protocol):
 class RemotePath:
     """A remote file by its address. Pyarrow and our readers open it anew each time."""
 
-    def __init__(self, server: "_Server", address: str) -> None:
+    def __init__(self, server: Server, address: str) -> None:
         self._server = server
-        self._system = server.system
         self._address = address
+        self._shown = without_login(address)
 
     def open(self, _mode: str = "rb") -> "io.BufferedReader[Any]":
-        with told(self._address):
-            self._system.invalidate_cache()
-            size = _size_of(self._system.info(self._address))
+        with self._server.told(self._shown):
+            size = _size_of(self._server.info(self._address))
             raw = self._server.open(self._address, size)
-        return io.BufferedReader(_Raw(raw, self._address), BUFFER_BYTES)
+        return io.BufferedReader(_Raw(raw, size, self._server, self._shown), BUFFER_BYTES)
 
     def stat(self) -> RemoteStat:
-        with told(self._address):
-            self._system.invalidate_cache()
-            return stat_of_info(self._system.info(self._address))
+        return stat_of_info(self.info())
+
+    def info(self) -> Mapping[str, Any]:
+        with self._server.told(self._shown):
+            return self._server.info(self._address)
 
 
 FilePath: TypeAlias = Path | RemotePath
@@ -99,49 +96,14 @@ def source(path: FilePath) -> "Path | io.BufferedReader[Any]":
     return path.open() if isinstance(path, RemotePath) else path
 
 
-class _Server:
-    """A file system of fsspec, and whether it gives parts of files: some HTTP servers do not."""
-
-    def __init__(self, system: Any) -> None:
-        self.system = system
-        self._gives_parts = not _is_http(system)
-
-    def open(self, address: str, size: int) -> BinaryIO:
-        if size == 0:
-            return io.BytesIO()
-        found: BinaryIO = self.system.open(address, "rb")
-        if self._gives_parts or size == 1:
-            return found
-        try:
-            found.seek(size - 1)
-            self._gives_parts = len(found.read()) == 1
-        except ValueError:
-            pass  # it says so
-        if self._gives_parts:
-            found.seek(0)
-            return found
-        found.close()
-        whole: Any = tempfile.TemporaryFile()  # noqa: SIM115 (closed with its reader)
-        try:
-            self.system.get_file(address, whole)
-            whole.seek(0)
-        except BaseException:
-            whole.close()
-            raise
-        return whole  # type: ignore[no-any-return]
-
-
-def _is_http(system: Any) -> bool:
-    protocol = system.protocol
-    return "http" in ((protocol,) if isinstance(protocol, str) else protocol)
-
-
 class _Raw(io.RawIOBase):
     """A file of fsspec as the standard library wants it."""
 
-    def __init__(self, raw: BinaryIO, address: str) -> None:
+    def __init__(self, raw: BinaryIO, size: int, server: Server, shown: str) -> None:
         self._raw = raw
-        self._address = address
+        self._size = size
+        self._server = server
+        self._shown = shown
 
     def readable(self) -> bool:
         return True
@@ -150,49 +112,23 @@ class _Raw(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        with told(self._address):
-            return self._raw.seek(offset, whence)
+        if whence == io.SEEK_END:  # paramiko takes the end for 0 where its server is gone
+            offset, whence = offset + self._size, io.SEEK_SET
+        with self._server.told(self._shown):
+            self._raw.seek(offset, whence)  # paramiko's answers nothing
+            return self._raw.tell()
 
     def readinto(self, buffer: Any) -> int:
-        with told(self._address):
+        with self._server.told(self._shown):
             data = self._raw.read(len(buffer))
         buffer[: len(data)] = data
         return len(data)
 
     def close(self) -> None:
         if not self.closed:
-            self._raw.close()
+            with contextlib.suppress(Exception):  # its connection may be gone
+                self._raw.close()
         super().close()
-
-
-@contextmanager
-def told(address: str) -> Iterator[None]:
-    """Errors of a file system as ours.
-
-    Raises:
-        FileNotFoundError, PermissionError: as they are.
-        NotReady: the file was replaced while it was read.
-        UnreachableError: anything else that the file system raises.
-    """
-    try:
-        yield
-    except FileNotFoundError as error:
-        if _is_of_network(error.__cause__):
-            raise UnreachableError(f"{address}: {error.__cause__}") from error
-        raise
-    except (PermissionError, MissingExtraError, NotReady):
-        raise
-    except Exception as error:  # each library has its own
-        if type(error).__name__ == "FileExpired":
-            raise NotReady("it was replaced while it was read") from error
-        raise UnreachableError(f"{address}: {type(error).__name__}: {error}") from error
-
-
-def _is_of_network(cause: BaseException | None) -> bool:
-    """Whether a file is "not found" as its server could not be asked: fsspec says so over HTTP."""
-    if not type(cause).__module__.startswith("aiohttp"):
-        return isinstance(cause, (ConnectionError, TimeoutError))
-    return getattr(cause, "status", None) not in (404, 410)
 
 
 # -- trees --
@@ -203,6 +139,8 @@ class LocalTree:
 
     def __init__(self, root: Path) -> None:
         self._root = root
+
+    def close(self) -> None: ...
 
     def scan(self, folder: str) -> list[Entry]:
         """Entries of a folder below the root, by name."""
@@ -216,24 +154,20 @@ class RemoteTree:
     """
     Raises:
         MissingExtraError: fsspec is not installed.
-        UnreachableError: the library of the address is not installed, or refuses the options.
+        ConfigError: the library of the address refuses the options, or the server the login.
     """
 
     is_remote = True
 
     def __init__(self, address: str, options: Mapping[str, Any]) -> None:
-        fsspec = import_fsspec()
-        with told(address):
-            system, root = fsspec.core.url_to_fs(address, skip_instance_cache=True, **options)
-        self._system, self._server = system, _Server(system)
-        self._root: str = root.rstrip("/")
+        self._server = Server(address, options)
+        self._root = self._server.root
 
     def scan(self, folder: str) -> list[Entry]:
         base = self._at(folder)
-        with told(base):
-            self._system.invalidate_cache()
+        with self._server.told(without_login(base)):
             try:
-                found = self._system.ls(base, detail=True)
+                found = self._server.ls(base)
             except FileNotFoundError:
                 if folder:
                     raise
@@ -248,6 +182,10 @@ class RemoteTree:
                     _RemoteEntry(name, is_dir, info, self.path(self._below(folder, name)))
                 )
         return sorted(entries, key=lambda entry: entry.name)
+
+    def close(self) -> None:
+        """End a connection that is kept open."""
+        self._server.close()
 
     def path(self, name: str) -> RemotePath:
         return RemotePath(self._server, self._at(name))
@@ -274,20 +212,32 @@ class _RemoteEntry:
         return self._name
 
     def is_dir(self, *, follow_symlinks: bool = True) -> bool:
+        if self.is_symlink() and follow_symlinks:
+            return self._target_type() == "directory"
         return self._is_dir
 
     def is_file(self) -> bool:
+        if self.is_symlink():
+            return self._target_type() == "file"
         return not self._is_dir
 
     def is_symlink(self) -> bool:
-        return False
+        return bool(self._info.get("type") == "link")
+
+    def _target_type(self) -> str:
+        """Empty: there is no target."""
+        try:
+            return str(self._path.info()["type"])
+        except FileNotFoundError:
+            return ""
 
     def inode(self) -> int:
         return 0
 
     def stat(self) -> RemoteStat:
-        # A listing over HTTP has names alone.
+        # A listing over HTTP has names alone, and that of a link tells of the link.
         whole = self._info.get("size") is not None and _time_of(self._info)
+        whole = whole and not self.is_symlink()
         return stat_of_info(self._info) if whole else self._path.stat()
 
 
@@ -390,13 +340,3 @@ def address_fault(path: str) -> str:
     except ImportError as error:
         return f"{scheme}:// needs another package: {error}"
     return ""
-
-
-def import_fsspec() -> Any:
-    """Raises MissingExtraError."""
-    try:
-        import fsspec
-        import fsspec.core
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("fsspec") from error
-    return fsspec

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from headgate.connector.config import HIDDEN
 from headgate.connector.secret_keys import looks_secret as looks_secret
+from headgate.connector.secret_keys import without_login as without_login
 from headgate.connector.secret_keys import without_secrets as without_secrets
 from headgate.herder.messages import Success
 from headgate.herder.offset_input import DEPTH_MAX, is_nested_too_deep
@@ -355,7 +356,7 @@ def validated(
             else config_key(definition)
         )
         if given is not None and not secret:
-            key.value = text(given)
+            key.value = text(without_login(given))
         for error in each["value"]["errors"]:
             shown = without_secrets(text(error), config)
             key.errors.append(shown.replace(text(given), HIDDEN) if secret and given else shown)

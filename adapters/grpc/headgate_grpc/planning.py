@@ -156,9 +156,9 @@ def _differences(
         if not made.hidden:
             old, new = before.get(key), wanted.get(key)
             if old is not None:
-                made.before = messages.text(old)
+                made.before = messages.text(messages.without_login(old))
             if new is not None:
-                made.after = messages.text(new)
+                made.after = messages.text(messages.without_login(new))
         yield made
 
 

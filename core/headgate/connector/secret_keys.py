@@ -1,25 +1,47 @@
 """Keys of configs whose values nobody else is to read, told by their names: for texts that are made
 where the definition of the config is not at hand."""
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
 from headgate.connector.config import HIDDEN
 
 SECRET_WORDS: Final = (
-    *("password", "secret", "token", "credential", "jaas", "private"),
+    *("password", "passphrase", "secret", "token", "credential", "jaas", "private"),
     "user.info",  # basic.auth.user.info is NAME:PASSWORD
 )
+FS_WORDS: Final = (
+    "key",
+    "auth",
+    "kwargs",
+    "headers",
+    "cookie",
+    "connection_string",
+    "passwd",
+    "sas",
+)
+"""Words of options fs.*, which the library of a file system names. Some are JSON with secrets."""
+_OF_A_FILE_SYSTEM: Final = re.compile(r"(^|\.)fs\.")
+_LOGIN: Final = re.compile(r"(?<=://)([^\s/@:]*):[^\s/]*(?=@)")
 
 
 def looks_secret(key: str) -> bool:
     """Whether the name of a config's key says that its value is a secret."""
-    return any(word in key.lower() for word in SECRET_WORDS)
+    name = key.lower()
+    words = (*SECRET_WORDS, *FS_WORDS) if _OF_A_FILE_SYSTEM.search(name) else SECRET_WORDS
+    return any(word in name for word in words)
+
+
+def without_login(text: str) -> str:
+    """`text` without the passwords of the addresses in it: ``sftp://user:[hidden]@host/``."""
+    return _LOGIN.sub(rf"\1:{HIDDEN}", text)
 
 
 def without_secrets(message: str, config: Mapping[str, str | None]) -> str:
-    """`message` without the values that `config` has for keys that look like secrets."""
+    """`message` without the values that `config` has for keys that look like secrets, and without
+    the passwords of addresses."""
     values = {value for key, value in config.items() if value and looks_secret(key)}
     for value in sorted(values, key=len, reverse=True):
         message = message.replace(value, HIDDEN)
-    return message
+    return without_login(message)

@@ -42,6 +42,7 @@ from headgate.connector.framework import (
     source_keys,
 )
 from headgate.connector.restart_policy import KEYS as RESTART_KEYS
+from headgate.connector.secret_keys import without_login
 from headgate.connector.topic_creation import topic_creation_errors, topic_keys
 from headgate.java.pattern import compile_java
 
@@ -181,7 +182,9 @@ def _accept_converters(results: Results, known: Collection[str]) -> None:
 
 def _add(results: Results, config: Config, errors: Mapping[str, Iterable[str]]) -> None:
     for key, texts in errors.items():
-        results.setdefault(key, ConfigValue(key, config.get(key))).errors.extend(texts)
+        results.setdefault(key, ConfigValue(key, config.get(key))).errors.extend(
+            map(without_login, texts)
+        )
 
 
 def _check_exactly_once(

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from headgate.connector.config import HIDDEN
-from headgate.connector.secret_keys import looks_secret
+from headgate.connector.secret_keys import looks_secret, without_login
 from headgate_runtime.remote.remote import ConnectorRow, Difference, Plan
 
 
@@ -78,7 +78,9 @@ def shown_value(key: str, value: str | None) -> str:
     """On a screen passwords are hidden, unless they only refer to what a config provider knows."""
     if value is None:
         return "null"
-    return HIDDEN if looks_secret(key) and value and not value.startswith("${") else value
+    if looks_secret(key) and value and not value.startswith("${"):
+        return HIDDEN
+    return without_login(value)
 
 
 def differences(

@@ -25,6 +25,7 @@ from headgate_connectors import directory_tree
 from headgate_connectors.directory import DirectorySource
 from headgate_connectors.directory_formats import LineReader
 from headgate_connectors.directory_parquet import ParquetReader
+from headgate_connectors.directory_server import told
 
 s3_more = pytest.mark.exhaustive
 """Each client of S3 takes a second or more to begin."""
@@ -193,7 +194,7 @@ def test_a_corrupt_network_is_no_corrupt_file(
 
     def readinto(raw: directory_tree._Raw, buffer: Any) -> int:
         if fails[0]:
-            with directory_tree.told("s3://x"):
+            with told("s3://x"):
                 raise ConnectionResetError("reset by peer")
         return real(raw, buffer)
 
@@ -273,6 +274,27 @@ def test_a_web_server_that_is_gone_takes_no_file_with_it(tmp_path: Path) -> None
         for _ in range(3):
             subject.task.poll()
     assert subject.context.quarantined == []
+
+
+class WithoutLength(Quiet):
+    """Does not say how long files of CSV are."""
+
+    def send_header(self, keyword: str, value: str) -> None:
+        if keyword != "Content-Length" or not self.path.endswith(".csv"):
+            super().send_header(keyword, value)
+
+
+def test_a_file_whose_length_is_not_said_costs_itself_alone(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("n\n1\n")
+    (tmp_path / "b.jsonl").write_text("2\n")
+    handler = functools.partial(WithoutLength, directory=str(tmp_path))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        subject = run(f"http://127.0.0.1:{server.server_address[1]}/")
+        assert values(subject.rest()) == ["2"]
+        server.shutdown()
+    (told,) = subject.context.quarantined
+    assert told.endswith("/a.csv: its server does not say how long it is, so it cannot be read on")
 
 
 def test_a_batch_of_a_file_that_is_replaced_while_it_is_read_counts_for_nothing(

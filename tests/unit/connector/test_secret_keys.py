@@ -1,0 +1,46 @@
+"""What is hidden by the names of keys, and in addresses."""
+
+import pytest
+
+from headgate.connector.secret_keys import looks_secret, without_login, without_secrets
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "fs.secret",
+        "fs.key",
+        "fs.password",
+        "fs.passphrase",
+        "fs.token",
+        "fs.account_key",
+        "fs.sas_token",
+        "fs.connection_string",
+        "fs.client_kwargs",  # JSON, which may have "aws_secret_access_key"
+        "fs.headers",
+        "0.fs.key",
+        "db.password",
+    ],
+)
+def test_keys_that_are_hidden(key: str) -> None:
+    assert looks_secret(key)
+    message = without_secrets("refused: hunter2 is no such thing", {key: "hunter2"})
+    assert message == "refused: [hidden] is no such thing"
+
+
+@pytest.mark.parametrize("key", ["fs.endpoint_url", "fs.username", "fs.port", "key.converter"])
+def test_keys_that_are_shown(key: str) -> None:
+    assert not looks_secret(key)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("sftp://u:p%3A@h:22/in: gone", "sftp://u:[hidden]@h:22/in: gone"),
+        ("https://:p@h, ftp://u:a@b@h/", "https://:[hidden]@h, ftp://u:[hidden]@h/"),
+        ("sftp://u@h/a:b@c", "sftp://u@h/a:b@c"),
+        ("http://h:80/x", "http://h:80/x"),
+    ],
+)
+def test_addresses_are_shown_without_passwords(text: str, shown: str) -> None:
+    assert without_login(text) == shown
