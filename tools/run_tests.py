@@ -3,7 +3,7 @@
 Fast tests come first, and a layer that fails ends the run. A test that fails is run once more,
 alone, after the others of its layer. Everything that is printed is in `.logs/` too.
 
-HEADGATE_TEST_PROCESSES: how many processes run tests side by side; 2 if not set.
+HEADGATE_TEST_PROCESSES: how many processes run tests side by side; 3 if not set: two that compute, while one waits.
 """
 
 import argparse
@@ -24,6 +24,8 @@ ROOT = Path(__file__).resolve().parents[1]
 LOGS = ".logs"
 SECONDS = Path("tests", "file_seconds.txt")
 """How long the tests of a file took: tests/conftest.py begins with the longest."""
+PROCESSES = "3"
+"""For two cores: tests wait for processes, sessions and brokers a third of their time."""
 SECOND_TIMES = 3
 """More tests than these may not pass only the second time."""
 TRIED_AGAIN = 10
@@ -126,7 +128,12 @@ class Run:
         cache = self._logs / f"cache-{layer.name}"
         shutil.rmtree(cache, ignore_errors=True)
         xml = f"--junitxml={LOGS}/{layer.name}.xml"
-        spread = ["-n", os.environ.get("HEADGATE_TEST_PROCESSES") or "2", "--dist", "loadfile"]
+        spread = [
+            "-n",
+            os.environ.get("HEADGATE_TEST_PROCESSES") or PROCESSES,
+            "--dist",
+            "loadfile",
+        ]
         spread.append("--no-loadscope-reorder")
         code = self._pytest(layer, cache, [*(spread if layer.spread else []), xml, *places])
         if code == NO_TESTS and self._chosen:

@@ -125,6 +125,7 @@ def daemons(sessions: Sessions) -> set[int]:
     return {row["pid"] for row in frame.collect()}
 
 
+@pytest.mark.exhaustive
 def test_who_shares_a_session_shares_the_daemon_that_forks_workers(
     spark_server: SparkServer,  # noqa: F811
 ) -> None:

@@ -138,6 +138,7 @@ def test_it_is_given_up_on_a_machine_that_has_no_time_either() -> None:
     assert matches_in_time(*ENDLESS, seconds=0.05) is None
 
 
+@pytest.mark.exhaustive
 def test_a_validation_with_an_endless_expression_says_so() -> None:
     [text] = errors({**SINK, **PATTERN})
     assert "it takes too long to tell whether it matches the DLQ topic" in text
