@@ -3,7 +3,7 @@
 Fast tests come first, and a layer that fails ends the run. A test that fails is run once more,
 alone, after the others of its layer. Everything that is printed is in `.logs/` too.
 
-HEADGATE_TEST_PROCESSES: how many processes run tests side by side; 3 if not set: two that compute, while one waits.
+HEADGATE_TEST_PROCESSES: how many processes run tests side by side; 3 if not set.
 """
 
 import argparse
