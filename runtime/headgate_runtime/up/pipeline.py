@@ -165,6 +165,7 @@ class _Reader:
         self.file = file
         self.problems: list[Problem] = []
         self.notes: list[str] = []
+        self.data = file.parent
         self.elsewhere = False
         """Tasks run on other machines, which may have other folders and files."""
 
@@ -172,7 +173,7 @@ class _Reader:
         self._top()
         cluster = self._table("cluster")
         workers = self._workers(cluster)
-        data = self._data(cluster)
+        self.data = self._data(cluster)
         settings = self._settings(cluster)
         runner = self._runner(cluster, settings)
         given = {**DEFAULTS, **settings, _RUNNER_KEY: runner}
@@ -184,7 +185,7 @@ class _Reader:
         return Pipeline(
             file=self.file,
             workers=workers,
-            data=data,
+            data=self.data,
             log=self._log(),
             runner=runner,
             settings=given,
@@ -423,7 +424,7 @@ class _Reader:
         for key, text in connector_problems(found, settings, self.file.parent):
             told.add(key)
             yield key, hidden.hide(text)
-        said = look_at(found, self.file.parent)
+        said = look_at(found, self.file.parent, made=self.data)
         if said is None or said.key in told:
             return
         if said.fault and not self.elsewhere:

@@ -67,9 +67,9 @@ def _home(text: str) -> Path:
         return Path(text)
 
 
-def look_at(config: Mapping[str, str], folder: Path) -> Said | None:
+def look_at(config: Mapping[str, str], folder: Path, made: Path | None = None) -> Said | None:
     """What is wrong with the path that a connector's config names; relative ones start in
-    `folder`."""
+    `folder`. The folder `made` is there when connectors start."""
     found = _place(config)
     if found is None:
         return None
@@ -79,7 +79,7 @@ def look_at(config: Mapping[str, str], folder: Path) -> Said | None:
         return None
     path = folder / text
     said = _read(text, path, kind) if kind in (Kind.READ_FOLDER, Kind.READ_FILE) else None
-    said = said or (_written(text, path, kind) if kind not in _READ else None)
+    said = said or (_written(text, path, kind, made) if kind not in _READ else None)
     if said is None:
         return None
     variable = _VARIABLE.search(text)
@@ -115,12 +115,12 @@ def _read(text: str, path: Path, kind: Kind) -> Said | None:
     return Said("", f"there is no {wanted} {_shown(text, path)}{_nearest_above(path)}")
 
 
-def _written(text: str, path: Path, kind: Kind) -> Said | None:
+def _written(text: str, path: Path, kind: Kind, made: Path | None) -> Said | None:
     if kind is Kind.WRITE_FILE:
         if path.is_dir():
             return Said("", f"{text} is a folder, expected a file")
-        if not path.parent.is_dir():
-            above = path.parent
+        above = path.parent
+        if above != made and not above.is_dir():
             return Said("", f"there is no folder {above} to write {path.name} to{_made(above)}")
         return None
     if path.exists() and not path.is_dir():

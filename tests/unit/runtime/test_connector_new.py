@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from headgate_runtime.command import new_project
 from headgate_runtime.command.new_project import ProjectError, make_project, name_problem
 from headgate_runtime.command.parser import app
+from headgate_runtime.up.pipeline import parse
 
 BIN = Path(sys.executable).parent
 
@@ -51,6 +52,18 @@ def test_its_wheel_announces_the_connector_and_its_pipeline_has_no_fault(tmp_pat
     assert "file" in told
     assert "topic" in told
     assert (site / "acme_queue" / "py.typed").is_file()
+
+
+@pytest.mark.parametrize("kind", ["source", "sink"])
+def test_its_pipeline_has_no_fault(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = make_project(f"acme-looked-at-{kind}", kind, tmp_path)
+    monkeypatch.syspath_prepend(project / "src")
+    text = (project / "pipeline.toml").read_text()
+    stem = kind.capitalize()
+    name = f"AcmeLookedAt{stem}{stem}"
+    parse(text.replace(name, f"acme_looked_at_{kind}.{kind}:{name}"), project / "pipeline.toml")
 
 
 @pytest.mark.exhaustive

@@ -114,6 +114,7 @@ class TestPaths:
             _text(kind, file="in", topics="t"), folder
         )
         _loaded(_text(kind, file="in/new.txt", topics="t"), folder)
+        _loaded(_text(kind, file="state/new.txt", topics="t"), folder)  # made at the start
 
     def test_a_folder_to_write(self, folder: Path) -> None:
         seen = _refused(_text("DirectorySink", path="in/a.jsonl", topics="t"), folder)
