@@ -31,6 +31,8 @@ SECOND_TIMES = 3
 TRIED_AGAIN = 10
 """When more tests fail, something is broken, and none is run again."""
 SLOWEST = 10
+SHOWN = 40
+"""Most names of what is beside a path that is not there."""
 PASSED, FAILED, NO_TESTS = 0, 1, 5
 """Exit codes of pytest."""
 
@@ -97,6 +99,9 @@ class Run:
     def run(self) -> int:
         """The exit code: 0 when all is green."""
         began = time.monotonic()
+        if missing := self._missing():
+            self._say(f"FILTER={self._chosen}: there is no {missing}; nothing was run")
+            return 1
         seed = os.environ.get("HEADGATE_SEED")
         if seed:
             self._say(
@@ -119,6 +124,18 @@ class Run:
         )
         self._say(f"{'green' if green else 'FAILED'} {took}")
         return 0 if green else 1
+
+    def _missing(self) -> str:
+        """The first path among what was chosen that is not there, and what is beside it. A path
+        begins with a folder of the root: `config-log/target-state` is a name of a scenario."""
+        for word in shlex.split(self._chosen):
+            place = self._root / word.partition("::")[0]
+            first, slash, _ = word.partition("/")
+            if slash and (self._root / first).is_dir() and not place.exists():
+                above = next(each for each in place.parents if each.is_dir())
+                beside = sorted(each.name for each in above.iterdir() if each.name[0] not in "._")
+                return f"{word}; {above.relative_to(self._root)}/ has {', '.join(beside[:SHOWN])}"
+        return ""
 
     def _passes(self, layer: Layer) -> bool:
         places = self._places(layer)

@@ -175,3 +175,14 @@ def test_files_whose_seconds_are_written_down_are_there() -> None:
     lines = (ROOT / run_tests.SECONDS).read_text().splitlines()
     missing = [line for line in lines if not (ROOT / line.split()[1]).exists()]
     assert not missing
+
+
+@pytest.mark.parametrize(
+    "chosen", ["tests/nowhere", "tests/test_fast.py tests/test_fats.py::test_x"]
+)
+def test_a_path_that_is_not_there_is_told_at_once(run: Run, chosen: str) -> None:
+    code, printed = run({"test_fast.py": FAST}, [f"--filter={chosen}"])
+    assert code == 1, printed
+    missing = chosen.split()[-1]
+    assert f"there is no {missing}; tests/ has scenarios, test_fast.py" in printed
+    assert "== fast" not in printed
