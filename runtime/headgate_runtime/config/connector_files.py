@@ -40,6 +40,11 @@ def read_connector_file(path: str) -> CreateConnector:
     try:
         found = json.loads(text)
     except ValueError as error:
+        if Path(path).suffix == ".toml":
+            raise ConnectorFileError(
+                f"{path}: expected JSON or properties of one connector, found TOML. A pipeline "
+                f"file is for headgate up, and for headgate apply {path} --diff"
+            ) from None
         if text.lstrip().startswith("{"):
             raise ConnectorFileError(f"{path}: not JSON: {error}") from None
         found = _properties(path)

@@ -58,3 +58,13 @@ def test_refused(tmp_path: Path, text: str, said: str) -> None:
 def test_no_file(tmp_path: Path) -> None:
     with pytest.raises(ConnectorFileError, match="No such file"):
         read_connector_file(str(tmp_path / "none"))
+
+
+def test_a_pipeline_file(tmp_path: Path) -> None:
+    file = tmp_path / "pipeline.toml"
+    file.write_text('[connectors.c]\n"connector.class" = "FileStreamSource"\n')
+    with pytest.raises(
+        ConnectorFileError, match=r"found TOML\. .* headgate apply .* --diff"
+    ) as caught:
+        read_connector_file(str(file))
+    assert str(caught.value).startswith(f"{file}: expected JSON or properties")
