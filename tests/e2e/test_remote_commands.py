@@ -208,3 +208,21 @@ def test_applying_where_nothing_runs_says_what_to_start(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert f"no headgate up runs on {tmp_path}/state" in done.stderr
     assert "next: start one: headgate up pipeline.toml" in done.stderr
+
+
+def test_a_file_that_is_set_aside_is_shown(up: Up) -> None:
+    """Its task runs, so no state tells of it."""
+    (up.folder / "csv").mkdir()
+    (up.folder / "csv" / "bad.csv").write_text("id\none\n")
+    config = {"connector.class": "DirectorySource", "topic": "rows", "csv.types": "id: int64"}
+    config |= {"name": "csv", "path": str(up.folder / "csv")}
+    (up.folder / "csv.json").write_text(json.dumps(config))
+    ok(up, "connectors", "create", "csv.json")
+    ok(up, "connectors", "wait", "csv", "--timeout", "30")
+    line = "csv-0 has set aside "
+    up.wait_for("a file set aside", lambda: line in ok(up, "status"), 30)
+    for shown in (ok(up, "status"), ok(up, "connectors", "show", "csv")):
+        (told,) = [each for each in shown.splitlines() if each.startswith(line)]
+        assert "bad.csv" in told and "column id is 'one', expected int64" in told
+    assert line not in ok(up, "connectors", "show", "lines")
+    ok(up, "connectors", "delete", "csv")

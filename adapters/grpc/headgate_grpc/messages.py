@@ -24,6 +24,8 @@ ETAG_LENGTH_MAX: Final = 18
 INT32_MAX: Final = 2**31 - 1
 KEY_BYTES_MAX: Final = 50_000
 """Longest name of a JSON field that Java's reader takes: a record with a longer one is lost."""
+SET_ASIDE_MAX: Final = 20
+"""Most inputs of a task that are told of as set aside."""
 JAVA_SPACES: Final = "".join(map(chr, range(0x21)))
 """What Java's `trim` takes off the name of a new connector."""
 STATES: Final[Mapping[str, connector_pb2.State.ValueType]] = {
@@ -313,7 +315,25 @@ def _worker(raw: Mapping[str, Any]) -> cluster_pb2.Worker:
     made.pending.extend(map(text, view["pending"]))
     made.connectors.extend(sorted(map(text, view["connectors"])))
     made.tasks.extend(sorted(_task_name(task) for task in view["tasks"]))
+    made.set_aside.extend(
+        sorted(map(_set_aside, filter(_quarantined, view["tasks"])), key=lambda each: each.task)
+    )
     return made
+
+
+def _quarantined(task: Mapping[str, Any]) -> Sequence[str]:
+    """Inputs that the task has set aside; workers of an older version do not tell."""
+    found: Sequence[str] = task.get("quarantined", ())
+    return found
+
+
+def _set_aside(task: Mapping[str, Any]) -> cluster_pb2.SetAside:
+    inputs = _quarantined(task)
+    return cluster_pb2.SetAside(
+        task=_task_name(task),
+        inputs=map(text, inputs[:SET_ASIDE_MAX]),
+        more=max(0, len(inputs) - SET_ASIDE_MAX),
+    )
 
 
 def _task_name(view: Mapping[str, Any]) -> str:

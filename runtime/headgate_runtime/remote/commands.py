@@ -144,8 +144,10 @@ def show_connector(name: Name, url: Url = None, output: Format = Output.TABLE) -
     """Show a connector: config, states, traces of what has failed."""
     with remote_at(url) as remote:
         row = remote.row(name)
-        as_json = output is Output.JSON
-        _print(show.as_json(show.plain(row)) if as_json else show.one_connector(row))
+        if output is Output.JSON:
+            _print(show.as_json(show.plain(row)))
+        else:
+            _print("\n".join([show.one_connector(row), *show.set_aside(remote.cluster(), name)]))
 
 
 @connectors.command()

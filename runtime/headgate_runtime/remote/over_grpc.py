@@ -58,6 +58,10 @@ class GrpcRemote:
                 "pending": list(each.pending),
                 "connectors": list(each.connectors),
                 "tasks": list(each.tasks),
+                "set_aside": [
+                    {"task": one.task, "inputs": list(one.inputs), "more": one.more}
+                    for one in each.set_aside
+                ],
             }
             for each in found.workers
         ]

@@ -172,7 +172,21 @@ def status(cluster: Mapping[str, Any], rows: Sequence[ConnectorRow], where: str)
     failed = [row.name for row in rows if row.failed]
     if failed:
         lines += ["", f"failed: {', '.join(failed)}; headgate connectors show NAME says why"]
-    return "\n".join(lines)
+    aside = set_aside(cluster)
+    return "\n".join([*lines, "", *aside] if aside else lines)
+
+
+def set_aside(cluster: Mapping[str, Any], connector: str | None = None) -> list[str]:
+    """Inputs that tasks do not read, a line each: of one connector, or of all."""
+    found = {one["task"]: one for worker in cluster["workers"] for one in worker["set_aside"]}
+    lines: list[str] = []
+    for task in sorted(found):
+        if connector is not None and task.rpartition("-")[0] != connector:
+            continue
+        lines += [f"{task} has set aside {each}" for each in found[task]["inputs"]]
+        if more := found[task]["more"]:
+            lines.append(f"{task} has set aside {more:,} more; the log of its worker names them")
+    return lines
 
 
 def _one_line(cell: str) -> str:

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from queue import Queue
 from typing import Any
@@ -11,8 +12,9 @@ import pytest
 from support.grpc.worker import Served, grpc_worker
 
 from headgate import wire
-from headgate.herder.messages import ErrorKind, WorkerView
-from headgate_grpc import cluster_watch
+from headgate.herder.messages import ErrorKind, TaskView, WorkerView
+from headgate.ids import State, TaskId
+from headgate_grpc import cluster_watch, messages
 from headgate_grpc.client import HeadgateError
 from headgate_grpc.client.watching import WorkerChange, worker_changes
 from headgate_grpc.cluster_watch import ClusterHub
@@ -181,3 +183,19 @@ def test_a_watch_whose_workers_cannot_be_seen_is_told_so(monkeypatch: pytest.Mon
         assert caught.value.meaning is MEANINGS[ErrorKind.NOT_READY]
 
     asyncio.run(watched())
+
+
+def test_what_is_set_aside_is_told_up_to_a_limit() -> None:
+    files = tuple(f"{number}.csv: bad" for number in range(messages.SET_ASIDE_MAX + 3))
+    tasks = tuple(
+        TaskView(TaskId("a-b", number), State.RUNNING, 0, 0, False, 0, "", quarantined=aside)
+        for number, aside in enumerate([files, (), ("x.csv: bad",)])
+    )
+    raw = {"worker_id": "w", "url": "", "view": wire.plain(replace(view(), tasks=tasks))}
+    (told,) = messages.cluster(
+        {"version": "", "commit": "", "kafka_cluster_id": "", "group_id": "", "workers": [raw]}
+    ).workers
+    assert [(one.task, len(one.inputs), one.more) for one in told.set_aside] == [
+        ("a-b-0", messages.SET_ASIDE_MAX, 3),
+        ("a-b-2", 1, 0),
+    ]

@@ -181,6 +181,7 @@ class Worker(_message.Message):
     PENDING_FIELD_NUMBER: _builtins.int
     CONNECTORS_FIELD_NUMBER: _builtins.int
     TASKS_FIELD_NUMBER: _builtins.int
+    SET_ASIDE_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.str
     """As statuses name it."""
     url: _builtins.str
@@ -207,6 +208,10 @@ class Worker(_message.Message):
     def tasks(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Tasks that it runs, as connector-number."""
 
+    @_builtins.property
+    def set_aside(self) -> _containers.RepeatedCompositeFieldContainer[Global___SetAside]:
+        """What its tasks have set aside: they run, but do not read these inputs."""
+
     def __init__(
         self,
         *,
@@ -220,14 +225,47 @@ class Worker(_message.Message):
         pending: _abc.Iterable[_builtins.str] | None = ...,
         connectors: _abc.Iterable[_builtins.str] | None = ...,
         tasks: _abc.Iterable[_builtins.str] | None = ...,
+        set_aside: _abc.Iterable[Global___SetAside] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answers", b"answers", "config_offset", b"config_offset", "connectors", b"connectors", "generation", b"generation", "leader", b"leader", "pending", b"pending", "settled", b"settled", "tasks", b"tasks", "url", b"url", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answers", b"answers", "config_offset", b"config_offset", "connectors", b"connectors", "generation", b"generation", "leader", b"leader", "pending", b"pending", "set_aside", b"set_aside", "settled", b"settled", "tasks", b"tasks", "url", b"url", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Worker: _TypeAlias = Worker  # noqa: Y015
+
+@_typing.final
+class SetAside(_message.Message):
+    """Inputs that one task has set aside."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TASK_FIELD_NUMBER: _builtins.int
+    INPUTS_FIELD_NUMBER: _builtins.int
+    MORE_FIELD_NUMBER: _builtins.int
+    task: _builtins.str
+    """The task, as connector-number."""
+    more: _builtins.int
+    """How many more there are. The log of the worker names them."""
+    @_builtins.property
+    def inputs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Inputs, such as files, each with the reason. At most 20."""
+
+    def __init__(
+        self,
+        *,
+        task: _builtins.str = ...,
+        inputs: _abc.Iterable[_builtins.str] | None = ...,
+        more: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["inputs", b"inputs", "more", b"more", "task", b"task"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetAside: _TypeAlias = SetAside  # noqa: Y015
 
 @_typing.final
 class ListPluginsRequest(_message.Message):
