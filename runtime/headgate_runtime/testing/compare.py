@@ -1,5 +1,6 @@
 """What was lost, doubled, foreign or out of order, in words for the author of a connector."""
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -9,6 +10,10 @@ from headgate_runtime.testing.messages import Message
 
 SHOWN = 5
 """Most records that a failure shows of each kind."""
+AS_TEXT = (
+    "hint: a value without a schema arrives as text; expect that text, or give records a "
+    "value_schema"
+)
 
 
 class ConformanceError(AssertionError):
@@ -55,10 +60,26 @@ def same_values(
     Args:
         expected: what should be there, each with the record as it is shown.
     """
-    pairs = [(repr(value), shown) for value, shown in expected]
+    wanted = list(expected)
+    pairs = [(repr(value), shown) for value, shown in wanted]
     found = Counter(repr(value) for value in got)
     shown = {text: text for text in found} | dict(pairs)
-    return _counts(Counter(text for text, _ in pairs), found, shown, may_double=may_double)
+    wanted_counts = Counter(text for text, _ in pairs)
+    problems = _counts(wanted_counts, found, shown, may_double=may_double)
+    lost = [value for value, _ in wanted if repr(value) not in found]
+    if any(repr(_json(value)) in found for value in lost):
+        problems.append(AS_TEXT)
+    return problems
+
+
+def _json(value: object) -> str | None:
+    """`value` as the default converter writes it if it has no schema; None: it is a text."""
+    if isinstance(value, str):
+        return None
+    try:
+        return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    except (TypeError, ValueError):
+        return None
 
 
 def missing_values(expected: Iterable[tuple[object, str]], got: Iterable[object]) -> list[str]:

@@ -20,6 +20,7 @@ from headgate.connector import (
     Type,
 )
 from headgate.testing import ConformanceError, Message, SinkConformance, SourceConformance
+from headgate_runtime.testing.compare import AS_TEXT, same_values
 
 LETTERS = "abcdef"
 
@@ -302,3 +303,11 @@ def test_a_sink_that_passes_over_what_it_cannot_write(tmp_path: Path) -> None:
     suite = buffered(SwallowsTask, bad_message=lambda _self: number)
     text = text_of(suite.test_bad_input_is_not_passed_over, tmp_path)
     assert "the task ended as stopped, expected that it fails" in text
+
+
+def test_a_value_that_arrives_as_text_is_explained() -> None:
+    expected: list[tuple[object, str]] = [({"id": 1}, "a record"), (7, "another")]
+    assert same_values(expected, ['{"id":1}', "7"])[-1] == AS_TEXT
+    assert AS_TEXT not in same_values(expected, ['{"id":2}', "8"])
+    assert AS_TEXT not in same_values([("one", "a record")], ["two"])
+    assert not same_values(expected, [7, {"id": 1}])
