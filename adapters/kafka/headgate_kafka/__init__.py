@@ -7,6 +7,7 @@ first asked for.
 from typing import TYPE_CHECKING, Any
 
 from headgate_kafka.task_transport import open_task_transport as open_task_transport
+from headgate_kafka.task_transport import unreached as unreached
 
 if TYPE_CHECKING:
     from headgate_kafka.transport import open_transport as open_transport

@@ -9,7 +9,7 @@ from headgate_kafka.admin.fencer import KafkaFencer
 from headgate_kafka.admin.raw_admin import RawAdmin
 from headgate_kafka.admin.reach import Admin
 from headgate_kafka.admin.topics import ensure_topics, offset_topic
-from headgate_kafka.clients.names import check_names_for_good
+from headgate_kafka.clients.names import check_names_for_good, refusing
 from headgate_kafka.clients.roles import (
     Warn,
     WorkerClients,
@@ -19,7 +19,13 @@ from headgate_kafka.clients.roles import (
 )
 from headgate_kafka.clients.settings import kafka_python, librdkafka
 from headgate_kafka.logs.keyed_log import KafkaKeyedLog
-from headgate_kafka.logs.offset_stores import CombinedOffsetLog, OnlyTopic, OwnTopic, own_topic
+from headgate_kafka.logs.offset_stores import (
+    CombinedOffsetLog,
+    OnlyTopic,
+    OwnTopic,
+    own_topic,
+    servers_of,
+)
 from headgate_kafka.logs.reading import Topics
 from headgate_kafka.logs.writing import PlainWriter
 from headgate_kafka.records.topics import KafkaRecordLog
@@ -116,6 +122,16 @@ def _servers(
     settings = connector_clients(worker, connector_config, lambda _line: None)
     client = settings.producer("", None) if kind == "source" else settings.consumer("", "any")
     return str(client["bootstrap.servers"])
+
+
+def unreached(
+    worker: Mapping[str, str], connector_config: Mapping[str, str], kind: Literal["source", "sink"]
+) -> str:
+    """Why no broker of the connector's records takes a connection; empty: one does, or they are
+    the worker's own, which it has reached."""
+    servers = _servers(worker, connector_config, kind)
+    own = worker.get("bootstrap.servers", "")
+    return "" if servers_of(servers) == servers_of(own) else refusing(servers)
 
 
 def open_task_transport(

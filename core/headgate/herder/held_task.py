@@ -29,6 +29,8 @@ class HeldTask:
     revoked: bool = False
     stop_requested: bool = False
     """We asked the present run to stop: how it ends says nothing about the task."""
+    reached: bool = False
+    """A run with the present task configs got as far as to report something but its end."""
     ended: TaskEnded | None = None
     """The last word of the present run, or our own verdict on it."""
     progress: TaskProgress = NO_PROGRESS
@@ -144,6 +146,7 @@ def task_spec(ctx: Context, held: HeldTask, entry: ConnectorEntry) -> TaskSpec:
         worker_id=settings.worker_id,
         worker_settings=settings.worker_settings,
         transport=settings.transport,
+        reached=held.reached,
     )
 
 

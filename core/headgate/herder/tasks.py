@@ -160,6 +160,7 @@ class Tasks:
         """New task configs, or none: stop what runs with the old ones, before the rebalance."""
         for held in self._of(connector):
             held.attempts = held.failures = held.restarts = 0
+            held.reached = False
             self._stop(held, None)
 
     def on_target_state(self, connector: str) -> None:
@@ -264,6 +265,8 @@ class Tasks:
             self._misbehaved(held, str(error))
 
     def _on_report(self, held: HeldTask, report: TaskReport) -> None:
+        if not isinstance(report, TaskEnded | TaskReleased):
+            held.reached = True
         match report:
             case FencingRequested():
                 self._move(held, TaskInput.FENCING_REQUESTED)

@@ -66,6 +66,8 @@ class TaskSpec:
     hidden: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     """What its configs referred to before they were resolved: reference -> value. Where the body
     says something of itself it says the reference."""
+    reached: bool = False
+    """An earlier run with these configs has reached its brokers: that they are away will pass."""
 
 
 # -- worker to body --

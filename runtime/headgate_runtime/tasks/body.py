@@ -39,6 +39,7 @@ from headgate.task.steps import (
     SendFailed,
 )
 from headgate_runtime.config.hidden_values import hide_in_logs
+from headgate_runtime.tasks.first_reach import await_brokers
 from headgate_runtime.tasks.lifeline import BodyLifeline, LifelineGone
 from headgate_runtime.tasks.planned_body import PlannedPerformer
 from headgate_runtime.tasks.progress import ProgressLog
@@ -73,6 +74,7 @@ def run_body(lifeline: BodyLifeline, tools: BodyTools | None = None) -> TaskEnde
     work_on(lifeline.spec.task)
     performer: Performer | None = None
     try:
+        await_brokers(lifeline)
         performer = _performer(lifeline, tools or PluginTools())
         ended = _Body(lifeline, performer).run()
     except:  # noqa: E722  the outermost edge of a task

@@ -105,6 +105,18 @@ def open_task_transport(
     return cast(TaskTransport, opened)
 
 
+def unreached(transport: Mapping[str, str], connector_config: Mapping[str, str], kind: str) -> str:
+    """Why none of the brokers that only this connector uses can be reached; empty: one can be, or
+    there are none. Looks once.
+
+    Args:
+        kind: "source" or "sink".
+    """
+    package = ADAPTERS.get(transport.get("kind", ""))
+    look = None if package is None else getattr(importlib.import_module(package), "unreached", None)
+    return "" if look is None else cast(str, look(transport, connector_config, kind))
+
+
 OPENER: Final = f"{__name__}:open_elsewhere"
 """Importable name of `open_elsewhere`, for executors."""
 

@@ -96,6 +96,14 @@ def open_task_transport(
     )
 
 
+def unreached(transport: Mapping[str, str], connector_config: Mapping[str, str], kind: str) -> str:
+    import headgate_kafka
+
+    return headgate_kafka.unreached(
+        transport, connector_config, "source" if kind == "source" else "sink"
+    )
+
+
 def before_forks() -> None:
     """Loads what `open_task_transport` needs, and makes what clients of Kafka share."""
     import headgate_embedded  # noqa: F401

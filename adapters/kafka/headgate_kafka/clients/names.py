@@ -1,4 +1,4 @@
-"""Whether the hosts of ``bootstrap.servers`` have addresses.
+"""Whether the hosts of ``bootstrap.servers`` have addresses, and take connections.
 
 librdkafka looks for a name for as long as it lives and tells of no failure but that nobody answers.
 Java's clients refuse to be made: ConfigException, "No resolvable bootstrap urls given".
@@ -6,7 +6,7 @@ Java's clients refuse to be made: ConfigException, "No resolvable bootstrap urls
 
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from headgate.ports import RefusedError, TransportError
@@ -14,6 +14,8 @@ from headgate.ports import RefusedError, TransportError
 PATIENCE_S: Final = 20.0
 """How long a resolver is asked again that says of itself that its failure will pass."""
 _AGAIN_S: Final = 1.0
+_CONNECT_S: Final = 3.0
+_PORT: Final = "9092"
 
 
 def unresolvable(servers: str) -> tuple[str, bool]:
@@ -22,8 +24,7 @@ def unresolvable(servers: str) -> tuple[str, bool]:
     Source: ClientUtils.parseAndValidateAddresses.
     """
     reasons, passing = [], False
-    for server in filter(None, (each.strip() for each in servers.split(","))):
-        host = server.rpartition("://")[2].rpartition(":")[0].strip("[]")
+    for host, _ in _places(servers):
         try:
             socket.getaddrinfo(host, None)
         except (OSError, UnicodeError) as error:
@@ -33,6 +34,29 @@ def unresolvable(servers: str) -> tuple[str, bool]:
             return "", False
     given = ", ".join(reasons) or servers
     return f"No resolvable bootstrap urls given in bootstrap.servers: {given}", passing
+
+
+def refusing(servers: str) -> str:
+    """Why none of the servers takes a connection; empty: one does, or none has an address, which
+    the functions below judge. What a server speaks is not asked."""
+    if unresolvable(servers)[0]:
+        return ""
+    reasons = []
+    for host, port in _places(servers):
+        try:
+            socket.create_connection((host, int(port)), _CONNECT_S).close()
+        except (OSError, ValueError) as error:
+            reasons.append(f"{host}:{port}: {getattr(error, 'strerror', None) or error}")
+        else:
+            return ""
+    return ", ".join(reasons)
+
+
+def _places(servers: str) -> Iterator[tuple[str, str]]:
+    """Host and port of each server."""
+    for server in filter(None, (each.strip() for each in servers.split(","))):
+        host, colon, port = server.rpartition("://")[2].rpartition(":")
+        yield host.strip("[]") if colon else port, port if colon else _PORT
 
 
 def check_names(servers: str) -> None:
