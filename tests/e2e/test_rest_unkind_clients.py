@@ -1,6 +1,7 @@
 """A worker's REST server under slow, huge and hung requests, all kinds at once.
 
-`HEADGATE_UNKIND_S` says how many seconds; what was measured is printed (``pytest -s``).
+`HEADGATE_UNKIND_S` says how many seconds; what was measured is printed (``pytest -s``). On a machine
+that does nothing else, `HEADGATE_UNKIND_HEALTH_S=1` asks that no ``/health`` takes longer.
 """
 
 import http.client
@@ -22,6 +23,8 @@ from support.rest.world import wait_until
 pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
 
 SECONDS = float(os.environ.get("HEADGATE_UNKIND_S", "30"))
+HEALTH_S = float(os.environ.get("HEADGATE_UNKIND_HEALTH_S", "20"))
+"""Longest answer by the clock, which on a busy machine says little of the worker."""
 TESTS = Path(__file__).resolve().parents[1]
 READ_TIMEOUT_S = 10
 GROWN_MIB = 50
@@ -163,7 +166,7 @@ def test_health_is_answered_and_memory_comes_back(tmp_path: Path) -> None:
     told = {**watched.told(), "log bytes": log, "connected": connected}
     print(json.dumps(told))
     assert max(watched.own) < 1.0, told
-    assert max(watched.health) < 20, told
+    assert max(watched.health) < HEALTH_S, told
     assert watched.after < watched.before + GROWN_MIB, told
     assert log < LOG_BYTES, (tmp_path / "worker.log").read_text()[:5_000]
 

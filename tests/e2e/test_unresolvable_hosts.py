@@ -1,5 +1,7 @@
 """Connectors whose brokers' host has no address, or has nobody that listens.
-Source: ConnectWorkerIntegrationTest, testRestartFailedTask: the connector is RUNNING and its task FAILED, until the config is mended."""
+
+Source: ConnectWorkerIntegrationTest, testRestartFailedTask. The connector is RUNNING and its task
+FAILED, until the config is mended."""
 
 from pathlib import Path
 from typing import Any

@@ -137,3 +137,31 @@ def test_departures_never_extend_a_delay(policy: Policy, times_ms: list[int]) ->
     group.now_ms = DELAY_MS
     _, done = group.round()
     assert done.delay_ms == 0
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    workers=st.integers(2, 4),
+    leave=st.integers(1, 3),
+    tasks=st.integers(4, 12),
+    joins=st.lists(st.integers(0, 3), min_size=1, max_size=3),
+)
+def test_who_joins_during_a_delay_takes_nothing_from_others(
+    workers: int, leave: int, tasks: int, joins: list[int]
+) -> None:
+    """Others hold more than their share then; balance waits until the delay is over."""
+    held: dict[str, list[Work]] = {f"w{n}": [] for n in range(workers)}
+    group = Group(connectors={"a": tasks}, held=held, came=workers)
+    group.round()
+    group.happen("leave", min(leave, workers - 1))
+    _, done = group.round()
+    for count in joins:
+        for _ in range(count):
+            group.happen("join", 1)
+        group.now_ms += DELAY_MS // 4
+        given_, done = group.round()
+        check_round(given_, done)
+        assert done.delay_ms
+        assert not any(
+            change.revoked_connectors or change.revoked_tasks for change in done.members.values()
+        )

@@ -41,7 +41,7 @@ def refusing(servers: str) -> str:
     the functions below judge. What a server speaks is not asked."""
     if unresolvable(servers)[0]:
         return ""
-    reasons = []
+    reasons: list[str] = []
     for host, port in _places(servers):
         try:
             socket.create_connection((host, int(port)), _CONNECT_S).close()
