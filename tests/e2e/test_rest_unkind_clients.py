@@ -1,7 +1,7 @@
 """A worker's REST server under slow, huge and hung requests, all kinds at once.
 
-`HEADGATE_UNKIND_S` says how many seconds; what was measured is printed (``pytest -s``). On a machine
-that does nothing else, `HEADGATE_UNKIND_HEALTH_S=1` asks that no ``/health`` takes longer.
+`HEADGATE_UNKIND_S` says how many seconds; what was measured is printed (``pytest -s``). On a quiet
+machine `HEADGATE_UNKIND_HEALTH_S=1` asks that no ``/health`` takes longer by the clock.
 """
 
 import http.client
