@@ -67,8 +67,25 @@ class RestRemote:
 
     def rows(self, prefix: str = "", states: Sequence[str] = ()) -> Sequence[ConnectorRow]:
         found: Mapping[str, Any] = self._value(m.ListConnectors(("status", "info")))
-        rows = [_row(found[name]) for name in sorted(found) if name.startswith(prefix)]
-        return [row for row in rows if not states or _states_of(row) & set(states)]
+        rows = [_row(each) for each in found.values()]
+        # One that has no status yet is not listed with its status: it is only named.
+        named = self._value(m.ListConnectors())
+        unlisted = [each for each in named if each.startswith(prefix) and each not in found]
+        rows += [row for row in map(self._row_if_there, unlisted) if row is not None]
+        rows.sort(key=lambda row: row.name)
+        return [
+            row
+            for row in rows
+            if row.name.startswith(prefix) and (not states or _states_of(row) & set(states))
+        ]
+
+    def _row_if_there(self, name: str) -> ConnectorRow | None:
+        try:
+            return self.row(name)
+        except RemoteError:
+            if name in self._value(m.ListConnectors()):
+                raise
+            return None  # deleted since it was named
 
     def row(self, name: str) -> ConnectorRow:
         found = self._success(m.DescribeConnector(name), name)

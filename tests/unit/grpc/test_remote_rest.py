@@ -1,5 +1,6 @@
 """The commands over gRPC and over REST, as against a Java worker: they see and do the same."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,6 +8,8 @@ import pytest
 from support.grpc.worker import Served, grpc_worker
 
 from headgate.ids import TargetState
+from headgate_rest.client_calls import Question
+from headgate_rest.http import HttpResponse
 from headgate_runtime.remote.over_grpc import GrpcRemote
 from headgate_runtime.remote.over_rest import RestRemote
 from headgate_runtime.remote.remote import LateError, Remote, RemoteError
@@ -79,6 +82,41 @@ def test_every_refusal_ends_with_what_to_do_next(
         ask(remote)  # type: ignore[operator]
     text, _, hint = str(caught.value).rpartition("\n  next: ")
     assert code in text and next_step in hint
+
+
+class TooEarly(RestRemote):
+    """A worker that has no status of "young" yet, and does not know "gone", which it has named."""
+
+    def _answer(self, asked: Question) -> HttpResponse:
+        found = super()._answer(asked)
+        if asked.path.startswith(("/connectors/young/status", "/connectors/gone")):
+            body = b'{"error_code": 404, "message": "not found"}'
+            return HttpResponse(404, body, found.headers)
+        if asked.path.partition("?")[0] != "/connectors":
+            return found
+        names = json.loads(found.body)
+        if "expand" in asked.path:
+            names.pop("young", None)
+        elif not self.named:
+            self.named = True
+            names.append("gone")
+        return HttpResponse(found.status, json.dumps(names).encode(), found.headers)
+
+    named = False
+
+
+def test_a_connector_without_a_status_is_known_by_rest(served: Served, tmp_path: Path) -> None:
+    served.client.put_config("young", SINK)
+    remote = TooEarly(served.rest.url)
+    rows = {row.name: row for row in remote.rows("young")}
+    assert rows["young"].config == {**SINK, "name": "young"}
+    assert rows["young"].state == ""
+    assert [row.name for row in remote.rows(states=["RUNNING"]) if row.name == "young"] == []
+    assert [row.action for row in remote.plan({"young": {**SINK, "n": "1"}}, None).rows] == [
+        "change config"
+    ]
+    remote.close()
+    served.client.delete("young")
 
 
 def test_loggers_and_the_cluster_are_told(remote: Remote) -> None:
