@@ -487,6 +487,8 @@ class IncomingCall:
     call: Call
     hops: int
     deadline_ms_left: int
+    origin: str = ""
+    """By whom and how it came, such as "over REST by 127.0.0.1:4321"; empty: it is not known."""
 
 
 class Peers(Protocol):

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
+from urllib.parse import unquote
 
 import grpc.aio
 
@@ -30,6 +31,7 @@ class Asked:
         left = context.time_remaining()
         longest_s = LONGEST_MS / 1000
         seconds = longest_s if left is None else min(max(left - SLACK_S, 0.001), longest_s)
+        self._origin = f"over gRPC by {_address(context.peer())}"
         self._until = asyncio.get_running_loop().time() + seconds
 
     def left_s(self) -> float:
@@ -47,7 +49,7 @@ class Asked:
         """Raises RefusedError: the worker is starting, or too many calls wait."""
         self.check_ready()
         try:
-            return await self.backend.ask(call, self.left_ms())
+            return await self.backend.ask(call, self.left_ms(), self._origin)
         except TooManyError as error:
             raise RefusedError(TOO_MANY, str(error)) from None
 
@@ -71,3 +73,9 @@ class Asked:
         except TimeoutError:
             text = f"Request timed out. The plugin has not answered within {left_ms} ms."
             raise RefusedError(MEANINGS[ErrorKind.TIMEOUT], text) from None
+
+
+def _address(peer: str) -> str:
+    """gRPC writes ``ipv4:127.0.0.1:4321``, percent-encoded; of a Unix socket it knows no more."""
+    kind, _, address = unquote(peer).partition(":")
+    return address if kind in ("ipv4", "ipv6") else "a local client"

@@ -59,7 +59,7 @@ class Backend(Protocol):
         """Whether calls are answered; loggers are served before."""
         ...
 
-    async def ask(self, call: Call, timeout_ms: int) -> Result:
+    async def ask(self, call: Call, timeout_ms: int, origin: str = "") -> Result:
         """The herder's answer. No answer in time is a `Failure` of kind TIMEOUT.
 
         Raises:

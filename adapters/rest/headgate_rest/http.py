@@ -26,6 +26,8 @@ class HttpRequest:
     body: bytes = b""
     headers: Mapping[str, str] = field(default_factory=lambda: NO_HEADERS)
     """Names in lower case."""
+    client: str = ""
+    """Address of the socket that it came by: a proxy's where there is one."""
 
 
 @dataclass(frozen=True, slots=True)

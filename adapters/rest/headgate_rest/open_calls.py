@@ -24,6 +24,7 @@ class _Open:
     hops: int
     deadline: float
     answered: Callable[[Result], None]
+    origin: str
     taken: bool = False
 
 
@@ -44,8 +45,10 @@ class OpenCalls:
         timeout_ms: int,
         grace_ms: int,
         gone: asyncio.Future[None],
+        origin: str = "",
     ) -> Result:
-        """The answer to `call`, `grace_ms` after its deadline at the latest.
+        """The answer to `call`, `grace_ms` after its deadline at the latest. `origin`: as in
+        `IncomingCall`.
 
         Raises:
             TimeoutError: none came in time; `args[0]` tells whether the call was taken.
@@ -58,7 +61,8 @@ class OpenCalls:
         def answered(result: Result) -> None:
             loop.call_soon_threadsafe(answer.set_result, result)
 
-        call_id = self._add(_Open(call, hops, time.monotonic() + timeout_ms / 1000, answered))
+        deadline = time.monotonic() + timeout_ms / 1000
+        call_id = self._add(_Open(call, hops, deadline, answered, origin))
         self._arrived()
         try:
             await asyncio.wait(
@@ -101,7 +105,9 @@ class OpenCalls:
                 left_ms = int((found.deadline - now) * 1000)
                 if left_ms > 0:
                     found.taken = True
-                    taken.append(IncomingCall(call_id, found.call, found.hops, left_ms))
+                    taken.append(
+                        IncomingCall(call_id, found.call, found.hops, left_ms, found.origin)
+                    )
             self._waiting.clear()
         return taken
 

@@ -251,6 +251,13 @@ _HOST: Final = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?
 _ABSOLUTE: Final = re.compile(r"https?://([^/?#@]*)(/.*)?", re.IGNORECASE | re.DOTALL)
 
 
+def _address(client: tuple[str, int] | None) -> str:
+    if client is None:
+        return ""
+    host, port = client
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def _target(target: str) -> tuple[str, str | None]:
     """Path of a request's target, and the host in it where it is in absolute form, as for a proxy:
     then the `Host` header says nothing (RFC 9112, 3.2.2)."""
@@ -306,7 +313,8 @@ class _App:
         if body is None:
             return None
         query = scope["query_string"].decode("ascii", "replace")
-        asked = HttpRequest(scope["method"], path, query, body, headers)
+        client = _address(scope.get("client"))
+        asked = HttpRequest(scope["method"], path, query, body, headers, client)
         base_url = self._base_url(scope, headers.get("host", "") if host is None else host)
         gone = asyncio.ensure_future(_gone(receive))
         try:

@@ -181,12 +181,13 @@ class RestService:
 
         return asyncio.run(self.asked(call, timeout_ms))
 
-    async def asked(self, call: Call, timeout_ms: int, hops: int = 0) -> Result:
-        """`ask` on a loop of the caller's, whichever that is. `hops`: as in `IncomingCall`."""
+    async def asked(self, call: Call, timeout_ms: int, hops: int = 0, origin: str = "") -> Result:
+        """`ask` on a loop of the caller's, whichever that is. `hops`, `origin`: as in
+        `IncomingCall`."""
         if self._closing:
             return CLOSED
         gone = asyncio.get_running_loop().create_future()
-        return await self._open.ask(call, hops, timeout_ms, GRACE_MS, gone)
+        return await self._open.ask(call, hops, timeout_ms, GRACE_MS, gone, origin)
 
     def incoming(self) -> Sequence[IncomingCall]:
         return self._open.take()
@@ -250,7 +251,8 @@ class RestService:
             return side_requests.without_group(what.call)
         if what.internal and self._sessioned():
             self._verify(request)
-        result = await self._ask(what.call, what.hops, timeout_ms, gone)
+        origin = f"over REST by {request.client}" if request.client else ""
+        result = await self._ask(what.call, what.hops, timeout_ms, gone, origin)
         size = least_size(result, LIGHT_BYTES)
         return await self._by_size(size, lambda: respond(what, result, base_url))
 
@@ -318,13 +320,18 @@ class RestService:
             return error_response(500, text)
 
     async def _ask(
-        self, call: Call, hops: int, timeout_ms: int, gone: asyncio.Future[None]
+        self,
+        call: Call,
+        hops: int,
+        timeout_ms: int,
+        gone: asyncio.Future[None],
+        origin: str = "",
     ) -> Result:
         """The result of the call, or why there is none."""
         if self._closing:
             return CLOSED
         try:
-            return await self._open.ask(call, hops, timeout_ms, GRACE_MS, gone)
+            return await self._open.ask(call, hops, timeout_ms, GRACE_MS, gone, origin)
         except TooManyError:
             text = f"{OPEN_MAX} requests wait for this worker already"
             raise Refusal(503, text, RETRY_LATER) from None

@@ -91,7 +91,7 @@ class UpBackend:
         self._view.watch(None)
         self._calls.close()
 
-    async def ask(self, call: Call, timeout_ms: int) -> Result:
+    async def ask(self, call: Call, timeout_ms: int, origin: str = "") -> Result:
         from headgate_grpc.backend import TooManyError
 
         if self._waiting >= WAITING_MAX:

@@ -49,17 +49,17 @@ class WorkerBackend:
         """From now on calls are this worker's."""
         self._worker = worker
 
-    async def ask(self, call: Call, timeout_ms: int) -> Result:
-        return await self.ask_as_peer(call, 0, timeout_ms)
+    async def ask(self, call: Call, timeout_ms: int, origin: str = "") -> Result:
+        return await self.ask_as_peer(call, 0, timeout_ms, origin)
 
-    async def ask_as_peer(self, call: Call, hops: int, timeout_ms: int) -> Result:
+    async def ask_as_peer(self, call: Call, hops: int, timeout_ms: int, origin: str = "") -> Result:
         """The answer to a call that was passed between so many workers."""
         from headgate_grpc.backend import TooManyError
         from headgate_rest.open_calls import OPEN_MAX
         from headgate_rest.open_calls import TooManyError as TooManyOpenError
 
         try:
-            return await self._rest.asked(call, timeout_ms, hops)
+            return await self._rest.asked(call, timeout_ms, hops, origin)
         except TooManyOpenError:
             raise TooManyError(f"{OPEN_MAX} requests wait for this worker already") from None
         except TimeoutError:

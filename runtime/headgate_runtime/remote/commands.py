@@ -26,6 +26,7 @@ from headgate_runtime.remote import show
 from headgate_runtime.remote.complete import connector_names
 from headgate_runtime.remote.locate import open_remote
 from headgate_runtime.remote.remote import (
+    LISTED,
     ConnectorRow,
     LateError,
     Remote,
@@ -342,12 +343,24 @@ def restart_task(
 # -- offsets --
 
 
+@contextlib.contextmanager
+def _maybe_deleted(action: str, name: str) -> Iterator[None]:
+    """Offsets outlive their connector: who does not find it is told how to ask for them."""
+    try:
+        yield
+    except RemoteError as error:
+        if not str(error).endswith(LISTED):
+            raise
+        text = f"{error}; if it was deleted: headgate offsets {action} {name} --deleted source"
+        raise RemoteError(f"{text} (or sink)", error.exit_code) from None
+
+
 @offsets.command("show")
 def show_offsets(
     name: Name, deleted: Deleted = None, url: Url = None, output: Format = Output.TABLE
 ) -> None:
     """Show the offsets of a connector."""
-    with remote_at(url) as remote:
+    with remote_at(url) as remote, _maybe_deleted("show", name):
         found = remote.offsets(name) if deleted is None else remote.deleted_offsets(name, deleted)
         as_json = output is Output.JSON
         _print(show.as_json({"offsets": found}) if as_json else show.offsets(found))
@@ -379,7 +392,7 @@ def reset_offsets(
     name: Name, deleted: Deleted = None, dry_run: DryRun = False, url: Url = None
 ) -> None:
     """Forget all offsets of a stopped connector, or of a deleted one: it begins from the start."""
-    with remote_at(url) as remote:
+    with remote_at(url) as remote, _maybe_deleted("reset", name):
         if deleted is not None and dry_run:
             found = remote.deleted_offset_differences(name, deleted)
             _print(show.offset_differences(found))

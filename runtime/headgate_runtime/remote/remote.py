@@ -2,12 +2,15 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from headgate.ids import TargetState
 from headgate.task.messages import TaskKind
 
 Config: TypeAlias = Mapping[str, str | None]
+
+
+LISTED: Final = "headgate connectors list shows what is there"
 
 
 class RemoteError(Exception):
@@ -195,7 +198,7 @@ def hint(code: str, message: str, name: str = "", reason: str = "") -> str:
         return "try the other type, source or sink; or nothing was committed"
     match code:
         case "NOT_FOUND":
-            return "headgate connectors list shows what is there"
+            return LISTED
         case "ALREADY_EXISTS":
             return "headgate connectors apply changes the one that is there"
         case "INVALID_ARGUMENT":

@@ -47,8 +47,12 @@ class LoggedPeers:
             log.debug("asked: %s", type(call).__name__)
             return
         connector, words = about(call)
-        origin = "by another worker" if incoming.hops else "from outside"
-        log.info("asked %s: %s", origin, words, extra=subject(connector) if connector else None)
+        log.info(
+            "asked %s: %s",
+            _origin(incoming),
+            words,
+            extra=subject(connector) if connector else None,
+        )
         if len(self._open) < OPEN_MAX:
             self._open[incoming.call_id] = _Asked(connector, words, _config_of(call))
 
@@ -70,6 +74,12 @@ class _Asked:
     config: Mapping[str, str | None]
     """Given with the call: a refusal may repeat its values."""
     at: float = field(default_factory=time.monotonic)
+
+
+def _origin(incoming: IncomingCall) -> str:
+    if not incoming.hops:
+        return incoming.origin or "from outside"
+    return "by another worker" + (f", {incoming.origin}" if incoming.origin else "")
 
 
 def _config_of(call: m.Call) -> Mapping[str, str | None]:

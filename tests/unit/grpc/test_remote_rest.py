@@ -1,13 +1,17 @@
 """The commands over gRPC and over REST, as against a Java worker: they see and do the same."""
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from support.grpc.worker import Served, grpc_worker
 
+from headgate.herder.messages import DeleteConnector
 from headgate.ids import TargetState
+from headgate.ports import IncomingCall
+from headgate_rest import RestService
 from headgate_rest.client_calls import Question
 from headgate_rest.http import HttpResponse
 from headgate_runtime.remote.over_grpc import GrpcRemote
@@ -123,6 +127,23 @@ def test_loggers_and_the_cluster_are_told(remote: Remote) -> None:
     assert remote.set_level("some.logger", "debug", cluster=False) == ["some.logger"]
     assert remote.loggers()["some.logger"] == "DEBUG"
     assert remote.cluster()["kafka_cluster_id"] == "embedded"
+
+
+def test_a_call_tells_by_whom_it_was_asked(remote: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
+    origins: list[str] = []
+    incoming = RestService.incoming
+
+    def noted(self: RestService) -> Sequence[IncomingCall]:
+        found = incoming(self)
+        origins.extend(each.origin for each in found if isinstance(each.call, DeleteConnector))
+        return found
+
+    monkeypatch.setattr(RestService, "incoming", noted)
+    with pytest.raises(RemoteError):
+        remote.delete("nobody")
+    how = "gRPC" if isinstance(remote, GrpcRemote) else "REST"
+    (origin,) = origins
+    assert re.fullmatch(rf"over {how} by 127\.0\.0\.1:\d+", origin)
 
 
 @pytest.mark.parametrize("over", [GrpcRemote, RestRemote])

@@ -166,7 +166,7 @@ class Table:
     def watch(self, touched: Any) -> None:
         self.touched = touched
 
-    async def ask(self, call: Any, timeout_ms: int) -> Success | Failure:
+    async def ask(self, call: Any, timeout_ms: int, origin: str = "") -> Success | Failure:
         assert isinstance(call, ShowConnectors)
         if self.failing:
             self.failing -= 1
@@ -321,7 +321,7 @@ class HeldTable(Table):
         self.go = asyncio.Event()
         self.go.set()
 
-    async def ask(self, call: Any, timeout_ms: int) -> Success | Failure:
+    async def ask(self, call: Any, timeout_ms: int, origin: str = "") -> Success | Failure:
         answer = await super().ask(call, timeout_ms)
         if call.names and call.names != ("",):
             await self.go.wait()
@@ -366,7 +366,7 @@ def test_rows_of_a_load_that_failed_are_not_shown_later(monkeypatch: pytest.Monk
     class FailsAtPageTwo(Table):
         broken = True
 
-        async def ask(self, call: Any, timeout_ms: int) -> Success | Failure:
+        async def ask(self, call: Any, timeout_ms: int, origin: str = "") -> Success | Failure:
             if self.broken and call.after:
                 return Failure(ErrorKind.NOT_READY, "not now")
             return await super().ask(call, timeout_ms)

@@ -30,10 +30,16 @@ class Asked:
         self.answers[call_id] = result
 
 
-def told(call: m.Call, result: m.Result, caplog: pytest.LogCaptureFixture, hops: int = 0) -> Any:
+def told(
+    call: m.Call,
+    result: m.Result,
+    caplog: pytest.LogCaptureFixture,
+    hops: int = 0,
+    origin: str = "",
+) -> Any:
     inner = Asked()
     peers = LoggedPeers(inner)
-    inner.calls.append(IncomingCall("7", call, hops, 1_000))
+    inner.calls.append(IncomingCall("7", call, hops, 1_000, origin))
     with caplog.at_level(logging.INFO):
         assert len(peers.incoming()) == 1
         peers.answer("7", result)
@@ -106,3 +112,11 @@ def test_a_refusal_that_repeats_a_secret_is_told_without_it(
 
 def test_reads_are_not_told(caplog: pytest.LogCaptureFixture) -> None:
     assert told(m.DescribeWorker(), m.Success(), caplog) == []
+
+
+@pytest.mark.parametrize(("hops", "who"), [(0, ""), (1, "by another worker, ")])
+def test_by_whom_it_was_asked(caplog: pytest.LogCaptureFixture, hops: int, who: str) -> None:
+    call = m.SetTargetState("src", TargetState.PAUSED)
+    first, _ = told(call, m.Success(), caplog, hops, "over REST by 127.0.0.1:4321")
+    words = "over REST by 127.0.0.1:4321: connector src is to be PAUSED"
+    assert first.getMessage() == f"asked {who}{words}"
