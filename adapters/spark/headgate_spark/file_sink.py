@@ -11,7 +11,6 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import unquote, urlsplit
@@ -34,7 +33,15 @@ from headgate_spark.entries import FOLDER, Entry, published_path
 from headgate_spark.files import LocalFiles
 from headgate_spark.manifest import Manifest
 from headgate_spark.sessions import Sessions, first_line, patience_of, session_is_over
-from headgate_spark.slices import METADATA, RESULT_SCHEMA, SliceResult, SliceTask, run_slices
+from headgate_spark.skin import on_executors
+from headgate_spark.slices import (
+    METADATA,
+    RESULT_SCHEMA,
+    OtherFolderError,
+    SliceResult,
+    SliceTask,
+    run_slices,
+)
 
 _log = logging.getLogger("headgate.task")
 
@@ -331,7 +338,8 @@ class SparkFileSinkTask(PlannedSinkTask):
     def _execute(self, slices: Sequence[SliceTask]) -> list[SliceResult]:
         """Run the slices as one job, a Spark partition each."""
         session: Any = None
-        work = partial(run_slices, self.context.log_elsewhere, [task.to_json() for task in slices])
+        tasks = [task.to_json() for task in slices]
+        work = on_executors(run_slices, self.context.log_elsewhere, tasks)
         try:
             session = self._sessions.get()
             frame = session.range(0, len(slices), 1, len(slices)).mapInArrow(work, RESULT_SCHEMA)
@@ -343,7 +351,12 @@ class SparkFileSinkTask(PlannedSinkTask):
                 raise
             # Executors lost, or the server, which its supervisor starts again.
             raise RetriableError(f"Spark did not finish the batch: {first_line(error)}") from error
-        return results_in_order([row["result"] for row in rows], len(slices))
+        results = results_in_order([row["result"] for row in rows], len(slices))
+        for result in results:
+            if result.staged and not self._files.exists(result.staged):
+                seen = f"{result.staged} was written there and is not here"
+                raise OtherFolderError.of(str(self._target), result.host, seen)
+        return results
 
     def _cores(self) -> int:
         """Slots that are meant to compute."""

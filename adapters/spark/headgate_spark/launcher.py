@@ -9,6 +9,7 @@ from functools import partial
 
 from headgate_spark.executor import RESULT_SCHEMA, run_resident
 from headgate_spark.sessions import Sessions, first_line, session_is_over
+from headgate_spark.skin import on_executors
 
 KILL_S = 60.0
 KILL_AGAIN_S = 0.5
@@ -118,7 +119,7 @@ class SparkLauncher:
         try:
             # One row, one partition: the body is the function over it.
             frame = session.range(0, 1, 1, 1).mapInArrow(
-                partial(run_resident, self._body, argument), RESULT_SCHEMA
+                on_executors(run_resident, self._body, argument), RESULT_SCHEMA
             )
             rows = frame.collect()
         except Exception as raised:

@@ -20,17 +20,25 @@ from pathlib import Path
 from headgate.errors import MissingExtraError
 from headgate_spark.daemon import PRELOAD_VARIABLE
 from headgate_spark.guard import STOP_TIMEOUT_S, Guarded
+from headgate_spark.hosts import LOOPBACK, is_here
 from headgate_spark.sessions import listens
+from headgate_spark.shipping import write_archive
 from headgate_spark.slots import Plan, plan
 
 START_TIMEOUT_S = 120.0
 """A JVM on a busy machine has needed 43 s."""
+CONTEXT_STOPPED = -1
+CONTEXT_LOOK_S = 1.0
+CONTEXT_REFUSALS = 3
 TAIL_LINES = 25
 JAVA_VERSION_MIN = 17
 FOLDER_MODE = 0o700
 FILE_MODE = 0o600
 TOKEN_VARIABLE = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
 """A token that Spark Connect asks of its clients, since Spark 4.0."""
+_DRIVER_PORT = "spark.driver.port"
+_PYTHON_PATH = "spark.executorEnv.PYTHONPATH"
+_PYTHON_FILES = "spark.submit.pyFiles"
 _CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
 
@@ -49,6 +57,8 @@ class SparkServer:
         conf: the user's settings of Spark. What `forced_conf` names is not theirs to set.
         python_path: folders that Python on executors must find besides its own.
         preload: modules that tasks need, loaded once per executor (`headgate_spark.daemon`).
+        host: address of this machine that executors reach. Where executors are on other machines,
+            Headgate's code is carried to them.
         start_timeout_s: how long the server may take until it listens.
     """
 
@@ -61,6 +71,7 @@ class SparkServer:
         *,
         python_path: Sequence[str] = (),
         preload: Sequence[str] = (),
+        host: str = LOOPBACK,
         start_timeout_s: float = START_TIMEOUT_S,
     ) -> None:
         self.plan: Plan = plan(master, slots, os.cpu_count() or 1)
@@ -71,10 +82,14 @@ class SparkServer:
         self._conf = dict(conf or {})
         self._python_path = list(python_path)
         self._preload = ",".join(preload)
+        self._host = host
+        self._shipped: Path | None = None
+        """Archive of our code, where executors are on other machines."""
         self._start_timeout_s = start_timeout_s
         self._process: Guarded | None = None
         self._code: int | None = None
         """Exit code of a start that failed."""
+        self._context = ContextWatch(host, int(self._conf.get(_DRIVER_PORT, free_port(host))))
 
     @property
     def address(self) -> str:
@@ -90,7 +105,7 @@ class SparkServer:
         conf = {**default_conf(self.plan), **self._conf}
         if conf["spark.ui.enabled"].strip().lower() != "true":
             return None
-        return f"http://127.0.0.1:{conf.get('spark.ui.port', self._ui_port)}"
+        return f"http://{self._host}:{conf.get('spark.ui.port', self._ui_port)}"
 
     @property
     def slots(self) -> int:
@@ -126,9 +141,12 @@ class SparkServer:
         java_home = check_java()
         _make_private(self.folder)
         _make_private(self.folder / "scratch")
+        if not is_here(self.plan.master):
+            self._shipped = write_archive(self.folder / "code")
         with open(self.log_file, "ab", opener=_private) as log:
             self._process = Guarded(self._command(), self.folder, log, self._environment(java_home))
         self.starts += 1
+        self._context.end()
         self._code = None
 
     def wait_ready(self) -> None:
@@ -146,11 +164,15 @@ class SparkServer:
                     f"Spark does not listen after {self._start_timeout_s:g} s{self._tail()}"
                 )
             time.sleep(0.1)
+        self._context.begin()
 
     def poll(self) -> int | None:
         """Exit code of a server that has died or could not be started, None while it runs and
-        after `stop`. Cheap; does not wait."""
-        return self._code if self._process is None else self._process.poll()
+        after `stop`. Cheap. `CONTEXT_STOPPED`: it has no application any more."""
+        if self._process is None:
+            return self._code
+        code = self._process.poll()
+        return CONTEXT_STOPPED if code is None and self._context.stopped() else code
 
     def restart(self) -> None:
         """Start it again on the same port, after it has died or not. Raises as `start` does."""
@@ -172,6 +194,7 @@ class SparkServer:
         settings = {
             **default_conf(self.plan),
             "spark.ui.port": str(self._ui_port),
+            _DRIVER_PORT: str(self._context.port),
             **self._conf,
             **self._forced(),
         }
@@ -186,9 +209,30 @@ class SparkServer:
         forced["spark.connect.grpc.binding.port"] = str(self.port)
         forced["spark.sql.warehouse.dir"] = (self.folder / "warehouse").as_uri()
         forced["spark.local.dir"] = str(self.folder / "scratch")
-        forced["spark.executorEnv.PYTHONPATH"] = self._path_text()
+        forced[_PYTHON_PATH] = self._path_text()
         forced[f"spark.executorEnv.{PRELOAD_VARIABLE}"] = self._preload
+        if not is_here(self.plan.master):
+            forced |= self._forced_elsewhere()
         return forced
+
+    def _forced_elsewhere(self) -> dict[str, str]:
+        """Settings for executors on other machines. Spark brings files to the folder where an
+        executor runs. Its Python runs there, or in a folder of the session below."""
+        python = self._conf.get(_PYTHON_FILES, "").split(",")
+        files = [*self._conf.get("spark.files", "").split(","), *python]
+        if self._shipped is not None:
+            files.append(str(self._shipped))
+            python.insert(0, str(self._shipped))
+        names = [Path(each.strip()).name for each in python if each.strip()]
+        paths = [path for name in names for path in (name, f"../{name}")]
+        theirs = [self._conf[_PYTHON_PATH]] if _PYTHON_PATH in self._conf else []
+        return {
+            "spark.driver.host": self._host,
+            "spark.driver.bindAddress": self._host,
+            "spark.files": ",".join(each.strip() for each in files if each.strip()),
+            _PYTHON_FILES: "",
+            _PYTHON_PATH: os.pathsep.join([*paths, *self._python_path, *theirs]),
+        }
 
     def _environment(self, java_home: str | None) -> dict[str, str]:
         environment = {
@@ -200,9 +244,11 @@ class SparkServer:
         environment["SPARK_HOME"] = str(_spark_home())
         # Not a setting: arguments can be read by all users of the machine.
         environment[TOKEN_VARIABLE] = self._token
-        environment["SPARK_LOCAL_IP"] = "127.0.0.1"
+        environment["SPARK_LOCAL_IP"] = self._host
         environment["SPARK_WORKER_DIR"] = str(self.folder / "scratch" / "executors")
-        environment["PYSPARK_PYTHON"] = environment["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        environment["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        # The driver tells executors which Python is theirs.
+        environment["PYSPARK_PYTHON"] = self._conf.get("spark.pyspark.python", sys.executable)
         environment["PYTHONPATH"] = self._path_text()
         environment[PRELOAD_VARIABLE] = self._preload
         if java_home is not None:
@@ -311,10 +357,42 @@ def check_java() -> str | None:
     return home
 
 
-def free_port() -> int:
+class ContextWatch:
+    """Notices that the application of a server is gone while the server itself lives on, as when
+    the master of a cluster has ended it. The driver's port is closed then.
+
+    Args:
+        host: address of the driver.
+        port: port of the driver. If it had to take another one, nothing is noticed.
+    """
+
+    def __init__(self, host: str, port: int) -> None:
+        self._host = host
+        self.port = port
+        self._watching = False
+        self._looked_at = 0.0
+        self._refused = 0
+
+    def begin(self) -> None:
+        """The server is up."""
+        self._watching = listens(self._host, self.port)
+        self._refused = 0
+
+    def end(self) -> None:
+        self._watching = False
+
+    def stopped(self) -> bool:
+        now = time.monotonic()
+        if self._watching and now - self._looked_at >= CONTEXT_LOOK_S:
+            self._looked_at = now
+            self._refused = 0 if listens(self._host, self.port) else self._refused + 1
+        return self._watching and self._refused >= CONTEXT_REFUSALS
+
+
+def free_port(host: str = LOOPBACK) -> int:
     """A port that nobody listens on just now."""
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+        probe.bind((host, 0))
         return int(probe.getsockname()[1])
 
 

@@ -213,12 +213,28 @@ class FolderTarget:
                 staging.mkdir(parents=True)
                 if rows.num_rows:
                     self._writer.write(conform(rows, columns), staging.as_uri())
+                    _check_written(staging)
             if self._log.commit(batch.ends, token, _text(columns)):
                 return True
         raise TableError(f"others have written to the folder during each of {_TRIES} commits")
 
     def close(self) -> None:
         self._writer.close()
+
+
+def _check_written(staging: Path) -> None:
+    """
+    Raises:
+        TableError: what Spark has written is not in the folder. Spark itself does not notice when
+            an executor's folder is another one.
+    """
+    names = (path.name for path in staging.rglob("*") if path.is_file())
+    if all(name.startswith(("_", ".")) for name in names):
+        raise TableError(
+            f"Spark has written the batch, and {staging} has nothing of it: its executors have "
+            "another folder there. path must name a folder of a file system that the machines of "
+            "the worker and of all executors have mounted there"
+        )
 
 
 def _text(columns: Any) -> str:

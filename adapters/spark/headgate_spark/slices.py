@@ -8,6 +8,7 @@ is rare after the first batch.
 import json
 import os
 import re
+import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -78,12 +79,26 @@ class SliceResult:
     skipped: int = 0
     detail: str = ""
     """The first record that was skipped."""
+    host: str = ""
+    """The machine that wrote it."""
     failed: str = ""
     """A record that cannot be read, where that is not tolerated; nothing is written then."""
 
 
 class OtherLogError(Exception):
     """The log that the executor reads is not the one that the batch was planned on."""
+
+
+class OtherFolderError(Exception):
+    """The target folder of an executor is not that of the task."""
+
+    @classmethod
+    def of(cls, target: str, host: str, seen: str) -> "OtherFolderError":
+        return cls(
+            f"path {target}: {seen}. The executor on {host} has not the folder that the worker "
+            "has: name a folder of a file system that the machines of the worker and of all "
+            "executors have mounted there"
+        )
 
 
 class BadRecord(Exception):
@@ -131,9 +146,12 @@ def run_slice(log: RecordLog, task: SliceTask) -> SliceResult:
             task.topic, task.partition, task.batch_start, task.number, uuid4().hex, task.format
         )
         path = Path(task.target) / result.staged
+        if not Path(task.target).is_dir():
+            raise OtherFolderError.of(task.target, socket.gethostname(), "there is no such folder")
         path.parent.mkdir(parents=True, exist_ok=True)
         WRITERS[task.format](path, chunks, result.columns)
         sync_file(path)
+        result.host = socket.gethostname()
     return result
 
 

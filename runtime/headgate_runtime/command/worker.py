@@ -34,10 +34,10 @@ from headgate_runtime.config.worker_file import WorkerFile, WorkerFileError, rea
 from headgate_runtime.plugins.look import SETTING, allow_modules
 from headgate_runtime.plugins.rest import RestPlugins
 from headgate_runtime.private_files import make_private_folder
+from headgate_runtime.spark.properties import HOST_SETTING, of_remote, spark_settings
 from headgate_runtime.spark.service import SparkService, WorkerSpark, shown_remote
 from headgate_runtime.transports.select import open_transport
 from headgate_runtime.transports.with_peers import WithPeers
-from headgate_runtime.up.pipeline import SparkSettings
 from headgate_runtime.worker import collector, log_format
 from headgate_runtime.worker.call_log import LoggedPeers
 from headgate_runtime.worker.config import WorkerConfig, transport_settings
@@ -404,20 +404,24 @@ def started_spark(file: WorkerFile, stop: Stop, stack: contextlib.ExitStack) -> 
     settings = file.settings
     if settings["headgate.task.runner"] != "spark":
         return {}
-    if settings["headgate.spark.remote"]:
-        return {"remote": settings["headgate.spark.remote"]}
+    try:
+        spark = spark_settings(settings)
+        if spark.remote is not None:
+            return of_remote(spark)
+    except UpError as error:
+        raise CommandError(f"{file.path}: {error}", error.exit_code) from None
     folder = settings["headgate.data"] or stack.enter_context(
         tempfile.TemporaryDirectory(prefix="headgate-", ignore_cleanup_errors=True)
     )
     data = Path(folder).absolute()
     make_private_folder(data)
-    wanted = WorkerSpark("spark", data, SparkSettings(master=settings["headgate.spark.master"]))
     service = SparkService(
-        wanted,
+        WorkerSpark("spark", data, spark),
         warn=log.info,
         marked=lambda _who, _what: None,
         adapter="headgate_kafka",
         where=f"{file.path}: headgate.spark.master",
+        host_setting=f"{HOST_SETTING} in {file.path}",
     )
     stack.callback(service.close)
     try:

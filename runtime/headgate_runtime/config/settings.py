@@ -455,6 +455,19 @@ KEYS: dict[str, Key] = {
         "starts no Spark.",
         ON_KAFKA,
     ),
+    "headgate.spark.host": Key(
+        parsers.text,
+        "",
+        "Address of this machine that Spark's executors reach. If it is empty, it is the loopback "
+        "address for local masters, and for others the address that leads to the master.",
+        ON_KAFKA,
+    ),
+    "headgate.spark.conf.file": Key(
+        parsers.text,
+        "",
+        "File with settings of the Spark that the worker starts, as Spark's `spark-defaults.conf`.",
+        ON_KAFKA,
+    ),
     "headgate.spark.slots": Key(
         parsers.number(1),
         "16",

@@ -6,6 +6,8 @@ from headgate.ports import Launcher
 
 START_TIMEOUT = "start.timeout.s"
 """Set where Spark starts beside the worker: how many seconds tasks wait until it listens."""
+HOST = "host"
+"""Address of this machine that executors reach."""
 BODY = "headgate_runtime.tasks.main:run"
 """The same body as in a process of ours; executors import it by this name."""
 

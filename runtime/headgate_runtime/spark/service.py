@@ -18,7 +18,7 @@ from headgate.topics.config_events import Config
 from headgate_runtime.command.errors import EXIT_FAILED, UpError
 from headgate_runtime.command.extras import require
 from headgate_runtime.private_files import write_private
-from headgate_runtime.spark.launcher import START_TIMEOUT
+from headgate_runtime.spark.launcher import HOST, START_TIMEOUT
 from headgate_runtime.up.pipeline import DEFAULT_MASTER, SparkSettings
 from headgate_runtime.up.restarts import Restarts
 
@@ -74,20 +74,25 @@ class SparkService:
         join: bool = False,
         adapter: str = "headgate_embedded",
         where: str = "[spark] master",
+        host_setting: str = "[spark] host",
     ) -> None:
         """
         Args:
             join: use the Spark of the cluster on the same data.
             adapter: package of the log, which every task imports too.
             where: how the user names the setting of the master.
+            host_setting: how the user names the setting of this machine's address.
         """
         self._pipeline = pipeline
         self._adapter = adapter
         self._where = where
+        self._host_setting = host_setting
         self._join = join
         self._warn = warn
         self._marked = marked
         self._address: str | None = None
+        self._host = ""
+        """Address of this machine that executors reach."""
         self._server: SparkServer | None = None
         self._restarts = Restarts()
         self._started_at = 0.0
@@ -115,6 +120,7 @@ class SparkService:
             require("pyspark")
         except MissingExtraError as error:
             raise UpError(f'{error} (the runner is spark; "process" needs nothing more)') from None
+        self._host = self._own_address()
         if self._join:
             self._address = _joined_address(self._pipeline.data)
         elif self._pipeline.spark.remote is not None:
@@ -132,11 +138,24 @@ class SparkService:
         """What a worker must know of Spark."""
         if self._address is None:
             return {}
+        reached = {"remote": self._address, HOST: self._host}
         if self._server is None and not self._join:
-            return {"remote": self._address}
+            return reached
         from headgate_spark.server import START_TIMEOUT_S
 
-        return {"remote": self._address, START_TIMEOUT: f"{START_TIMEOUT_S:g}"}
+        return {**reached, START_TIMEOUT: f"{START_TIMEOUT_S:g}"}
+
+    def _own_address(self) -> str:
+        """Raises UpError: it is not known how executors reach this machine."""
+        from headgate_spark.hosts import HostError, address_for
+
+        spark = self._pipeline.spark
+        try:
+            return address_for(
+                spark.remote or spark.master or DEFAULT_MASTER, spark.host, self._host_setting
+            )
+        except HostError as error:
+            raise UpError(str(error)) from None
 
     def tick(self) -> None:
         """Notice that our Spark has died; start it again.
@@ -196,6 +215,7 @@ class SparkService:
                 self._pipeline.data / "spark",
                 dict(spark.conf),
                 preload=(*PRELOAD, self._adapter),
+                host=self._host,
             )
         except SlotsError as error:
             raise UpError(f"{self._where}: {error}") from None

@@ -8,7 +8,7 @@ from headgate.task.messages import TaskCommand, TaskEnded, TaskOutcome, TaskRele
 from headgate_runtime.plugins.find import PluginError
 from headgate_runtime.tasks.launchers import ProcessLauncher
 from headgate_runtime.tasks.runners import START_LIMIT_MS, LaunchedRunner
-from headgate_runtime.tasks.server import LifelineServer
+from headgate_runtime.tasks.server import LOOPBACK, LifelineServer
 from headgate_runtime.tasks.thread_runner import ThreadRunner
 from headgate_runtime.tasks.tools import BodyTools, PluginTools
 
@@ -44,7 +44,7 @@ def make_runner(
     tools: BodyTools | None = None,
     alive: Callable[[], bool] | None = None,
     spark_launcher: Launcher | None = None,
-    host: str = "127.0.0.1",
+    host: str = LOOPBACK,
     start_limit_ms: int | None = None,
     preload: Sequence[str] = (),
 ) -> Runner:
@@ -55,7 +55,8 @@ def make_runner(
         tools: for the thread runner, and to find task classes; other bodies find their own.
         alive: beats go to the tasks only while it returns True (the herder is being served).
         spark_launcher: needed for "spark"; sinks of planned batches go to processes all the same.
-        host: address that the lifelines are listened for on.
+        host: address of this machine that Spark's executors reach: lifelines of tasks there are
+            listened for on it. Those of this machine's processes use the loopback address.
         start_limit_ms: time for a launched body to connect; by default longer on Spark, where it
             waits for its slot.
         preload: modules that all bodies will need, loaded once for those that are processes here.
@@ -71,9 +72,9 @@ def make_runner(
         raise ValueError(f"task runner {name!r}, expected one of {', '.join(NAMES)}")
     if name == "spark" and spark_launcher is None:
         raise ValueError("task runner 'spark' needs a launcher of Spark's")
-    server = LifelineServer(limit_ms, host)
+    servers = [LifelineServer(limit_ms, LOOPBACK)]
 
-    def around(launcher: Launcher, limit: int) -> Runner:
+    def around(launcher: Launcher, limit: int, server: LifelineServer) -> Runner:
         return LaunchedRunner(
             launcher,
             report,
@@ -86,10 +87,12 @@ def make_runner(
     launcher = ProcessLauncher(preload)
     if name == "process":
         launcher.prepare()
-    processes = others = around(launcher, START_LIMIT_MS)
+    processes = others = around(launcher, START_LIMIT_MS, servers[0])
     if name == "spark" and spark_launcher is not None:
-        others = around(spark_launcher, SPARK_START_LIMIT_MS)
-    return ChoosingRunner(processes, others, report, tools or PluginTools(), server)
+        if host != LOOPBACK:
+            servers.append(LifelineServer(limit_ms, host))
+        others = around(spark_launcher, SPARK_START_LIMIT_MS, servers[-1])
+    return ChoosingRunner(processes, others, report, tools or PluginTools(), servers)
 
 
 class ChoosingRunner:
@@ -102,14 +105,14 @@ class ChoosingRunner:
         others: Runner,
         report: Reporter,
         tools: BodyTools,
-        server: LifelineServer | None = None,
+        servers: Sequence[LifelineServer] = (),
     ) -> None:
         """`processes` None: sinks of planned batches are refused."""
         self._processes = processes
         self._others = others
         self._report = report
         self._tools = tools
-        self._server = server
+        self._servers = servers
 
     def start(self, spec: TaskSpec) -> None:
         task = self._task_class(spec)
@@ -145,8 +148,8 @@ class ChoosingRunner:
     def close(self) -> None:
         for runner in self._each():
             runner.close()
-        if self._server is not None:
-            self._server.close()
+        for server in self._servers:
+            server.close()
 
     def _each(self) -> list[Runner]:
         if self._processes is None or self._processes is self._others:

@@ -13,6 +13,7 @@ from headgate_runtime.tasks.protocol import FromBody, Hello, encode
 
 _log = logging.getLogger("headgate.task")
 
+LOOPBACK = "127.0.0.1"
 HELLO_TIMEOUT_S = 10.0
 """A caller has so long to say who it is, however it spreads its bytes."""
 HELLO_BYTES_MAX = 16_384
@@ -86,7 +87,7 @@ class Guests(Protocol):
 
 
 class LifelineServer:
-    def __init__(self, limit_ms: int, host: str = "127.0.0.1") -> None:
+    def __init__(self, limit_ms: int, host: str = LOOPBACK) -> None:
         self._limit_ms = limit_ms
         self._listener = socket.create_server((host, 0), backlog=256)
         self.host, self.port = self._listener.getsockname()[:2]

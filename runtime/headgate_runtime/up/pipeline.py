@@ -38,7 +38,7 @@ DEFAULTS: Mapping[str, str] = {
 
 TABLES = ("cluster", "log", "spark", "connectors")
 _CLUSTER_OWN = ("workers", "data", "runner")
-_SPARK_OWN = ("master", "remote", "conf")
+_SPARK_OWN = ("master", "remote", "host", "conf")
 _RUNNER_KEY = "headgate.task.runner"
 _ELSEWHERE = {
     "bootstrap.servers": "there is no broker: the log is the folder named by data",
@@ -80,6 +80,8 @@ class SparkSettings:
     remote: str | None = None
     """Address (``sc://host:port``) of a Spark Connect server that is not ours."""
     conf: Mapping[str, str] = field(default_factory=dict)
+    host: str = ""
+    """Address of this machine that executors reach; empty: it is found out."""
 
 
 DEFAULT_MASTER = "local[2]"
@@ -333,11 +335,11 @@ class _Reader:
         table = self._table("spark")
         for key in table:
             if key not in _SPARK_OWN:
-                hint = nearest(key, _SPARK_OWN) or "; known are master, remote and conf"
+                hint = nearest(key, _SPARK_OWN) or "; known are master, remote, host and conf"
                 if key.startswith("spark"):
                     hint = "; Spark's own settings stand in the table [spark.conf]"
                 self._problem(("spark", key), f"unknown key{hint}")
-        address = {"master": "local[2]", "remote": "sc://host:15002"}
+        address = {"master": "local[2]", "remote": "sc://host:15002", "host": "10.0.0.5"}
         for key, example in address.items():
             found = table.get(key)
             if found is not None and (not isinstance(found, str) or not found):
@@ -355,7 +357,7 @@ class _Reader:
             self._problem(("spark", "remote"), f'"{remote}", expected sc://host:port')
         if remote is None and master is None:
             master = DEFAULT_MASTER
-        return SparkSettings(master, remote, self._spark_conf(table))
+        return SparkSettings(master, remote, self._spark_conf(table), table.get("host", ""))
 
     def _spark_conf(self, table: Mapping[str, Any]) -> dict[str, str]:
         conf = table.get("conf", {})

@@ -24,9 +24,10 @@ from headgate_runtime.config.settings import WorkerSettings
 from headgate_runtime.config.transformer import WorkerConfigTransformer
 from headgate_runtime.plugins.threads import HangError, PluginThreads
 from headgate_runtime.plugins.validation import config_error
-from headgate_runtime.spark.launcher import spark_launcher
+from headgate_runtime.spark.launcher import HOST, spark_launcher
 from headgate_runtime.tasks.resolving_runner import ResolvingRunner
 from headgate_runtime.tasks.select import make_runner
+from headgate_runtime.tasks.server import LOOPBACK
 from headgate_runtime.transports.select import ADAPTERS, Transport, open_task_transport
 from headgate_runtime.worker.config import WorkerConfig, transport_settings
 from headgate_runtime.worker.connector_host import ConnectorHost
@@ -278,5 +279,6 @@ def _runner(
         report,
         alive=alive,
         spark_launcher=launcher,
+        host=config.spark.get(HOST, LOOPBACK),
         preload=(ADAPTERS[config.transport["kind"]], "headgate_connectors.file_stream"),
     )

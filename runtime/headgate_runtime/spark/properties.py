@@ -1,0 +1,56 @@
+"""What the properties file of a worker says of Spark."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from headgate_runtime.command.errors import EXIT_USAGE, UpError
+from headgate_runtime.config.properties import PropertiesError, read_properties
+from headgate_runtime.spark.launcher import HOST
+from headgate_runtime.up.pipeline import SparkSettings
+
+CONF_FILE = "headgate.spark.conf.file"
+HOST_SETTING = "headgate.spark.host"
+REMOTE = "headgate.spark.remote"
+
+
+def spark_settings(settings: Mapping[str, Any]) -> SparkSettings:
+    """
+    Raises:
+        UpError: the file of Spark's settings cannot be read, or has others.
+    """
+    host = settings[HOST_SETTING].strip()
+    if settings[REMOTE]:
+        return SparkSettings(remote=settings[REMOTE], host=host)
+    conf = _conf(settings[CONF_FILE])
+    return SparkSettings(master=settings["headgate.spark.master"], conf=conf, host=host)
+
+
+def of_remote(spark: SparkSettings) -> dict[str, str]:
+    """What a worker must know of a Spark Connect server that runs already.
+
+    Raises:
+        UpError: it is not known how executors reach this machine.
+    """
+    from headgate_spark.hosts import HostError, address_for
+
+    assert spark.remote is not None
+    try:
+        host = address_for(spark.remote, spark.host, HOST_SETTING)
+    except HostError as error:
+        raise UpError(str(error)) from None
+    return {"remote": spark.remote, HOST: host}
+
+
+def _conf(path: str) -> Mapping[str, str]:
+    """Settings of a file as Spark's own ``spark-defaults.conf``."""
+    if not path:
+        return {}
+    try:
+        found = read_properties(path).values
+    except PropertiesError as error:
+        raise UpError(f"{CONF_FILE}: {error}") from None
+    for key in found:
+        if not key.startswith("spark."):
+            text = f"{CONF_FILE}: {path} has {key}, expected settings of Spark: spark.{key}"
+            raise UpError(text, EXIT_USAGE)
+    return found

@@ -1,0 +1,93 @@
+"""Spark on several hosts: a standalone cluster of two workers, each with an address and a folder of
+its own, whose Python knows nothing of Headgate."""
+
+import os
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from support.commands.worker import HeadgateWorker, headgate_worker  # noqa: F401
+from support.kafka.broker import Found
+from support.spark.lake import SETTINGS, Lake, complete, until
+from support.spark.standalone import HOSTS, Standalone, bare_python
+
+pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
+
+DRIVER_HOST = "127.0.0.4"
+MakeWorker = Callable[..., HeadgateWorker]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
+    made = Standalone(tmp_path_factory.mktemp("standalone"))
+    try:
+        made.start()
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """That of the executors."""
+    return bare_python(tmp_path_factory.mktemp("python"))
+
+
+@pytest.fixture
+def lake(
+    headgate_worker: MakeWorker,  # noqa: F811
+    kafka_broker: Found,
+    kafka_name: str,
+    cluster: Standalone,
+    python: Path,
+    tmp_path: Path,
+) -> Lake:
+    """On a Spark of the worker's own, whose executors are on the cluster's hosts."""
+    conf = tmp_path / "spark.conf"
+    conf.write_text(f"spark.executor.memory 700m\nspark.pyspark.python {python}\n")
+    settings = {
+        **SETTINGS,
+        "headgate.spark.master": cluster.master_url,
+        "headgate.spark.host": DRIVER_HOST,
+        "headgate.spark.conf.file": str(conf),
+        "headgate.data": str(tmp_path / "data"),
+    }
+    worker = headgate_worker(kafka_broker.address, kafka_name, settings)
+    return Lake(worker, kafka_broker.address, kafka_name, tmp_path)
+
+
+def test_files_to_files_while_executors_workers_and_the_application_die(
+    lake: Lake, cluster: Standalone
+) -> None:
+    expected = lake.write()
+    lake.create(rate=1_000)
+    until("tasks on both hosts", lambda: set(cluster.bodies().values()) == set(HOSTS), lake.worker)
+    shipped = {path.name for host in HOSTS for path in cluster.work(host).rglob("headgate-*.zip")}
+    assert len(shipped) == 1
+
+    def grown(what: str) -> None:
+        """Until there are more rows than now, from before it to after it."""
+        before = lake.rows()
+        assert before < len(expected), f"all was written before {what}"
+        until(f"rows after {what}", lambda: lake.rows() > before + 4_000, lake.worker)
+
+    grown("anything")
+    killed: Counter[str] = Counter()
+    victim = cluster.executors(HOSTS[0])[0]
+    os.kill(victim, signal.SIGKILL)
+    killed["executor"] += 1
+    grown("the kill of an executor")
+    cluster.kill_worker(HOSTS[1])
+    killed["worker"] += 1
+    grown("the kill of a worker")
+    cluster.start_worker(HOSTS[1])
+    before = cluster.applications()
+    cluster.kill_application()
+    killed["application"] += 1
+    until("another application", lambda: cluster.applications() > before, lake.worker)
+    grown("the kill of the application")
+    until("all records", lambda: lake.running() and lake.wrote(len(expected)), lake.worker)
+    complete(lake, expected)
+    print(f"killed: {dict(killed)}")

@@ -1,0 +1,196 @@
+"""Files of JSON lines to a topic to Parquet files, by a worker on Kafka: what tests of it share."""
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from support.commands.worker import HeadgateWorker
+
+SECONDS = 120
+FILES, LINES = 6, 8_000
+PARTITIONS = 2
+BATCH = 10_000
+SETTINGS = {
+    "key.converter": "org.apache.kafka.connect.storage.StringConverter",
+    "value.converter": "org.apache.kafka.connect.storage.StringConverter",
+    "headgate.task.runner": "spark",
+    "headgate.spark.master": "local[2]",
+    "headgate.spark.slots": "4",
+    "exactly.once.source.support": "enabled",
+    "heartbeat.interval.ms": "1000",
+    "scheduled.rebalance.max.delay.ms": "500",
+    "offset.flush.interval.ms": "500",
+}
+Row = tuple[str, int]
+"""A record of the input: its file, its number there."""
+
+
+def until(what: str, true: Callable[[], Any], worker: HeadgateWorker) -> Any:
+    deadline = time.monotonic() + SECONDS
+    while not (found := true()):
+        assert time.monotonic() < deadline, f"not in time: {what}\n{worker.tail()}"
+        time.sleep(0.05)
+    return found
+
+
+def place(file: Path) -> list[int]:
+    """Partition, start and number, of a published file of any era."""
+    return [int(number) for number in file.stem.partition(".")[0].split("-")[-3:]]
+
+
+class Lake:
+    """Files of JSON lines, a topic of two partitions, a folder of Parquet files."""
+
+    def __init__(self, worker: HeadgateWorker, servers: str, name: str, folder: Path) -> None:
+        self.worker, self.servers, self.topic = worker, servers, name
+        self.admin = AdminClient({"bootstrap.servers": servers})
+        self.admin.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result()
+        self.source, self.sink = f"{name}-files", f"{name}-lake"
+        self.input, self.output = folder / "in", folder / "out"
+        self.input.mkdir()
+
+    def write(self) -> Counter[Row]:
+        """Some 50,000 records; returns them."""
+        for file in range(FILES):
+            lines = [json.dumps({"file": f"f{file}", "n": n}) + "\n" for n in range(LINES)]
+            (self.input / f"f{file}.jsonl").write_text("".join(lines))
+        return Counter((f"f{file}", n) for file in range(FILES) for n in range(LINES))
+
+    def make_topic_anew(self) -> None:
+        self.admin.delete_topics([self.topic])[self.topic].result()
+        until("a topic that is gone", lambda: not self._has_topic(), self.worker)
+        self.admin.create_topics([NewTopic(self.topic, PARTITIONS, 1)])[self.topic].result()
+
+    def _has_topic(self) -> bool:
+        return self.topic in self.admin.list_topics(timeout=10).topics
+
+    def send(self) -> Counter[Row]:
+        """A few records, to the topic itself; returns them."""
+        producer = Producer({"bootstrap.servers": self.servers, "log_level": 0})
+        rows = [("sent", n) for n in range(100)]
+        for file, n in rows:
+            value = json.dumps({"file": file, "n": n})
+            producer.produce(self.topic, value, partition=n % PARTITIONS)
+        assert producer.flush(30) == 0
+        return Counter(rows)
+
+    def create(self, rate: int = 0) -> None:
+        """`rate`: records per second of each task of the source; 0: as fast as it can."""
+        source = {
+            "connector.class": "DirectorySource",
+            "path": str(self.input),
+            "topic": self.topic,
+            "tasks.max": "2",
+            # Many small transactions: each leaves a marker, an offset without a record.
+            "batch.size": "1000",
+        }
+        if rate:
+            source["records.per.second"] = str(rate)
+        sink = {
+            "connector.class": "SparkFileSink",
+            "topics": self.topic,
+            "path": str(self.output),
+            "columns.metadata": "partition,offset",
+            "batch.records.max": str(BATCH),
+            "batch.interval.ms": "0",
+        }
+        for name, config in ((self.source, source), (self.sink, sink)):
+            made = self.worker.rest.create(name, config)
+            assert made.status == 201, made.body
+
+    def files(self) -> list[Path]:
+        """Published ones, in order of topic-partition and start."""
+        found = self.output.glob("*.parquet")
+        return sorted(found, key=place)
+
+    def tables(self) -> list[dict[str, Any]]:
+        return [
+            row for file in self.files() for row in pyarrow.parquet.read_table(file).to_pylist()
+        ]
+
+    def ends(self) -> dict[int, int]:
+        """Of the partitions, markers of transactions included."""
+        consumer = Consumer({"bootstrap.servers": self.servers, "group.id": self.topic})
+        try:
+            places = [TopicPartition(self.topic, number) for number in range(PARTITIONS)]
+            return {p.partition: consumer.get_watermark_offsets(p)[1] for p in places}
+        finally:
+            consumer.close()
+
+    def committed(self) -> dict[int, int]:
+        """Offsets of the sink's group."""
+        group = f"connect-{self.sink}"
+        asked = self.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
+        found = asked[group].result().topic_partitions or []
+        return {place.partition: place.offset for place in found if place.offset >= 0}
+
+    def rows(self) -> int:
+        """Rows of the published files."""
+        return sum(pyarrow.parquet.read_metadata(file).num_rows for file in self.files())
+
+    def wrote(self, count: int) -> bool:
+        """Whether the published files have so many rows, or more."""
+        return self.rows() >= count
+
+    def running(self) -> bool:
+        for name in (self.source, self.sink):
+            body: Any = self.worker.rest.status(name).body
+            tasks = body.get("tasks", [])
+            assert all(task["state"] != "FAILED" for task in tasks), tasks
+            if not tasks or any(task["state"] != "RUNNING" for task in tasks):
+                return False
+        return True
+
+    def caught_up(self) -> bool:
+        self.running()
+        return self.committed() == self.ends()
+
+    def offsets(self) -> dict[int, int]:
+        body: Any = self.worker.rest.get(f"/connectors/{self.sink}/offsets").body
+        return {
+            each["partition"]["kafka_partition"]: each["offset"]["kafka_offset"]
+            for each in body["offsets"]
+        }
+
+    def alter(self, offsets: Mapping[int, int]) -> Any:
+        """PATCH; the answer."""
+        given = [
+            {
+                "partition": {"kafka_topic": self.topic, "kafka_partition": partition},
+                "offset": {"kafka_offset": offset},
+            }
+            for partition, offset in offsets.items()
+        ]
+        return self.worker.rest.patch(f"/connectors/{self.sink}/offsets", {"offsets": given})
+
+    def stop_sink(self) -> None:
+        assert self.worker.rest.put(f"/connectors/{self.sink}/stop").status == 204
+        until("the sink is stopped", self._sink_is_stopped, self.worker)
+
+    def _sink_is_stopped(self) -> bool:
+        body: Any = self.worker.rest.status(self.sink).body
+        return bool(body["connector"]["state"] == "STOPPED" and not body["tasks"])
+
+    def resume_sink(self) -> None:
+        assert self.worker.rest.put(f"/connectors/{self.sink}/resume").status == 202
+
+
+def rows_of(tables: list[dict[str, Any]]) -> Counter[Row]:
+    return Counter((row["file"], row["n"]) for row in tables)
+
+
+def complete(lake: Lake, expected: Counter[Row]) -> None:
+    """Each record of the input is in the output once, and the group says so."""
+    until("the group's offsets", lake.caught_up, lake.worker)
+    tables = lake.tables()
+    assert rows_of(tables) == expected
+    places = [(row["_partition"], row["_offset"]) for row in tables]
+    assert places == sorted(places)
+    assert {partition for partition, _ in places} == set(range(PARTITIONS))
+    assert lake.offsets() == lake.ends()
