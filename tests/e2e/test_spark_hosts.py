@@ -62,7 +62,7 @@ def test_files_to_files_while_executors_workers_and_the_application_die(
     lake: Lake, cluster: Standalone
 ) -> None:
     expected = lake.write()
-    lake.create(rate=1_000)
+    lake.create(rate=300)
     until("tasks on both hosts", lambda: set(cluster.bodies().values()) == set(HOSTS), lake.worker)
     shipped = {path.name for host in HOSTS for path in cluster.work(host).rglob("headgate-*.zip")}
     assert len(shipped) == 1

@@ -176,6 +176,7 @@ def task_view(held: HeldTask, now_ms: int) -> TaskView:
         None if held.moved_ms is None else now_ms - held.moved_ms,
         progress.quarantined,
         progress.batch,
+        progress.commits,
     )
 
 

@@ -560,6 +560,8 @@ class TaskView:
     """Inputs that the task has set aside and does not read, each with its reason."""
     batch: BatchDone | None = None
     """The last batch of a task of planned batches."""
+    commits: int = 0
+    """Commits of this run that had records."""
 
 
 @dataclass(frozen=True, slots=True)

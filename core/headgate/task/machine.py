@@ -50,7 +50,7 @@ class TaskMachine:
         self._tolerate = tolerate
         self._ending: TaskEnded | None = None
         """How the task is to end, once what is being performed is over."""
-        self._records = 0
+        self._records = self._commits = 0
         self._skipped = 0
         self._skip_detail = ""
         self._error_text = ""
@@ -60,6 +60,11 @@ class TaskMachine:
         self._batch: BatchDone | None = None
         self._told = TaskProgress(0, 0, False)
         self._told_ms: int | None = None
+
+    def _count_commit(self, records: int) -> None:
+        """`records` are committed now; none: it was a commit of nothing."""
+        self._records += records
+        self._commits += records > 0
 
     @property
     def ended(self) -> bool:
@@ -151,7 +156,13 @@ class TaskMachine:
         aside = self._quarantined[-1] if self._quarantined else ""
         detail = self._error_text or self._skip_detail or aside
         present = TaskProgress(
-            self._records, self._skipped, self._idle, detail, self._quarantined, self._batch
+            self._records,
+            self._skipped,
+            self._idle,
+            detail,
+            self._quarantined,
+            self._batch,
+            self._commits,
         )
         if present == self._told:
             return []

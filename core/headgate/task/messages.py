@@ -181,6 +181,8 @@ class TaskProgress:
     """Source: inputs that the task has set aside and does not read, each with its reason."""
     batch: BatchDone | None = None
     """Sink of planned batches; None: it has committed none."""
+    commits: int = 0
+    """Commits that had records."""
 
 
 class TaskOutcome(StrEnum):

@@ -84,7 +84,7 @@ class PlannedMachine(TaskMachine):
     def _on_batch_run(self, now_ms: int, given: BatchRun) -> list[BodyEffect]:
         self._tries = 0
         self._error_text = ""
-        self._records += given.records
+        self._count_commit(given.records)
         if given.records:
             number = 1 if self._batch is None else self._batch.number + 1
             self._batch = BatchDone(

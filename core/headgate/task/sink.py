@@ -292,7 +292,7 @@ class SinkMachine(TaskMachine):
     ) -> list[steps.BodyEffect]:
         if not self._refused:
             self._error_text = ""
-        self._records += given.records
+        self._count_commit(given.records)
         self._uncommitted = given.pending
         return self._after_commit(now_ms)
 

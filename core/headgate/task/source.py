@@ -300,7 +300,7 @@ class SourceMachine(TaskMachine):
 
     def _on_committed(self, now_ms: int, given: st.Committed) -> list[st.BodyEffect]:
         self._error_text = self._retriable
-        self._records += self._open - given.open_records
+        self._count_commit(self._open - given.open_records)
         if not given.open_records:
             self._records -= self._letters
             self._letters = 0

@@ -369,7 +369,8 @@ class Up:
         }
         self._rates.update(snapshot.at, {task: view.records for task, view in views.items()})
         self._skipped.update(snapshot.at, {task: view.skipped for task, view in views.items()})
-        self.timeline.observe(snapshot, connector_rates(snapshot, self._rates))
+        task_rates = {task: self._rates.per_second(task, snapshot.at) for task in views}
+        self.timeline.observe(snapshot, connector_rates(snapshot, self._rates), task_rates)
         verdict = idle_verdict(snapshot, previous)
         for line in changes(previous, snapshot):
             self._say(line)

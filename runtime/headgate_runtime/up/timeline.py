@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from headgate.ids import State
+from headgate.ids import State, TaskId
+from headgate_runtime.up import task_flow
 from headgate_runtime.up.snapshot import Snapshot
 
 SPANS_MAX = 100_000
@@ -44,12 +45,18 @@ class Timeline:
     marks: list[Mark] = field(default_factory=list)
     flow: list[tuple[float, Mapping[str, float]]] = field(default_factory=list)
     """Records per second of each connector, at the time of a snapshot."""
+    tasks: task_flow.TaskFlows = field(default_factory=task_flow.TaskFlows)
     start: float | None = None
     end: float = 0.0
     _open: dict[tuple[Row, str], Span] = field(default_factory=dict)
     _workers: list[str] = field(default_factory=list)
 
-    def observe(self, snapshot: Snapshot, rates: Mapping[str, float] | None = None) -> None:
+    def observe(
+        self,
+        snapshot: Snapshot,
+        rates: Mapping[str, float] | None = None,
+        task_rates: Mapping[TaskId, float] | None = None,
+    ) -> None:
         """A span goes on while consecutive snapshots show the same owner in the same state."""
         if self.start is None:
             self.start = snapshot.at
@@ -65,6 +72,7 @@ class Timeline:
             for worker_name, view in task_owners:
                 seen[(task.connector, task.task), worker_name] = view.state
         self._extend(snapshot.at, seen)
+        self.tasks.observe(snapshot, task_rates or {})
         if rates is not None:
             self.flow.append((snapshot.at, dict(rates)))
             if len(self.flow) > SPANS_MAX:
@@ -125,9 +133,11 @@ def draw(timeline: Timeline, path: Path, title: str) -> None:
             layout="constrained",
         )
         upper, lower = axes[0][0], axes[-1][0]
-        _draw_spans(upper, timeline, rows, start)
+        number = {row: place for place, row in enumerate(rows)}
+        _draw_spans(upper, timeline, number, start)
+        flows = task_flow.draw(upper, timeline.tasks, number, start)
         levels = _draw_marks(axes, timeline, start)
-        _dress(upper, timeline, rows)
+        _dress(upper, timeline, rows, task_flow.legend() if flows else [])
         if flow:
             _draw_flow(lower, timeline, start)
         lower.set_xlim(0, max(timeline.end - start, 1.0))
@@ -142,8 +152,7 @@ def colour(workers: Sequence[str], worker: str) -> str:
     return COLOURS[workers.index(worker) % len(COLOURS)] if worker in workers else "#000000"
 
 
-def _draw_spans(axes: Any, timeline: Timeline, rows: Sequence[Row], start: float) -> None:
-    number = {row: place for place, row in enumerate(rows)}
+def _draw_spans(axes: Any, timeline: Timeline, number: Mapping[Row, int], start: float) -> None:
     for span in timeline.spans:
         running = span.state is State.RUNNING
         axes.barh(
@@ -216,7 +225,7 @@ def _draw_flow(axes: Any, timeline: Timeline, start: float) -> None:
         axes.spines[side].set_visible(False)
 
 
-def _dress(axes: Any, timeline: Timeline, rows: Sequence[Row]) -> None:
+def _dress(axes: Any, timeline: Timeline, rows: Sequence[Row], flows: Sequence[Any] = ()) -> None:
     from matplotlib.patches import Patch
 
     axes.set_yticks(range(len(rows)), [name if n < 0 else f"{name}-{n}" for name, n in rows])
@@ -228,7 +237,7 @@ def _dress(axes: Any, timeline: Timeline, rows: Sequence[Row]) -> None:
     axes.tick_params(axis="y", length=0)
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
-    handles = [
+    handles: list[Any] = [
         Patch(facecolor=colour(timeline.workers, worker), label=worker)
         for worker in timeline.workers
     ]
@@ -239,6 +248,7 @@ def _dress(axes: Any, timeline: Timeline, rows: Sequence[Row]) -> None:
     ):
         if seen:
             handles.append(Patch(facecolor="#aaaaaa", edgecolor="white", hatch=hatch, label=label))
+    handles += flows
     axes.figure.legend(
         handles=handles, loc="outside lower center", ncols=min(8, len(handles)), frameon=False
     )
