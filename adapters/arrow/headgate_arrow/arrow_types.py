@@ -311,3 +311,8 @@ def table_of(rows: list[dict[str, Any]], columns: Any, by_way: Any) -> Any:
         for column, way in zip(columns, by_way, strict=True)
     ]
     return pa.Table.from_arrays(arrays, schema=columns)
+
+
+def scalar_of(value: Any, kind: Any) -> Any:
+    """A pyarrow.Scalar of the type `kind`; as `table_of`."""
+    return pa.array([value], carrier(kind)).cast(kind)[0]

@@ -1,25 +1,36 @@
 """Batches of Arrow rows on their way from the log to `put_batch`."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 from headgate.connector.api import SinkTask
 from headgate.connector.batches import RowNumbers, SinkBatch
 from headgate.connector.converters import TaskConverters
+from headgate.connector.transforms import takes_rows_at_once
 from headgate.ports import BatchConsumer, Consumer, ConsumerRecord, LogBatch
 from headgate_runtime.tasks.source_batches import flows_typed
+
+Change: TypeAlias = Callable[[SinkBatch], SinkBatch | None]
+"""What the transforms make of a batch, as `BatchChain.apply`."""
 
 
 def batches_flow(
     task: SinkTask, made: TaskConverters, transforms: Sequence[Any], consumer: Consumer
-) -> bool:
-    """Whether batches of the log go to the task whole: nothing on the way needs records."""
-    typed = flows_typed(made) and not transforms
-    return typed and isinstance(consumer, BatchConsumer) and task.takes_batches()
+) -> Change | None:
+    """What transforms do to batches, which go to the task whole; None: something on the way needs
+    records."""
+    at_once = flows_typed(made) and takes_rows_at_once(transforms)
+    if not (at_once and isinstance(consumer, BatchConsumer) and task.takes_batches()):
+        return None
+    if not transforms:
+        return lambda batch: batch
+    from headgate_arrow.batch_chain import BatchChain
+
+    return BatchChain(transforms).apply
 
 
 def sink_batch(batch: LogBatch, made: TaskConverters) -> SinkBatch:
-    """A batch of the log as its task takes it.
+    """A batch of the log, before transforms.
 
     Raises:
         Exception: what converters raise, and pyarrow.

@@ -48,7 +48,7 @@ from headgate_runtime.tasks.data_errors import data_error_text, log_skipped
 from headgate_runtime.tasks.dead_letter_queue import DeadLetterQueue, ErrantRecords
 from headgate_runtime.tasks.lifeline import BodyLifeline
 from headgate_runtime.tasks.record_errors import RecordErrors, Waiting, place_of
-from headgate_runtime.tasks.sink_batches import batches_flow, log_records, sink_batch
+from headgate_runtime.tasks.sink_batches import Change, batches_flow, log_records, sink_batch
 from headgate_runtime.tasks.source_body import quietly
 from headgate_runtime.tasks.tools import BodyTools
 from headgate_runtime.tasks.used_topics import UsedTopics
@@ -171,6 +171,7 @@ class SinkPerformer:
         self._topics = UsedTopics(lifeline)
         self._batches: BatchConsumer | None = None
         """The consumer, if batches go to the task whole."""
+        self._change: Change = lambda batch: batch
         self._arrow: SinkBatch | None = None
         """What was consumed is this batch, and no records."""
         self._batch: list[SinkRecord] = []
@@ -250,8 +251,9 @@ class SinkPerformer:
         )
         self._consumer = self._context.consumer = consumer
         flow = batches_flow(task, self._converters, self._transforms, consumer)
-        if flow and self._context.reporter is None and isinstance(consumer, BatchConsumer):
-            self._batches = consumer
+        if flow is not None and self._context.reporter is None:
+            assert isinstance(consumer, BatchConsumer)
+            self._batches, self._change = consumer, flow
         consumer.on_rebalance(
             lambda given: self._interrupt(PartitionsAssigned(tuple(sorted(given)))),
             lambda given: self._interrupt(PartitionsRevoked(tuple(sorted(given)))),
@@ -322,13 +324,16 @@ class SinkPerformer:
 
     def _take_batch(self, batch: LogBatch) -> Consumed:
         try:
-            found = sink_batch(batch, self._converters)
-        except Exception:  # what is wrong with its key, say, is told record by record
+            given = sink_batch(batch, self._converters)
+            self._arrow = self._change(given)
+        except Exception:  # what is wrong with its key or a row is told record by record
             return self._convert(log_records(batch))
-        self._arrow = found
-        end = found.offset + found.count
-        self._ends[found.topic, found.partition] = (end, found.count)
-        return Consumed(found.count)
+        end = given.offset + given.count
+        self._ends[given.topic, given.partition] = (end, given.count)
+        if self._arrow is None:
+            self._note_delivered()
+            return Consumed(dropped=given.count)
+        return Consumed(given.count)
 
     def _convert(self, records: Sequence[ConsumerRecord]) -> Consumed:
         key_of = self._converters.key.to_connect_data

@@ -1,14 +1,15 @@
 """Batches of Arrow rows on their way from `poll` to the log.
 
-They go whole where nothing needs records: no transform, the default converter of values under
-``headgate up``, and a log that keeps batches. Else, and where a value has no form in Python, a
-batch is made into the records that the task might have given in its place.
+They go whole where nothing needs records: transforms that take rows at once, the default converter
+of values under ``headgate up``, and a log that keeps batches. Else, and where a value has no form
+in Python or a transform fails, a batch is made into the records that the task might have given in
+its place.
 """
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
 from headgate.connector.api import SourceItem
 from headgate.connector.batches import RowNumbers, SourceBatch
@@ -21,8 +22,14 @@ from headgate.connector.text_converters import TypedConverter
 from headgate.ports import BatchProducer, LogBatch, Producer, ProducerRecord, TransactionOverError
 from headgate_runtime.tasks.polled_records import PolledTypeError
 
+if TYPE_CHECKING:
+    from headgate_arrow.batch_chain import BatchChain
+
 BYTES_MAX: Final = 16 * 1024 * 1024
 """A batch in the log has no more, unless one row has."""
+TRIED_AGAIN: Final = 1_000
+"""Rows of the parts that are tried where a transform failed: one bad row costs so many the slower
+way."""
 
 
 @final
@@ -34,7 +41,15 @@ class ReadyBatch:
     sent: LogBatch
 
 
-Item: TypeAlias = SourceItem | ReadyBatch
+@final
+@dataclass(frozen=True, slots=True)
+class DroppedBatch:
+    """A batch that a transform has dropped."""
+
+    count: int
+
+
+Item: TypeAlias = SourceItem | ReadyBatch | DroppedBatch
 Sent: TypeAlias = ProducerRecord | LogBatch
 
 
@@ -46,8 +61,11 @@ def flows_typed(made: TaskConverters) -> bool:
 class SourceBatches:
     """Makes what `poll` has given into what can be sent."""
 
-    def __init__(self, made: TaskConverters) -> None:
+    def __init__(self, made: TaskConverters, transforms: Sequence[Any] = ()) -> None:
         self._converters = made
+        self._transforms = transforms
+        self._chain: BatchChain | None = None
+        """The transforms for batches; made with the first."""
         self.flow = False
         """Batches go whole."""
 
@@ -75,15 +93,33 @@ class SourceBatches:
         except TypeError as error:
             raise PolledTypeError(str(error)) from error
         if self.flow and batch.count and values.fault(batch.values) is None:
-            try:
-                return self._ready(batch)
-            except Exception:  # the key or a header: as records each is told by itself
-                pass
+            return self._transformed(batch, TRIED_AGAIN)
         return rows.source_records(batch)
 
-    def _ready(self, batch: SourceBatch) -> Sequence[ReadyBatch]:
+    def _transformed(self, batch: SourceBatch, part_rows: int) -> Sequence[Item]:
+        """
+        Args:
+            part_rows: where the batch as a whole cannot be had, parts of so many rows are tried.
+        """
+        from headgate_arrow import rows
+
+        try:
+            return self._ready(batch)
+        except Exception:  # of a row, the key or a header: as records each is told by itself
+            if not self._transforms or batch.count <= part_rows:
+                return rows.source_records(batch)
+        found: list[Item] = []
+        for start in range(0, batch.count, part_rows):
+            part = batch.part(start, min(part_rows, batch.count - start))
+            found += self._transformed(part, part_rows)
+        return found
+
+    def _ready(self, given: SourceBatch) -> Sequence[Item]:
         from headgate_arrow import compact, rows
 
+        batch = self._changed(given)
+        if batch is None:
+            return [DroppedBatch(given.count)]
         made, topic = self._converters, batch.topic
         key = (
             None if batch.key is None else made.key.from_connect(topic, batch.key, batch.key_schema)
@@ -92,7 +128,7 @@ class SourceBatches:
         if time_ms is not None and time_ms < 0:
             time_ms = sending_timestamp(time_ms)
         schema, start = rows.schema_bytes(batch.value_schema), 0
-        ready: list[ReadyBatch] = []
+        ready: list[Item] = []
         for values in compact.parts(batch.values, BYTES_MAX):
             part = batch.part(start, values.num_rows)
             start += values.num_rows
@@ -103,6 +139,16 @@ class SourceBatches:
             )
             ready.append(ReadyBatch(part, sent))
         return ready
+
+    def _changed(self, batch: SourceBatch) -> SourceBatch | None:
+        """The batch through the transforms; None: they drop it."""
+        if not self._transforms:
+            return batch
+        if self._chain is None:
+            from headgate_arrow.batch_chain import BatchChain
+
+            self._chain = BatchChain(self._transforms)
+        return self._chain.apply(batch)
 
     def _headers(self, batch: SourceBatch) -> tuple[tuple[str, bytes | RowNumbers | None], ...]:
         numbers = [isinstance(value, RowNumbers) for _, value in batch.headers]

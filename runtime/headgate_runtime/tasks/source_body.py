@@ -26,6 +26,7 @@ from headgate.connector.converters import sending_timestamp
 from headgate.connector.dead_letters import SOURCE_TASK
 from headgate.connector.error_handling import ErrorStage
 from headgate.connector.schema import Schema
+from headgate.connector.transforms import takes_rows_at_once
 from headgate.ports import (
     BatchProducer,
     Producer,
@@ -69,6 +70,7 @@ from headgate_runtime.tasks.record_errors import RecordErrors, Waiting, place_of
 from headgate_runtime.tasks.refused_records import named, position, refusal
 from headgate_runtime.tasks.sent_offsets import SentOffsets
 from headgate_runtime.tasks.source_batches import (
+    DroppedBatch,
     Item,
     ReadyBatch,
     Sent,
@@ -113,11 +115,12 @@ class SourcePerformer:
         self._settings = SourceSettings.from_spec(spec)
         self.machine = SourceMachine(self._settings)
         made = tools.converters(spec)
-        self._batches, self._typed = SourceBatches(made), flows_typed(made)
         to_bytes = made.key.from_connect, made.value.from_connect, made.header.from_connect
         self._from_connect = to_bytes
-        chain = [transform.apply_source for transform in tools.transforms(spec)]
-        self._chain: Sequence[Any] = chain
+        transforms = tools.transforms(spec)
+        self._chain: Sequence[Any] = [transform.apply_source for transform in transforms]
+        self._batches = SourceBatches(made, transforms)
+        self._at_once = flows_typed(made) and takes_rows_at_once(transforms)
         self._transport = tools.open_transport(spec)
         self._offsets = SourceOffsets(self._transport.offset_log, spec.task.connector)
         self._polled = False
@@ -248,8 +251,9 @@ class SourcePerformer:
         return Started()
 
     def _batches_flow(self) -> bool:
-        needs_records = self._chain or self._transaction is not None or self._unsettled is not None
-        return self._typed and not needs_records and isinstance(self._producer, BatchProducer)
+        needs_records = self._transaction is not None or self._unsettled is not None
+        at_once = self._at_once and isinstance(self._producer, BatchProducer)
+        return at_once and not needs_records
 
     # -- a batch --
 
@@ -313,6 +317,9 @@ class SourcePerformer:
         for at, record in enumerate(records):
             if isinstance(record, ReadyBatch):
                 self._take_batch(record)
+                continue
+            if isinstance(record, DroppedBatch):
+                dropped += record.count
                 continue
             if type(record) is SkippedRecord or type(record) is OffsetUpdate:
                 count, reason = self._offset_alone(record)

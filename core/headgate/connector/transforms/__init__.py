@@ -9,6 +9,7 @@ from headgate.connector.transforms.base import Record, RecordTransform
 from headgate.connector.transforms.chain import (
     Stage,
     make_transforms,
+    takes_rows_at_once,
     transform_sink,
     transform_source,
 )
@@ -23,6 +24,7 @@ __all__ = [
     "RecordTransform",
     "Stage",
     "make_transforms",
+    "takes_rows_at_once",
     "transform_sink",
     "transform_source",
 ]

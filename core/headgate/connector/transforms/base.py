@@ -9,6 +9,7 @@ from typing import ClassVar, Final, Generic, TypeVar
 from headgate.connector.api import SinkRecord, SourceRecord, Value
 from headgate.connector.config import ConfigDef
 from headgate.connector.schema import Schema
+from headgate.connector.transforms.columns import ColumnPlan, RowsAtOnce
 
 Record = TypeVar("Record", SourceRecord, SinkRecord)
 
@@ -35,6 +36,10 @@ class RecordTransform(ABC):
         """
         self.settings = self.CONFIG.parse(config)
 
+    def rows_at_once(self) -> RowsAtOnce:
+        """What it does with rows of a batch. Asked once, after `configure`."""
+        return RowsAtOnce.NEVER
+
     @abstractmethod
     def apply(self, record: Record) -> Record | None:
         """What becomes of `record`; None drops it."""
@@ -50,6 +55,23 @@ class SidedTransform(RecordTransform):
     """A transform of a record's key or value. `sides` makes the two classes of it that there are in
     Connect: ``X$Key`` and ``X$Value``."""
 
+    uses_offset = False
+    """It reads the offset of each record, which is another in each row of a batch."""
+
+    def columns(self, schema: Schema, record: SourceRecord | SinkRecord) -> ColumnPlan | None:
+        """What `typed` does to many values of a STRUCT `schema`, none of them null.
+
+        Args:
+            record: has what all rows share.
+
+        Returns:
+            None: there is no such plan, and rows are changed one by one.
+
+        Raises:
+            DataError: as `typed`, for any of them.
+        """
+        return None
+
     @abstractmethod
     def plain(self, value: Value, record: SourceRecord | SinkRecord) -> Value:
         """What becomes of a key or value without schema. Raises DataError."""
@@ -62,6 +84,9 @@ class SidedTransform(RecordTransform):
 
 
 class OfKey(SidedTransform):
+    def rows_at_once(self) -> RowsAtOnce:
+        return RowsAtOnce.NEVER if self.uses_offset else RowsAtOnce.ALIKE
+
     def apply(self, record: Record) -> Record | None:
         schema, key = record.key_schema, record.key
         if schema is None:
@@ -77,6 +102,10 @@ class OfKey(SidedTransform):
 
 
 class OfValue(SidedTransform):
+    def rows_at_once(self) -> RowsAtOnce:
+        planned = type(self).columns is not SidedTransform.columns
+        return RowsAtOnce.COLUMNS if planned else RowsAtOnce.NEVER
+
     def apply(self, record: Record) -> Record | None:
         schema, value = record.value_schema, record.value
         if schema is None:

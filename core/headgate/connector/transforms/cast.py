@@ -12,6 +12,7 @@ from headgate.connector.config import ConfigDef, ConfigError, Importance, Type, 
 from headgate.connector.schema import DATE, TIME, TIMESTAMP, Field, Schema, SchemaType, logical_type
 from headgate.connector.transforms.base import PerSchema, SidedTransform
 from headgate.connector.transforms.classes import class_of, plain_type
+from headgate.connector.transforms.columns import Column, ColumnPlan, Computed, Taken
 from headgate.connector.transforms.structs import (
     REPLACE_NULL,
     Map,
@@ -163,6 +164,20 @@ class Cast(SidedTransform):
                 raise required_null(field.name, made.schema)
             result[field.name] = found
         return updated, result
+
+    def columns(self, schema: Schema, record: SourceRecord | SinkRecord) -> ColumnPlan | None:
+        if self._whole is not None:
+            return None
+        columns = [self._column(field) for field in fields_of(schema)]
+        return ColumnPlan(self._updated(schema), columns)
+
+    def _column(self, field: Field) -> Column:
+        target = self._casts.get(field.name)
+        if target is None:
+            return Taken((field.name,))
+        return Computed(
+            field.name, lambda value: cast_typed(field.schema, value, target), target=target
+        )
 
     def _update(self, schema: Schema) -> Schema:
         if self._whole is not None:

@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 
 from headgate.connector.api import SinkRecord, SourceRecord, Transform
 from headgate.connector.config import ConfigError, Type, parse_type
+from headgate.connector.transforms.base import RecordTransform
+from headgate.connector.transforms.columns import RowsAtOnce
 from headgate.connector.transforms.predicates import Predicate
 from headgate.connector.transforms.registry import PREDICATES, TRANSFORMS, unknown_class
 
@@ -19,6 +21,14 @@ class Stage:
         self._transform = transform
         self._predicate = predicate
         self._negate = negate
+
+    @property
+    def transform(self) -> Transform:
+        return self._transform
+
+    def applies(self, record: SourceRecord | SinkRecord) -> bool:
+        """Whether the predicate lets the transform at `record`."""
+        return self._predicate.test(record) is not self._negate
 
     def configure(self, config: Mapping[str, str]) -> None:
         self._transform.configure(config)
@@ -61,6 +71,15 @@ def transform_sink(chain: Sequence[Transform], record: SinkRecord) -> SinkRecord
             return None
         result = transform.apply_sink(result)
     return result
+
+
+def takes_rows_at_once(chain: Sequence[object]) -> bool:
+    """Whether no member of `chain` needs records."""
+    members = [one.transform if isinstance(one, Stage) else one for one in chain]
+    return all(
+        isinstance(one, RecordTransform) and one.rows_at_once() is not RowsAtOnce.NEVER
+        for one in members
+    )
 
 
 def _stage(config: Mapping[str, str], alias: str) -> Transform:

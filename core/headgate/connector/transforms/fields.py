@@ -15,6 +15,7 @@ from headgate.connector.transforms.base import (
     SidedTransform,
     copied,
 )
+from headgate.connector.transforms.columns import ColumnPlan, Taken, Whole
 from headgate.connector.transforms.field_path import (
     SYNTAX,
     define_syntax,
@@ -63,6 +64,9 @@ class ExtractField(SidedTransform):
             return found, None
         return found, value_in_struct(self._path, schema, struct, self._use_defaults)
 
+    def columns(self, schema: Schema, record: SourceRecord | SinkRecord) -> ColumnPlan | None:
+        return ColumnPlan(self._field(schema).schema, [Taken(self._path)], extracts=True)
+
     def _find(self, schema: Schema) -> Field:
         field = field_in_schema(self._path, schema)
         if field is None:
@@ -92,6 +96,9 @@ class HoistField(SidedTransform):
         if value is None and not schema.optional:
             raise required_null(self._name, schema)
         return wrapped, {self._name: value}
+
+    def columns(self, schema: Schema, record: SourceRecord | SinkRecord) -> ColumnPlan | None:
+        return ColumnPlan(self._wrapped(schema), [Whole()])
 
     def _wrap(self, schema: Schema) -> Schema:
         if not self._name:

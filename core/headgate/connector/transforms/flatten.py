@@ -9,6 +9,7 @@ from headgate.connector.config import ConfigDef, Importance, Type
 from headgate.connector.schema import Field, Schema, SchemaType
 from headgate.connector.transforms.base import PerSchema, SidedTransform
 from headgate.connector.transforms.classes import class_of, plain_type
+from headgate.connector.transforms.columns import Column, ColumnPlan, Taken
 from headgate.connector.transforms.structs import (
     Map,
     built,
@@ -74,6 +75,10 @@ class Flatten(SidedTransform):
         read(struct, result)
         return flat, result
 
+    def columns(self, schema: Schema, record: SourceRecord | SinkRecord) -> ColumnPlan | None:
+        flat, _ = self._flat(schema)
+        return ColumnPlan(flat, _leaves(schema, ()))
+
     def _plan(self, schema: Schema) -> tuple[Schema, "_Read"]:
         fields: list[Field] = []
         default = cast("Map | None", schema.default)
@@ -118,6 +123,18 @@ class Flatten(SidedTransform):
                 step(struct, result)
 
         return read_all
+
+
+def _leaves(schema: Schema, path: tuple[str, ...]) -> list[Column]:
+    """The fields of the outermost struct and of those in it, as `_level` finds them."""
+    found: list[Column] = []
+    for field in schema.fields:
+        inner = (*path, field.name)
+        if field.schema.type is SchemaType.STRUCT:
+            found += _leaves(field.schema, inner)
+        else:
+            found.append(Taken(inner))
+    return found
 
 
 _Read = Callable[[Map, Map], None]

@@ -7,6 +7,7 @@ from headgate.connector.api import DataError, Headers, SinkRecord, SourceRecord,
 from headgate.connector.config import ConfigDef, ConfigError, Importance, Type
 from headgate.connector.schema import Schema, SchemaAndValue, SchemaType
 from headgate.connector.transforms.base import PerSchema, Record, RecordTransform, copied
+from headgate.connector.transforms.columns import RowsAtOnce
 from headgate.connector.transforms.structs import (
     REPLACE_NULL,
     Reader,
@@ -44,6 +45,9 @@ class InsertHeader(RecordTransform):
         )
     )
 
+    def rows_at_once(self) -> RowsAtOnce:
+        return RowsAtOnce.ALIKE
+
     def configure(self, config: Mapping[str, str]) -> None:
         super().configure(config)
         schema, value = parse_value(self.settings["value.literal"])
@@ -73,6 +77,9 @@ class DropHeaders(RecordTransform):
         importance=Importance.HIGH,
         documentation="Names of the headers to remove.",
     )
+
+    def rows_at_once(self) -> RowsAtOnce:
+        return RowsAtOnce.ALIKE
 
     def configure(self, config: Mapping[str, str]) -> None:
         super().configure(config)
@@ -170,6 +177,9 @@ class _HeaderFrom(RecordTransform):
 
 class HeaderFromKey(_HeaderFrom):
     """Copies or moves fields of the key into headers."""
+
+    def rows_at_once(self) -> RowsAtOnce:
+        return RowsAtOnce.ALIKE
 
     def apply(self, record: Record) -> Record | None:
         result = copied(record)

@@ -15,6 +15,13 @@ from headgate.connector.schema import (
     Schema,
 )
 from headgate.connector.transforms.base import PerSchema, SidedTransform
+from headgate.connector.transforms.columns import (
+    Column,
+    ColumnPlan,
+    Constant,
+    RowOffset,
+    taken,
+)
 from headgate.connector.transforms.structs import (
     REPLACE_NULL,
     Reader,
@@ -92,6 +99,7 @@ class InsertField(SidedTransform):
             name = self.settings["static.field"]
             text = f"No value specified for static field: {name}"
             raise ConfigError.of("static.value", None, text)
+        self.uses_offset = self.settings["offset.field"] is not None
         self._updated = PerSchema(self._update)
 
     def plain(self, value: Value, record: _Record) -> Value:
@@ -114,6 +122,12 @@ class InsertField(SidedTransform):
             result[inserted.name] = inserted.typed(record)
         return updated, result
 
+    def columns(self, schema: Schema, record: _Record) -> ColumnPlan | None:
+        updated, _ = self._updated(schema)
+        return ColumnPlan(
+            updated, [*taken(schema), *[_column(one, record) for one in self._inserted]]
+        )
+
     def _update(self, schema: Schema) -> tuple[Schema, Reader]:
         more = [Field(inserted.name, inserted.schema) for inserted in self._inserted]
         updated = built(schema, [*schema.fields, *more])
@@ -121,6 +135,11 @@ class InsertField(SidedTransform):
 
 
 _PURPOSE = "field insertion"
+
+
+def _column(inserted: _Inserted, record: _Record) -> Column:
+    found = inserted.typed(record)
+    return RowOffset() if inserted.typed is _offset else Constant(found)
 
 
 def _topic(record: _Record) -> Value:

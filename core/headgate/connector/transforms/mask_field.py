@@ -10,6 +10,7 @@ from headgate.connector.config import ConfigDef, Importance, Type
 from headgate.connector.schema import Field, Schema
 from headgate.connector.transforms.base import PerSchema, SidedTransform
 from headgate.connector.transforms.classes import class_of
+from headgate.connector.transforms.columns import Column, ColumnPlan, Computed, Taken
 from headgate.connector.transforms.structs import (
     REPLACE_NULL,
     Reader,
@@ -80,6 +81,18 @@ class MaskField(SidedTransform):
             if found is not None:
                 result[field.name] = self._masked(found, class_of(found, field.schema))
         return schema, result
+
+    def columns(self, schema: Schema, record: SourceRecord | SinkRecord) -> ColumnPlan | None:
+        return ColumnPlan(schema, [self._column(field) for field in fields_of(schema)])
+
+    def _column(self, field: Field) -> Column:
+        if field.name not in self._names:
+            return Taken((field.name,))
+        return Computed(
+            field.name,
+            lambda value: self._masked(value, class_of(value, field.schema)),
+            alike=True,
+        )
 
     def _plan(self, schema: Schema) -> tuple[Reader, list[Field]]:
         masked = [field for field in fields_of(schema) if field.name in self._names]

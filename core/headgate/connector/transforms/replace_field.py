@@ -7,6 +7,7 @@ from headgate.connector.api import SinkRecord, SourceRecord, Value
 from headgate.connector.config import ConfigDef, ConfigError, Importance, Type
 from headgate.connector.schema import Field, Schema
 from headgate.connector.transforms.base import PerSchema, SidedTransform
+from headgate.connector.transforms.columns import ColumnPlan, Taken
 from headgate.connector.transforms.structs import (
     REPLACE_NULL,
     Reader,
@@ -104,6 +105,11 @@ class ReplaceField(SidedTransform):
         struct = require_struct(schema, value, _PURPOSE)
         updated, reader = self._updated(schema)
         return updated, reader.read(struct)
+
+    def columns(self, schema: Schema, record: SourceRecord | SinkRecord) -> ColumnPlan | None:
+        updated, _ = self._updated(schema)
+        kept = [Taken((field.name,)) for field in schema.fields if self._keeps(field.name)]
+        return ColumnPlan(updated, kept)
 
     def _keeps(self, name: str) -> bool:
         return name not in self._exclude and (not self._include or name in self._include)

@@ -10,6 +10,7 @@ from typing import Final
 from headgate.connector.api import DataError
 from headgate.connector.config import ConfigDef, ConfigError, Importance, Type
 from headgate.connector.transforms.base import Record, RecordTransform, copied
+from headgate.connector.transforms.columns import RowsAtOnce
 from headgate.connector.transforms.insert_field import timestamp_of
 from headgate.connector.validators import regex
 from headgate.java.simple_date_format import DatePatternError, date_format
@@ -40,6 +41,9 @@ class RegexRouter(RecordTransform):
             documentation="The new topic; $1 is a group.",
         )
     )
+
+    def rows_at_once(self) -> RowsAtOnce:
+        return RowsAtOnce.ALIKE
 
     def configure(self, config: Mapping[str, str]) -> None:
         super().configure(config)
@@ -145,6 +149,9 @@ class TimestampRouter(RecordTransform):
         )
     )
 
+    def rows_at_once(self) -> RowsAtOnce:
+        return RowsAtOnce.ALIKE
+
     def configure(self, config: Mapping[str, str]) -> None:
         super().configure(config)
         self._topic_format: str = self.settings["topic.format"]
@@ -162,6 +169,9 @@ class TimestampRouter(RecordTransform):
 
 class Filter(RecordTransform):
     """Drops every record it is applied to; used with a predicate."""
+
+    def rows_at_once(self) -> RowsAtOnce:
+        return RowsAtOnce.ALIKE
 
     def apply(self, record: Record) -> Record | None:
         return None

@@ -7,6 +7,7 @@ from headgate.connector.api import DataError, SinkRecord, SourceRecord, Value
 from headgate.connector.config import ConfigDef, ConfigError, Importance, Type
 from headgate.connector.schema import Schema
 from headgate.connector.transforms.base import PerSchema, SidedTransform
+from headgate.connector.transforms.columns import ColumnPlan, taken
 from headgate.connector.transforms.structs import REPLACE_NULL, Reader, define_replace_null
 
 
@@ -36,6 +37,10 @@ class SetSchemaMetadata(SidedTransform):
     ) -> tuple[Schema, Value]:
         named, reader = self._named(schema)
         return named, None if value is None else reader.read(value)
+
+    def columns(self, schema: Schema, record: SourceRecord | SinkRecord) -> ColumnPlan | None:
+        named, _ = self._named(schema)
+        return ColumnPlan(named, taken(schema))
 
     def _name(self, schema: Schema) -> tuple[Schema, Reader]:
         reader = Reader.of(schema, self.settings[REPLACE_NULL])

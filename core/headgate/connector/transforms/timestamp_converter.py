@@ -23,6 +23,7 @@ from headgate.connector.schema import (
 )
 from headgate.connector.transforms.base import PerSchema, SidedTransform
 from headgate.connector.transforms.classes import class_of, fits_long
+from headgate.connector.transforms.columns import Column, ColumnPlan, Computed, Taken
 from headgate.connector.transforms.structs import (
     REPLACE_NULL,
     Map,
@@ -148,6 +149,18 @@ class TimestampConverter(SidedTransform):
         struct = None if value is None else require_struct(schema, value, _PURPOSE)
         updated, convert = self._plans(schema)
         return updated, None if struct is None else convert(struct)
+
+    def columns(self, schema: Schema, record: SourceRecord | SinkRecord) -> ColumnPlan | None:
+        if not self._field:
+            return None
+        updated, _ = self._plans(schema)
+        return ColumnPlan(updated, [self._column(field) for field in schema.fields])
+
+    def _column(self, field: Field) -> Column:
+        if field.name != self._field:
+            return Taken((field.name,))
+        read = self._readers(field.schema)
+        return Computed(field.name, lambda value: self._make(read(value)))
 
     def _made(self, schema: Schema) -> Schema:
         """Schema of what a value of `schema` becomes."""
