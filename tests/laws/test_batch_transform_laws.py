@@ -6,28 +6,17 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
+from support.data.batch_transforms import sink_ways, source_ways
 
-from headgate.connector.api import SinkRecord, SourceRecord, Transform
 from headgate.connector.batches import RowNumbers, RowOffsets, SinkBatch, SourceBatch
-from headgate.connector.converters import CONVERTERS, SimpleHeaderConverter, TaskConverters
 from headgate.connector.schema import STRING
-from headgate.connector.text_converters import TypedConverter
-from headgate.connector.transforms import (
-    make_transforms,
-    takes_rows_at_once,
-    transform_sink,
-    transform_source,
-)
-from headgate.ports import ConsumerRecord
-from headgate_arrow import arrow_types, rows
-from headgate_arrow.batch_chain import BatchChain
-from headgate_runtime.tasks.source_batches import DroppedBatch, ReadyBatch, SourceBatches
+from headgate.connector.transforms import make_transforms, takes_rows_at_once
+from headgate_arrow import arrow_types
 
-PLACE = {"file": "a"}
 TIME_MS = 1_704_067_200_123
-HEADERS = (("file", "a"), ("at", RowNumbers(range(100, 200))))
 
 # -- batches --
 
@@ -229,108 +218,63 @@ def configs(draw: st.DrawFn) -> dict[str, str]:
 
 KEYS = st.sampled_from([(None, None), ("k", None), ("k", STRING), ({"k": 1, "a": "x"}, None)])
 
-# -- both ways --
+# -- laws --
 
 
-def converters() -> TaskConverters:
-    key: Any = CONVERTERS["JsonConverter"]()
-    key.configure({"schemas.enable": "false"}, is_key=True)
-    return TaskConverters(key, TypedConverter(), SimpleHeaderConverter())
-
-
-def in_the_log(made: TaskConverters, record: SourceRecord) -> Any:
-    topic = record.topic
-    key = None if record.key is None else made.key.from_connect(topic, record.key, None)
-    return (
-        *(topic, record.partition, key),
-        made.value.from_connect(topic, record.value, record.value_schema),
-        made.header.from_connect(topic, record.headers, record.header_schemas),
-        record.timestamp_ms,
-    )
-
-
-def sent(made: TaskConverters, chain: Sequence[Transform], record: Any) -> Any:
-    """What becomes of one record of a source: as it is in the log, None, or its error's text."""
-    try:
-        found = transform_source(chain, record)
-        return None if found is None else in_the_log(made, found)
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
-
-
-def of_the_log(record: ConsumerRecord, time_ms: int | None) -> Any:
-    return (record.topic, 0, record.key, record.value, record.headers, time_ms)
-
-
-def by_batch(made: TaskConverters, chain: Sequence[Transform], batch: SourceBatch) -> list[Any]:
-    batches = SourceBatches(made, chain)
-    batches.flow = True
-    found: list[Any] = []
-    for item in batches.prepared([batch]):
-        if isinstance(item, DroppedBatch):
-            found += [None] * item.count
-        elif isinstance(item, ReadyBatch):
-            item.sent.offset, item.sent.timestamp_ms = 0, TIME_MS
-            given_rows = rows.log_records(item.sent, 0, item.sent.count)
-            found += [of_the_log(one, batch.timestamp_ms) for one in given_rows]
-        else:
-            found.append(sent(made, chain, item))
-        event(type(item).__name__)
-    return found
-
-
-@settings(max_examples=1500, deadline=None, suppress_health_check=list(HealthCheck))
-@given(values(), configs(), KEYS, st.sampled_from([TIME_MS, None]))
-def test_a_source_sends_the_same_either_way(
-    columns: Any, config: dict[str, str], key: Any, time_ms: int | None
-) -> None:
-    chain, made = make_transforms(config), converters()
+def _source_law(columns: Any, config: dict[str, str], key: Any, time_ms: int | None) -> None:
+    chain = make_transforms(config)
     if not takes_rows_at_once(chain):
         return
     schema = arrow_types.struct_schema(columns.schema)
     count = columns.num_rows
     offsets = RowOffsets({"n": range(count)})
-    headers = (HEADERS[0], ("at", RowNumbers(range(100, 100 + count))))
+    headers = (("file", "a"), ("at", RowNumbers(range(100, 100 + count))))
     batch = SourceBatch(
-        *(PLACE, offsets, "t", columns, schema, key[0], headers, 0, time_ms, key[1])
+        *({"file": "a"}, offsets, "t", columns, schema, key[0], headers, 0, time_ms, key[1])
     )
-    one_by_one = [sent(made, chain, record) for record in rows.source_records(batch)]
-    assert by_batch(made, chain, batch) == one_by_one
+    at_once, one_by_one = source_ways(chain, batch)
+    assert at_once == one_by_one
 
 
-def taken(made: TaskConverters, record: SinkRecord | None) -> Any:
-    if record is None:
-        return None
-    value = made.value.from_connect(record.topic, record.value, record.value_schema)
-    return (
-        *(record.topic, record.partition, record.offset, repr(record.key), record.key_schema),
-        *(value, record.headers, record.header_schemas, record.timestamp_ms),
-    )
-
-
-@settings(max_examples=1500, deadline=None, suppress_health_check=list(HealthCheck))
-@given(values(), configs(), KEYS, st.sampled_from([TIME_MS, -1]))
-def test_a_sink_gets_the_same_either_way(
-    columns: Any, config: dict[str, str], key: Any, time_ms: int
-) -> None:
-    chain, made = make_transforms(config), converters()
+def _sink_law(columns: Any, config: dict[str, str], key: Any, time_ms: int) -> None:
+    chain = make_transforms(config)
     if not takes_rows_at_once(chain):
         return
     schema = arrow_types.struct_schema(columns.schema)
-    headers = (HEADERS[0], ("at", RowNumbers(range(100, 100 + columns.num_rows))))
-    batch = SinkBatch(
-        *("t", 3, 70, columns, schema, *key, headers), header_schemas=(), timestamp_ms=time_ms
-    )
-    try:
-        found = BatchChain(chain).apply(batch)
-    except Exception:  # the rows are changed one by one, and tell themselves
-        event("one by one")
-        return
-    records = rows.sink_records(batch)
-    one_by_one = [taken(made, transform_sink(chain, record)) for record in records]
-    if found is None:
-        event("dropped")
-        assert one_by_one == [None] * len(records)
-        return
-    event("whole")
-    assert [taken(made, record) for record in rows.sink_records(found)] == one_by_one
+    headers = (("file", "a"), ("at", RowNumbers(range(100, 100 + columns.num_rows))))
+    batch = SinkBatch(*("t", 3, 70, columns, schema, *key, headers), timestamp_ms=time_ms)
+    at_once, one_by_one = sink_ways(chain, batch)
+    event("one by one" if at_once is None else "at once")
+    assert at_once is None or at_once == one_by_one
+
+
+SOURCE = given(drawn=st.tuples(values(), configs(), KEYS, st.sampled_from([TIME_MS, None])))
+SINK = given(drawn=st.tuples(values(), configs(), KEYS, st.sampled_from([TIME_MS, -1])))
+FEW = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+MANY = settings(max_examples=3000, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@FEW
+@SOURCE
+def test_a_source_sends_the_same_either_way(drawn: Any) -> None:
+    _source_law(*drawn)
+
+
+@FEW
+@SINK
+def test_a_sink_gets_the_same_either_way(drawn: Any) -> None:
+    _sink_law(*drawn)
+
+
+@pytest.mark.exhaustive
+@MANY
+@SOURCE
+def test_many_sources_send_the_same_either_way(drawn: Any) -> None:
+    _source_law(*drawn)
+
+
+@pytest.mark.exhaustive
+@MANY
+@SINK
+def test_many_sinks_get_the_same_either_way(drawn: Any) -> None:
+    _sink_law(*drawn)
