@@ -25,6 +25,7 @@ PARTS = {
     "pipeline": "DirectorySource to the log per runner, and the main job",
     "watchers": "1,000 watches of one worker by gRPC",
     "files": "files through the log to Parquet files, beside pyarrow and Spark",
+    "transforms": "the same with three transforms, on batches and row by row",
     "kafka_control": "on Kafka: control operations of two workers, beside Java's",
     "kafka_source": "on Kafka: a file source with exactly-once, beside Java's",
     "kafka_start": "on Kafka: a worker's start on a long config topic, beside Java's",

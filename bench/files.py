@@ -144,17 +144,17 @@ def run() -> Iterator[str]:
 
 def _report(folder: Path, kind: Kind) -> Iterator[str]:
     folder.mkdir()
-    size = _write_files(folder / "files", ROWS, kind)
-    _write_files(folder / "few", RECORD_ROWS, kind)
+    size = write_files(folder / "files", ROWS, kind)
+    write_files(folder / "few", RECORD_ROWS, kind)
     yield (
         f"{ROWS:,} rows ({RECORD_ROWS:,} row by row) of 6 columns in {FILES} {kind.name} files, "
         f"{size / ROWS:.0f} bytes a row; medians of {REPEATS}, in turns"
     )
     costs = _measured(folder, kind)
-    straight = _median(costs["straight pyarrow"])
+    straight = median_of(costs["straight pyarrow"])
     yield f"{'':24}{'rows/s':>12}{'us CPU/row':>12}{'of straight':>13}{'of its CPU':>12}"
     for name, found in costs.items():
-        yield _line(name, _median(found), straight)
+        yield line_of(name, median_of(found), straight)
 
 
 def _measured(folder: Path, kind: Kind) -> dict[str, list[Cost]]:
@@ -170,8 +170,8 @@ def _measured(folder: Path, kind: Kind) -> dict[str, list[Cost]]:
             _spark(folder)  # warm
         for turn in range(REPEATS):
             costs["straight pyarrow"].append(_straight(folder, kind))
-            costs["batches, running"].append(_moved(batches, folder / "files", ROWS, turn))
-            costs["records, running"].append(_moved(records, folder / "few", RECORD_ROWS, turn))
+            costs["batches, running"].append(moved(batches, folder / "files", ROWS, turn))
+            costs["records, running"].append(moved(records, folder / "few", RECORD_ROWS, turn))
             if kind is PARQUET:
                 costs["plain PySpark"].append(_spark(folder))
                 costs["batches, whole"].append(_whole(folder))
@@ -180,7 +180,7 @@ def _measured(folder: Path, kind: Kind) -> dict[str, list[Cost]]:
     return costs
 
 
-def _write_files(folder: Path, rows: int, kind: Kind) -> int:
+def write_files(folder: Path, rows: int, kind: Kind) -> int:
     """Returns how many bytes they have."""
     folder.mkdir()
     random = np.random.default_rng(7)
@@ -259,7 +259,7 @@ def _job(folder: Path, more: str, rotate: int) -> UpJob:
     return UpJob(folder, PIPELINE.format(more=more, rotate=rotate), "write")
 
 
-def _moved(job: UpJob, files: Path, rows: int, turn: int) -> Cost:
+def moved(job: UpJob, files: Path, rows: int, turn: int) -> Cost:
     copied = job.folder / "_copied"
     shutil.copytree(files, copied, dirs_exist_ok=True)
     cost = Cost(rows, *job.move(copied.iterdir(), rows, f"{turn}-"))
@@ -273,7 +273,7 @@ def _check(out: Path, rows: int) -> None:
         raise RuntimeError(f"{out} has {found:,} rows, expected {rows:,}")
 
 
-def _median(costs: list[Cost]) -> Cost:
+def median_of(costs: list[Cost]) -> Cost:
     return Cost(
         costs[0].rows,
         statistics.median(cost.seconds for cost in costs),
@@ -281,7 +281,7 @@ def _median(costs: list[Cost]) -> Cost:
     )
 
 
-def _line(name: str, cost: Cost, straight: Cost) -> str:
+def line_of(name: str, cost: Cost, straight: Cost) -> str:
     cpu, its = (1e6 * one.cpu_seconds / one.rows for one in (cost, straight))
     line = f"{name:24}{cost.rate:>12,.0f}"
     if cpu != cpu:  # not measured
