@@ -3,6 +3,7 @@
 import json
 import urllib.request
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -11,11 +12,17 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.schema_registry.json_schema import JSONDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
+from support.grpc.pem import make_pem
+from support.registry.gate import USER_INFO, gate
 from support.registry.memory import converter
 from support.registry.server import schema_registry  # noqa: F401
 
 from headgate.connector import schema as s
-from headgate.connector.schema_registry import SchemaRefusedError, UnknownSchemaError
+from headgate.connector.schema_registry import (
+    RegistryUnreachableError,
+    SchemaRefusedError,
+    UnknownSchemaError,
+)
 from headgate_registry.base import FormatConverter
 
 pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
@@ -102,3 +109,32 @@ def test_a_refused_schema_names_the_subject_and_the_reason(
 def test_an_unknown_id_is_named(make: Make) -> None:
     with pytest.raises(UnknownSchemaError, match="schema id 65535"):
         make("AvroConverter").to_connect_data("t", b"\0\0\0\xff\xffx")
+
+
+@pytest.mark.parametrize("name", ["AvroConverter", "JsonSchemaConverter", "ProtobufConverter"])
+def test_behind_tls_and_a_password(
+    schema_registry: str,  # noqa: F811
+    name: str,
+    tmp_path: Path,
+) -> None:
+    """Another reads with its own client, without them."""
+    pem = make_pem(tmp_path)
+    both = tmp_path / "both.pem"
+    both.write_text((pem / "client.key").read_text() + (pem / "client.pem").read_text())
+    topic = f"gate-{name}"
+    with gate(pem, schema_registry, client_ca="ca") as url:
+        config = {
+            "schema.registry.url": url,
+            "schema.registry.ssl.truststore.location": str(pem / "ca.pem"),
+            "schema.registry.ssl.keystore.location": str(both),
+            "basic.auth.credentials.source": "USER_INFO",
+            "basic.auth.user.info": USER_INFO,
+        }
+        data = converter(name, None, config).from_connect(topic, row(), ROW)
+        assert converter(name, None, config).to_connect_data(topic, data).value == row()
+        with pytest.raises(RegistryUnreachableError, match="refuses the user"):
+            wrong = {**config, "basic.auth.user.info": "bob:wrong"}
+            converter(name, None, wrong).to_connect_data(topic, data)
+    plain = converter(name, None, {"schema.registry.url": schema_registry})
+    read = plain.to_connect_data(topic, data)
+    assert (read.schema, read.value) == (ROW, row())

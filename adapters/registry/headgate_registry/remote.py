@@ -1,6 +1,7 @@
 """A schema registry behind its REST API, by Confluent's own client."""
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import unquote, urlsplit, urlunsplit
 
@@ -24,6 +25,9 @@ from headgate.connector.schema_registry import (
 )
 
 _T = TypeVar("_T")
+_SSL: Final = "schema.registry.ssl."
+_TRUST: Final = _SSL + "truststore.location"
+_KEYS: Final = _SSL + "keystore.location"
 _USER_INFO: Final = ("basic.auth.user.info", "schema.registry.basic.auth.user.info")
 
 
@@ -93,10 +97,10 @@ class RemoteRegistry:
         except SchemaRegistryError as error:
             raise self._translated(what, error) from None
         except Exception as error:  # whatever its HTTP client raises
+            advice = _of_certificates(error) or f"see that it runs and that {URL} is right"
             raise RegistryUnreachableError(
                 f"the schema registry {self._shown} does not answer ({type(error).__name__}: "
-                f"{error}); no record is lost: see that it runs and that {URL} is right, then "
-                "restart the task"
+                f"{error}); no record is lost: {advice}, then restart the task"
             ) from error
 
     def _translated(self, what: str, error: SchemaRegistryError) -> Exception:
@@ -144,15 +148,33 @@ def _addresses(parsed: Mapping[str, Any]) -> tuple[list[str], str | None]:
 
 
 def _tls(parsed: Mapping[str, Any]) -> dict[str, Any]:
-    prefix = "schema.registry.ssl."
     settings: dict[str, Any] = {}
-    if parsed[prefix + "truststore.location"]:
-        settings["ssl.ca.location"] = parsed[prefix + "truststore.location"]
-    if keys := parsed[prefix + "keystore.location"]:
+    for key in (_TRUST, _KEYS):
+        if parsed[key] and not Path(parsed[key]).is_file():
+            raise ConfigError.of(key, parsed[key], "there is no such file, expected one in PEM")
+    if parsed[_TRUST]:
+        settings["ssl.ca.location"] = parsed[_TRUST]
+    if keys := parsed[_KEYS]:
         settings["ssl.certificate.location"] = settings["ssl.key.location"] = keys
-    if (password := parsed[prefix + "key.password"]) is not None:
+    if (password := parsed[_SSL + "key.password"]) is not None:
         settings["ssl.key.password"] = password.value
     return settings
+
+
+def _of_certificates(error: Exception) -> str:
+    """What to do where one side does not trust the other; empty: that is not what is wrong."""
+    text = str(error).upper()
+    if "CERTIFICATE_VERIFY_FAILED" in text:
+        return (
+            "its certificate is not of an authority that is trusted, or is for another host: set "
+            f"{_TRUST} to a PEM file with its authority"
+        )
+    if "ALERT" in text and any(word in text for word in ("CERTIFICATE", "UNKNOWN_CA")):
+        return (
+            "it does not take the client's certificate: set "
+            f"{_KEYS} to a PEM file with a key and a certificate that it trusts"
+        )
+    return ""
 
 
 def _without(text: str, user_info: str | None) -> str:
