@@ -2,7 +2,8 @@
 
 Readers of a folder of files take it for one table. So the first value with a column pins the
 column's type, in ``_headgate/columns.json``; a value with another type for it is refused by name.
-New columns are added, as optional ones; a column that some values lack becomes optional.
+New columns are added, as optional ones; a column that some values lack becomes optional. A name
+that differs from another in case only is refused: Spark, Hive and DuckDB would refuse the folder.
 """
 
 import fcntl
@@ -43,6 +44,8 @@ class SinkColumns:
             known = None if document is None else read_schema(document["schema"])
             merged = schema if known is None else merge(known, schema)
             if merged != known:
+                _check_spelling(merged)
+            if merged != known:
                 self._save(merged)
         return merged
 
@@ -62,6 +65,18 @@ class SinkColumns:
             yield
         finally:
             os.close(handle)
+
+
+def _check_spelling(schema: Schema) -> None:
+    """Raises `DataError` where two columns differ in case only."""
+    spelt: dict[str, str] = {}
+    for found in schema.fields:
+        other = spelt.setdefault(found.name.lower(), found.name)
+        if other != found.name:
+            raise DataError(
+                f"column {found.name} differs from column {other} of this folder in case only, "
+                "and readers take both for one: rename it by a transform (ReplaceField)"
+            )
 
 
 def merge(known: Schema, new: Schema) -> Schema:

@@ -38,11 +38,31 @@ def unite(one: str, other: str) -> str:
     return _UNIONS.get(frozenset((one, other)), STRING)
 
 
-def unite_columns(parts: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """Columns of all parts, in order of first sight."""
+class Spelling:
+    """One spelling for names that differ in case only: the first one. Spark, Hive and DuckDB refuse
+    a table with both. Names that a folder has are left as they are."""
+
+    def __init__(self, known: Iterable[str]) -> None:
+        self._known = dict.fromkeys(known)
+        self._by_lower: dict[str, str] = {}
+        for name in self._known:
+            self._by_lower.setdefault(name.lower(), name)
+
+    def of(self, name: str) -> str:
+        """The spelling that stands for `name`, its own if it is new."""
+        if name in self._known:
+            return name
+        return self._by_lower.setdefault(name.lower(), name)
+
+
+def unite_columns(
+    parts: Iterable[Mapping[str, str]], spelling: Spelling | None = None
+) -> dict[str, str]:
+    """Columns of all parts, in order of first sight. Without `spelling` each name is a column."""
     united: dict[str, str] = {}
     for part in parts:
-        for name, kind in part.items():
+        for given, kind in part.items():
+            name = given if spelling is None else spelling.of(given)
             united[name] = unite(united.get(name, NULL), kind)
     return united
 

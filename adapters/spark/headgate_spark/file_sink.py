@@ -28,7 +28,7 @@ from headgate.connector.validators import at_least, non_empty, one_of
 from headgate.ports import TopicPartition, UnknownTopicError
 from headgate_spark.alterations import alter, look
 from headgate_spark.batches import Range, cut, next_batch
-from headgate_spark.columns import unite_columns
+from headgate_spark.columns import Spelling, unite_columns
 from headgate_spark.entries import FOLDER, Entry, published_path
 from headgate_spark.files import LocalFiles
 from headgate_spark.manifest import Manifest
@@ -70,6 +70,14 @@ def config_def() -> ConfigDef:
                 "What to do if the folder has nothing of a topic partition although records of it "
                 "were committed. Choose 'fail' to fail the task, 'rewrite' to write what the log "
                 "still has from its beginning, 'accept' to go on without those records.")
+        .define("columns.case", Type.STRING, "merge", one_of("merge", "keep"), low,
+                "What becomes of fields that differ from a column in case only, such as id and ID, "
+                "which Spark, Hive and DuckDB take for one. Choose 'merge' to write them to the "
+                "column that was there first, 'keep' to make a column for each. Of a record with "
+                "both, 'merge' makes a bad record. JSON files have the fields as they are.")
+        .define("on.null.value", Type.STRING, "keep", one_of("keep", "skip", "fail"), low,
+                "What becomes of a record without a value (a tombstone): keep, which writes a row "
+                "of nulls, skip, or fail.")
         .define("columns.metadata", Type.LIST, "", _known_metadata, low,
                 "Columns to add, each with _ before its name: " + ", ".join(METADATA)
                 + ". file and position are where DirectorySource read the record.")
@@ -103,6 +111,8 @@ class SparkFileSinkTask(PlannedSinkTask):
         self._interval_s: float = self.batch_interval_ms / 1000
         self._on_missing: str = parsed["on.missing.output"]
         self._metadata: tuple[str, ...] = tuple(dict.fromkeys(parsed["columns.metadata"]))
+        self._merges_case: bool = parsed["columns.case"] == "merge"
+        self._on_null: str = parsed["on.null.value"]
         self._no_queue = unwritten_queue(config)
         self._tolerate = config.get("errors.tolerance", "none") == "all" and not self._no_queue
         self._envelope = has_envelope(config, self.context.worker_settings)
@@ -114,7 +124,7 @@ class SparkFileSinkTask(PlannedSinkTask):
         self._starts: dict[TopicPartition, int] = {}
         self._columns: dict[str, str] = {}
         self._last_batch = time.monotonic() - self._interval_s
-        self._resumed = self._told_missing = False
+        self._resumed = self._told_missing = self._told_case = False
         self._untidy = True
         """Staged files may lie about that were never committed."""
 
@@ -239,7 +249,9 @@ class SparkFileSinkTask(PlannedSinkTask):
         ]
         results = self._execute(slices)
         self._refuse_bad(results)
-        columns = unite_columns([self._columns, *(result.columns for result in results)])
+        spelling = Spelling(self._columns) if self._merges_case else None
+        parts = [self._columns, *(result.columns for result in results)]
+        columns = unite_columns(parts, spelling)
         self._write_again(slices, results, columns)
         if self.context.stopping:
             self._drop(results)
@@ -255,6 +267,7 @@ class SparkFileSinkTask(PlannedSinkTask):
         self._columns = columns
         self.batch_files = sum(1 for result in results if result.records)
         self._tell_skipped(results)
+        self._tell_renamed(results)
         return covered
 
     def _slice(self, whole: Range, part: Range, number: int) -> SliceTask:
@@ -271,6 +284,8 @@ class SparkFileSinkTask(PlannedSinkTask):
             columns=self._columns,
             tolerate=self._tolerate,
             envelope=self._envelope,
+            merges_case=self._merges_case,
+            on_null=self._on_null,
         )
 
     def _commit(
@@ -327,6 +342,16 @@ class SparkFileSinkTask(PlannedSinkTask):
         if skipped:
             detail = next(result.detail for result in results if result.detail)
             self.context.skipped(skipped, detail)
+
+    def _tell_renamed(self, results: Sequence[SliceResult]) -> None:
+        renamed = next((result.renamed for result in results if result.renamed), "")
+        if renamed and not self._told_case:
+            self._told_case = True
+            _log.warning(
+                "fields that differ from a column in case only are written to it, such as %s; "
+                "columns.case is merge",
+                renamed,
+            )
 
     def _drop(self, results: Sequence[SliceResult]) -> None:
         for result in results:

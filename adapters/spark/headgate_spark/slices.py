@@ -23,7 +23,7 @@ from headgate.connector.text_converters import TypedConverter, json_text, typed_
 from headgate.ports import ConsumerRecord, LogBatch, RecordLog
 from headgate.record_columns import ColumnLog, RecordColumns
 from headgate_spark.chunks import VALUE, WRITERS, Chunk
-from headgate_spark.columns import unite_columns
+from headgate_spark.columns import Spelling, unite_columns
 from headgate_spark.entries import staged_path
 from headgate_spark.executor import resolve
 
@@ -58,6 +58,10 @@ class SliceTask:
     tolerate: bool
     envelope: bool
     """Values are ``{"schema", "payload"}``, as JsonConverter writes them with schemas."""
+    merges_case: bool = False
+    """Fields that differ from a column in case only are of that column."""
+    on_null: str = "keep"
+    """What becomes of a record without a value: keep (a row of nulls), skip or fail."""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -81,6 +85,8 @@ class SliceResult:
     """The first record that was skipped."""
     host: str = ""
     """The machine that wrote it."""
+    renamed: str = ""
+    """A field whose column is spelt otherwise; empty: there was none."""
     failed: str = ""
     """A record that cannot be read, where that is not tolerated; nothing is written then."""
 
@@ -217,12 +223,16 @@ class _Parser:
         self._metadata = [(f"_{name}", _METADATA_VALUES[name]) for name in task.metadata]
         names = "|".join(task.metadata)
         self._typed, self._json = TypedConverter(), JsonConverter()
-        self._reserved = re.compile(f"_+(?:{names})") if names else None
+        case = re.IGNORECASE if task.merges_case else 0
+        self._reserved = re.compile(f"_+(?:{names})", case) if names else None
+        merges = task.merges_case and task.format != "json"  # whose lines have no columns in common
+        known = (*(name for name, _ in self._metadata), *task.columns)
+        self._spelling = Spelling(known) if merges else None
         # Not above: `headgate plugins` reads the options without pyarrow.
         from headgate_spark.arrow_chunks import ArrowParser
 
         self._arrow = ArrowParser(task.columns, task.metadata, self._reserved, task.envelope)
-        self._by_columns = task.format != "json" and self._arrow.takes
+        self._by_columns = task.format != "json" and self._arrow.takes and task.on_null == "keep"
 
     def chunk(self, part: Part) -> Chunk | None:
         """The part as rows of the file; None: it has none.
@@ -232,10 +242,14 @@ class _Parser:
         """
         if self._by_columns and not isinstance(part, list):
             found = self._arrow.chunk(part, self._task.end)
-            if found is not None:
+            if found is not None and self._is_spelt_alike(found):
                 return found
         rows = self.rows(_records(part, self._task.end))
         return Chunk.of(rows, keep_rows=self._task.format == "json") if rows else None
+
+    def _is_spelt_alike(self, found: Chunk) -> bool:
+        spelling = self._spelling
+        return spelling is None or all(spelling.of(name) == name for name in found.kinds)
 
     def rows(self, records: Sequence[ConsumerRecord]) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = []
@@ -243,8 +257,12 @@ class _Parser:
             if record.unreadable:
                 self._bad(f"the record at {_where(record)}: {record.unreadable}")
                 continue
+            if record.value is None and self._task.on_null != "keep":
+                if self._task.on_null == "fail":
+                    self._bad(f"the record at {_where(record)} has no value (a tombstone)")
+                continue
             try:
-                row = self._row(record.value)
+                row = self._spelt(self._row(record.value))
             except UnicodeDecodeError as error:
                 why = f"{error.reason} at byte {error.start}"
                 self._bad(f"the value at {_where(record)} is not UTF-8: {why}")
@@ -275,6 +293,20 @@ class _Parser:
         # that: nothing is overwritten and no two fields meet.
         match = self._reserved.fullmatch
         return {f"_{name}" if match(name) else name: given for name, given in value.items()}
+
+    def _spelt(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Raises `DataError` where two fields are of one column."""
+        if self._spelling is None:
+            return row
+        spelt: dict[str, Any] = {}
+        for given, value in row.items():
+            name = self._spelling.of(given)
+            if name in spelt:
+                raise DataError(f"its field {given} differs from {name} in case only")
+            if name != given:
+                self._result.renamed = self._result.renamed or f"{given} as {name}"
+            spelt[name] = value
+        return spelt
 
     def _opened(self, converter: Converter, data: bytes) -> dict[str, Any]:
         """The value as the sink's converter reads it, in JSON for people: decimals, dates and

@@ -52,3 +52,8 @@ def every_type() -> dict[str, Any]:
         "word": pa.array(["a", None]).dictionary_encode(),
         "none": pa.array([None, None], pa.null()),
     }
+
+
+NOT_IN_PROTOBUF = {"list", "nested", "map"}
+"""Columns with something that Protobuf cannot say: a null in a list, a list in a list, and a map
+that is null."""

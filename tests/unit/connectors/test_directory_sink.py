@@ -152,6 +152,20 @@ def test_new_columns_are_added_and_missing_ones_are_null(tmp_path: Path) -> None
     ]
 
 
+@pytest.mark.parametrize(("one", "other"), [("ID", "id"), ("Straße", "straße"), ("É", "é")])
+def test_columns_that_differ_by_case_are_refused_by_name(
+    tmp_path: Path, one: str, other: str
+) -> None:
+    """Spark, Hive and DuckDB refuse a folder with both (SPARK-25207, duckdb 7956)."""
+    subject = task(tmp_path)
+    subject.put([record(0, {one: 1}, s.struct({one: s.INT64}))])
+    with pytest.raises(DataError, match=f"offset 1: column {other} differs from column {one} of"):
+        subject.put([record(1, {other: 2}, s.struct({other: s.INT64}))])
+    both = s.struct({one: s.INT64, other: s.INT64})
+    with pytest.raises(DataError, match=f"column {other} differs from column {one} of"):
+        task(tmp_path / "both").put([record(0, {one: 1, other: 2}, both)])
+
+
 def test_tombstones_fail_or_are_skipped(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"offset 0 has no value \(a tombstone\)"):
         task(tmp_path).put([record(0, None, None)])

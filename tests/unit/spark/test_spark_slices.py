@@ -104,6 +104,40 @@ def test_known_columns_come_first_and_decide_the_type(tmp_path: Path) -> None:
     assert parquet(tmp_path, result) == [{"a": "7", "z": None, "n": 1}]
 
 
+def test_a_column_has_one_spelling(tmp_path: Path) -> None:
+    """Spark, Hive and DuckDB refuse a folder with both (SPARK-25207, duckdb 7956)."""
+    given = records(b'{"ID": 1}', b'{"id": 2, "b": 1}', b'{"Id": 3, "B": null}', b'{"ID":1,"id":2}')
+    result = run(tmp_path, given, merges_case=True, tolerate=True)
+    nothing = {"ID": None, "b": None}
+    rows = [{"ID": 1}, {"ID": 2, "b": 1}, {"ID": 3}]
+    assert parquet(tmp_path, result) == [{**nothing, **row} for row in rows]
+    assert (result.skipped, result.renamed) == (1, "id as ID")
+    assert "offset 6 cannot be read: its field id differs from ID in case only" in result.detail
+    known = run(tmp_path, records(b'{"ID": 1}'), merges_case=True, columns={"id": "integer"})
+    assert parquet(tmp_path, known) == [{"id": 1}]
+    of_both = {"ID": "integer", "id": "integer"}  # written before there was the option
+    both = run(tmp_path, records(b'{"ID":1,"id":2}'), merges_case=True, columns=of_both)
+    assert parquet(tmp_path, both) == [{"ID": 1, "id": 2}]
+    kept = run(tmp_path, given)
+    assert list(kept.columns) == ["ID", "id", "b", "Id", "B"]
+
+
+def test_a_field_named_like_a_metadata_column_in_another_case_is_kept(tmp_path: Path) -> None:
+    result = run(tmp_path, records(b'{"_TOPIC": 1}'), merges_case=True, metadata=("topic",))
+    assert parquet(tmp_path, result) == [{"__TOPIC": 1, "_topic": "t"}]
+
+
+@pytest.mark.parametrize(("choice", "rows"), [("keep", [1, None, 2]), ("skip", [1, 2])])
+def test_tombstones_by_choice(tmp_path: Path, choice: str, rows: list[int | None]) -> None:
+    given = records(b'{"a": 1}', None, b'{"a": 2}')
+    result = run(tmp_path, given, on_null=choice)
+    assert [row["a"] for row in parquet(tmp_path, result)] == rows
+    assert result.skipped == 0
+    failed = run(tmp_path, given, on_null="fail")
+    assert failed.failed == "the record at t-0 offset 2 has no value (a tombstone)"
+    assert run(tmp_path, given, on_null="fail", tolerate=True).skipped == 1
+
+
 def test_metadata_columns_never_hide_a_field(tmp_path: Path) -> None:
     headers = (("headgate.file", b"a/b.jsonl"), ("headgate.position", b"120"))
     given = records(b'{"_offset": "mine", "__offset": "too", "_key": 1}', headers=headers)
