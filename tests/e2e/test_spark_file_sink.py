@@ -107,6 +107,22 @@ def test_columns_unite_over_a_batch_without_losing_values(
 
 
 @pytest.mark.exhaustive
+def test_columns_that_differ_by_case_are_one_over_the_slices_of_a_batch(
+    spark_server: SparkServer,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    """Each partition is a slice, which meets another spelling first."""
+    fill(
+        tmp_path / "log", {0: [b'{"ID": 1}'], 1: [b'{"id": 2}', b'{"Id": 3.5}', b'{"ID":1,"id":1}']}
+    )
+    target = tmp_path / "out"
+    given = config(target, **{"errors.tolerance": "all"})
+    spark_sink_process.run(spark_server.address, str(tmp_path / "log"), given, ["events"])
+    rows = [row for _, rows in published(target, "parquet") for row in rows]
+    assert rows == [{"ID": 1.0}, {"ID": 2.0}, {"ID": 3.5}]
+
+
+@pytest.mark.exhaustive
 def test_sinks_killed_anywhere_and_zombies_write_each_record_once(
     spark_server: SparkServer,  # noqa: F811
     tmp_path: Path,
