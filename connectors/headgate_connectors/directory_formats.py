@@ -52,10 +52,24 @@ def open_reader(
         return ParquetReader(path, offset)
     opened = open_input(path, offset, compression)
     try:
+        if opened.position == 0:
+            _refuse_wide(opened.file.peek(4)[:4])
         return _reader(format, opened, options)
     except BaseException:
         opened.file.close()
         raise
+
+
+def _refuse_wide(head: bytes) -> None:
+    """A file of UTF-16 or UTF-32, which other encodings would make nonsense of without an error.
+
+    Raises:
+        FileFault: it begins with their byte order mark, or as two characters of ASCII do.
+    """
+    marked = head.startswith((b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff"))
+    zeros = [not byte for byte in head]
+    if marked or zeros in ([False, True] * 2, [True, False] * 2):
+        raise FileFault("it is encoded as UTF-16 or UTF-32, expected UTF-8: convert it")
 
 
 def _reader(format: str, opened: Input, options: ReadOptions) -> Reader:

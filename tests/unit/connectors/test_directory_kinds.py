@@ -165,6 +165,19 @@ def test_an_encoding(tmp_path: Path, name: str) -> None:
     assert "encoding" in subject.context.quarantined[0]
 
 
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.json", "a.txt", "a.csv.gz"])
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+def test_wide_encodings_are_set_aside_by_name(tmp_path: Path, name: str, encoding: str) -> None:
+    """Without a byte order mark it is valid UTF-8, and with Latin-1 everything is valid."""
+    data = "12\n3\n".encode(encoding)
+    (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    (tmp_path / "b.txt").write_text("good\n")
+    for more in ({}, {"encoding": "latin-1", "errors_tolerance": "all"}):
+        subject = run(tmp_path, **more)
+        assert values(subject.rest()) == ["good"]
+        assert "UTF-16 or UTF-32, expected UTF-8: convert it" in subject.context.quarantined[0]
+
+
 def test_a_bad_file_costs_itself_alone_and_is_tried_again(tmp_path: Path) -> None:
     """The records before the fault are taken; what comes after it waits for the file."""
     bad = tmp_path / "a.csv"

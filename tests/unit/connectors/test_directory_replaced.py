@@ -1,9 +1,13 @@
 """Files of a DirectorySource that are replaced, renamed, emptied, cut or gone."""
 
+import gzip
+import json
 import os
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from support.task.source_tasks import Offsets, Run, values
 
@@ -170,3 +174,43 @@ def test_a_new_file_in_the_inode_of_a_deleted_one_is_read(tmp_path: Path) -> Non
     (tmp_path / "a.jsonl").unlink()
     (tmp_path / "b.jsonl").write_text('"ok"\n')
     assert values(read(subject)) == ['"ok"']
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+@pytest.mark.parametrize("name", ["a.jsonl", "a.csv", "a.json", "a.txt", "a.jsonl.gz", "a.parquet"])
+def test_a_file_that_looks_like_the_one_before_it_is_read(
+    tmp_path: Path, name: str, in_place: bool
+) -> None:
+    """One of its size, time, first and last bytes."""
+    one, two = (made_of([*range(100, 4000), middle, *range(4000, 8000)], name) for middle in (1, 2))
+    file, time_ns = tmp_path / name, (10**18, 10**18)
+    assert len(one) == len(two) or name.endswith(".gz")
+    file.write_bytes(one)
+    os.utime(file, ns=time_ns)
+    subject = run(tmp_path, Offsets())
+    first = values(read(subject))
+    if in_place:
+        with file.open("r+b") as again:
+            again.write(two)
+            again.truncate()
+    else:
+        (tmp_path / "new.tmp").write_bytes(two)
+        (tmp_path / "new.tmp").rename(file)
+    os.utime(file, ns=time_ns)
+    second = values(read(run(tmp_path, subject.offsets)))
+    assert len(second) == len(first) == 7901
+    assert [n for n, (old, new) in enumerate(zip(first, second, strict=True)) if old != new] == [
+        3900
+    ]
+
+
+def made_of(numbers: list[int], name: str) -> bytes:
+    if name.endswith(".parquet"):
+        sink = pa.BufferOutputStream()
+        pq.write_table(pa.table({"n": numbers}), sink, compression="none", use_dictionary=False)
+        return bytes(sink.getvalue().to_pybytes())
+    if name.endswith(".json"):
+        return json.dumps([f"{n:06}" for n in numbers]).encode()
+    text = "".join(f'"{n:06}"\n' for n in numbers).encode()
+    text = b"n\n" + text if name.endswith(".csv") else text
+    return gzip.compress(text, mtime=0) if name.endswith(".gz") else text
