@@ -45,12 +45,13 @@ def _overlapping(sessions: Sessions, wanted: int) -> int:
     return most_at_once([(int(row["begin"]), int(row["end"])) for row in rows])
 
 
-def check_slots(remote: str, workers: int, tasks_max: Sequence[int]) -> None:
+def check_slots(remote: str, workers: int, tasks_max: Sequence[int], per_process: int = 1) -> None:
     """Refuse a Spark with too few free slots.
 
     Raises:
         SlotsError: with the numbers.
     """
-    free = free_slots(remote, slots_wanted(workers, tasks_max))
-    if (refusal := too_few(shown_remote(remote), free, workers, tasks_max)) is not None:
+    free = free_slots(remote, slots_wanted(workers, tasks_max, per_process))
+    refusal = too_few(shown_remote(remote), free, workers, tasks_max, per_process)
+    if refusal is not None:
         raise SlotsError(refusal)

@@ -31,10 +31,16 @@ class Plan:
     has."""
 
 
-def slots_wanted(workers: int, tasks_max: Sequence[int]) -> int:
+def slots_wanted(workers: int, tasks_max: Sequence[int], per_process: int = 1) -> int:
     """Slots for the resident tasks of all connectors, and two per worker for planned batches and
-    for tasks that start while those they replace still end."""
-    return workers * 2 + sum(tasks_max)
+    for tasks that start while those they replace still end.
+
+    Args:
+        per_process: how many tasks share a slot. Then each worker has one that is not full.
+    """
+    if per_process == 1:
+        return workers * 2 + sum(tasks_max)
+    return workers * 3 + -(-sum(tasks_max) // per_process)
 
 
 def plan(master: str, slots: int, cpus: int) -> Plan:
@@ -98,14 +104,19 @@ def most_of_some(measure: Callable[[], int], wanted: int) -> int:
     return max(most, found)
 
 
-def too_few(remote: str, free: int, workers: int, tasks_max: Sequence[int]) -> str | None:
+def too_few(
+    remote: str, free: int, workers: int, tasks_max: Sequence[int], per_process: int = 1
+) -> str | None:
     """Why a Spark that is not ours is refused, or None."""
-    wanted = slots_wanted(workers, tasks_max)
+    wanted = slots_wanted(workers, tasks_max, per_process)
     if free >= wanted:
         return None
+    each, more = ("one for each", "two")
+    if per_process > 1:
+        each, more = (f"one for every {per_process}", "three")
     return (
-        f"spark.remote {remote} has {free} free slots, but {wanted} are needed: one for each of "
-        f"{sum(tasks_max)} tasks (the sum of tasks.max) and two for each of {workers} workers. "
+        f"spark.remote {remote} has {free} free slots, but {wanted} are needed: {each} of "
+        f"{sum(tasks_max)} tasks (the sum of tasks.max) and {more} for each of {workers} workers. "
         "Give it more (spark.executor.cores is only a number and may be larger than the cores of "
         "the machine), lower tasks.max, or leave spark.remote out to have a Spark started here."
     )

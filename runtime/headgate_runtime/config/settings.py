@@ -22,6 +22,7 @@ STANDALONE = "standalone"
 EVERYWHERE = frozenset({PIPELINE, DISTRIBUTED, STANDALONE})
 ON_KAFKA = frozenset({DISTRIBUTED, STANDALONE})
 IN_GROUP = frozenset({PIPELINE, DISTRIBUTED})
+TASKS_PER_PROCESS = "headgate.tasks.per.process"
 
 
 class SettingsError(Exception):
@@ -383,6 +384,12 @@ KEYS: dict[str, Key] = {
         "Where tasks run: on Spark executors (`spark`), in a child process each (`process`) or "
         "in threads of the worker (`thread`).",
     ),
+    TASKS_PER_PROCESS: Key(
+        parsers.number(1, 1000),
+        "1",
+        "How many tasks share one child process (runner `process`) or one Python worker (runner "
+        "`spark`). Runner `thread` does not use it.",
+    ),
     "headgate.assignment.policy": Key(
         parsers.one_of(*parsers.POLICIES),
         "kip415",
@@ -471,7 +478,8 @@ KEYS: dict[str, Key] = {
     "headgate.spark.slots": Key(
         parsers.number(1),
         "16",
-        "Number of tasks that the Spark which the worker starts can run at the same time.",
+        "Number of tasks that the Spark which the worker starts can run at the same time. Tasks "
+        "that share a Python worker count as one.",
         ON_KAFKA,
     ),
     "headgate.data": Key(

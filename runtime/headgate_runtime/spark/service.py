@@ -75,6 +75,7 @@ class SparkService:
         adapter: str = "headgate_embedded",
         where: str = "[spark] master",
         host_setting: str = "[spark] host",
+        tasks_per_process: int = 1,
     ) -> None:
         """
         Args:
@@ -82,12 +83,14 @@ class SparkService:
             adapter: package of the log, which every task imports too.
             where: how the user names the setting of the master.
             host_setting: how the user names the setting of this machine's address.
+            tasks_per_process: how many tasks share a slot.
         """
         self._pipeline = pipeline
         self._adapter = adapter
         self._where = where
         self._host_setting = host_setting
         self._join = join
+        self._tasks_per_process = tasks_per_process
         self._warn = warn
         self._marked = marked
         self._address: str | None = None
@@ -207,7 +210,7 @@ class SparkService:
 
         spark = self._pipeline.spark
         master = spark.master or DEFAULT_MASTER
-        slots = slots_wanted(self._pipeline.workers, tasks_max)
+        slots = slots_wanted(self._pipeline.workers, tasks_max, self._tasks_per_process)
         try:
             self._server = SparkServer(
                 master,
@@ -294,7 +297,7 @@ class SparkService:
 
         self._warn(f"counting the free slots of Spark at {shown_remote(remote)}")
         try:
-            check_slots(remote, self._pipeline.workers, tasks_max)
+            check_slots(remote, self._pipeline.workers, tasks_max, self._tasks_per_process)
         except SlotsError as error:
             raise UpError(str(error)) from None
 

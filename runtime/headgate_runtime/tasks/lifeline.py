@@ -10,6 +10,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
+from typing import Generic, TypeVar
 
 from headgate.task.messages import (
     BodyReport,
@@ -19,6 +20,8 @@ from headgate.task.messages import (
     TaskCommand,
     TaskSpec,
 )
+
+Command = TypeVar("Command")
 
 
 class LifelineGone(Exception):
@@ -53,35 +56,22 @@ class Silence:
         return f"nothing heard for {self._longest_ms} ms, the limit is {self.limit_ms} ms"
 
 
-class BodyLifeline(ABC):
-    """What all lifelines share; the body's thread takes, others may `deliver`."""
+class Lifeline(Generic[Command]):
+    """What all lifelines share; one thread takes, others may `deliver`."""
 
-    def __init__(self, limit_ms: int) -> None:
-        self._silence = Silence(limit_ms, monotonic_ms())
-        self._commands: deque[TaskCommand] = deque()
+    def __init__(self, limit_ms: int, silence: Silence | None = None) -> None:
+        """`silence`: of the line that this one is part of."""
+        self._silence = silence or Silence(limit_ms, monotonic_ms())
+        self._commands: deque[Command] = deque()
         self._changed = threading.Condition()
-        self._attention = threading.Event()
-        """Set while the task should return from a long `poll`: stop, pause or loss."""
-        self._stopping = False
         self._lost: str | None = None
         self.closed = False
-
-    @property
-    @abstractmethod
-    def spec(self) -> TaskSpec: ...
-
-    @abstractmethod
-    def report(self, report: BodyReport) -> None: ...
 
     def close(self) -> None:
         """Nothing more will be said."""
         self.closed = True
 
-    # -- for the body --
-
-    @property
-    def stopping(self) -> bool:
-        return self._stopping or self._lost is not None
+    # -- for who takes --
 
     @property
     def lost(self) -> str | None:
@@ -95,14 +85,7 @@ class BodyLifeline(ABC):
         if reason := self.lost:
             raise LifelineGone(reason)
 
-    def now_ms(self) -> int:
-        """Clock of the body: the machine's, but for tests in virtual time."""
-        return monotonic_ms()
-
-    def wait(self, seconds: float) -> bool:
-        return self._attention.wait(seconds)
-
-    def take(self, timeout_s: float = 0.0) -> list[TaskCommand]:
+    def take(self, timeout_s: float = 0.0) -> list[Command]:
         """Commands that have arrived; waits for one at most `timeout_s`, or until the loss."""
         with self._changed:
             if timeout_s > 0:
@@ -116,35 +99,79 @@ class BodyLifeline(ABC):
     def heard(self) -> None:
         self._silence.heard(monotonic_ms())
 
-    def deliver(self, command: TaskCommand) -> None:
+    def deliver(self, command: Command) -> None:
         with self._changed:
             self._commands.append(command)
-            match command:
-                case StopTask():
-                    self._stopping = True
-                    self._attention.set()
-                case PauseTask():
-                    self._attention.set()
-                case ResumeTask() if not self._stopping and self._lost is None:
-                    self._attention.clear()
-                case _:
-                    pass
+            self._arrived(command)
             self._changed.notify_all()
+
+    def _arrived(self, command: Command) -> None:
+        """Under the lock, before `take` gives it out."""
 
     def lose(self, reason: str) -> None:
         with self._changed:
             if self._lost is None:
                 self._lost = reason
-            self._attention.set()
             self._changed.notify_all()
+
+
+class BodyLifeline(Lifeline[TaskCommand], ABC):
+    """The lifeline of one task's body."""
+
+    def __init__(self, limit_ms: int, silence: Silence | None = None) -> None:
+        super().__init__(limit_ms, silence)
+        self._attention = threading.Event()
+        """Set while the task should return from a long `poll`: stop, pause or loss."""
+        self._stopping = False
+
+    @property
+    @abstractmethod
+    def spec(self) -> TaskSpec: ...
+
+    @abstractmethod
+    def report(self, report: BodyReport) -> None: ...
+
+    @property
+    def stopping(self) -> bool:
+        return self._stopping or self._lost is not None
+
+    def now_ms(self) -> int:
+        """Clock of the body: the machine's, but for tests in virtual time."""
+        return monotonic_ms()
+
+    def wait(self, seconds: float) -> bool:
+        return self._attention.wait(seconds)
+
+    def lose(self, reason: str) -> None:
+        super().lose(reason)
+        self._attention.set()
+
+    def _arrived(self, command: TaskCommand) -> None:
+        match command:
+            case StopTask():
+                self._stopping = True
+                self._attention.set()
+            case PauseTask():
+                self._attention.set()
+            case ResumeTask() if not self._stopping and self._lost is None:
+                self._attention.clear()
+            case _:
+                pass
 
 
 class MemoryLifeline(BodyLifeline):
     """Between threads of one process. There is no connection that could break, but the process may
-    be frozen; so the worker's end beats here as well."""
+    be frozen; so the worker's end beats here as well. In a host the silence is that of the host's
+    own lifeline."""
 
-    def __init__(self, spec: TaskSpec, limit_ms: int, report: Callable[[BodyReport], None]) -> None:
-        super().__init__(limit_ms)
+    def __init__(
+        self,
+        spec: TaskSpec,
+        limit_ms: int,
+        report: Callable[[BodyReport], None],
+        silence: Silence | None = None,
+    ) -> None:
+        super().__init__(limit_ms, silence)
         self._spec = spec
         self._report = report
 

@@ -11,7 +11,7 @@ from typing import Final
 from headgate import wire
 from headgate.ids import TaskId
 from headgate_runtime.tasks.protocol import Logged
-from headgate_runtime.worker.log_format import subject
+from headgate_runtime.worker.log_format import subject, subject_of
 
 _log = logging.getLogger("headgate.task")
 
@@ -84,7 +84,9 @@ def logging_to(outbox: Outbox | None) -> Iterator[None]:
 
 
 def relog(task: str, line_logged: Logged) -> None:
-    """Into the log of this process, by the level that the logger has here."""
+    """Into the log of this process, by the level that the logger has here. `task`: what it is about
+    unless it says so itself."""
+    task = line_logged.task or task
     own = f"{task}: "
     text = line_logged.text if line_logged.text.startswith(own) else own + line_logged.text
     logging.getLogger(line_logged.logger).log(line_logged.level, "%s", text, extra=_about(task))
@@ -117,4 +119,8 @@ def _logged(record: logging.LogRecord, text: str) -> Logged:
     name, shown = (
         each.encode("utf-8", "backslashreplace").decode() for each in (str(record.name), text)
     )
-    return Logged(int(record.levelno), name, shown)
+    connector, task = subject_of(record)
+    about = ""
+    if connector is not None and isinstance(task, int):
+        about = str(TaskId(connector, task))
+    return Logged(int(record.levelno), name, shown, about)

@@ -1,4 +1,4 @@
-"""A launched body: `run` is what an executor calls, `main` what a process of its own is.
+"""A launched body or host: `run` is what an executor calls, `main` what a process of its own is.
 
 The process gets its argument as the first line of its standard input, where no other user of the
 machine sees it, and keeps reading: when the worker dies, the input ends.
@@ -16,24 +16,26 @@ from headgate_runtime.tasks.lifeline import LifelineGone
 from headgate_runtime.tasks.log_lines import LineFormatter, logging_to
 from headgate_runtime.tasks.protocol import Invitation
 from headgate_runtime.tasks.signals import leave_signals_to_the_worker
-from headgate_runtime.tasks.socket_lifeline import SocketLifeline
+from headgate_runtime.tasks.socket_lifeline import HostLifeline, SocketLifeline
+from headgate_runtime.tasks.task_host import TaskHost
 from headgate_runtime.worker import collector
 
 STDIN = 0
 
 
 def run(argument: str) -> str:
-    """Run the body that `argument` (an `Invitation` as JSON) invites; how it ended, in a line.
+    """Run the body or the host that `argument` (an `Invitation` as JSON) invites; how it ended, in
+    a line.
 
     Never raises: Spark would start it again by itself.
     """
     collector.settle()
     try:
-        lifeline = SocketLifeline(_invitation(argument))
+        lifeline = _lifeline(argument)
     except (LifelineGone, wire.WireError) as error:
         return f"not run: {error}"
     with logging_to(lifeline.outbox):
-        return _line(run_body(lifeline))
+        return _line(_serve(lifeline))
 
 
 def main() -> int:
@@ -53,19 +55,25 @@ def prepare() -> None:
 def run_invited() -> int:
     argument = _first_line().decode()
     try:
-        lifeline = SocketLifeline(_invitation(argument))
+        lifeline = _lifeline(argument)
     except (LifelineGone, wire.WireError) as error:
         print(f"not run: {error}", file=sys.stderr)
         return 1
     threading.Thread(target=_watch_parent, args=(lifeline,), daemon=True).start()
-    ended = run_body(lifeline)
+    ended = _serve(lifeline)
     print(_line(ended), file=sys.stderr)
     return 0
 
 
-def _invitation(argument: str) -> Invitation:
+def _lifeline(argument: str) -> SocketLifeline | HostLifeline:
     invitation: Invitation = wire.loads(Invitation, argument.encode())
-    return invitation
+    return (HostLifeline if invitation.host_of_tasks else SocketLifeline)(invitation)
+
+
+def _serve(lifeline: SocketLifeline | HostLifeline) -> TaskEnded:
+    if isinstance(lifeline, HostLifeline):
+        return TaskHost(lifeline).run()
+    return run_body(lifeline)
 
 
 def _first_line() -> bytes:
@@ -77,7 +85,7 @@ def _first_line() -> bytes:
     return read
 
 
-def _watch_parent(lifeline: SocketLifeline) -> None:
+def _watch_parent(lifeline: SocketLifeline | HostLifeline) -> None:
     while os.read(STDIN, 1_024):
         pass
     if not lifeline.closed:

@@ -2,6 +2,11 @@
 
 body -> worker   Hello, then Beat, reports and Logged
 worker -> body   Welcome, then Beat and commands; an uninvited body is hung up on
+
+A host runs several tasks and has one connection for all of them:
+
+host -> worker   Hello, then Beat, FromTask, Logged, and TaskEnded as the last word of the host
+worker -> host   HostWelcome, then Beat, StartTask, ForTask, AbandonTask and EndHost
 """
 
 import os
@@ -35,6 +40,45 @@ class Welcome:
 
 
 @dataclass(frozen=True, slots=True)
+class HostWelcome:
+    limit_ms: int
+    """Silence after which the tasks of the host stop by themselves."""
+    logs: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StartTask:
+    spec: TaskSpec
+
+
+@dataclass(frozen=True, slots=True)
+class ForTask:
+    run: str
+    command: TaskCommand
+
+
+@dataclass(frozen=True, slots=True)
+class AbandonTask:
+    """The task was given up: it must commit nothing more."""
+
+    run: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class EndHost:
+    """The host is empty, and no task will come."""
+
+
+@dataclass(frozen=True, slots=True)
+class FromTask:
+    """`TaskReleased` as the report: the thread of the task has returned."""
+
+    run: str
+    report: BodyReport
+
+
+@dataclass(frozen=True, slots=True)
 class Beat:
     pass
 
@@ -48,6 +92,8 @@ class Logged:
     logger: str
     text: str
     """With its traceback."""
+    task: str = ""
+    """Task that the thread which logged it worked on; empty: none is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +105,14 @@ class Invitation:
     host: str
     port: int
     token: str
+    host_of_tasks: bool = False
+    """The body is to be a host."""
 
 
-FromBody: TypeAlias = Hello | Beat | Logged | BodyReport
+HostCommand: TypeAlias = StartTask | ForTask | AbandonTask | EndHost
+FromBody: TypeAlias = Hello | Beat | Logged | FromTask | BodyReport
 FromWorker: TypeAlias = Welcome | Beat | TaskCommand
+ToHost: TypeAlias = HostWelcome | Beat | HostCommand
 
 
 def encode(message: object) -> bytes:

@@ -20,6 +20,7 @@ from headgate_runtime.tasks.lifeline import monotonic_ms
 from headgate_runtime.tasks.log_lines import relog
 from headgate_runtime.tasks.protocol import (
     Beat,
+    FromTask,
     Hello,
     Invitation,
     Logged,
@@ -154,7 +155,7 @@ class LaunchedRunner:
             return True
 
     def reported(self, run: str, message: Any) -> None:
-        heard = isinstance(message, Beat | Hello | Logged)
+        heard = isinstance(message, Beat | Hello | Logged | FromTask)
         self._give(run, life.Heard() if heard else life.BodyReported(message))
         if isinstance(message, Logged):
             with self._lock:
@@ -185,7 +186,7 @@ class LaunchedRunner:
                 # Ending a Spark job can take seconds; nobody else is to wait for it.
                 threading.Thread(target=self._kill_launched, args=(run,), daemon=True).start()
             case life.KillBody():
-                _kill(found)
+                kill_process(str(found.spec.task), found.hello)
             case life.Disconnect():
                 if found.connection is not None:
                     found.connection.close()
@@ -215,15 +216,15 @@ class LaunchedRunner:
                 self._give(run, life.Tick())
 
 
-def _kill(found: _Run) -> None:
-    hello = found.hello
+def kill_process(name: str, hello: Hello | None) -> None:
+    """End the process of this machine that said `hello`; its end is seen by its pid."""
     if hello is None or not is_alive(hello):
         return
-    _log.warning("%s: killing process %d", found.spec.task, hello.pid)
+    _log.warning("%s: killing process %d", name, hello.pid)
     try:
         os.kill(hello.pid, signal.SIGKILL)
     except ProcessLookupError:
         pass
     except PermissionError:
         # An executor of another user. It ends itself once it hears nothing more.
-        _log.warning("%s: process %d may not be killed", found.spec.task, hello.pid)
+        _log.warning("%s: process %d may not be killed", name, hello.pid)

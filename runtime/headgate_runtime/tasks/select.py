@@ -1,12 +1,15 @@
 """Which runner runs what."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from headgate.connector.api import Connector, PlannedSinkTask
 from headgate.ports import Launcher, Reporter, Runner
 from headgate.task.messages import TaskCommand, TaskEnded, TaskOutcome, TaskReleased, TaskSpec
+from headgate_runtime.config.settings import TASKS_PER_PROCESS
 from headgate_runtime.plugins.find import PluginError
 from headgate_runtime.tasks.launchers import ProcessLauncher
+from headgate_runtime.tasks.packed_runner import PackedRunner
 from headgate_runtime.tasks.runners import START_LIMIT_MS, LaunchedRunner
 from headgate_runtime.tasks.server import LOOPBACK, LifelineServer
 from headgate_runtime.tasks.thread_runner import ThreadRunner
@@ -51,7 +54,8 @@ def make_runner(
     """The task runner called `name`: "thread", "process" or "spark".
 
     Args:
-        settings: worker settings as text; `session.timeout.ms` sets the lifeline's limit.
+        settings: worker settings as text; `session.timeout.ms` sets the lifeline's limit, and
+            `headgate.tasks.per.process` how many tasks share a process.
         tools: for the thread runner, and to find task classes; other bodies find their own.
         alive: beats go to the tasks only while it returns True (the herder is being served).
         spark_launcher: needed for "spark"; sinks of planned batches go to processes all the same.
@@ -72,32 +76,61 @@ def make_runner(
         raise ValueError(f"task runner {name!r}, expected one of {', '.join(NAMES)}")
     if name == "spark" and spark_launcher is None:
         raise ValueError("task runner 'spark' needs a launcher of Spark's")
+    around = _Around(report, limit_ms, start_limit_ms, alive)
     servers = [LifelineServer(limit_ms, LOOPBACK)]
-
-    def around(launcher: Launcher, limit: int, server: LifelineServer) -> Runner:
-        return LaunchedRunner(
-            launcher,
-            report,
-            server,
-            silence_limit_ms=limit_ms,
-            start_limit_ms=start_limit_ms or limit,
-            alive=alive,
-        )
-
+    room = int(settings.get(TASKS_PER_PROCESS, "1"))
     launcher = ProcessLauncher(preload)
     if name == "process":
         launcher.prepare()
-    processes = others = around(launcher, START_LIMIT_MS, servers[0])
+    processes = others = around.one_each(launcher, START_LIMIT_MS, servers[0])
     if name == "spark" and spark_launcher is not None:
         if host != LOOPBACK:
             servers.append(LifelineServer(limit_ms, host))
-        others = around(spark_launcher, SPARK_START_LIMIT_MS, servers[-1])
+        others = around.several_each(spark_launcher, SPARK_START_LIMIT_MS, servers[-1], room)
+    elif room > 1:
+        others = around.several_each(launcher, START_LIMIT_MS, servers[0], room)
     return ChoosingRunner(processes, others, report, tools or PluginTools(), servers)
 
 
+@dataclass(frozen=True, slots=True)
+class _Around:
+    """Makes the runners around launchers."""
+
+    report: Reporter
+    silence_limit_ms: int
+    start_limit_ms: int | None
+    alive: Callable[[], bool] | None
+
+    def one_each(self, launcher: Launcher, start_limit_ms: int, server: LifelineServer) -> Runner:
+        return LaunchedRunner(
+            launcher,
+            self.report,
+            server,
+            silence_limit_ms=self.silence_limit_ms,
+            start_limit_ms=self.start_limit_ms or start_limit_ms,
+            alive=self.alive,
+        )
+
+    def several_each(
+        self, launcher: Launcher, start_limit_ms: int, server: LifelineServer, room: int
+    ) -> Runner:
+        """`room`: how many tasks share what is launched."""
+        if room == 1:
+            return self.one_each(launcher, start_limit_ms, server)
+        return PackedRunner(
+            launcher,
+            self.report,
+            server,
+            room,
+            silence_limit_ms=self.silence_limit_ms,
+            start_limit_ms=self.start_limit_ms or start_limit_ms,
+            alive=self.alive,
+        )
+
+
 class ChoosingRunner:
-    """Sinks of planned batches, and sources that say so, go to processes of this machine,
-    everything else to `others`."""
+    """Sinks of planned batches, and sources that say so, go to processes of this machine, each to
+    one of its own. Everything else goes to `others`."""
 
     def __init__(
         self,

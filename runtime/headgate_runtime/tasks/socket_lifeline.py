@@ -1,4 +1,5 @@
-"""The body's end of a lifeline that is a connection, and the watchdog that goes with it."""
+"""The end of a lifeline that a body or a host has, where it is a connection, and the watchdog that
+goes with it."""
 
 import contextlib
 import logging
@@ -6,16 +7,27 @@ import os
 import socket
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from headgate import wire
-from headgate.task.messages import BodyReport, TaskEnded, TaskSpec
-from headgate_runtime.tasks.lifeline import BodyLifeline, LifelineGone, monotonic_ms
+from headgate.task.messages import BodyReport, TaskCommand, TaskEnded, TaskSpec
+from headgate_runtime.tasks.lifeline import (
+    BodyLifeline,
+    Command,
+    Lifeline,
+    LifelineGone,
+    Silence,
+    monotonic_ms,
+)
 from headgate_runtime.tasks.log_lines import Outbox
 from headgate_runtime.tasks.protocol import (
     Beat,
+    FromTask,
     FromWorker,
+    HostCommand,
+    HostWelcome,
     Invitation,
+    ToHost,
     Welcome,
     encode,
     this_process,
@@ -31,12 +43,16 @@ EXIT_STATUS = 70
 """Exit status of a process that lost its lifeline before its task ended (EX_SOFTWARE)."""
 
 
-class SocketLifeline(BodyLifeline):
-    """Connects, says hello and is welcomed with the spec, or raises `LifelineGone`.
+class SocketLine(Lifeline[Command]):
+    """Connects, says hello and is welcomed, or raises `LifelineGone`.
 
-    Once welcomed the process is watched: when the lifeline is lost and the body has not ended
-    within another `limit_ms`, the process is ended, whatever the connector's code is doing.
+    Once welcomed the process is watched: when the lifeline is lost and `close` has not been called
+    within another `limit_ms`, the process is ended, whatever the connectors' code is doing.
     """
+
+    WELCOME: ClassVar[Any]
+    WORDS: ClassVar[Any]
+    """Union of all that the worker says after its welcome."""
 
     def __init__(self, invitation: Invitation, leave: Callable[[int], object] = os._exit) -> None:
         self._leave = leave
@@ -56,13 +72,14 @@ class SocketLifeline(BodyLifeline):
         if not welcome:
             raise LifelineGone("the worker does not want this body: it was given up, or is running")
         try:
-            greeting: Welcome = wire.loads(Welcome, welcome)
+            greeting: Any = wire.loads(self.WELCOME, welcome)
         except wire.WireError as error:
             self._socket.close()
             where = f"{invitation.host}:{invitation.port}"
             raise LifelineGone(f"{where} answers, but is no worker of ours: {error}") from error
         super().__init__(greeting.limit_ms)
-        self._spec = greeting.spec
+        self._name = invitation.task
+        self._welcomed_with(greeting)
         self.outbox = Outbox() if greeting.logs else None
         """For log records that are to be in the worker's log; None: it does not take them."""
         self._telling = threading.Lock()
@@ -74,14 +91,13 @@ class SocketLifeline(BodyLifeline):
         for work in (self._read, self._watch):
             threading.Thread(target=work, name=f"lifeline-{work.__name__}", daemon=True).start()
 
-    @property
-    def spec(self) -> TaskSpec:
-        return self._spec
+    def _welcomed_with(self, greeting: Any) -> None:
+        """Called before anything else is read."""
 
-    def report(self, report: BodyReport) -> None:
-        if isinstance(report, TaskEnded):
+    def tell(self, message: object) -> None:
+        if isinstance(message, TaskEnded):
             self._tell_logs()  # after the last word nobody listens
-        self._say(report)
+        self._say(message)
 
     def close(self) -> None:
         super().close()
@@ -126,13 +142,13 @@ class SocketLifeline(BodyLifeline):
             if not line.endswith(b"\n"):
                 break
             try:
-                message: Any = wire.loads(FromWorker, line)
+                message: Any = wire.loads(self.WORDS, line)
             except wire.WireError as error:
                 reason = f"the worker said what cannot be read: {error}"
                 break
             self.heard()
             self._room = LOG_ROOM
-            if not isinstance(message, Beat | Welcome):
+            if not isinstance(message, Beat | self.WELCOME):
                 self.deliver(message)
         if not self.closed:
             self.lose(reason)
@@ -151,6 +167,38 @@ class SocketLifeline(BodyLifeline):
             if lost_ms is None:
                 lost_ms = monotonic_ms()
             elif monotonic_ms() - lost_ms >= limit_ms:
-                _log.error("%s: lifeline lost, task did not end: %s", self._spec.task, self._lost)
+                _log.error("%s: lifeline lost, task did not end: %s", self._name, self._lost)
                 self._leave(EXIT_STATUS)
                 return
+
+
+class SocketLifeline(SocketLine[TaskCommand], BodyLifeline):
+    """Lifeline of the body of one task, which is welcomed with its spec."""
+
+    WELCOME = Welcome
+    WORDS = FromWorker
+
+    @property
+    def spec(self) -> TaskSpec:
+        return self._spec
+
+    def report(self, report: BodyReport) -> None:
+        self.tell(report)
+
+    def _welcomed_with(self, greeting: Welcome) -> None:
+        self._spec = greeting.spec
+
+
+class HostLifeline(SocketLine[HostCommand]):
+    """Lifeline of a host: one for all of its tasks."""
+
+    WELCOME = HostWelcome
+    WORDS = ToHost
+
+    @property
+    def silence(self) -> Silence:
+        return self._silence
+
+    def report(self, run: str, report: BodyReport) -> None:
+        """Tell what one of the tasks reports."""
+        self.tell(FromTask(run, report))

@@ -21,7 +21,7 @@ from headgate.topics.config_events import Config
 from headgate.topics.config_state import ConfigState
 from headgate_runtime.api.serving import serve_up
 from headgate_runtime.command.errors import EXIT_FAILED, EXIT_INTERRUPTED, UpError
-from headgate_runtime.config.settings import WorkerSettings
+from headgate_runtime.config.settings import TASKS_PER_PROCESS, WorkerSettings
 from headgate_runtime.private_files import make_private_folder, write_private
 from headgate_runtime.spark.service import SparkService, tasks_max_of
 from headgate_runtime.up import folder
@@ -191,7 +191,13 @@ class Up:
         self._generation_before: int | None = None
         """Generation of the group before the first round that is counted."""
         self._rebalances = 0
-        self._spark = SparkService(pipeline, join=options.join, warn=self._say, marked=self._mark)
+        self._spark = SparkService(
+            pipeline,
+            join=options.join,
+            warn=self._say,
+            marked=self._mark,
+            tasks_per_process=int(pipeline.settings.get(TASKS_PER_PROCESS, "1")),
+        )
         self._processes: WorkerProcesses | None = None
         self._applier: Applier | None = None
         self._last_views: dict[str, tuple[float, WorkerView]] = {}

@@ -60,7 +60,7 @@ class TextFormatter(logging.Formatter):
         super().__init__(_TEXT_FORMAT)
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 (logging's name)
-        name = _name(*_subject(record))
+        name = _name(*subject_of(record))
         if name and name not in record.message:
             record.message = f"{name}: {record.message}"
         return super().formatMessage(record)
@@ -76,7 +76,7 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         at = datetime.datetime.fromtimestamp(record.created, datetime.UTC)
-        connector, task = _subject(record)
+        connector, task = subject_of(record)
         trace = record.exc_text or getattr(record, "trace", None)
         if record.exc_info and not trace:
             trace = self.formatException(record.exc_info)
@@ -92,7 +92,7 @@ class JsonFormatter(logging.Formatter):
         return json.dumps({key: value for key, value in fields.items() if value is not None})
 
 
-def _subject(record: logging.LogRecord) -> tuple[str | None, int | None]:
+def subject_of(record: logging.LogRecord) -> tuple[str | None, int | None]:
     """The connector and the task that a record is about."""
     connector = getattr(record, "connector", None)
     if isinstance(connector, str):

@@ -1,0 +1,344 @@
+"""Does every task of a host get one end and one release, and does nothing act after its release?
+Random histories of placing, stopping, hanging, silence, kill, death and late words, with the real
+`HostMachine` in the middle.
+
+The host is the worst one that the rules allow: each of its threads acts whenever the process is
+alive and awake, as in `test_lifeline_model`. A thread that was abandoned may act on.
+"""
+
+import random
+from collections import Counter, deque
+
+import pytest
+
+from headgate.task.host import (
+    AbandonTask,
+    BeginTask,
+    ForwardTask,
+    HostedTask,
+    HostInput,
+    HostMachine,
+    HostOutput,
+    LetGo,
+    TaskPlaced,
+    TaskReported,
+    TaskStopRequested,
+)
+from headgate.task.messages import (
+    TaskClosing,
+    TaskEnded,
+    TaskOutcome,
+    TaskReleased,
+    TaskReport,
+    TaskRunning,
+)
+from headgate.task.run import (
+    BodyDead,
+    BodyReported,
+    ConnectionClosed,
+    Disconnect,
+    Heard,
+    HelloReceived,
+    KillBody,
+    KillLaunched,
+    KillRequested,
+    LaunchOver,
+    Refuse,
+    Tick,
+    Welcome,
+)
+
+LIMIT_MS = 100
+STEP_MS = 10
+ROOM = 3
+IDLE_MS = 200
+SEEDS = 1_500
+
+
+class Thread:
+    """The body of one task in the host."""
+
+    def __init__(self, hangs: bool, for_good: bool) -> None:
+        self.hangs, self.for_good = hangs, for_good
+        self.stopping = self.abandoned = self.done = False
+
+
+class World:
+    """One host: a launched thing, the process in it with its threads, a connection, the machine."""
+
+    def __init__(self, seed: int, machine: type[HostMachine]) -> None:
+        self.rng = random.Random(seed)
+        self.now = 0
+        self.machine = machine(0, LIMIT_MS, 8 * LIMIT_MS, ROOM, IDLE_MS)
+        self.local = self.rng.random() < 0.7
+        self.outlives = self.rng.random() < 0.5  # the process outlives what was launched (Spark)
+        self.hanging = self.rng.choice((0.0, 0.3, 1.0))
+        self.up: deque[HostInput] = deque()
+        self.down: deque[HostOutput | str] = deque()
+        self.alive, self.frozen, self.said_hello = True, False, False
+        self.welcomed = self.finished = self.connected = self.let_go = False
+        self.heard_ms = 0
+        self.over = self.over_told = self.dying = False
+        self.worker_frozen_until = -1
+        self.placed: list[str] = []
+        self.threads: dict[str, Thread] = {}
+        self.reports: dict[str, list[TaskReport]] = {}
+        self.wrong: Counter[str] = Counter()
+
+    # -- the worker's side --
+
+    def give(self, given: HostInput) -> None:
+        for output in self.machine.handle(self.now, given):
+            self.perform(output)
+
+    def perform(self, output: HostOutput) -> None:
+        match output:
+            case Welcome():
+                self.wrong["a second host"] += self.welcomed or not self.said_hello
+                self.welcomed, self.heard_ms = True, self.now
+            case Refuse():
+                self.connected = self.connected and self.welcomed  # it may be the second's
+            case ForwardTask(run, report):
+                self.reports[run].append(report)
+            case BeginTask() | AbandonTask() | LetGo():
+                if not self.welcomed:
+                    self.wrong["said before the welcome"] += 1
+                self.down.append(output)
+            case KillLaunched():
+                self.over = True
+                self.dying = self.dying or not self.outlives
+            case KillBody():
+                self.dying = True
+            case Disconnect():
+                self.connected = False
+                self.up.append(ConnectionClosed())
+
+    def step(self, calm: bool) -> None:
+        self.now += STEP_MS
+        rng = self.rng
+        self.process(calm)
+        if rng.random() < 0.02 and not calm:
+            self.worker_frozen_until = self.now + rng.randrange(0, 4 * LIMIT_MS)
+        if self.now < self.worker_frozen_until:
+            return
+        if self.connected and self.alive and not self.frozen:
+            self.heard_ms = self.now
+        while self.up and rng.random() < 0.8:
+            self.give(self.up.popleft())
+        if self.over and not self.over_told and rng.random() < 0.5:
+            self.over_told = True
+            self.give(LaunchOver("job failed" if rng.random() < 0.5 else None))
+        if not self.alive and self.machine.watching_pid:
+            self.give(BodyDead())
+        self.ask(calm)
+        self.give(Tick())
+
+    def ask(self, calm: bool) -> None:
+        rng = self.rng
+        if not calm and rng.random() < 0.15 and self.machine.has_room:
+            run = f"w/{len(self.placed)}"
+            self.placed.append(run)
+            self.reports[run] = []
+            self.give(TaskPlaced(run, rng.randrange(0, 2 * LIMIT_MS)))
+        if self.placed and rng.random() < (0.3 if calm else 0.04):
+            run = rng.choice(self.placed)
+            if run in self.threads:
+                self.down.append(run)  # the command travels beside the deadline
+            self.give(TaskStopRequested(run, rng.randrange(0, 4 * LIMIT_MS)))
+        if rng.random() < 0.001 and not calm:
+            self.give(KillRequested("closing"))
+        # Spark's own retry, or an orphan that connects late: never a second process.
+        if rng.random() < 0.02 and (self.welcomed or self.machine.released):
+            self.give(HelloReceived(self.local))
+
+    # -- the process --
+
+    def process(self, calm: bool) -> None:
+        rng = self.rng
+        if (self.dying and rng.random() < 0.3) or rng.random() < 0.001:
+            self.die()
+        if self.over and not self.outlives:
+            self.die()
+        if not self.alive:
+            self.over = True
+            return
+        if self.local and not calm and rng.random() < 0.01:
+            self.frozen = not self.frozen
+        if self.frozen or self.finished:
+            return
+        if not self.said_hello:
+            if rng.random() < 0.2:
+                self.said_hello = self.connected = True
+                self.up.append(HelloReceived(self.local))
+            return
+        if not self.welcomed:
+            return
+        if not self.local and self.now - self.heard_ms > 2 * LIMIT_MS - STEP_MS:
+            self.die()
+            return
+        if self.connected:
+            self.serve()
+        for run, thread in self.threads.items():
+            self.act(run, thread)
+        self.check_room()
+
+    def serve(self) -> None:
+        while self.down and self.rng.random() < 0.8:
+            match self.down.popleft():
+                case BeginTask(run):
+                    if run in self.threads:
+                        self.wrong["begun twice"] += 1
+                    self.threads[run] = Thread(
+                        self.rng.random() < self.hanging, self.rng.random() < 0.5
+                    )
+                case AbandonTask(run):
+                    self.threads[run].abandoned = True
+                case LetGo():
+                    self.let_go = True
+                case str(run):
+                    self.threads[run].stopping = True
+                case _:
+                    raise AssertionError
+        self.up.append(Heard())
+        if self.let_go:
+            if any(not thread.done for thread in self.threads.values()):
+                self.wrong["let go with tasks"] += 1
+            self.finished = self.over = True
+            self.up.append(BodyReported(TaskEnded(TaskOutcome.STOPPED)))
+            self.up.append(ConnectionClosed())
+
+    def act(self, run: str, thread: Thread) -> None:
+        rng = self.rng
+        if thread.done:
+            return
+        # Once its release was told, only what was told to be abandoned may act.
+        if TaskReleased() in self.reports[run]:
+            self.wrong["acts after its release"] += 1
+        if self.connected and rng.random() < 0.1:
+            self.up.append(TaskReported(run, TaskRunning()))
+        if self.connected and rng.random() < 0.01:
+            failed = TaskEnded(TaskOutcome.FAILED, "disk on fire")
+            self.up.append(TaskReported(run, TaskClosing(failed)))
+            thread.stopping = True
+        wakes = thread.abandoned and not thread.for_good and rng.random() < 0.05
+        if thread.hangs and not wakes:
+            return
+        if rng.random() < (0.4 if thread.stopping or thread.abandoned else 0.01):
+            thread.done = True
+            if self.connected:
+                if rng.random() < 0.9:
+                    self.up.append(TaskReported(run, TaskEnded(TaskOutcome.STOPPED)))
+                self.up.append(TaskReported(run, TaskReleased()))
+
+    def check_room(self) -> None:
+        if sum(not thread.done for thread in self.threads.values()) > ROOM:
+            self.wrong["more threads than room"] += 1
+
+    def die(self) -> None:
+        if self.alive:
+            self.alive = False
+            if self.connected and not self.finished:
+                self.up.append(ConnectionClosed())
+            self.connected = False
+
+
+def run(seed: int, machine: type[HostMachine] = HostMachine) -> World:
+    world = World(seed, machine)
+    for _ in range(200):
+        world.step(calm=False)
+    for _ in range(600):  # liveness: once the faults stop, all tasks and the host are released
+        world.step(calm=True)
+    return world
+
+
+def faults(world: World) -> Counter[str]:
+    found = +world.wrong
+    for run_id, reports in world.reports.items():
+        kinds = [type(report) for report in reports]
+        if kinds.count(TaskEnded) != 1 or kinds.count(TaskReleased) != 1:
+            found[f"ends or releases of {run_id}"] += 1
+        if kinds[-2:] != [TaskEnded, TaskReleased]:
+            found[f"order of {run_id}"] += 1
+    if not world.machine.released:
+        found["the host is never released"] += 1
+    return found
+
+
+def test_each_task_has_one_end_and_one_release_and_nothing_acts_after_it() -> None:
+    seen: Counter[str] = Counter()
+    for seed in range(SEEDS):
+        world = run(seed)
+        assert not faults(world), f"seed {seed}: {faults(world)}"
+        for reports in world.reports.values():
+            ended, released = reports[-2:]
+            assert isinstance(ended, TaskEnded)
+            seen[ended.outcome] += 1
+            seen["abandoned" if released == TaskReleased(abandoned=True) else "sure"] += 1
+        seen["let go"] += world.let_go
+        seen["died with tasks"] += not world.let_go and bool(world.placed)
+    assert min(seen.values()) > 100, seen  # the model went all ways
+    assert len(seen) == 7, seen
+
+
+class _ReleasesWithTheThreadsAlive(HostMachine):
+    def _stop(self, now_ms: int, run: str, grace_ms: int) -> list[HostOutput]:
+        task = self._tasks.get(run)
+        if task is None:
+            return []
+        return self._end(task, TaskOutcome.STOPPED, "") + self._release(task)
+
+
+class _AbandonsWithoutSayingSo(HostMachine):
+    def _release(self, task: HostedTask, *, abandoned: bool = False) -> list[HostOutput]:
+        return super()._release(task)
+
+
+class _FillsWhatItHasAbandoned(HostMachine):
+    @property
+    def has_room(self) -> bool:
+        return not self._leaving and len(self._tasks) < self._room
+
+
+class _PlacesInWhatWasLetGo(HostMachine):
+    @property
+    def has_room(self) -> bool:
+        return not self._given_up and not self._abandoned and len(self._tasks) < self._room
+
+
+class _KeepsTheAbandoned(HostMachine):
+    def _settle(self, now_ms: int) -> list[HostOutput]:
+        return [] if self._abandoned else super()._settle(now_ms)
+
+
+class _BeginsBeforeTheWelcome(HostMachine):
+    def _place(self, task: HostedTask) -> list[HostOutput]:
+        super()._place(task)
+        return self._begin(task)
+
+
+class _ForwardsAllEnds(HostMachine):
+    def _end(self, task: HostedTask, outcome: TaskOutcome, reason: str) -> list[HostOutput]:
+        task.ended = False
+        return super()._end(task, outcome, reason)
+
+
+@pytest.mark.parametrize(
+    "mutant",
+    [
+        _ReleasesWithTheThreadsAlive,
+        _AbandonsWithoutSayingSo,
+        _FillsWhatItHasAbandoned,
+        _PlacesInWhatWasLetGo,
+        _KeepsTheAbandoned,
+        _BeginsBeforeTheWelcome,
+        _ForwardsAllEnds,
+    ],
+)
+def test_the_model_finds_a_missing_guard(mutant: type[HostMachine]) -> None:
+    def goes_wrong(seed: int) -> bool:
+        try:
+            return bool(faults(run(seed, mutant)))
+        except (AssertionError, KeyError):
+            return True
+
+    assert any(goes_wrong(seed) for seed in range(SEEDS))
