@@ -66,9 +66,6 @@ class CountSource(SourceConnector):
     def exactly_once_support(cls, config: Mapping[str, str]) -> ExactlyOnceSupport:
         return ExactlyOnceSupport.SUPPORTED  # as the offset alone says where to go on
 
-    def start(self, config: Mapping[str, str]) -> None:
-        self.config = dict(config)
-
     def task_configs(self, tasks_max: int) -> Sequence[Mapping[str, str]]:
         return [{**self.config, "counter": f"c{n}"} for n in range(tasks_max)]
 
@@ -99,9 +96,3 @@ class AppendSink(SinkConnector):
     @classmethod
     def config_def(cls) -> ConfigDef:
         return ConfigDef().define("file", Type.STRING, validator=non_empty)
-
-    def start(self, config: Mapping[str, str]) -> None:
-        self.config = dict(config)
-
-    def task_configs(self, tasks_max: int) -> Sequence[Mapping[str, str]]:
-        return [self.config]

@@ -454,11 +454,25 @@ class Connector(ABC):
         """Errors by key beyond what `config_def` finds."""
         return {}
 
-    def start(self, config: Mapping[str, str]) -> None: ...
+    def start(self, config: Mapping[str, str]) -> None:
+        """Unless you define it: keeps the config as `self.config`."""
+        self.config: Mapping[str, str] = dict(config)
 
-    @abstractmethod
     def task_configs(self, tasks_max: int) -> Sequence[Mapping[str, str]]:
-        """One config for each task, `tasks_max` of them at the most."""
+        """One config for each task, `tasks_max` of them at the most. Unless you define it: one
+        task, with the connector's config.
+
+        Raises:
+            NotImplementedError: `start` was defined and keeps no `self.config`.
+        """
+        config = getattr(self, "config", None)
+        if config is None:
+            name = type(self).__name__
+            raise NotImplementedError(
+                f"{name} has no task configs: its start keeps no self.config, and it defines no "
+                f"task_configs. Call super().start(config) in start, or define task_configs"
+            )
+        return [config]
 
     def stop(self) -> None: ...
 
