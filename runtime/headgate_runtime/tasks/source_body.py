@@ -315,11 +315,8 @@ class SourcePerformer:
         same: tuple[str, Headers, tuple[Schema | None, ...]] = ("", (), ())
         same_sent: SentHeaders = ()
         for at, record in enumerate(records):
-            if isinstance(record, ReadyBatch):
-                self._take_batch(record)
-                continue
-            if isinstance(record, DroppedBatch):
-                dropped += record.count
+            if isinstance(record, (ReadyBatch, DroppedBatch)):
+                dropped += self._take_batch(record)
                 continue
             if type(record) is SkippedRecord or type(record) is OffsetUpdate:
                 count, reason = self._offset_alone(record)
@@ -374,13 +371,17 @@ class SourcePerformer:
         more = replace(polled, records=rows, retriable=waits, letters=self._letters)
         return boundaries.told(more, whole=not waits)
 
-    def _take_batch(self, ready: ReadyBatch) -> None:
+    def _take_batch(self, ready: ReadyBatch | DroppedBatch) -> int:
+        """Returns how many records of it are dropped."""
+        if isinstance(ready, DroppedBatch):
+            return ready.count
         topic = ready.source.topic
         if topic not in self._known_topics:
             self._ensure_topic(check_topic(ready.source, topic))
         self._batch.append(ready.sent)
         self._noted.sources.append(ready.source)
         self._more += ready.sent.count - 1
+        return 0
 
     def _give_up(self, record: SourceItem, error: Exception, stage: ErrorStage, at: int) -> str:
         """A record that cannot be sent. Returns what to say of it."""
