@@ -16,15 +16,42 @@ NEVER_OFFERED: Final = frozenset({"--prune"})
 """Options that delete: who mistypes another one is not led to them."""
 CHECKS: Final = frozenset({"--dry-run", "--dryrun", "--validate", "--verify", "--no-start"})
 """Options by which other tools only look."""
-MEANT: Final[Mapping[str, str]] = {
-    "check": "headgate up FILE --check checks a pipeline file",
-    "validate": "headgate up FILE --check checks a pipeline file",
-    "run": "headgate up runs a pipeline file",
-    "start": "headgate up runs a pipeline file",
-}
-"""Commands that others have, and ours."""
-_NEW: Final = "headgate connector new begins a project for a connector"
+_LIST: Final = "headgate connectors list shows the connectors, headgate status the workers, too"
+_SHOW: Final = "headgate connectors show NAME has config, states and traces"
+_APPLY: Final = "headgate connectors apply FILE creates and changes connectors"
+_TASKS: Final = "headgate connectors show NAME lists the tasks"
+_OFFSETS: Final = "headgate offsets show NAME"
 _OPERATE: Final = "headgate connectors {} is for connectors of a running cluster"
+MEANT: Final[Mapping[str, Mapping[str, str]]] = {
+    "headgate": {
+        "check": "headgate up FILE --check checks a pipeline file",
+        "validate": "headgate up FILE --check checks a pipeline file",
+        "run": "headgate up runs a pipeline file",
+        "start": "headgate up runs a pipeline file",
+        **dict.fromkeys(("get", "list", "ls", "ps"), _LIST),
+        **dict.fromkeys(("describe", "show"), _SHOW),
+        "logs": "headgate up writes the logs of its workers to logs/ in its data folder",
+        **{
+            word: _OPERATE.format(word)
+            for word in ("create", "delete", "edit", "pause", "restart", "resume", "stop")
+        },
+        **{word: _OPERATE.format(word) for word in ("diff", "wait", "watch")},
+    },
+    "connectors": {
+        **dict.fromkeys(("get", "describe", "status", "config", "tasks"), _SHOW),
+        **dict.fromkeys(("put", "set", "update"), _APPLY),
+    },
+    "tasks": dict.fromkeys(("get", "list", "ls", "show", "status"), _TASKS),
+    "offsets": {
+        **dict.fromkeys(("describe", "get", "list", "ls"), f"{_OFFSETS} shows them"),
+        **dict.fromkeys(("alter", "patch"), "headgate offsets set NAME FILE changes them"),
+    },
+}
+"""By group: words that other tools have for commands, and ours. They come before words that only
+look alike: who asks to see something is not led to what changes it."""
+FILES_AS: Final = frozenset({"-f", "--file", "--filename"})
+"""Options by which other tools take the files that are arguments here."""
+_NEW: Final = "headgate connector new begins a project for a connector"
 
 
 class Guessing(typer.core.TyperGroup):
@@ -34,17 +61,21 @@ class Guessing(typer.core.TyperGroup):
         try:
             return super().resolve_command(ctx, args)
         except Exception as error:
-            hint = _hint(ctx, args[0] if args else "")
-            message = getattr(error, "message", "")
+            word = args[0] if args else ""
+            meant = MEANT.get("headgate" if ctx.parent is None else ctx.info_name, {}).get(word)
+            hint = meant or _hint(ctx, word)
+            message: str = getattr(error, "message", "")
+            if meant:
+                message = message.partition(" Did you mean")[0]
             if hint and "Did you mean" not in message:
-                error.message = f"{message} {hint}"  # type: ignore[attr-defined]
+                error.message = f"{message} {hint.rstrip('.')}."  # type: ignore[attr-defined]
             raise
 
 
 def _hint(ctx: Any, word: str) -> str:
     """What is to be typed in place of a command that is none."""
     if ctx.parent is None:
-        return f"{MEANT[word]}." if word in MEANT else ""
+        return ""
     beside = {"connector": "connectors", "connectors": "connector"}.get(ctx.info_name)
     group = ctx.parent.command.commands.get(beside) if beside else None
     if group is None or word not in group.commands:
@@ -64,6 +95,9 @@ class Commands(Guessing):
                 kept = [option for option in offered or () if option not in NEVER_OFFERED]
                 if asked in CHECKS and ctx.invoked_subcommand == "up":
                     kept = ["--check"]
+                if asked in FILES_AS and ctx.invoked_subcommand == "connectors":
+                    kept = []
+                    error.message += " Files are given without it."  # type: ignore[attr-defined]
                 error.possibilities = kept  # type: ignore[attr-defined]
             raise
 

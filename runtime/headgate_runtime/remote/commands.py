@@ -85,9 +85,13 @@ connectors = typer.Typer(
     epilog=example("headgate connectors list", "headgate connectors pause orders"),
 )
 tasks = typer.Typer(
-    no_args_is_help=True, help="Restart tasks.", epilog=example("headgate tasks restart orders 0")
+    cls=Guessing,
+    no_args_is_help=True,
+    help="Restart tasks.",
+    epilog=example("headgate tasks restart orders 0"),
 )
 offsets = typer.Typer(
+    cls=Guessing,
     no_args_is_help=True,
     help="Show and change a connector's offsets.",
     epilog=example("headgate offsets show orders"),
@@ -330,10 +334,18 @@ def wait(
 @tasks.command("restart")
 def restart_task(
     name: Name,
-    numbers: Annotated[list[int], typer.Argument(metavar="TASK...", help="Numbers of tasks.")],
+    numbers: Annotated[
+        list[int] | None, typer.Argument(metavar="TASK...", help="Numbers of tasks.")
+    ] = None,
     url: Url = None,
 ) -> None:
-    """Restart tasks of a connector."""
+    """Restart tasks of a connector: orders 0 1, or one by its whole name: orders-0."""
+    if not numbers:
+        whole = name
+        name, _, number = whole.rpartition("-")
+        if not name or not number.isdecimal():
+            refuse(f"which tasks of {whole}?\n  next: headgate tasks restart {whole} 0", EXIT_USAGE)
+        numbers = [int(number)]
     with remote_at(url) as remote:
         for number in numbers:
             remote.restart_task(name, number)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.grpc.worker import Served, grpc_worker
+from typer.testing import CliRunner
 
 from headgate.herder.messages import DeleteConnector
 from headgate.ids import TargetState
@@ -14,6 +15,7 @@ from headgate.ports import IncomingCall
 from headgate_rest import RestService
 from headgate_rest.client_calls import Question
 from headgate_rest.http import HttpResponse
+from headgate_runtime.command.parser import app
 from headgate_runtime.remote.over_grpc import GrpcRemote
 from headgate_runtime.remote.over_rest import RestRemote
 from headgate_runtime.remote.remote import LateError, Remote, RemoteError
@@ -127,6 +129,16 @@ def test_loggers_and_the_cluster_are_told(remote: Remote) -> None:
     assert remote.set_level("some.logger", "debug", cluster=False) == ["some.logger"]
     assert remote.loggers()["some.logger"] == "DEBUG"
     assert remote.cluster()["kafka_cluster_id"] == "embedded"
+
+
+@pytest.mark.parametrize("named", [["whole", "0"], ["whole-0"]])
+def test_a_task_is_restarted_by_its_number_or_its_whole_name(
+    served: Served, named: list[str]
+) -> None:
+    served.client.put_config("whole", SINK)
+    served.client.wait("whole")
+    done = CliRunner().invoke(app, ["tasks", "restart", *named, "--url", served.address])
+    assert (done.exit_code, done.stdout) == (0, "whole-0 restarted\n"), done.output
 
 
 def test_a_call_tells_by_whom_it_was_asked(remote: Remote, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -111,6 +111,11 @@ def test_a_missing_package_ends_with_the_extra_that_has_it(arguments: list[str])
         (["connectors", "new"], "headgate connector new begins a project for a connector"),
         (["connectors", "pase"], "No such command 'pase'. Did you mean 'pause'"),
         (["run", "p.toml"], "No such command 'run'. headgate up runs a pipeline file"),
+        (["describe", "a"], "No such command 'describe'. headgate connectors show NAME has config"),
+        (["pause", "a"], "No such command 'pause'. headgate connectors pause is for connectors"),
+        (["tasks", "list"], "No such command 'list'. headgate connectors show NAME lists the tas"),
+        (["tasks", "restart", "orders"], "which tasks of orders?\n  next: headgate tasks restart "),
+        (["connectors", "apply", "-f", "a.json"], "No such option: -f Files are given without it."),
         (["assign"], "Missing option '--policy'"),
         (["replay", "nowhere.jsonl"], "nowhere.jsonl: No such file or directory"),
         (["worker"], "Missing argument"),
@@ -124,6 +129,22 @@ def test_wrong_usage_is_2(arguments: list[str], words: str) -> None:
     done = RUN.invoke(app, arguments)
     assert done.exit_code == 2
     assert words in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words", "lookalike"),
+    [
+        (["logs"], "'logs'. headgate up writes the logs of its workers to logs/", "loggers"),
+        (["connectors", "status", "a"], "'status'. headgate connectors show NAME", "restart"),
+        (["offsets", "get", "a"], "'get'. headgate offsets show NAME shows them", "'set'"),
+    ],
+)
+def test_who_asks_to_see_something_is_not_led_to_what_changes_it(
+    arguments: list[str], words: str, lookalike: str
+) -> None:
+    done = RUN.invoke(app, arguments)
+    assert done.exit_code == 2
+    assert words in done.stderr and lookalike not in done.stderr
 
 
 @pytest.mark.parametrize("option", ["--dry-run", "--prun", "--prune-all"])
