@@ -47,7 +47,7 @@ MEANT: Final[Mapping[str, Mapping[str, str]]] = {
         **dict.fromkeys(("alter", "patch"), "headgate offsets set NAME FILE changes them"),
     },
 }
-"""By group: words that other tools have for commands, and ours. They come before words that only
+"""Words that other tools have for commands, and ours, by group. They go before words that only
 look alike: who asks to see something is not led to what changes it."""
 FILES_AS: Final = frozenset({"-f", "--file", "--filename"})
 """Options by which other tools take the files that are arguments here."""
