@@ -18,7 +18,7 @@ SHORT: Final = 3
 
 @dataclass(slots=True)
 class Flow:
-    """Of one task, by time."""
+    """What one task did, by time."""
 
     rates: list[tuple[float, float]] = field(default_factory=list)
     commits: list[tuple[float, int]] = field(default_factory=list)

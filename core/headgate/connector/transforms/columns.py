@@ -79,7 +79,7 @@ class ColumnPlan:
     columns: Sequence[Column]
     """One for each field of `schema`."""
     extracts: bool = False
-    """There is one column, and it is the new value itself."""
+    """Whether the one column is the new value itself."""
 
 
 def taken(schema: Schema) -> list[Column]:
