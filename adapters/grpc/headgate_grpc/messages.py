@@ -289,6 +289,9 @@ def states_of(numbers: Iterable[int]) -> tuple[str, ...]:
 # -- the cluster --
 
 
+_BATCH: Final = ("number", "records", "files", "took_ms", "next_ms")
+
+
 def cluster(raw: Mapping[str, Any]) -> cluster_pb2.Cluster:
     made = cluster_pb2.Cluster(
         version=text(raw["version"]),
@@ -318,6 +321,10 @@ def _worker(raw: Mapping[str, Any]) -> cluster_pb2.Worker:
     made.set_aside.extend(
         sorted(map(_set_aside, filter(_quarantined, view["tasks"])), key=lambda each: each.task)
     )
+    for task in view["tasks"]:
+        if (batch := task.get("batch")) is not None:
+            numbers = {name: batch[name] for name in _BATCH}
+            made.batches.add(task=_task_name(task), **numbers)
     return made
 
 

@@ -110,14 +110,15 @@ def register(app: typer.Typer) -> None:
 
 
 def status(url: Url = None, output: Format = Output.TABLE) -> None:
-    """Show the workers and the connectors of a cluster."""
+    """Show the workers and the connectors of a cluster, and the last batches of its sinks."""
     with remote_at(url) as remote:
         cluster, rows = remote.cluster(), remote.rows()
+        batches = remote.batches(cluster, rows)
         if output is Output.JSON:
             shown = [show.plain(row) for row in rows]
-            _print(show.as_json({**cluster, "connectors": shown}))
+            _print(show.as_json({**cluster, "connectors": shown, "batches": batches}))
         else:
-            _print(show.status(cluster, rows, remote.where))
+            _print(show.status(cluster, rows, remote.where, batches))
 
 
 # -- connectors --

@@ -29,6 +29,17 @@ _TARGET_NAMES: Final = {number: name for name, number in TARGETS.items()}
 CALL_S: Final = 90.0
 
 
+def _batch(found: cluster_pb2.TaskBatch) -> dict[str, Any]:
+    return {
+        "task": found.task,
+        "number": found.number,
+        "records": found.records,
+        "files": found.files,
+        "took_ms": found.took_ms,
+        "next_ms": found.next_ms,
+    }
+
+
 class GrpcRemote:
     def __init__(self, address: str) -> None:
         self.where = address
@@ -62,6 +73,7 @@ class GrpcRemote:
                     {"task": one.task, "inputs": list(one.inputs), "more": one.more}
                     for one in each.set_aside
                 ],
+                "batches": [_batch(one) for one in each.batches],
             }
             for each in found.workers
         ]
@@ -71,6 +83,11 @@ class GrpcRemote:
             "group_id": found.group_id,
             "workers": workers,
         }
+
+    def batches(
+        self, cluster: Mapping[str, Any], rows: Sequence[ConnectorRow]
+    ) -> Sequence[Mapping[str, Any]]:
+        return [batch for worker in cluster["workers"] for batch in worker["batches"]]
 
     def rows(self, prefix: str = "", states: Sequence[str] = ()) -> Sequence[ConnectorRow]:
         wanted = [STATES[state] for state in states]

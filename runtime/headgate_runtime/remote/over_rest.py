@@ -4,12 +4,13 @@ asking again and again (`watch`, `wait`); a target state it does not tell."""
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, Final, cast
 from urllib.parse import quote
 
 import httpcore
 
+from headgate import wire
 from headgate.herder import messages as m
 from headgate.herder.offset_previews import preview
 from headgate.ids import TargetState, TaskId
@@ -33,6 +34,7 @@ CALL_S: Final = 95.0
 CONNECT_S: Final = 5.0
 LOOK_S: Final = 1.0
 _HEADERS: Final = (("User-Agent", "headgate"), ("Accept", "application/json"))
+_SHORT: Final = {"timeout": dict.fromkeys(("connect", "read", "write", "pool"), 5.0)}
 _NOT_SENT: Final = (httpcore.ConnectError, httpcore.ConnectTimeout, httpcore.UnsupportedProtocol)
 _CODES: Final = {
     m.ErrorKind.BAD_REQUEST: "INVALID_ARGUMENT",
@@ -64,6 +66,29 @@ class RestRemote:
             "group_id": "",
             "workers": [],
         }
+
+    def batches(
+        self, cluster: Mapping[str, Any], rows: Sequence[ConnectorRow]
+    ) -> Sequence[Mapping[str, Any]]:
+        scheme = self.where.partition("://")[0]
+        owners = sorted({task.worker for row in rows for task in row.tasks if task.worker})
+        return [
+            {"task": str(view.task), **asdict(view.batch)}
+            for owner in owners
+            for view in self._tasks_of(f"{scheme}://{owner}")
+            if view.batch is not None
+        ]
+
+    def _tasks_of(self, url: str) -> Sequence[m.TaskView]:
+        """None of a Java worker, nor of one that does not answer."""
+        try:
+            answer = self._pool.request(
+                "GET", f"{url}/headgate/worker", headers=list(_HEADERS), extensions=_SHORT
+            )
+            view: m.WorkerView = wire.from_plain(m.WorkerView, json.loads(answer.content))
+        except (httpcore.NetworkError, httpcore.TimeoutException, ValueError, wire.WireError):
+            return ()
+        return view.tasks
 
     def rows(self, prefix: str = "", states: Sequence[str] = ()) -> Sequence[ConnectorRow]:
         found: Mapping[str, Any] = self._value(m.ListConnectors(("status", "info")))

@@ -105,6 +105,13 @@ class Remote(Protocol):
         """``{"version", "kafka_cluster_id", "group_id", "workers"}``; the last two may be empty."""
         ...
 
+    def batches(
+        self, cluster: Mapping[str, Any], rows: Sequence[ConnectorRow]
+    ) -> Sequence[Mapping[str, Any]]:
+        """The last batches of tasks that commit planned ones, each as `BatchDone` with its task;
+        of workers that tell it. `cluster` and `rows`: what the methods of that name gave."""
+        ...
+
     def rows(self, prefix: str = "", states: Sequence[str] = ()) -> Sequence[ConnectorRow]:
         """In order of names."""
         ...

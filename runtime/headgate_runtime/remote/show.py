@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from headgate.connector.config import HIDDEN
 from headgate.connector.secret_keys import looks_secret, without_login
+from headgate.task.messages import BatchDone
 from headgate_runtime.remote.remote import ConnectorRow, Difference, Plan
 
 
@@ -152,7 +153,12 @@ def offset_differences(found: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def status(cluster: Mapping[str, Any], rows: Sequence[ConnectorRow], where: str) -> str:
+def status(
+    cluster: Mapping[str, Any],
+    rows: Sequence[ConnectorRow],
+    where: str,
+    batches: Sequence[Mapping[str, Any]] = (),
+) -> str:
     lines = [f"cluster  {cluster['group_id'] or cluster['kafka_cluster_id']} at {where}"]
     workers = cluster["workers"]
     if workers:
@@ -169,6 +175,9 @@ def status(cluster: Mapping[str, Any], rows: Sequence[ConnectorRow], where: str)
         )
         lines += ["", table(head, cells)]
     lines += ["", connectors(rows)]
+    if batches:
+        cells = ((each["task"], str(_batch(each))) for each in batches)
+        lines += ["", table(("TASK", "LAST BATCH"), sorted(cells))]
     failed = [row.name for row in rows if row.failed]
     if failed:
         lines += ["", f"failed: {', '.join(failed)}; headgate connectors show NAME says why"]
@@ -187,6 +196,10 @@ def set_aside(cluster: Mapping[str, Any], connector: str | None = None) -> list[
         if more := found[task]["more"]:
             lines.append(f"{task} has set aside {more:,} more; the log of its worker names them")
     return lines
+
+
+def _batch(told: Mapping[str, Any]) -> BatchDone:
+    return BatchDone(**{key: value for key, value in told.items() if key != "task"})
 
 
 def _one_line(cell: str) -> str:

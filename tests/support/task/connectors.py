@@ -206,3 +206,6 @@ class PlannedTask(PlannedSinkTask):
 
 class PlannedSink(SinkConnector):
     TASK = PlannedTask
+
+    def task_configs(self, tasks_max: int) -> list[Mapping[str, str]]:
+        return [{}]

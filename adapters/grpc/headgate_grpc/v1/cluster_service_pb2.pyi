@@ -182,6 +182,7 @@ class Worker(_message.Message):
     CONNECTORS_FIELD_NUMBER: _builtins.int
     TASKS_FIELD_NUMBER: _builtins.int
     SET_ASIDE_FIELD_NUMBER: _builtins.int
+    BATCHES_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.str
     """As statuses name it."""
     url: _builtins.str
@@ -212,6 +213,10 @@ class Worker(_message.Message):
     def set_aside(self) -> _containers.RepeatedCompositeFieldContainer[Global___SetAside]:
         """What its tasks have set aside: they run, but do not read these inputs."""
 
+    @_builtins.property
+    def batches(self) -> _containers.RepeatedCompositeFieldContainer[Global___TaskBatch]:
+        """Last batches of those of them that commit planned batches."""
+
     def __init__(
         self,
         *,
@@ -226,10 +231,11 @@ class Worker(_message.Message):
         connectors: _abc.Iterable[_builtins.str] | None = ...,
         tasks: _abc.Iterable[_builtins.str] | None = ...,
         set_aside: _abc.Iterable[Global___SetAside] | None = ...,
+        batches: _abc.Iterable[Global___TaskBatch] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answers", b"answers", "config_offset", b"config_offset", "connectors", b"connectors", "generation", b"generation", "leader", b"leader", "pending", b"pending", "set_aside", b"set_aside", "settled", b"settled", "tasks", b"tasks", "url", b"url", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answers", b"answers", "batches", b"batches", "config_offset", b"config_offset", "connectors", b"connectors", "generation", b"generation", "leader", b"leader", "pending", b"pending", "set_aside", b"set_aside", "settled", b"settled", "tasks", b"tasks", "url", b"url", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -266,6 +272,48 @@ class SetAside(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___SetAside: _TypeAlias = SetAside  # noqa: Y015
+
+@_typing.final
+class TaskBatch(_message.Message):
+    """The last batch that a task of planned batches has committed."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TASK_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
+    RECORDS_FIELD_NUMBER: _builtins.int
+    FILES_FIELD_NUMBER: _builtins.int
+    TOOK_MS_FIELD_NUMBER: _builtins.int
+    NEXT_MS_FIELD_NUMBER: _builtins.int
+    task: _builtins.str
+    """The task, as connector-number."""
+    number: _builtins.int
+    """Which one it was, counted from 1 in this run of the task."""
+    records: _builtins.int
+    """Records that it had."""
+    files: _builtins.int
+    """Files that were written; 0 where the task writes none."""
+    took_ms: _builtins.int
+    """How long it took, in milliseconds."""
+    next_ms: _builtins.int
+    """How long records may wait after its begin until the next one takes them, in milliseconds."""
+    def __init__(
+        self,
+        *,
+        task: _builtins.str = ...,
+        number: _builtins.int = ...,
+        records: _builtins.int = ...,
+        files: _builtins.int = ...,
+        took_ms: _builtins.int = ...,
+        next_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["files", b"files", "next_ms", b"next_ms", "number", b"number", "records", b"records", "task", b"task", "took_ms", b"took_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TaskBatch: _TypeAlias = TaskBatch  # noqa: Y015
 
 @_typing.final
 class ListPluginsRequest(_message.Message):
