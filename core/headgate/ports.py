@@ -537,6 +537,12 @@ class Runner(Protocol):
         ...
 
 
+class LaunchRefusal(str):
+    """Why what was launched has ended, where another try would end the same."""
+
+    __slots__ = ()
+
+
 class Launcher(Protocol):
     """Brings a task body to life somewhere and can end it: a process here, a Python worker on an
     executor.

@@ -5,16 +5,20 @@ import os
 import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 from support.commands.worker import HeadgateWorker, headgate_worker  # noqa: F401
 from support.kafka.broker import Found
-from support.spark.lake import SETTINGS, Lake, complete, until
+from support.spark.lake import SETTINGS, Lake, complete
+from support.spark.lake import until as until_within
 from support.spark.standalone import HOSTS, Standalone, bare_python
 
 pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
 
+until = partial(until_within, seconds=300)
+"""Six JVMs share the machine."""
 DRIVER_HOST = "127.0.0.4"
 MakeWorker = Callable[..., HeadgateWorker]
 

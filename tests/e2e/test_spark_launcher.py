@@ -1,5 +1,6 @@
 """Task bodies on real executors: many at once, interrupted, and what is left when things die."""
 
+import importlib.metadata
 import json
 import os
 import signal
@@ -15,6 +16,7 @@ import pytest
 from support.spark.shared import TESTS, spark_server  # noqa: F401
 
 from bench.processes import cpu_seconds
+from headgate_spark import skin
 from headgate_spark.check import check_slots, free_slots
 from headgate_spark.guard import descendants
 from headgate_spark.launcher import SparkLauncher
@@ -248,6 +250,17 @@ def test_a_killed_python_worker_is_not_started_again_by_spark(
     os.kill(started(tmp_path / "w")["pid"], signal.SIGKILL)
     assert "attempt 1 of Spark's own is refused" in str(ended.wait("w", 40))
     assert (tmp_path / "w").read_text().count("\n") == 1
+
+
+def test_executors_with_headgate_of_another_version_are_refused(
+    launcher: SparkLauncher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = importlib.metadata.version("headgate")
+    monkeypatch.setattr(skin.importlib.metadata, "version", lambda _: "9.9")
+    ended = Ended()
+    launcher.launch("w", "x", ended.of("w"))
+    error = str(ended.wait("w"))
+    assert f"has Headgate {here}, and the worker has 9.9: install headgate==9.9 there" in error
 
 
 def test_a_killed_executor_takes_its_tasks_and_spark_retries_none(

@@ -33,7 +33,7 @@ from headgate_spark.entries import FOLDER, Entry, published_path
 from headgate_spark.files import LocalFiles
 from headgate_spark.manifest import Manifest
 from headgate_spark.sessions import Sessions, first_line, patience_of, session_is_over
-from headgate_spark.skin import on_executors
+from headgate_spark.skin import OtherVersionError, on_executors, refusal
 from headgate_spark.slices import (
     METADATA,
     RESULT_SCHEMA,
@@ -372,15 +372,14 @@ class SparkFileSinkTask(PlannedSinkTask):
         except Exception as error:
             if session is not None and session_is_over(error):
                 self._sessions.drop(session)
+            if (refused := refusal(error)) is not None:
+                raise OtherVersionError(refused) from None
             if is_ours(error):
                 raise
             # Executors lost, or the server, which its supervisor starts again.
             raise RetriableError(f"Spark did not finish the batch: {first_line(error)}") from error
         results = results_in_order([row["result"] for row in rows], len(slices))
-        for result in results:
-            if result.staged and not self._files.exists(result.staged):
-                seen = f"{result.staged} was written there and is not here"
-                raise OtherFolderError.of(str(self._target), result.host, seen)
+        check_staged(self._files, results)
         return results
 
     def _cores(self) -> int:
@@ -499,6 +498,17 @@ def results_in_order(texts: Sequence[str], count: int) -> list[SliceResult]:
             "once"
         )
     return [found[number] for number in range(count)]
+
+
+def check_staged(files: LocalFiles, results: Sequence[SliceResult]) -> None:
+    """
+    Raises:
+        OtherFolderError: what an executor has written is not in the folder as this process has it.
+    """
+    for result in results:
+        if result.staged and not files.exists(result.staged):
+            seen = f"{result.staged} was written there and is not here"
+            raise OtherFolderError.of(str(files.root), result.host, seen)
 
 
 def is_ours(error: Exception) -> bool:

@@ -7,9 +7,10 @@ import uuid
 from collections.abc import Callable
 from functools import partial
 
+from headgate.ports import LaunchRefusal
 from headgate_spark.executor import RESULT_SCHEMA, run_resident
 from headgate_spark.sessions import Sessions, first_line, session_is_over
-from headgate_spark.skin import on_executors
+from headgate_spark.skin import on_executors, refusal
 
 KILL_S = 60.0
 KILL_AGAIN_S = 0.5
@@ -102,7 +103,8 @@ class SparkLauncher:
             error = self._run_job(run, tag, argument)
         except Exception as raised:
             # Whatever Spark's client raised, this job is over as far as we can know.
-            error = f"Spark: {first_line(raised)}"
+            refused = refusal(raised)
+            error = LaunchRefusal(refused) if refused else f"Spark: {first_line(raised)}"
             _log.debug("the job of run %s ended", run, exc_info=True)
         with self._mutex:
             self._running.pop(run, None)

@@ -3,11 +3,16 @@ Headgate there, and can say so when Headgate is missing or another one."""
 
 import functools
 import importlib.metadata
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-REFUSED = "headgate of another version"
-"""What errors begin with that `run_checked` raises."""
+
+class OtherVersionError(Exception):
+    """Executors have not the Headgate of the worker."""
+
+
+_REFUSAL = re.compile(r"headgate of another version: (.*)")
 
 
 def on_executors(function: Callable[..., Any], *arguments: Any) -> Callable[[Any], Any]:
@@ -46,6 +51,12 @@ def run_checked(
         )
     module, _, function = name.partition(":")
     yield from getattr(importlib.import_module(module), function)(*arguments, batches)
+
+
+def refusal(error: Exception) -> str | None:
+    """What `run_checked` has raised on an executor, if a job has ended by that."""
+    found = _REFUSAL.search(str(error))
+    return found[1] if found is not None else None
 
 
 @functools.cache

@@ -59,6 +59,8 @@ class LaunchOver:
     """What was launched is over; `error`: what went wrong with it."""
 
     error: str | None = None
+    final: bool = False
+    """Another try would end the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,8 +196,8 @@ class RunMachine:
                 out = self._on_report(now_ms, report)
             case ConnectionClosed():
                 out = self._closed(now_ms)
-            case LaunchOver(error):
-                out = self._launch_over(error)
+            case LaunchOver(error, final):
+                out = self._launch_over(error, TaskOutcome.FAILED if final else TaskOutcome.LOST)
             case BodyDead():
                 self._dead = True
                 self._connected = False
@@ -243,11 +245,11 @@ class RunMachine:
             return []
         return self._kill("the connection to it closed without a last word")
 
-    def _launch_over(self, error: str | None) -> list[RunOutput]:
+    def _launch_over(self, error: str | None, outcome: TaskOutcome) -> list[RunOutput]:
         self._over = True
         if self._welcomed:
             return []  # its last word may still be on the way; else the connection tells
-        return self._end(TaskOutcome.LOST, error or "it ended before it began")
+        return self._end(outcome, error or "it ended before it began")
 
     def _stop_by(self, now_ms: int, grace_ms: int) -> None:
         deadline_ms = now_ms + grace_ms

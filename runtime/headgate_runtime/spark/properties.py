@@ -1,10 +1,10 @@
 """What the properties file of a worker says of Spark."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from headgate_runtime.command.errors import EXIT_USAGE, UpError
 from headgate_runtime.config.properties import PropertiesError, read_properties
+from headgate_runtime.config.settings import WorkerSettings
 from headgate_runtime.spark.launcher import HOST
 from headgate_runtime.up.pipeline import SparkSettings
 
@@ -13,7 +13,7 @@ HOST_SETTING = "headgate.spark.host"
 REMOTE = "headgate.spark.remote"
 
 
-def spark_settings(settings: Mapping[str, Any]) -> SparkSettings:
+def spark_settings(settings: WorkerSettings) -> SparkSettings:
     """
     Raises:
         UpError: the file of Spark's settings cannot be read, or has others.

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from headgate import wire
-from headgate.ports import Launcher, Reporter
+from headgate.ports import Launcher, LaunchRefusal, Reporter
 from headgate.task import run as life
 from headgate.task.messages import StopTask, TaskCommand, TaskSpec
 from headgate_runtime.tasks.lifeline import monotonic_ms
@@ -127,7 +127,7 @@ class LaunchedRunner:
 
     def _launch(self, run: str, argument: str) -> None:
         def ended(error: str | None) -> None:
-            self._give(run, life.LaunchOver(error))
+            self._give(run, life.LaunchOver(error, isinstance(error, LaunchRefusal)))
 
         try:
             self._launcher.launch(run, argument, ended)

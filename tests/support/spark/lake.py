@@ -31,8 +31,10 @@ Row = tuple[str, int]
 """A record of the input: its file, its number there."""
 
 
-def until(what: str, true: Callable[[], Any], worker: HeadgateWorker) -> Any:
-    deadline = time.monotonic() + SECONDS
+def until(
+    what: str, true: Callable[[], Any], worker: HeadgateWorker, seconds: float = SECONDS
+) -> Any:
+    deadline = time.monotonic() + seconds
     while not (found := true()):
         assert time.monotonic() < deadline, f"not in time: {what}\n{worker.tail()}"
         time.sleep(0.05)

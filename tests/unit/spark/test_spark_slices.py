@@ -1,6 +1,7 @@
 """One slice: read from a log in memory, written, read back by other software."""
 
 import json
+import socket
 from collections.abc import Mapping, Sequence
 from datetime import date
 from decimal import Decimal
@@ -14,7 +15,10 @@ import pytest
 from headgate.connector import schema as s
 from headgate.connector.text_converters import TypedConverter
 from headgate.ports import ConsumerRecord, Headers, UnknownTopicError
+from headgate_spark.file_sink import check_staged
+from headgate_spark.files import LocalFiles
 from headgate_spark.slices import (
+    OtherFolderError,
     OtherLogError,
     SliceResult,
     SliceTask,
@@ -243,6 +247,25 @@ def test_typed_values_are_columns_of_text_where_json_has_no_type(tmp_path: Path)
 )
 def test_what_is_an_object(data: bytes, expected: object) -> None:
     assert parse_object(data) == expected
+
+
+def test_an_executor_without_the_folder_of_the_task_is_refused(tmp_path: Path) -> None:
+    """As on another machine, where nothing is mounted. It must not make one of its own."""
+    folder = tmp_path / "out"
+    words = rf"path {folder}: there is no such folder\. The executor on {socket.gethostname()} has"
+    with pytest.raises(OtherFolderError, match=words):
+        run(folder, records(b'{"a": 1}'))
+    assert not folder.exists()
+
+
+def test_a_file_that_was_staged_in_another_folder_is_not_committed(tmp_path: Path) -> None:
+    """The executor has a folder of that name, which is not the task's."""
+    theirs, ours = tmp_path / "theirs", tmp_path / "ours"
+    theirs.mkdir()
+    result = run(theirs, records(b'{"a": 1}'))
+    check_staged(LocalFiles(theirs), [result, SliceResult()])
+    with pytest.raises(OtherFolderError, match=rf"path {ours}: \S+ was written there and is not"):
+        check_staged(LocalFiles(ours), [result])
 
 
 @pytest.mark.parametrize("end", [0, 999])

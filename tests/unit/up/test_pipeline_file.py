@@ -112,7 +112,9 @@ class TestGoodFile:
         assert pipeline.spark.master == "local[2]"
 
     def test_remote_spark_starts_none_of_our_own(self) -> None:
-        spark = _parse('[spark]\nremote = "sc://h:15002"\n[connectors]').spark
+        text = '[spark]\nremote = "sc://h:15002"\nhost = "10.0.0.5"\n[connectors]'
+        spark = _parse(text).spark
+        assert spark.host == "10.0.0.5"
         assert (spark.master, spark.remote) == (None, "sc://h:15002")
 
 

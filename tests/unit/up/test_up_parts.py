@@ -188,6 +188,29 @@ class TestTimeline:
             for word in ("the title", "a-1", "w1 was killed by SIGKILL", "FAILED", "records/s"):
                 assert word in text
 
+    def test_rows_and_commits_of_each_task(self, tmp_path: Path) -> None:
+        timeline = Timeline()
+        #  before we looked; then two runs, the second of which counts anew
+        counts = [(50, 5), (60, 6), (90, 9), (90, 9), (20, 1), (30, 2)]
+        for second, (rows, commits) in enumerate(counts):
+            view = replace(_task(A0, records=rows), commits=commits)
+            look = _snapshot(second, _worker("w1", view, _task(A1)))
+            timeline.observe(look, {}, {A0: 10.0 * second})
+        flow = timeline.tasks.by_task[A0]
+        assert str(flow) == "70 rows, 6 commits, peak 50/s"
+        assert flow.commits == [(1, 1), (2, 3), (4, 1), (5, 1)]
+        draw(timeline, tmp_path / "t.svg", "rows")
+        text = (tmp_path / "t.svg").read_text()
+        assert "70 rows, 6 commits, peak 50/s" in text
+        assert "rows/s, up to the task's peak" in text
+        assert text.count(" peak ") == 1, "a task without rows has none"
+
+    def test_a_task_that_begins_while_we_look_is_counted_from_its_beginning(self) -> None:
+        timeline = Timeline()
+        timeline.observe(_snapshot(0, _worker("w1")))
+        timeline.observe(_snapshot(1, _worker("w1", replace(_task(A0, records=7), commits=2))))
+        assert str(timeline.tasks.by_task[A0]) == "7 rows, 2 commits, peak 0/s"
+
     def test_nothing_was_seen(self, tmp_path: Path) -> None:
         draw(Timeline(), tmp_path / "t.svg", "nothing")
         assert (tmp_path / "t.svg").exists()
