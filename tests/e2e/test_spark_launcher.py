@@ -16,6 +16,7 @@ import pytest
 from support.spark.shared import TESTS, spark_server  # noqa: F401
 
 from bench.processes import cpu_seconds
+from headgate.ports import LaunchRefusal
 from headgate_spark import skin
 from headgate_spark.check import check_slots, free_slots
 from headgate_spark.guard import descendants
@@ -259,7 +260,8 @@ def test_executors_with_headgate_of_another_version_are_refused(
     monkeypatch.setattr(skin.importlib.metadata, "version", lambda _: "9.9")
     ended = Ended()
     launcher.launch("w", "x", ended.of("w"))
-    error = str(ended.wait("w"))
+    error = ended.wait("w")
+    assert isinstance(error, LaunchRefusal), "another try would end the same"
     assert f"has Headgate {here}, and the worker has 9.9: install headgate==9.9 there" in error
 
 

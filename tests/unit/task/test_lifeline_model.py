@@ -195,6 +195,14 @@ def test_a_body_that_hangs_after_a_failure_is_killed_with_its_own_words() -> Non
     assert machine.handle(5_030, BodyDead()) == [Forward(TaskReleased())]
 
 
+def test_a_launch_that_would_end_the_same_again_fails_the_task() -> None:
+    for final, outcome in ((False, TaskOutcome.LOST), (True, TaskOutcome.FAILED)):
+        machine = RunMachine(0, LIMIT_MS, 8 * LIMIT_MS, 5_000)
+        ended, released = machine.handle(5, LaunchOver("no Headgate there", final))
+        assert ended == Forward(TaskEnded(outcome, "no Headgate there"))
+        assert released == Forward(TaskReleased())
+
+
 def test_a_stop_that_is_due_sooner_ends_a_body_that_closes() -> None:
     machine = RunMachine(0, LIMIT_MS, 8 * LIMIT_MS, 5_000)
     machine.handle(0, HelloReceived(killable=True))
