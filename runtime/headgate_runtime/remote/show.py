@@ -176,8 +176,8 @@ def status(
         lines += ["", table(head, cells)]
     lines += ["", connectors(rows)]
     if batches:
-        cells = ((each["task"], str(_batch(each))) for each in batches)
-        lines += ["", table(("TASK", "LAST BATCH"), sorted(cells))]
+        told = sorted((str(each["task"]), str(_batch(each))) for each in batches)
+        lines += ["", table(("TASK", "LAST BATCH"), told)]
     failed = [row.name for row in rows if row.failed]
     if failed:
         lines += ["", f"failed: {', '.join(failed)}; headgate connectors show NAME says why"]

@@ -51,9 +51,7 @@ def test_what_is_no_setting_of_spark_is_refused(tmp_path: Path) -> None:
 def test_a_server_that_runs_elsewhere_and_the_address_that_its_executors_call() -> None:
     found = spark_settings(settings(headgate_spark_remote="sc://127.0.0.1:1"))
     assert of_remote(found) == {"remote": "sc://127.0.0.1:1", "host": "127.0.0.1"}
-    with pytest.raises(
-        UpError, match=r"headgate\.spark\.host is 192\.0\.2\.1, expected"
-    ):
+    with pytest.raises(UpError, match=r"headgate\.spark\.host is 192\.0\.2\.1, expected"):
         of_remote(dataclasses.replace(found, host="192.0.2.1"))
 
 
