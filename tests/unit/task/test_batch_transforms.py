@@ -22,6 +22,8 @@ from headgate_connectors.directory import DirectoryTask
 from headgate_connectors.directory_sink import DirectorySinkTask
 from headgate_embedded import open_transport, transport_settings
 from headgate_embedded.batches import decode_batch, is_batch
+from headgate_runtime.tasks.sink_body import SinkPerformer
+from headgate_runtime.tasks.source_body import SourcePerformer
 
 THREE = {
     "transforms": "cut,cast,stamp",
@@ -185,3 +187,30 @@ def test_the_files_are_the_same_either_way(
     assert sum(table.num_rows for table in found) == count
     assert sum(given) == (3000 if config is THREE else 0)
     assert counted(benches[0]) == counted(benches[1])
+
+
+def test_rows_of_a_dropped_batch_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A poll that found only such rows has found something."""
+    counts: list[tuple[type, int, int]] = []
+
+    def watch(performer: type, name: str) -> None:
+        call = getattr(performer, name)
+
+        def called(self: Any, *arguments: Any) -> Any:
+            outcome = call(self, *arguments)
+            if outcome.dropped:
+                counts.append((performer, outcome.dropped, outcome.records))
+            return outcome
+
+        monkeypatch.setattr(performer, name, called)
+
+    watch(SourcePerformer, "_poll")
+    watch(SinkPerformer, "_consume")
+    source = write(tmp_path / "in")
+    read(tmp_path / "dropped", source, DROPS, by_record=False)
+    assert counts == [(SourcePerformer, 3000, 0)]
+    read(tmp_path, source, {}, by_record=False)
+    write_out(tmp_path, "out", DROPS, by_record=False)
+    assert counts[1:] == [(SinkPerformer, 3000, 0)]
