@@ -488,7 +488,7 @@ class IncomingCall:
     hops: int
     deadline_ms_left: int
     origin: str = ""
-    """By whom and how it came, such as "over REST by 127.0.0.1:4321"; empty: it is not known."""
+    """Who asked, and how: such as "over REST by 127.0.0.1:4321"; empty: it is not known."""
 
 
 class Peers(Protocol):

@@ -343,10 +343,10 @@ def restart_task(
     """Restart tasks of a connector: orders 0 1, or one by its whole name: orders-0."""
     if not numbers:
         whole = name
-        name, _, number = whole.rpartition("-")
-        if not name or not number.isdecimal():
+        name, _, last = whole.rpartition("-")
+        if not name or not last.isdecimal():
             refuse(f"which tasks of {whole}?\n  next: headgate tasks restart {whole} 0", EXIT_USAGE)
-        numbers = [int(number)]
+        numbers = [int(last)]
     with remote_at(url) as remote:
         for number in numbers:
             remote.restart_task(name, number)
