@@ -1,7 +1,8 @@
 """From files to the embedded log and on to Parquet files, without Spark: rows per second.
 
 The same rows go by straight pyarrow (read a part, write it, one process), by plain PySpark
-(read and write Parquet, in a session that runs already), and by `headgate up` with DirectorySource
+(read and write Parquet, in a session that runs already), by dlt (in an environment of its own, see
+`bench.dlt_files`), and by `headgate up` with DirectorySource
 and DirectorySink: as batches of Arrow rows, and row by row, where a header converter needs records.
 
 ``running`` is from the moment files appear in the directory of a pipeline that runs, until the sink
@@ -16,6 +17,7 @@ import os
 import shutil
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -32,6 +34,7 @@ import pyarrow.parquet as pq
 from bench.processes import cpu_seconds
 from bench.up_job import TIMEOUT_S, UpJob, headgate
 
+ROOT = Path(__file__).parents[1]
 ROWS = int(os.environ.get("HEADGATE_BENCH_ROWS", "2000000"))
 FILES = 4
 RECORD_ROWS = ROWS // 10
@@ -160,8 +163,9 @@ def _report(folder: Path, kind: Kind) -> Iterator[str]:
 def _measured(folder: Path, kind: Kind) -> dict[str, list[Cost]]:
     names = ["straight pyarrow", "batches, running", "records, running"]
     if kind is PARQUET:
-        names += ["plain PySpark", "batches, whole"]
+        names += ["plain PySpark", "dlt", "batches, whole"]
     costs: dict[str, list[Cost]] = {name: [] for name in names}
+    dlt_python = _dlt_python(folder) if kind is PARQUET else Path()
     with (
         _job(folder / "batches", kind.settings, ROWS // 4) as batches,
         _job(folder / "records", f"{kind.settings}\n{BY_RECORD}", RECORD_ROWS // 4) as records,
@@ -174,6 +178,7 @@ def _measured(folder: Path, kind: Kind) -> dict[str, list[Cost]]:
             costs["records, running"].append(moved(records, folder / "few", RECORD_ROWS, turn))
             if kind is PARQUET:
                 costs["plain PySpark"].append(_spark(folder))
+                costs["dlt"].append(_dlt(dlt_python, folder))
                 costs["batches, whole"].append(_whole(folder))
     if kind is PARQUET:
         _session().stop()
@@ -227,6 +232,34 @@ def _spark(folder: Path) -> Cost:
     cost = Cost(ROWS, time.perf_counter() - began, cpu_seconds(os.getpid()) - cpu)
     _check(out, ROWS)
     shutil.rmtree(out)
+    return cost
+
+
+def _dlt_python(folder: Path) -> Path:
+    """An interpreter that has dlt, with the packages that requirements/bench.txt pins."""
+    found = folder / "dlt" / "bin" / "python"
+    uv, pinned = Path(sys.executable).parent / "uv", ROOT / "requirements" / "bench.txt"
+    subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, folder / "dlt"], check=True)
+    install = [uv, "pip", "install", "--quiet", "--require-hashes", "--python", found]
+    subprocess.run([*install, "-r", pinned], check=True)
+    return found
+
+
+def _dlt(python: Path, folder: Path) -> Cost:
+    out, state = folder / "by-dlt", folder / "dlt-state"
+    job = [python, ROOT / "bench" / "dlt_files.py", folder / "files", out, state]
+    done = subprocess.run(
+        job,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        timeout=TIMEOUT_S,
+        env={**os.environ, "RUNTIME__DLTHUB_TELEMETRY": "false"},
+    )
+    cost = Cost(ROWS, *map(float, done.stdout.split()[-2:]))
+    _check(out / "out" / "rows", ROWS)
+    shutil.rmtree(out)
+    shutil.rmtree(state)
     return cost
 
 
