@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 ADDRESS_FILE = "spark.json"
 RUNNER = "spark"
+EMBEDDED = "headgate_embedded"
 PRELOAD = ("headgate_runtime.tasks.main",)
 """What every task imports: loaded once by the process that forks them."""
 
@@ -72,7 +73,7 @@ class SparkService:
         warn: Warn,
         marked: Marked,
         join: bool = False,
-        adapter: str = "headgate_embedded",
+        adapter: str = EMBEDDED,
         where: str = "[spark] master",
         host_setting: str = "[spark] host",
         tasks_per_process: int = 1,
@@ -205,11 +206,17 @@ class SparkService:
         return self._pipeline.data / ADDRESS_FILE
 
     def _start_own(self, tasks_max: Sequence[int]) -> None:
+        from headgate_spark.hosts import is_here
         from headgate_spark.server import ServerError, SparkServer
         from headgate_spark.slots import SlotsError, slots_wanted
 
         spark = self._pipeline.spark
         master = spark.master or DEFAULT_MASTER
+        if self._adapter == EMBEDDED and not is_here(master):
+            self._warn(
+                f"{self._where} is {master}: its executors must run on this machine, because the "
+                "log is a file of it; for those on other machines use headgate worker on Kafka"
+            )
         slots = slots_wanted(self._pipeline.workers, tasks_max, self._tasks_per_process)
         try:
             self._server = SparkServer(

@@ -12,7 +12,7 @@ import pytest
 
 from headgate.connector import DataError
 from headgate_connectors.table_columns import Evolution
-from headgate_connectors.table_sink import Batch
+from headgate_connectors.table_sink import Batch, TableError
 from headgate_spark.folder_log import FolderError
 from headgate_spark.sink_target import FolderTarget
 from headgate_spark.spark_sink import SparkSink
@@ -77,6 +77,24 @@ def test_a_commit_of_other_partitions_in_between_costs_nothing(tmp_path: Path) -
     assert one.commit(batch(None, [0, 1]))
     assert numbers(tmp_path) == [0, 1, 10, 11]
     assert one._writer.written == 1, "the files were written once"  # type: ignore[attr-defined]
+
+
+def test_what_executors_wrote_to_a_folder_of_another_machine_is_not_committed(
+    tmp_path: Path,
+) -> None:
+    """Spark itself leaves its mark of success here all the same."""
+    subject = target(tmp_path / "ours")
+    there = Writer()
+
+    def write(table: Any, path: str) -> None:
+        there.write(table, path.replace("/ours/", "/theirs/"))
+        (Path(unquote(urlsplit(path).path)) / "_SUCCESS").touch()
+
+    subject._writer.write = write  # type: ignore[method-assign]
+    with pytest.raises(TableError, match=r"has nothing of it: its executors have another folder"):
+        subject.commit(batch(None, [0, 1]))
+    assert numbers(tmp_path / "ours") == []
+    assert target(tmp_path / "ours").reached(PLACE) is None
 
 
 def test_a_writer_killed_between_commit_and_publication_is_finished(tmp_path: Path) -> None:

@@ -104,6 +104,25 @@ def test_workers_start_while_spark_does(monkeypatch: pytest.MonkeyPatch, tmp_pat
         service.close()
 
 
+def test_a_cluster_for_a_log_that_is_a_file_is_told_what_it_needs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(SparkServer, "_command", lambda _self: ["sleep", "60"])
+    wanted = WorkerSpark("spark", tmp_path, SparkSettings(master="spark://127.0.0.1:7077"))
+    for adapter, count in (("headgate_embedded", 1), ("headgate_kafka", 0)):
+        said: list[str] = []
+        service = SparkService(
+            wanted, warn=said.append, marked=lambda _who, _what: None, adapter=adapter
+        )
+        try:
+            service.start([1])
+        finally:
+            service.close()
+        told = "[spark] master is spark://127.0.0.1:7077: its executors must run on this machine"
+        assert len([line for line in said if line.startswith(told)]) == count
+        assert service.worker_settings()["host"] == "127.0.0.1"
+
+
 def test_a_first_start_that_fails_ends_the_run_with_spark_s_reason(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
