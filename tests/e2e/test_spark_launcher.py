@@ -253,6 +253,7 @@ def test_a_killed_python_worker_is_not_started_again_by_spark(
     assert (tmp_path / "w").read_text().count("\n") == 1
 
 
+@pytest.mark.exhaustive
 def test_executors_with_headgate_of_another_version_are_refused(
     launcher: SparkLauncher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
