@@ -146,6 +146,8 @@ class HostMachine:
         self._given_up = False
         """All its tasks have ended, and are released with it."""
         self._empty_since_ms: int | None = now_ms
+        self.crashed = False
+        """The host went without having been asked to, with tasks in it."""
 
     @property
     def has_room(self) -> bool:
@@ -190,6 +192,8 @@ class HostMachine:
         for output in self._life.handle(now_ms, given):
             match output:
                 case life.Forward(TaskEnded(reason=reason)):
+                    asked = self._leaving or isinstance(given, life.KillRequested)
+                    self.crashed = self._welcomed and not asked and bool(self._tasks)
                     self._given_up = self._leaving = True
                     for task in self._tasks.values():
                         out += self._end(task, TaskOutcome.LOST, reason or "its host has ended")

@@ -16,6 +16,7 @@ from headgate import wire
 from headgate.ports import Launcher, Reporter
 from headgate.task import host as hosting
 from headgate.task import run as life
+from headgate.task.company import Company
 from headgate.task.messages import StopTask, TaskCommand, TaskEnded, TaskReleased, TaskSpec
 from headgate_runtime.tasks.lifeline import monotonic_ms
 from headgate_runtime.tasks.log_lines import relog
@@ -52,8 +53,9 @@ IDLE_MS = 30_000
 class _Host:
     """The worker's view of a host."""
 
-    def __init__(self, name: str, machine: hosting.HostMachine) -> None:
+    def __init__(self, name: str, room: int, machine: hosting.HostMachine) -> None:
         self.name = name
+        self.room = room
         self.id = f"{name}/{secrets.token_hex(8)}"
         self.token = secrets.token_hex(16)
         self.machine = machine
@@ -110,7 +112,7 @@ class PackedRunner:
         self._launcher = launcher
         self._report = report
         self._server = server
-        self._room = room
+        self._company = Company(room)
         self._limit_ms = silence_limit_ms
         self._start_limit_ms = start_limit_ms
         self._idle_ms = idle_ms
@@ -130,8 +132,12 @@ class PackedRunner:
         with self._lock:
             if spec.run in self._placed:
                 raise ValueError(f"run {spec.run} was started before")
-            found = next((host for host in self._hosts.values() if host.machine.has_room), None)
-            host = found or self._new_host()
+            room = self._company.room(monotonic_ms(), spec.task)
+            having_room = (
+                host for host in self._hosts.values() if host.room == room and host.machine.has_room
+            )
+            found = next(having_room, None)
+            host = found or self._new_host(room)
             self._placed[spec.run] = _Placed(spec, host)
             self._give(host, hosting.TaskPlaced(spec.run, life.graceful_ms(spec)))
         if found is None:
@@ -166,12 +172,12 @@ class PackedRunner:
 
     # -- what the launcher and the lifelines tell --
 
-    def _new_host(self) -> _Host:
+    def _new_host(self, room: int) -> _Host:
         self._started += 1
         machine = hosting.HostMachine(
-            monotonic_ms(), self._limit_ms, self._start_limit_ms, self._room, self._idle_ms
+            monotonic_ms(), self._limit_ms, self._start_limit_ms, room, self._idle_ms
         )
-        host = _Host(f"host {self._started}", machine)
+        host = _Host(f"host {self._started}", room, machine)
         self._hosts[host.id] = host
         return host
 
@@ -240,7 +246,13 @@ class PackedRunner:
 
     def _give(self, host: _Host, given: hosting.HostInput, caller: _Caller | None = None) -> None:
         with self._lock:
-            for output in host.machine.handle(monotonic_ms(), given):
+            before = host.machine.crashed
+            outputs = host.machine.handle(monotonic_ms(), given)
+            if host.machine.crashed and not before:
+                in_it = [each.spec.task for each in self._placed.values() if each.host is host]
+                self._company.crashed(monotonic_ms(), in_it)
+                _log.warning("%s is gone, with %d tasks in it", host.name, len(in_it))
+            for output in outputs:
                 self._perform(host, output, caller)
             if host.machine.released:
                 self._hosts.pop(host.id, None)
