@@ -23,6 +23,7 @@ PARTS = {
     "spark": "Spark alone: starts, and SparkFileSink from the log",
     "spark_job": "a job on Spark: latency to a committed row, tasks, and recovery from kills",
     "pipeline": "DirectorySource to the log per runner, and the main job",
+    "packed": "1,000 connectors with 2,000 idle tasks that share processes, beside ten tasks",
     "watchers": "1,000 watches of one worker by gRPC",
     "files": "files through the log to Parquet files, beside pyarrow and Spark",
     "transforms": "the same with three transforms, on batches and row by row",

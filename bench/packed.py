@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from bench.processes import below, cpu_seconds, pss_mib
 from bench.up_job import headgate
@@ -114,7 +115,12 @@ def _settled(client: Client) -> int:
 
 def _steps(client: Client, connectors: int) -> dict[str, float]:
     took: dict[str, list[float]] = {"pause": [], "resume": [], "stop": [], "start again": []}
-    asks = (client.pause, client.resume, client.stop, client.resume)
+    asks: tuple[Callable[[str], Any], ...] = (
+        client.pause,
+        client.resume,
+        client.stop,
+        client.resume,
+    )
     for turn in range(ROUNDS):
         name = f"c{turn * connectors // ROUNDS}"
         for step, ask in zip(took, asks, strict=True):
