@@ -15,6 +15,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NoSuchTableError
 from support.commands.pipelines import Up
+from support.commands.processes import Process
 
 pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
 
@@ -74,6 +75,11 @@ def ids(folder: Path) -> "Counter[int]":
     return Counter(table.scan().to_arrow()["id"].to_pylist())
 
 
+def targets(up: Up) -> list[Process]:
+    """Workers and tasks. For a moment there are none, when all were killed."""
+    return [one for one in up.look() if "headgate_runtime" in one.command]
+
+
 def test_kills_lose_and_double_nothing_in_an_iceberg_table(
     tmp_path: Path, ups: list[Up], say: Callable[[str], None]
 ) -> None:
@@ -89,8 +95,8 @@ def test_kills_lose_and_double_nothing_in_an_iceberg_table(
     for number in range(1, KILLS + 1):
         add_file(tmp_path, number)
         time.sleep(chance.uniform(0.2, 2))
-        alive = [one for one in up.look() if "headgate_runtime" in one.command]
-        victim = chance.choice(alive).pid
+        up.wait_for("a process to kill", lambda: bool(targets(up)), 30)
+        victim = chance.choice(targets(up)).pid
         with suppress(ProcessLookupError):  # its worker was faster
             if chance.random() < 0.5:
                 os.kill(victim, signal.SIGSTOP)

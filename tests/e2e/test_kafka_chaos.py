@@ -60,7 +60,7 @@ COMMITTING = "Ongoing, with its source offsets"
 BROKER = "SIGKILL of the broker"
 LOOKS = 40
 """How often a task is caught before others may have become its owner."""
-STATES = re.compile(f'status-task-{TASK} {{"state":"([A-Z]+)"')
+STATES = re.compile(rf"\btask {TASK} (?:is )?([A-Z]{{2,}})\b")
 MEMBER = re.compile(r" generation \d+, protocol ")
 ENDS = re.compile(
     TASK + r": (fenced|lost|failed|stopped|abandoned|killing|lifeline lost)(?:: | )?(.*)"

@@ -19,6 +19,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 from typing import Final
 
 SETTING: Final = "headgate.plugin.modules"
@@ -57,6 +58,11 @@ def objection(target: str, base: type) -> str | None:
     )
 
 
+def _is_under_way(module: ModuleType) -> bool:
+    """Whether another thread is importing the module, which has only some of its names yet."""
+    return bool(getattr(module.__spec__, "_initializing", False))
+
+
 class _Look:
     def __init__(self, base: type) -> None:
         self._base = base
@@ -75,7 +81,8 @@ class _Look:
             found = (
                 getattr(loaded, name, None) if own else inspect.getattr_static(loaded, name, None)
             )
-            return inspect.isclass(found) and issubclass(found, self._base)
+            if found is not None or own or not _is_under_way(loaded):
+                return inspect.isclass(found) and issubclass(found, self._base)
         tree, is_package = _tree(module)
         package = module if is_package else module.rpartition(".")[0]
         return any(self._binds(module, package, name, statement) for statement in _statements(tree))

@@ -1,9 +1,12 @@
 """A class that a request names is looked at before anything of its module runs."""
 
+import importlib
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -216,3 +219,31 @@ def test_packages_without_init_are_looked_into(
     monkeypatch.syspath_prepend(str(tmp_path))
     assert objection("outer_space.inner.m:Src", Connector) is None
     assert "outer_space" not in sys.modules
+
+
+def test_a_module_that_another_thread_imports_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two connectors of one module that begin together, one was FAILED at random."""
+    monkeypatch.syspath_prepend(tmp_path)
+    # The import is held before the class is there.
+    (tmp_path / "under_way.py").write_text(f"import held\nheld.up()\n{PLAIN}")
+    held = ModuleType("held")
+    begun, go_on = threading.Event(), threading.Event()
+
+    def up() -> None:
+        begun.set()
+        assert go_on.wait(20)
+
+    held.up = up  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "held", held)
+    thread = threading.Thread(target=importlib.import_module, args=("under_way",), daemon=True)
+    thread.start()
+    assert begun.wait(20)
+    try:
+        assert objection("under_way:Src", Connector) is None
+        assert objection("under_way:Sink", Connector) is not None
+    finally:
+        go_on.set()
+        thread.join(20)
+        monkeypatch.delitem(sys.modules, "under_way")
