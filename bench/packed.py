@@ -34,7 +34,7 @@ LOOK_S = 0.2
 
 def run() -> Iterator[str]:
     for runner in RUNNERS:
-        steps = {}
+        steps: dict[int, dict[str, float]] = {}
         for connectors in (FEW, MANY):
             with tempfile.TemporaryDirectory(prefix="headgate-packed-") as folder:
                 lines, steps[connectors] = _measured(Path(folder), runner, connectors)
