@@ -146,6 +146,7 @@ class HostMachine:
         self._given_up = False
         """All its tasks have ended, and are released with it."""
         self._empty_since_ms: int | None = now_ms
+        self._let_go = False
         self.crashed = False
         """The host went without having been asked to, with tasks in it."""
 
@@ -192,7 +193,7 @@ class HostMachine:
         for output in self._life.handle(now_ms, given):
             match output:
                 case life.Forward(TaskEnded(reason=reason)):
-                    asked = self._leaving or isinstance(given, life.KillRequested)
+                    asked = self._let_go or isinstance(given, life.KillRequested)
                     self.crashed = self._welcomed and not asked and bool(self._tasks)
                     self._given_up = self._leaving = True
                     for task in self._tasks.values():
@@ -226,7 +227,7 @@ class HostMachine:
         idle = now_ms - self._empty_since_ms >= self._idle_ms
         if self._leaving or not self._welcomed or not idle:
             return []
-        self._leaving = True
+        self._let_go = self._leaving = True
         return [LetGo(), *self._live(now_ms, life.StopRequested(life.LINGER_MS))]
 
     # -- its tasks --

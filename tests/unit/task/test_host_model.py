@@ -342,3 +342,20 @@ def test_the_model_finds_a_missing_guard(mutant: type[HostMachine]) -> None:
             return True
 
     assert any(goes_wrong(seed) for seed in range(SEEDS))
+
+
+@pytest.mark.parametrize(
+    ("told", "crashed"),
+    [
+        ([ConnectionClosed()], True),
+        ([LaunchOver("signal 11"), ConnectionClosed()], True),
+        ([KillRequested("closing"), ConnectionClosed()], False),
+    ],
+)
+def test_a_host_that_went_unasked_has_crashed_whoever_told_it_first(
+    told: list[HostInput], crashed: bool
+) -> None:
+    machine = HostMachine(0, LIMIT_MS, 8 * LIMIT_MS, ROOM, IDLE_MS)
+    for given in (TaskPlaced("w/1", 100), HelloReceived(killable=True), *told):
+        machine.handle(0, given)
+    assert machine.crashed is crashed
