@@ -176,7 +176,7 @@ CONFIGS: list[tuple[dict[str, str], str]] = [
     ),
     (
         {"schema.registry.url": "https://h", "schema.registry.ssl.truststore.location": "/no/file"},
-        "No such file",
+        "there is no such file, expected one in PEM",
     ),
     ({"schema.registry.url": "http://h", "value.subject.name.strategy": "Mine"}, "must be one of"),
 ]

@@ -47,7 +47,7 @@ def _any_connector(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         return iter(())
 
     monkeypatch.setattr(module, "connector_problems", nothing)
-    monkeypatch.setattr(module, "look_at", lambda *_: None)
+    monkeypatch.setattr(module, "look_at", lambda *_, **__: None)
     yield
 
 
@@ -314,7 +314,7 @@ def test_settings_of_the_file_reach_the_validation_of_connectors(
         return iter(())
 
     monkeypatch.setattr(module, "connector_problems", keep)
-    monkeypatch.setattr(module, "look_at", lambda *_: None)
+    monkeypatch.setattr(module, "look_at", lambda *_, **__: None)
     _parse(GOOD)
     assert given[0]["headgate.task.runner"] == "process"
     assert given[0]["rebalance.timeout.ms"] == "60000"  # Connect's default is filled in
