@@ -60,6 +60,8 @@ from headgate_runtime.up.totals import Totals, lines, totals
 RESTARTS = "10"
 """Default of ``headgate.restart.max`` where `headgate up` goes on until it is stopped."""
 BEAT_S = 0.5
+REST_PER_CPU_S = 4.0
+"""Of thousands of tasks a look takes a second of CPU, and calls by gRPC wait for it."""
 SILENT_AFTER_S = 2.5
 STOP_EXTRA_S = 5.0
 """Beyond `task.shutdown.graceful.timeout.ms`: leaving the group, closing the log."""
@@ -113,6 +115,11 @@ def make_display(pipeline: Pipeline, options: UpOptions) -> Display:
         return PlainDisplay(sys.stdout)
     heading = Heading(pipeline.file.name, str(pipeline.data), pipeline.runner)
     return LiveDisplay(console, heading)
+
+
+def rest_after(cpu_s: float) -> float:
+    """Least seconds until the next look at everything, after one that took `cpu_s` of CPU."""
+    return max(BEAT_S / 5, REST_PER_CPU_S * cpu_s)
 
 
 def skipped_line(connector: str, count: int, letters: str = "") -> str:
@@ -339,10 +346,12 @@ class Up:
     def _beats(self) -> int:
         next_beat = time.monotonic()
         while not self._stop.asked.is_set():
+            cpu_s = time.process_time()
             verdict = self._beat()
             if verdict is not None:
                 return self._conclude(verdict)
-            next_beat = max(next_beat + BEAT_S, time.monotonic() + BEAT_S / 5)
+            rest_s = rest_after(time.process_time() - cpu_s)
+            next_beat = max(next_beat + BEAT_S, time.monotonic() + rest_s)
             self._stop.asked.wait(max(0.0, next_beat - time.monotonic()))
         failed = tuple(failure_lines(self._snapshot)) if self._snapshot is not None else ()
         state = " with failures" if failed else ""
