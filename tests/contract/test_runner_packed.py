@@ -39,6 +39,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunnerBen
     [*runner_contract.COMMON, *runner_contract.OF_PROCESSES],
     ids=lambda check: check.__name__,
 )
+@pytest.mark.exhaustive
 def test_contract(check: Callable[[RunnerBench], None], bench: RunnerBench) -> None:
     """A task that is alone in its process is killed like one that has it to itself."""
     check(bench)

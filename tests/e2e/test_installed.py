@@ -95,6 +95,7 @@ def test_a_command_that_needs_more_names_the_extra_and_ends_with_2(
 
 
 @pytest.mark.parametrize("tolerance", first(1, ["all", "none"]))
+@pytest.mark.exhaustive
 def test_a_parquet_file_without_pyarrow_fails_its_task_and_skips_nothing(
     installed: Installed, tmp_path: Path, tolerance: str
 ) -> None:

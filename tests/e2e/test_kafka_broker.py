@@ -30,6 +30,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 from docker.models.containers import ExecResult
+from support.depth import first
 from support.kafka import broker as support
 from support.kafka.broker import Found
 
@@ -364,7 +365,7 @@ class Person:
         self.process.communicate()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("number", first(1, [signal.SIGINT, signal.SIGKILL]))
 def test_make_kafka_from_start_to_end(tmp_path: Path, number: int) -> None:
     person = Person(tmp_path / "data")
     try:

@@ -144,6 +144,7 @@ def test_who_shares_a_session_shares_the_daemon_that_forks_workers(
     alone.close()
 
 
+@pytest.mark.exhaustive
 def test_a_launcher_that_closes_leaves_the_tasks_of_others_in_the_session(
     spark_server: SparkServer,  # noqa: F811
     tmp_path: Path,

@@ -204,6 +204,7 @@ file = "out.txt"
 """
 
 
+@pytest.mark.exhaustive
 def test_up_until_idle(tmp_path: Path) -> None:
     """On the embedded log: the sink is behind as long as a topic that matches has more."""
     (tmp_path / "pipeline.toml").write_text(PIPELINE)

@@ -38,6 +38,7 @@ def _up(folder: Path) -> "subprocess.CompletedProcess[str]":
     )
 
 
+@pytest.mark.exhaustive
 def test_bad_files_are_set_aside_named_and_taken_up_again(tmp_path: Path) -> None:
     (tmp_path / "pipeline.toml").write_text(PIPELINE)
     folder = tmp_path / "in"

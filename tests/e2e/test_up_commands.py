@@ -146,6 +146,7 @@ def test_connectors_that_the_file_no_longer_names_stay_or_are_pruned(tmp_path: P
     assert "copy" not in _run(tmp_path, "--until-idle").stdout
 
 
+@pytest.mark.exhaustive
 def test_a_bad_file_ends_until_idle_with_its_reason(tmp_path: Path) -> None:
     _write(tmp_path, SLOW.replace("200", "0") + COPY, "thread")
     (tmp_path / "in").mkdir()
