@@ -61,7 +61,7 @@ RESTARTS = "10"
 """Default of ``headgate.restart.max`` where `headgate up` goes on until it is stopped."""
 BEAT_S = 0.5
 REST_PER_CPU_S = 4.0
-"""Of thousands of tasks a look takes a second of CPU, and calls by gRPC wait for it."""
+"""A look at thousands of tasks takes a second of CPU, and calls by gRPC wait for it."""
 SILENT_AFTER_S = 2.5
 STOP_EXTRA_S = 5.0
 """Beyond `task.shutdown.graceful.timeout.ms`: leaving the group, closing the log."""
