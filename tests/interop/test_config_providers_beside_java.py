@@ -103,7 +103,7 @@ def test_one_goes_on_where_the_other_was(
     assert other.rest.create("src", {**cluster.config, "topic": own}).status == 201
     other.rest.await_tasks("src", ["RUNNING"], SECONDS)
     written = json.loads(json.dumps(cluster.logged(own)).replace(own, cluster.name))
-    assert written["connector-src"].pop("changed") == 1  # our etag, which Java passes over
+    assert written["connector-src"].pop("changed") > 0  # our etag, which Java passes over
     assert written == theirs
     answer = ours.rest.put(path, asked)
     assert (answer.status, answer.body["error_count"]) == (200, 0)
