@@ -10,28 +10,21 @@ from pathlib import Path
 
 import pytest
 from support.task import runner_contract
-from support.task.runner_contract import SESSION_TIMEOUT_MS, RunnerBench, is_alive
+from support.task.runner_contract import RunnerBench, is_alive, process_bench
 
 from headgate.ids import TaskId
 from headgate.task.messages import TaskEnded, TaskKind, TaskOutcome, TaskReleased, TaskRunning
-from headgate_runtime.tasks.select import make_runner
 
 ROOM = 3
-SETTINGS = {
-    "session.timeout.ms": str(SESSION_TIMEOUT_MS),
-    "headgate.tasks.per.process": str(ROOM),
-}
-TESTS = Path(__file__).parents[1]
+PACKED = {"headgate.tasks.per.process": str(ROOM)}
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunnerBench]:
-    monkeypatch.setenv("PYTHONPATH", str(TESTS))
-    made = RunnerBench(lambda report: make_runner("process", SETTINGS, report), tmp_path)
-    yield made
-    made.close()
+    with process_bench(tmp_path, monkeypatch, **PACKED) as made:
+        yield made
 
 
 @pytest.mark.parametrize(

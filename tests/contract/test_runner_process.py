@@ -13,12 +13,10 @@ import pytest
 from support.commands.processes import descendants
 from support.depth import first_rows
 from support.task import runner_contract
-from support.task.runner_contract import SESSION_TIMEOUT_MS, RunnerBench, is_alive
+from support.task.runner_contract import RunnerBench, is_alive, process_bench
 
 from headgate.task.messages import TaskKind, TaskOutcome
-from headgate_runtime.tasks.select import make_runner
 
-SETTINGS = {"session.timeout.ms": str(SESSION_TIMEOUT_MS)}
 TESTS = Path(__file__).parents[1]
 
 pytestmark = pytest.mark.slow
@@ -26,10 +24,8 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunnerBench]:
-    monkeypatch.setenv("PYTHONPATH", str(TESTS))
-    made = RunnerBench(lambda report: make_runner("process", SETTINGS, report), tmp_path)
-    yield made
-    made.close()
+    with process_bench(tmp_path, monkeypatch) as made:
+        yield made
 
 
 @pytest.mark.parametrize(

@@ -467,6 +467,7 @@ class Connector(ABC):
         """
         config = getattr(self, "config", None)
         if config is None:
+            # Not abstract: most connectors define neither this nor `start`.
             name = type(self).__name__
             raise NotImplementedError(
                 f"{name} has no task configs: its start keeps no self.config, and it defines no "

@@ -192,12 +192,14 @@ class HostMachine:
         out: list[HostOutput] = []
         for output in self._life.handle(now_ms, given):
             match output:
-                case life.Forward(TaskEnded(reason=reason)):
+                case life.Forward(TaskEnded(outcome=ended, reason=reason)):
                     asked = self._let_go or isinstance(given, life.KillRequested)
                     self.crashed = self._welcomed and not asked and bool(self._tasks)
                     self._given_up = self._leaving = True
+                    # FAILED: another host would end the same.
+                    outcome = ended if ended is TaskOutcome.FAILED else TaskOutcome.LOST
                     for task in self._tasks.values():
-                        out += self._end(task, TaskOutcome.LOST, reason or "its host has ended")
+                        out += self._end(task, outcome, reason or "its host has ended")
                 case life.Forward(TaskReleased()):
                     for task in list(self._tasks.values()):
                         out += self._release(task)

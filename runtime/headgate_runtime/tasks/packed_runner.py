@@ -18,6 +18,16 @@ from headgate.task import host as hosting
 from headgate.task import run as life
 from headgate.task.company import Company
 from headgate.task.messages import StopTask, TaskCommand, TaskEnded, TaskReleased, TaskSpec
+from headgate_runtime.tasks.launching import (
+    CLOSE_LIMIT_MS,
+    START_LIMIT_MS,
+    TICK_S,
+    Beats,
+    is_gone,
+    kill_launched,
+    kill_process,
+    launch,
+)
 from headgate_runtime.tasks.lifeline import monotonic_ms
 from headgate_runtime.tasks.log_lines import relog
 from headgate_runtime.tasks.protocol import (
@@ -31,14 +41,7 @@ from headgate_runtime.tasks.protocol import (
     Invitation,
     Logged,
     StartTask,
-    is_alive,
     is_here,
-)
-from headgate_runtime.tasks.runners import (
-    CLOSE_LIMIT_MS,
-    START_LIMIT_MS,
-    TICK_S,
-    kill_process,
 )
 from headgate_runtime.tasks.server import Connection, LifelineServer
 
@@ -116,12 +119,11 @@ class PackedRunner:
         self._limit_ms = silence_limit_ms
         self._start_limit_ms = start_limit_ms
         self._idle_ms = idle_ms
-        self._alive = alive or (lambda: True)
+        self._beats = Beats(silence_limit_ms, alive or (lambda: True))
         self._lock = threading.RLock()
         self._hosts: dict[str, _Host] = {}
         self._placed: dict[str, _Placed] = {}
         self._started = 0
-        self._beat_ms = 0
         self._closed = threading.Event()
         server.add(self)
         threading.Thread(target=self._supervise, name="headgate-task-hosts", daemon=True).start()
@@ -192,21 +194,7 @@ class PackedRunner:
                 host_of_tasks=True,
             )
         ).decode()
-
-        def ended(error: str | None) -> None:
-            self._give(host, life.LaunchOver(error))
-
-        def launch() -> None:
-            try:
-                self._launcher.launch(host.id, argument, ended)
-            except Exception as error:  # whatever a launcher's library raises
-                _log.exception("%s could not be launched", host.name)
-                ended(f"it could not be launched: {error}")
-
-        try:
-            threading.Thread(target=launch, name=f"launch-{host.name}", daemon=True).start()
-        except RuntimeError as error:  # there are too many: the host did not begin
-            ended(f"it could not be launched: {error}")
+        launch(self._launcher, host.id, host.name, argument, lambda over: self._give(host, over))
 
     def token(self, run: str) -> str | None:
         with self._lock:
@@ -277,8 +265,7 @@ class PackedRunner:
             case life.Refuse():
                 pass  # `arrived` says so
             case life.KillLaunched():
-                # Ending a Spark job can take seconds; nobody else is to wait for it.
-                threading.Thread(target=self._kill_launched, args=(host,), daemon=True).start()
+                kill_launched(self._launcher, host.id, host.name)
             case life.KillBody():
                 kill_process(host.name, host.hello)
             case life.Disconnect():
@@ -291,24 +278,14 @@ class PackedRunner:
             placed.host.say(ForTask(placed.spec.run, command))
         placed.early.clear()
 
-    def _kill_launched(self, host: _Host) -> None:
-        try:
-            self._launcher.kill(host.id)
-        except Exception:  # it is killed by pid all the same, and the launcher's end is told
-            _log.exception("%s: the launcher could not end it", host.name)
-
     def _supervise(self) -> None:
         while not self._closed.wait(TICK_S):
-            now_ms = monotonic_ms()
-            beat = now_ms - self._beat_ms >= self._limit_ms // 10 and self._alive()
-            if beat:
-                self._beat_ms = now_ms
+            beat = self._beats.due()
             with self._lock:
                 hosts = list(self._hosts.values())
             for host in hosts:
                 if beat and host.connection is not None:
                     host.say(Beat())
-                hello = host.hello
-                if hello is not None and host.machine.watching_pid and not is_alive(hello):
+                if is_gone(host.hello, host.machine.watching_pid):
                     self._give(host, life.BodyDead())
                 self._give(host, life.Tick())

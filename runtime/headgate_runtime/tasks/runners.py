@@ -4,18 +4,25 @@ Every decision is `RunMachine`'s; here its inputs are gathered under one lock an
 performed, so that reports leave in the order in which they were decided.
 """
 
-import logging
-import os
 import secrets
-import signal
 import threading
 from collections.abc import Callable
 from typing import Any
 
 from headgate import wire
-from headgate.ports import Launcher, LaunchRefusal, Reporter
+from headgate.ports import Launcher, Reporter
 from headgate.task import run as life
 from headgate.task.messages import StopTask, TaskCommand, TaskSpec
+from headgate_runtime.tasks.launching import (
+    CLOSE_LIMIT_MS,
+    START_LIMIT_MS,
+    TICK_S,
+    Beats,
+    is_gone,
+    kill_launched,
+    kill_process,
+    launch,
+)
 from headgate_runtime.tasks.lifeline import monotonic_ms
 from headgate_runtime.tasks.log_lines import relog
 from headgate_runtime.tasks.protocol import (
@@ -25,17 +32,9 @@ from headgate_runtime.tasks.protocol import (
     Invitation,
     Logged,
     Welcome,
-    is_alive,
     is_here,
 )
 from headgate_runtime.tasks.server import Connection, LifelineServer
-
-_log = logging.getLogger("headgate.task")
-
-START_LIMIT_MS = 60_000
-TICK_S = 0.02
-CLOSE_LIMIT_MS = 3_000
-"""How long `close` waits for what it killed to be gone."""
 
 
 class _Run:
@@ -70,10 +69,9 @@ class LaunchedRunner:
         self._server = server
         self._limit_ms = silence_limit_ms
         self._start_limit_ms = start_limit_ms
-        self._alive = alive or (lambda: True)
+        self._beats = Beats(silence_limit_ms, alive or (lambda: True))
         self._lock = threading.RLock()
         self._runs: dict[str, _Run] = {}
-        self._beat_ms = 0
         self._closed = threading.Event()
         server.add(self)
         threading.Thread(target=self._supervise, name="headgate-task-runner", daemon=True).start()
@@ -89,13 +87,13 @@ class LaunchedRunner:
         argument = wire.dumps(
             Invitation(spec.run, str(spec.task), self._server.host, self._server.port, run.token)
         ).decode()
-        thread = threading.Thread(
-            target=self._launch, args=(spec.run, argument), name=f"launch-{spec.task}", daemon=True
+        launch(
+            self._launcher,
+            spec.run,
+            str(spec.task),
+            argument,
+            lambda over: self._give(spec.run, over),
         )
-        try:
-            thread.start()
-        except RuntimeError as error:  # there are too many: the run did not begin
-            self._give(spec.run, life.LaunchOver(f"it could not be launched: {error}"))
 
     def send(self, run: str, command: TaskCommand) -> None:
         with self._lock:
@@ -124,16 +122,6 @@ class LaunchedRunner:
         self._closed.set()
 
     # -- what the launcher and the lifelines tell --
-
-    def _launch(self, run: str, argument: str) -> None:
-        def ended(error: str | None) -> None:
-            self._give(run, life.LaunchOver(error, isinstance(error, LaunchRefusal)))
-
-        try:
-            self._launcher.launch(run, argument, ended)
-        except Exception as error:  # whatever a launcher's library raises: the run did not begin
-            _log.exception("%s could not be launched", run)
-            self._give(run, life.LaunchOver(f"it could not be launched: {error}"))
 
     def token(self, run: str) -> str | None:
         with self._lock:
@@ -183,8 +171,7 @@ class LaunchedRunner:
             case life.Forward(report):
                 self._report(run, report)
             case life.KillLaunched():
-                # Ending a Spark job can take seconds; nobody else is to wait for it.
-                threading.Thread(target=self._kill_launched, args=(run,), daemon=True).start()
+                kill_launched(self._launcher, run, str(found.spec.task))
             case life.KillBody():
                 kill_process(str(found.spec.task), found.hello)
             case life.Disconnect():
@@ -193,38 +180,14 @@ class LaunchedRunner:
             case life.Welcome() | life.Refuse():
                 raise AssertionError(f"{output} answers a hello only")
 
-    def _kill_launched(self, run: str) -> None:
-        try:
-            self._launcher.kill(run)
-        except Exception:  # the body is killed by pid all the same, and the launcher's end is told
-            _log.exception("%s: the launcher could not end it", run)
-
     def _supervise(self) -> None:
         while not self._closed.wait(TICK_S):
-            now_ms = monotonic_ms()
-            beat = now_ms - self._beat_ms >= self._limit_ms // 10 and self._alive()
-            if beat:
-                self._beat_ms = now_ms
+            beat = self._beats.due()
             with self._lock:
                 runs = list(self._runs.items())
             for run, found in runs:
                 if beat and found.connection is not None:
                     found.connection.say(Beat())
-                hello = found.hello
-                if hello is not None and found.machine.watching_pid and not is_alive(hello):
+                if is_gone(found.hello, found.machine.watching_pid):
                     self._give(run, life.BodyDead())
                 self._give(run, life.Tick())
-
-
-def kill_process(name: str, hello: Hello | None) -> None:
-    """End the process of this machine that said `hello`; its end is seen by its pid."""
-    if hello is None or not is_alive(hello):
-        return
-    _log.warning("%s: killing process %d", name, hello.pid)
-    try:
-        os.kill(hello.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
-    except PermissionError:
-        # An executor of another user. It ends itself once it hears nothing more.
-        _log.warning("%s: process %d may not be killed", name, hello.pid)

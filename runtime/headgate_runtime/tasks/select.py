@@ -9,8 +9,9 @@ from headgate.task.messages import TaskCommand, TaskEnded, TaskOutcome, TaskRele
 from headgate_runtime.config.settings import TASKS_PER_PROCESS
 from headgate_runtime.plugins.find import PluginError
 from headgate_runtime.tasks.launchers import ProcessLauncher
+from headgate_runtime.tasks.launching import START_LIMIT_MS
 from headgate_runtime.tasks.packed_runner import PackedRunner
-from headgate_runtime.tasks.runners import START_LIMIT_MS, LaunchedRunner
+from headgate_runtime.tasks.runners import LaunchedRunner
 from headgate_runtime.tasks.server import LOOPBACK, LifelineServer
 from headgate_runtime.tasks.thread_runner import ThreadRunner
 from headgate_runtime.tasks.tools import BodyTools, PluginTools

@@ -121,7 +121,7 @@ class RunTransport:
         self.clock: Clock = MemoryClock(log)
 
     def offset_view(self) -> OffsetView:
-        # The port has it for workers.
+        # Only workers ask for it: the port has it, and a task in a test never comes here.
         raise NotImplementedError("tasks do not ask for it")
 
     def close(self) -> None:

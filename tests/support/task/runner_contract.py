@@ -10,7 +10,7 @@ import queue
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,7 @@ from headgate.task.messages import (
     TaskSpec,
 )
 from headgate_embedded import open_transport, transport_settings
+from headgate_runtime.tasks.select import make_runner
 
 SESSION_TIMEOUT_MS = 3_000
 PATIENCE_S = 60.0
@@ -164,6 +165,18 @@ class RunnerBench:
             if not more:
                 return found
             found += more
+
+
+@contextlib.contextmanager
+def process_bench(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, **settings: str
+) -> Iterator[RunnerBench]:
+    """A bench of the runner `process`, whose processes find the connectors of the tests."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    given = {"session.timeout.ms": str(SESSION_TIMEOUT_MS), **settings}
+    made = RunnerBench(lambda report: make_runner("process", given, report), folder)
+    yield made
+    made.close()
 
 
 def check_start_running_stop(bench: RunnerBench) -> None:

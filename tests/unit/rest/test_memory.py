@@ -38,7 +38,9 @@ made.close()
 """
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library")
+@pytest.mark.skipif(
+    platform.libc_ver()[0] != "glibc", reason="only glibc keeps freed memory in threads' heaps"
+)
 def test_what_bodies_took_is_given_back_while_their_thread_lives() -> None:
     """glibc keeps up to 64 MiB at the end of each thread's heap, for good."""
     done = subprocess.run(

@@ -3,13 +3,14 @@ Random histories of placing, stopping, hanging, silence, kill, death and late wo
 `HostMachine` in the middle.
 
 The host is the worst one that the rules allow: each of its threads acts whenever the process is
-alive and awake, as in `test_lifeline_model`. A thread that was abandoned may act on.
+alive and awake, see `support.task.launched_model`. A thread that was abandoned may act on.
 """
 
 import random
 from collections import Counter, deque
 
 import pytest
+from support.task.launched_model import LIMIT_MS, LaunchedModel
 
 from headgate.task.host import (
     AbandonTask,
@@ -33,23 +34,16 @@ from headgate.task.messages import (
     TaskRunning,
 )
 from headgate.task.run import (
-    BodyDead,
     BodyReported,
     ConnectionClosed,
-    Disconnect,
     Heard,
     HelloReceived,
-    KillBody,
-    KillLaunched,
     KillRequested,
     LaunchOver,
     Refuse,
-    Tick,
     Welcome,
 )
 
-LIMIT_MS = 100
-STEP_MS = 10
 ROOM = 3
 IDLE_MS = 200
 SEEDS = 1_500
@@ -63,23 +57,15 @@ class Thread:
         self.stopping = self.abandoned = self.done = False
 
 
-class World:
+class World(LaunchedModel):
     """One host: a launched thing, the process in it with its threads, a connection, the machine."""
 
     def __init__(self, seed: int, machine: type[HostMachine]) -> None:
-        self.rng = random.Random(seed)
-        self.now = 0
-        self.machine = machine(0, LIMIT_MS, 8 * LIMIT_MS, ROOM, IDLE_MS)
-        self.local = self.rng.random() < 0.7
-        self.outlives = self.rng.random() < 0.5  # the process outlives what was launched (Spark)
+        made = machine(0, LIMIT_MS, 8 * LIMIT_MS, ROOM, IDLE_MS)
+        super().__init__(random.Random(seed), made, dies=0.001, freezes=0.01)
         self.hanging = self.rng.choice((0.0, 0.3, 1.0))
-        self.up: deque[HostInput] = deque()
         self.down: deque[HostOutput | str] = deque()
-        self.alive, self.frozen, self.said_hello = True, False, False
-        self.welcomed = self.finished = self.connected = self.let_go = False
-        self.heard_ms = 0
-        self.over = self.over_told = self.dying = False
-        self.worker_frozen_until = -1
+        self.let_go = False
         self.placed: list[str] = []
         self.threads: dict[str, Thread] = {}
         self.reports: dict[str, list[TaskReport]] = {}
@@ -87,15 +73,8 @@ class World:
 
     # -- the worker's side --
 
-    def give(self, given: HostInput) -> None:
-        for output in self.machine.handle(self.now, given):
-            self.perform(output)
-
     def perform(self, output: HostOutput) -> None:
         match output:
-            case Welcome():
-                self.wrong["a second host"] += self.welcomed or not self.said_hello
-                self.welcomed, self.heard_ms = True, self.now
             case Refuse():
                 self.connected = self.connected and self.welcomed  # it may be the second's
             case ForwardTask(run, report):
@@ -104,34 +83,10 @@ class World:
                 if not self.welcomed:
                     self.wrong["said before the welcome"] += 1
                 self.down.append(output)
-            case KillLaunched():
-                self.over = True
-                self.dying = self.dying or not self.outlives
-            case KillBody():
-                self.dying = True
-            case Disconnect():
-                self.connected = False
-                self.up.append(ConnectionClosed())
-
-    def step(self, calm: bool) -> None:
-        self.now += STEP_MS
-        rng = self.rng
-        self.process(calm)
-        if rng.random() < 0.02 and not calm:
-            self.worker_frozen_until = self.now + rng.randrange(0, 4 * LIMIT_MS)
-        if self.now < self.worker_frozen_until:
-            return
-        if self.connected and self.alive and not self.frozen:
-            self.heard_ms = self.now
-        while self.up and rng.random() < 0.8:
-            self.give(self.up.popleft())
-        if self.over and not self.over_told and rng.random() < 0.5:
-            self.over_told = True
-            self.give(LaunchOver("job failed" if rng.random() < 0.5 else None))
-        if not self.alive and self.machine.watching_pid:
-            self.give(BodyDead())
-        self.ask(calm)
-        self.give(Tick())
+            case _:
+                if output == Welcome():
+                    self.wrong["a second host"] += self.welcomed or not self.said_hello
+                super().perform(output)
 
     def ask(self, calm: bool) -> None:
         rng = self.rng
@@ -153,33 +108,11 @@ class World:
 
     # -- the process --
 
-    def process(self, calm: bool) -> None:
-        rng = self.rng
-        if (self.dying and rng.random() < 0.3) or rng.random() < 0.001:
-            self.die()
-        if self.over and not self.outlives:
-            self.die()
-        if not self.alive:
-            self.over = True
-            return
-        if self.local and not calm and rng.random() < 0.01:
-            self.frozen = not self.frozen
-        if self.frozen or self.finished:
-            return
-        if not self.said_hello:
-            if rng.random() < 0.2:
-                self.said_hello = self.connected = True
-                self.up.append(HelloReceived(self.local))
-            return
-        if not self.welcomed:
-            return
-        if not self.local and self.now - self.heard_ms > 2 * LIMIT_MS - STEP_MS:
-            self.die()
-            return
+    def act(self) -> None:
         if self.connected:
             self.serve()
         for run, thread in self.threads.items():
-            self.act(run, thread)
+            self.run_on(run, thread)
         self.check_room()
 
     def serve(self) -> None:
@@ -207,7 +140,7 @@ class World:
             self.up.append(BodyReported(TaskEnded(TaskOutcome.STOPPED)))
             self.up.append(ConnectionClosed())
 
-    def act(self, run: str, thread: Thread) -> None:
+    def run_on(self, run: str, thread: Thread) -> None:
         rng = self.rng
         if thread.done:
             return
@@ -234,13 +167,6 @@ class World:
         if sum(not thread.done for thread in self.threads.values()) > ROOM:
             self.wrong["more threads than room"] += 1
 
-    def die(self) -> None:
-        if self.alive:
-            self.alive = False
-            if self.connected and not self.finished:
-                self.up.append(ConnectionClosed())
-            self.connected = False
-
 
 def run(seed: int, machine: type[HostMachine] = HostMachine) -> World:
     world = World(seed, machine)
@@ -262,6 +188,19 @@ def faults(world: World) -> Counter[str]:
     if not world.machine.released:
         found["the host is never released"] += 1
     return found
+
+
+def test_the_tasks_of_a_host_that_no_try_can_bring_up_have_failed() -> None:
+    """As lost tasks they would be started for ever: executors have another version of Headgate."""
+    machine = HostMachine(0, LIMIT_MS, 8 * LIMIT_MS, ROOM, IDLE_MS)
+    for run in ("a", "b"):
+        assert machine.handle(0, TaskPlaced(run, 1)) == []
+    found = machine.handle(10, LaunchOver("version 1 here, 2 there", final=True))
+    ended = TaskEnded(TaskOutcome.FAILED, "version 1 here, 2 there")
+    assert found == [
+        *(ForwardTask(run, ended) for run in ("a", "b")),
+        *(ForwardTask(run, TaskReleased()) for run in ("a", "b")),
+    ]
 
 
 def test_each_task_has_one_end_and_one_release_and_nothing_acts_after_it() -> None:

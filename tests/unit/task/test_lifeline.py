@@ -14,12 +14,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 
 from headgate import wire
 from headgate.ids import TargetState, TaskId
+from headgate.ports import LaunchRefusal
 from headgate.task.messages import (
     PauseTask,
     StopTask,
@@ -31,11 +33,12 @@ from headgate.task.messages import (
     TaskRunning,
     TaskSpec,
 )
-from headgate_runtime.tasks import protocol
+from headgate_runtime.tasks import launching, protocol
 from headgate_runtime.tasks import runners as runners_module
 from headgate_runtime.tasks import server as server_module
 from headgate_runtime.tasks.lifeline import LifelineGone
 from headgate_runtime.tasks.log_lines import KEPT_MAX, TEXT_MAX
+from headgate_runtime.tasks.packed_runner import PackedRunner
 from headgate_runtime.tasks.protocol import (
     Hello,
     Invitation,
@@ -74,11 +77,22 @@ class ByHand:
 
 
 class Bench:
-    def __init__(self, alive: Callable[[], bool], start_limit_ms: int) -> None:
+    """A runner whose launcher does nothing by itself.
+
+    Args:
+        kind: makes the runner.
+    """
+
+    def __init__(
+        self,
+        alive: Callable[[], bool],
+        start_limit_ms: int,
+        kind: Callable[..., LaunchedRunner | PackedRunner] = LaunchedRunner,
+    ) -> None:
         self.launcher = ByHand()
         self.reports: queue.Queue[TaskReport] = queue.Queue()
         self.server = LifelineServer(LIMIT_MS)
-        self.runner = LaunchedRunner(
+        self.runner = kind(
             self.launcher,
             lambda run, report: self.reports.put(report),
             self.server,
@@ -118,7 +132,7 @@ def killed_pids(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     def kill(pid: int, number: int) -> None:
         pids.append(pid)
 
-    monkeypatch.setattr(runners_module.os, "kill", kill)
+    monkeypatch.setattr(launching.os, "kill", kill)
     return pids
 
 
@@ -135,7 +149,7 @@ def body(invitation: Invitation) -> SocketLifeline:
 
 
 def dead(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runners_module, "is_alive", lambda hello: False)
+    monkeypatch.setattr(launching, "is_alive", lambda hello: False)
 
 
 def test_commands_down_and_reports_up(bench: Bench) -> None:
@@ -381,6 +395,21 @@ def test_a_launch_that_fails_ends_and_releases(bench: Bench) -> None:
     assert bench.next() == TaskReleased()
 
 
+@pytest.mark.parametrize(
+    "kind", [LaunchedRunner, partial(PackedRunner, room=3)], ids=["one each", "packed"]
+)
+def test_a_launch_that_would_fail_again_fails_its_task(
+    kind: Callable[..., LaunchedRunner | PackedRunner],
+) -> None:
+    """A lost task is started anew, here for ever."""
+    bench = Bench(lambda: True, 20_000, kind)
+    invitation = bench.invite()
+    bench.launcher.ended[invitation.run](LaunchRefusal("version 1 here, 2 there"))
+    assert bench.next() == TaskEnded(TaskOutcome.FAILED, "version 1 here, 2 there")
+    assert bench.next() == TaskReleased()
+    bench.close()
+
+
 def test_a_pid_that_came_again_is_another_process() -> None:
     started = process_started(os.getpid())
     assert started is not None
@@ -431,7 +460,7 @@ def test_a_process_that_may_not_be_killed_does_not_end_the_beats(
     def refused(pid: int, number: int) -> None:
         raise PermissionError
 
-    monkeypatch.setattr(runners_module.os, "kill", refused)
+    monkeypatch.setattr(launching.os, "kill", refused)
     lifeline = body(bench.invite())
     bench.runner.stop("w/1", 50)
     assert isinstance(bench.next(), TaskEnded)

@@ -1,14 +1,13 @@
 """Can `TaskReleased` precede the last thing a body does? Random interleavings of silence, kill,
 death, late words and second attempts, with the real `RunMachine` in the middle.
 
-The body is the worst one that the rules allow: on this machine it acts whenever it is alive, awake
-and welcomed, however long it was frozen; on another machine it acts until its own limit has passed.
+The body is the worst one that the rules allow: see `support.task.launched_model`.
 """
 
 import random
-from collections import deque
 
 import pytest
+from support.task.launched_model import LIMIT_MS, LaunchedModel
 
 from headgate.task.messages import (
     TaskClosing,
@@ -30,7 +29,6 @@ from headgate.task.run import (
     KillRequested,
     LaunchOver,
     Refuse,
-    RunInput,
     RunMachine,
     RunOutput,
     StopRequested,
@@ -38,68 +36,28 @@ from headgate.task.run import (
     Welcome,
 )
 
-LIMIT_MS = 100
-STEP_MS = 10
 
-
-class World:
+class World(LaunchedModel):
     """One run: a launched thing, the body in it, a connection, and the runner's machine."""
 
     def __init__(self, seed: int, machine: type[RunMachine]) -> None:
-        self.rng = random.Random(seed)
-        self.now = 0
-        self.machine = machine(0, LIMIT_MS, 8 * LIMIT_MS, 2 * LIMIT_MS)
-        self.local = self.rng.random() < 0.7
-        self.outlives = self.rng.random() < 0.5  # the body outlives what was launched (Spark)
-        self.up: deque[RunInput] = deque()
-        self.alive, self.frozen, self.said_hello = True, False, False
-        self.welcomed = self.finished = self.connected = False
-        self.heard_ms = 0
-        self.over = self.over_told = self.dying = False
-        self.worker_frozen_until = -1
+        made = machine(0, LIMIT_MS, 8 * LIMIT_MS, 2 * LIMIT_MS)
+        super().__init__(random.Random(seed), made, dies=0.005, freezes=0.03)
         self.reports: list[object] = []
         self.acts_after_release = 0
         self.second_bodies = 0
 
-    def give(self, given: RunInput) -> None:
-        for output in self.machine.handle(self.now, given):
-            self.perform(output)
-
     def perform(self, output: RunOutput) -> None:
         match output:
-            case Welcome():
-                self.welcomed, self.heard_ms = True, self.now
             case Refuse():
                 self.connected = False
             case Forward(report):
                 self.reports.append(report)
-            case KillLaunched():
-                self.over = True
-                if not self.outlives:
-                    self.dying = True
-            case KillBody():
-                self.dying = True
-            case Disconnect():
-                self.connected = False
-                self.up.append(ConnectionClosed())
+            case _:
+                super().perform(output)
 
-    def step(self, calm: bool) -> None:
-        self.now += STEP_MS
+    def ask(self, calm: bool) -> None:
         rng = self.rng
-        self.body(calm)
-        if rng.random() < 0.02 and not calm:
-            self.worker_frozen_until = self.now + rng.randrange(0, 4 * LIMIT_MS)
-        if self.now < self.worker_frozen_until:
-            return
-        if self.connected and self.alive and not self.frozen:
-            self.heard_ms = self.now
-        while self.up and rng.random() < 0.7:
-            self.give(self.up.popleft())
-        if self.over and not self.over_told and rng.random() < 0.5:
-            self.over_told = True
-            self.give(LaunchOver("job failed" if rng.random() < 0.5 else None))
-        if not self.alive and self.machine.watching_pid:
-            self.give(BodyDead())
         if rng.random() < 0.02:
             self.give(StopRequested(rng.randrange(0, 2 * LIMIT_MS)))
         if rng.random() < (0.2 if calm else 0.003):
@@ -108,49 +66,16 @@ class World:
         if rng.random() < 0.02 and (self.welcomed or self.machine.released):
             answer = self.machine.handle(self.now, HelloReceived(self.local))
             self.second_bodies += answer.count(Welcome())
-        self.give(Tick())
-
-    def body(self, calm: bool) -> None:
-        rng = self.rng
-        if (self.dying and rng.random() < 0.3) or rng.random() < 0.005:
-            self.die()
-        if self.over and not self.outlives:
-            self.die()
-        if not self.alive:
-            self.over = True
-            return
-        if self.local and not calm and rng.random() < 0.03:
-            self.frozen = not self.frozen
-        if self.frozen or self.finished:
-            return
-        if not self.said_hello:
-            if rng.random() < 0.2:
-                self.said_hello = self.connected = True
-                self.up.append(HelloReceived(self.local))
-            return
-        if not self.welcomed:
-            return
-        if not self.local and self.now - self.heard_ms > 2 * LIMIT_MS - STEP_MS:
-            self.die()
-            return
-        self.act()
-        if self.connected:
-            self.up.append(rng.choice((Heard(), BodyReported(TaskRunning()))))
-            if rng.random() < 0.03:
-                self.finished = self.over = True
-                self.up.append(BodyReported(TaskEnded(TaskOutcome.STOPPED)))
-                self.up.append(ConnectionClosed())
 
     def act(self) -> None:
         if any(isinstance(report, TaskReleased) for report in self.reports):
             self.acts_after_release += 1
-
-    def die(self) -> None:
-        if self.alive:
-            self.alive = False
-            if self.connected and not self.finished:
+        if self.connected:
+            self.up.append(self.rng.choice((Heard(), BodyReported(TaskRunning()))))
+            if self.rng.random() < 0.03:
+                self.finished = self.over = True
+                self.up.append(BodyReported(TaskEnded(TaskOutcome.STOPPED)))
                 self.up.append(ConnectionClosed())
-            self.connected = False
 
 
 def run(seed: int, machine: type[RunMachine] = RunMachine) -> World:
