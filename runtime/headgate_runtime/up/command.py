@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 
@@ -353,7 +353,7 @@ class Up:
             rest_s = rest_after(time.process_time() - cpu_s)
             next_beat = max(next_beat + BEAT_S, time.monotonic() + rest_s)
             self._stop.asked.wait(max(0.0, next_beat - time.monotonic()))
-        failed = tuple(failure_lines(self._snapshot)) if self._snapshot is not None else ()
+        failed = self._failures_at_stop()
         state = " with failures" if failed else ""
         self.last_words.append(f"stopped{state}; the next headgate up goes on from here")
         self.last_words.extend(f"  {line}" for line in failed)
@@ -362,6 +362,13 @@ class Up:
         if self._options.until_idle:
             return EXIT_INTERRUPTED
         return EXIT_FAILED if failed else 0
+
+    def _failures_at_stop(self) -> tuple[str, ...]:
+        """What the last look saw, but for connectors that were deleted since."""
+        if self._snapshot is None:
+            return ()
+        connectors = self._observer.read().connectors
+        return tuple(failure_lines(replace(self._snapshot, connectors=connectors)))
 
     def _quarantined(self) -> list[str]:
         """What source tasks have set aside and not read."""

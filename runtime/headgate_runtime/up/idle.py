@@ -150,17 +150,23 @@ def _moved(snapshot: Snapshot, previous: Snapshot) -> Iterator[str]:
 
 
 def failure_lines(snapshot: Snapshot) -> Iterator[str]:
-    """What was refused, given up, FAILED or set aside, a line each."""
+    """What was refused, given up, FAILED or set aside, a line each.
+
+    A worker still has the tasks of a deleted connector until the next round: they are left out.
+    """
+    configured = {connector.name for connector in snapshot.connectors}
     yield from snapshot.refused
     for worker in snapshot.workers:
         if worker.phase is Phase.GIVEN_UP:
             yield f"{worker.name} was given up: {worker.note}"
     for name, owners in sorted(snapshot.connector_owners().items()):
         for owner, state in owners:
-            if state is State.FAILED:
+            if state is State.FAILED and name in configured:
                 yield _failure(f"connector {name}", owner, snapshot.failures.get(name, ""))
     for task, task_owners in sorted(snapshot.task_owners().items()):
         for owner, view in task_owners:
+            if task.connector not in configured:
+                continue
             if view.state is State.FAILED:
                 reason = snapshot.failures.get(str(task), "") or view.detail
                 yield _failure(f"task {task}", owner, reason)

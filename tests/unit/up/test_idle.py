@@ -8,7 +8,7 @@ import pytest
 
 from headgate.herder.messages import TaskView, WorkerView
 from headgate.ids import State, TargetState, TaskId
-from headgate_runtime.up.idle import Outcome, idle_verdict
+from headgate_runtime.up.idle import Outcome, failure_lines, idle_verdict
 from headgate_runtime.up.snapshot import ConnectorSnapshot, Phase, Snapshot, WorkerSnapshot
 
 SOURCE = TaskId("src", 0)
@@ -264,6 +264,20 @@ class TestFailed:
         verdict = idle_verdict(failed, failed)
         assert verdict.outcome is Outcome.FAILED
         assert verdict.reasons == ("connector src FAILED on w1: no such directory",)
+
+    def test_tasks_of_a_deleted_connector_that_a_worker_still_has(self) -> None:
+        looked = _snapshot(
+            _worker(
+                "w1",
+                connectors={"src": State.FAILED, "snk": State.FAILED},
+                tasks=(
+                    _task(SINK, State.FAILED),
+                    replace(_task(SOURCE), quarantined=("in/a.csv: not UTF-8",)),
+                ),
+            )
+        )
+        assert len(tuple(failure_lines(looked))) == 4
+        assert not tuple(failure_lines(replace(looked, connectors=())))
 
     def test_a_refused_change(self) -> None:
         refused = _snapshot(refused=("making connector x was refused: why",))
