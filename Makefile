@@ -4,6 +4,9 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
+# Tests start hundreds of Python processes: without bytecode each one compiles what it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: setup demo test test-all jars kafka lint format bench clean lock proto
 
 setup: $(STAMP)
