@@ -3,17 +3,20 @@
 import logging
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+from support import processes
 from support.java.assignors import java  # noqa: F401
 from support.java.connect import java_connect, java_program, java_worker  # noqa: F401
 from support.kafka.broker import kafka_broker, kafka_name, own_broker  # noqa: F401
+from xdist.remote import Producer
 
 from headgate_runtime.config import hidden_values
 
-SECONDS = Path(__file__).with_name("file_seconds.txt")
-"""How long the tests of a file took; `tools/run_tests.py --write-seconds` writes it."""
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
+"""On a machine with other work the first draw of a text may take a second."""
 
 
 @pytest.fixture(autouse=True)
@@ -41,11 +44,14 @@ def say(
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Among several processes the longest files come first, so that all are busy to the end."""
     if hasattr(config, "workerinput"):
-        rows = (line.split() for line in SECONDS.read_text().splitlines())
-        seconds = {config.rootpath / file: float(number) for number, file in rows}
-        items.sort(key=lambda item: -seconds.get(item.path, 0.0))
+        lines = processes.SECONDS.read_text().splitlines()
+        seconds = processes.seconds_of_files(config.rootpath, lines)
+        processes.longest_scopes_first(items, seconds)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> processes.SparkOnce | None:
+    return processes.SparkOnce(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

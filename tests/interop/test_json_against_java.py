@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from support.data.typed_values import typed_values
+from support.depth import tries
 from support.task.source_tasks import Run
 
 from headgate.connector.api import DataError, SourceRecord
@@ -51,7 +52,7 @@ FOREIGN = [
 
 
 JSON = "org.apache.kafka.connect.json.JsonConverter"
-EXAMPLES = 400
+EXAMPLES = tries(150, 400)
 
 
 def _envelope(schema: str, payload: str) -> bytes:

@@ -11,7 +11,7 @@ from headgate.simulation.checks import InvariantBroken
 from headgate.simulation.cluster import simulate
 from headgate.simulation.world import Options
 
-SEEDS = tries(60, 400)
+SEEDS = tries(40, 400)
 ONE = os.environ.get("HEADGATE_SEED")
 BATCH = 20
 
