@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -231,6 +231,17 @@ SCHEMA = s.struct(
 ODD = s.struct({"n": s.INT32, "price": s.decimal_of(2), "day": s.DATE_SCHEMA, "f": s.FLOAT32})
 
 DAYS = s.struct({"n": s.INT32, "day": s.DATE_SCHEMA, "at": s.TIMESTAMP_SCHEMA})
+NESTED = s.struct(
+    {
+        "n": s.INT32,
+        "data": s.BYTES.as_optional(),
+        "list": s.array(s.decimal_of(2, 10).as_optional()).as_optional(),
+        "map": s.map_of(s.STRING, s.INT64),
+        "inner": s.struct({"a": s.FLOAT32, "day": s.DATE_SCHEMA.as_optional()}).as_optional(),
+        "x": s.FLOAT64.as_optional(),
+    }
+)
+CLOCK = s.struct({"n": s.INT32, "clock": s.TIME_SCHEMA, "long": s.decimal_of(3, 50)})
 
 
 def struct_value(random: random.Random) -> dict[str, Any]:
@@ -250,6 +261,21 @@ def odd_value(random: random.Random) -> dict[str, Any]:
 
 def days_value(random: random.Random) -> dict[str, Any]:
     return {"n": 1, "day": date(2024, 2, 29), "at": datetime(2024, 2, 29, tzinfo=UTC)}
+
+
+def nested_value(random: random.Random) -> dict[str, Any]:
+    return {
+        "n": 1,
+        "data": random.choice([None, b"", b"\xff\0"]),
+        "list": random.choice([None, [], [Decimal("1.50"), None]]),
+        "map": random.choice([{}, {"a": 1, "é": -(2**63)}]),
+        "inner": random.choice([None, {"a": 0.5, "day": None}, {"a": -0.0, "day": date(1, 1, 1)}]),
+        "x": random.choice([None, float("nan"), float("-inf"), -0.0]),
+    }
+
+
+def clock_value(random: random.Random) -> dict[str, Any]:
+    return {"n": 1, "clock": time(23, 59, 59, 999_000), "long": Decimal("9" * 40 + ".125")}
 
 
 ENVELOPES = [
@@ -285,7 +311,8 @@ def test_envelopes_of_json_converter(seed: int, tmp_path: Path, taken: list[bool
 
 def test_typed_values_of_the_embedded_log(tmp_path: Path, taken: list[bool]) -> None:
     some, convert = random.Random(5), TypedConverter().from_connect
-    cases = ((struct_value, SCHEMA, True), (odd_value, ODD, False), (days_value, DAYS, False))
+    cases = ((struct_value, SCHEMA, True), (odd_value, ODD, False), (days_value, DAYS, False),
+             (nested_value, NESTED, False), (clock_value, CLOCK, False))  # fmt: skip
     for make, schema, by_columns in cases:
         values = [convert("t", make(some), schema) for _ in range(30)]
         check(records(values), tmp_path)
@@ -300,7 +327,13 @@ Make = Callable[[random.Random], dict[str, Any]]
 
 @pytest.mark.parametrize(
     ("make", "schema", "by_columns"),
-    [(struct_value, SCHEMA, True), (odd_value, ODD, False), (days_value, DAYS, False)],
+    [
+        (struct_value, SCHEMA, True),
+        (odd_value, ODD, True),
+        (days_value, DAYS, True),
+        (nested_value, NESTED, True),
+        (clock_value, CLOCK, False),
+    ],
 )
 def test_the_embedded_log_by_records_and_batches(
     make: Make, schema: s.Schema, by_columns: bool, tmp_path: Path, taken: list[bool]
@@ -310,8 +343,8 @@ def test_the_embedded_log_by_records_and_batches(
     transport = open_transport({"kind": "embedded", "path": str(tmp_path / "log")})
     transport.record_log.create_topic("t", 1)
     producer = transport.record_log.producer("p", None, None)
-    values = [{**make(some), **({"x": some.choice([float("nan"), 0.5])} if by_columns else {})}
-              for _ in range(50)]  # fmt: skip
+    more = {"x": float("nan")} if make is struct_value else {}
+    values = [{**make(some), **more} for _ in range(50)]
     columns = arrow_types.arrow_schema(schema)
     table = arrow_types.table_of(values, columns, arrow_types.carriers(columns))
     data = to_bytes(table.combine_chunks().to_batches()[0])

@@ -8,21 +8,31 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
+from pyspark.sql import SparkSession
 from support.depth import first
 from support.spark import sink_process as spark_sink_process
 from support.spark.shared import spark_server  # noqa: F401
 
+from headgate.connector import schema as s
+from headgate.connector.text_converters import TypedConverter
 from headgate.ports import ProducerRecord
 from headgate_embedded import open_transport
+from headgate_spark.file_sink import ColumnTypeError
+from headgate_spark.files import LocalFiles
+from headgate_spark.manifest import Manifest
 from headgate_spark.server import SparkServer
 
 pytestmark = pytest.mark.slow
+
+DAY = date(2024, 2, 29)
 
 
 def fill(data: Path, records: Mapping[int, list[bytes]], topic: str = "events") -> None:
@@ -104,6 +114,69 @@ def test_columns_unite_over_a_batch_without_losing_values(
         {**none, "a": 1.5, "b": "text"},
         {**none, "big": "123456789012345678901234567890"},
     ]
+
+
+def test_a_folder_of_several_batches_is_one_table(
+    spark_server: SparkServer,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    """Batches one after the other, with values of other types (SPARK-23822)."""
+    target, log = tmp_path / "out", str(tmp_path / "log")
+    given = config(target, **{"columns.types": "v: string", "errors.tolerance": "all"})
+    typed = s.struct({"price": s.decimal_of(2, 10), "day": s.DATE_SCHEMA})
+    price = TypedConverter().from_connect("t", {"price": Decimal("1.50"), "day": DAY}, typed)
+    for batch in (
+        [b'{"p": 10, "v": 1}'],
+        [b'{"p": 10.5}', b'{"v": "x"}'],
+        [price or b""],
+        [b'{"price": "1"}'],
+    ):
+        fill(tmp_path / "log", {0: batch})
+        spark_sink_process.run(spark_server.address, log, given, ["events"])
+    spark = SparkSession.builder.remote(spark_server.address).create()
+    try:
+        table = spark.read.option("mergeSchema", "true").parquet(str(target))
+        assert dict(table.dtypes) == {
+            "p": "bigint", "v": "string", "price": "decimal(10,2)", "day": "date"
+        }  # fmt: skip
+        rows = [row.asDict() for row in table.collect()]
+    finally:
+        spark.stop()
+    none = dict.fromkeys(("p", "v", "price", "day"))
+    assert sorted(rows, key=str) == sorted(
+        [
+            {**none, "p": 10, "v": "1"},
+            {**none, "v": "x"},
+            {**none, "price": Decimal("1.50"), "day": DAY},
+        ],
+        key=str,
+    )
+
+
+@pytest.mark.exhaustive
+def test_a_task_begins_again_with_the_type_that_another_process_gave_a_column(
+    spark_server: SparkServer,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    target, files = tmp_path / "out", LocalFiles(tmp_path / "out")
+    assert Manifest(files, None, "g").pin({"p": "double"}) == {}  # type: ignore[arg-type]
+    fill(tmp_path / "log", {0: [b'{"p": 10}']})
+    spark_sink_process.run(spark_server.address, str(tmp_path / "log"), config(target), ["events"])
+    (_, rows), = published(target, "parquet")  # fmt: skip
+    assert [repr(row["p"]) for row in rows] == ["10.0"]
+
+
+@pytest.mark.exhaustive
+def test_what_is_declared_must_be_what_the_folder_has(
+    spark_server: SparkServer,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    target, log = tmp_path / "out", str(tmp_path / "log")
+    fill(tmp_path / "log", {0: [b'{"p": 10}']})
+    spark_sink_process.run(spark_server.address, log, config(target), ["events"])
+    given = config(target, **{"columns.types": "p: double"})
+    with pytest.raises(ColumnTypeError, match="has p: double, but the column is of type int64"):
+        spark_sink_process.run(spark_server.address, log, given, ["events"])
 
 
 @pytest.mark.exhaustive

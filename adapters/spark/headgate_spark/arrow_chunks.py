@@ -21,17 +21,10 @@ from headgate.connector.schema import Schema, SchemaType
 from headgate.connector.text_converters import TYPED_MARK, typed_start
 from headgate.ports import LogBatch
 from headgate.record_columns import RecordColumns
+from headgate_arrow.arrow_types import NoFormError, arrow_type
 from headgate_arrow.rows import from_bytes, schema_of
-from headgate_spark.chunks import VALUE, Chunk
-from headgate_spark.columns import (
-    BOOLEAN,
-    DOUBLE,
-    EXACT,
-    INTEGER,
-    LONG,
-    NULL,
-    STRING,
-)
+from headgate_spark.chunks import VALUE, Chunk, kind_of_array, one
+from headgate_spark.columns import EXACT, STRING, written_type
 
 Arrays = dict[str, Any]
 """Columns of a chunk by their names, each of a type that `arrow_type` gives."""
@@ -66,6 +59,7 @@ class ArrowParser:
         metadata: names of `columns.metadata`.
         reserved: names of fields that get one more underscore.
         envelope: whether values are those of JsonConverter with schemas.
+        typed: columns of a schema's types keep them.
     """
 
     def __init__(
@@ -74,7 +68,9 @@ class ArrowParser:
         metadata: Sequence[str],
         reserved: re.Pattern[str] | None,
         envelope: bool,
+        typed: bool,
     ) -> None:
+        self._typed = typed
         self._metadata = metadata
         self._reserved = reserved
         self._envelope = envelope
@@ -94,13 +90,21 @@ class ArrowParser:
         """The rows before offset `end`; None: this part has to go record by record."""
         try:
             if isinstance(part, LogBatch):
-                return self._chunk(*_of_batch(part, end), self._metadata_of_batch(part, end))
+                columns, count = _of_batch(part, end, self._typed)
+                return self._chunk(columns, count, self._metadata_of_batch(part, end))
             if not part.readable:
                 return None
             values = part.values()
             arrays = self._parsed(values)
             return self._chunk(arrays, len(values), self._metadata_of_columns(part))
-        except (_OtherWayError, pa.ArrowException, UnicodeDecodeError, DataError, ValueError):
+        except (
+            _OtherWayError,
+            pa.ArrowException,
+            UnicodeDecodeError,
+            DataError,
+            NoFormError,
+            ValueError,
+        ):
             return None
 
     def _chunk(self, arrays: Arrays, count: int, metadata: Arrays) -> Chunk:
@@ -110,7 +114,9 @@ class ArrowParser:
                 name = f"_{name}"
             named[name] = array
         named.update(metadata)
-        return Chunk(count, {name: _kind(array) for name, array in named.items()}, named, None)
+        return Chunk(
+            count, {name: kind_of_array(array) for name, array in named.items()}, named, None
+        )
 
     # -- values of records --
 
@@ -224,7 +230,7 @@ def _read(lines: bytes, count: int, columns: Any) -> Any:
 
 def _plain(column: Any) -> Any:
     """A column of Arrow's JSON as one array of a kind's type."""
-    array = _one(column)
+    array = one(column)
     kind = array.type
     if pa.types.is_floating(kind):
         # Whole numbers among them are exact below this only; and NaN is no JSON.
@@ -235,27 +241,6 @@ def _plain(column: Any) -> Any:
     elif kind not in (pa.int64(), pa.bool_(), pa.string()):
         raise _OtherWayError
     return array
-
-
-def _one(column: Any) -> Any:
-    if isinstance(column, pa.ChunkedArray):
-        return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-    return column
-
-
-def _kind(array: Any) -> str:
-    if array.null_count == len(array):
-        return NULL
-    kind = array.type
-    if pa.types.is_boolean(kind):
-        return BOOLEAN
-    if pa.types.is_floating(kind):
-        return DOUBLE
-    if pa.types.is_string(kind):
-        return STRING
-    bounds = pc.min_max(array)
-    exact = bounds["min"].as_py() >= -EXACT and bounds["max"].as_py() <= EXACT
-    return INTEGER if exact else LONG
 
 
 # -- values with a schema --
@@ -291,7 +276,7 @@ def _typed(values: Sequence[bytes], start: bytes, tail: bytes, schema: Schema) -
     table = _read(_lines(payloads), len(values), pa.schema(list(types.items())))
     for name in table.column_names:
         _plain(table.column(name))
-    found = {name: _one(table.column(name)) for name in types}
+    found = {name: one(table.column(name)) for name in types}
     for part in schema.fields:
         _check(found[part.name], part.schema)
     return found
@@ -323,20 +308,24 @@ def _check(array: Any, schema: Schema) -> None:
         raise _OtherWayError
 
 
-def _of_batch(batch: LogBatch, end: int) -> tuple[Arrays, int]:
-    """Columns and rows of a batch of the log."""
+def _of_batch(batch: LogBatch, end: int, typed: bool) -> tuple[Arrays, int]:
+    """Columns and rows of a batch of the log. `typed`: columns of all types keep theirs."""
     schema = schema_of(batch.schema)
-    types = _types_of(schema)
+    if not typed:
+        _types_of(schema)
     first, after = batch.skip, _rows_until(batch, end)
     rows = from_bytes(batch.data).slice(first, after - first)
     rows.validate(full=True)
     found: Arrays = {}
     for part in schema.fields:
         array = rows.column(part.name)
+        kind = written_type(arrow_type(part.schema, part.name))
+        if kind is None or part.schema.default is not None:
+            raise _OtherWayError
         if array.null_count and not part.schema.optional:
             raise _OtherWayError
-        array = array.cast(types[part.name])
-        if pa.types.is_floating(array.type):
+        array = array.cast(kind)
+        if not typed and pa.types.is_floating(kind):
             finite = pc.is_finite(array)
             if not pc.all(finite).as_py():
                 array = pc.if_else(finite, array, None)

@@ -8,10 +8,30 @@ from typing import Any
 
 import orjson
 
-from headgate_spark.columns import DOUBLE, NULL, STRING, arrow_type, as_text, kind_of, to_arrow
+from headgate_spark.columns import (
+    BOOLEAN,
+    DOUBLE,
+    EXACT,
+    FLOAT,
+    INTEGER,
+    LONG,
+    NULL,
+    STRING,
+    arrow_type,
+    as_text,
+    kind_of,
+    texts,
+    to_arrow,
+    typed_kind,
+    written_type,
+)
 
 VALUE = "value"
 """Column of what is no object."""
+PLAIN_KINDS: Mapping[str, str] = {
+    "bool": BOOLEAN, "float": FLOAT, "double": DOUBLE, "string": STRING,
+}  # fmt: skip
+"""Kinds by Arrow's names of types."""
 
 
 @dataclass(slots=True)
@@ -35,6 +55,13 @@ class Chunk:
             arrays[name] = to_arrow(values, kinds[name])
         return cls(len(rows), kinds, arrays, None)
 
+    @classmethod
+    def typed(cls, table: Any, more: "Chunk") -> "Chunk":
+        """The columns of a pyarrow.Table with their types, and those of `more`."""
+        arrays = {name: written(one(table.column(name))) for name in table.column_names}
+        kinds = {name: kind_of_array(array) for name, array in arrays.items()}
+        return cls(table.num_rows, {**kinds, **more.kinds}, {**arrays, **more.arrays}, None)
+
     def column(self, name: str, kind: str) -> Any:
         """The column as `kind`, which holds all that this chunk has."""
         import pyarrow as pa
@@ -47,10 +74,42 @@ class Chunk:
             return array
         if kind == DOUBLE:  # whole numbers that a double holds
             return array.cast(arrow_type(kind))
+        if self.kinds[name].startswith("{"):
+            return texts(array)
         values = array.to_pylist()
         if kind == STRING:
             return pa.array([as_text(value) for value in values], pa.string())
         return to_arrow(values, kind)
+
+
+def one(column: Any) -> Any:
+    """A column of a table as one array."""
+    import pyarrow as pa
+
+    if isinstance(column, pa.ChunkedArray):
+        return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    return column
+
+
+def written(array: Any) -> Any:
+    """A column of a schema's type as it is written."""
+    kind = written_type(array.type)
+    return texts(array) if kind is None else array.cast(kind)
+
+
+def kind_of_array(array: Any) -> str:
+    """The kind of a column that is as it is written."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if array.null_count == len(array):
+        return NULL
+    kind = array.type
+    if not pa.types.is_integer(kind):
+        return PLAIN_KINDS.get(str(kind)) or typed_kind(kind)
+    bounds = pc.min_max(array)
+    exact = bounds["min"].as_py() >= -EXACT and bounds["max"].as_py() <= EXACT
+    return INTEGER if exact else LONG
 
 
 def _tables(chunks: Sequence[Chunk], columns: Mapping[str, str]) -> Iterator[Any]:

@@ -3,30 +3,48 @@
     null < boolean                          < string
     null < integer < long                   < string
     null < integer < double                 < string
+    null < float   < double                 < string
+    null < a type of a schema               < string
 
 `integer` is a whole number within +-2**53, which a double holds exactly; `long` any of 64 bits.
 Both are written as int64. So 1 and 1.5 make a double, 2**60 and 1.5 make a string, whole numbers
-beyond 64 bits are strings. Where kinds conflict all values of the column become strings: strings
-as they are, others as their JSON text. Objects and lists are written as their JSON text: their
-shape changes from record to record, and a struct column that has to grow breaks its readers.
+beyond 64 bits are strings. Where kinds conflict within a column's first batch, all its values
+become strings: strings as they are, others as their JSON text. In later batches the column is
+pinned (`fits`). Objects and lists without a schema are written as their JSON text: their shape
+changes from record to record, and a struct column that has to grow breaks its readers.
+
+A value with a schema keeps its type where Spark reads that type from Parquet: decimals of up to 38
+digits, dates, timestamps of up to microseconds, binary, lists, maps and structs. The kind is then
+the JSON text of the schema. Times of day, durations, nanoseconds and longer numbers are strings.
 """
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import orjson
 
-NULL, BOOLEAN, INTEGER, LONG, DOUBLE, STRING = (
-    "null", "boolean", "integer", "long", "double", "string",
+from headgate.connector.json_schema import read_schema, schema_text
+from headgate.connector.json_values import DecimalFormat
+from headgate.connector.text_converters import json_text
+
+NULL, BOOLEAN, INTEGER, LONG, FLOAT, DOUBLE, STRING = (
+    "null", "boolean", "integer", "long", "float", "double", "string",
 )  # fmt: skip
+DECLARED = (BOOLEAN, LONG, DOUBLE, STRING)
+"""Kinds that users may declare."""
 EXACT = 2**53
 """Up to here a double holds whole numbers exactly."""
 _INT64 = 2**63
 _UNIONS = {
     frozenset((INTEGER, LONG)): LONG,
     frozenset((INTEGER, DOUBLE)): DOUBLE,
+    frozenset((INTEGER, FLOAT)): DOUBLE,
+    frozenset((FLOAT, DOUBLE)): DOUBLE,
 }
+_DECIMAL_DIGITS = 38
+"""What Spark's decimals have at the most."""
 
 
 def unite(one: str, other: str) -> str:
@@ -36,6 +54,16 @@ def unite(one: str, other: str) -> str:
     if one == NULL:
         return other
     return _UNIONS.get(frozenset((one, other)), STRING)
+
+
+def fits(kind: str, pinned: str) -> bool:
+    """Whether values of `kind` can be written to a column whose files have the kind `pinned`."""
+    return pinned == NULL or type_name(unite(pinned, kind)) == type_name(pinned)
+
+
+def unfit(columns: Mapping[str, str], pinned: Mapping[str, str]) -> list[str]:
+    """The columns whose values do not fit what is pinned."""
+    return [name for name, kind in columns.items() if not fits(kind, pinned.get(name, NULL))]
 
 
 class Spelling:
@@ -99,14 +127,14 @@ def as_text(value: Any) -> str | None:
 
 
 def to_arrow(values: Sequence[Any], kind: str) -> Any:
-    """The column; `kind` holds all `values`."""
+    """The column; `kind` holds all `values`, which are those of JSON."""
     import pyarrow as pa
 
     if kind == STRING:
         if not set(map(type, values)) <= {str, type(None)}:
             values = [as_text(value) for value in values]
         return pa.array(values, pa.string())
-    if kind == DOUBLE:
+    if kind in (FLOAT, DOUBLE):
         values = [None if value is None else float(value) for value in values]
     return pa.array(values, arrow_type(kind))
 
@@ -116,5 +144,103 @@ def arrow_type(kind: str) -> Any:
     any text can follow."""
     import pyarrow as pa
 
-    types = {BOOLEAN: pa.bool_(), INTEGER: pa.int64(), LONG: pa.int64(), DOUBLE: pa.float64()}
+    if kind.startswith("{"):
+        return _typed(kind)
+    types = {BOOLEAN: pa.bool_(), INTEGER: pa.int64(), LONG: pa.int64(), FLOAT: pa.float32(),
+             DOUBLE: pa.float64()}  # fmt: skip
     return types.get(kind, pa.string())
+
+
+def type_name(kind: str) -> str:
+    """Arrow's name for the type of the column, for messages."""
+    return str(arrow_type(kind))
+
+
+# -- types of schemas --
+
+
+def written_type(kind: Any) -> Any:
+    """The Arrow type that values of the type `kind` are written with; None: as text."""
+    import pyarrow as pa
+
+    types = pa.types
+    if types.is_dictionary(kind):
+        return written_type(kind.value_type)
+    if types.is_signed_integer(kind) or types.is_uint8(kind) or types.is_uint16(kind) \
+            or types.is_uint32(kind):  # fmt: skip
+        return pa.int64()
+    if types.is_float16(kind):
+        return pa.float32()
+    if types.is_decimal(kind) and kind.precision <= _DECIMAL_DIGITS:
+        kind = pa.decimal128(kind.precision, kind.scale)
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+        return pa.string()
+    return kind if _spark_reads(kind) else None
+
+
+def _spark_reads(kind: Any) -> bool:
+    """Whether Spark reads a column of this type from Parquet."""
+    import pyarrow as pa
+
+    types = pa.types
+    if types.is_nested(kind):
+        plain = types.is_struct(kind) or types.is_map(kind) or _is_list(kind)
+        children = [kind.field(index).type for index in range(kind.num_fields)]
+        return plain and bool(children) and all(map(_spark_reads, children))
+    if types.is_decimal128(kind):
+        return bool(kind.precision <= _DECIMAL_DIGITS and 0 <= kind.scale <= kind.precision)
+    if types.is_timestamp(kind):
+        return bool(kind.unit != "ns")
+    return bool(
+        types.is_signed_integer(kind) or types.is_float32(kind) or types.is_float64(kind)
+        or types.is_boolean(kind) or types.is_date32(kind)
+        or types.is_string(kind) or types.is_large_string(kind)
+        or types.is_binary(kind) or types.is_large_binary(kind)
+        or types.is_fixed_size_binary(kind)
+    )  # fmt: skip
+
+
+def _is_list(kind: Any) -> bool:
+    import pyarrow as pa
+
+    types = pa.types
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
+def typed_kind(kind: Any) -> str:
+    """The kind of columns of an Arrow type that `written_type` gives and JSON has not."""
+    import pyarrow as pa
+
+    from headgate_arrow import arrow_types
+
+    schema = arrow_types.field_schema(pa.field("", kind), "")
+    return schema_text(schema, DecimalFormat.BASE64, False)
+
+
+@lru_cache(maxsize=256)
+def _typed(kind: str) -> Any:
+    from headgate_arrow import arrow_types
+
+    schema = read_schema(json.loads(kind))
+    assert schema is not None
+    return arrow_types.arrow_type(schema, "")
+
+
+def texts(array: Any) -> Any:
+    """A column as strings: strings as they are, others as their JSON text."""
+    import pyarrow as pa
+
+    from headgate_arrow import arrow_types
+
+    columns = pa.schema([pa.field("v", array.type)])
+    schema = arrow_types.struct_schema(columns).fields[0].schema
+    rows = arrow_types.rows_of(pa.table([array], schema=columns), arrow_types.carriers(columns))
+    found = (row["v"] for row in rows)
+    return pa.array(
+        [None if value is None else _unquoted(json_text(schema, value)) for value in found],
+        pa.string(),
+    )
+
+
+def _unquoted(text: str) -> str:
+    return str(json.loads(text)) if text.startswith('"') else text

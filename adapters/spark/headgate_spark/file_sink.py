@@ -28,7 +28,7 @@ from headgate.connector.validators import at_least, non_empty, one_of
 from headgate.ports import TopicPartition, UnknownTopicError
 from headgate_spark.alterations import alter, look
 from headgate_spark.batches import Range, cut, next_batch
-from headgate_spark.columns import Spelling, unite_columns
+from headgate_spark.columns import DECLARED, NULL, Spelling, type_name, unite_columns
 from headgate_spark.entries import FOLDER, Entry, published_path
 from headgate_spark.files import LocalFiles
 from headgate_spark.manifest import Manifest
@@ -75,6 +75,11 @@ def config_def() -> ConfigDef:
                 "which Spark, Hive and DuckDB take for one. Choose 'merge' to write them to the "
                 "column that was there first, 'keep' to make a column for each. Of a record with "
                 "both, 'merge' makes a bad record. JSON files have the fields as they are.")
+        .define("columns.types", Type.LIST, "", _declared, medium,
+                "Types of columns, such as price: double, note: string, for fields without a "
+                "schema; boolean, long, double or string. A column is of its declared type, or "
+                "else of the type of its first values. What does not fit is a bad record; a column "
+                "of type string takes any value, as text. For parquet.")
         .define("on.null.value", Type.STRING, "keep", one_of("keep", "skip", "fail"), low,
                 "What becomes of a record without a value (a tombstone): keep, which writes a row "
                 "of nulls, skip, or fail.")
@@ -91,8 +96,26 @@ def _known_metadata(name: str, value: Any) -> None:
             raise ConfigError.of(name, given, f"expected some of {known}")
 
 
+def _declared(name: str, value: Any) -> None:
+    for given in value or ():
+        column, colon, kind = given.rpartition(":")
+        if not colon or not column.strip() or kind.strip() not in DECLARED:
+            known = ", ".join(DECLARED)
+            raise ConfigError.of(name, given, f"expected column: type, with a type of {known}")
+
+
+def declared_columns(given: Sequence[str]) -> dict[str, str]:
+    """Kinds by column of `columns.types`."""
+    pairs = (one.rpartition(":") for one in given)
+    return {column.strip(): kind.strip() for column, _, kind in pairs}
+
+
 class RecordsGoneError(Exception):
     """The log does not go back to where the next batch is to begin."""
+
+
+class ColumnTypeError(Exception):
+    """The folder has a column with another type than the one that is declared."""
 
 
 class OutputMissingError(Exception):
@@ -122,7 +145,8 @@ class SparkFileSinkTask(PlannedSinkTask):
         self._files = LocalFiles(self._target)
         self._manifest = Manifest(self._files, self.context.log, self.context.group)
         self._starts: dict[TopicPartition, int] = {}
-        self._columns: dict[str, str] = {}
+        self._declared = declared_columns(parsed["columns.types"] or ())
+        self._columns = dict(self._declared)
         self._last_batch = time.monotonic() - self._interval_s
         self._resumed = self._told_missing = self._told_case = False
         self._untidy = True
@@ -178,7 +202,22 @@ class SparkFileSinkTask(PlannedSinkTask):
         for partition in partitions:
             last = self._manifest.last(partition)
             if last is not None:
+                self._check_declared(last.columns)
                 self._columns = unite_columns([self._columns, last.columns])
+
+    def _check_declared(self, columns: Mapping[str, str]) -> None:
+        """
+        Raises:
+            ColumnTypeError: what is declared is not what the folder has.
+        """
+        for name, kind in self._declared.items() if self._format == "parquet" else ():
+            there = columns.get(name, NULL)
+            if there != NULL and type_name(there) != type_name(kind):
+                raise ColumnTypeError(
+                    f"columns.types has {name}: {kind}, but the column is of type "
+                    f"{type_name(there)} in {self._target}. Give the sink another path, or declare "
+                    "the type that is there"
+                )
 
     def _present(self, starts: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
         """`starts`, where what was committed before them is in the folder.
@@ -253,7 +292,7 @@ class SparkFileSinkTask(PlannedSinkTask):
         parts = [self._columns, *(result.columns for result in results)]
         columns = unite_columns(parts, spelling)
         self._write_again(slices, results, columns)
-        if self.context.stopping:
+        if self.context.stopping or self._pinned_otherwise(columns):
             self._drop(results)
             return 0
         covered = 0
@@ -269,6 +308,15 @@ class SparkFileSinkTask(PlannedSinkTask):
         self._tell_skipped(results)
         self._tell_renamed(results)
         return covered
+
+    def _pinned_otherwise(self, columns: Mapping[str, str]) -> bool:
+        """Whether a column was given another type before, by a process of this task's past. The
+        records are then read again, as values of that type."""
+        if self._format != "parquet":
+            return False
+        others = self._manifest.pin(columns)
+        self._columns = {**self._columns, **others}
+        return bool(others)
 
     def _slice(self, whole: Range, part: Range, number: int) -> SliceTask:
         return SliceTask(

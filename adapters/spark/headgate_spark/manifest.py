@@ -22,20 +22,33 @@ Users alter offsets by records beside the entries (`headgate_spark.alterations`)
 entry writes a draft of it, looks whether they have done so since it resumed, and only then links
 the draft to its name; who alters offsets writes that record and then removes drafts. So either the
 writer sees the record, or the draft is gone, or the entry is there before entries are looked at.
+
+A column has one type in all files, since readers take the folder for one table. Its first batch
+pins it by the exclusive creation of ``_headgate/column.ERA.HASH.json``, before any entry of the
+batch. So of two processes that saw different values first, one pins and the other begins anew.
 """
 
-from collections.abc import Sequence
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
 
 from headgate.ports import RecordLog, TopicPartition
 from headgate_spark.alterations import Look, finish, look
+from headgate_spark.columns import NULL, type_name
 from headgate_spark.entries import (
+    FOLDER,
     STAGED_NAME,
     STAGING,
+    VERSION,
     Entry,
     ManifestError,
     draft_prefix,
+    of_this_version,
 )
 from headgate_spark.files import Files
+
+PIN_DRAFT = f"{FOLDER}/.pin-"
+"""Prefix of drafts of pins: no alteration removes them, since each era has pins of its own."""
 
 
 class Manifest:
@@ -46,6 +59,8 @@ class Manifest:
         self._log = log
         self._group = group
         self._seen: Look | None = None
+        self._pinned: dict[tuple[int, str], str] = {}
+        """Era and column -> kind."""
 
     @property
     def era(self) -> int:
@@ -101,6 +116,33 @@ class Manifest:
         for staged, _ in entry.files:
             self._files.remove(staged)
         return False
+
+    def pin(self, columns: Mapping[str, str]) -> dict[str, str]:
+        """Pin the kinds of columns that have values, before a batch with them is committed.
+
+        Returns:
+            Columns whose type was pinned otherwise before, and their kinds. A batch may only be
+            committed when there are none.
+        """
+        others: dict[str, str] = {}
+        for name, kind in columns.items():
+            if kind == NULL:
+                continue
+            place = (self.era, name)
+            if place not in self._pinned:
+                self._pinned[place] = self._pin(name, kind)
+            if type_name(self._pinned[place]) != type_name(kind):
+                others[name] = self._pinned[place]
+        return others
+
+    def _pin(self, column: str, kind: str) -> str:
+        """The kind that the column has from now on."""
+        found = hashlib.sha256(column.encode("utf-8", "surrogatepass")).hexdigest()
+        path = f"{FOLDER}/column.{self.era}.{found}.json"
+        if not self._files.exists(path):
+            plain = {"version": VERSION, "column": column, "kind": kind}
+            self._files.link(self._files.draft(PIN_DRAFT, json.dumps(plain).encode()), path)
+        return str(of_this_version(json.loads(self._files.read(path)), path)["kind"])
 
     def last(self, partition: TopicPartition) -> Entry | None:
         """The last entry of a partition."""

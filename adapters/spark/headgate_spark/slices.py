@@ -11,6 +11,7 @@ import re
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -19,11 +20,12 @@ import orjson
 
 from headgate.connector.api import Converter, DataError
 from headgate.connector.json_converter import JsonConverter
+from headgate.connector.schema import Field, Schema, SchemaType
 from headgate.connector.text_converters import TypedConverter, json_text, typed_start
 from headgate.ports import ConsumerRecord, LogBatch, RecordLog
 from headgate.record_columns import ColumnLog, RecordColumns
 from headgate_spark.chunks import VALUE, WRITERS, Chunk
-from headgate_spark.columns import Spelling, unite_columns
+from headgate_spark.columns import Spelling, type_name, unfit, unite_columns
 from headgate_spark.entries import staged_path
 from headgate_spark.executor import resolve
 
@@ -140,8 +142,7 @@ def run_slice(log: RecordLog, task: SliceTask) -> SliceResult:
     chunks: list[Chunk] = []
     try:
         for part in _parts(log, task):
-            chunk = parser.chunk(part)
-            if chunk is not None:
+            for chunk in parser.chunks(part):
                 chunks.append(chunk)
                 result.records += chunk.length
     except BadRecord as error:
@@ -231,28 +232,69 @@ class _Parser:
         # Not above: `headgate plugins` reads the options without pyarrow.
         from headgate_spark.arrow_chunks import ArrowParser
 
-        self._arrow = ArrowParser(task.columns, task.metadata, self._reserved, task.envelope)
+        self._keeps_types = task.format == "parquet"  # the others write texts
+        self._pinned = task.columns if self._keeps_types else {}
+        self._arrow = ArrowParser(
+            task.columns, task.metadata, self._reserved, task.envelope, self._keeps_types
+        )
         self._by_columns = task.format != "json" and self._arrow.takes and task.on_null == "keep"
+        self._schema = self._given = Schema(SchemaType.STRUCT)
+        self._names: Sequence[str] = ()
 
-    def chunk(self, part: Part) -> Chunk | None:
-        """The part as rows of the file; None: it has none.
+    def chunks(self, part: Part) -> list[Chunk]:
+        """The part as rows of the file.
 
         Raises:
             BadRecord: a record that cannot be read, where that is not tolerated.
         """
         if self._by_columns and not isinstance(part, list):
             found = self._arrow.chunk(part, self._task.end)
-            if found is not None and self._is_spelt_alike(found):
-                return found
-        rows = self.rows(_records(part, self._task.end))
-        return Chunk.of(rows, keep_rows=self._task.format == "json") if rows else None
+            if found is not None and self._is_spelt_alike(found) and not self._unfit(found):
+                return [found]
+        rows = self._rows(_records(part, self._task.end))
+        if self._task.format == "json":
+            plain = [{**row.values, **row.metadata} for row in rows]
+            return [Chunk.of(plain, keep_rows=True)] if plain else []
+        groups = (list(group) for _, group in groupby(rows, lambda row: row.schema))
+        return [chunk for group in groups for chunk in self._fitting(group)]
+
+    def _fitting(self, rows: list["_Row"]) -> Iterator[Chunk]:
+        """Rows of one schema as a chunk, without those that do not fit their columns."""
+        try:
+            chunk = _chunk_of(rows)
+        except DataError:
+            chunk = None
+        if chunk is None or self._unfit(chunk):
+            rows = [row for row in rows if self._takes(row)]
+            chunk = _chunk_of(rows) if rows else None
+        if chunk is not None:
+            yield chunk
+
+    def _takes(self, row: "_Row") -> bool:
+        try:
+            chunk = _chunk_of([row])
+        except DataError as error:
+            self._bad(f"the value at {row.where} cannot be written: {error}")
+            return False
+        bad = self._unfit(chunk)
+        if bad:
+            now, was = type_name(chunk.kinds[bad[0]]), type_name(self._pinned[bad[0]])
+            self._bad(
+                f"the value at {row.where} does not fit column {bad[0]}: it is of type {now}, "
+                f"expected {was}, the type of the column in this folder. Cast it, or give the "
+                "sink another path, with columns.types where a column may have several types"
+            )
+        return not bad
+
+    def _unfit(self, chunk: Chunk) -> list[str]:
+        return unfit(chunk.kinds, self._pinned)
 
     def _is_spelt_alike(self, found: Chunk) -> bool:
         spelling = self._spelling
         return spelling is None or all(spelling.of(name) == name for name in found.kinds)
 
-    def rows(self, records: Sequence[ConsumerRecord]) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = []
+    def _rows(self, records: Sequence[ConsumerRecord]) -> list["_Row"]:
+        rows: list[_Row] = []
         for record in records:
             if record.unreadable:
                 self._bad(f"the record at {_where(record)}: {record.unreadable}")
@@ -262,7 +304,8 @@ class _Parser:
                     self._bad(f"the record at {_where(record)} has no value (a tombstone)")
                 continue
             try:
-                row = self._spelt(self._row(record.value))
+                schema, values = self._read(record.value)
+                values = self._spelt(self._unreserved(values))
             except UnicodeDecodeError as error:
                 why = f"{error.reason} at byte {error.start}"
                 self._bad(f"the value at {_where(record)} is not UTF-8: {why}")
@@ -270,29 +313,45 @@ class _Parser:
             except DataError as error:
                 self._bad(f"the value at {_where(record)} cannot be read: {error}")
                 continue
-            for name, value_of in self._metadata:
-                row[name] = value_of(record)
-            rows.append(row)
+            if schema is not None:
+                schema = self._renamed(schema, tuple(values))
+            elif not values and rows and rows[-1].schema is not None:
+                schema, values = self._schema, dict.fromkeys(self._names)
+            metadata = {name: value_of(record) for name, value_of in self._metadata}
+            rows.append(_Row(_where(record), schema, values, metadata))
         return rows
 
-    def _row(self, data: bytes | None) -> dict[str, Any]:
+    def _read(self, data: bytes | None) -> tuple[Schema | None, dict[str, Any]]:
+        """The STRUCT whose types its columns have, or None, and the fields."""
         if data is None:
-            return {}
-        value: dict[str, Any] | None
+            return None, {}
         if typed_start(data) is not None:
-            value = self._opened(self._typed, data)
-        elif self._task.envelope:
-            value = self._opened(self._json, data)
-        else:
-            value = parse_object(data)
-        if value is None:
-            return {VALUE: data.decode()}
+            return self._opened(self._typed, data)
+        if self._task.envelope:
+            return self._opened(self._json, data)
+        value = parse_object(data)
+        return None, {VALUE: data.decode()} if value is None else value
+
+    def _unreserved(self, values: dict[str, Any]) -> dict[str, Any]:
+        """A field named like a column of ours gets one more underscore, and so do those named like
+        that: nothing is overwritten and no two fields meet."""
         if self._reserved is None:
-            return value
-        # A field named like a column of ours gets one more underscore, and so do those named like
-        # that: nothing is overwritten and no two fields meet.
+            return values
         match = self._reserved.fullmatch
-        return {f"_{name}" if match(name) else name: given for name, given in value.items()}
+        return {f"_{name}" if match(name) else name: given for name, given in values.items()}
+
+    def _renamed(self, schema: Schema, values: Sequence[str]) -> Schema:
+        """`schema` with the names of the columns, each optional; one object for records alike."""
+        if schema is not self._given or values != self._names:
+            self._given, self._names = schema, values
+            self._schema = Schema(
+                SchemaType.STRUCT,
+                fields=tuple(
+                    Field(name, found.schema.as_optional())
+                    for found, name in zip(schema.fields, values, strict=True)
+                ),
+            )
+        return self._schema
 
     def _spelt(self, row: dict[str, Any]) -> dict[str, Any]:
         """Raises `DataError` where two fields are of one column."""
@@ -308,19 +367,49 @@ class _Parser:
             spelt[name] = value
         return spelt
 
-    def _opened(self, converter: Converter, data: bytes) -> dict[str, Any]:
-        """The value as the sink's converter reads it, in JSON for people: decimals, dates and
-        times are text. Raises `DataError`."""
+    def _opened(self, converter: Converter, data: bytes) -> tuple[Schema | None, dict[str, Any]]:
+        """The value as the sink's converter reads it. Files without types get JSON for people:
+        decimals, dates and times are text. Raises `DataError`."""
         schema, value = converter.to_connect_data("", data)
-        text = json_text(schema, value).encode()
-        row = parse_object(text)
-        return {VALUE: json.loads(text)} if row is None else row
+        if not self._keeps_types or schema is None or value is None:
+            text = json_text(schema, value).encode()
+            row = parse_object(text)
+            return None, {VALUE: json.loads(text)} if row is None else row
+        if schema.type is not SchemaType.STRUCT:
+            schema, value = (
+                Schema(SchemaType.STRUCT, fields=(Field(VALUE, schema),)),
+                {VALUE: value},
+            )
+        values = {found.name: value.get(found.name) for found in schema.fields}
+        return (schema if values else None), values
 
     def _bad(self, text: str) -> None:
         if not self._task.tolerate:
             raise BadRecord(text)
         self._result.skipped += 1
         self._result.detail = self._result.detail or text
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One record as a row."""
+
+    where: str
+    schema: Schema | None
+    """None: `values` are those of JSON."""
+    values: dict[str, Any]
+    metadata: dict[str, Any]
+
+
+def _chunk_of(rows: Sequence[_Row]) -> Chunk:
+    """Rows of one schema. Raises `DataError`."""
+    schema = rows[0].schema
+    if schema is None:
+        return Chunk.of([{**row.values, **row.metadata} for row in rows], keep_rows=False)
+    from headgate_arrow.rows import batch_of
+
+    table = batch_of([row.values for row in rows], schema)
+    return Chunk.typed(table, Chunk.of([row.metadata for row in rows], keep_rows=False))
 
 
 def _records(part: Part, end: int) -> Sequence[ConsumerRecord]:

@@ -5,6 +5,8 @@ import pytest
 from headgate.connector.config import ConfigError
 from headgate_spark.file_sink import (
     SparkFileSink,
+    config_def,
+    declared_columns,
     has_envelope,
     is_ours,
     results_in_order,
@@ -25,6 +27,15 @@ def test_defaults_and_what_is_wrong() -> None:
         "expected some of key, topic"
         in errors(**{"path": "o", "columns.metadata": "key,x"})["columns.metadata"][0]
     )
+
+
+def test_declared_columns() -> None:
+    assert errors(**{"path": "o", "columns.types": "a: double,b c:string"}) == {}
+    given = config_def().parse({"path": "o", "columns.types": "a: double,b c:string"})
+    assert declared_columns(given["columns.types"]) == {"a": "double", "b c": "string"}
+    for wrong in ("a", "a: float", ": long", "a: decimal(10,2)"):
+        (told,) = errors(**{"path": "o", "columns.types": wrong})["columns.types"]
+        assert "expected column: type, with a type of boolean, long, double, string" in told
 
 
 def test_it_needs_spark_and_has_one_task() -> None:

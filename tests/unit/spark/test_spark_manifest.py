@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from headgate_spark.alterations import look
+from headgate_spark.alterations import alter, look
 from headgate_spark.entries import STAGING, Entry, ManifestError, published_path, staged_path
 from headgate_spark.files import LocalFiles
 from headgate_spark.manifest import Manifest
@@ -52,6 +52,26 @@ def test_a_commit_publishes_files_and_moves_the_group(tmp_path: Path) -> None:
     assert log.offsets == {("t", 0): 10}
     assert look(files).entries(("t", 0)) == [entry]
     assert list(files.list("_headgate")) == ["staging", "t-0-0.json"]
+
+
+def test_of_two_processes_one_gives_a_column_its_type(tmp_path: Path) -> None:
+    """They may be at different partitions, so the chain of entries alone would not tell them."""
+    (first, _, _), (second, _, _) = made(tmp_path), made(tmp_path)
+    assert first.pin({"a": "integer", "b": "null"}) == {}
+    assert second.pin({"a": "long", "b": "string"}) == {}, "both are int64"
+    assert second.pin({"a": "double", "b": "string"}) == {"a": "integer"}
+    assert first.pin({"b": "double"}) == {"b": "string"}
+    assert not list((tmp_path / "_headgate").glob(".*"))
+
+
+def test_types_are_free_again_once_offsets_were_altered(tmp_path: Path) -> None:
+    manifest, files, _ = made(tmp_path)
+    assert manifest.pin({"a": "integer"}) == {}
+    alter(files, {("t", 0): 0})
+    later = made(tmp_path)[0]
+    later.resume([("t", 0)])
+    assert later.pin({"a": "double"}) == {}
+    assert manifest.pin({"a": "integer"}) == {}
 
 
 def test_the_second_at_a_start_loses_and_drops_its_files(tmp_path: Path) -> None:

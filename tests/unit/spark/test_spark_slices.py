@@ -3,11 +3,12 @@
 import json
 import socket
 from collections.abc import Mapping, Sequence
-from datetime import date
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
@@ -15,6 +16,7 @@ import pytest
 from headgate.connector import schema as s
 from headgate.connector.text_converters import TypedConverter
 from headgate.ports import ConsumerRecord, Headers, UnknownTopicError
+from headgate_spark.columns import typed_kind
 from headgate_spark.file_sink import check_staged
 from headgate_spark.files import LocalFiles
 from headgate_spark.slices import (
@@ -230,6 +232,118 @@ def test_typed_values_are_columns_of_text_where_json_has_no_type(tmp_path: Path)
     result = run(tmp_path, records(data, b'{"n": 2}'), "json")
     lines = [json.loads(line) for line in (tmp_path / result.staged).read_text().splitlines()]
     assert lines == [{"n": 1, "price": "1.50", "day": "2024-02-29"}, {"n": 2}]
+
+
+def types(folder: Path, result: SliceResult) -> dict[str, str]:
+    return {one.name: str(one.type) for one in pyarrow.parquet.read_schema(folder / result.staged)}
+
+
+def test_typed_values_keep_the_types_that_spark_reads(tmp_path: Path) -> None:
+    schema = s.struct(
+        {
+            "n": s.INT32,
+            "price": s.decimal_of(2, 10),
+            "day": s.DATE_SCHEMA,
+            "at": s.TIMESTAMP_SCHEMA,
+            "data": s.BYTES.as_optional(),
+            "list": s.array(s.decimal_of(1, 4)),
+            "small": s.FLOAT32,
+            "x": s.FLOAT64,
+            "clock": s.TIME_SCHEMA,
+        }
+    )
+    value = {
+        "n": 1,
+        "price": Decimal("1.50"),
+        "day": date(1, 1, 1),
+        "at": datetime(9999, 12, 31, 23, 59, 59, 999_000, UTC),
+        "data": None,
+        "list": [Decimal("0.1")],
+        "small": 0.5,
+        "x": float("-inf"),
+        "clock": time(1, 2, 3),
+    }
+    data = [TypedConverter().from_connect("t", one, schema) for one in (value, value)]
+    result = run(tmp_path, records(data[0], None, data[1]), metadata=("offset",))
+    assert types(tmp_path, result) == {
+        "n": "int64",
+        "price": "decimal128(10, 2)",
+        "day": "date32[day]",
+        "at": "timestamp[ms, tz=UTC]",
+        "list": "list<element: decimal128(4, 1) not null>",
+        "small": "float",
+        "x": "double",
+        "clock": "string",
+        "_offset": "int64",
+    }
+    first, tombstone, last = parquet(tmp_path, result)
+    del value["data"]
+    assert first == {**value, "clock": "01:02:03", "_offset": 0}
+    assert tombstone == {**dict.fromkeys(value), "_offset": 2}
+    assert last == {**first, "_offset": 4}
+
+
+def test_what_a_schema_does_not_hold_costs_itself_alone(tmp_path: Path) -> None:
+    schema = s.struct({"price": s.decimal_of(1)})
+    convert = TypedConverter().from_connect
+    data = [convert("t", {"price": Decimal(text)}, schema) for text in ("1.5", "9" * 40, "2.5")]
+    result = run(tmp_path, records(*data), tolerate=True)
+    assert parquet(tmp_path, result) == [{"price": Decimal("1.5")}, {"price": Decimal("2.5")}]
+    assert result.skipped == 1
+    assert result.detail.startswith("the value at t-0 offset 2 cannot be written: column price")
+
+
+@pytest.mark.parametrize(
+    ("pinned", "value", "now", "was"),
+    [
+        ("integer", b'{"p": 10.5}', "double", "int64"),
+        ("long", b'{"p": "x"}', "string", "int64"),
+        ("double", b'{"p": 9007199254740993}', "int64", "double"),
+        ("boolean", b'{"p": 1}', "int64", "bool"),
+        ("float", b'{"p": 0.1}', "double", "float"),
+        (typed_kind(pa.date32()), b'{"p": "2024-01-01"}', "string", "date32[day]"),
+    ],
+)
+def test_a_value_that_does_not_fit_its_column_costs_itself_alone(
+    pinned: str, value: bytes, now: str, was: str, tmp_path: Path
+) -> None:
+    """The files before have that type, and readers take the folder for one table (SPARK-23822)."""
+    given = records(b'{"p": null, "q": 1}', value, b'{"q": 2}')
+    result = run(tmp_path, given, columns={"p": pinned}, tolerate=True)
+    assert [row["q"] for row in parquet(tmp_path, result)] == [1, 2]
+    assert types(tmp_path, result)["p"] == was
+    assert result.skipped == 1
+    told = f"the value at t-0 offset 2 does not fit column p: it is of type {now}, expected {was}"
+    assert result.detail.startswith(told)
+    failed = run(tmp_path, given, columns={"p": pinned})
+    assert failed.failed == result.detail
+    assert not failed.staged
+
+
+@pytest.mark.parametrize(
+    ("pinned", "value", "row"),
+    [
+        ("integer", b'{"p": 9007199254740993}', 9007199254740993),
+        ("double", b'{"p": 7}', 7.0),
+        ("string", b'{"p": 7}', "7"),
+        ("null", b'{"p": 7}', 7),
+    ],
+)
+def test_what_fits_is_written_with_the_type_of_its_column(
+    pinned: str, value: bytes, row: object, tmp_path: Path
+) -> None:
+    result = run(tmp_path, records(value), columns={"p": pinned})
+    assert [repr(one["p"]) for one in parquet(tmp_path, result)] == [repr(row)]
+
+
+def test_values_of_two_schemas_in_a_first_batch_become_texts(tmp_path: Path) -> None:
+    convert = TypedConverter().from_connect
+    one = convert("t", {"p": Decimal("1.50")}, s.struct({"p": s.decimal_of(2, 10)}))
+    other = convert("t", {"p": date(2024, 2, 29)}, s.struct({"p": s.DATE_SCHEMA}))
+    result = run(tmp_path, records(one, other, b'{"p": {"a": 1}}', b'{"p": true}'))
+    assert result.columns == {"p": "string"}
+    rows = [row["p"] for row in parquet(tmp_path, result)]
+    assert rows == ["1.50", "2024-02-29", '{"a":1}', "true"]
 
 
 @pytest.mark.parametrize(
