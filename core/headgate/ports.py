@@ -498,9 +498,12 @@ class Peers(Protocol):
     them, nor what is in them.
     """
 
-    def call(self, url: str, call: Call, hops: int, timeout_ms: int) -> Result:
+    def call(self, url: str, call: Call, hops: int, timeout_ms: int, origin: str = "") -> Result:
         """Ask and wait. Where it is known that nothing was asked, since nobody could be reached,
         the answer is `Failure` UNREACHABLE: asking again does no harm.
+
+        Args:
+            origin: as in `IncomingCall`; a transport may leave it out.
 
         Raises:
             TransportError: no answer came in time. The worker may still have acted.

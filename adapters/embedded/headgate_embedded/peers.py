@@ -3,6 +3,7 @@
 import time
 import uuid
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from headgate import wire
@@ -15,6 +16,14 @@ KEPT_MS: Final = 60_000
 """Calls whose deadline passed that long ago are deleted by whoever calls next."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What the table keeps of a call."""
+
+    call: Call
+    origin: str
+
+
 class EmbeddedPeers:
     """The worker at `url` ("" for a process that only calls)."""
 
@@ -25,8 +34,8 @@ class EmbeddedPeers:
         self._boot = boot_id()
         self._watch = Watch(database)
 
-    def call(self, url: str, call: Call, hops: int, timeout_ms: int) -> Result:
-        call_id, payload = uuid.uuid4().hex, wire.dumps(call)
+    def call(self, url: str, call: Call, hops: int, timeout_ms: int, origin: str = "") -> Result:
+        call_id, payload = uuid.uuid4().hex, wire.dumps(_Asked(call, origin))
         deadline_ms = self._clock.now_ms() + timeout_ms
         with self._database.write(synced=False) as connection:
             connection.execute(
@@ -68,31 +77,32 @@ class EmbeddedPeers:
             return self._taken()
 
     def _taken(self) -> Sequence[IncomingCall]:
-        asked = (self._url, self._boot, self._clock.now_ms())
+        parameters = (self._url, self._boot, self._clock.now_ms())
         condition = "url = ? and taken = 0 and boot = ? and deadline_ms > ?"
         with self._database.read() as connection:
             # To its end: a cursor left in the middle keeps its snapshot, on which no write begins.
             if not connection.execute(
-                f"select 1 from calls where {condition} limit 1", asked
+                f"select 1 from calls where {condition} limit 1", parameters
             ).fetchall():
                 return []
         with self._database.write(synced=False) as connection:
             rows: list[Any] = connection.execute(
                 f"update calls set taken = 1 where {condition} "
                 "returning id, payload, hops, deadline_ms",
-                asked,
+                parameters,
             ).fetchall()
         now_ms = self._clock.now_ms()
         rows.sort(key=lambda row: (row[3], row[0]))
         found: list[IncomingCall] = []
         for call_id, payload, hops, deadline_ms in rows:
             try:
-                call = wire.loads(Call, payload)
+                asked = wire.loads(_Asked, payload)
             except wire.WireError as error:  # of another release, or nobody's
                 text = f"malformed call: {error}"
                 self.answer(call_id, Failure(ErrorKind.BAD_REQUEST, text))
                 continue
-            found.append(IncomingCall(call_id, call, hops, max(deadline_ms - now_ms, 0)))
+            left_ms = max(deadline_ms - now_ms, 0)
+            found.append(IncomingCall(call_id, asked.call, hops, left_ms, asked.origin))
         return found
 
     def answer(self, call_id: str, result: Result) -> None:

@@ -1,6 +1,7 @@
 """One call to a service: how long it may take, and whom it asks."""
 
 import asyncio
+import re
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 from urllib.parse import unquote
@@ -17,6 +18,8 @@ LONGEST_MS: Final = 90_000
 """Connect's limit, for calls without a deadline and for those with a later one."""
 SLACK_S: Final = 0.05
 """The answer must arrive before the client's deadline."""
+_SAID: Final = re.compile(r"headgate \((\w{1,64}, process \d{1,10})\)", re.ASCII)
+"""Beginning of the user agent of our clients on a Unix socket."""
 STARTING: Final = (
     "Worker is still starting up. It answers once it has read its topics to their ends and joined "
     "its group; ask again, or ask another worker."
@@ -31,7 +34,7 @@ class Asked:
         left = context.time_remaining()
         longest_s = LONGEST_MS / 1000
         seconds = longest_s if left is None else min(max(left - SLACK_S, 0.001), longest_s)
-        self._origin = f"over gRPC by {_address(context.peer())}"
+        self._origin = f"over gRPC by {_client(context)}"
         self._until = asyncio.get_running_loop().time() + seconds
 
     def left_s(self) -> float:
@@ -75,7 +78,14 @@ class Asked:
             raise RefusedError(MEANINGS[ErrorKind.TIMEOUT], text) from None
 
 
-def _address(peer: str) -> str:
-    """gRPC writes ``ipv4:127.0.0.1:4321``, percent-encoded; of a Unix socket it knows no more."""
-    kind, _, address = unquote(peer).partition(":")
-    return address if kind in ("ipv4", "ipv6") else "a local client"
+def _client(context: "grpc.aio.ServicerContext[Any, Any]") -> str:
+    """The client's address. A Unix socket has none: there it is what the client says of itself.
+
+    gRPC writes ``ipv4:127.0.0.1:4321``, percent-encoded.
+    """
+    kind, _, address = unquote(context.peer()).partition(":")
+    if kind in ("ipv4", "ipv6"):
+        return address
+    said = dict(context.invocation_metadata() or ()).get("user-agent", "")
+    found = _SAID.match(said if isinstance(said, str) else said.decode("ascii", "replace"))
+    return found[1] if found else "a local client"

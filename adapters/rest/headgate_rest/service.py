@@ -167,7 +167,7 @@ class RestService:
 
     # -- the port --
 
-    def call(self, url: str, call: Call, hops: int, timeout_ms: int) -> Result:
+    def call(self, url: str, call: Call, hops: int, timeout_ms: int, origin: str = "") -> Result:
         return self._client.call(url, call, hops, timeout_ms)
 
     def ask(self, call: Call, timeout_ms: int) -> Result:

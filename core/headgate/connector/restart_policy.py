@@ -56,9 +56,19 @@ class RestartPolicy:
             why = f"{ERRORS} names no part of this error"
             if restarts >= self.restarts_max:
                 why = f"{MAX} is {self.restarts_max}, and none is left"
-            return f"It stays FAILED: {why}. Mend the cause, then restart it.\n{trace}"
+            return f"{_STAYS}{why}. Mend the cause, then restart it.\n{trace}"
         left = self.restarts_max - restarts
-        return f"It is restarted in {delay_ms / 1000:g} s; restarts left: {left}.\n{trace}"
+        return f"{_RESTARTED}{delay_ms / 1000:g} s; restarts left: {left}.\n{trace}"
+
+
+def note_and_error(trace: str) -> tuple[str, str]:
+    """What `RestartPolicy.announced` put above a trace, or nothing, and the trace without it."""
+    first, _, rest = trace.partition("\n")
+    return (first, rest) if first.startswith((_STAYS, _RESTARTED)) else ("", trace)
+
+
+_STAYS: Final = "It stays FAILED: "
+_RESTARTED: Final = "It is restarted in "
 
 
 def _count(text: str) -> int:

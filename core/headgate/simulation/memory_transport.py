@@ -183,7 +183,7 @@ class MemoryPeers:
     cluster: MemoryCluster
     url: str
 
-    def call(self, url: str, call: Call, hops: int, timeout_ms: int) -> Result:
+    def call(self, url: str, call: Call, hops: int, timeout_ms: int, origin: str = "") -> Result:
         cluster = self.cluster
         stored = StoredCall(cluster.new_id(), url, call, hops, cluster.now_ms() + timeout_ms)
         cluster.calls[stored.call_id] = stored

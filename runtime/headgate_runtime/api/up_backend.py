@@ -99,7 +99,9 @@ class UpBackend:
         until = time.monotonic() + timeout_ms / 1000
         self._waiting += 1
         try:
-            return await on_thread(self._calls, lambda: self._answer(call, until), timeout_ms)
+            return await on_thread(
+                self._calls, lambda: self._answer(call, until, origin), timeout_ms
+            )
         except TimeoutError:
             text = f"Request timed out. No worker has answered within {timeout_ms} ms."
             return Failure(ErrorKind.TIMEOUT, text)
@@ -129,14 +131,14 @@ class UpBackend:
 
     # -- on a thread --
 
-    def _answer(self, call: Call, until: float) -> Result:
+    def _answer(self, call: Call, until: float, origin: str) -> Result:
         if isinstance(call, ShowConnector | ShowConnectors):
             return self._read(call, until)
         while not self._closed.is_set():
             left_ms = int((until - time.monotonic()) * 1000)
             urls = self._urls()
             if urls and left_ms > 0:
-                return self._transport.peers.call(urls[0], call, 0, left_ms)
+                return self._transport.peers.call(urls[0], call, 0, left_ms, origin)
             if left_ms <= 0:
                 break
             self._closed.wait(AGAIN_S)

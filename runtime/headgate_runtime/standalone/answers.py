@@ -62,8 +62,8 @@ class StandalonePeers:
         """Before anything is asked."""
         self._herder = herder
 
-    def call(self, url: str, call: Call, hops: int, timeout_ms: int) -> Result:
-        return self._inner.call(url, call, hops, timeout_ms)
+    def call(self, url: str, call: Call, hops: int, timeout_ms: int, origin: str = "") -> Result:
+        return self._inner.call(url, call, hops, timeout_ms, origin)
 
     @property
     def waiting(self) -> bool:

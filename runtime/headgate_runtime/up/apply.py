@@ -78,15 +78,18 @@ class Applier:
         changes: Sequence[Change],
         urls: Callable[[], Sequence[str]],
         warn: Callable[[str], None],
+        origin: str = "",
     ) -> None:
         """
         Args:
             urls: of the workers that can be asked now.
             warn: told, from the thread, what was done.
+            origin: who asks, for the workers' logs.
         """
         self._peers = peers
         self._urls = urls
         self._warn = warn
+        self._origin = origin
         self._left: list[Change] = list(changes)
         self._refused: list[str] = []
         self._last_answer: dict[str, str] = {}
@@ -152,6 +155,6 @@ class Applier:
 
     def _ask(self, url: str, call: Call) -> Success | Failure:
         try:
-            return self._peers.call(url, call, 0, CALL_TIMEOUT_MS)
+            return self._peers.call(url, call, 0, CALL_TIMEOUT_MS, self._origin)
         except TransportError as error:
             return Failure(ErrorKind.TIMEOUT, str(error))

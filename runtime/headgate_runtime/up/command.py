@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import signal
 import sys
 import threading
@@ -274,8 +275,14 @@ class Up:
         )
         for line in notes if not self._options.join else ():
             self._say(line)
-        self._applier = Applier(self._transport.peers, plan, self._urls_up, self._say)
+        self._applier = Applier(
+            self._transport.peers, plan, self._urls_up, self._say, self._origin()
+        )
         self._applier.start()
+
+    def _origin(self) -> str:
+        """Of the calls that this command makes, for the workers' logs."""
+        return f"by headgate up (process {os.getpid()}), from {self._pipeline.file.name}"
 
     def _topics(self) -> Sequence[str]:
         return self._transport.record_log.topic_names()

@@ -4,7 +4,7 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, get_args
 
 from headgate.connector.secret_keys import without_secrets
 from headgate.herder import messages as m
@@ -14,6 +14,14 @@ from headgate_runtime.worker.log_format import subject
 
 log = logging.getLogger(__name__)
 
+_READS: Final = (
+    *get_args(Read),
+    m.ReadOffsets,
+    m.ReadDeletedOffsets,
+    m.DescribeWorker,
+    m.ForeseeMoves,
+)
+"""Kinds of calls that change nothing."""
 OPEN_MAX: Final = 1_000
 """Calls whose answers are awaited; of more than these the answers are not told."""
 
@@ -26,8 +34,10 @@ class LoggedPeers:
         self._open: dict[str, _Asked] = {}
         """Calls without an answer yet, by id."""
 
-    def call(self, url: str, call: m.Call, hops: int, timeout_ms: int) -> m.Result:
-        return self._inner.call(url, call, hops, timeout_ms)
+    def call(
+        self, url: str, call: m.Call, hops: int, timeout_ms: int, origin: str = ""
+    ) -> m.Result:
+        return self._inner.call(url, call, hops, timeout_ms, origin)
 
     def incoming(self) -> Sequence[IncomingCall]:
         calls = self._inner.incoming()
@@ -43,7 +53,7 @@ class LoggedPeers:
 
     def _asked(self, incoming: IncomingCall) -> None:
         call = incoming.call
-        if isinstance(call, Read | m.ReadOffsets | m.ReadDeletedOffsets | m.DescribeWorker):
+        if isinstance(call, _READS):
             log.debug("asked: %s", type(call).__name__)
             return
         connector, words = about(call)
@@ -119,5 +129,19 @@ def about(call: m.Call) -> tuple[str, str]:
             return connector, f"configs of {len(configs)} tasks of connector {connector}"
         case m.SetLoggerLevel(logger, level):
             return "", f"level {level} for logger {logger}"
+        case m.FenceConnector(name):
+            return name, f"fence the producers of connector {name}"
+        case m.AlterOffsets(name):
+            return name, f"change offsets of connector {name}{_dry(call)}"
+        case m.ResetOffsets(name):
+            return name, f"reset the offsets of connector {name}{_dry(call)}"
+        case m.ResetDeletedOffsets(name):
+            return name, f"reset the offsets of deleted connector {name}{_dry(call)}"
+        case m.ResetTopics(name):
+            return name, f"forget the topics that connector {name} has used"
     name = getattr(call, "name", None) or getattr(call, "connector", None) or ""
     return str(name), f"{type(call).__name__} {name}".rstrip()
+
+
+def _dry(call: m.AlterOffsets | m.ResetOffsets | m.ResetDeletedOffsets) -> str:
+    return ", as a dry run" if call.dry_run else ""

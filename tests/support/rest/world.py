@@ -118,8 +118,8 @@ class NamedPeers:
         self._own = own
         self._urls = urls
 
-    def call(self, url: str, call: Call, hops: int, timeout_ms: int) -> Result:
-        return self._own.call(self._urls.get(url, NOBODY), call, hops, timeout_ms)
+    def call(self, url: str, call: Call, hops: int, timeout_ms: int, origin: str = "") -> Result:
+        return self._own.call(self._urls.get(url, NOBODY), call, hops, timeout_ms, origin)
 
     def incoming(self) -> Sequence[IncomingCall]:
         return self._own.incoming()

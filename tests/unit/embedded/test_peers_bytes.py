@@ -24,13 +24,13 @@ def test_a_call_that_nobody_can_read_is_refused_and_keeps_no_other_waiting(tmp_p
     user.start()
     while not _waiting(callee):
         pass
-    changed(callee, "payload", b'{"type":"Fly"}')
+    changed(callee, "payload", b'{"call":{"type":"Fly"},"origin":""}')
     assert list(callee.peers.incoming()) == []
     user.join(10)
     (refused,) = found
     assert isinstance(refused, Failure)
     assert refused.kind is ErrorKind.BAD_REQUEST
-    assert refused.message.startswith("malformed call: message: type 'Fly', expected one of")
+    assert refused.message.startswith("malformed call: message.call: type 'Fly', expected one of")
     callee.close()
     caller.close()
 
@@ -62,3 +62,17 @@ def test_an_answer_that_nobody_can_read_may_have_been_one(tmp_path: Path) -> Non
 def _waiting(transport: EmbeddedTransport) -> int:
     with transport._database.read() as connection:
         return len(connection.execute("select 1 from calls").fetchall())
+
+
+def test_a_call_says_who_asks(tmp_path: Path) -> None:
+    callee, caller = (open_transport(transport_settings(tmp_path), url=u) for u in ("w", "user"))
+    peers = caller.peers
+    user = threading.Thread(target=lambda: peers.call("w", DescribeWorker(), 1, 10_000, "by me"))
+    user.start()
+    while not (calls := callee.peers.incoming()):
+        pass
+    callee.peers.answer(calls[0].call_id, Success())
+    user.join(10)
+    assert [(one.call, one.hops, one.origin) for one in calls] == [(DescribeWorker(), 1, "by me")]
+    callee.close()
+    caller.close()

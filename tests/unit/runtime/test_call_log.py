@@ -9,6 +9,7 @@ import pytest
 from headgate.herder import messages as m
 from headgate.ids import TargetState, TaskId
 from headgate.ports import IncomingCall
+from headgate.task.messages import TaskKind
 from headgate_runtime.worker.call_log import LoggedPeers
 
 
@@ -78,8 +79,15 @@ def test_what_is_refused_has_its_reason(caplog: pytest.LogCaptureFixture) -> Non
         (m.RestartConnector("c", True, True), "restart connector c and its tasks, what has failed"),
         (m.RestartTask(TaskId("c", 1)), "restart task c-1"),
         (m.PutTaskConfigs("c", ({"p": "secret"},)), "configs of 1 tasks of connector c"),
-        (m.FenceConnector("c"), "FenceConnector c"),
-        (m.ResetOffsets("c"), "ResetOffsets c"),
+        (m.FenceConnector("c"), "fence the producers of connector c"),
+        (m.ResetOffsets("c"), "reset the offsets of connector c"),
+        (m.ResetOffsets("c", dry_run=True), "reset the offsets of connector c, as a dry run"),
+        (m.AlterOffsets("c", ()), "change offsets of connector c"),
+        (
+            m.ResetDeletedOffsets("c", TaskKind.SINK),
+            "reset the offsets of deleted connector c",
+        ),
+        (m.ResetTopics("c"), "forget the topics that connector c has used"),
         (m.SetLoggerLevel("root", "DEBUG"), "level DEBUG for logger root"),
     ],
 )
@@ -110,8 +118,9 @@ def test_a_refusal_that_repeats_a_secret_is_told_without_it(
     assert "hunter2" not in caplog.text
 
 
-def test_reads_are_not_told(caplog: pytest.LogCaptureFixture) -> None:
-    assert told(m.DescribeWorker(), m.Success(), caplog) == []
+@pytest.mark.parametrize("call", [m.DescribeWorker(), m.ListConnectors(), m.ForeseeMoves({})])
+def test_reads_are_not_told(call: m.Call, caplog: pytest.LogCaptureFixture) -> None:
+    assert told(call, m.Success(), caplog) == []
 
 
 @pytest.mark.parametrize(("hops", "who"), [(0, ""), (1, "by another worker, ")])

@@ -181,6 +181,14 @@ def test_an_exception_in_json_is_in_its_object(written: Written) -> None:
             "ValueError: bad",
         ),
         (RestartPolicy(5).announced(TRACE, 0, 2_000), "full (it is restarted in 2 s; restarts"),
+        (
+            RestartPolicy(5).announced("in cannot be listed; mend it", 0, 2_000),
+            "in cannot be listed; mend it (it is restarted in 2 s; restarts left: 5)",
+        ),
+        (
+            RestartPolicy(5).announced("java.io.IOException: full\n\tat y", 5, None),
+            "java.io.IOException: full (it stays FAILED: headgate.restart.",
+        ),
         (RestartPolicy(5).announced(TRACE, 5, None), "full (it stays FAILED: headgate.restart."),
     ],
 )

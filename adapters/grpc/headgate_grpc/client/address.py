@@ -1,6 +1,7 @@
 """Where the API is: an address that was given, HEADGATE_URL, or the `headgate up` of a folder."""
 
 import contextlib
+import getpass
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,6 +27,22 @@ OPTIONS: Final = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 2_000),
 )
+
+
+def options(address: str) -> tuple[tuple[str, int | str], ...]:
+    """Of a channel to `address`. On this machine a client says who it is, for the worker's log."""
+    if not address.startswith("unix:"):
+        return OPTIONS
+    return (*OPTIONS, ("grpc.primary_user_agent", f"headgate ({_whoami()})"))
+
+
+def _whoami() -> str:
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # without a name in the table of users
+        user = f"user {os.getuid()}"
+    plain = "".join(each if each.isascii() and each.isalnum() else "_" for each in user)
+    return f"{plain}, process {os.getpid()}"
 
 
 def sockets_in(folder: Path) -> list[Path]:

@@ -9,10 +9,10 @@ import grpc
 import grpc.aio
 
 from headgate_grpc.client.address import (
-    OPTIONS,
     credentials,
     find_address,
     has_tls,
+    options,
     target,
 )
 from headgate_grpc.client.errors import HeadgateError
@@ -52,9 +52,9 @@ class AsyncClient:
         with ExitStack() as stack:
             where = stack.enter_context(target(address))
             self._channel = (
-                grpc.aio.secure_channel(where, credentials(), options=OPTIONS)
+                grpc.aio.secure_channel(where, credentials(), options=options(address))
                 if has_tls(address)
-                else grpc.aio.insecure_channel(where, options=OPTIONS)
+                else grpc.aio.insecure_channel(where, options=options(address))
             )
             self._open = stack.pop_all()
         self.connectors = ConnectorServiceStub(self._channel)

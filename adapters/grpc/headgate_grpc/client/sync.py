@@ -8,10 +8,10 @@ from typing import Any, Final, TypeVar
 import grpc
 
 from headgate_grpc.client.address import (
-    OPTIONS,
     credentials,
     find_address,
     has_tls,
+    options,
     target,
 )
 from headgate_grpc.client.errors import HeadgateError
@@ -51,9 +51,9 @@ class Client:
         with ExitStack() as stack:
             where = stack.enter_context(target(address))
             self._channel = (
-                grpc.secure_channel(where, credentials(), options=OPTIONS)
+                grpc.secure_channel(where, credentials(), options=options(address))
                 if has_tls(address)
-                else grpc.insecure_channel(where, options=OPTIONS)
+                else grpc.insecure_channel(where, options=options(address))
             )
             self._open = stack.pop_all()
         self.connectors = ConnectorServiceStub(self._channel)

@@ -75,10 +75,10 @@ class GrpcPeers:
         self.calls = 0
         """Calls that went by gRPC."""
 
-    def call(self, url: str, call: Call, hops: int, timeout_ms: int) -> Result:
+    def call(self, url: str, call: Call, hops: int, timeout_ms: int, origin: str = "") -> Result:
         address = self._address(url)
         if not address or has_tls(address) is (self._credentials is None):
-            return self._inner.call(url, call, hops, timeout_ms)
+            return self._inner.call(url, call, hops, timeout_ms, origin)
         key = self._session_keys().current
         if key is None:
             return Failure(ErrorKind.NOT_READY, NO_KEY)
