@@ -158,10 +158,15 @@ def has_failed(held: HeldTask) -> bool:
     return held.state in (TaskState.ENDING, TaskState.FAILED)
 
 
+def _is_failing(held: HeldTask) -> bool:
+    """It is FAILED once its parts have ended: its reason comes with that."""
+    return held.state is TaskState.ENDING and has_failed(held)
+
+
 def task_view(held: HeldTask, now_ms: int) -> TaskView:
     progress = held.progress
     detail = progress.detail
-    if not detail and held.ended is not None:
+    if not detail and held.ended is not None and not _is_failing(held):
         detail = held.ended.reason
     return TaskView(
         held.task,

@@ -241,6 +241,11 @@ class SourceMachine(TaskMachine):
         return steps
 
     @property
+    def open_records(self) -> int:
+        """Records that were sent and are not covered by a commit yet."""
+        return self._open
+
+    @property
     def _by_connector(self) -> bool:
         settings = self._settings
         return settings.exactly_once and settings.boundary is TransactionBoundary.CONNECTOR

@@ -139,6 +139,10 @@ def decode_value(value: bytes | None) -> Offset | None:
 def _encode_map(table: Mapping[str, Any] | None, *, hashed: bool) -> bytes:
     if table is None:
         return b"null"
+    if not isinstance(table, dict | Mapping):
+        raise OffsetFormatError(
+            f"a source partition or source offset is {seen(table)}, expected a mapping (a dict)"
+        )
     for name in cast(Mapping[object, Any], table):
         if not isinstance(name, str):
             raise OffsetFormatError(f"Offsets may only use String keys, not {name!r}")

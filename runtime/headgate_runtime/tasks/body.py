@@ -107,7 +107,9 @@ class _Body:
         self._inputs: deque[BodyInput] = deque()
         self._told_lost = False
         lag = getattr(performer, "lag", None)
-        self._progress = ProgressLog(lifeline.spec, lifeline.now_ms(), lag or (lambda: None))
+        sent = lambda: getattr(self._machine, "open_records", 0)  # noqa: E731
+        now_ms = lifeline.now_ms()
+        self._progress = ProgressLog(lifeline.spec, now_ms, lag or (lambda: None), sent)
         self._ended = TaskEnded(TaskOutcome.FAILED, "the body ended without a word")
         bind = getattr(performer, "bind", None)
         if bind is not None:

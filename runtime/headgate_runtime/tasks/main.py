@@ -10,7 +10,7 @@ import sys
 import threading
 
 from headgate import wire
-from headgate.task.messages import TaskEnded
+from headgate.task.messages import TaskEnded, TaskOutcome
 from headgate_runtime.tasks.body import run_body
 from headgate_runtime.tasks.lifeline import LifelineGone
 from headgate_runtime.tasks.log_lines import LineFormatter, logging_to
@@ -61,7 +61,8 @@ def run_invited() -> int:
         return 1
     threading.Thread(target=_watch_parent, args=(lifeline,), daemon=True).start()
     ended = _serve(lifeline)
-    print(_line(ended), file=sys.stderr)
+    if ended.outcome is not TaskOutcome.FAILED:  # the worker tells that, with the trace
+        print(_line(ended), file=sys.stderr)
     return 0
 
 

@@ -23,8 +23,19 @@ DEFAULT_MS: Final = 60_000
 class ProgressLog:
     """Counts what a body does, and tells it at intervals."""
 
-    def __init__(self, spec: TaskSpec, now_ms: int, lag: Callable[[], int | None]) -> None:
-        """`lag`: records that a sink has still to commit; None: it is not known."""
+    def __init__(
+        self,
+        spec: TaskSpec,
+        now_ms: int,
+        lag: Callable[[], int | None],
+        sent: Callable[[], int] = lambda: 0,
+    ) -> None:
+        """
+        Args:
+            lag: records that a sink has still to commit; None: it is not known.
+            sent: records that a source has sent, and no commit covers yet.
+        """
+        self._open = sent
         self._task = spec.task
         self._lag = lag
         self._every_ms = _interval_ms(spec)
@@ -58,10 +69,11 @@ class ProgressLog:
         seconds = (now_ms - self._since_ms) / 1000
         new, self._told, self._since_ms = self._records - self._told, self._records, now_ms
         commits, self._commits = self._commits, 0
-        lag = self._lag()
+        lag, sent = self._lag(), self._open()
         _log.info(
-            "%s: %s records and %s commits in %.0f s; %s records since it started%s%s",
+            "%s: %s records and %s commits in %.0f s; %s records since it started%s%s%s",
             *(self._task, f"{new:,}", f"{commits:,}", seconds, f"{self._records:,}"),
+            f"; {sent:,} more sent, not committed yet" if sent else "",
             "" if lag is None else f"; lag {lag:,}",
             "" if self._batch is None else f"; {self._batch}",
         )

@@ -7,7 +7,10 @@ from headgate_runtime.up.snapshot import Phase, Snapshot, WorkerSnapshot
 
 
 def changes(previous: Snapshot | None, snapshot: Snapshot) -> list[str]:
-    """One line for each change that somebody may want to know of, in a fixed order."""
+    """One line for each change that somebody may want to know of, in a fixed order.
+
+    A worker that did not answer a look is no change: what it has is compared with what it had."""
+    previous = None if previous is None else previous.known()
     return [
         *_workers(previous, snapshot),
         *_group(previous, snapshot),

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
@@ -43,6 +43,7 @@ from headgate_runtime.up.idle import (
     Outcome,
     Verdict,
     failure_lines,
+    failures_at_stop,
     idle_verdict,
     quarantine_lines,
 )
@@ -371,15 +372,13 @@ class Up:
         return EXIT_FAILED if failed else 0
 
     def _failures_at_stop(self) -> tuple[str, ...]:
-        """What the last look saw, but for connectors that were deleted since."""
         if self._snapshot is None:
             return ()
-        connectors = self._observer.read().connectors
-        return tuple(failure_lines(replace(self._snapshot, connectors=connectors)))
+        return failures_at_stop(self._snapshot, self._observer.read().connectors)
 
     def _quarantined(self) -> list[str]:
         """What source tasks have set aside and not read."""
-        owners = self._snapshot.task_owners() if self._snapshot is not None else {}
+        owners = self._snapshot.known().task_owners() if self._snapshot is not None else {}
         return [
             line
             for task, views in sorted(owners.items())

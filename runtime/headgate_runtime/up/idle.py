@@ -7,7 +7,7 @@ then it is told.
 """
 
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from headgate.herder.messages import TaskView
@@ -172,6 +172,14 @@ def failure_lines(snapshot: Snapshot) -> Iterator[str]:
                 yield _failure(f"task {task}", owner, reason)
             else:
                 yield from quarantine_lines(str(task), view.quarantined)
+
+
+def failures_at_stop(
+    snapshot: Snapshot, connectors: tuple[ConnectorSnapshot, ...]
+) -> tuple[str, ...]:
+    """What the last look saw, and of a worker that missed it the one before; but for connectors
+    that were deleted since. `connectors`: those that are there now."""
+    return tuple(failure_lines(replace(snapshot.known(), connectors=connectors)))
 
 
 def quarantine_lines(task: str, quarantined: Sequence[str]) -> Iterator[str]:

@@ -4,7 +4,7 @@ Plain data: the display shows it, the idle rule judges it, the timeline keeps it
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from headgate.herder.messages import TaskView, WorkerView
@@ -91,6 +91,15 @@ class Snapshot:
     def views(self) -> tuple[tuple[str, WorkerView], ...]:
         """Fresh views with the names of their workers."""
         return tuple((one.name, one.view) for one in self.workers if one.view is not None)
+
+    def known(self) -> "Snapshot":
+        """With a worker's latest answer where it did not answer this time, and lives."""
+        lives = (Phase.UP, Phase.SILENT)
+        workers = (
+            replace(one, view=one.view or one.last_view) if one.phase in lives else one
+            for one in self.workers
+        )
+        return replace(self, workers=tuple(workers))
 
     def connector_owners(self) -> dict[str, list[tuple[str, State]]]:
         """Connector name -> (worker, state) of each worker that says it has it."""

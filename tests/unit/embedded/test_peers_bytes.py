@@ -30,7 +30,7 @@ def test_a_call_that_nobody_can_read_is_refused_and_keeps_no_other_waiting(tmp_p
     (refused,) = found
     assert isinstance(refused, Failure)
     assert refused.kind is ErrorKind.BAD_REQUEST
-    assert refused.message.startswith("malformed call: message.call: type 'Fly', expected one of")
+    assert refused.message.startswith("malformed call: _Asked.call: type 'Fly', expected one of")
     callee.close()
     caller.close()
 

@@ -54,6 +54,20 @@ def test_what_is_no_batch_of_records_fails_the_task_by_name(
     assert len(ended.reason) < 300
 
 
+@pytest.mark.parametrize(
+    ("partition", "offset"), [("p", {"n": 1}), (7, {"n": 1}), ({"p": 1}, "n"), ({"p": 1}, [1])]
+)
+def test_a_partition_or_offset_that_is_no_mapping_fails_the_task_by_name(
+    tmp_path: Path, partition: Any, offset: Any
+) -> None:
+    class Wrong(Scripted):
+        batches: Any = [[SourceRecord(partition, offset, "t", "v")]]  # noqa: RUF012
+
+    ended = BodyBench(tmp_path, Wrong, {"errors.tolerance": "all"}).start().wait()
+    assert ended.outcome is TaskOutcome.FAILED
+    assert "expected a mapping (a dict)" in ended.reason, ended.reason
+
+
 def test_a_generator_and_a_tuple_are_batches(tmp_path: Path) -> None:
     class Given(Scripted):
         batches: Any = [(one for one in [record(1)]), (record(2),)]  # noqa: RUF012

@@ -13,6 +13,7 @@ from headgate.connector.api import SinkRecord, SinkTask, SourceRecord, SourceTas
 from headgate.task.messages import TaskKind
 
 OFTEN = {"headgate.log.progress.ms": "20"}
+SENT = " more sent, not committed yet"
 LINE = re.compile(r"c-0: ([\d,]+) records and ([\d,]+) commits in \d+ s; ([\d,]+) records since .*")
 
 
@@ -27,6 +28,13 @@ class Source(SourceTask):
             return ()
         self.left -= 1
         return [SourceRecord({"p": 1}, {"n": self.left}, "t", "x")]
+
+
+class Busy(SourceTask):
+    """Always has one more record."""
+
+    def poll(self) -> Sequence[SourceRecord]:
+        return [SourceRecord({"p": 1}, {"n": 1}, "t", "x")]
 
 
 class Sink(SinkTask):
@@ -65,6 +73,17 @@ def test_a_sink_tells_its_lag(tmp_path: Path, caplog: pytest.LogCaptureFixture) 
     bench = BodyBench(tmp_path, Sink, {"topics": "t"}, kind=TaskKind.SINK, settings=OFTEN).start()
     bench.until(lambda: found(caplog) and found(caplog)[-1][3].endswith("; lag 1"))
     bench.stop()
+
+
+def test_a_source_tells_what_no_commit_covers_yet(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without exactly-once a busy source commits once a minute: it moves all the same."""
+    caplog.set_level(logging.INFO, "headgate.task")
+    bench = BodyBench(tmp_path, Busy, {}, settings=OFTEN, exactly_once=False).start()
+    bench.until(lambda: any(SENT in record.getMessage() for record in caplog.records))
+    bench.stop()
+    assert found(caplog)[-1][2] == 0
 
 
 @pytest.mark.parametrize("every", ["0", "60000"])

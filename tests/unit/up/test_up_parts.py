@@ -18,6 +18,7 @@ from headgate_runtime.up.apply import planned_changes
 from headgate_runtime.up.changes import changes
 from headgate_runtime.up.command import BEAT_S, rest_after
 from headgate_runtime.up.display import Heading, LiveDisplay, PlainDisplay, progress_line
+from headgate_runtime.up.idle import failure_lines, failures_at_stop
 from headgate_runtime.up.processes import how_it_ended, warnings_of
 from headgate_runtime.up.rates import Rates
 from headgate_runtime.up.restarts import (
@@ -48,6 +49,10 @@ def _task(
 def _snapshot(at: float, *workers: WorkerSnapshot) -> Snapshot:
     connector = ConnectorSnapshot("a", "source", True, TargetState.STARTED, (A0, A1), True, {}, {})
     return Snapshot(at, workers, (connector,), 1)
+
+
+def _with_last(snapshot: Snapshot) -> tuple[WorkerSnapshot, ...]:
+    return tuple(replace(one, last_view=one.view) for one in snapshot.workers)
 
 
 class TestRestarts:
@@ -143,7 +148,22 @@ class TestChanges:
         up = _snapshot(0, _worker("w1"))
         silent = _snapshot(1, _worker("w1", phase=Phase.SILENT))
         assert changes(up, silent) == ["w1 does not answer (process 7 lives)"]
-        assert "w1 answers again" in changes(silent, up)
+        assert changes(silent, up) == ["w1 answers again"]
+
+    def test_a_look_that_a_worker_missed_makes_nothing_new(self) -> None:
+        up = _snapshot(0, _worker("w1", _task(A0, State.FAILED)))
+        late = replace(up, workers=tuple(replace(one, view=None) for one in _with_last(up)))
+        assert changes(up, late) == []
+        assert changes(late, up) == []
+
+    def test_failures_are_those_of_the_last_answer(self) -> None:
+        up = _snapshot(0, _worker("w1", _task(A0, State.FAILED)))
+        late = replace(up, workers=tuple(replace(one, view=None) for one in _with_last(up)))
+        assert list(failure_lines(late)) == []
+        assert failures_at_stop(late, late.connectors) == ("task a-0 FAILED on w1",)
+        assert failures_at_stop(late, ()) == ()
+        starting = (replace(one, phase=Phase.STARTING) for one in late.workers)
+        assert failures_at_stop(replace(late, workers=tuple(starting)), late.connectors) == ()
 
 
 class TestTimeline:
