@@ -60,12 +60,12 @@ class TextOutput:
         try:
             while rest:
                 rest = rest[self._file.write(rest) :]
-        except OSError:
+        except OSError as error:
             written = len(data) - len(rest)
             with suppress(OSError):
                 if self.is_regular and os.fstat(number).st_size == before + written:
                     os.ftruncate(number, before)
-            raise
+            raise OSError(error.errno, error.strerror, str(self._path)) from error
 
     def has_torn_line(self) -> bool:
         """Whether the file ends in the middle of a line."""

@@ -68,5 +68,7 @@ def _invalid(
 def _nearest(value: str, text: str) -> str:
     """The choice that is meant, where a value is none of those that its error lists."""
     _, found, choices = text.partition("String must be one of: ")
-    near = difflib.get_close_matches(value, choices.split(", "), n=1, cutoff=0.6) if found else []
+    known = choices.split(", ") if found else []
+    near = [each for each in known if each.lower() == value.lower()]
+    near = near or difflib.get_close_matches(value, known, n=1, cutoff=0.6)
     return f"; did you mean {near[0]}?" if near else ""

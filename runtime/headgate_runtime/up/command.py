@@ -282,7 +282,7 @@ class Up:
         self._applier.start()
 
     def _origin(self) -> str:
-        """Of the calls that this command makes, for the workers' logs."""
+        """Who makes the calls of this command, for the workers' logs."""
         return f"by headgate up (process {os.getpid()}), from {self._pipeline.file.name}"
 
     def _topics(self) -> Sequence[str]:

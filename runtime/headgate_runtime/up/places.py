@@ -18,6 +18,8 @@ class Kind(Enum):
     READ_FILE = auto()
     WRITE_FILE = auto()
     WRITE_FOLDER = auto()
+    READ_ANY = auto()
+    """A file, a folder or a pattern: whether it is there is for the reader to tell."""
 
 
 PLACES: Final[Mapping[str, tuple[str, Kind]]] = {
@@ -27,6 +29,8 @@ PLACES: Final[Mapping[str, tuple[str, Kind]]] = {
     "DirectorySink": ("path", Kind.WRITE_FOLDER),
     "DeltaSink": ("path", Kind.WRITE_FOLDER),
     "SparkFileSink": ("path", Kind.WRITE_FOLDER),
+    "SparkSink": ("path", Kind.WRITE_FOLDER),
+    "SparkSource": ("path", Kind.READ_ANY),
 }
 """Class of a connector -> the option that is a path, and what for."""
 _JAVA: Final = re.compile(
@@ -78,16 +82,22 @@ def look_at(config: Mapping[str, str], folder: Path, made: Path | None = None) -
     if not text or "://" in text:
         return None
     path = folder / text
+    if kind is Kind.READ_ANY:
+        return _variable(key, text, path)
     said = _read(text, path, kind) if kind in (Kind.READ_FOLDER, Kind.READ_FILE) else None
     said = said or (_written(text, path, kind, made) if kind not in _READ else None)
     if said is None:
         return None
-    variable = _VARIABLE.search(text)
-    if variable is not None and not path.exists():
-        name = variable[1] or variable[2]
-        about = f"{variable[0]} is not expanded; write ${{env:{name}}}"
-        return Said(key, f"{text}: {about}")
-    return replace(said, key=key)
+    return _variable(key, text, path) or replace(said, key=key)
+
+
+def _variable(key: str, text: str, path: Path) -> Said | None:
+    """A variable as in a shell, where there is nothing of that name."""
+    found = _VARIABLE.search(text)
+    if found is None or path.exists():
+        return None
+    about = f"{found[0]} is not expanded; write ${{env:{found[1] or found[2]}}}"
+    return Said(key, f"{text}: {about}")
 
 
 _READ: Final = (Kind.READ_FOLDER, Kind.READ_FILE)
@@ -123,8 +133,11 @@ def _written(text: str, path: Path, kind: Kind, made: Path | None) -> Said | Non
         if above != made and not above.is_dir():
             return Said("", f"there is no folder {above} to write {path.name} to{_made(above)}")
         return None
-    if path.exists() and not path.is_dir():
+    above = next((each for each in (path, *path.parents) if each.exists()), path)
+    if above == path and path.exists() and not path.is_dir():
         return Said("", f"{text} is a file, expected a folder")
+    if above != path and not above.is_dir():
+        return Said("", f"there can be no folder {text}: {above} is a file")
     return None
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from headgate.ports import TopicPartition
+from headgate_runtime.up.display import counted
 from headgate_runtime.up.snapshot import ConnectorSnapshot
 
 Offsets = Mapping[TopicPartition, int]
@@ -86,12 +87,13 @@ def lines(found: Totals) -> list[str]:
     """For people."""
     return [
         *(
-            f"  topic {one.topic}: {one.records:,} records in the log, {one.new:,} of them new"
+            f"  topic {one.topic}: {counted(one.records, 'record')} in the log, "
+            f"{one.new:,} of them new"
             for one in found.topics
         ),
         *(
-            f"  sink {one.connector}: {one.committed:,} records committed, {one.new:,} of them "
-            f"in this run, lag {one.lag:,}"
+            f"  sink {one.connector}: {counted(one.committed, 'record')} committed, "
+            f"{one.new:,} of them in this run, lag {one.lag:,}"
             for one in found.sinks
         ),
     ]

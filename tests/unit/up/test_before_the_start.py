@@ -28,6 +28,10 @@ def _text(kind: str, **options: str) -> str:
     )
 
 
+def _spark(kind: str, **options: str) -> str:
+    return _text(kind, **options).replace('"thread"', '"spark"')
+
+
 def _source(path: str) -> str:
     return _text("DirectorySource", path=path, topic="t")
 
@@ -119,7 +123,24 @@ class TestPaths:
     def test_a_folder_to_write(self, folder: Path) -> None:
         seen = _refused(_text("DirectorySink", path="in/a.jsonl", topics="t"), folder)
         assert "in/a.jsonl is a file, expected a folder" in seen
+        below = _refused(_text("DirectorySink", path="in/a.jsonl/x", topics="t"), folder)
+        assert f"there can be no folder in/a.jsonl/x: {folder}/in/a.jsonl is a file" in below
         _loaded(_text("DirectorySink", path="not/yet", topics="t"), folder)
+
+    def test_what_spark_reads_and_writes(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Patterns are Spark's own; variables are nobody's, and the home folder is ours."""
+        monkeypatch.setenv("HOME", str(folder))
+        source = {"format": "csv", "mode": "files", "topic": "t", "schema": "a INT"}
+        found = _loaded(_spark("SparkSource", path="~/in/*.csv", **source), folder)
+        assert found.connectors["a"]["path"] == f"{folder}/in/*.csv"
+        assert "write ${env:HOME}" in _refused(
+            _spark("SparkSource", path="$HOME/in", **source), folder
+        )
+        sink = {"format": "parquet", "topics": "t"}
+        seen = _refused(_spark("SparkSink", path="in/a.jsonl", **sink), folder)
+        assert "in/a.jsonl is a file, expected a folder" in seen
 
 
 class TestReferences:

@@ -259,6 +259,12 @@ def test_all_faults_are_told_at_once_in_the_order_of_the_file() -> None:
     assert lines == ["2", "3", "5", "6"]
 
 
+def test_a_choice_in_another_case_is_told_as_it_is_written() -> None:
+    text = '[connectors.a]\n"connector.class" = "DirectorySource"\ntopic = "t"\npath = "/"\n'
+    (line,) = _refused(text + 'format = "JSONL"', Path("/"))
+    assert line.endswith("; did you mean jsonl?")
+
+
 def test_a_class_that_is_not_there_is_told_with_the_nearest_names() -> None:
     text = '[connectors.a]\npath = "x"\n"connector.class" = "DirectrySource"'
     (line,) = _refused(text, Path("/"))

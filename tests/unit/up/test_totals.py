@@ -18,7 +18,7 @@ def test_records_are_counted_from_end_offsets_and_committed_offsets() -> None:
     )
     assert lines(found) == [
         "  topic t: 28 records in the log, 20 of them new",
-        "  topic u: 1 records in the log, 1 of them new",
+        "  topic u: 1 record in the log, 1 of them new",
         "  sink sink: 28 records committed, 24 of them in this run, lag 3",
     ]
 

@@ -30,7 +30,7 @@ OPTIONS: Final = (
 
 
 def options(address: str) -> tuple[tuple[str, int | str], ...]:
-    """Of a channel to `address`. On this machine a client says who it is, for the worker's log."""
+    """Options of a channel to `address`. On this machine a client says who it is, for the log."""
     if not address.startswith("unix:"):
         return OPTIONS
     return (*OPTIONS, ("grpc.primary_user_agent", f"headgate ({_whoami()})"))
