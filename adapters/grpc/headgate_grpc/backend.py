@@ -80,6 +80,12 @@ class Backend(Protocol):
         ``{"worker_id", "url", "view"}``, whose view is a `WorkerView` as plain data, or None."""
         ...
 
+    async def group(self, timeout_ms: int) -> Json:
+        """As `cluster`, with all workers that are known. One that was not asked has a view of None,
+        and tells instead "member", "leader", "generation" and "counts" of connectors and tasks.
+        "others_unknown" says why others are not told."""
+        ...
+
     def watch(self, touched: Touched | None) -> None:
         """Tell `touched` of every connector that changes from now on; None: no longer."""
         ...

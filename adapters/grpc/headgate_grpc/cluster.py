@@ -23,7 +23,7 @@ class ClusterService:
         self, request: pb.GetClusterRequest, asked: Asked
     ) -> pb.GetClusterResponse:
         asked.check_ready()
-        raw = await asked.backend.cluster(asked.left_ms())
+        raw = await asked.backend.group(asked.left_ms())
         return pb.GetClusterResponse(cluster=messages.cluster(raw))
 
     async def watch_cluster(

@@ -299,6 +299,7 @@ def cluster(raw: Mapping[str, Any]) -> cluster_pb2.Cluster:
         kafka_cluster_id=text(raw["kafka_cluster_id"]),
         group_id=text(raw["group_id"]),
     )
+    made.others_unknown = text(raw.get("others_unknown", ""))
     for each in raw["workers"]:
         made.workers.append(_worker(each))
     return made
@@ -307,8 +308,11 @@ def cluster(raw: Mapping[str, Any]) -> cluster_pb2.Cluster:
 def _worker(raw: Mapping[str, Any]) -> cluster_pb2.Worker:
     view: Mapping[str, Any] | None = raw["view"]
     made = cluster_pb2.Worker(worker_id=text(raw["worker_id"]), url=text(raw["url"]))
+    made.member = raw.get("member", False)
     if view is None:
-        made.generation = -1
+        made.leader = raw.get("leader", False)
+        made.generation = raw.get("generation", -1)
+        made.connector_count, made.task_count = raw.get("counts", (0, 0))
         return made
     made.answers = True
     made.leader = bool(view["leader"]) and view["leader"] == view["member_id"]
@@ -318,6 +322,7 @@ def _worker(raw: Mapping[str, Any]) -> cluster_pb2.Worker:
     made.pending.extend(map(text, view["pending"]))
     made.connectors.extend(sorted(map(text, view["connectors"])))
     made.tasks.extend(sorted(_task_name(task) for task in view["tasks"]))
+    made.connector_count, made.task_count = len(made.connectors), len(made.tasks)
     made.set_aside.extend(
         sorted(map(_set_aside, filter(_quarantined, view["tasks"])), key=lambda each: each.task)
     )

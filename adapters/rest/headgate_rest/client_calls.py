@@ -14,6 +14,7 @@ from headgate.herder.messages import (
     CreateConnector,
     DeleteConnector,
     DescribeConnector,
+    DescribeGroup,
     DescribeStatus,
     DescribeTasks,
     DescribeTaskStatus,
@@ -122,6 +123,8 @@ def _question(call: Call, hops: int) -> Question:
             forward = "true" if hops <= 1 else "false"
             body = json_bytes({"task_counts": dict(task_counts)})
             return Question("POST", f"/headgate/moves?forward={forward}", body)
+        case DescribeGroup():
+            return Question("GET", f"/headgate/group?forward={'true' if hops <= 1 else 'false'}")
         case SetLoggerLevel(logger, level):
             path = f"/admin/loggers/{quote(logger, safe='')}?scope=cluster"
             return Question("PUT", path, json_bytes({"level": level}))

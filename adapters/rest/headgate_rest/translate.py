@@ -18,6 +18,7 @@ from headgate.herder.messages import (
     CreateConnector,
     DeleteConnector,
     DescribeConnector,
+    DescribeGroup,
     DescribeStatus,
     DescribeTasks,
     DescribeTaskStatus,
@@ -465,6 +466,7 @@ _TABLE: Final[tuple[tuple[str, str, _Handler], ...]] = (
     ("PUT", "/admin/loggers/*", _set_level),
     ("GET", "/metrics", lambda r: ShowMetrics()),
     ("POST", "/headgate/moves", _foresee),
+    ("GET", "/headgate/group", lambda r: r.forwarded(DescribeGroup())),
     ("GET", "/headgate/worker", lambda r: r.asked(DescribeWorker())),
 )
 

@@ -203,6 +203,12 @@ class ForeseeMoves:
     """How many tasks each would have; None: it would be deleted. Others stay as they are."""
 
 
+@dataclass(frozen=True, slots=True)
+class DescribeGroup:
+    """The members of the group, by the leader's last round: ``{"leader", "generation", "members":
+    [{"url", "connectors", "tasks"}]}``, with counts. Answered by the leader."""
+
+
 # -- offsets. Source: KIP-875 --
 
 
@@ -296,6 +302,7 @@ Call: TypeAlias = (
     | ShowConnector
     | ShowConnectors
     | ForeseeMoves
+    | DescribeGroup
     | ReadOffsets
     | AlterOffsets
     | ResetOffsets

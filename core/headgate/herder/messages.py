@@ -33,6 +33,7 @@ from headgate.herder.calls import Call as Call
 from headgate.herder.calls import CreateConnector as CreateConnector
 from headgate.herder.calls import DeleteConnector as DeleteConnector
 from headgate.herder.calls import DescribeConnector as DescribeConnector
+from headgate.herder.calls import DescribeGroup as DescribeGroup
 from headgate.herder.calls import DescribeStatus as DescribeStatus
 from headgate.herder.calls import DescribeTasks as DescribeTasks
 from headgate.herder.calls import DescribeTaskStatus as DescribeTaskStatus

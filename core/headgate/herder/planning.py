@@ -6,6 +6,7 @@ from typing import Final
 from headgate.herder.messages import ErrorKind, Failure, Result, Success
 from headgate.ids import TaskId
 from headgate.membership.foresight import Move
+from headgate.membership.last_round import LastRound
 from headgate.topics.config_state import ConfigState
 
 WORK_MAX: Final = 50_000
@@ -14,6 +15,7 @@ many take some tenths of a second."""
 MOVES_MAX: Final = 10_000
 """Most moves in an answer."""
 NOT_LED: Final = "The leader has not completed a round yet, so it cannot tell what would move"
+NO_ROUND: Final = "The leader has not completed a round yet, so it cannot tell who is in the group"
 
 
 def planned_stages(
@@ -40,6 +42,19 @@ def too_many(stages: Sequence[Mapping[str, int]]) -> Failure | None:
         f"{WORK_MAX:,}"
     )
     return Failure(ErrorKind.BAD_REQUEST, text)
+
+
+def group_result(leader_url: str, led: LastRound) -> Result:
+    """Answer to `DescribeGroup`."""
+    given = led.given()
+    if given is None:
+        return Failure(ErrorKind.NOT_READY, NO_ROUND)
+    members = [
+        {"url": url, "connectors": len(connectors), "tasks": len(tasks)}
+        for url, (connectors, tasks) in sorted(given.items())
+    ]
+    value = {"leader": leader_url, "generation": led.generation, "members": members}
+    return Success(value)
 
 
 def moves_result(moves: Sequence[Move] | None) -> Result:

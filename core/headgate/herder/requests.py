@@ -39,7 +39,7 @@ from headgate.herder.offset_previews import (
     place_of_offsets,
 )
 from headgate.herder.open_call import SHUTTING_DOWN, OpenCall, Stage
-from headgate.herder.planning import moves_result, planned_stages, too_many
+from headgate.herder.planning import group_result, moves_result, planned_stages, too_many
 from headgate.herder.privileged import (
     STALE_CONFIG,
     MergedPatch,
@@ -225,6 +225,8 @@ class Requests:
                 self._read(found, call)
             case m.ForeseeMoves():
                 self._foresee(found, call)
+            case m.DescribeGroup():
+                self._describe_group(found)
             case m.ResetTopics():
                 self.resolve(found.ticket, self._reset_topics(call))
             case m.SetLoggerLevel(logger, level):
@@ -379,7 +381,16 @@ class Requests:
             return
         stages = planned_stages(self._ctx.state, call.task_counts)
         refusal = too_many(stages)
-        self.resolve(found.ticket, refusal or moves_result(self._member.foresee(stages)))
+        led = self._member.led()
+        moves = None if led is None else led.foresee(stages)
+        self.resolve(found.ticket, refusal or moves_result(moves))
+
+    def _describe_group(self, found: OpenCall) -> None:
+        led = self._member.led()
+        if led is None:
+            self._pass_to_leader(found)
+        else:
+            self.resolve(found.ticket, group_result(self._ctx.settings.url, led))
 
     def _ask_for_offsets(self, found: OpenCall, call: OffsetCall) -> None:
         place = place_of_offsets(self._ctx.state, call, self._ctx.settings, log_read=found.log_read)

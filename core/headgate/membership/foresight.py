@@ -6,7 +6,7 @@ from itertools import chain
 from typing import Final
 
 from headgate.assignment import POLICIES
-from headgate.assignment.model import MemberWork, RoundInput, Work
+from headgate.assignment.model import RoundInput, Work
 from headgate.membership.leading import Led, Works, changed
 
 ROUNDS_MAX: Final = 6
@@ -34,7 +34,7 @@ def foresee(led: Led, stages: Sequence[Mapping[str, int]], *, eager: bool) -> tu
     """
     assert led.round_input is not None, "the round was refused"
     policy, memory, last = POLICIES[led.policy], led.memory, led.round_input
-    held = {each.member_id: _after(led, each, eager=eager) for each in last.members}
+    held = {each.member_id: works_after(led, each.member_id, eager=eager) for each in last.members}
     before = _owners(held)
     waiting = [*stages]
     for number in range(1, ROUNDS_MAX * len(stages) + 1):
@@ -61,12 +61,15 @@ def foresee(led: Led, stages: Sequence[Mapping[str, int]], *, eager: bool) -> tu
     )
 
 
-def _after(led: Led, member: MemberWork, *, eager: bool) -> Works:
-    """What the member has after the last round."""
-    change = led.changes[member.member_id]
+def works_after(led: Led, member_id: str, *, eager: bool) -> Works:
+    """What a member has after the last round. One that was refused has changed nothing."""
+    connectors, tasks = led.held.get(member_id, ((), ()))
+    change = led.changes.get(member_id)
+    if change is None:
+        return connectors, tasks
     if eager:
         return change.assigned_connectors, change.assigned_tasks
-    return changed(member.connectors, member.tasks, change)
+    return changed(connectors, tasks, change)
 
 
 def _next_round(

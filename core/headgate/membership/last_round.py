@@ -6,7 +6,7 @@ from typing import Final
 from headgate.assignment.model import Work
 from headgate.ids import TaskId
 from headgate.membership.codec import Assignment, AssignmentError
-from headgate.membership.foresight import Move, foresee
+from headgate.membership.foresight import Move, foresee, works_after
 from headgate.membership.leading import Led, Works, changed
 from headgate.membership.member_messages import Assigned, WorkView
 from headgate.membership.protocols import RULES, offset_read
@@ -198,6 +198,13 @@ class LastRound:
         if led is None or led.round_input is None or not self._counts(led):
             return None
         return foresee(led, stages, eager=self.eager)
+
+    def given(self) -> Mapping[str, Works] | None:
+        """What each member that can be read has after the round, by url; None: it is not known."""
+        led = self._led
+        if led is None or not self._counts(led):
+            return None
+        return {url: works_after(led, each, eager=self.eager) for each, url in led.urls.items()}
 
     def releasing(self, connector: str) -> bool:
         return self._led is None or not self._counts(self._led) or connector in self._led.releasing

@@ -32,7 +32,7 @@ requests are repeated until answered; before joining under a new member id it st
 than report what others may have been given by now, which would cost both theirs.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final, TypeAlias
 
 from headgate.assignment.model import Work
@@ -41,7 +41,6 @@ from headgate.ids import TaskId
 from headgate.membership import member_messages as mm
 from headgate.membership.codec import CODECS, Assignment, AssignmentError
 from headgate.membership.disagreement import Disagreement
-from headgate.membership.foresight import Move
 from headgate.membership.joining import Joining, join_request
 from headgate.membership.last_round import LastRound
 from headgate.membership.leading import Leader, Works, lead
@@ -228,9 +227,9 @@ class Member:
         """Leader only: url of the member that owns `work` in this generation."""
         return self._last.owner_url(work) if self.is_leader else None
 
-    def foresee(self, stages: Sequence[Mapping[str, int]]) -> tuple[Move, ...] | None:
-        """Leader only, else None: where work would move, see `headgate.membership.foresight`."""
-        return self._last.foresee(stages) if self.is_leader else None
+    def led(self) -> LastRound | None:
+        """Leader only, else None: the round as it computed it."""
+        return self._last if self.is_leader else None
 
     # -- joining --
 

@@ -126,6 +126,10 @@ class UpBackend:
             "workers": workers,
         }
 
+    async def group(self, timeout_ms: int) -> Mapping[str, Any]:
+        """All workers are asked in any case."""
+        return await self.cluster(timeout_ms)
+
     def watch(self, touched: Callable[[Iterable[str]], None] | None) -> None:
         self._view.watch(touched)
 

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
+from urllib.parse import urlsplit
 
 from headgate.herder.messages import (
     Call,
+    DescribeGroup,
     DescribeWorker,
     ErrorKind,
     Failure,
@@ -24,6 +26,10 @@ T = TypeVar("T")
 
 THREADS: Final = 8
 """Plugins that are asked something at once."""
+GROUP_MS: Final = 5_000
+"""How long the leader may take to tell who is in the group."""
+OUTSIDE: Final = "this worker has not joined the group"
+WITHOUT_GROUP: Final = "the leader is a Java worker or an older Headgate, which does not tell"
 
 
 class WorkerBackend:
@@ -78,6 +84,35 @@ class WorkerBackend:
         worker = {"worker_id": self._rest.worker_id, "url": self._rest.url, "view": view}
         return {**self._root, "group_id": group, "workers": [worker]}
 
+    async def group(self, timeout_ms: int) -> Mapping[str, Any]:
+        """`cluster`, and the others of the group by their leader's last round."""
+        found = dict(await self.cluster(timeout_ms))
+        (own,) = found["workers"]
+        if own["view"] is None or not own["view"]["leader"]:
+            return {**found, "others_unknown": OUTSIDE}
+        asked = await self.ask(DescribeGroup(), min(timeout_ms, GROUP_MS))
+        if isinstance(asked, Failure):
+            unknown = asked.kind is ErrorKind.NOT_FOUND
+            return {**found, "others_unknown": WITHOUT_GROUP if unknown else asked.message}
+        group: Any = asked.value
+        own["member"] = any(each["url"] == own["url"] for each in group["members"])
+        others = [_member(each, group) for each in group["members"] if each["url"] != own["url"]]
+        workers = sorted([own, *others], key=lambda each: each["worker_id"])
+        return {**found, "workers": workers}
+
     def watch(self, touched: Callable[[Iterable[str]], None] | None) -> None:
         if self._worker is not None:
             self._worker.watch_connectors(touched)
+
+
+def _member(told: Mapping[str, Any], group: Mapping[str, Any]) -> Mapping[str, Any]:
+    """One worker as `headgate_grpc.backend.Backend.group` tells of it."""
+    return {
+        "worker_id": urlsplit(told["url"]).netloc,
+        "url": told["url"],
+        "view": None,
+        "member": True,
+        "leader": told["url"] == group["leader"],
+        "generation": group["generation"],
+        "counts": (told["connectors"], told["tasks"]),
+    }

@@ -21,6 +21,9 @@ _SHOW: Final = "headgate connectors show NAME has config, states and traces"
 _APPLY: Final = "headgate connectors apply FILE creates and changes connectors"
 _TASKS: Final = "headgate connectors show NAME lists the tasks"
 _OFFSETS: Final = "headgate offsets show NAME"
+_WORKERS: Final = "headgate status shows the workers of a cluster"
+_DELETE: Final = "headgate connectors delete NAME deletes it; headgate offsets reset its offsets"
+_RESUME: Final = "headgate connectors resume NAME runs it again"
 _OPERATE: Final = "headgate connectors {} is for connectors of a running cluster"
 MEANT: Final[Mapping[str, Mapping[str, str]]] = {
     "headgate": {
@@ -36,11 +39,21 @@ MEANT: Final[Mapping[str, Mapping[str, str]]] = {
             for word in ("create", "delete", "edit", "pause", "restart", "resume", "stop")
         },
         **{word: _OPERATE.format(word) for word in ("diff", "wait", "watch")},
+        **dict.fromkeys(("cluster", "nodes", "top", "workers"), _WORKERS),
+        **dict.fromkeys(("remove", "rm"), _DELETE),
     },
     "connectors": {
         **dict.fromkeys(("get", "describe", "status", "config", "tasks"), _SHOW),
         **dict.fromkeys(("put", "set", "update"), _APPLY),
+        **dict.fromkeys(("del", "remove", "rm"), _DELETE),
+        **dict.fromkeys(("start", "unpause"), _RESUME),
+        **dict.fromkeys(("log", "logs"), f"{_SHOW}; more is in the logs of its workers"),
+        "scale": "headgate connectors edit NAME changes its config, tasks.max included",
+        "validate": "headgate connectors diff FILE... says what is wrong with configs",
     },
+    "loggers": dict.fromkeys(
+        ("get", "ls", "show"), "headgate loggers list shows the loggers and their levels"
+    ),
     "tasks": dict.fromkeys(("get", "list", "ls", "show", "status"), _TASKS),
     "offsets": {
         **dict.fromkeys(("describe", "get", "list", "ls"), f"{_OFFSETS} shows them"),
@@ -51,6 +64,11 @@ MEANT: Final[Mapping[str, Mapping[str, str]]] = {
 look alike: who asks to see something is not led to what changes it."""
 FILES_AS: Final = frozenset({"-f", "--file", "--filename"})
 """Options by which other tools take the files that are arguments here."""
+AFTER: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("--url", "--server", "-s"), "headgate status --url ADDRESS"),
+    **dict.fromkeys(("--output", "-o"), "headgate connectors list -o json"),
+}
+"""Options that other tools take before the command."""
 _NEW: Final = "headgate connector new begins a project for a connector"
 
 
@@ -86,6 +104,16 @@ def _hint(ctx: Any, word: str) -> str:
 class Commands(Guessing):
     """The commands under the headings above, in the order of their definition."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            after = AFTER.get(getattr(error, "option_name", ""))
+            if after is not None:
+                error.message += f"; it stands after the command: {after}."  # type: ignore[attr-defined]
+                error.possibilities = []  # type: ignore[attr-defined]
+            raise
+
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
@@ -97,7 +125,7 @@ class Commands(Guessing):
                     kept = ["--check"]
                 if asked in FILES_AS and ctx.invoked_subcommand == "connectors":
                     kept = []
-                    error.message += " Files are given without it."  # type: ignore[attr-defined]
+                    error.message += "; files are given without it."  # type: ignore[attr-defined]
                 error.possibilities = kept  # type: ignore[attr-defined]
             raise
 

@@ -172,7 +172,8 @@ def worker(
     """Run one worker of a group on Kafka.
 
     It joins the Connect group that the file names, Java workers included, and serves Connect's
-    REST API. Needs headgate[kafka].
+    REST API at its listeners. With headgate.grpc.listeners=grpc://HOST:PORT it serves gRPC, too.
+    The commands take either address: headgate status --url. Needs headgate[kafka].
     """
     launch.worker(properties)
 

@@ -11,7 +11,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
@@ -29,6 +29,7 @@ from headgate_runtime.remote.remote import (
     LISTED,
     ConnectorRow,
     LateError,
+    RefusedError,
     Remote,
     RemoteError,
     refused,
@@ -97,7 +98,10 @@ offsets = typer.Typer(
     epilog=example("headgate offsets show orders"),
 )
 loggers = typer.Typer(
-    no_args_is_help=True, help="Show and set log levels.", epilog=example("headgate loggers list")
+    cls=Guessing,
+    no_args_is_help=True,
+    help="Show and set log levels.",
+    epilog=example("headgate loggers list"),
 )
 
 
@@ -265,19 +269,20 @@ def restart(
     url: Url = None,
 ) -> None:
     """Restart connectors, and their tasks if you say so."""
-    with remote_at(url) as remote:
-        for name in names:
-            remote.restart(name, include_tasks=include_tasks, only_failed=only_failed)
-            _print(f"{name} restarted")
+    _each(
+        names,
+        lambda remote, name: remote.restart(
+            name, include_tasks=include_tasks, only_failed=only_failed
+        ),
+        "restarted",
+        url,
+    )
 
 
 @connectors.command()
 def delete(names: Names, url: Url = None) -> None:
     """Delete connectors. Their offsets stay."""
-    with remote_at(url) as remote:
-        for name in names:
-            remote.delete(name)
-            _print(f"{name} deleted")
+    _each(names, lambda remote, name: remote.delete(name), "deleted", url)
 
 
 @connectors.command()
@@ -463,10 +468,25 @@ def _etag_of(remote: Remote, row: ConnectorRow) -> str:
 
 
 def _set_target_states(names: list[str], state: TargetState, word: str, url: str | None) -> None:
+    _each(names, lambda remote, name: remote.set_target_state(name, state), word, url)
+
+
+def _each(
+    names: list[str], change: Callable[[Remote, str], None], word: str, url: str | None
+) -> None:
+    """Change all of them. Where one is refused, the others are changed all the same."""
     with remote_at(url) as remote:
-        for name in names:
-            remote.set_target_state(name, state)
-            _print(f"{name} {word}")
+        code = 0
+        for name in dict.fromkeys(names):
+            try:
+                change(remote, name)
+            except RefusedError as error:
+                typer.echo(f"headgate: {error}", err=True)
+                code = error.exit_code
+            else:
+                _print(f"{name} {word}")
+    if code:
+        raise typer.Exit(code)
 
 
 @contextlib.contextmanager

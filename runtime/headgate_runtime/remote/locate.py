@@ -9,6 +9,10 @@ from headgate_runtime.remote.remote import Remote, RemoteError
 EXIT_USAGE: Final = 2
 VARIABLE: Final = "HEADGATE_URL"
 SOCKET: Final = "grpc.sock"
+_FORMS: Final = (
+    "give http://HOST:PORT (REST, also of a Connect worker in Java), grpc://HOST:PORT, or "
+    "unix:PATH; https:// and grpcs:// with TLS"
+)
 
 
 def open_remote(url: str | None) -> Remote:
@@ -20,6 +24,10 @@ def open_remote(url: str | None) -> Remote:
         except ImportError as error:
             raise _missing(error, "rest") from None
         return RestRemote(address)
+    if not address.startswith(("grpc://", "grpcs://", "unix:")):
+        raise RemoteError(f"{address!r} is no address of a cluster\n  next: {_FORMS}", EXIT_USAGE)
+    # Without this, gRPC's C code writes lines of its own between ours.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:
         from headgate_runtime.remote.over_grpc import GrpcRemote
     except ImportError as error:

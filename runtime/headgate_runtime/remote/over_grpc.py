@@ -12,6 +12,7 @@ from headgate_grpc.messages import STATE_NAMES, STATES, TARGETS, TYPES
 from headgate_grpc.v1 import cluster_service_pb2 as cluster_pb2
 from headgate_grpc.v1 import connector_pb2
 from headgate_grpc.v1 import connector_service_pb2 as service_pb2
+from headgate_runtime.remote.listener import unreached
 from headgate_runtime.remote.remote import (
     Config,
     ConnectorRow,
@@ -27,6 +28,8 @@ from headgate_runtime.remote.remote import refused as refused_text
 _TYPE_NAMES: Final = {number: name for name, number in TYPES.items()}
 _TARGET_NAMES: Final = {number: name for name, number in TARGETS.items()}
 CALL_S: Final = 90.0
+_NOT_SENT: Final = ("failed to connect", "errors resolving", "DNS resolution failed")
+"""How gRPC's texts begin where no connection came about, so that nothing was sent."""
 
 
 def _batch(found: cluster_pb2.TaskBatch) -> dict[str, Any]:
@@ -63,12 +66,15 @@ class GrpcRemote:
                 "worker_id": each.worker_id,
                 "url": each.url,
                 "answers": each.answers,
+                "member": each.member,
                 "leader": each.leader,
                 "generation": each.generation,
                 "settled": each.settled,
                 "pending": list(each.pending),
                 "connectors": list(each.connectors),
                 "tasks": list(each.tasks),
+                "connector_count": each.connector_count or len(each.connectors),
+                "task_count": each.task_count or len(each.tasks),
                 "set_aside": [
                     {"task": one.task, "inputs": list(one.inputs), "more": one.more}
                     for one in each.set_aside
@@ -82,6 +88,7 @@ class GrpcRemote:
             "kafka_cluster_id": found.kafka_cluster_id,
             "group_id": found.group_id,
             "workers": workers,
+            "others_unknown": found.others_unknown,
         }
 
     def batches(
@@ -260,9 +267,12 @@ class GrpcRemote:
             again = f"headgate connectors restart {name} --tasks --only-failed"
             return RemoteError(f"{error.message}\n  next: {show} has the trace; then {again}")
         if error.code == "UNAVAILABLE" and not error.reason:
+            if error.message.startswith(_NOT_SENT):
+                return unreached(self.where, error.message)
+            look = show if name else "headgate status"
             return RemoteError(
-                f"{self.where} cannot be reached: {error.message}\n"
-                "  next: is the cluster up? Give its address with --url or HEADGATE_URL"
+                f"{self.where} has not answered: {error.message}\n"
+                f"  next: a change may have been made: look with {look} before you ask again"
             )
         return refused_text(error.code, error.message, name, error.reason)
 

@@ -2,11 +2,13 @@
 asking again and again (`watch`, `wait`); a target state it does not tell."""
 
 import json
+import os
+import ssl
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, Final, cast
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import httpcore
 
@@ -17,6 +19,7 @@ from headgate.ids import TargetState, TaskId
 from headgate.task.messages import TaskKind
 from headgate_rest.client_calls import Question, question, result_of
 from headgate_rest.http import HttpResponse
+from headgate_runtime.remote.listener import unreached
 from headgate_runtime.remote.remote import (
     Config,
     ConnectorRow,
@@ -53,18 +56,28 @@ _CODES: Final = {
 class RestRemote:
     def __init__(self, url: str) -> None:
         self.where = url.rstrip("/")
-        self._pool = httpcore.ConnectionPool()
+        self._pool = httpcore.ConnectionPool(ssl_context=_trusted())
 
     def close(self) -> None:
         self._pool.close()
 
     def cluster(self) -> Mapping[str, Any]:
         root = self._json(Question("GET", "/"))
+        found = self._ask(m.DescribeGroup())
+        workers, unknown = [], ""
+        if isinstance(found, m.Success):
+            group: Any = found.value
+            workers = [_member(each, group) for each in group["members"]]
+        elif found.kind is m.ErrorKind.NOT_FOUND:
+            unknown = "a Java worker, or its leader, does not tell over REST who is in the group"
+        else:
+            unknown = found.message
         return {
             "version": root.get("version", ""),
             "kafka_cluster_id": root.get("kafka_cluster_id", ""),
             "group_id": "",
-            "workers": [],
+            "workers": workers,
+            "others_unknown": unknown,
         }
 
     def batches(
@@ -305,17 +318,57 @@ class RestRemote:
             httpcore.ConnectTimeout,
             httpcore.UnsupportedProtocol,
         ) as error:
-            raise RemoteError(
-                f"{self.where} cannot be reached: {error or type(error).__name__}\n"
-                "  next: is the worker up? Give its address with --url or HEADGATE_URL"
-            ) from None
+            raise unreached(self.where, str(error) or type(error).__name__) from None
         except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException) as error:
+            text = str(error) or type(error).__name__
+            if asked.method == "GET":
+                raise unreached(self.where, text) from None
             raise RemoteError(
-                f"{self.where} has not answered: {error or type(error).__name__}\n"
+                f"{self.where} has not answered: {text}\n"
                 "  next: it may have been done: look with headgate status before you ask again"
             ) from None
         found = {name.decode().lower(): value.decode() for name, value in answer.headers}
         return HttpResponse(answer.status, answer.content, found)
+
+
+def _trusted() -> ssl.SSLContext:
+    """The authorities of this machine, and those of HEADGATE_CA_FILE; with the certificate that
+    HEADGATE_CERTIFICATE_FILE names, as for gRPC."""
+    context = ssl.create_default_context()
+    authorities, certificate, key = (
+        os.environ.get(f"HEADGATE_{name}_FILE") for name in ("CA", "CERTIFICATE", "KEY")
+    )
+    try:
+        if authorities:
+            context.load_verify_locations(authorities)
+        if certificate:
+            context.load_cert_chain(certificate, key or None)
+    except OSError as error:
+        text = "HEADGATE_CA_FILE, HEADGATE_CERTIFICATE_FILE and HEADGATE_KEY_FILE name PEM files"
+        raise RemoteError(
+            f"a file of certificates cannot be read: {error}\n  next: {text}", 2
+        ) from None
+    return context
+
+
+def _member(told: Mapping[str, Any], group: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A worker by the leader's last round."""
+    return {
+        "worker_id": urlsplit(told["url"]).netloc,
+        "url": told["url"],
+        "answers": False,
+        "member": True,
+        "leader": told["url"] == group["leader"],
+        "generation": group["generation"],
+        "settled": False,
+        "pending": [],
+        "connectors": [],
+        "tasks": [],
+        "connector_count": told["connectors"],
+        "task_count": told["tasks"],
+        "set_aside": [],
+        "batches": [],
+    }
 
 
 def _row(parts: Mapping[str, Any], task_configs: tuple[Config, ...] = ()) -> ConnectorRow:

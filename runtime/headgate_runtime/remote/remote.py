@@ -25,6 +25,10 @@ class LateError(RemoteError):
     """What was waited for has not come about."""
 
 
+class RefusedError(RemoteError):
+    """The cluster has answered, and does not do it."""
+
+
 @dataclass(frozen=True, slots=True)
 class TaskRow:
     number: int
@@ -102,7 +106,8 @@ class Remote(Protocol):
     def close(self) -> None: ...
 
     def cluster(self) -> Mapping[str, Any]:
-        """``{"version", "kafka_cluster_id", "group_id", "workers"}``; the last two may be empty."""
+        """``{"version", "kafka_cluster_id", "group_id", "workers", "others_unknown"}``. The last
+        says why workers are missing from "workers"."""
         ...
 
     def batches(
@@ -204,6 +209,10 @@ def hint(code: str, message: str, name: str = "", reason: str = "") -> str:
     if code == "NOT_FOUND" and "deleted" in message:
         return "try the other type, source or sink; or nothing was committed"
     match code:
+        case "NOT_FOUND" if message.startswith("invalid log level"):
+            return "levels are TRACE, DEBUG, INFO, WARN, ERROR, FATAL and OFF"
+        case "NOT_FOUND" if message.startswith("Unknown task"):
+            return f"headgate connectors show{shown or ' NAME'} lists its tasks"
         case "NOT_FOUND":
             return LISTED
         case "ALREADY_EXISTS":
@@ -223,6 +232,6 @@ def hint(code: str, message: str, name: str = "", reason: str = "") -> str:
             return "the worker's log says more"
 
 
-def refused(code: str, message: str, name: str = "", reason: str = "") -> RemoteError:
+def refused(code: str, message: str, name: str = "", reason: str = "") -> RefusedError:
     text = message.rstrip().rstrip(".")
-    return RemoteError(f"{text}\n  next: {hint(code, message, name, reason)}")
+    return RefusedError(f"{text}\n  next: {hint(code, message, name, reason)}")

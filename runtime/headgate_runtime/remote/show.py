@@ -166,14 +166,16 @@ def status(
         cells = (
             (
                 each["worker_id"] + (" (leader)" if each["leader"] else ""),
-                "up" if each["answers"] else "does not answer",
-                str(len(each["connectors"])),
-                str(len(each["tasks"])),
-                "; ".join(each["pending"]) or "nothing",
+                worker_state(each),
+                str(each["connector_count"]),
+                str(each["task_count"]),
+                "; ".join(each["pending"]) or ("nothing" if each["answers"] else "not asked"),
             )
             for each in workers
         )
         lines += ["", table(head, cells)]
+    if unknown := cluster["others_unknown"]:
+        lines += ["", f"other workers are not known: {unknown}"]
     lines += ["", connectors(rows)]
     if batches:
         told = sorted((str(each["task"]), str(_batch(each))) for each in batches)
@@ -183,6 +185,13 @@ def status(
         lines += ["", f"failed: {', '.join(failed)}; headgate connectors show NAME says why"]
     aside = set_aside(cluster)
     return "\n".join([*lines, "", *aside] if aside else lines)
+
+
+def worker_state(told: Mapping[str, Any]) -> str:
+    """What is known of a worker: by itself, or by the leader's last round."""
+    if told["answers"]:
+        return "up"
+    return "in the group" if told["member"] else "does not answer"
 
 
 def set_aside(cluster: Mapping[str, Any], connector: str | None = None) -> list[str]:

@@ -19,6 +19,7 @@ _READS: Final = (
     m.ReadOffsets,
     m.ReadDeletedOffsets,
     m.DescribeWorker,
+    m.DescribeGroup,
     m.ForeseeMoves,
 )
 """Kinds of calls that change nothing."""

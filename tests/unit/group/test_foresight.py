@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from typing import Any
 
 import pytest
 from support.depth import tries
@@ -114,3 +115,24 @@ def test_a_leader_without_a_round_of_its_own_cannot_tell() -> None:
     call_id = world.call("a", m.ForeseeMoves({"x": 1}))
     world.run()
     assert failure(world, call_id).kind is m.ErrorKind.NOT_READY
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("seed", range(tries(4, 50)))
+def test_the_group_is_told_as_it_is(policy: str, seed: int) -> None:
+    chance = random.Random(f"group {policy} {seed}")
+    world = two_workers(policy=policy)
+    for number in range(chance.randint(0, 4)):
+        world.call("a", m.CreateConnector(f"c{number}", {"tasks.max": str(chance.randint(1, 5))}))
+    world.run()
+    call_id = world.call("b", m.DescribeGroup())
+    world.run()
+    (answer,) = world.answers[call_id]
+    assert isinstance(answer, m.Success), answer
+    owned = owners(world)
+    told: Any = answer.value
+    assert [each["url"] for each in told["members"]] == ["http://a/", "http://b/"]
+    for each in told["members"]:
+        mine = [work for work, url in owned.items() if url == each["url"]]
+        assert each["connectors"] == sum(task is None for _, task in mine)
+        assert each["tasks"] == sum(task is not None for _, task in mine)

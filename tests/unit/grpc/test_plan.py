@@ -16,6 +16,7 @@ from headgate_grpc.client import HeadgateError
 from headgate_grpc.v1 import connector_pb2
 from headgate_grpc.v1 import connector_service_pb2 as pb
 from headgate_runtime.command.parser import app
+from headgate_runtime.remote.over_rest import RestRemote
 
 SINK = {"connector.class": "FileStreamSink", "topics": "t", "file": "/dev/null"}
 SECRET = "the-secret-of-the-test"
@@ -86,6 +87,29 @@ def test_a_plan_tells_what_would_be_done_and_does_nothing(
         assert moves["gone", task].from_worker in urls and not moves["gone", task].to_worker
         assert moves["new", task].to_worker in urls and not moves["new", task].from_worker
     assert offsets(two) == before
+
+
+@pytest.mark.parametrize("asked", [0, 1])
+def test_any_worker_tells_who_is_in_the_group(two: tuple[Served, Served], asked: int) -> None:
+    shown = two[asked].client.get_cluster()
+    assert not shown.others_unknown
+    found = {each.url: each for each in shown.workers}
+    assert list(found) == sorted(each.rest.url for each in two)
+    for number, each in enumerate(two):
+        told, view = found[each.rest.url], each.worker.herder.view()
+        assert (told.worker_id, told.leader) == (each.rest.worker_id, number == 0)
+        assert (told.connector_count, told.task_count) == (len(view.connectors), len(view.tasks))
+        assert told.member and told.generation == view.generation
+        assert told.answers == (number == asked)
+    by_rest = RestRemote(two[asked].rest.url)
+    told_by_rest = {
+        each["url"]: (each["leader"], each["connector_count"], each["task_count"])
+        for each in by_rest.cluster()["workers"]
+    }
+    by_rest.close()
+    assert told_by_rest == {
+        url: (each.leader, each.connector_count, each.task_count) for url, each in found.items()
+    }
 
 
 def test_a_target_state_alone_is_a_change(two: tuple[Served, Served]) -> None:

@@ -77,7 +77,16 @@ def test_a_connector_is_operated_the_same_way(remote: Remote, tmp_path: Path) ->
         (lambda r: r.create("x", {}, None), "", "nothing was changed; mend it and ask again"),
         (lambda r: r.reset_offsets("taken"), "", "stop it first: headgate connectors stop taken"),
         (lambda r: r.create("taken", SINK, None), "already exists", "headgate connectors apply"),
-        (lambda r: r.restart_task("taken", 77), "Unknown task", "headgate connectors list"),
+        (
+            lambda r: r.restart_task("taken", 77),
+            "Unknown task",
+            "headgate connectors show taken lists",
+        ),
+        (
+            lambda r: r.set_level("some.logger", "loud", cluster=False),
+            "invalid",
+            "levels are TRACE",
+        ),
     ],
 )
 def test_every_refusal_ends_with_what_to_do_next(
@@ -162,7 +171,32 @@ def test_a_call_tells_by_whom_it_was_asked(remote: Remote, monkeypatch: pytest.M
 def test_a_cluster_that_is_not_there_is_told(over: type) -> None:
     scheme = "grpc" if over is GrpcRemote else "http"
     remote: Remote = over(f"{scheme}://127.0.0.1:1")
-    with pytest.raises(RemoteError, match=r"cannot be reached.*\n  next: is the") as caught:
+    with pytest.raises(RemoteError, match=r"cannot be reached.*\n  next: is this") as caught:
         remote.rows()
     assert caught.value.exit_code == 1
     remote.close()
+
+
+def test_one_that_is_refused_does_not_keep_the_others_from_being_changed(served: Served) -> None:
+    for name in ("first", "last"):
+        served.client.put_config(name, SINK)
+    names = ["first", "nobody", "last"]
+    done = CliRunner().invoke(app, ["connectors", "delete", *names, "--url", served.address])
+    assert (done.exit_code, done.stdout) == (1, "first deleted\nlast deleted\n"), done.output
+    assert "nobody not found\n  next: " in done.stderr
+
+
+def test_who_does_not_answer_is_not_asked_once_for_each_name() -> None:
+    names = ["a", "b", "c"]
+    done = CliRunner().invoke(app, ["connectors", "pause", *names, "--url", "http://127.0.0.1:1"])
+    assert (done.exit_code, done.stderr.count("cannot be reached")) == (1, 1), done.output
+
+
+def test_a_group_is_told_by_its_leader(remote: Remote, served: Served) -> None:
+    (worker,) = remote.cluster()["workers"]
+    assert worker["member"] and worker["leader"] and worker["url"] == served.rest.url
+    assert worker["worker_id"] == served.rest.worker_id
+    known = sum(row.state == "RUNNING" for row in remote.rows())
+    assert worker["connector_count"] == known
+    done = CliRunner().invoke(app, ["status", "--url", remote.where])
+    assert f"{served.rest.worker_id} (leader)" in done.stdout, done.output

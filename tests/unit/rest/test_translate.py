@@ -159,6 +159,7 @@ UNDERSTOOD: list[tuple[str, str, HerderRequest | SideRequest]] = [
         '{"level":"x"}',
         SetWorkerLogger("a.b", "x", cluster=False),
     ),
+    ("GET /headgate/group", "", asked(m.DescribeGroup())),
     ("GET /headgate/worker", "", asked(m.DescribeWorker())),
     ("OPTIONS /connectors", "", ShowMethods("GET,POST,OPTIONS")),
 ]
@@ -304,6 +305,7 @@ ANSWERED: list[tuple[m.Call, object, int, object]] = [
     (m.PutTaskConfigs("a", ()), None, 204, None),
     (m.FenceConnector("a"), None, 204, None),
     (m.DescribeWorker(), {"url": "u"}, 200, {"url": "u"}),
+    (m.DescribeGroup(), {"leader": "u"}, 200, {"leader": "u"}),
     (m.ListConnectors(), ["a"], 200, ["a"]),
     (m.ListConnectors(("info",)), {}, 200, {}),
     (m.DescribeConnector("a"), INFO, 200, INFO),
@@ -459,6 +461,7 @@ forwarded = st.one_of(
     ),
     st.builds(m.ResetOffsets, names),
     st.builds(m.ResetDeletedOffsets, names, st.sampled_from(TaskKind)),
+    st.just(m.DescribeGroup()),
 )
 internal = st.builds(m.FenceConnector, names) | st.builds(
     m.PutTaskConfigs,

@@ -38,6 +38,7 @@ EVERY_CALL: tuple[m.Call, ...] = (
     m.PutTaskConfigs("c", ({"a": "b"},), "d1"),
     m.FenceConnector("c"),
     m.DescribeWorker(),
+    m.DescribeGroup(),
     m.ListConnectors(("status", "info")),
     m.DescribeConnector("c"),
     m.DescribeTasks("c"),

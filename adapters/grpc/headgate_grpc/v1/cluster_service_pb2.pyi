@@ -136,6 +136,7 @@ class Cluster(_message.Message):
     KAFKA_CLUSTER_ID_FIELD_NUMBER: _builtins.int
     GROUP_ID_FIELD_NUMBER: _builtins.int
     WORKERS_FIELD_NUMBER: _builtins.int
+    OTHERS_UNKNOWN_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     """Version of Headgate on the process that answers."""
     commit: _builtins.str
@@ -144,9 +145,13 @@ class Cluster(_message.Message):
     """Id of the Kafka cluster; "embedded" for the log of `headgate up`."""
     group_id: _builtins.str
     """Group of the workers, `group.id`."""
+    others_unknown: _builtins.str
+    """Why other workers are not told; empty if they are."""
     @_builtins.property
     def workers(self) -> _containers.RepeatedCompositeFieldContainer[Global___Worker]:
-        """Workers that the process knows: a worker tells of itself, `headgate up` of all its workers."""
+        """Workers that the process knows. A worker tells of itself, and the leader's last round of the
+        others: only their addresses and counts. `headgate up` tells of all its workers.
+        """
 
     def __init__(
         self,
@@ -156,10 +161,11 @@ class Cluster(_message.Message):
         kafka_cluster_id: _builtins.str = ...,
         group_id: _builtins.str = ...,
         workers: _abc.Iterable[Global___Worker] | None = ...,
+        others_unknown: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["commit", b"commit", "group_id", b"group_id", "kafka_cluster_id", b"kafka_cluster_id", "version", b"version", "workers", b"workers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["commit", b"commit", "group_id", b"group_id", "kafka_cluster_id", b"kafka_cluster_id", "others_unknown", b"others_unknown", "version", b"version", "workers", b"workers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -183,6 +189,9 @@ class Worker(_message.Message):
     TASKS_FIELD_NUMBER: _builtins.int
     SET_ASIDE_FIELD_NUMBER: _builtins.int
     BATCHES_FIELD_NUMBER: _builtins.int
+    MEMBER_FIELD_NUMBER: _builtins.int
+    CONNECTOR_COUNT_FIELD_NUMBER: _builtins.int
+    TASK_COUNT_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.str
     """As statuses name it."""
     url: _builtins.str
@@ -197,6 +206,12 @@ class Worker(_message.Message):
     """How far it has read the config topic."""
     settled: _builtins.bool
     """Whether nothing is under way on it."""
+    member: _builtins.bool
+    """Whether the leader's last round has it. It was not asked itself unless it has answered."""
+    connector_count: _builtins.int
+    """How many connectors it has, by itself or by the leader's last round."""
+    task_count: _builtins.int
+    """How many tasks it has, likewise."""
     @_builtins.property
     def pending(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """What is under way on it, in words."""
@@ -232,10 +247,13 @@ class Worker(_message.Message):
         tasks: _abc.Iterable[_builtins.str] | None = ...,
         set_aside: _abc.Iterable[Global___SetAside] | None = ...,
         batches: _abc.Iterable[Global___TaskBatch] | None = ...,
+        member: _builtins.bool = ...,
+        connector_count: _builtins.int = ...,
+        task_count: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answers", b"answers", "batches", b"batches", "config_offset", b"config_offset", "connectors", b"connectors", "generation", b"generation", "leader", b"leader", "pending", b"pending", "set_aside", b"set_aside", "settled", b"settled", "tasks", b"tasks", "url", b"url", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answers", b"answers", "batches", b"batches", "config_offset", b"config_offset", "connector_count", b"connector_count", "connectors", b"connectors", "generation", b"generation", "leader", b"leader", "member", b"member", "pending", b"pending", "set_aside", b"set_aside", "settled", b"settled", "task_count", b"task_count", "tasks", b"tasks", "url", b"url", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
