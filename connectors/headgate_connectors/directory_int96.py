@@ -30,15 +30,16 @@ class Int96:
     @classmethod
     def of(cls, arrow: Any, parquet: Any, file: Any, path: FilePath) -> "Int96":
         schema = file.schema
-        paths = [
-            schema.column(number).path
-            for number in range(len(schema))
-            if schema.column(number).physical_type == "INT96"
-        ]
-        flat = [one for one in paths if one in file.schema_arrow.names]
-        nested = sorted({one.partition(".")[0] for one in paths if one not in flat})
+        leaves = iter([schema.column(at).physical_type for at in range(len(schema))])
+        flat, nested = list[str](), list[str]()
+        # A path of the file is no help: names of columns may have points in them.
+        for column in file.schema_arrow:
+            kinds = [next(leaves) for _ in range(_leaf_count(arrow, column.type))]
+            if "INT96" in kinds:
+                (nested if arrow.types.is_nested(column.type) else flat).append(column.name)
+        some = flat or nested
         nanos = (
-            parquet.ParquetFile(source(path), coerce_int96_timestamp_unit="ns") if paths else None
+            parquet.ParquetFile(source(path), coerce_int96_timestamp_unit="ns") if some else None
         )
         return cls(arrow, flat, nested, nanos)
 
@@ -82,9 +83,52 @@ class Int96:
         return table.set_column(table.column_names.index(name), name, nanos) if fine else table
 
     def _check_nested(self, name: str, micros: Any, nanos: Any) -> None:
-        exact = nanos.to_pylist() == micros.to_pylist()
-        if not exact:
+        both = zip(self._leaves(micros), self._leaves(nanos), strict=True)
+        # A field of the same type both ways is no INT96.
+        if not all(
+            wide[0] == fine[0] or fine[1] == [number and number * 1000 for number in wide[1]]
+            for wide, fine in both
+        ):
             raise ValueError(
                 f"column {name} has INT96 timestamps in a list or struct that microseconds do not "
                 "hold, or years before 1678 or after 2262"
             )
+
+    def _leaves(self, column: Any) -> list[tuple[Any, list[Any]]]:
+        """Type and numbers of each field within a column that is a timestamp."""
+        found: list[tuple[Any, list[Any]]] = []
+        for chunk in column.chunks:
+            parts = [
+                (one.type, one.cast(self._arrow.int64()).to_pylist())
+                for one in _parts(self._arrow, chunk)
+                if self._arrow.types.is_timestamp(one.type)
+            ]
+            pairs = zip(found, parts, strict=True)
+            found = [(kind, [*a, *b]) for (kind, a), (_, b) in pairs] if found else parts
+        return found
+
+
+def _leaf_count(arrow: Any, kind: Any) -> int:
+    """How many columns of a Parquet file a column of Arrow is."""
+    types = arrow.types
+    if isinstance(kind, arrow.BaseExtensionType):
+        return _leaf_count(arrow, kind.storage_type)
+    if types.is_struct(kind):
+        return sum(_leaf_count(arrow, kind.field(at).type) for at in range(kind.num_fields))
+    if types.is_map(kind):
+        return _leaf_count(arrow, kind.key_type) + _leaf_count(arrow, kind.item_type)
+    return _leaf_count(arrow, kind.value_type) if types.is_nested(kind) else 1
+
+
+def _parts(arrow: Any, array: Any) -> list[Any]:
+    """The arrays without parts that stand in an array of structs, maps or lists."""
+    types = arrow.types
+    if types.is_struct(array.type):
+        inner = array.flatten()
+    elif types.is_map(array.type):
+        inner = [array.keys, array.items]
+    elif types.is_nested(array.type):
+        inner = [array.flatten()]
+    else:
+        return [array]
+    return [part for one in inner for part in _parts(arrow, one)]

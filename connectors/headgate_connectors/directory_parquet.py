@@ -36,6 +36,7 @@ class ParquetReader:
         self.marks, self._content = _identity(path, offset)
         try:
             self._file = self._parquet.ParquetFile(source(path), coerce_int96_timestamp_unit="us")
+            self._schema_of(self._file.schema_arrow)  # a column that is there twice is refused
             self._int96 = Int96.of(self._arrow, self._parquet, self._file, path)
             self._learn_schema()
         except (self._arrow.ArrowException, OSError) as error:
@@ -107,13 +108,18 @@ class ParquetReader:
         self._types, self._fault = arrow_types, values.fault
         self._as_batch, self._first_part = rows.with_columns, compact.first_part
         self._columns = columns = self._columns_read()
-        try:
-            self._schema = arrow_types.struct_schema(columns)
-        except arrow_types.NoFormError as error:
-            self.close()
-            raise FileFault(f"{error}: leave the column out, or write it as another type") from None
+        self._schema = self._schema_of(columns)
         self._carriers = arrow_types.carriers(columns)
         self._batch_columns = arrow_types.arrow_schema(self._schema)
+
+    def _schema_of(self, columns: Any) -> Schema:
+        from headgate_arrow import arrow_types
+
+        try:
+            return arrow_types.struct_schema(columns)
+        except arrow_types.NoFormError as error:
+            self._file.close()
+            raise FileFault(f"{error}: leave the column out, or write it as another type") from None
 
     def _columns_read(self) -> Any:
         """Names and types of the columns as they are read. The first row group decides whether

@@ -5,6 +5,7 @@ is not UTF-8, maps with a key twice. Python's conversion refuses some of them an
 silence. What has no form is found here, before anything is converted.
 """
 
+import math
 from typing import Any, Final
 
 import pyarrow as pa
@@ -57,6 +58,7 @@ def _array_fault(array: Any) -> str | None:
         if reason is None and types.is_map(kind):
             table = pa.table({"map": array})
             arrow_types.rows_of(table, arrow_types.carriers(table.schema))
+            reason = _nan_fault(array)
         return reason
     if types.is_dictionary(kind):
         array.validate()
@@ -72,6 +74,20 @@ def _array_fault(array: Any) -> str | None:
     if types.is_date64(kind) or kind == arrow_types.INSTANT:
         first, last = _DAYS
         return _beyond(array.cast(pa.int64()), first * _DAY_MS, (last + 1) * _DAY_MS - 1)
+    return None
+
+
+def _nan_fault(array: Any) -> str | None:
+    """Whether a map has NaN as a key twice. No two of them are equal, and so a dict has both;
+    but where it is read from text they are one."""
+    if not pa.types.is_floating(array.type.key_type):
+        return None
+    keys, _ = _inner(array)
+    if pc.sum(pc.is_nan(keys)).as_py() in (None, 0, 1):
+        return None
+    for entries in array.cast(pa.map_(pa.float64(), array.type.item_type)).to_pylist():
+        if sum(math.isnan(key) for key, _ in entries or ()) > 1:
+            return "a map has NaN as a key twice"
     return None
 
 

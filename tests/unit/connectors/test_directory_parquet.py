@@ -3,6 +3,7 @@
 import datetime
 import decimal
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -259,3 +260,49 @@ def test_a_first_row_group_of_int96_that_cannot_be_read_costs_itself_alone(tmp_p
     (reason,) = reasons(records)
     assert "a.parquet at row 0: rows 0 to 1 cannot be read: column moments has INT96" in reason
     assert subject.context.quarantined == []
+
+
+INT96: Any = {"use_deprecated_int96_timestamps": True, "store_schema": False}
+
+
+def test_int96_in_a_column_with_a_point_in_its_name(tmp_path: Path) -> None:
+    kind = pa.struct([("b", pa.timestamp("us"))])
+    columns = {"a.b": pa.array([{"b": 5}], kind), "a": pa.array([{"b": 7}], kind)}
+    write(tmp_path / "a.parquet", columns, **INT96)
+    assert texts(run(tmp_path).rest()) == [
+        '{"a.b":{"b":"1970-01-01T00:00:00.000005"},"a":{"b":"1970-01-01T00:00:00.000007"}}'
+    ]
+
+
+def test_int96_beside_a_nan_in_a_struct_is_read(tmp_path: Path) -> None:
+    """No value is equal to NaN, not even NaN."""
+    kind = pa.struct([("at", pa.timestamp("us")), ("number", pa.float64())])
+    moments = pa.array([{"at": 5, "number": math.nan}, None, {"at": None, "number": 1.0}], kind)
+    write(tmp_path / "a.parquet", {"c": moments}, **INT96)
+    records = run(tmp_path).rest()
+    assert reasons(records) == []
+    assert len(texts(records)) == 3
+
+
+def test_int96_columns_of_one_name_are_refused_by_name(tmp_path: Path) -> None:
+    at = pa.array([1], pa.timestamp("us"))
+    pq.write_table(pa.Table.from_arrays([at, at], names=["a", "a"]), tmp_path / "a.parquet", **INT96)
+    subject = run(tmp_path)
+    assert subject.rest() == []
+    (reason,) = subject.context.quarantined
+    assert "a struct has two fields of the name 'a'" in reason
+
+
+def test_a_map_with_nan_as_key_twice_is_a_bad_row(tmp_path: Path) -> None:
+    """As a dict it has both, until it is read back from text: then one is gone."""
+    keys = [[(math.nan, 1), (0.5, 2)], [(math.nan, 1), (math.nan, 2)], None]
+    nested = [None, None, [[(math.nan, 1), (math.nan, 2)]]]
+    kind = pa.map_(pa.float64(), pa.int8())
+    columns = {"map": pa.array(keys, kind), "list": pa.array(nested, pa.list_(kind))}
+    write(tmp_path / "a.parquet", columns)
+    records = run(tmp_path).rest()
+    assert len(texts(records)) == 1
+    first, second = reasons(records)
+    assert "a.parquet at row 1: column map of type map<double, int8" in first
+    assert "NaN as a key twice" in first
+    assert "a.parquet at row 2: column list of type list<" in second
