@@ -64,8 +64,10 @@ from headgate_connectors.directory_server import UnreachableError
 from headgate_connectors.directory_tree import (
     OPTION,
     Entry,
+    Kind,
     address_fault,
     is_remote,
+    kind_of,
     local_path,
     open_tree,
 )
@@ -212,15 +214,20 @@ class DirectoryTask(SourceTask):
                 name = f"{folder}/{entry.name}" if folder else entry.name
                 if entry.name.startswith(SKIPPED_PREFIXES):
                     continue
-                if entry.is_dir(follow_symlinks=False):
+                kind = kind_of(entry)
+                if kind is Kind.FOLDER:
                     pending.append(name)
-                elif entry.is_symlink() and entry.is_dir():
+                elif kind is Kind.LINK_TO_FOLDER:
                     text = "is a symbolic link, which is not followed: give path its target"
                     left[f"{name}/"] = f"directory {self._shown_path(name)} {text}"
                 elif not (name.isascii() or is_utf8(name)) and self._choice.takes(name):
                     left[name] = f"{self._shown_path(repr(name))} is not read: no UTF-8 in its name"
-                elif (name in self._files or self._is_read(name)) and entry.is_file():
-                    yield name, entry
+                elif name in self._files or self._is_read(name):
+                    if kind is Kind.FILE:
+                        yield name, entry
+                    elif name not in self._files:
+                        text = "is left alone: it is no regular file, and no link to one"
+                        self._tell_once(f"{name} {text}")
         self._leave(left)
 
     def _leave(self, left: dict[str, str]) -> None:

@@ -235,6 +235,8 @@ class CsvReader:
     def _told(self, error: Exception) -> str:
         if isinstance(error, UnicodeDecodeError):
             return not_text(self._options.encoding, error)
+        if "new-line character" in str(error):
+            return "a line that ends with CR alone, expected LF or CRLF: convert the file"
         return str(error)
 
     def _parser(self, position: int) -> Iterator[list[str]]:
@@ -278,15 +280,21 @@ class CsvReader:
         if self._at_end and not self._settled:
             return False  # an open quote at the end of what is there
         self._file.seek(start)
-        line = self._file.readline(ROW_BYTES_MAX + 1)
-        if line[-1:] != b"\n" and not self._file.read(1):
-            half = f"the last row has no newline and looks half written ({reason})"
-            rows.append(Row(start, start, None, half, 0))
+        end, crc, prefix = start, 0, self._prefix
+        ended = False
+        # The whole line, however long: what is behind its middle is no row.
+        while not ended and (piece := self._file.readline(CHUNK_BYTES)):
+            end, ended = end + len(piece), piece[-1:] == b"\n"
+            crc = zlib.crc32(piece, crc)
+            if prefix is not None:
+                prefix = zlib.crc32(piece, prefix)
+        if not ended:
+            if self._settled:
+                half = f"the last row has no newline and looks half written ({reason})"
+                rows.append(Row(start, start, None, half, 0))
             return False
         told = self._bad(reason)
-        self._position, crc = start + len(line), zlib.crc32(line)
+        self._position, self._prefix = end, prefix
         self._go_on(1)
-        if self._prefix is not None:
-            self._prefix = zlib.crc32(line, self._prefix)
-        rows.append(Row(start, self._position, None, told, crc, self._prefix))
+        rows.append(Row(start, end, None, told, crc, prefix))
         return True

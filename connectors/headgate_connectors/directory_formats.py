@@ -64,11 +64,11 @@ def _refuse_wide(head: bytes) -> None:
     """A file of UTF-16 or UTF-32, which other encodings would make nonsense of without an error.
 
     Raises:
-        FileFault: it begins with their byte order mark, or as two characters of ASCII do.
+        FileFault: it begins with their byte order mark, or as characters of ASCII do in them.
     """
     marked = head.startswith((b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff"))
-    zeros = [not byte for byte in head]
-    if marked or zeros in ([False, True] * 2, [True, False] * 2):
+    zeros = "".join(["0" if byte == 0 else "x" for byte in head])
+    if marked or zeros in ("x0x0", "0x0x", "x000", "000x"):
         raise FileFault("it is encoded as UTF-16 or UTF-32, expected UTF-8: convert it")
 
 

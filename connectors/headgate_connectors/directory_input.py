@@ -262,6 +262,8 @@ class _Decompressed(io.RawIOBase):
         self._member: _Decompressor | None = None
         self._rest = b""
         """Compressed bytes after the end of the last member."""
+        self._ended = False
+        """Whether a member has come to its end."""
 
     def readable(self) -> bool:
         return True
@@ -316,6 +318,10 @@ class _Decompressed(io.RawIOBase):
             raise self._fault
         data = self._rest or self._file.read(COMPRESSED_BYTES)
         self._rest = b""
+        if self._ended and self._member is None and self._compression == "gzip":
+            # Zeros after a member are padding: tape drives and tar leave them.
+            while data and not (data := data.lstrip(b"\0")):
+                data = self._file.read(COMPRESSED_BYTES)
         if not data:
             self.truncated = self._member is not None
             return False
@@ -327,5 +333,5 @@ class _Decompressed(io.RawIOBase):
             self._fault = FileFault(f"its {self._compression} data are corrupt: {error}")
             raise self._fault from error
         if self._member.eof:
-            self._rest, self._member = self._member.unused_data, None
+            self._rest, self._member, self._ended = self._member.unused_data, None, True
         return True

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from enum import Enum
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Protocol, TypeAlias
 
@@ -51,6 +52,27 @@ class Entry(Protocol):
     def is_symlink(self) -> bool: ...
     def inode(self) -> int: ...
     def stat(self) -> Stat: ...
+
+
+class Kind(Enum):
+    """What an entry of a folder is."""
+
+    FOLDER = "folder"
+    LINK_TO_FOLDER = "link to a folder"
+    FILE = "file, or a link to one"
+    OTHER = "pipe, socket, device, or a link to none of these"
+
+
+def kind_of(entry: Entry) -> Kind:
+    if entry.is_dir(follow_symlinks=False):
+        return Kind.FOLDER
+    try:
+        if entry.is_file():
+            return Kind.FILE
+        is_link = entry.is_symlink() and entry.is_dir()
+    except OSError:  # a link to itself, for one
+        return Kind.OTHER
+    return Kind.LINK_TO_FOLDER if is_link else Kind.OTHER
 
 
 class RemotePath:

@@ -45,6 +45,22 @@ def test_compressed_files_are_read_on_from_any_record(tmp_path: Path, end: str, 
     assert found == ["1", "2", "3", "4", "5", "6"][stop + 1 :]
 
 
+@pytest.mark.parametrize("content", [b"", b"1\n2\n"])
+@pytest.mark.parametrize("zeros", [1, 512, 100_000])
+def test_zeros_behind_gzip_are_padding(tmp_path: Path, content: bytes, zeros: int) -> None:
+    """Tape drives and tar leave them; gzip reads such files."""
+    data = gzip.compress(content) + bytes(zeros)
+    (tmp_path / "a.jsonl.gz").write_bytes(data + gzip.compress(b"3\n"))
+    (tmp_path / "b.jsonl.gz").write_bytes(data + b"x")
+    (tmp_path / "c.jsonl.gz").write_bytes(bytes(zeros))
+    subject = run(tmp_path)
+    found = values(subject.rest())
+    assert found[: len(content) // 2 + 1] == [*content.decode().split(), "3"]
+    assert sorted(text.split(": ")[0] for text in subject.context.quarantined) == [
+        f"{tmp_path}/{name}.jsonl.gz" for name in "bc"
+    ]
+
+
 @pytest.mark.parametrize("end", COMPRESS)
 def test_a_compressed_file_that_was_replaced_is_read_from_its_beginning(
     tmp_path: Path, end: str
@@ -166,7 +182,9 @@ def test_an_encoding(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.json", "a.txt", "a.csv.gz"])
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+@pytest.mark.parametrize(
+    "encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"]
+)
 def test_wide_encodings_are_set_aside_by_name(tmp_path: Path, name: str, encoding: str) -> None:
     """Without a byte order mark it is valid UTF-8, and with Latin-1 everything is valid."""
     data = "12\n3\n".encode(encoding)

@@ -286,7 +286,9 @@ def test_int96_beside_a_nan_in_a_struct_is_read(tmp_path: Path) -> None:
 
 def test_int96_columns_of_one_name_are_refused_by_name(tmp_path: Path) -> None:
     at = pa.array([1], pa.timestamp("us"))
-    pq.write_table(pa.Table.from_arrays([at, at], names=["a", "a"]), tmp_path / "a.parquet", **INT96)
+    pq.write_table(
+        pa.Table.from_arrays([at, at], names=["a", "a"]), tmp_path / "a.parquet", **INT96
+    )
     subject = run(tmp_path)
     assert subject.rest() == []
     (reason,) = subject.context.quarantined

@@ -108,6 +108,22 @@ def test_what_is_never_read_is_listed_as_it_is(tmp_path: Path) -> None:
     assert run(folder, exclude="x*").context.quarantined == []
 
 
+def test_what_is_no_file_is_told_and_costs_itself_alone(tmp_path: Path) -> None:
+    """A link to itself failed the task: asking what it is raises."""
+    (tmp_path / "a.jsonl").write_text("1\n")
+    (tmp_path / "loop.jsonl").symlink_to("loop.jsonl")
+    (tmp_path / "nowhere.jsonl").symlink_to("nothing")
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    (tmp_path / "folder.jsonl").mkdir()
+    (tmp_path / "folder.jsonl" / "b.jsonl").write_text("2\n")
+    subject = run(tmp_path)
+    assert values(subject.rest()) == ["1", "2"]
+    assert sorted(subject.context.told) == [
+        f"{name}.jsonl is left alone: it is no regular file, and no link to one"
+        for name in ("loop", "nowhere", "pipe")
+    ]
+
+
 def test_names_that_are_skipped(tmp_path: Path) -> None:
     for name in (".a.jsonl", "_a.jsonl", "a.jsonl.tmp", "a.jsonl.part", "_headgate/a.jsonl"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -232,6 +248,30 @@ def test_bad_csv_rows_cost_themselves_alone(tmp_path: Path) -> None:
     assert [text.split(": ")[0].rpartition(" ")[2] for text in reasons(records)] == [
         "8", "10", "22", "29", "47",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("end", ["", "5,6\n"])
+def test_of_a_line_that_is_too_long_no_part_becomes_a_row(tmp_path: Path, end: str) -> None:
+    """What came behind the first megabyte of it was read as a row."""
+    long = f'3,"{"x" * 1_200_000}",4\n'
+    (tmp_path / "a.csv").write_text(f"a,b\n1,2\n{long}{end}")
+    records = run(tmp_path).rest()
+    assert values(records) == ['{"a":"1","b":"2"}', '{"a":"5","b":"6"}'][: 2 if end else 1]
+    (reason,) = reasons(records)
+    assert "at byte 8: bad CSV row: a row longer than 1048576 bytes" in reason
+
+
+def test_a_line_that_is_too_long_waits_for_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("a,b\n1,2\n" + "x" * 1_200_000)
+    subject = run(tmp_path, until_idle=False)
+    assert values(subject.poll() or []) == ['{"a":"1","b":"2"}']
+    assert subject.poll() == []
+    with path.open("a") as file:
+        file.write("x,3\n5,6\n")
+    records = subject.rest()
+    assert values(records) == ['{"a":"5","b":"6"}']
+    assert len(reasons(records)) == 1
 
 
 def test_a_quote_lost_at_the_end_costs_one_row(tmp_path: Path) -> None:
