@@ -257,7 +257,8 @@ class CsvReader:
         while True:
             line = self._file.readline(ROW_BYTES_MAX + 1)
             self._ended_line = line[-1:] == b"\n"
-            if not line or not (self._ended_line or self._settled):
+            whole = self._ended_line or self._settled or len(line) > ROW_BYTES_MAX
+            if not line or not whole:
                 self._at_end = True
                 return
             self._at_end = False

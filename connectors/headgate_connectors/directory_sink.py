@@ -35,7 +35,7 @@ from headgate_connectors.sink_partitions import (
     partition_faults,
     pin_text,
 )
-from headgate_connectors.sink_rows import VALUE, as_struct, at, value_schema
+from headgate_connectors.sink_rows import VALUE, as_struct, at, refuse, value_schema
 from headgate_connectors.sink_writers import (
     ENDINGS,
     LINE,
@@ -255,13 +255,8 @@ class DirectorySinkTask(SinkTask):
             )
         if partition.resumed or record.offset < max(partition.next, partition.committed or 0):
             return  # it is delivered anew, was delivered before, or is in a file
-        if record.value is None:
-            if not self._skips_null:
-                raise DataError(
-                    f"{at(record)} has no value (a tombstone), expected one: set on.null.value = "
-                    "skip to pass over such records"
-                )
-        elif not self._add(place, partition, record):
+        made = self._made(record)
+        if made is not None and not self._add(place, partition, record, *made):
             return
         partition.next = record.offset + 1
         files = partition.files
@@ -316,9 +311,34 @@ class DirectorySinkTask(SinkTask):
                 partition.next = part.offset + count
             self._rotate(place, partition)
 
-    def _add(self, place: TopicPartition, partition: _Partition, record: SinkRecord) -> bool:
+    def _made(self, record: SinkRecord) -> tuple[Schema, Row, str] | None:
+        """What `_row` makes of a record; None: it is passed over, or reported.
+
+        Raises:
+            DataError: no row can be made of it, and there is no errant record reporter.
+        """
+        try:
+            if record.value is not None:
+                return self._row(record)
+            if not self._skips_null:
+                raise DataError(
+                    f"{at(record)} has no value (a tombstone), expected one: set on.null.value = "
+                    "skip to pass over such records"
+                )
+        except DataError as error:
+            refuse(self.context, record, error)
+        return None
+
+    def _add(
+        self,
+        place: TopicPartition,
+        partition: _Partition,
+        record: SinkRecord,
+        columns: Schema,
+        row: Row,
+        folder: str,
+    ) -> bool:
         """Add the row of a record to its file. False: it is delivered anew."""
-        columns, row, folder = self._row(record)
         files = partition.files
         if files is not None and files.columns is not columns and files.columns != columns:
             self._finish(place, partition)
@@ -340,6 +360,7 @@ class DirectorySinkTask(SinkTask):
             *(start, time.monotonic(), columns),
             partial(self._manifest.stage, place, start),
             self._open_file,
+            partial(refuse, self.context),
         )
         return partition.files
 
@@ -368,12 +389,12 @@ class DirectorySinkTask(SinkTask):
         return self._pinned, row, folder
 
     def _pin(self, given: Schema, where: str) -> None:
-        self._struct = as_struct(given)
+        struct = as_struct(given)
         try:
-            self._pinned = self._columns.take(self._struct)
+            self._pinned = self._columns.take(struct)
         except (DataError, NoFormError) as error:
             raise DataError(f"{where}: {error}") from error
-        self._given = given
+        self._given, self._struct = given, struct
 
     def _json_row(self, record: SinkRecord) -> tuple[Schema, Row, str]:
         value, schema = record.value, record.value_schema

@@ -15,6 +15,8 @@ from headgate_connectors.directory_reader import Row
 from headgate_connectors.text_checks import is_utf8
 
 _NUMBERS: Final = ("int8", "int16", "int32", "int64", "float32", "float64")
+_NO_NUMBERS: Final = ("NaN", "Infinity", "-Infinity")
+"""Texts that are floats, as files of DirectorySink have them."""
 
 
 class _Number(str):
@@ -72,7 +74,9 @@ class JsonRows:
                 if isinstance(value, bool):
                     return value
                 raise ValueError("expected boolean, true or false without quotes")
-            is_number = isinstance(value, _Number)
+            is_number = isinstance(value, _Number) or (
+                kind.startswith("float") and value in _NO_NUMBERS
+            )
             if not isinstance(value, str) or (kind in _NUMBERS and not is_number):
                 raise ValueError(f"expected {kind}")
             if is_number and kind not in _NUMBERS and not kind.startswith("decimal"):

@@ -7,7 +7,7 @@ from typing import Any
 from headgate.connector.api import DataError, SinkRecord
 from headgate.connector.schema import Schema
 from headgate_connectors.sink_rows import at
-from headgate_connectors.sink_writers import Row, TableWriter, Writer
+from headgate_connectors.sink_writers import FullError, Row, TableWriter, Writer
 
 
 @dataclass(slots=True)
@@ -17,8 +17,8 @@ class _File:
     rows: int = 0
     pending: list[Row] = field(default_factory=list[Row])
     """Rows of the batch under way."""
-    first: SinkRecord | None = None
-    """Record of the first of them."""
+    records: list[SinkRecord] = field(default_factory=list[SinkRecord])
+    """The record of each of them."""
 
 
 class StagedFiles:
@@ -31,6 +31,7 @@ class StagedFiles:
         columns: Schema,
         stage: Callable[[], str],
         open_file: Callable[[str, Schema], Writer],
+        refuse: Callable[[SinkRecord, DataError], None],
     ) -> None:
         """
         Args:
@@ -39,12 +40,14 @@ class StagedFiles:
             columns: those of every row.
             stage: gives the path of a new file.
             open_file: opens it for rows of such columns.
+            refuse: is given each record whose values no file can hold.
         """
         self.start = start
         self.since = since
         self.columns = columns
         self._stage = stage
         self._open_file = open_file
+        self._refuse = refuse
         self._files: dict[str, _File] = {}
         self.pending = 0
         """Rows that no writer has yet."""
@@ -75,28 +78,39 @@ class StagedFiles:
 
     def add(self, folder: str, row: Row, record: SinkRecord) -> None:
         file = self._file(folder)
-        if not file.pending:
-            file.first = record
         file.pending.append(row)
+        file.records.append(record)
         self.pending += 1
 
     def write(self) -> None:
         """
         Raises:
-            DataError: a value that its file cannot hold.
+            FullError: a file has no room for more.
+            DataError: `refuse` raises it.
         """
         if not self.pending:
             return
         self.pending = 0
         for file in self._files.values():
-            rows, file.pending = file.pending, []
-            if not rows:
-                continue
-            try:
-                file.writer.write(rows)
-            except DataError as error:
-                assert file.first is not None
-                raise DataError(f"a record from {at(file.first)} on: {error}") from error
+            rows, records = file.pending, file.records
+            file.pending, file.records = [], []
+            if rows:
+                self._write(file, rows, records)
+
+    def _write(self, file: _File, rows: list[Row], records: list[SinkRecord]) -> None:
+        """Write all rows that the file can hold."""
+        try:
+            file.writer.write(rows)
+        except FullError as error:
+            raise FullError(f"a record from {at(records[0])} on: {error}") from error
+        except DataError as error:
+            if len(rows) == 1:
+                self._refuse(records[0], DataError(f"{at(records[0])}: {error}"))
+                return
+            half = len(rows) // 2
+            self._write(file, rows[:half], records[:half])
+            self._write(file, rows[half:], records[half:])
+        else:
             file.rows += len(rows)
 
     @property

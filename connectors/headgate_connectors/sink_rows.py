@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from headgate.connector import schema as s
-from headgate.connector.api import DataError, SinkRecord
+from headgate.connector.api import DataError, SinkRecord, SinkTaskContext
 from headgate.connector.schema import Schema, SchemaType
 
 VALUE: Final = "value"
@@ -47,6 +47,18 @@ def _schema_of(value: Any, does: str, where: str) -> Schema:
 def as_struct(schema: Schema) -> Schema:
     """The STRUCT of a row: a schema of another type becomes the column `VALUE`."""
     return schema if schema.type is SchemaType.STRUCT else s.struct({VALUE: schema})
+
+
+def refuse(context: SinkTaskContext, record: SinkRecord, error: DataError) -> None:
+    """Give a record that the sink cannot write to the errant record reporter.
+
+    Raises:
+        DataError: there is none.
+    """
+    reporter = context.errant_record_reporter()
+    if reporter is None:
+        raise error
+    reporter.report(record, error)
 
 
 def at(record: SinkRecord) -> str:

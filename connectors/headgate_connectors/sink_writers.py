@@ -212,7 +212,10 @@ def _csv_head(columns: Schema) -> str:
 
 
 def _csv_line(columns: Schema) -> Callable[[Row], str]:
-    """Null is nothing, an empty text is ``""``: so the two can be told apart."""
+    """Null is nothing, an empty text is ``""``: so the two can be told apart.
+
+    A line raises `DataError` where it would be empty, and be no row to its readers.
+    """
     fields = [(found.name, found.schema) for found in columns.fields]
 
     def line(row: Row) -> str:
@@ -224,9 +227,14 @@ def _csv_line(columns: Schema) -> Callable[[Row], str]:
             elif schema.type is SchemaType.STRING:
                 cells.append(_quoted(value))
             elif schema.type is SchemaType.BYTES and isinstance(value, bytes):
-                cells.append(text_of(_LIST_OF_BYTES, [value])[2:-2])
+                cells.append(_quoted(text_of(_LIST_OF_BYTES, [value])[2:-2]))
             else:
                 cells.append(_quoted(text_of(schema, value)))
+        if cells == [""]:
+            raise DataError(
+                f"column {fields[0][0]} is null, and is the only one: CSV has no form for that, "
+                "readers pass over an empty line; add a column, or use another format"
+            )
         return ",".join(cells)
 
     return line
@@ -235,7 +243,11 @@ def _csv_line(columns: Schema) -> Callable[[Row], str]:
 _LIST_OF_BYTES: Final = Schema(SchemaType.ARRAY, value_schema=Schema(SchemaType.BYTES))
 
 
+_BOM: Final = "\ufeff"
+"""At the beginning of a file it is no text."""
+
+
 def _quoted(text: str) -> str:
-    if text and not any(mark in text for mark in ',"\n\r'):
+    if text and text[0] != _BOM and not any(mark in text for mark in ',"\n\r'):
         return text
     return '"' + text.replace('"', '""') + '"'

@@ -13,6 +13,7 @@ from headgate_arrow.arrow_types import NoFormError
 from headgate_connectors.sink_rows import as_struct, at
 
 Row = dict[str, Any]
+Refuse = Callable[[SinkRecord, DataError], None]
 _WRONG: Final = (pa.ArrowException, ValueError, TypeError, OverflowError)
 
 
@@ -71,7 +72,8 @@ class Taken:
     """For each row of `tables`, then of `_rows`: its key is to be deleted (a tombstone)."""
     _layout: Layout | None = None
     _rows: list[Row] = field(default_factory=list[Row])
-    _first: SinkRecord | None = None
+    _records: list[SinkRecord] = field(default_factory=list[SinkRecord])
+    """The record of each of `_rows`."""
     _bytes: int = 0
 
     @property
@@ -83,26 +85,49 @@ class Taken:
         """Bytes of the tables, about."""
         return self._bytes
 
-    def add(self, record: SinkRecord, layout: Layout, row: Row, deleted: bool) -> None:
+    def add(
+        self, record: SinkRecord, layout: Layout, row: Row, deleted: bool, refuse: Refuse
+    ) -> None:
         """Raises `DataError`, of rows before it as well: see `convert`."""
         if self._layout is not layout:
-            self.convert()
+            self.convert(refuse)
             self._layout = layout
-        if not self._rows:
-            self._first = record
         self._rows.append(row)
+        self._records.append(record)
         self.deleted.append(deleted)
 
-    def convert(self) -> None:
-        """Make a table of the rows that are none yet. Raises `DataError`: names the record from
-        which on it was, and the column."""
+    def convert(self, refuse: Refuse) -> None:
+        """Make a table of the rows that are none yet.
+
+        Args:
+            refuse: is given each record whose values the table cannot hold.
+
+        Raises:
+            DataError: `refuse` raises it.
+        """
         if not self._rows:
             return
-        assert self._layout is not None and self._first is not None
-        rows, self._rows = self._rows, []
+        rows, records = self._rows, self._records
+        self._rows, self._records = [], []
+        first = len(self.deleted) - len(rows)
+        deleted = self.deleted[first:]
+        del self.deleted[first:]
+        self._convert(rows, records, deleted, refuse)
+
+    def _convert(
+        self, rows: list[Row], records: list[SinkRecord], deleted: list[bool], refuse: Refuse
+    ) -> None:
+        assert self._layout is not None
         try:
             table = self._layout.table(rows)
         except DataError as error:
-            raise DataError(f"a record from {at(self._first)} on: {error}") from error
-        self.tables.append(table)
-        self._bytes += table.nbytes
+            if len(rows) == 1:
+                refuse(records[0], DataError(f"{at(records[0])}: {error}"))
+                return
+            half = len(rows) // 2
+            self._convert(rows[:half], records[:half], deleted[:half], refuse)
+            self._convert(rows[half:], records[half:], deleted[half:], refuse)
+        else:
+            self.tables.append(table)
+            self.deleted += deleted
+            self._bytes += table.nbytes

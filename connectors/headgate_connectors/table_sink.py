@@ -17,7 +17,7 @@ from headgate.connector.api import DataError, SinkRecord, SinkTask
 from headgate.connector.schema import Schema
 from headgate.ports import TopicPartition
 from headgate_connectors import change_events
-from headgate_connectors.sink_rows import VALUE, as_struct, at, value_schema
+from headgate_connectors.sink_rows import VALUE, as_struct, at, refuse, value_schema
 from headgate_connectors.table_batch import Layout, Row, Taken
 from headgate_connectors.table_columns import Evolution, merge_columns
 from headgate_connectors.table_keys import KeyColumns
@@ -150,7 +150,7 @@ class TableSinkTask(SinkTask):
         for record in records:
             self._take(record)
         for partition in self._partitions.values():
-            partition.taken.convert()
+            partition.taken.convert(self._refuse)
         if self._is_due():
             self._commit()
             self.context.request_commit()
@@ -173,27 +173,42 @@ class TableSinkTask(SinkTask):
             )
         if record.offset < partition.next:
             return  # delivered again after an error
+        try:
+            row = self._row(record)
+        except DataError as error:
+            self._refuse(record, error)
+            row = None
+        if row is not None:
+            if self._since is None:
+                self._since = time.monotonic()
+            partition.taken.add(record, *row, self._refuse)
+        partition.next = record.offset + 1
+
+    def _refuse(self, record: SinkRecord, error: DataError) -> None:
+        refuse(self.context, record, error)
+
+    def _row(self, record: SinkRecord) -> tuple[Layout, Row, bool] | None:
+        """A record's row, how it becomes columns, and whether it is a deletion; None: it is passed
+        over.
+
+        Raises:
+            DataError: the table cannot take it.
+        """
         if self._settings.change_events:
             record = change_events.plain(record)
         if record.value is not None:
-            given, row, deleted = self._row(record), record.value, False
-            if as_struct(given) is not given:
-                row = {VALUE: record.value}
+            given, deleted = value_schema(record), False
+            if self._settings.keys:
+                self._keys.check_value(record, given)
+            row = record.value if as_struct(given) is given else {VALUE: record.value}
         elif self._settings.keys:
             given, row = self._keys.of_key(record)
             deleted = True
         else:
             self._check_null(record)
-            partition.next = record.offset + 1
-            return
-        self._add(partition, record, given, row, deleted)
-        partition.next = record.offset + 1
-
-    def _row(self, record: SinkRecord) -> Schema:
-        given = value_schema(record)
-        if self._settings.keys:
-            self._keys.check_value(record, given)
-        return given
+            return None
+        layout = self._layout_of(record, given, deleted)
+        return None if layout is None else (layout, row, deleted)
 
     def _check_null(self, record: SinkRecord) -> None:
         if not self._settings.skips_null:
@@ -202,20 +217,16 @@ class TableSinkTask(SinkTask):
                 "to pass over such records, or write.mode = upsert to have rows deleted by them"
             )
 
-    def _add(
-        self, partition: _Partition, record: SinkRecord, given: Schema, row: Row, deleted: bool
-    ) -> None:
+    def _layout_of(self, record: SinkRecord, given: Schema, deleted: bool) -> Layout | None:
+        """None: it is a deletion, and there is no table."""
         if given is not self._given or self._layout is None:
             try:
                 self._layout = self._laid_out(given, deleted)
             except DataError as error:
+                self._layout = None
                 raise DataError(f"{at(record)}: {error}") from error
             self._given = given
-        if self._layout is None:
-            return  # a deletion, and there is no table
-        if self._since is None:
-            self._since = time.monotonic()
-        partition.taken.add(record, self._layout, row, deleted)
+        return self._layout
 
     def _laid_out(self, given: Schema, deleted: bool) -> Layout | None:
         layout = self._layouts.get(given)
@@ -249,6 +260,7 @@ class TableSinkTask(SinkTask):
             if partition.taken.rows
         }
         if not with_rows:
+            self._since = None
             return
         batch = self._batch(with_rows)
         committed = self._target.commit(batch)

@@ -4,7 +4,6 @@ import base64
 import datetime
 import decimal
 import json
-import math
 import struct
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -41,7 +40,7 @@ class StringConverter:
     `Date.toString`; a value of another class is refused, where Java takes any `toString`
     (``Object@1b6d3586``); only the encoding UTF-8 is known; bytes are taken as text if they are
     UTF-8. In the JSON text dates and times are ISO 8601, instants in UTC; decimals are text, bytes
-    base64, maps lists of pairs, NaN and infinite numbers null. Source: StringConverter (4.3.1).
+    base64, maps lists of pairs, NaN and infinite numbers text. Source: StringConverter (4.3.1).
     """
 
     CONFIG: Final = ConfigDef().define(
@@ -183,9 +182,6 @@ def _leaf(schema: Schema) -> Write | None:
         if schema.name == DURATION:
             return _checked(schema, lambda value: time_text(schema, value))
         return _checked(schema, lambda value: f'"{time_text(schema, value)}"')
-    if schema.type in (SchemaType.FLOAT32, SchemaType.FLOAT64):
-        plain = writer(schema.as_required(), DecimalFormat.BASE64, False)
-        return lambda value: plain(value) if math.isfinite(value) else "null"
     if schema.type is SchemaType.MAP:
         return _pairs(schema)
     return None

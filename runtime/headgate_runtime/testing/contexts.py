@@ -117,13 +117,17 @@ class FakeSinkContext:
         self,
         assignment: Collection[tuple[str, int]] = (("topic", 0),),
         committed: Mapping[tuple[str, int], int] | None = None,
+        *,
+        reports: bool = True,
     ) -> None:
         """
         Args:
             assignment: topic partitions of the task.
             committed: consumer offsets of the group.
+            reports: whether there is an errant record reporter.
         """
         self._assignment = frozenset(assignment)
+        self._reports = reports
         self._committed = dict(committed or {})
         self.stopping = False
         self.seeks: dict[tuple[str, int], int] = {}
@@ -136,8 +140,8 @@ class FakeSinkContext:
         self.reported: list[tuple[SinkRecord, BaseException]] = []
         """Records that the task has reported, with their errors."""
 
-    def errant_record_reporter(self) -> "FakeSinkContext":
-        return self
+    def errant_record_reporter(self) -> "FakeSinkContext | None":
+        return self if self._reports else None
 
     def report(self, record: SinkRecord, error: BaseException) -> Reported:
         self.reported.append((record, error))

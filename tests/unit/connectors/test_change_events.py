@@ -33,7 +33,7 @@ CONFIG = {"write.mode": "upsert", "key.columns": "id", "change.events": "debeziu
 
 def task(folder: Path) -> DeltaSinkTask:
     made = DeltaSinkTask()
-    made.context = FakeSinkContext()
+    made.context = FakeSinkContext(reports=False)
     config = {"name": "sink", "path": str(folder / "table"), **CONFIG}
     made.start({**config, "rotate.interval.ms": "0"})
     made.open([PLACE])

@@ -23,9 +23,13 @@ ROW = s.struct({"n": s.INT64, "price": s.decimal_of(2, 10).as_optional()})
 PLACE = ("t", 0)
 
 
-def task(folder: Path, by_group: int = 0, **settings: Any) -> DeltaSinkTask:
+def task(
+    folder: Path, by_group: int = 0, *, reports: bool = False, **settings: Any
+) -> DeltaSinkTask:
     made = DeltaSinkTask()
-    made.context = FakeSinkContext(committed={PLACE: by_group} if by_group else None)
+    made.context = FakeSinkContext(
+        committed={PLACE: by_group} if by_group else None, reports=reports
+    )
     config = {name.replace("_", "."): str(value) for name, value in settings.items()}
     path = str(folder / "table")
     made.start({"name": "sink", "path": path, "rotate.interval.ms": "600000", **config})
@@ -295,3 +299,27 @@ def test_a_value_that_delta_has_no_type_for_is_refused_by_name(
     with pytest.raises(DataError, match=why):
         subject.put([record(0, {"c": value}, schema)])
     assert not (tmp_path / "table").exists()
+
+
+def test_records_that_the_table_cannot_take_are_reported_and_the_others_written(
+    tmp_path: Path,
+) -> None:
+    subject = task(tmp_path, reports=True)
+    subject.put([])
+    assert isinstance(subject.context, FakeSinkContext)
+    large = Decimal(10) ** 12
+    subject.put(
+        [
+            record(0, {"n": 0, "price": Decimal(0)}),
+            record(1, {"n": 1, "price": large}),
+            record(2, {"n": "x"}, s.struct({"n": s.STRING})),
+            record(3, None, None),
+            record(4, {"n": 4, "price": Decimal(4)}),
+        ]
+    )
+    assert sorted(one.offset for one, _ in subject.context.reported) == [1, 2, 3]
+    for one, error in subject.context.reported:
+        assert f"the value at t-0 offset {one.offset}" in str(error)
+    subject.context.stopping = True
+    assert subject.pre_commit({PLACE: 5}) == {PLACE: 5}
+    assert sorted(numbers(tmp_path)) == [0, 4]

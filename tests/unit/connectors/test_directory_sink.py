@@ -1,6 +1,7 @@
 """DirectorySink as its task is driven: files, rotation, and who was first."""
 
 import json
+import math
 from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
@@ -22,9 +23,13 @@ ROW = s.struct({"n": s.INT64, "price": s.decimal_of(2, 10).as_optional()})
 PLACE = ("t", 0)
 
 
-def task(folder: Path, by_group: int = 0, **settings: Any) -> DirectorySinkTask:
+def task(
+    folder: Path, by_group: int = 0, *, reports: bool = False, **settings: Any
+) -> DirectorySinkTask:
     made = DirectorySinkTask()
-    made.context = FakeSinkContext(committed={PLACE: by_group} if by_group else None)
+    made.context = FakeSinkContext(
+        committed={PLACE: by_group} if by_group else None, reports=reports
+    )
     config = {name.replace("_", "."): str(value) for name, value in settings.items()}
     made.start({"name": "sink", "path": str(folder), "rotate.interval.ms": "600000", **config})
     made.open([PLACE])
@@ -185,6 +190,106 @@ def test_a_value_that_its_column_cannot_hold_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="column price of type decimal128"):
         task(tmp_path).put([record(0, {"n": 1, "price": Decimal(10) ** 12})])
     assert numbers(tmp_path) == []
+
+
+@pytest.mark.parametrize("format", ["parquet", "arrow", "csv"])
+def test_records_that_no_file_can_hold_are_reported_and_the_others_written(
+    tmp_path: Path, format: str
+) -> None:
+    """With an errant record reporter, a record of another type costs itself alone."""
+    other = s.struct({"n": s.STRING})
+    case = s.struct({"N": s.INT64})
+    subject = task(tmp_path, reports=True, format=format)
+    subject.put(
+        [
+            *rows(0),
+            record(1, {"n": "x"}, other),
+            *rows(2),
+            record(3, None, None),
+            record(4, {"a": 1}, None),
+            record(5, {"N": 5}, case),
+            *rows(6),
+        ]
+    )
+    assert isinstance(subject.context, FakeSinkContext)
+    told = [(one.offset, str(error)) for one, error in subject.context.reported]
+    assert [offset for offset, _ in told] == [1, 3, 4, 5]
+    for (offset, text), expected in zip(
+        told,
+        ["column n is of type string, expected int64", "tombstone", "a dict without", "case only"],
+        strict=True,
+    ):
+        assert f"the value at t-0 offset {offset}" in text
+        assert expected in text
+    subject.context.stopping = True
+    assert subject.pre_commit({PLACE: 7}) == {PLACE: 7}
+    if format == "parquet":
+        assert numbers(tmp_path) == [0, 2, 6]
+
+
+@pytest.mark.parametrize("bad", [[0], [3], [6], [0, 1, 2, 3, 4, 5, 6], [2, 5]])
+def test_values_that_no_file_can_hold_are_reported_one_by_one(
+    tmp_path: Path, bad: list[int]
+) -> None:
+    subject = task(tmp_path, reports=True)
+    subject.put(
+        [
+            record(n, {"n": n, "price": Decimal(10) ** 12 if n in bad else Decimal(n)})
+            for n in range(7)
+        ]
+    )
+    assert isinstance(subject.context, FakeSinkContext)
+    assert [one.offset for one, _ in subject.context.reported] == bad
+    for one, error in subject.context.reported:
+        assert str(error).startswith(f"the value at t-0 offset {one.offset}: column price of type")
+    subject.context.stopping = True
+    assert subject.pre_commit({PLACE: 7}) == {PLACE: 7}
+    assert numbers(tmp_path) == [n for n in range(7) if n not in bad]
+
+
+def test_the_record_whose_value_does_not_fit_is_named(tmp_path: Path) -> None:
+    wrong = record(2, {"n": 2, "price": Decimal(10) ** 12})
+    with pytest.raises(DataError, match="the value at t-0 offset 2: column price of type"):
+        task(tmp_path).put([*rows(0, 1), wrong, *rows(3)])
+
+
+def test_empty_bytes_and_null_differ_in_csv(tmp_path: Path) -> None:
+    columns = s.struct({"n": s.INT64, "data": s.BYTES.as_optional()})
+    given = [record(n, {"n": n, "data": data}, columns) for n, data in enumerate([b"", None, b"x"])]
+    task(tmp_path, format="csv", rotate_records=3).put(given)
+    (path,) = tmp_path.glob("*.csv")
+    assert path.read_text() == 'n,data\n0,""\n1,\n2,eA==\n'
+
+
+@pytest.mark.parametrize("kind", [s.STRING, s.INT64])
+def test_a_null_that_is_all_of_a_csv_row_is_refused_by_name(tmp_path: Path, kind: Schema) -> None:
+    """An empty line is no row to those who read the file."""
+    columns = s.struct({"only": kind.as_optional()})
+    with pytest.raises(DataError, match="offset 0: column only is null, and is the only one"):
+        task(tmp_path, format="csv").put([record(0, {"only": None}, columns)])
+
+
+def test_a_csv_column_that_begins_as_a_byte_order_mark_is_quoted(tmp_path: Path) -> None:
+    columns = s.struct({"\ufeffa": s.INT64})
+    task(tmp_path, format="csv", rotate_records=1).put([record(0, {"\ufeffa": 1}, columns)])
+    (path,) = tmp_path.glob("*.csv")
+    assert path.read_bytes() == '"\ufeffa"\n1\n'.encode()
+
+
+def test_floats_that_are_no_numbers_stay_in_lines_of_json(tmp_path: Path) -> None:
+    """They became null."""
+    columns = s.struct({"x": s.FLOAT64, "l": s.array(s.FLOAT32)})
+    odd = [math.nan, math.inf, -math.inf, -0.0]
+    task(tmp_path, format="jsonl", rotate_records=4).put(
+        [record(n, {"x": one, "l": [one]}, columns) for n, one in enumerate(odd)]
+    )
+    (path,) = tmp_path.glob("*.jsonl")
+    assert path.read_text().splitlines() == [
+        '{"x":"NaN","l":["NaN"]}',
+        '{"x":"Infinity","l":["Infinity"]}',
+        '{"x":"-Infinity","l":["-Infinity"]}',
+        '{"x":-0.0,"l":[-0.0]}',
+    ]
 
 
 def test_lines_of_json_and_csv(tmp_path: Path) -> None:

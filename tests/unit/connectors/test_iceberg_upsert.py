@@ -30,7 +30,7 @@ def catalog(folder: Path) -> dict[str, str]:
 
 def task(folder: Path, keys: str = "id", **settings: Any) -> IcebergSinkTask:
     made = IcebergSinkTask()
-    made.context = FakeSinkContext()
+    made.context = FakeSinkContext(reports=False)
     given = {name.replace("_", "."): str(value) for name, value in settings.items()}
     own = {f"catalog.{name}": text for name, text in catalog(folder).items()}
     config = {"name": "sink", "table": "shop.rows", "catalog.type": "sql", **own}

@@ -19,6 +19,7 @@ from headgate.connector import schema as s
 from headgate.connector.api import SourceRecord
 from headgate_connectors import directory_formats
 from headgate_connectors.directory import DirectorySource
+from headgate_connectors.json_rows import JsonRows
 
 TYPES = (
     "i8: int8, i64: int64, f: float64, g: float32, d: decimal(5,2), b: boolean, day: date, "
@@ -48,7 +49,20 @@ GOOD: dict[str, Sequence[str]] = {
 BAD: dict[str, Sequence[str]] = {
     "i8": ("128", "1.0", '"1"', "1e2", "true", "{}", "01", "+1", "NaN"),
     "i64": ("9223372036854775808", "9" * 60, "[1]", "-"),
-    "f": ("1e999", "1e-400", "NaN", "Infinity", '"1.5"', ".5", "1.", "0x1", "-1e-999"),
+    "f": (
+        "1e999",
+        "1e-400",
+        "NaN",
+        "Infinity",
+        '"1.5"',
+        '"nan"',
+        '"inf"',
+        '"NaN"x',
+        ".5",
+        "1.",
+        "0x1",
+        "-1e-999",
+    ),
     "g": ("1e39", "1e-60", "3.5e38", "0." + "0" * 60 + "1"),
     "d": (
         "1.2e-222",
@@ -228,3 +242,14 @@ def test_as_many_objects_as_lines_are_not_an_object_a_line(tmp_path: Path) -> No
     (tmp_path / "a.jsonl").write_text("\n".join([*lines, ""]))
     found, in_batches = both(tmp_path, {"json.types": "n: int8", "errors.tolerance": "all"})
     assert (len(reasons(found)), len(values(found)), in_batches) == (100, 100, 0)
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64"])
+@pytest.mark.parametrize("text", ["NaN", "Infinity", "-Infinity"])
+def test_floats_that_are_no_numbers_are_texts_as_a_sink_writes_them(text: str, kind: str) -> None:
+    value = JsonRows({"f": kind}).value(f'{{"f":"{text}"}}')["f"]
+    assert str(value) == str(float(text))
+    with pytest.raises(ValueError, match="expected float"):
+        JsonRows({"f": kind}).value(f'{{"f":"{text.lower()}"}}')
+    with pytest.raises(ValueError, match="expected int64"):
+        JsonRows({"f": "int64"}).value(f'{{"f":"{text}"}}')

@@ -48,7 +48,7 @@ ODD = [
 
 def task(folder: Path, by: str, **settings: Any) -> DirectorySinkTask:
     made = DirectorySinkTask()
-    made.context = FakeSinkContext()
+    made.context = FakeSinkContext(reports=False)
     config = {name.replace("_", "."): str(value) for name, value in settings.items()}
     base = {"name": "sink", "path": str(folder), "rotate.interval.ms": "600000"}
     made.start({**base, "partition.by": by, **config})

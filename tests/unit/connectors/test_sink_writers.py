@@ -26,7 +26,7 @@ TYPES = {
 
 def task(folder: Path, **settings: Any) -> DirectorySinkTask:
     made = DirectorySinkTask()
-    made.context = FakeSinkContext()
+    made.context = FakeSinkContext(reports=False)
     config = {name.replace("_", "."): str(value) for name, value in settings.items()}
     made.start({"name": "s", "path": str(folder), "rotate.interval.ms": "600000", **config})
     made.open([PLACE])
