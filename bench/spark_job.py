@@ -163,9 +163,12 @@ def _recovered(
 
 
 def _python_workers(job: UpJob) -> list[int]:
-    """Python workers that Spark's daemon has forked, not the daemon."""
-    forked = [pid for pid in below(job.pid) if "headgate_spark.daemon" in _command(pid)]
-    return [pid for pid in forked if _parent(pid) in forked]
+    """Python workers that Spark's daemon has forked, not the daemon.
+
+    The daemon's module is a setting of Spark as well, so the JVM and its guard name it, too.
+    """
+    daemons = [pid for pid in below(job.pid) if _is_daemon(pid)]
+    return [pid for pid in daemons if _parent(pid) in daemons]
 
 
 def _spark(job: UpJob) -> list[int]:
@@ -180,6 +183,11 @@ def _owner(job: UpJob) -> list[int]:
     with _Log(job.folder) as log:
         name = log.owner()
     return [one.pid for one in registered(job.folder / "state") if one.name == name and one.pid]
+
+
+def _is_daemon(pid: int) -> bool:
+    """Whether it is Spark's daemon of Python workers, or one that it has forked."""
+    return _command(pid).split("\0")[1:3] == ["-m", "headgate_spark.daemon"]
 
 
 def _command(pid: int) -> str:
