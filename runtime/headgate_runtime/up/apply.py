@@ -1,7 +1,9 @@
 """Brings the cluster's connectors to what the pipeline file names, through calls to its workers."""
 
+import itertools
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -19,6 +21,9 @@ from headgate.topics.config_state import ConfigState
 
 CALL_TIMEOUT_MS = 15_000
 PAUSE_S = 0.3
+AT_ONCE = 8
+"""Changes that are asked for side by side. The group takes what comes during a round in the next
+one: a thousand connectors need no thousand rounds."""
 GIVE_UP_S = 180.0
 """A change that could not be made for so long is reported as refused."""
 _AGAIN = frozenset(
@@ -70,7 +75,11 @@ def planned_changes(
 
 
 class Applier:
-    """Makes changes one after the other on a thread of its own; others look at what is left."""
+    """Makes changes on threads of its own; others look at what is left.
+
+    Neighbours of one kind are made side by side. What is deleted is gone before anything is made:
+    a connector under a new name may want what the old one held.
+    """
 
     def __init__(
         self,
@@ -90,7 +99,8 @@ class Applier:
         self._urls = urls
         self._warn = warn
         self._origin = origin
-        self._left: list[Change] = list(changes)
+        self._left: dict[int, Change] = dict(enumerate(changes))
+        """By position; threads take out what they have made."""
         self._refused: list[str] = []
         self._last_answer: dict[str, str] = {}
         self._stopped = threading.Event()
@@ -106,7 +116,7 @@ class Applier:
     def applying(self) -> tuple[str, ...]:
         """What is still to be done, with what the cluster last said of it."""
         shown = []
-        for change in list(self._left):
+        for change in list(self._left.values()):
             answer = self._last_answer.get(change.name)
             shown.append(f"{change.words} ({answer})" if answer else change.words)
         return tuple(shown)
@@ -116,17 +126,34 @@ class Applier:
         return tuple(self._refused)
 
     def _run(self) -> None:
-        while self._left and not self._stopped.is_set():
-            change = self._left[0]
+        for _, same in itertools.groupby(list(self._left.items()), lambda one: type(one[1].call)):
+            todo = deque(same)
+            names = (f"apply-{number}" for number in range(min(AT_ONCE, len(todo))))
+            threads = [
+                threading.Thread(target=self._make_some, args=(todo,), name=name, daemon=True)
+                for name in names
+            ]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+
+    def _make_some(self, todo: deque[tuple[int, Change]]) -> None:
+        while not self._stopped.is_set():
+            try:
+                position, change = todo.popleft()
+            except IndexError:
+                return
             error = self._make(change)
             if error is not None:
-                self._refused.append(f"{change.words} was refused: {error}")
-                self._warn(self._refused[-1])
+                words = f"{change.words} was refused: {error}"
+                self._refused.append(words)
+                self._warn(words)
             elif not self._stopped.is_set():
                 self._warn(f"{change.words}: done")
             # Off the list last: whoever looks must see it on one of both.
             if not self._stopped.is_set():
-                del self._left[0]
+                del self._left[position]
 
     def _make(self, change: Change) -> str | None:
         """None when it is done, or when we are to stop; else why it cannot be."""

@@ -259,7 +259,7 @@ def _work_table(snapshot: Snapshot, rates: Rates, room: int) -> Table:
 
 def _rows_shown(
     connector: ConnectorSnapshot,
-    owners: Mapping[TaskId, list[tuple[str, TaskView]]],
+    owners: Mapping[TaskId, Sequence[tuple[str, TaskView]]],
     room: int,
 ) -> list[TaskId]:
     """All tasks where there is room for them, else those first that do not run."""
@@ -275,7 +275,7 @@ def _rows_shown(
 def _add_task(
     table: Table,
     task: TaskId,
-    owners: list[tuple[str, TaskView]],
+    owners: Sequence[tuple[str, TaskView]],
     snapshot: Snapshot,
     rates: Rates,
 ) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import lru_cache
 
 from headgate import wire
 from headgate.connector.sink_names import sink_group, sink_topics, topic_pattern, topics_now
@@ -160,6 +161,13 @@ class Observer:
 def kind_of(config: Config) -> str:
     """Source or sink, by the class where it is installed here, else by the keys sinks must have."""
     try:
-        return connector_kind(find_connector(config.get("connector.class") or ""))
+        return _kind_of_class(config.get("connector.class") or "")
     except PluginError:
         return "sink" if config.get("topics") or config.get("topics.regex") else "source"
+
+
+@lru_cache(maxsize=1_000)
+def _kind_of_class(name: str) -> str:
+    """Every look asks for every connector: a class that was found once is not looked for again.
+    Raises `PluginError`."""
+    return connector_kind(find_connector(name))

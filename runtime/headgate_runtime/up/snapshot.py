@@ -3,9 +3,10 @@
 Plain data: the display shows it, the idle rule judges it, the timeline keeps it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import cached_property
 
 from headgate.herder.messages import TaskView, WorkerView
 from headgate.ids import State, TargetState, TaskId
@@ -69,7 +70,7 @@ class ConnectorSnapshot:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Snapshot:
     at: float
     """Monotonic seconds."""
@@ -101,15 +102,25 @@ class Snapshot:
         )
         return replace(self, workers=tuple(workers))
 
-    def connector_owners(self) -> dict[str, list[tuple[str, State]]]:
+    def connector_owners(self) -> Mapping[str, Sequence[tuple[str, State]]]:
         """Connector name -> (worker, state) of each worker that says it has it."""
+        return self._connector_owners
+
+    def task_owners(self) -> Mapping[TaskId, Sequence[tuple[str, TaskView]]]:
+        return self._task_owners
+
+    # Asked for once for each connector, so made once.
+
+    @cached_property
+    def _connector_owners(self) -> Mapping[str, Sequence[tuple[str, State]]]:
         owners: dict[str, list[tuple[str, State]]] = {}
         for worker, view in self.views():
             for name, state in view.connectors.items():
                 owners.setdefault(name, []).append((worker, state))
         return owners
 
-    def task_owners(self) -> dict[TaskId, list[tuple[str, TaskView]]]:
+    @cached_property
+    def _task_owners(self) -> Mapping[TaskId, Sequence[tuple[str, TaskView]]]:
         owners: dict[TaskId, list[tuple[str, TaskView]]] = {}
         for worker, view in self.views():
             for task in view.tasks:
