@@ -4,6 +4,7 @@ Rules for whoever writes: encode before `write()`, run no foreign code inside, k
 exceptions of SQLite are translated here, once.
 """
 
+import os
 import sys
 import threading
 import time
@@ -31,6 +32,13 @@ _COUNTED_MS_MAX: Final = 100
 _LOOK_MS: Final = 250
 _IDLE_CONNECTIONS: Final = 8
 _OPEN_WAIT_S: Final = 5.0
+
+
+_turns: Final[dict[Path, threading.Lock]] = {}
+"""Whose turn it is among the threads of this process, by file. One of them waits for the write
+lock, which is a poll; the others wait for it. A process with 50 tasks would poll 50 times."""
+# A fork copies one thread only, and may not inherit another's turn.
+os.register_at_fork(after_in_child=_turns.clear)
 
 
 def say_on_stderr(message: str) -> None:
@@ -68,6 +76,7 @@ class Database:
         self._lease_ms = lease_ms
         self._warn = warn
         self._mutex = threading.Lock()
+        self._turn = _turns.setdefault(path.absolute(), threading.Lock())
         self._idle: list[apsw.Connection] = []
         self._all: list[apsw.Connection] = []
         self._closed = False
@@ -107,12 +116,13 @@ class Database:
         connection = self._take()
         try:
             self._set_synced(connection, synced)
-            try:
-                self._begin(connection, "begin immediate")
-                yield connection
-                connection.execute("commit")
-            finally:
-                _end(connection, "rollback")
+            with self._turn:
+                try:
+                    self._begin(connection, "begin immediate")
+                    yield connection
+                    connection.execute("commit")
+                finally:
+                    _end(connection, "rollback")
         except apsw.Error as error:
             raise self._translated(error) from error
         finally:

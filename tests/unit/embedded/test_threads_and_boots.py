@@ -1,6 +1,7 @@
 """Threads of one process on the log, and what a reboot ends."""
 
 import threading
+import time
 from pathlib import Path
 
 import apsw
@@ -11,6 +12,7 @@ from support.group.member import GROUP, HandMember, join_all
 from headgate.membership.messages import JoinedGroup
 from headgate.ports import MembershipEndedError, ProducerRecord, TransportError
 from headgate_embedded import open_reader, open_transport, transport_settings
+from headgate_embedded.database import Database
 from headgate_embedded.schema import FILE_NAME
 
 
@@ -109,3 +111,33 @@ def test_close_ends_what_other_threads_do(tmp_path: Path) -> None:
     for thread in threads:
         thread.join(10)
     assert len(ended) == 3
+
+
+def test_of_threads_that_want_to_write_one_waits_for_the_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever waits for SQLite's lock polls. Tasks of one process have a connection each."""
+    polls: list[int] = []
+
+    def pause(_: object, __: object) -> None:
+        polls.append(threading.get_ident())
+        time.sleep(0.001)
+
+    monkeypatch.setattr("headgate_embedded.database._LockWait.pause", pause)
+    logs = [Database(tmp_path / FILE_NAME) for _ in range(4)]
+    written: list[int] = []
+
+    def write(log: Database) -> None:
+        for _ in range(20):
+            with log.write(synced=False):
+                time.sleep(0.001)
+                written.append(1)
+
+    threads = [threading.Thread(target=write, args=(log,)) for log in logs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    for log in logs:
+        log.close()
+    assert (len(written), polls) == (80, [])
