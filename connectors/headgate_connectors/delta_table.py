@@ -8,7 +8,8 @@ commit with the same id is refused by delta-rs. So of any number of processes th
 records one commits, also one that was frozen in between.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -51,7 +52,8 @@ class DeltaTarget:
         """Look at the newest version of the table, if there is one.
 
         Raises:
-            TableError: it is partitioned by other columns than the sink's.
+            TableError: it is partitioned by other columns than the sink's, or its log is not the
+                one that was read before.
         """
         if self._table is None:
             try:
@@ -60,11 +62,23 @@ class DeltaTarget:
                 return
             self._check_partitions(self._table)
         else:
-            self._table.update_incremental()
+            with self._going_on():
+                self._table.update_incremental()
         schema = self._table.schema()
         text = schema.to_json()
         if text != self._schema_json:
             self._schema_json, self._columns = text, _columns_of(schema)
+
+    @contextmanager
+    def _going_on(self) -> Iterator[None]:
+        """Reads the log further, which delta-rs may do late. Raises `TableError`."""
+        try:
+            yield
+        except DeltaError as error:
+            raise TableError(
+                f"the table at {self._path} does not go on where it was ({error}): it was "
+                "dropped, made anew or set back. Put it back, then restart the task"
+            ) from error
 
     def _check_partitions(self, table: DeltaTable) -> None:
         there = list(table.metadata().partition_columns)
@@ -87,7 +101,8 @@ class DeltaTarget:
         """Offset up to which the snapshot that was read last has the records; None: it has none."""
         if self._table is None:
             return None
-        found: int | None = self._table.transaction_version(self._id(place))
+        with self._going_on():
+            found: int | None = self._table.transaction_version(self._id(place))
         return found
 
     def _id(self, place: TopicPartition) -> str:

@@ -61,14 +61,23 @@ class IcebergTarget:
         self._columns: Any = None
 
     def read(self) -> None:
-        """Look at the newest metadata of the table, if there is one."""
+        """Look at the newest metadata of the table, if there is one.
+
+        Raises:
+            TableError: there was one.
+        """
         if self._catalog is None:
             properties = {key: text for key, text in self._properties.items() if key != "name"}
             self._catalog = load_catalog(self._properties.get("name", "default"), **properties)
         try:
             table = self._catalog.load_table(self._name)
         except NoSuchTableError:
-            return
+            if self._table is None:
+                return
+            raise TableError(
+                f"table {self._name} is gone: it was dropped or renamed. Put it back, then restart "
+                "the task"
+            ) from None
         if table.properties.get(RETRIES) != "0":
             with table.transaction() as change:
                 change.set_properties({RETRIES: "0"})
@@ -103,7 +112,7 @@ class IcebergTarget:
 
         Raises:
             DataError: its columns do not fit the table's.
-            TableError: others have changed the table all the time.
+            TableError: others have changed the table all the time, or dropped it.
         """
         for _ in range(_TRIES):
             self.read()

@@ -269,9 +269,22 @@ class TableSinkTask(SinkTask):
             for place, partition in with_rows.items():
                 partition.committed, partition.taken = batch.ends[place], Taken()
             return
+        self._check_not_set_back()
         places = ", ".join(f"{topic}-{number}" for topic, number in sorted(with_rows))
         self.context.log(f"another task has written what follows in {places}: its rows count")
         self._resume(list(self._partitions), {})
+
+    def _check_not_set_back(self) -> None:
+        """Another task only moves a table on. One that has less than before is not ours any more,
+        and what this task holds begins behind a gap in it."""
+        for place, partition in self._partitions.items():
+            before, now = partition.committed, self._target.reached(place)
+            if before is not None and (now is None or now < before):
+                has = "knows nothing of it" if now is None else f"has it up to offset {now}"
+                raise TableError(
+                    f"the table had {place[0]}-{place[1]} up to offset {before}, and now {has}: "
+                    "somebody has made it anew or set it back. Put it back, then restart the task"
+                )
 
     def _batch(self, with_rows: Mapping[TopicPartition, _Partition]) -> Batch:
         tables = [table for one in with_rows.values() for table in one.taken.tables]

@@ -2,6 +2,7 @@
 
 import datetime
 import json
+import shutil
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -126,6 +127,15 @@ def test_a_table_that_was_made_anew_is_told(tmp_path: Path) -> None:
     assert "knows nothing" in accepted.context.logged[0]  # type: ignore[attr-defined]
     accepted.put(rows(7))
     assert numbers(tmp_path) == [7]
+
+
+def test_a_table_that_is_dropped_while_the_task_runs_is_told(tmp_path: Path) -> None:
+    subject = task(tmp_path, rotate_records=1)
+    subject.put(rows(0))
+    shutil.rmtree(tmp_path / "table")
+    with pytest.raises(TableError, match=r"does not go on where it was .* Put it back"):
+        subject.put(rows(1))
+    assert not DeltaTable.is_deltatable(str(tmp_path / "table"))
 
 
 def test_a_topic_that_was_made_anew_is_told(tmp_path: Path) -> None:

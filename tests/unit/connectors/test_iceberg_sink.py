@@ -95,6 +95,37 @@ def test_a_table_of_others_whose_commits_are_tried_again_is_made_safe(tmp_path: 
     assert numbers(tmp_path) == [0]
 
 
+@pytest.mark.parametrize("how", ["drop", "rename"])
+def test_a_table_that_is_gone_while_the_task_runs_is_told(tmp_path: Path, how: str) -> None:
+    subject = task(tmp_path, rotate_records=1)
+    subject.put(rows(0))
+    found = SqlCatalog("default", **catalog(tmp_path))
+    if how == "drop":
+        found.drop_table("shop.rows")
+    else:
+        found.rename_table("shop.rows", "shop.other")
+    with pytest.raises(TableError, match=r"shop\.rows is gone: it was dropped or renamed"):
+        subject.put(rows(1))
+    assert not found.table_exists("shop.rows")
+
+
+@pytest.mark.parametrize("how", ["made anew", "without its offsets"])
+def test_a_table_that_has_less_than_before_is_told_and_no_row_passed_over(
+    tmp_path: Path, how: str
+) -> None:
+    subject = task(tmp_path, rotate_records=1)
+    subject.put(rows(0))
+    if how == "made anew":
+        found = SqlCatalog("default", **catalog(tmp_path))
+        found.drop_table("shop.rows")
+        found.create_table("shop.rows", schema=pa.schema([("n", pa.int64())]))
+    else:
+        with table(tmp_path).transaction() as change:
+            change.remove_properties("headgate.sink.t-0")
+    with pytest.raises(TableError, match="had t-0 up to offset 1, and now knows nothing of it"):
+        subject.put(rows(1))
+
+
 def test_columns_are_added_as_declared_and_keep_their_types(tmp_path: Path) -> None:
     more = s.struct({"n": s.INT64, "more": s.STRING})
     subject = task(tmp_path, rotate_records=1)
