@@ -35,8 +35,8 @@ _OPEN_WAIT_S: Final = 5.0
 
 
 _turns: Final[dict[Path, threading.Lock]] = {}
-"""Whose turn it is among the threads of this process, by file. One of them waits for the write
-lock, which is a poll; the others wait for it. A process with 50 tasks would poll 50 times."""
+"""The turns of this process's threads at the write lock, by file. One of them polls for it; the
+others wait for that one. A process with 50 tasks would poll 50 times."""
 # A fork copies one thread only, and may not inherit another's turn.
 os.register_at_fork(after_in_child=_turns.clear)
 

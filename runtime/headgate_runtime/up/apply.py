@@ -100,7 +100,7 @@ class Applier:
         self._warn = warn
         self._origin = origin
         self._left: dict[int, Change] = dict(enumerate(changes))
-        """By position; threads take out what they have made."""
+        """Changes by position; threads take out what they have made."""
         self._refused: list[str] = []
         self._last_answer: dict[str, str] = {}
         self._stopped = threading.Event()
