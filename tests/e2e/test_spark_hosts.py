@@ -95,3 +95,22 @@ def test_files_to_files_while_executors_workers_and_the_application_die(
     until("all records", lambda: lake.running() and lake.wrote(len(expected)), lake.worker)
     complete(lake, expected)
     print(f"killed: {dict(killed)}")
+
+
+def test_tasks_go_on_without_the_master_and_run_again_with_one_that_knows_nothing(
+    lake: Lake, cluster: Standalone
+) -> None:
+    expected = lake.write()
+    lake.create(rate=150)
+    until("rows", lambda: lake.rows() > 0, lake.worker)
+    cluster.kill_master()
+    before = lake.rows()
+    until("rows without a master", lambda: lake.rows() > before + 4_000, lake.worker)
+    assert lake.running()
+    before = cluster.applications()
+    cluster.start_master()
+    cluster.await_workers()
+    until("another application", lambda: cluster.applications() > before, lake.worker)
+    assert "Spark has lost its executors and gets no others" in lake.worker.log.read_text()
+    until("all records", lambda: lake.running() and lake.wrote(len(expected)), lake.worker)
+    complete(lake, expected)

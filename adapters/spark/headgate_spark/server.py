@@ -19,6 +19,7 @@ from pathlib import Path
 
 from headgate.errors import MissingExtraError
 from headgate_spark.daemon import PRELOAD_VARIABLE
+from headgate_spark.executor_watch import ExecutorWatch
 from headgate_spark.guard import STOP_TIMEOUT_S, Guarded
 from headgate_spark.hosts import LOOPBACK, is_here
 from headgate_spark.sessions import listens
@@ -28,6 +29,7 @@ from headgate_spark.slots import Plan, plan
 START_TIMEOUT_S = 120.0
 """A JVM on a busy machine has needed 43 s."""
 CONTEXT_STOPPED = -1
+EXECUTORS_LOST = -2
 CONTEXT_LOOK_S = 1.0
 CONTEXT_REFUSALS = 3
 TAIL_LINES = 25
@@ -90,6 +92,7 @@ class SparkServer:
         self._code: int | None = None
         """Exit code of a start that failed."""
         self._context = ContextWatch(host, int(self._conf.get(_DRIVER_PORT, free_port(host))))
+        self._executors = ExecutorWatch(self.plan.master, self.ui)
 
     @property
     def address(self) -> str:
@@ -146,7 +149,7 @@ class SparkServer:
         with open(self.log_file, "ab", opener=_private) as log:
             self._process = Guarded(self._command(), self.folder, log, self._environment(java_home))
         self.starts += 1
-        self._context.end()
+        self._end_watches()
         self._code = None
 
     def wait_ready(self) -> None:
@@ -165,14 +168,22 @@ class SparkServer:
                 )
             time.sleep(0.1)
         self._context.begin()
+        self._executors.begin()
+
+    def _end_watches(self) -> None:
+        self._context.end()
+        self._executors.end()
 
     def poll(self) -> int | None:
         """Exit code of a server that has died or could not be started, None while it runs and
-        after `stop`. Cheap. `CONTEXT_STOPPED`: it has no application any more."""
+        after `stop`. Cheap. `CONTEXT_STOPPED`: it has no application any more; `EXECUTORS_LOST`: it
+        waits for executors that nobody will give it."""
         if self._process is None:
             return self._code
         code = self._process.poll()
-        return CONTEXT_STOPPED if code is None and self._context.stopped() else code
+        if code is None and self._context.stopped():
+            return CONTEXT_STOPPED
+        return EXECUTORS_LOST if code is None and self._executors.lost else code
 
     def restart(self) -> None:
         """Start it again on the same port, after it has died or not. Raises as `start` does."""
@@ -185,6 +196,7 @@ class SparkServer:
     def stop(self) -> None:
         """End the server and all its executors; returns when they are gone."""
         process, self._process, self._code = self._process, None, None
+        self._end_watches()
         if process is not None:
             process.end()
 

@@ -184,7 +184,7 @@ class SparkService:
         if code is None:
             return
         if self._restart_at is None:
-            self._ended(now)
+            self._ended(now, code)
         elif now >= self._restart_at:
             self._restart_at = None
             self._restarting = threading.Thread(target=self._restart, daemon=True)
@@ -263,19 +263,23 @@ class SparkService:
                 f"after {self._started_at - begun:.1f} s{_pages(server)}"
             )
 
-    def _ended(self, now: float) -> None:
+    def _ended(self, now: float, code: int) -> None:
+        from headgate_spark.server import EXECUTORS_LOST
+
         assert self._server is not None
+        lost = code == EXECUTORS_LOST
+        what = "Spark has lost its executors and gets no others" if lost else "Spark ended"
         lived = now - self._started_at
         pause = self._restarts.ended(answered=True, lived_s=lived)
         self._marked("Spark", "ended")
         if pause is None:
             self._given_up = True
             self._warn(
-                f"Spark ended and is given up: {self._restarts.why()}; see {self._server.log_file}"
+                f"{what} and is given up: {self._restarts.why()}; see {self._server.log_file}"
             )
             return
         self._restart_at = now + pause
-        self._warn(f"Spark ended; it starts again in {pause:g} s (log: {self._server.log_file})")
+        self._warn(f"{what}; it starts again in {pause:g} s (log: {self._server.log_file})")
 
     def _restart(self) -> None:
         from headgate_spark.server import ServerError

@@ -56,14 +56,32 @@ class Standalone:
 
     def start(self) -> None:
         """Returns when the master knows all workers."""
+        self.start_master()
+        for host in HOSTS:
+            self.start_worker(host)
+
+    def start_master(self) -> None:
+        """One that remembers nothing of those before it."""
+        before = self.log("master").count("Starting Spark master")
         self._master = self._run(
             "master",
             "org.apache.spark.deploy.master.Master",
             *("--host", MASTER_HOST, "--port", str(self.port), "--webui-port", str(self._web_port)),
         )
-        self._wait("the master", lambda: "Starting Spark master" in self.log("master"))
-        for host in HOSTS:
-            self.start_worker(host)
+        said = "Starting Spark master"
+        self._wait("the master", lambda: self.log("master").count(said) > before)
+
+    def kill_master(self) -> None:
+        """SIGKILL. Its workers and their executors live on."""
+        assert self._master is not None
+        self._master.end()
+        self._master = None
+
+    def await_workers(self) -> None:
+        """Returns when a master that was started anew knows all workers."""
+        said = "Registering worker"
+        since = self.log("master").rindex("Starting Spark master")
+        self._wait("workers", lambda: self.log("master")[since:].count(said) >= len(self._workers))
 
     def start_worker(self, host: str) -> None:
         before = self.log("master").count("Registering worker")
