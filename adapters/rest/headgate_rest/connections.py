@@ -185,10 +185,12 @@ class Connections:
                 return True
         return False
 
-    async def look(self) -> None:
-        """End those that wait too long; never returns."""
+    async def look(self, more: Callable[[], None] | None = None) -> None:
+        """End those that wait too long, and do `more`, each second; never returns."""
         while True:
             await asyncio.sleep(min(1.0, self.limits.read_timeout_s / 4))
+            if more is not None:
+                more()
             self.expire_overdue(time.monotonic() - self.limits.read_timeout_s)
             if self._passed_through >= GIVE_BACK_BYTES and not self.held:
                 self._passed_through = 0

@@ -253,10 +253,6 @@ class BoundedProtocol(H11Protocol):
         elif self._refused or self.transport.is_closing():
             self.transport.abort()
         elif self.conn.our_state is h11.SEND_RESPONSE or self.conn.trailing_data[0]:
-            ms = self._connections.limits.read_timeout_ms
-            self.refuse(
-                408,
-                f"The request was not complete within {ms} ms (headgate.rest.read.timeout.ms)",
-            )
+            self.refuse(408, self._connections.limits.late_text)
         else:
             self.transport.close()

@@ -48,6 +48,14 @@ class Limits:
     def read_timeout_s(self) -> float:
         return self.read_timeout_ms / 1000
 
+    @property
+    def late_text(self) -> str:
+        """What a client is told whose request was not complete in time."""
+        return (
+            f"The request was not complete within {self.read_timeout_ms} ms "
+            "(headgate.rest.read.timeout.ms)"
+        )
+
     def connections_here(self) -> int:
         """The limit in this process, which may have few descriptors."""
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
-from email.utils import formatdate
 from functools import partial
 from typing import Final, TypeAlias, cast
 
@@ -18,7 +17,9 @@ import uvicorn
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from headgate_rest.answer_headers import answer_headers, dated
 from headgate_rest.connections import Connection, Connections, Door
+from headgate_rest.front import Front, Health
 from headgate_rest.http import HttpRequest, HttpResponse, Refusal
 from headgate_rest.http_protocol import BoundedProtocol, Turns
 from headgate_rest.memory import keep_little
@@ -50,6 +51,7 @@ class ListenerGroup:
     """The worker's property that names them."""
     body_limit: BodyLimit | None = None
     """None: `Limits.body_bytes` for every request."""
+    answers_health: bool = True
 
 
 class ListenError(OSError):
@@ -64,12 +66,21 @@ class ListenError(OSError):
 class HttpServer:
     """Listens from its construction on; answers from `start` on."""
 
-    def __init__(self, settings: RestSettings, listener_groups: Sequence[ListenerGroup]) -> None:
+    def __init__(
+        self,
+        settings: RestSettings,
+        listener_groups: Sequence[ListenerGroup],
+        health: Health | None = None,
+    ) -> None:
         """
+        Args:
+            health: None: a process of its own, see `headgate_rest.front`, is not needed.
         Raises:
             ListenError: one of the doors cannot be opened; then none of them is.
         """
         self._settings = settings
+        self._health = health
+        self._front: Front | None = None
         self._connections = Connections(settings.limits)
         self._bound: list[tuple[ListenerGroup, Listener, Door]] = []
         self._servers: list[uvicorn.Server] = []
@@ -100,8 +111,9 @@ class HttpServer:
     def start(self) -> None:
         """Returns when requests are answered."""
         keep_little()
-        for listener_group, listener, bound in self._bound:
-            bound.connections = self._connections
+        self._doors = self._opened()
+        for door, (listener_group, listener, _) in zip(self._doors, self._bound, strict=True):
+            door.connections = self._connections
             app = _App(
                 listener_group, self._settings.headers, self._connections, _names(self._settings)
             )
@@ -117,13 +129,37 @@ class HttpServer:
                 raise RuntimeError(f"the REST server did not start within {START_S} s")
             time.sleep(0.002)
 
+    def _opened(self) -> Sequence[Door]:
+        """Where connections come from: the listening sockets, or the process that accepts them."""
+        bound = [door for _, _, door in self._bound]
+        if not self._settings.front_process or self._health is None:
+            return bound
+        listeners = [
+            (door, listener.scheme == "http", group.answers_health)
+            for group, listener, door in self._bound
+        ]
+        try:
+            self._front = Front(listeners, self._connections, self._settings.headers, self._health)
+        except OSError as error:
+            log.warning(
+                "no process can be started that accepts REST connections (%s): the worker accepts "
+                "them itself, and answers /health later while it is busy",
+                error,
+            )
+            return bound
+        return self._front.doors
+
     def close(self) -> None:
         """Answers that are under way have `STOP_S` seconds."""
+        if self._front is not None:
+            self._front.stop()
         for server in self._servers:
             server.should_exit = True
         if self._thread.is_alive():
             self._thread.join(STOP_S + 5)
         self._close_sockets()
+        if self._front is not None:
+            self._front.close()
         self._connections.close()
 
     def _close_sockets(self) -> None:
@@ -139,10 +175,10 @@ class HttpServer:
             raise
 
     async def _serve(self) -> None:
-        sockets = [bound for _, _, bound in self._bound]
-        look = asyncio.ensure_future(self._connections.look())
+        more = None if self._front is None else self._front.look
+        look = asyncio.ensure_future(self._connections.look(more))
         await asyncio.gather(
-            *(server.serve([bound]) for server, bound in zip(self._servers, sockets, strict=True))
+            *(server.serve([door]) for server, door in zip(self._servers, self._doors, strict=True))
         )
         look.cancel()
 
@@ -387,16 +423,7 @@ class _App:
         return None
 
     async def _send(self, send: Send, answer: HttpResponse) -> None:
-        headers = [
-            (name.encode("latin-1"), text.encode("latin-1"))
-            for name, text in answer.headers.items()
-        ]
-        if answer.body and "Content-Type" not in answer.headers:
-            headers.append((b"content-type", b"application/json"))
-        if answer.status != 204:
-            headers.append((b"content-length", str(len(answer.body)).encode()))
-        for rule in self._rules:
-            _apply(rule, headers)
+        headers = dated(answer_headers(answer, self._rules))
         await send({"type": "http.response.start", "status": answer.status, "headers": headers})
         await send({"type": "http.response.body", "body": answer.body})
 
@@ -409,13 +436,3 @@ def _too_long(seen: str, limit: int) -> Refusal:
 async def _gone(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
-
-
-def _apply(rule: HeaderRule, headers: list[tuple[bytes, bytes]]) -> None:
-    """Source: Jetty's HeaderFilter; the dates are milliseconds from now."""
-    name, value = rule.name.encode("latin-1"), rule.value
-    if rule.action.endswith("Date"):
-        value = formatdate(time.time() + int(rule.value) / 1000, usegmt=True)
-    if rule.action.startswith("set"):
-        headers[:] = [each for each in headers if each[0].lower() != name.lower()]
-    headers.append((name, value.encode("latin-1")))

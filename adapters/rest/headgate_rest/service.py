@@ -17,6 +17,7 @@ from headgate.herder.messages import (
 from headgate.herder.session_keys import KeyRing
 from headgate.ports import IncomingCall
 from headgate_rest import side_requests
+from headgate_rest.front import Health
 from headgate_rest.heavy_thread import LIGHT_BYTES, HeavyThread, least_size
 from headgate_rest.http import HttpRequest, HttpResponse, Refusal, error_response, path_segments
 from headgate_rest.open_calls import OPEN_MAX, OpenCalls, TooManyError
@@ -51,6 +52,7 @@ T = TypeVar("T")
 
 HEALTH_TIMEOUT_MS: Final = 10_000
 """How long Connect waits for its herder before it calls itself unhealthy."""
+HUNG: Final = f"Request timed out. The worker has not answered within {HEALTH_TIMEOUT_MS} ms."
 METRICS_TIMEOUT_MS: Final = 10_000
 """As long as Prometheus waits for a scrape, by default."""
 METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -134,9 +136,16 @@ class RestService:
         ]
         if settings.admin_listeners:
             groups.append(
-                ListenerGroup(settings.admin_listeners, self._admin, settings.admin_tls, ADMIN_KEY)
+                ListenerGroup(
+                    settings.admin_listeners,
+                    self._admin,
+                    settings.admin_tls,
+                    ADMIN_KEY,
+                    answers_health=False,
+                )
             )
-        self._server = HttpServer(settings, groups)
+        hung = side_requests.health(500, "unhealthy", side_requests.UNHEALTHY + HUNG)
+        self._server = HttpServer(settings, groups, Health(self._health_now, hung))
         self._client = PeerClient(settings, lambda: session_keys().current, sessioned)
         self.url = advertised_url(settings, self._server.ports, own_address())
         """Under which other workers call this one; ends with a slash, as Java's."""
@@ -356,6 +365,16 @@ class RestService:
         view = cast(Json, result.value)
         shown = await asyncio.to_thread(self._metrics, view)
         return HttpResponse(200, shown, {"Content-Type": METRICS_TYPE})
+
+    async def _health_now(self) -> HttpResponse:
+        """As `/health`, on a loop of another thread."""
+        try:
+            return await self._health(asyncio.get_running_loop().create_future())
+        except Refusal as refusal:
+            return refusal.response()
+        except Exception as error:
+            log.exception("GET /health")
+            return error_response(500, f"{type(error).__name__}: {error}")
 
     async def _health(self, gone: asyncio.Future[None]) -> HttpResponse:
         """Healthy is a worker whose herder answers. Source: KIP-1017."""

@@ -16,6 +16,7 @@ from headgate_rest.signature import DIGESTS
 LISTENER: Final = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
 HEADER_ACTIONS: Final = ("set", "add", "setDate", "addDate")
 EVERYWHERE: Final = ("", "0.0.0.0", "::")
+FRONT_PROCESS: Final = "headgate.rest.front.process"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,8 @@ class RestSettings:
     request_timeout_ms: int = 90_000
     """Fixed in Connect."""
     limits: Limits = field(default_factory=Limits)
+    front_process: bool = True
+    """Whether a process of its own accepts connections and answers `/health`."""
 
     @classmethod
     def of(cls, texts: Mapping[str, str]) -> "RestSettings":
@@ -101,6 +104,7 @@ class RestSettings:
             tls=_tls(texts, "listeners", listeners),
             admin_tls=_tls(texts, "admin.listeners", admin_listeners or ()),
             limits=Limits.of(texts),
+            front_process=_boolean(FRONT_PROCESS, texts.get(FRONT_PROCESS, "true")),
         )
 
 
@@ -164,6 +168,13 @@ def _port(texts: Mapping[str, str]) -> int | None:
     if not text.isdecimal() or not 0 < int(text) < 65_536:
         raise _invalid("rest.advertised.port", text, "expected a port from 1 to 65535")
     return int(text)
+
+
+def _boolean(key: str, text: str) -> bool:
+    found = {"true": True, "false": False}.get(text.strip().lower())
+    if found is None:
+        raise _invalid(key, text, "expected true or false")
+    return found
 
 
 def _algorithm(name: str) -> str:

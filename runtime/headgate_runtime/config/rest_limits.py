@@ -48,7 +48,12 @@ REST_LIMITS: Final = (
     (
         "headgate.rest.connections.max",
         "1000",
-        "Largest number of REST connections. It is at most a quarter of the file descriptors that "
-        "the process may open.",
+        "Largest number of REST connections, and of those that have not sent a request yet. It is "
+        "at most a quarter of the file descriptors that the process may open.",
     ),
+)
+FRONT_PROCESS: Final = "headgate.rest.front.process"
+ABOUT_FRONT_PROCESS: Final = (
+    "Whether a small process of its own, of about 10 MB, accepts REST connections. It answers "
+    "`/health` while the worker is busy, and passes on connections with a request."
 )

@@ -11,13 +11,15 @@ from pathlib import Path
 from support.rest.worker import rest_worker
 from support.rest.world import LOCAL
 
+from headgate_rest.settings import FRONT_PROCESS
+
 
 def main(folder: str, *settings: str) -> None:
     given = dict(setting.split("=", 1) for setting in settings)
     descriptors = int(given.pop("NOFILE", "0"))
     if descriptors:
         resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
-    with rest_worker(Path(folder), rest={**LOCAL, **given}) as service:
+    with rest_worker(Path(folder), rest={**LOCAL, FRONT_PROCESS: "true", **given}) as service:
         print(service.url, flush=True)
         sys.stdin.read()
 

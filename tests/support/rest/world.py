@@ -16,7 +16,7 @@ from headgate.ports import IncomingCall
 from headgate.topics.config_events import SessionKeyChanged
 from headgate_rest import RestService, RestSettings
 
-LOCAL = {"listeners": "http://127.0.0.1:0"}
+LOCAL = {"listeners": "http://127.0.0.1:0", "headgate.rest.front.process": "false"}
 
 
 class NoPlugins:

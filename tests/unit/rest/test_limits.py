@@ -1,7 +1,6 @@
 """Clients that send too much, too slowly, or nothing: each costs itself alone."""
 
 import asyncio
-import http.client
 import json
 import logging
 import os
@@ -14,6 +13,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import pytest
+from support.rest.http import answer_of, asked, connected, head, is_closed, port_of
 from support.rest.world import LOCAL, Keys, service, serving, wait_until
 
 from headgate.herder.messages import Call, Result, Success
@@ -44,46 +44,6 @@ def limited(more: Mapping[str, str] | None = None) -> Iterator[RestService]:
         yield made
     finally:
         made.close()
-
-
-def port_of(made: RestService) -> int:
-    return int(made.worker_id.rpartition(":")[2])
-
-
-def connected(made: RestService) -> socket.socket:
-    made_socket = socket.create_connection(("127.0.0.1", port_of(made)), 10)
-    made_socket.settimeout(10)
-    return made_socket
-
-
-def answer_of(raw: socket.socket) -> tuple[int, Any]:
-    """Status and body of the next answer."""
-    answer = http.client.HTTPResponse(raw)
-    answer.begin()
-    text = answer.read()
-    return answer.status, json.loads(text) if text else None
-
-
-def asked(made: RestService, *sent: bytes) -> tuple[int, Any]:
-    """What is answered to these bytes, on a connection of their own."""
-    with connected(made) as raw:
-        for part in sent:
-            raw.sendall(part)
-        return answer_of(raw)
-
-
-def head(line: str, *headers: str) -> bytes:
-    return "\r\n".join((f"{line} HTTP/1.1", "Host: x", *headers, "", "")).encode()
-
-
-def is_closed(raw: socket.socket) -> bool:
-    """Waits for the server to close it."""
-    try:
-        while raw.recv(65_536):
-            pass
-    except ConnectionError:
-        return True
-    return True
 
 
 @pytest.fixture(autouse=True)
