@@ -115,7 +115,7 @@ class Door:
         """False: TLS, which only the worker can read."""
         self.health = health
         self.ready: deque[Client] = deque()
-        """Those that the worker has not taken yet, in order of arrival."""
+        """Clients with a request that the worker has not taken yet, in order of arrival."""
         self.listener.setblocking(False)
         self.channel.setblocking(False)
 
