@@ -18,6 +18,7 @@ from headgate.membership.messages import JoinGroup
 from headgate.ports import ProducerRecord, TransportError
 from headgate_embedded import EmbeddedTransport, open_transport, transport_settings
 from headgate_embedded.database import Database
+from headgate_embedded.peers import _Asked
 
 
 @pytest.fixture
@@ -62,7 +63,7 @@ def _change_calls(transport: EmbeddedTransport) -> None:
         connection.execute(
             "insert into calls(id, url, payload, hops, boot, deadline_ms) "
             "values('1', 'w', ?, 0, ?, 9223372036854775807)",
-            (wire.dumps(DescribeWorker()), transport.peers._boot),
+            (wire.dumps(_Asked(DescribeWorker(), "")), transport.peers._boot),
         )
 
 

@@ -24,7 +24,7 @@ class Cluster:
         self._barrier = threading.Barrier(together)
         self.told: list[tuple[str, str]] = []
 
-    def call(self, url: str, call: Call, hops: int, timeout_ms: int) -> Result:
+    def call(self, url: str, call: Call, hops: int, timeout_ms: int, origin: str = "") -> Result:
         assert isinstance(call, PutConnectorConfig | DeleteConnector)
         self.told.append(("asked", call.name))
         if isinstance(call, PutConnectorConfig):
