@@ -1,0 +1,168 @@
+"""Typed rows with three transforms: ours from Parquet files, beside Java's Connect from memory.
+
+The chain is that of `transforms`. Ours goes as batches through the embedded log on to Parquet
+files, and as records from a Parquet file to a topic of Kafka. Java's task makes its rows in memory
+and writes them to such a topic, by JsonConverter and as Avro; it reads no file, asks no registry
+(`bench/java/BenchRows.java`), and nobody writes its rows to a file. Both with exactly-once on.
+
+On Kafka the time is that between two commits, the first and the last, as in `kafka_source`. CPU is
+that of the worker with its tasks: Kafka's broker does part of the work besides, which is not in it.
+"""
+
+import os
+import shutil
+import statistics
+import time
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from confluent_kafka.admin import AdminClient
+
+from bench.files import PARQUET, PIPELINE, moved, write_files
+from bench.kafka_source import Commits, create_topic, delete_topic
+from bench.kafka_workers import JAVA, JSON, OURS, Worker, Workers, cpu_of, tail_of, workers
+from bench.transforms import CHAIN
+from bench.up_job import UpJob
+from local_kafka.jars import AVRO, ensure, pinned
+from local_kafka.jvm import compile_java
+
+ROWS: Final = int(os.environ.get("HEADGATE_BENCH_ROWS", "1000000"))
+FEW: Final = ROWS // 5
+"""Rows that ours moves as records."""
+BATCH: Final = 2_000
+REPEATS: Final = 3
+PACKAGE: Final = "org.apache.kafka.connect.transforms."
+TRANSFORMS: Final = {
+    "transforms": "cut,cast,hide",
+    "transforms.cut.type": f"{PACKAGE}ReplaceField$Value",
+    "transforms.cut.exclude": "text",
+    "transforms.cut.renames": "id:number",
+    "transforms.cast.type": f"{PACKAGE}Cast$Value",
+    "transforms.cast.spec": "number:string,pieces:int64",
+    "transforms.hide.type": f"{PACKAGE}MaskField$Value",
+    "transforms.hide.fields": "customer",
+    "transforms.hide.replacement": "***",
+}
+WITH_SCHEMAS: Final = {"value.converter": JSON, "value.converter.schemas.enable": "true"}
+PLAIN: Final = {"value.converter": JSON, "value.converter.schemas.enable": "false"}
+AS_AVRO: Final = {"value.converter": "BenchRows$AvroConverter"}
+SERVICES: Final = {
+    "source.SourceConnector": "BenchRows$Source",
+    "storage.Converter": "BenchRows$AvroConverter",
+}
+
+
+class Cost(NamedTuple):
+    rate: float
+    """Rows per second."""
+    cpu_us: float
+    """Per row."""
+
+
+class Side:
+    """One kind's worker, and the connector that it runs."""
+
+    def __init__(self, made: Workers, kind: str, config: Mapping[str, str], rows: int) -> None:
+        self.group = f"rows-{'java' if kind == JAVA else 'ours'}"
+        self._address = made.broker.address
+        self._admin = AdminClient({"bootstrap.servers": self._address})
+        plugins = {"plugin.path": str(made.folder / "plugins")} if kind == JAVA else {}
+        self._worker: Worker = made.make(kind, self.group, plugins)
+        self._worker.start()
+        self._config, self._rows, self._count = config, rows, 0
+
+    def run(self, converter: Mapping[str, str]) -> Cost:
+        """
+        Raises:
+            RuntimeError: not all rows were written; with the end of the worker's log.
+        """
+        self._count += 1
+        name = f"{self.group}-{self._count}"
+        create_topic(self._admin, name)
+        commits = Commits(self._address, f"{self.group}-offsets")
+        given = {**self._config, **TRANSFORMS, **converter, "topic": name, "tasks.max": "1"}
+        reply = self._worker.rest.create(name, given)
+        assert reply.status == 201, reply
+        first = position = 0
+        began = cpu = 0.0
+        try:
+            for position in commits.positions(name):
+                if not first:
+                    first, began, cpu = position, time.perf_counter(), cpu_of(self._worker)
+                if position >= self._rows:
+                    break
+        except TimeoutError as error:
+            raise RuntimeError(f"{error}{tail_of(self._worker)}") from error
+        seconds, spent = time.perf_counter() - began, cpu_of(self._worker) - cpu
+        commits.close()
+        self._worker.rest.delete(f"/connectors/{name}")
+        delete_topic(self._admin, name)
+        rows = position - first
+        return Cost(rows / seconds, 1e6 * spent / rows)
+
+
+def run() -> Iterator[str]:
+    """Report lines: each way with its rate and CPU, and Java's best beside it."""
+    with workers({"log.segment.delete.delay.ms": "1000"}) as made:
+        write_plugin(made.folder)
+        files, few = made.folder / "files", made.folder / "few"
+        write_files(files, ROWS, PARQUET)
+        write_files(made.folder / "few-files", FEW * 4, PARQUET)
+        few.mkdir()
+        shutil.move(made.folder / "few-files" / "0.parquet", few / "rows.parquet")
+        source = {"connector.class": "BenchRows$Source", "batch.size": f"{BATCH}"}
+        java = Side(made, JAVA, {**source, "rows": f"{ROWS}"}, ROWS)
+        reads = {"connector.class": "DirectorySource", "path": str(few), "batch.size": f"{BATCH}"}
+        ours = Side(made, OURS, reads, FEW)
+        costs: dict[str, list[Cost]] = {}
+        pipeline = PIPELINE.format(more=CHAIN, rotate=ROWS // 4)
+        with UpJob(made.folder / "up", pipeline, "write") as job:
+            for turn in range(REPEATS + 1):
+                found = _round(job, files, turn, java, ours)
+                if turn:  # the first lets Java's compiler see it all
+                    for name, cost in found.items():
+                        costs.setdefault(name, []).append(cost)
+        yield from _lines(costs)
+
+
+def _round(job: UpJob, files: Path, turn: int, java: Side, ours: Side) -> dict[str, Cost]:
+    up = moved(job, files, ROWS, turn)
+    return {
+        "ours, batches, to Parquet": Cost(up.rate, 1e6 * up.cpu_seconds / up.rows),
+        "ours, records, JSON with schemas": ours.run(WITH_SCHEMAS),
+        "ours, records, JSON": ours.run(PLAIN),
+        "Java, JSON with schemas": java.run(WITH_SCHEMAS),
+        "Java, JSON": java.run(PLAIN),
+        "Java, Avro": java.run(AS_AVRO),
+    }
+
+
+def _lines(costs: Mapping[str, list[Cost]]) -> Iterator[str]:
+    middle = {
+        name: Cost(*(statistics.median(values) for values in zip(*some, strict=True)))
+        for name, some in costs.items()
+    }
+    best = max(cost.rate for name, cost in middle.items() if name.startswith("Java"))
+    yield f"{ROWS:,} rows of 6 columns, 3 transforms, one task; medians of {REPEATS}, in turns"
+    yield f"{'':36}{'rows/s':>10}{'us CPU/row':>12}{'of Java best':>14}{'least-most rows/s':>22}"
+    for name, cost in middle.items():
+        rates = [one.rate for one in costs[name]]
+        spread = f"{min(rates):,.0f}-{max(rates):,.0f}"
+        line = f"{name:36}{cost.rate:>10,.0f}{cost.cpu_us:>12.2f}{cost.rate / best:>14.2f}"
+        yield f"{line}{spread:>22}"
+
+
+def write_plugin(folder: Path) -> None:
+    """The classes of BenchRows and what they need as a plugin of Java's, below ``plugins``."""
+    classes, plugin = folder / "classes", folder / "plugins" / "rows"
+    plugin.mkdir(parents=True)
+    compile_java(Path(__file__).parent / "java" / "BenchRows.java", classes, AVRO)
+    with zipfile.ZipFile(plugin / "rows.jar", "w") as jar:
+        for path in classes.rglob("*.class"):
+            jar.write(path, path.relative_to(classes))
+        for kind, name in SERVICES.items():
+            jar.writestr(f"META-INF/services/org.apache.kafka.connect.{kind}", f"{name}\n")
+    for one in pinned(AVRO):
+        shutil.copy(ensure(AVRO) / one.name, plugin)
