@@ -3,7 +3,8 @@
 The chain is that of `transforms`. Ours goes as batches through the embedded log on to Parquet
 files, and as records from a Parquet file to a topic of Kafka. Java's task makes its rows in memory
 and writes them to such a topic, by JsonConverter and as Avro; it reads no file, asks no registry
-(`bench/java/BenchRows.java`), and nobody writes its rows to a file. Both with exactly-once on.
+(`bench/java/BenchRows.java`), and nobody writes its rows to a file. Both with exactly-once on, and
+a transaction per second on Kafka.
 
 On Kafka the time is that between two commits, the first and the last, as in `kafka_source`. CPU is
 that of the worker with its tasks: Kafka's broker does part of the work besides, which is not in it.
@@ -21,7 +22,7 @@ from typing import Final, NamedTuple
 from confluent_kafka.admin import AdminClient
 
 from bench.files import PARQUET, PIPELINE, moved, write_files
-from bench.kafka_source import Commits, create_topic, delete_topic
+from bench.kafka_source import BY_INTERVAL, Commits, create_topic, delete_topic
 from bench.kafka_workers import JAVA, JSON, OURS, Worker, Workers, cpu_of, tail_of, workers
 from bench.transforms import CHAIN
 from bench.up_job import UpJob
@@ -82,7 +83,8 @@ class Side:
         name = f"{self.group}-{self._count}"
         create_topic(self._admin, name)
         commits = Commits(self._address, f"{self.group}-offsets")
-        given = {**self._config, **TRANSFORMS, **converter, "topic": name, "tasks.max": "1"}
+        given = {**self._config, **TRANSFORMS, **converter, **BY_INTERVAL}
+        given |= {"topic": name, "tasks.max": "1"}
         reply = self._worker.rest.create(name, given)
         assert reply.status == 201, reply
         first = position = 0
