@@ -106,7 +106,7 @@ class Side:
 
 
 def run() -> Iterator[str]:
-    """Report lines: each way with its rate and CPU, and Java's best beside it."""
+    """Report lines: each round, then each way with its rate and CPU, and Java's best beside it."""
     with workers({"log.segment.delete.delay.ms": "1000"}) as made:
         write_plugin(made.folder)
         files, few = made.folder / "files", made.folder / "few"
@@ -123,6 +123,8 @@ def run() -> Iterator[str]:
         with UpJob(made.folder / "up", pipeline, "write") as job:
             for turn in range(REPEATS + 1):
                 found = _round(job, files, turn, java, ours)
+                rates = ", ".join([f"{name} {cost.rate:,.0f}" for name, cost in found.items()])
+                yield f"round {turn}, rows/s: {rates}"
                 if turn:  # the first lets Java's compiler see it all
                     for name, cost in found.items():
                         costs.setdefault(name, []).append(cost)
