@@ -195,7 +195,7 @@ class SinkMachine(TaskMachine):
             if not self._tolerate:
                 return self._close(now_ms, TaskEnded(TaskOutcome.FAILED, given.detail))
             self._count_skipped(given.skipped, given.detail)
-        passed = bool(given.skipped or given.dropped)
+        passed = bool(given.skipped or given.dropped or given.moved)
         self._uncommitted = self._uncommitted or passed
         if given.records or self._is_put_due(now_ms):
             self._with_records = bool(given.records)

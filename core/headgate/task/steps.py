@@ -174,6 +174,8 @@ class Consumed:
     dropped: int = 0
     """Records that a transform dropped: nobody takes them, but the group's offsets must pass
     them."""
+    moved: bool = False
+    """The task has gone on beyond the group's offsets, by a store of its own: they must follow."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -184,6 +184,8 @@ class SinkPerformer:
         """Delivered and not committed: (next offset, records)."""
         self._covered_before = 0
         """Records whose offsets were committed when their partitions were revoked."""
+        self._moved = False
+        """The task has gone on beyond the group's offsets."""
 
     def bind(self, interrupt: Callable[[BodyInput], None]) -> None:
         self._interrupt = interrupt
@@ -284,7 +286,8 @@ class SinkPerformer:
                 consumed, skipped=consumed.skipped + count, detail=consumed.detail or detail
             )
         self._topics.used(topic for topic, _ in self._ends)
-        return consumed
+        moved, self._moved = self._moved, False
+        return replace(consumed, moved=True) if moved else consumed
 
     def _waited(self, timeout_ms: int, paused: bool) -> Sequence[ConsumerRecord]:
         """Records of which the first is to be tried again, once it is time: the membership stays,
@@ -298,14 +301,31 @@ class SinkPerformer:
 
     def _seek(self, among: Collection[TopicPartition]) -> None:
         """Source: WorkerSinkTask.rewind. What was committed counts for nothing any more: the next
-        commit may set the group back."""
-        for partition, offset in list(self._context.seeks.items()):
-            if partition in among:
-                self._checked_consumer.seek(partition, offset)
-                for table in (self._delivered, self._committed, self._counts):
-                    table.pop(partition, None)
-                self._waiting.keep(lambda raw: (raw.topic, raw.partition) != partition)  # noqa: B023
-                del self._context.seeks[partition]
+        commit may set the group back.
+
+        Where the task's own store is ahead of the group, as a crash between the commits of both
+        leaves it, the group follows: without more records nothing else would ever commit.
+        """
+        seeks = {place: to for place, to in self._context.seeks.items() if place in among}
+        ahead = self._ahead_of_group(seeks) if seeks else {}
+        for partition, offset in seeks.items():
+            self._checked_consumer.seek(partition, offset)
+            for table in (self._delivered, self._committed, self._counts):
+                table.pop(partition, None)
+            self._waiting.keep(lambda raw: (raw.topic, raw.partition) != partition)  # noqa: B023
+            del self._context.seeks[partition]
+        self._delivered.update(ahead)
+        self._moved = self._moved or bool(ahead)
+
+    def _ahead_of_group(self, seeks: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        group = dict[TopicPartition, int]()
+        if not seeks.keys() <= self._committed.keys():
+            try:
+                group.update(self._read_committed())
+            except TransportError:
+                return {}
+        group.update(self._committed)
+        return {place: to for place, to in seeks.items() if to > group.get(place, 0)}
 
     def _rest(self, resting: bool) -> None:
         self._resting = resting

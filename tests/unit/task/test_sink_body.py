@@ -298,6 +298,38 @@ def test_what_open_asks_to_rewind_to_is_the_first_thing_it_gets(tmp_path: Path) 
     assert [record.value for record in Knowing.made[0].taken] == ["7", "8", "9"]
 
 
+def test_a_task_that_is_ahead_of_its_group_commits_without_more_records(tmp_path: Path) -> None:
+    """A crash between the commit of its own store and that of the group leaves it so: it would
+    have records to go for ever."""
+    fill(tmp_path, [b"1", b"2", b"3"])
+
+    class Knowing(Taking):
+        def open(self, partitions: Collection[tuple[str, int]]) -> None:
+            super().open(partitions)
+            self.context.offset("t", 0, 3)
+
+    bench = sink(tmp_path, Knowing)
+    bench.start().until(lambda: committed(tmp_path) == {("t", 0): 3})
+    bench.stop()
+    assert Knowing.made[0].taken == []
+
+
+def test_a_rewind_before_anything_was_delivered_commits_nothing(tmp_path: Path) -> None:
+    fill(tmp_path, [b"1", b"2", b"3"])
+
+    class Holding(Taking):
+        def open(self, partitions: Collection[tuple[str, int]]) -> None:
+            super().open(partitions)
+            self.context.offset("t", 0, 0)
+            self.context.pause(("t", 0))
+            self.context.request_commit()
+
+    bench = sink(tmp_path, Holding)
+    bench.start().until(lambda: vars(Holding).get("made") and Holding.made[0].calls)
+    bench.stop()
+    assert committed(tmp_path) == {}
+
+
 def test_after_a_rewind_the_group_goes_back_too(tmp_path: Path) -> None:
     """Else what the connector wants again is lost should it end before it gets there."""
     fill(tmp_path, [b"%d" % n for n in range(10)])
