@@ -11,7 +11,7 @@ from headgate.herder.settings import HerderSettings, Plugin
 from headgate.membership.protocols import COMPATIBLE, DEFAULT, HEADGATE, SESSIONED
 from headgate.task.messages import UNTIL_IDLE, TaskKind
 from headgate_runtime.config.settings import WorkerSettings
-from headgate_runtime.plugins.find import PluginError, available, connector_kind, find_connector
+from headgate_runtime.plugins.table import described
 
 log = logging.getLogger(__name__)
 
@@ -115,14 +115,12 @@ def _client_prefix(config: WorkerConfig) -> str:
 
 def _plugins() -> dict[str, Plugin]:
     found: dict[str, Plugin] = {}
-    for name in available():
-        try:
-            connector = find_connector(name)
-        except PluginError as error:
-            log.warning("plugin %s is left out: %s", name, error)
+    for name, each in described().items():
+        if each.error:
+            log.warning("plugin %s is left out: %s", name, each.error)
             continue
-        plugin = Plugin(TaskKind(connector_kind(connector)), connector.VERSION)
-        for spelling in (name, name.rpartition(".")[2], connector.__name__):
+        plugin = Plugin(TaskKind(each.kind), each.version)
+        for spelling in (name, name.rpartition(".")[2], each.name):
             found.setdefault(spelling, plugin)
             found.setdefault(spelling.removesuffix("Connector"), plugin)
     return found
