@@ -16,7 +16,7 @@ from headgate.herder.calls import ShowConnectors
 from headgate.herder.settings import HerderSettings
 from headgate.ids import State, TargetState, TaskId
 from headgate.topics.config_events import ConfigEvent
-from headgate.topics.config_state import ConfigState
+from headgate.topics.config_state import ConfigState, ConnectorEntry
 from headgate.topics.status import Status, StatusEvent, StatusView
 
 _WANTED: Final = {
@@ -39,16 +39,17 @@ def row(
     settings: HerderSettings,
 ) -> dict[str, Any]:
     """The row of a configured connector."""
-    entry = state.entry(name)
-    assert entry is not None and entry.config is not None, name
-    task_count = state.count_tasks(name)
+    # A listing makes ten thousand of these while heartbeats wait: what is known is not looked up.
+    entry = state.entries[name]
+    assert entry.config is not None, name
+    task_count = 0 if entry.inconsistent else entry.task_count or 0
     kind = settings.kind(entry.config)._value_
     made: dict[str, Any] = {
         "name": name,
         "type": kind,
-        "target_state": state.target_state(name)._value_,
+        "target_state": (entry.target_state or TargetState.STARTED)._value_,
         "task_count": task_count,
-        "settled": is_settled(state, statuses, name),
+        "settled": _is_settled(entry, statuses, name),
         "etag": entry.etag,
         "status": statuses.answer(name, kind),
     }
@@ -107,14 +108,27 @@ class KeptRows:
         self, state: ConfigState, statuses: StatusView, name: str, parts: tuple[str, ...] = ()
     ) -> dict[str, Any]:
         """The row of a configured connector."""
-        kept = self._kept.get(parts)
-        if kept is None:
-            kept = self._kept[parts] = {}
-        found = kept.get(name)
-        if found is None:
-            found = row(state, statuses, name, parts, self._settings)
-            if len(kept) < KEPT_MAX and parts in _KEPT_PARTS:
-                kept[name] = found
+        return self.rows(state, statuses, (name,), parts)[0]
+
+    def rows(
+        self,
+        state: ConfigState,
+        statuses: StatusView,
+        names: Sequence[str],
+        parts: tuple[str, ...] = (),
+    ) -> list[dict[str, Any]]:
+        """The rows of configured connectors."""
+        kept = self._kept.setdefault(parts, {})
+        room = KEPT_MAX - len(kept) if parts in _KEPT_PARTS else 0
+        found = []
+        for name in names:
+            each = kept.get(name)
+            if each is None:
+                each = row(state, statuses, name, parts, self._settings)
+                if room > 0:
+                    kept[name] = each
+                    room -= 1
+            found.append(each)
         return found
 
     def disagreements(self, state: ConfigState, statuses: StatusView) -> Iterator[str]:
@@ -155,7 +169,7 @@ def rows(
     )
     chosen = list(matching if call.limit is None else islice(matching, call.limit))
     return {
-        "rows": [made.row(state, statuses, name, call.parts) for name in chosen],
+        "rows": made.rows(state, statuses, chosen, call.parts),
         "more": call.limit is not None and next(matching, None) is not None,
         "config_offset": state.offset,
     }
@@ -174,8 +188,12 @@ def is_settled(state: ConfigState, statuses: StatusView, name: str) -> bool:
     After a restart, or with a changed config, the statuses of the run before may still stand.
     """
     entry = state.entries.get(name)
+    return entry is not None and _is_settled(entry, statuses, name)
+
+
+def _is_settled(entry: ConnectorEntry, statuses: StatusView, name: str) -> bool:
     connector = statuses.connectors.get(name)
-    if entry is None or connector is None:
+    if connector is None:
         return False
     wanted = _WANTED[entry.target_state or TargetState.STARTED]
     if connector.state is not wanted:

@@ -20,6 +20,7 @@ CONNECTOR_PREFIX: Final = "status-connector-"
 TASK_PREFIX: Final = "status-task-"
 TOPIC_PREFIX: Final = "status-topic-"
 _TOPIC_SEPARATOR: Final = ":connector-"
+_NO_TASKS: Final[Mapping[int, "Status"]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,11 +311,22 @@ class StatusView:
         status = self.connectors.get(connector)
         if status is None:
             return None
-        tasks = self.tasks.get(connector, {})
+        tasks = self.tasks.get(connector, _NO_TASKS)
+        # Written out, and not as calls: a listing does this for ten thousand connectors.
         return {
             "name": connector,
             "connector": _shown(status),
-            "tasks": [_shown_task(number, tasks[number]) for number in sorted(tasks)],
+            "tasks": [
+                {
+                    "id": number,
+                    "state": each.state._value_,
+                    "worker_id": each.worker_id,
+                    "version": each.version,
+                }
+                if (each := tasks[number]).trace is None
+                else _shown_task(number, each)
+                for number in sorted(tasks)
+            ],
             "type": kind,
         }
 
