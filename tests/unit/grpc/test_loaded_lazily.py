@@ -22,7 +22,14 @@ loaded = [name for name in ("grpc", "google.protobuf", "headgate_grpc") if name 
 sys.exit(f"loaded: {loaded}" if loaded else 0)
 """
 
+ZYGOTE = """
+import sys
+from headgate_runtime.tasks import zygote
 
+zygote._load([zygote.BODY, *zygote.LATE, "headgate_kafka", "headgate_embedded"])
+loaded = [name for name in ("grpc", "google.protobuf", "headgate_grpc") if name in sys.modules]
+sys.exit(f"loaded: {loaded}" if loaded else 0)
+"""
 WITH = """
 import sys
 from pathlib import Path
@@ -62,3 +69,7 @@ def test_a_worker_without_a_listener_loads_no_grpc(tmp_path: Path) -> None:
 
 def test_reflection_is_loaded_when_somebody_asks_for_it(tmp_path: Path) -> None:
     succeeds(WITH, tmp_path)
+
+
+def test_what_tasks_are_forked_from_loads_no_grpc(tmp_path: Path) -> None:
+    succeeds(ZYGOTE, tmp_path)
