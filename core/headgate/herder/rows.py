@@ -120,7 +120,7 @@ class KeptRows:
         """The rows of configured connectors."""
         kept = self._kept.setdefault(parts, {})
         room = KEPT_MAX - len(kept) if parts in _KEPT_PARTS else 0
-        found = []
+        found: list[dict[str, Any]] = []
         for name in names:
             each = kept.get(name)
             if each is None:
