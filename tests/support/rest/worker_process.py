@@ -12,6 +12,7 @@ from support.rest.worker import rest_worker
 from support.rest.world import LOCAL
 
 from headgate_rest.settings import FRONT_PROCESS
+from headgate_runtime.worker import collector
 
 
 def main(folder: str, *settings: str) -> None:
@@ -19,6 +20,7 @@ def main(folder: str, *settings: str) -> None:
     descriptors = int(given.pop("NOFILE", "0"))
     if descriptors:
         resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
+    collector.settle()  # as `headgate worker` does
     with rest_worker(Path(folder), rest={**LOCAL, FRONT_PROCESS: "true", **given}) as service:
         print(service.url, flush=True)
         sys.stdin.read()
