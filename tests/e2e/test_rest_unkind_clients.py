@@ -170,6 +170,10 @@ def test_health_is_answered_and_memory_comes_back(tmp_path: Path) -> None:
         assert asked(url, "PUT", "/connectors/good/config", good)[1].status_code == 201
         large = {**good, "x": "y" * 900_000}
         assert asked(url, "PUT", "/connectors/large/config", large)[1].status_code == 201
+        for kind in ("FileStreamSource", "FileStreamSink"):  # loads what validations need
+            path = f"/connector-plugins/{kind}/config/validate"
+            body = {"connector.class": kind, "name": "x"}
+            assert asked(url, "PUT", path, body)[1].status_code == 200
         watched = Watched(url, idle_url, pid, good)
         clients = subprocess.Popen(
             [sys.executable, "-m", "support.rest.unkind_clients", url, str(SECONDS), str(hangs)],
