@@ -125,7 +125,7 @@ class RoundDone:
     """From the rounds of fencing, to the leader's lanes: record the task count of the connector."""
 
     connector: str
-    commit_offset: int | None
+    commit_offset: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ class CountRecorded:
     """From the leader's lanes, to the rounds of fencing."""
 
     connector: str
-    commit_offset: int | None
+    commit_offset: int
     """As in `RoundDone`: an answer may be that of a round which was given up."""
     error: str | None
     overtaken: bool = False

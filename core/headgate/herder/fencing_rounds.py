@@ -103,6 +103,7 @@ class FencingRounds:
     def _record(self, fencing: FencingRound) -> None:
         """A commit that was read meanwhile has cancelled the round; one that comes before the count
         is written is looked for again where it is decided (`privileged.RecordCount`)."""
+        assert fencing.commit_offset is not None  # without a commit there is nothing to record
         fencing.phase = RoundPhase.RECORDING
         self._ctx.note(RoundDone(fencing.connector, fencing.commit_offset))
 

@@ -89,7 +89,7 @@ class RecordCount:
     the one that the round was about."""
 
     connector: str
-    commit_offset: int | None
+    commit_offset: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,8 +349,9 @@ def _count_at_once(
 
 def _record_count(state: ConfigState, call: RecordCount) -> Decision:
     entry = state.entry(call.connector)
-    if entry is None or entry.task_count is None or entry.commit_offset != call.commit_offset:
+    if entry is None or entry.commit_offset != call.commit_offset:
         return Failure(ErrorKind.CONFLICT, OVERTAKEN.format(call.connector))
     if not entry.fencing_pending:
         return Success()
+    assert entry.task_count is not None  # a commit says it
     return Write((encode_task_count(call.connector, max(entry.task_count, 0)),), Success())
