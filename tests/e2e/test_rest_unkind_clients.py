@@ -29,6 +29,8 @@ HEALTH_S = float(os.environ.get("HEADGATE_UNKIND_HEALTH_S", "1"))
 """How much longer than the idle server's longest answer one of ``/health`` may take."""
 TESTS = Path(__file__).resolve().parents[1]
 READ_TIMEOUT_S = 10
+ANSWER_S = 100
+"""How long answers are waited for: a worker gives a change up after 90 s."""
 GROWN_MIB = 50
 """What memory may have grown by when all is over: the interpreter keeps some of what it had."""
 LOG_BYTES = 100_000
@@ -90,7 +92,7 @@ class Answer:
 
 def asked(url: str, method: str, path: str, body: object = None) -> tuple[float, Answer]:
     """Seconds that it took on a connection of its own, and the answer."""
-    connection = http.client.HTTPConnection(url.split("/")[2], timeout=30)
+    connection = http.client.HTTPConnection(url.split("/")[2], timeout=ANSWER_S)
     begun = time.monotonic()
     connection.request(method, path, None if body is None else json.dumps(body))
     answer = connection.getresponse()
@@ -111,6 +113,8 @@ class Watched:
         self._health: list[Future[float]] = []
         self._idle: list[Future[float]] = []
         self._puts: list[Future[float]] = []
+        self.closed = 0
+        """How often the connection of a PUT was closed."""
 
     def look(self) -> None:
         for found, url in ((self._health, self._url), (self._idle, self._idle_url)):
@@ -118,7 +122,7 @@ class Watched:
         if len(self._health) % 40 == 0:
             changed = {**self._good, "batch.size": str(1 + len(self._health))}
             path = "/connectors/good/config"
-            self._puts.append(self._executor.submit(self._took, self._url, "PUT", path, changed))
+            self._puts.append(self._executor.submit(self._again, "PUT", path, changed))
         if len(self._health) % 5 == 0:
             self.highest = max(self.highest, memory_mib(self._pid))
 
@@ -126,6 +130,18 @@ class Watched:
         took, answer = asked(url, method, path, body)
         assert answer.status_code == 200, answer.text
         return took
+
+    def _again(self, method: str, path: str, body: object) -> float:
+        """As a client does whose connection made room for others."""
+        begun = time.monotonic()
+        for _ in range(5):
+            with suppress(ConnectionError):
+                self._took(self._url, method, path, body)
+                break
+            self.closed += 1
+        else:
+            pytest.fail(f"{method} {path}: five connections were closed")
+        return time.monotonic() - begun
 
     @property
     def health(self) -> list[float]:
@@ -142,6 +158,7 @@ class Watched:
             "health ms": in_ms(self.health),
             "idle server ms": in_ms(self.idle),
             "put ms": in_ms(puts),
+            "puts closed": self.closed,
             "memory MiB before, highest, after": [
                 round(mib) for mib in (self.before, self.highest, self.after)
             ],

@@ -10,6 +10,7 @@ import contextlib
 import errno
 import json
 import logging
+import select
 import socket
 import subprocess
 import sys
@@ -31,6 +32,7 @@ log = logging.getLogger(__name__)
 log.addFilter(SeldomLog())
 
 PROGRAM: Final = Path(__file__).with_name("front_process.py")
+STOP_S: Final = 2
 ABOUT_BUSY: Final = (
     "The worker has not taken {} requests yet, as many as it may have connections "
     "(headgate.rest.connections.max); ask again"
@@ -94,6 +96,8 @@ class Front:
         Raises:
             OSError: the process could not be started.
         """
+        if not hasattr(select, "epoll"):
+            raise OSError(errno.ENOSYS, "this system has no epoll")
         self._listeners = listeners
         self._connections = connections
         self._rules = rules
@@ -137,7 +141,7 @@ class Front:
         self._process.wait()
         with contextlib.suppress(OSError):
             self._near.shutdown(socket.SHUT_RDWR)
-        self._thread.join()
+        self._thread.join(STOP_S)
 
     def close(self) -> None:
         """Once nobody accepts from `doors` any more."""

@@ -398,13 +398,16 @@ def is_running(pid: int) -> bool:
         return False
 
 
+@pytest.mark.parametrize("why", ["No such file or directory", "this system has no epoll"])
 def test_where_no_process_can_be_started_the_worker_accepts(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    why: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("headgate_rest.front.PROGRAM", "x")
+    if "epoll" in why:
+        monkeypatch.setattr("headgate_rest.front.select", object())
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     before = len(list(Path("/proc/self/fd").iterdir()))
     with serving(ok, FRONT) as made:
         assert all_of(made, ASKED).startswith(b"HTTP/1.1 200 ")
     assert "no process can be started that accepts REST connections" in caplog.text
+    assert why in caplog.text
     assert len(list(Path("/proc/self/fd").iterdir())) <= before

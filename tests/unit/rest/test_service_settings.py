@@ -127,7 +127,8 @@ def test_all_addresses_are_served_and_one_is_advertised() -> None:
         assert ask(made, "GET /connectors/a")[0] == 200
 
 
-def test_https(tmp_path: Path) -> None:
+@pytest.mark.parametrize("front", ["false", "true"])
+def test_https(front: str, tmp_path: Path) -> None:
     """Workers that call each other by TLS, each with a certificate of its own."""
     pem = tmp_path / "worker.pem"
     certificate = tmp_path / "certificate.pem"
@@ -143,6 +144,7 @@ def test_https(tmp_path: Path) -> None:
     pem.write_text((tmp_path / "key.pem").read_text() + certificate.read_text())
     texts = {
         "listeners": "https://127.0.0.1:0",
+        "headgate.rest.front.process": front,
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": str(pem),
         "ssl.truststore.type": "PEM",
