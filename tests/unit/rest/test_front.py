@@ -6,6 +6,7 @@ import logging
 import re
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -316,24 +317,57 @@ def test_at_the_limit_the_one_that_waits_longest_makes_room(
     assert "has 10 connections, its limit (headgate.rest.connections.max" in told[0]
 
 
-def test_more_requests_than_a_busy_worker_takes_are_refused() -> None:
-    """The channel to it takes some hundred, and as many as may be connected wait for it."""
-    limit = {"headgate.rest.connections.max": "20"}
-    with serving(ok, {**FRONT, **limit}) as made, busy_loop(made), ExitStack() as stack:
+def filled(made: RestService, stack: ExitStack) -> list[socket.socket]:
+    """Connections with requests that a busy worker does not take; the last one was refused. The
+    channel to it takes some hundred, and as many as may be connected wait for it."""
+    all_: list[socket.socket] = []
+    for _ in range(2_000):
         raw = stack.enter_context(connected(made))
-        for _ in range(2_000):
-            raw.sendall(head("GET /"))
-            assert all_of(made, ASKED).startswith(b"HTTP/1.1 200 ")
-            raw.setblocking(False)
-            if has_answer(raw):
-                break
-            raw = stack.enter_context(connected(made))
-        else:
-            pytest.fail("all of 2,000 were kept")
-        raw.setblocking(True)
-        status, body = answer_of(raw)
+        all_.append(raw)
+        raw.sendall(head("GET /"))
+        assert all_of(made, ASKED).startswith(b"HTTP/1.1 200 ")
+        raw.setblocking(False)
+        if has_answer(raw):
+            raw.setblocking(True)
+            return all_
+    pytest.fail("all of 2,000 were kept")
+
+
+FEW = {**FRONT, "headgate.rest.connections.max": "20"}
+
+
+def test_more_requests_than_a_busy_worker_takes_are_refused() -> None:
+    with serving(ok, FEW) as made, busy_loop(made), ExitStack() as stack:
+        status, body = answer_of(filled(made, stack)[-1])
     assert status == 503
     assert "(headgate.rest.connections.max); ask again" in body["message"]
+
+
+def test_who_hangs_up_while_the_worker_is_busy_keeps_nobody_else_waiting() -> None:
+    with serving(ok, FEW) as made, ExitStack() as stack:
+        with busy_loop(made):
+            for raw in filled(made, stack)[-25:]:
+                raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                raw.close()  # by a reset
+            assert all_of(made, ASKED).startswith(b"HTTP/1.1 200 ")
+        assert all_of(made, head("GET /")).startswith(b"HTTP/1.1 200 ")
+
+
+def test_what_was_passed_on_does_not_wake_the_process_again(made: RestService) -> None:
+    """The worker's copy of a socket would keep it among those that are watched."""
+    with connected(made) as raw:
+        raw.sendall(head("GET /"))
+        assert answer_of(raw)[0] == 200
+        before = wakes_of(made)
+        for _ in range(50):
+            raw.sendall(head("GET /"))
+            assert answer_of(raw)[0] == 200
+    assert wakes_of(made) - before < 25
+
+
+def wakes_of(made: RestService) -> int:
+    status = Path(f"/proc/{front_of(made)._process.pid}/status").read_text()
+    return int(re.findall(r"^voluntary_ctxt_switches:\s*(\d+)", status, re.MULTILINE)[0])
 
 
 def has_answer(raw: socket.socket) -> bool:
