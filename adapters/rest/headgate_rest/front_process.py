@@ -296,7 +296,7 @@ class Front:
             received = self._peeked(client)
             if received is None:
                 return
-            if not received and client not in client.door.ready:
+            if not received:
                 self._close(client)
                 return
             if not client.waits:
