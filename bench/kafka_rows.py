@@ -77,7 +77,8 @@ class Side:
     def run(self, converter: Mapping[str, str]) -> Cost:
         """
         Raises:
-            RuntimeError: not all rows were written; with the end of the worker's log.
+            RuntimeError: not all rows were written, with the end of the worker's log; or all of
+                them in one transaction, so that there is no time between two.
         """
         self._count += 1
         name = f"{self.group}-{self._count}"
@@ -102,6 +103,8 @@ class Side:
         self._worker.rest.delete(f"/connectors/{name}")
         delete_topic(self._admin, name)
         rows = position - first
+        if not rows:
+            raise RuntimeError("all rows were in one commit: set HEADGATE_BENCH_ROWS higher")
         return Cost(rows / seconds, 1e6 * spent / rows)
 
 
