@@ -375,6 +375,7 @@ def test_make_kafka_from_start_to_end(tmp_path: Path, number: int) -> None:
         assert f"runs already on 127.0.0.1:{person.port}" in again.stdout
         settings = (tmp_path / "data" / "connect-distributed.properties").read_text()
         assert f"bootstrap.servers=127.0.0.1\\:{person.port}\n" in settings
+        assert "headgate.task.runner=process\n" in settings
         person.await_line("Ctrl-C stops it")
         os.kill(person.process.pid, number)
         said = person.process.communicate(timeout=30)[0]

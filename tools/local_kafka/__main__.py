@@ -70,6 +70,7 @@ def _worker_file(broker: Broker, place: Path) -> Path:
     file = place / "connect-distributed.properties"
     url = f"http://127.0.0.1:{WORKER_PORT}"
     settings = {"bootstrap.servers": broker.address, "group.id": GROUP, **defaults(GROUP, url)}
+    settings["headgate.task.runner"] = "process"  # ready in seconds; Java does not know the key
     note = "Written at each start of the broker: copy it before you change it."
     file.write_text(javaproperties.dumps(settings, comments=note, timestamp=False))
     return file

@@ -20,7 +20,7 @@ from headgate.topics.config_events import Config
 from headgate.wire import WireError
 from headgate_runtime.config.transformer import WorkerConfigTransformer
 from headgate_runtime.config.worker_file import WorkerFile, read_worker_file
-from headgate_runtime.observe.command import SETTLE_S, WIDTH
+from headgate_runtime.observe.command import SETTLE_S
 from headgate_runtime.observe.members import ABOUT_ADDRESS, tried_members
 from headgate_runtime.observe.reader import ClusterReader
 from headgate_runtime.observe.view import Look, describe
@@ -66,13 +66,12 @@ def run(path: str, out: TextIO = sys.stdout) -> int:
         PropertiesError, WorkerFileError: the file itself is refused.
     """
     console = Console(file=out)
-    if not console.is_terminal:
-        console = Console(file=out, width=WIDTH)
     bad = 0
     for check in checks(path):
         bad += check.outcome is Outcome.BAD
         mark = Text(f"{check.outcome:<5}", style=_STYLES[check.outcome])
-        console.print(Text.assemble(mark, (f"{check.about}: ", "bold"), check.text))
+        line = Text.assemble(mark, (f"{check.about}: ", "bold"), check.text)
+        console.print(line, soft_wrap=not console.is_terminal)  # a line each, for grep
     console.print(f"{bad} to mend" if bad else "Nothing is to be mended.")
     return 1 if bad else 0
 

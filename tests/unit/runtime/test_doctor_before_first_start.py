@@ -1,7 +1,10 @@
 """What `headgate doctor` says of a cluster on which no worker has been started yet."""
 
+import io
 from dataclasses import dataclass
 from typing import Any
+
+import pytest
 
 from headgate_kafka.admin.permissions import (
     NO_TOPIC,
@@ -11,6 +14,7 @@ from headgate_kafka.admin.permissions import (
     Verdict,
 )
 from headgate_kafka.admin.topics import InternalTopic, internal_topics
+from headgate_runtime.command import doctor
 from headgate_runtime.command.doctor import Check, Outcome, _on_kafka
 
 WORKER = {
@@ -89,3 +93,11 @@ def test_one_that_cannot_be_made_is_bad_and_its_permissions_are_told() -> None:
     notes = [check.text for check in found if check.outcome is Outcome.NOTE]
     assert len(notes) == 3
     assert all(NO_TOPIC in note for note in notes)
+
+
+def test_a_check_is_one_line_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [Check(Outcome.GOOD, "internal topics", "will be created " + "x" * 300)]
+    monkeypatch.setattr(doctor, "checks", lambda _: iter(found))
+    out = io.StringIO()
+    assert doctor.run("w.properties", out) == 0
+    assert len(out.getvalue().splitlines()) == 2
