@@ -6,6 +6,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from headgate.ids import TargetState
 from headgate.task.messages import TaskKind
+from headgate_runtime.worker.loggers import LEVELS
 
 Config: TypeAlias = Mapping[str, str | None]
 
@@ -208,6 +209,8 @@ def hint(code: str, message: str, name: str = "", reason: str = "") -> str:
         return f"headgate offsets show{shown or ' NAME'} has its offsets, without --deleted"
     if code == "NOT_FOUND" and "deleted" in message:
         return "try the other type, source or sink; or nothing was committed"
+    if "invalid log level" in message:
+        return f"levels are {', '.join(LEVELS)}"
     match code:
         case "NOT_FOUND" if message.startswith("invalid log level"):
             return "levels are TRACE, DEBUG, INFO, WARN, ERROR, FATAL and OFF"

@@ -1,12 +1,16 @@
 """Listeners of the gRPC API, and addresses that clients take."""
 
+import os
+import re
 import socket
 import stat
 from pathlib import Path
 
 import pytest
 
+from headgate.herder.messages import ErrorKind, Failure
 from headgate_grpc.client import connect, find_address
+from headgate_grpc.client.address import OPTIONS
 from headgate_grpc.listeners import Listener, ListenError, listeners_of
 from headgate_grpc.server import GrpcServer
 
@@ -71,6 +75,42 @@ def test_a_socket_is_its_owners_alone_however_deep_it_lies(tmp_path: Path, depth
         server.close()
     assert not path.exists()
     assert list(folder.iterdir()) == []
+
+
+class Hearing:
+    """Stands behind a server, and refuses all that it is asked."""
+
+    ready = True
+
+    def __init__(self) -> None:
+        self.origins: list[str] = []
+
+    async def ask(self, call: object, timeout_ms: int, origin: str = "") -> Failure:
+        self.origins.append(origin)
+        return Failure(ErrorKind.NOT_FOUND, "no such connector")
+
+    def watch(self, touched: object) -> None: ...
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_on_a_socket_a_client_of_ours_says_who_it_is(
+    tmp_path: Path, ours: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Unix socket has no address: the worker's log would not say by whom it was asked."""
+    if not ours:
+        monkeypatch.setattr("headgate_grpc.client.sync.options", lambda _: OPTIONS)
+    path, backend = tmp_path / "grpc.sock", Hearing()
+    server = GrpcServer((Listener(path=path),), backend)  # type: ignore[arg-type]
+    server.start()
+    try:
+        refused = pytest.raises(Exception, match="no such connector")
+        with connect(f"unix:{path}") as client, refused:
+            client.pause("orders")
+    finally:
+        server.close()
+    assert len(backend.origins) == 1
+    said = rf"over gRPC by \w+, process {os.getpid()}" if ours else "over gRPC by a local client"
+    assert re.fullmatch(said, backend.origins[0])
 
 
 def test_a_socket_that_was_left_behind_is_replaced(tmp_path: Path) -> None:
