@@ -293,6 +293,8 @@ def _permissions(
         else:
             yield Check(Outcome.NOTE, about, f"not tried: {wanted}, {wanted.purpose}{reason}")
     count = len(tried) - later
+    if count and not granted:
+        return  # a line for each has said so: none of it is "ok"
     text = f"{granted} of {count} are granted" if tried else "none is known to be needed"
     if later:
         text += f"; {later} on topics that are not there yet cannot be tried"

@@ -101,3 +101,11 @@ def test_a_check_is_one_line_where_there_is_no_terminal(monkeypatch: pytest.Monk
     out = io.StringIO()
     assert doctor.run("w.properties", out) == 0
     assert len(out.getvalue().splitlines()) == 2
+
+
+def test_where_nothing_is_granted_nothing_is_ok() -> None:
+    """A connector whose topic is not there yet was "ok: 0 of 1 are granted" below its note."""
+    wanted = Permission("Write", ResourceKind.TOPIC, "t", "records of c")
+    tried = [Tried(wanted, Verdict.UNKNOWN, NO_TOPIC)]
+    (line,) = doctor._permissions("permissions of connector c", lambda: tried)
+    assert (line.outcome, "not tried" in line.text) == (Outcome.NOTE, True)
