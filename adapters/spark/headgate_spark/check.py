@@ -1,10 +1,13 @@
 """Whether a Spark that is not ours can hold what is to run on it."""
 
+import re
 from collections.abc import Sequence
 
 from headgate_spark.sessions import Sessions, shown_remote
 from headgate_spark.slots import SlotsError, most_at_once, most_of_some, slots_wanted, too_few
 
+OLDEST = (4, 3)
+"""The oldest Spark that Headgate is tested with, major and minor version."""
 HOLD_MS = 3000
 """Longer than a Spark at work needs to hand out all tasks of one job."""
 
@@ -26,11 +29,14 @@ def free_slots(remote: str, wanted: int) -> int:
     few it is measured again, until that finds no more.
 
     Raises:
-        SlotsError: the server cannot be reached.
+        SlotsError: the server cannot be reached, or is too old.
     """
     sessions = Sessions(remote)
     try:
+        check_version(f"Spark at {shown_remote(remote)}", sessions.get().version)
         return most_of_some(lambda: _overlapping(sessions, wanted), wanted)
+    except SlotsError:
+        raise
     except Exception as error:  # of many kinds, by the layer that failed
         first = (str(error).splitlines() or [""])[0]
         raise SlotsError(
@@ -38,6 +44,20 @@ def free_slots(remote: str, wanted: int) -> int:
         ) from error
     finally:
         sessions.close()
+
+
+def check_version(what: str, version: str) -> None:
+    """Refuse a Spark that is older than `OLDEST`; `version` is as Spark says it.
+
+    Raises:
+        SlotsError: with both versions.
+    """
+    found = re.match(r"(\d+)\.(\d+)", version)
+    if found is None or (int(found[1]), int(found[2])) < OLDEST:
+        oldest = ".".join(map(str, OLDEST))
+        raise SlotsError(
+            f"{what} is of version {version}, and Headgate needs {oldest} or newer. Use a newer one"
+        )
 
 
 def _overlapping(sessions: Sessions, wanted: int) -> int:

@@ -5,6 +5,7 @@ Three cases: a Spark Connect server of our own (``[spark] master``), one that ru
 (``remote``), whose slots are counted before anything starts, and that of the `headgate up` we join.
 """
 
+import importlib.metadata
 import json
 import threading
 import time
@@ -116,7 +117,7 @@ class SparkService:
             tasks_max: `tasks.max` of each connector.
 
         Raises:
-            UpError: pyspark is not installed, there is no Spark, or it has too few slots.
+            UpError: pyspark is not installed, Spark is not there, too old, or has too few slots.
         """
         if self._pipeline.runner != RUNNER:
             return
@@ -124,6 +125,7 @@ class SparkService:
             require("pyspark")
         except MissingExtraError as error:
             raise UpError(f'{error} (the runner is spark; "process" needs nothing more)') from None
+        _check_installed()
         self._host = self._own_address()
         if self._join:
             self._address = _joined_address(self._pipeline.data)
@@ -311,6 +313,17 @@ class SparkService:
             check_slots(remote, self._pipeline.workers, tasks_max, self._tasks_per_process)
         except SlotsError as error:
             raise UpError(str(error)) from None
+
+
+def _check_installed() -> None:
+    """Raises UpError: pyspark is too old."""
+    from headgate_spark.check import check_version
+    from headgate_spark.slots import SlotsError
+
+    try:
+        check_version("the pyspark that is installed", importlib.metadata.version("pyspark"))
+    except SlotsError as error:
+        raise UpError(f'{error}: pip install "headgate[spark]"') from None
 
 
 def _pages(server: "SparkServer") -> str:

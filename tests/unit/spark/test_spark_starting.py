@@ -1,11 +1,15 @@
 """Spark starts beside the workers: what needs it waits for it, and what does not goes on."""
 
+import importlib.metadata
 import socket
 import sys
 import threading
 import time
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -13,10 +17,12 @@ from headgate_runtime.command.errors import UpError
 from headgate_runtime.command.worker import CommandError, SparkWatch
 from headgate_runtime.spark.service import SparkService, WorkerSpark
 from headgate_runtime.up.pipeline import SparkSettings
+from headgate_spark.check import OLDEST
 from headgate_spark.launcher import SparkLauncher
 from headgate_spark.server import SparkServer, free_port
 from headgate_spark.sessions import NotListeningError, patience_of, wait_listening
 
+ROOT = Path(__file__).parents[3]
 LISTENS_WHEN_TOLD = """
 import pathlib, socket, sys, time
 while not pathlib.Path(sys.argv[1]).exists():
@@ -136,6 +142,36 @@ def test_a_first_start_that_fails_ends_the_run_with_spark_s_reason(
             until(lambda: service.tick() is not None)
     finally:
         service.close()
+
+
+@pytest.mark.parametrize("version", ["3.5.4", "4.2.0", "unknown"])
+def test_a_spark_that_is_too_old_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str
+) -> None:
+    class Old:
+        def __init__(self, _remote: str) -> None: ...
+
+        def get(self) -> Any:
+            return SimpleNamespace(version=version)
+
+        def close(self) -> None: ...
+
+    monkeypatch.setattr("headgate_spark.check.Sessions", Old)
+    told = f"is of version {version}, and Headgate needs 4.3 or newer"
+    remote = WorkerSpark("spark", tmp_path, SparkSettings(remote="sc://127.0.0.1:1"))
+    service = SparkService(remote, warn=lambda _: None, marked=lambda _who, _what: None)
+    with pytest.raises(UpError, match=f"Spark at sc://127.0.0.1:1 {told}"):
+        service.start([1])
+    monkeypatch.setattr(importlib.metadata, "version", lambda _: version)
+    with pytest.raises(UpError, match=rf"the pyspark that is installed {told}.*pip install"):
+        service_in(tmp_path, []).start([1])
+
+
+def test_the_oldest_spark_is_the_one_that_is_installed_with_headgate() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    assert f"pyspark[connect]>={OLDEST[0]}.{OLDEST[1]}" in extras["spark"]
 
 
 def test_a_worker_whose_spark_cannot_start_stops_and_says_why() -> None:
