@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 START_TIMEOUT: Final = "spark.start.timeout.s"
 """Worker setting for tasks: how long a Spark that the worker started itself may take to listen."""
 _LOOK_S = 0.05
+_CAUSED_BY: Final = "Caused by: "
 
 
 class NotListeningError(Exception):
@@ -144,3 +145,14 @@ def first_line(error: BaseException) -> str:
     """What Spark says in one line; the rest is a Java trace."""
     lines = [line for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {lines[0].strip()}" if lines else type(error).__name__
+
+
+def with_cause(error: BaseException) -> str:
+    """The first line, and what was at the bottom of it: that a file cannot be read Spark says
+    first, and which value cannot be parsed last."""
+    trace = str(getattr(error, "_stacktrace", None) or "")
+    causes = [line for line in trace.splitlines() if line.startswith(_CAUSED_BY)]
+    if not causes:
+        return first_line(error)
+    _, _, cause = causes[-1].removeprefix(_CAUSED_BY).partition(": ")
+    return f"{first_line(error)}; cause: {cause.strip() or causes[-1]}"

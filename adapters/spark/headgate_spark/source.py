@@ -18,7 +18,13 @@ from headgate.connector.api import (
 )
 from headgate.connector.config import ConfigDef, ConfigError
 from headgate_spark.arrow_rows import prepare
-from headgate_spark.sessions import Sessions, first_line, patience_of, session_is_over
+from headgate_spark.sessions import (
+    Sessions,
+    first_line,
+    patience_of,
+    session_is_over,
+    with_cause,
+)
 from headgate_spark.source_config import (
     BULK,
     CONFIG,
@@ -94,7 +100,7 @@ class SparkSourceTask(SourceTask):
             if session is None or session_is_over(error):
                 self._sessions.drop(session)
                 raise RetriableError(f"Spark is out of reach: {first_line(error)}") from error
-            raise SparkError(first_line(error)) from error
+            raise SparkError(with_cause(error)) from error
 
     def stop(self) -> None:
         sessions: Sessions | None = getattr(self, "_sessions", None)

@@ -20,7 +20,7 @@ from headgate.connector.api import (
     SourceTaskContext,
 )
 from headgate_spark.arrow_rows import RowReader, check_columns, tables
-from headgate_spark.sessions import first_line, session_is_over
+from headgate_spark.sessions import session_is_over, with_cause
 from headgate_spark.source_config import Settings
 
 _LISTING_OPTIONS: Final = ("pathglobfilter", "modifiedbefore", "modifiedafter")
@@ -201,4 +201,4 @@ def _escaped(path: str) -> str:
 
 
 def _reason(error: Exception) -> str:
-    return str(error) if isinstance(error, DataError) else first_line(error)
+    return str(error) if isinstance(error, DataError) else with_cause(error)

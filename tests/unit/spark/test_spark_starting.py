@@ -19,8 +19,13 @@ from headgate_runtime.spark.service import SparkService, WorkerSpark
 from headgate_runtime.up.pipeline import SparkSettings
 from headgate_spark.check import OLDEST
 from headgate_spark.launcher import SparkLauncher
-from headgate_spark.server import SparkServer, free_port
-from headgate_spark.sessions import NotListeningError, patience_of, wait_listening
+from headgate_spark.server import START_TIMEOUT_S, SparkServer, free_port
+from headgate_spark.sessions import (
+    NotListeningError,
+    patience_of,
+    wait_listening,
+    with_cause,
+)
 
 ROOT = Path(__file__).parents[3]
 LISTENS_WHEN_TOLD = """
@@ -100,7 +105,9 @@ def test_workers_start_while_spark_does(monkeypatch: pytest.MonkeyPatch, tmp_pat
         service.start([1])
         known = service.worker_settings()
         assert known["remote"].startswith("sc://localhost:")
-        assert patience_of({f"spark.{key}": value for key, value in known.items()}) == 120
+        assert (
+            patience_of({f"spark.{key}": value for key, value in known.items()}) == START_TIMEOUT_S
+        )
         service.tick()
         assert not any("Spark is up" in line for line in said)
         go.touch()
@@ -172,6 +179,17 @@ def test_the_oldest_spark_is_the_one_that_is_installed_with_headgate() -> None:
         "optional-dependencies"
     ]
     assert f"pyspark[connect]>={OLDEST[0]}.{OLDEST[1]}" in extras["spark"]
+
+
+def test_the_cause_at_the_bottom_of_an_error_of_spark_is_told() -> None:
+    error = RuntimeError("[FAILED_READ_FILE] Encountered error while reading c.json.\n\nmore")
+    first = "RuntimeError: [FAILED_READ_FILE] Encountered error while reading c.json."
+    assert with_cause(error) == first
+    error._stacktrace = (  # type: ignore[attr-defined]
+        "a.Outer\n\tat one\nCaused by: a.B: [MALFORMED] x: [null]\n\tat two\n"
+        "Caused by: a.C: [CANNOT_PARSE] the value x: no number\n\tat three\n"
+    )
+    assert with_cause(error) == f"{first}; cause: [CANNOT_PARSE] the value x: no number"
 
 
 def test_a_worker_whose_spark_cannot_start_stops_and_says_why() -> None:
