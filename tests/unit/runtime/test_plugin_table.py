@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate_runtime.plugins import table
+from headgate_runtime.plugins import find, table
 from headgate_runtime.plugins.table import Described
 
 TESTS = Path(__file__).resolve().parents[2]
@@ -63,6 +63,9 @@ def test_what_another_package_announces_is_known(installed: Path) -> None:
 def test_where_no_process_tells_them_the_classes_are_imported_here(
     installed: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    announced = {"Own": "own_connectors:Own", "Bad": "bad_connectors:Bad"}
+    for module in (table, find):
+        monkeypatch.setattr(module, "available", lambda: announced)
     monkeypatch.setattr(sys, "executable", "/bin/false")
     found = table.described()
     monkeypatch.delitem(sys.modules, "own_connectors")
