@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType
 
@@ -23,6 +23,7 @@ from headgate.topics.config_state import ConfigState
 from headgate_runtime.api.serving import serve_up
 from headgate_runtime.command.errors import EXIT_FAILED, EXIT_INTERRUPTED, UpError
 from headgate_runtime.config.settings import TASKS_PER_PROCESS, WorkerSettings
+from headgate_runtime.plugins.table import described
 from headgate_runtime.private_files import make_private_folder, write_private
 from headgate_runtime.spark.service import SparkService, tasks_max_of
 from headgate_runtime.up import folder
@@ -243,12 +244,17 @@ class Up:
         if self._options.metrics is not None:
             self._metrics = MetricsServer(self._options.metrics)
             self._say(f"metrics at {self._metrics.address}")
+        # A process looks at the classes for all workers, while this one looks at the pipeline.
+        look = threading.Thread(target=described, name="connector-classes", daemon=True)
+        look.start()
         names = self._registry.free_names(self._pipeline.workers)
         seen = self._at_start = self._observer.read()
         for line in notes_of(self._pipeline, self._all_configs(seen.state), self._topics()):
             self._say(line)
         self._ends_at_start = self._observer.topic_ends(self._all_configs(seen.state).values())
         self._spark.start(tasks_max_of(self._all_configs(seen.state)))
+        look.join()
+        connectors = {name: asdict(each) for name, each in described().items()}
         configs = [
             {
                 "name": name,
@@ -258,6 +264,7 @@ class Up:
                 "spark": self._spark.worker_settings(),
                 "working_directory": str(self._pipeline.folder),
                 "until_idle": self._options.until_idle,
+                "connectors": connectors,
             }
             for name in names
         ]

@@ -11,7 +11,7 @@ from headgate.herder.settings import HerderSettings, Plugin
 from headgate.membership.protocols import COMPATIBLE, DEFAULT, HEADGATE, SESSIONED
 from headgate.task.messages import UNTIL_IDLE, TaskKind
 from headgate_runtime.config.settings import WorkerSettings
-from headgate_runtime.plugins.table import described
+from headgate_runtime.plugins.table import Described, described
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +35,9 @@ class WorkerConfig:
     """Relative paths in connector configs are relative to it."""
     until_idle: bool = False
     """The worker ends once everything is read, which its source tasks are told."""
+    connectors: Mapping[str, Mapping[str, Any]] | None = None
+    """Classes that are installed, as `headgate_runtime.plugins.table.told` has them. None: the
+    worker looks for them itself."""
 
     @classmethod
     def from_json(cls, line: str) -> "WorkerConfig":
@@ -73,7 +76,7 @@ def herder_settings(config: WorkerConfig, settings: WorkerSettings) -> HerderSet
             quiet_ms=settings["headgate.restart.quiet.ms"],
             errors=settings["headgate.restart.errors"],
         ),
-        plugins=_plugins(),
+        plugins=_plugins(config),
         worker_settings=_task_settings(config, settings),
         transport=transport_settings(config, settings),
     )
@@ -113,9 +116,13 @@ def _client_prefix(config: WorkerConfig) -> str:
     return "connect-" if config.transport.get("kind") == "kafka" else ""
 
 
-def _plugins() -> dict[str, Plugin]:
+def _plugins(config: WorkerConfig) -> dict[str, Plugin]:
+    if config.connectors is None:
+        known = described()
+    else:
+        known = {name: Described(**each) for name, each in config.connectors.items()}
     found: dict[str, Plugin] = {}
-    for name, each in described().items():
+    for name, each in known.items():
         if each.error:
             log.warning("plugin %s is left out: %s", name, each.error)
             continue

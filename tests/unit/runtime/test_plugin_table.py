@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from headgate_runtime.config.settings import WorkerSettings
 from headgate_runtime.plugins import find, table
 from headgate_runtime.plugins.table import Described
+from headgate_runtime.worker.config import WorkerConfig, herder_settings
 
 TESTS = Path(__file__).resolve().parents[2]
 NOTHING_LOADED = """
@@ -72,3 +74,11 @@ def test_where_no_process_tells_them_the_classes_are_imported_here(
     assert found["Own"] == Described("Own", "source", "7")
     assert found["Bad"].error
     assert "are imported here" in caplog.text
+
+
+def test_a_worker_that_is_told_the_classes_looks_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("headgate_runtime.worker.config.described")
+    told = {"Own": {"name": "OwnSource", "kind": "source", "version": "7", "error": ""}}
+    config = WorkerConfig("w", "u", {}, connectors=told)
+    plugins = herder_settings(config, WorkerSettings.parse({})).plugins
+    assert {name: each.version for name, each in plugins.items()} == {"Own": "7", "OwnSource": "7"}
