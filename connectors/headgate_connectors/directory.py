@@ -3,7 +3,7 @@ grows, to one topic or to one that its path gives.
 
 Source partition ``{"file": path relative to the directory}``; source offset ``{"position", "start",
 "crc", "prefix", "stat", "heads"}``: where the next record begins, and by what the file is known
-(see `headgate_connectors.directory_input`); ``was`` is the first name of a file that was renamed.
+(see `headgate_connectors.files.input`); ``was`` is the first name of a file that was renamed.
 Positions are bytes, in a compressed file those of its content; of Parquet files rows. Records of a
 file come in its order.
 
@@ -34,34 +34,7 @@ from headgate.connector.api import (
 from headgate.connector.batches import RowNumbers, RowOffsets, SourceBatch
 from headgate.connector.config import ConfigDef, ConfigError
 from headgate.connector.secret_keys import without_login
-from headgate_connectors.directory_config import (
-    CONFIG,
-    SKIPPED_PREFIXES,
-    Choice,
-    config_errors,
-    read_options,
-)
-from headgate_connectors.directory_files import (
-    WAITING,
-    File,
-    Known,
-    Owners,
-    State,
-    may_be_renamed,
-)
-from headgate_connectors.directory_formats import open_reader
-from headgate_connectors.directory_input import stat_text
-from headgate_connectors.directory_rate import Rate
-from headgate_connectors.directory_reader import (
-    FileFault,
-    NotReady,
-    ReplacedError,
-    Row,
-    RowBatch,
-    ShrunkError,
-)
-from headgate_connectors.directory_server import UnreachableError
-from headgate_connectors.directory_tree import (
+from headgate_connectors.files.file_tree import (
     OPTION,
     Entry,
     Kind,
@@ -71,7 +44,34 @@ from headgate_connectors.directory_tree import (
     local_path,
     open_tree,
 )
-from headgate_connectors.text_checks import is_utf8
+from headgate_connectors.files.input import stat_text
+from headgate_connectors.files.known_files import (
+    WAITING,
+    File,
+    Known,
+    Owners,
+    State,
+    may_be_renamed,
+)
+from headgate_connectors.files.rate import Rate
+from headgate_connectors.files.reader import (
+    FileFault,
+    NotReady,
+    ReplacedError,
+    Row,
+    RowBatch,
+    ShrunkError,
+)
+from headgate_connectors.files.server import UnreachableError
+from headgate_connectors.files.source_config import (
+    CONFIG,
+    SKIPPED_PREFIXES,
+    Choice,
+    config_errors,
+    read_options,
+)
+from headgate_connectors.formats.readers import open_reader
+from headgate_connectors.formats.text_checks import is_utf8
 
 # What the connector adds to the configs of its tasks.
 DIRECTORY = "headgate.directory"

@@ -4,7 +4,7 @@ The sibling of DirectorySource. A value with a schema is a row with its columns,
 that the schema says; any other value is a row with the one column ``value``. A file takes records
 of one topic-partition, and is published when it has ``rotate.records`` records, ``rotate.bytes``
 bytes, or is ``rotate.interval.ms`` old. What is committed is told by the manifest
-(`headgate_connectors.sink_manifest`), not by the group's offsets, which follow.
+(`headgate_connectors.output.manifest`), not by the group's offsets, which follow.
 """
 
 import time
@@ -24,10 +24,10 @@ from headgate.connector.text_converters import json_text
 from headgate.connector.validators import at_least, non_empty, one_of
 from headgate.ports import TopicPartition
 from headgate_arrow.arrow_types import NoFormError
-from headgate_connectors.sink_columns import SinkColumns
-from headgate_connectors.sink_files import StagedFiles
-from headgate_connectors.sink_manifest import Entry, ManifestError, SinkManifest
-from headgate_connectors.sink_partitions import (
+from headgate_connectors.output.folder_columns import SinkColumns
+from headgate_connectors.output.manifest import Entry, ManifestError, SinkManifest
+from headgate_connectors.output.part_files import StagedFiles
+from headgate_connectors.output.partitions import (
     HIDDEN,
     PartitionBy,
     hidden_fault,
@@ -35,8 +35,8 @@ from headgate_connectors.sink_partitions import (
     partition_faults,
     pin_text,
 )
-from headgate_connectors.sink_rows import VALUE, as_struct, at, refuse, value_schema
-from headgate_connectors.sink_writers import (
+from headgate_connectors.output.rows import VALUE, as_struct, at, refuse, value_schema
+from headgate_connectors.output.writers import (
     ENDINGS,
     LINE,
     FullError,

@@ -16,7 +16,7 @@ from headgate.connector.config import ConfigDef, ConfigError, Importance, Type, 
 from headgate.connector.text_converters import text_of
 from headgate.connector.validators import one_of
 from headgate_connectors.file_stream_config import FILE, file_errors, task_config
-from headgate_connectors.text_output import TextOutput
+from headgate_connectors.output.text_file import TextOutput
 
 SINK_CONFIG = (
     ConfigDef()

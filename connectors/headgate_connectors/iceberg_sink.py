@@ -8,9 +8,9 @@ from headgate.connector.api import SinkConnector, SinkTask
 from headgate.connector.config import ConfigDef, ConfigError, Importance, Type
 from headgate.connector.validators import non_empty
 from headgate.ports import TopicPartition
-from headgate_connectors.iceberg_table import IcebergTarget
-from headgate_connectors.table_config import define_shared, shared_settings, shared_validation
-from headgate_connectors.table_sink import TableSettings, TableSinkTask, Target
+from headgate_connectors.tables.config import define_shared, shared_settings, shared_validation
+from headgate_connectors.tables.iceberg_table import IcebergTarget
+from headgate_connectors.tables.sink import TableSettings, TableSinkTask, Target
 
 CATALOG: Final = "catalog."
 """What settings that are the catalog's own properties begin with."""

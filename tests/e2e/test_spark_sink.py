@@ -24,7 +24,7 @@ from headgate.connector import DataError
 from headgate.connector.api import SinkRecord
 from headgate.testing import FakeSinkContext
 from headgate_arrow import arrow_types
-from headgate_connectors.table_sink import TableError
+from headgate_connectors.tables.sink import TableError
 from headgate_spark.server import SparkServer
 from headgate_spark.spark_sink import SparkSinkTask
 

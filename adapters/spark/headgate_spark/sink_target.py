@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from headgate.connector.api import DataError, RetriableError
 from headgate.ports import TopicPartition
-from headgate_connectors.delta_types import stored_schema
-from headgate_connectors.table_columns import Evolution, conform, merge_columns
-from headgate_connectors.table_sink import Batch, TableError
+from headgate_connectors.tables.columns import Evolution, conform, merge_columns
+from headgate_connectors.tables.delta_types import stored_schema
+from headgate_connectors.tables.sink import Batch, TableError
 from headgate_spark.arrow_rows import check_columns, prepare
 from headgate_spark.folder_log import FolderLog
 from headgate_spark.sessions import Sessions, first_line, session_is_over

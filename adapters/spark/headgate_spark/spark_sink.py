@@ -11,8 +11,8 @@ from headgate.connector.api import SinkConnector, SinkTask
 from headgate.connector.config import ConfigDef, ConfigError, Importance, Type
 from headgate.connector.validators import non_empty, one_of
 from headgate.ports import TopicPartition
-from headgate_connectors.table_config import define_batches, shared_settings
-from headgate_connectors.table_sink import TableSettings, TableSinkTask, Target
+from headgate_connectors.tables.config import define_batches, shared_settings
+from headgate_connectors.tables.sink import TableSettings, TableSinkTask, Target
 from headgate_spark.file_sink import target_folder
 from headgate_spark.sessions import patience_of
 from headgate_spark.sink_target import BATCH, FILE_FORMATS, AnyTarget, FolderTarget, SparkWriter

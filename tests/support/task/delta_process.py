@@ -14,8 +14,8 @@ import deltalake
 from headgate.connector import schema as s
 from headgate.connector.api import SinkRecord
 from headgate.testing import FakeSinkContext
-from headgate_connectors import delta_table
 from headgate_connectors.delta_sink import DeltaSinkTask
+from headgate_connectors.tables import delta_table
 
 PLACE = ("t", 0)
 ROW = s.struct({"n": s.INT64, "late": s.STRING.as_optional()})

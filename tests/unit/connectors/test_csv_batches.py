@@ -15,7 +15,8 @@ from support.depth import tries
 from support.task.source_tasks import Offsets
 
 from headgate.connector.batches import SourceBatch
-from headgate_connectors import directory_csv, directory_input
+from headgate_connectors.files import input
+from headgate_connectors.formats import csv_file
 
 TYPES = (
     "i8: int8, i64: int64, f: float64, g: float32, d: decimal(5,2), b: boolean, day: date, "
@@ -72,8 +73,8 @@ ODD_LINES = (
 
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(directory_csv, "BATCH_ROWS_MIN", 1)
-    monkeypatch.setattr(directory_csv, "BLOCK_BYTES", 700)
+    monkeypatch.setattr(csv_file, "BATCH_ROWS_MIN", 1)
+    monkeypatch.setattr(csv_file, "BLOCK_BYTES", 700)
 
 
 def quoted(text: str, chance: random.Random) -> str:
@@ -167,7 +168,7 @@ def test_any_text_is_the_same_value_or_no_row(
     (folder / "a.csv").write_bytes(lines.encode("utf-8", "surrogateescape"))
     types = next((one for one in TYPES.split(", ") if one.startswith(f"{column}:")), "text: string")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(directory_csv, "BATCH_ROWS_MIN", 1)
+        patch.setattr(csv_file, "BATCH_ROWS_MIN", 1)
         config = {"csv.types": types, "csv.timezone": "UTC", "errors.tolerance": "all"}
         both(folder, config)
 
@@ -258,9 +259,9 @@ def test_a_compressed_file_is_decompressed_once(
     data = "".join([f"{one}\n" for one in lines]).encode()
     (tmp_path / f"a.csv.{ending}").write_bytes(compress(data))
     begun: list[bool] = []
-    real = directory_input._Decompressed._begin
+    real = input._Decompressed._begin
     monkeypatch.setattr(
-        directory_input._Decompressed, "_begin", lambda self: (begun.append(True), real(self))[1]
+        input._Decompressed, "_begin", lambda self: (begun.append(True), real(self))[1]
     )
     settings = {"csv.types": "n: int32", "errors.tolerance": "all", "batch.size": "200"}
     items = run(tmp_path, settings, by_batch=True).rest()
@@ -272,12 +273,12 @@ def test_a_compressed_file_is_decompressed_once(
 def test_a_step_back_is_made_from_memory_or_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(directory_input, "REMEMBERED_BYTES", 3000)
-    monkeypatch.setattr(directory_input, "CHUNK_BYTES", 100)
+    monkeypatch.setattr(input, "REMEMBERED_BYTES", 3000)
+    monkeypatch.setattr(input, "CHUNK_BYTES", 100)
     content = random.Random(1).randbytes(20_000)
     path = tmp_path / "a.gz"
     path.write_bytes(gzip.compress(content))
-    file = directory_input.open_input(path, None, "gzip").file
+    file = input.open_input(path, None, "gzip").file
     chance = random.Random(2)
     for _ in range(400):
         at, size = chance.randrange(20_000), chance.randrange(3_000)

@@ -12,9 +12,9 @@ from support.task.source_tasks import Offsets, Run, values
 
 from headgate.connector import schema as s
 from headgate.connector.api import SkippedRecord, SourceRecord
-from headgate_connectors.csv_types import column, parse_types
 from headgate_connectors.directory import DirectorySource
-from headgate_connectors.text_checks import zone_of
+from headgate_connectors.formats.csv_types import column, parse_types
+from headgate_connectors.formats.text_checks import zone_of
 
 UTC = datetime.UTC
 

@@ -18,7 +18,7 @@ from headgate.connector.config import ConfigError
 from headgate.testing import FakeSinkContext
 from headgate_arrow import arrow_types
 from headgate_connectors.delta_sink import DeltaSink, DeltaSinkTask
-from headgate_connectors.table_sink import TableError
+from headgate_connectors.tables.sink import TableError
 
 ROW = s.struct({"n": s.INT64, "price": s.decimal_of(2, 10).as_optional()})
 PLACE = ("t", 0)

@@ -21,11 +21,11 @@ from support.task.source_tasks import Offsets, Run, values
 from headgate.connector.api import RetriableError
 from headgate.connector.batches import SourceBatch
 from headgate.errors import MissingExtraError
-from headgate_connectors import directory_tree
 from headgate_connectors.directory import DirectorySource
-from headgate_connectors.directory_formats import LineReader
-from headgate_connectors.directory_parquet import ParquetReader
-from headgate_connectors.directory_server import told
+from headgate_connectors.files import file_tree
+from headgate_connectors.files.server import told
+from headgate_connectors.formats.parquet_file import ParquetReader
+from headgate_connectors.formats.readers import LineReader
 
 s3_more = pytest.mark.exhaustive
 """Each client of S3 takes a second or more to begin."""
@@ -130,15 +130,15 @@ def test_an_object_replaced_while_it_is_read_gives_no_mixture(
     bucket.put("in/a.jsonl", old)
     offsets = Offsets()
     subject = bucket.run(offsets, batch_size="20")
-    real, left = directory_tree.RemotePath.stat, [2]
+    real, left = file_tree.RemotePath.stat, [2]
 
-    def stat(path: directory_tree.RemotePath) -> directory_tree.RemoteStat:
+    def stat(path: file_tree.RemotePath) -> file_tree.RemoteStat:
         left[0] -= 1
         if left[0] == 0:
             bucket.put("in/a.jsonl", new)
         return real(path)
 
-    monkeypatch.setattr(directory_tree.RemotePath, "stat", stat)
+    monkeypatch.setattr(file_tree.RemotePath, "stat", stat)
     found = commit_all(subject, offsets)
     while more := commit_all(subject, offsets):
         found += more
@@ -190,15 +190,15 @@ def test_a_corrupt_network_is_no_corrupt_file(
     offsets = Offsets()
     subject = bucket.run(offsets, errors_tolerance="all", batch_size="100")
     found = values(subject.task.poll() or [])
-    real, fails = directory_tree._Raw.readinto, [True]
+    real, fails = file_tree._Raw.readinto, [True]
 
-    def readinto(raw: directory_tree._Raw, buffer: Any) -> int:
+    def readinto(raw: file_tree._Raw, buffer: Any) -> int:
         if fails[0]:
             with told("s3://x"):
                 raise ConnectionResetError("reset by peer")
         return real(raw, buffer)
 
-    monkeypatch.setattr(directory_tree._Raw, "readinto", readinto)
+    monkeypatch.setattr(file_tree._Raw, "readinto", readinto)
     with pytest.raises(RetriableError, match="reset by peer"):
         subject.task.poll()
     fails[0] = False
@@ -344,7 +344,7 @@ class Listing(MemoryFileSystem):  # type: ignore[misc]
 
 def test_what_a_file_is_now_is_not_taken_from_a_listing() -> None:
     fsspec.register_implementation("listing", Listing, clobber=True)
-    tree = directory_tree.RemoteTree("listing://seen", {})
+    tree = file_tree.RemoteTree("listing://seen", {})
     system = Listing()
     system.pipe("/seen/a.jsonl", b"1\n")
     path = tree.path("a.jsonl")
@@ -364,10 +364,10 @@ def test_a_content_has_a_number_that_no_listing_and_no_other_file_has(
 ) -> None:
     """0 is the inode of everything in a listing, and 1 that of files without an ETag."""
     size = {"size": 1}
-    assert directory_tree.stat_of_info(size).st_ino == 1
+    assert file_tree.stat_of_info(size).st_ino == 1
     for crc in (0, 1):
-        monkeypatch.setattr(directory_tree.zlib, "crc32", lambda _data, crc=crc: crc)
-        assert directory_tree.stat_of_info({**size, "ETag": "x"}).st_ino not in (0, 1)
+        monkeypatch.setattr(file_tree.zlib, "crc32", lambda _data, crc=crc: crc)
+        assert file_tree.stat_of_info({**size, "ETag": "x"}).st_ino not in (0, 1)
 
 
 # -- other addresses, and settings --
@@ -382,9 +382,9 @@ def test_a_file_replaced_while_it_is_read_gives_no_mixture_with_a_half_line(
     system.pipe("/half/a.jsonl", old)
     subject = run("memory://half")
 
-    real_read, real_stat, left = LineReader.read, directory_tree.RemotePath.stat, [2]
+    real_read, real_stat, left = LineReader.read, file_tree.RemotePath.stat, [2]
 
-    def stat(path: directory_tree.RemotePath) -> directory_tree.RemoteStat:
+    def stat(path: file_tree.RemotePath) -> file_tree.RemoteStat:
         left[0] -= 1
         if left[0] == 0:
             system.pipe("/half/a.jsonl", new)
@@ -393,7 +393,7 @@ def test_a_file_replaced_while_it_is_read_gives_no_mixture_with_a_half_line(
     monkeypatch.setattr(
         LineReader, "read", lambda reader, limit, _: real_read(reader, limit, settled=True)
     )
-    monkeypatch.setattr(directory_tree.RemotePath, "stat", stat)
+    monkeypatch.setattr(file_tree.RemotePath, "stat", stat)
     found = values(subject.rest())
     system.rm("/half", recursive=True)
     assert found == ['"new 1"', '"new 2"', '"new 3"']
@@ -429,9 +429,9 @@ def test_without_the_extra_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_options_are_text_but_for_objects_and_switches() -> None:
     config = {"fs.key": "0123", "fs.anon": "false", "fs.client_kwargs": '{"a": 1}', "path": "x"}
-    assert directory_tree.fs_options(config) == {
+    assert file_tree.fs_options(config) == {
         "key": "0123",
         "anon": False,
         "client_kwargs": {"a": 1},
     }
-    assert json.dumps(directory_tree.fs_options({"fs.secret": "{x"})) == '{"secret": "{x"}'
+    assert json.dumps(file_tree.fs_options({"fs.secret": "{x"})) == '{"secret": "{x"}'

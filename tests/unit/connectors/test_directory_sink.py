@@ -17,7 +17,7 @@ from headgate.connector.api import SinkRecord
 from headgate.connector.config import ConfigError
 from headgate.testing import FakeSinkContext
 from headgate_connectors.directory_sink import DirectorySink, DirectorySinkTask
-from headgate_connectors.sink_manifest import ManifestError
+from headgate_connectors.output.manifest import ManifestError
 
 ROW = s.struct({"n": s.INT64, "price": s.decimal_of(2, 10).as_optional()})
 PLACE = ("t", 0)

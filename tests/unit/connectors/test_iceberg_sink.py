@@ -16,7 +16,7 @@ from headgate.connector.api import SinkRecord
 from headgate.testing import FakeSinkContext
 from headgate_arrow import arrow_types
 from headgate_connectors.iceberg_sink import IcebergSink, IcebergSinkTask
-from headgate_connectors.table_sink import TableError
+from headgate_connectors.tables.sink import TableError
 
 ROW = s.struct({"n": s.INT64})
 PLACE = ("t", 0)

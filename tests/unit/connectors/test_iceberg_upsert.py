@@ -17,7 +17,7 @@ from headgate.connector import schema as s
 from headgate.connector.api import SinkRecord
 from headgate.testing import FakeSinkContext
 from headgate_connectors.iceberg_sink import IcebergSink, IcebergSinkTask
-from headgate_connectors.table_sink import TableError
+from headgate_connectors.tables.sink import TableError
 
 PLACE = ("t", 0)
 ROW = s.struct({"id": s.INT64, "text": replace(s.STRING, optional=True)})

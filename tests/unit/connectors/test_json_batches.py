@@ -17,9 +17,9 @@ from support.task.source_tasks import Run, reasons, values
 
 from headgate.connector import schema as s
 from headgate.connector.api import SourceRecord
-from headgate_connectors import directory_formats
 from headgate_connectors.directory import DirectorySource
-from headgate_connectors.json_rows import JsonRows
+from headgate_connectors.formats import readers
+from headgate_connectors.formats.json_rows import JsonRows
 
 TYPES = (
     "i8: int8, i64: int64, f: float64, g: float32, d: decimal(5,2), b: boolean, day: date, "
@@ -94,8 +94,8 @@ ODD_LINES = (
 
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(directory_formats, "BATCH_ROWS_MIN", 1)
-    monkeypatch.setattr(directory_formats, "BLOCK_BYTES", 900)
+    monkeypatch.setattr(readers, "BATCH_ROWS_MIN", 1)
+    monkeypatch.setattr(readers, "BLOCK_BYTES", 900)
 
 
 def lines_of(chance: random.Random, count: int, wrong: float) -> list[str]:
@@ -165,7 +165,7 @@ def test_any_json_is_the_same_value_or_no_row(
     lines = "".join([f'{{"{name}":{one}}}\n' for one in texts])
     (folder / "a.jsonl").write_bytes(lines.encode("utf-8", "surrogateescape"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(directory_formats, "BATCH_ROWS_MIN", 1)
+        patch.setattr(readers, "BATCH_ROWS_MIN", 1)
         both(folder, {"json.types": TYPES, "errors.tolerance": "all"})
 
 

@@ -22,8 +22,8 @@ from headgate.connector.api import SinkRecord
 from headgate.connector.config import ConfigError
 from headgate.testing import FakeSinkContext
 from headgate_connectors.directory_sink import DirectorySink, DirectorySinkTask
-from headgate_connectors.sink_manifest import ManifestError
-from headgate_connectors.sink_partitions import escaped
+from headgate_connectors.output.manifest import ManifestError
+from headgate_connectors.output.partitions import escaped
 
 ROW = s.struct({"n": s.INT64, "city": s.STRING.as_optional()})
 PLACE = ("t", 0)

@@ -13,7 +13,7 @@ from headgate.connector.batches import SinkBatch
 from headgate.testing import FakeSinkContext
 from headgate_arrow import arrow_types, rows
 from headgate_connectors.directory_sink import DirectorySinkTask
-from headgate_connectors.sink_writers import ROW_GROUP_ROWS
+from headgate_connectors.output.writers import ROW_GROUP_ROWS
 
 PLACE = ("t", 0)
 WORDS = pa.dictionary(pa.int8(), pa.string())

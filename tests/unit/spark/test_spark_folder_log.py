@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from headgate.connector import DataError
-from headgate_connectors.table_columns import Evolution
-from headgate_connectors.table_sink import Batch, TableError
+from headgate_connectors.tables.columns import Evolution
+from headgate_connectors.tables.sink import Batch, TableError
 from headgate_spark.folder_log import FolderError
 from headgate_spark.sink_target import FolderTarget
 from headgate_spark.spark_sink import SparkSink

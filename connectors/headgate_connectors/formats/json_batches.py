@@ -14,10 +14,10 @@ import pyarrow.json as pa_json
 
 from headgate_arrow import arrow_types
 from headgate_arrow.rows import record_batch
-from headgate_connectors.directory_blocks import Block
-from headgate_connectors.directory_reader import BOM
-from headgate_connectors.json_rows import JsonRows
-from headgate_connectors.text_columns import BadRowError, TextColumn
+from headgate_connectors.files.reader import BOM
+from headgate_connectors.formats.blocks import Block
+from headgate_connectors.formats.json_rows import JsonRows
+from headgate_connectors.formats.text_columns import BadRowError, TextColumn
 
 _LONE_CR: Final = re.compile(rb"\r(?!\n)")
 _TINY: Final = re.compile(rb"[eE]-[0-9]{2}|0{30}")

@@ -10,12 +10,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from headgate.connector.schema import Schema
-from headgate_connectors import json_text
-from headgate_connectors.directory_array import ArrayReader, is_array
-from headgate_connectors.directory_blocks import BATCH_ROWS_MIN, BLOCK_BYTES, Block
-from headgate_connectors.directory_csv import CsvReader
-from headgate_connectors.directory_input import Input, Marks, open_input
-from headgate_connectors.directory_reader import (
+from headgate_connectors.files.file_tree import FilePath
+from headgate_connectors.files.input import Input, Marks, open_input
+from headgate_connectors.files.reader import (
     BOM,
     FileFault,
     Reader,
@@ -24,11 +21,14 @@ from headgate_connectors.directory_reader import (
     RowBatch,
     not_text,
 )
-from headgate_connectors.directory_tree import FilePath
-from headgate_connectors.json_rows import JsonRows, typed_row
+from headgate_connectors.formats import json_text
+from headgate_connectors.formats.blocks import BATCH_ROWS_MIN, BLOCK_BYTES, Block
+from headgate_connectors.formats.csv_file import CsvReader
+from headgate_connectors.formats.json_array import ArrayReader, is_array
+from headgate_connectors.formats.json_rows import JsonRows, typed_row
 
 if TYPE_CHECKING:
-    from headgate_connectors.json_batches import JsonBatches
+    from headgate_connectors.formats.json_batches import JsonBatches
 
 CHUNK_BYTES = 1 << 20
 
@@ -47,7 +47,7 @@ def open_reader(
         NotReady: it is not complete enough to be opened.
     """
     if format == "parquet":
-        from headgate_connectors.directory_parquet import ParquetReader
+        from headgate_connectors.formats.parquet_file import ParquetReader
 
         return ParquetReader(path, offset)
     opened = open_input(path, offset, compression)
@@ -160,7 +160,7 @@ class LineReader:
         if self._typed is None or self._encoding != "utf-8":
             return None
         try:
-            from headgate_connectors.json_batches import JsonBatches
+            from headgate_connectors.formats.json_batches import JsonBatches
         except ModuleNotFoundError:  # the extra is not installed
             return None
         return JsonBatches(self._typed)

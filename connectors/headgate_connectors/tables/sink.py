@@ -16,11 +16,11 @@ import pyarrow as pa
 from headgate.connector.api import DataError, SinkRecord, SinkTask
 from headgate.connector.schema import Schema
 from headgate.ports import TopicPartition
-from headgate_connectors import change_events
-from headgate_connectors.sink_rows import VALUE, as_struct, at, refuse, value_schema
-from headgate_connectors.table_batch import Layout, Row, Taken
-from headgate_connectors.table_columns import Evolution, merge_columns
-from headgate_connectors.table_keys import KeyColumns
+from headgate_connectors.output.rows import VALUE, as_struct, at, refuse, value_schema
+from headgate_connectors.tables import change_events
+from headgate_connectors.tables.batch import Layout, Row, Taken
+from headgate_connectors.tables.columns import Evolution, merge_columns
+from headgate_connectors.tables.keys import KeyColumns
 
 
 class TableError(Exception):
@@ -43,7 +43,7 @@ class Batch:
 
 
 class Target(Protocol):
-    """A table; see `headgate_connectors.delta_table` for what each call does."""
+    """A table; see `headgate_connectors.tables.delta_table` for what each call does."""
 
     knows_offsets: bool
     """False: it keeps none, so the group's offsets count, and rows may come twice."""

@@ -20,9 +20,9 @@ from deltalake.schema import Schema as DeltaSchema
 
 from headgate.connector.data_error import DataError
 from headgate.ports import TopicPartition
-from headgate_connectors.delta_types import stored_schema, stored_type
-from headgate_connectors.table_columns import Evolution, conform, merge_columns
-from headgate_connectors.table_sink import Batch, TableError
+from headgate_connectors.tables.columns import Evolution, conform, merge_columns
+from headgate_connectors.tables.delta_types import stored_schema, stored_type
+from headgate_connectors.tables.sink import Batch, TableError
 
 _DELETED: Final = "__headgate_deleted"
 _TRIES: Final = 50
@@ -94,7 +94,7 @@ class DeltaTarget:
         return self._columns
 
     def stored_schema(self, columns: Any) -> Any:
-        """See `headgate_connectors.delta_types`."""
+        """See `headgate_connectors.tables.delta_types`."""
         return stored_schema(columns)
 
     def reached(self, place: TopicPartition) -> int | None:

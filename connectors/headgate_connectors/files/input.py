@@ -14,8 +14,8 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any, BinaryIO, Protocol, TypeAlias
 
-from headgate_connectors.directory_reader import FileFault, NotReady, ReplacedError, ShrunkError
-from headgate_connectors.directory_tree import FilePath, Stat, open_with_stat
+from headgate_connectors.files.file_tree import FilePath, Stat, open_with_stat
+from headgate_connectors.files.reader import FileFault, NotReady, ReplacedError, ShrunkError
 
 COMPRESSIONS: Mapping[str, str] = {
     ".gz": "gzip",

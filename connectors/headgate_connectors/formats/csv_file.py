@@ -7,11 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from headgate.connector import schema as s
 from headgate.connector.schema import Schema
-from headgate_connectors import json_text
-from headgate_connectors.csv_types import Parse, column
-from headgate_connectors.directory_blocks import BATCH_ROWS_MIN, BLOCK_BYTES, Block
-from headgate_connectors.directory_input import Input, Marks
-from headgate_connectors.directory_reader import (
+from headgate_connectors.files.input import Input, Marks
+from headgate_connectors.files.reader import (
     BOM,
     FileFault,
     NotReady,
@@ -20,9 +17,12 @@ from headgate_connectors.directory_reader import (
     RowBatch,
     not_text,
 )
+from headgate_connectors.formats import json_text
+from headgate_connectors.formats.blocks import BATCH_ROWS_MIN, BLOCK_BYTES, Block
+from headgate_connectors.formats.csv_types import Parse, column
 
 if TYPE_CHECKING:
-    from headgate_connectors.csv_batches import CsvBatches
+    from headgate_connectors.formats.csv_batches import CsvBatches
 
 CHUNK_BYTES = 1 << 20
 ROW_BYTES_MAX = 1 << 20
@@ -164,7 +164,7 @@ class CsvReader:
         if self._schema is None:
             return None
         try:
-            from headgate_connectors.csv_batches import CsvBatches
+            from headgate_connectors.formats.csv_batches import CsvBatches
         except ModuleNotFoundError:  # the extra is not installed
             return None
         if not CsvBatches.takes(self._columns, self._options):

@@ -10,8 +10,8 @@ from headgate.connector.api import DataError, SinkRecord
 from headgate.connector.schema import Schema, SchemaType
 from headgate.connector.schema import struct as struct_of
 from headgate.ports import TopicPartition
-from headgate_connectors.sink_rows import at, key_schema
-from headgate_connectors.table_batch import Row
+from headgate_connectors.output.rows import at, key_schema
+from headgate_connectors.tables.batch import Row
 
 _SCALARS: Final = (
     pa.types.is_integer,

@@ -14,9 +14,9 @@ import pyarrow.csv as pa_csv
 from headgate.connector.schema import Schema
 from headgate_arrow import arrow_types
 from headgate_arrow.rows import record_batch
-from headgate_connectors.csv_types import Parse
-from headgate_connectors.directory_reader import BOM, ReadOptions
-from headgate_connectors.text_columns import BadRowError, TextColumn
+from headgate_connectors.files.reader import BOM, ReadOptions
+from headgate_connectors.formats.csv_types import Parse
+from headgate_connectors.formats.text_columns import BadRowError, TextColumn
 
 _LONE_CR: Final = re.compile(rb"\r(?!\n)")
 

@@ -11,10 +11,10 @@ from typing import Any
 
 from headgate.connector.schema import Schema
 from headgate.errors import MissingExtraError
-from headgate_connectors.directory_input import Marks, crc_of_first, position_of, stat_text
-from headgate_connectors.directory_int96 import Int96
-from headgate_connectors.directory_reader import FileFault, NotReady, ReplacedError, Row, RowBatch
-from headgate_connectors.directory_tree import FilePath, source
+from headgate_connectors.files.file_tree import FilePath, source
+from headgate_connectors.files.input import Marks, crc_of_first, position_of, stat_text
+from headgate_connectors.files.reader import FileFault, NotReady, ReplacedError, Row, RowBatch
+from headgate_connectors.formats.int96 import Int96
 
 _MAGIC = b"PAR1"
 BATCH_BYTES = 16 * 1024 * 1024

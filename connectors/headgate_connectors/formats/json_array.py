@@ -7,9 +7,9 @@ import zlib
 from typing import Any
 
 from headgate.connector.schema import Schema
-from headgate_connectors.directory_input import Input, Marks
-from headgate_connectors.directory_reader import FileFault, ReadOptions, Row, RowBatch
-from headgate_connectors.json_rows import JsonRows, typed_row
+from headgate_connectors.files.input import Input, Marks
+from headgate_connectors.files.reader import FileFault, ReadOptions, Row, RowBatch
+from headgate_connectors.formats.json_rows import JsonRows, typed_row
 
 CHUNK_BYTES = 1 << 18
 _SPACE = " \t\n\r"

@@ -5,9 +5,9 @@ from typing import Any
 
 from headgate.connector.config import ConfigDef, Importance, Type
 from headgate.connector.validators import at_least, one_of
-from headgate_connectors.change_events import DEBEZIUM, NONE
-from headgate_connectors.table_columns import Evolution
-from headgate_connectors.table_sink import TableSettings
+from headgate_connectors.tables.change_events import DEBEZIUM, NONE
+from headgate_connectors.tables.columns import Evolution
+from headgate_connectors.tables.sink import TableSettings
 
 
 def define_shared(config: ConfigDef) -> ConfigDef:

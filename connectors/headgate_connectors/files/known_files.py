@@ -7,11 +7,11 @@ from enum import Enum
 from typing import Any
 
 from headgate.connector.api import OffsetReader, Partition
-from headgate_connectors.directory_config import Kind
-from headgate_connectors.directory_input import stat_of
-from headgate_connectors.directory_reader import Reader
-from headgate_connectors.directory_server import UnreachableError
-from headgate_connectors.directory_tree import FilePath, Stat
+from headgate_connectors.files.file_tree import FilePath, Stat
+from headgate_connectors.files.input import stat_of
+from headgate_connectors.files.reader import Reader
+from headgate_connectors.files.server import UnreachableError
+from headgate_connectors.files.source_config import Kind
 
 
 class State(Enum):

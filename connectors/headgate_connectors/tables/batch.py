@@ -10,7 +10,7 @@ from headgate.connector.api import DataError, SinkRecord
 from headgate.connector.schema import Schema
 from headgate_arrow import arrow_types
 from headgate_arrow.arrow_types import NoFormError
-from headgate_connectors.sink_rows import as_struct, at
+from headgate_connectors.output.rows import as_struct, at
 
 Row = dict[str, Any]
 Refuse = Callable[[SinkRecord, DataError], None]

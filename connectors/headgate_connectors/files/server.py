@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from headgate.connector.config import ConfigError
 from headgate.connector.secret_keys import without_login
 from headgate.errors import MissingExtraError
-from headgate_connectors.directory_reader import NotReady
+from headgate_connectors.files.reader import NotReady
 
 _SSH: Final = ("sftp", "ssh")
 _SSH_SECONDS: Final = {"timeout": 30, "banner_timeout": 30, "auth_timeout": 30}

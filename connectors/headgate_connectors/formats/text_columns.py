@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headgate_connectors.csv_types import Parse
+from headgate_connectors.formats.csv_types import Parse
 
 _NUMBER: Final = r"\A[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\z"
 _NOT_ZERO: Final = r"\A[+-]?[0.]*[1-9]"

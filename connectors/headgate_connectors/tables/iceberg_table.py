@@ -28,9 +28,9 @@ from pyiceberg.expressions import And, BooleanExpression, EqualTo, In, Or
 from pyiceberg.table import Table, Transaction
 
 from headgate.ports import TopicPartition
-from headgate_connectors.delta_types import stored_schema
-from headgate_connectors.table_columns import Evolution, conform, merge_columns
-from headgate_connectors.table_sink import Batch, TableError
+from headgate_connectors.tables.columns import Evolution, conform, merge_columns
+from headgate_connectors.tables.delta_types import stored_schema
+from headgate_connectors.tables.sink import Batch, TableError
 
 RETRIES: Final = "commit.retry.num-retries"
 _TRIES: Final = 50

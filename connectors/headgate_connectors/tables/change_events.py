@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from headgate.connector.api import DataError, SinkRecord
 from headgate.connector.schema import Schema, SchemaType
-from headgate_connectors.sink_rows import at, value_schema
+from headgate_connectors.output.rows import at, value_schema
 
 NONE, DEBEZIUM = "none", "debezium"
 _WRITTEN: Final = frozenset("cru")

@@ -6,8 +6,8 @@ from typing import Any
 
 from headgate.connector.api import DataError, SinkRecord
 from headgate.connector.schema import Schema
-from headgate_connectors.sink_rows import at
-from headgate_connectors.sink_writers import FullError, Row, TableWriter, Writer
+from headgate_connectors.output.rows import at
+from headgate_connectors.output.writers import FullError, Row, TableWriter, Writer
 
 
 @dataclass(slots=True)

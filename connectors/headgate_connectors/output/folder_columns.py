@@ -21,7 +21,7 @@ from headgate.connector.json_schema import read_schema, schema_text
 from headgate.connector.json_values import DecimalFormat
 from headgate.connector.schema import Field, Schema, SchemaType
 from headgate_arrow import arrow_types
-from headgate_connectors.sink_manifest import FOLDER, read_json, sync_folder, write_durably
+from headgate_connectors.output.manifest import FOLDER, read_json, sync_folder, write_durably
 
 _COLUMNS: Final = f"{FOLDER}/columns.json"
 _LOCK: Final = f"{FOLDER}/columns.lock"

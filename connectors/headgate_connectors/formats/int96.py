@@ -8,7 +8,7 @@ how much the first is ahead is what the second has dropped.
 
 from typing import Any
 
-from headgate_connectors.directory_tree import FilePath, source
+from headgate_connectors.files.file_tree import FilePath, source
 
 _WRAP = 1 << 64
 

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final, Protocol, TypeAlias
 
 from headgate.connector.secret_keys import without_login
-from headgate_connectors.directory_reader import NotReady
-from headgate_connectors.directory_server import Server, import_fsspec
+from headgate_connectors.files.reader import NotReady
+from headgate_connectors.files.server import Server, import_fsspec
 
 OPTION: Final = "fs."
 """Options of an address's file system begin so."""

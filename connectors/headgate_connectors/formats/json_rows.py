@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from headgate.connector import schema as s
 from headgate.connector.schema import Schema
-from headgate_connectors.csv_types import Parse, column
-from headgate_connectors.directory_reader import Row
-from headgate_connectors.text_checks import is_utf8
+from headgate_connectors.files.reader import Row
+from headgate_connectors.formats.csv_types import Parse, column
+from headgate_connectors.formats.text_checks import is_utf8
 
 _NUMBERS: Final = ("int8", "int16", "int32", "int64", "float32", "float64")
 _NO_NUMBERS: Final = ("NaN", "Infinity", "-Infinity")

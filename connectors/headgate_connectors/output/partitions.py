@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from headgate.connector.api import DataError, SinkRecord
 from headgate.connector.schema import DATE, Schema, SchemaType, logical_type
-from headgate_connectors.sink_rows import at
-from headgate_connectors.text_checks import is_utf8, zone_of
+from headgate_connectors.formats.text_checks import is_utf8, zone_of
+from headgate_connectors.output.rows import at
 
 HIDDEN: Final = ("_", ".")
 """How names begin of files and folders that Spark, pyarrow and DirectorySource pass over."""

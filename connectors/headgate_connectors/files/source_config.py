@@ -9,10 +9,10 @@ from typing import Any
 
 from headgate.connector.config import ConfigDef, ConfigError, Importance, Type
 from headgate.connector.validators import at_least, non_empty, one_of, optional, regex
-from headgate_connectors.csv_types import KINDS, parse_types
-from headgate_connectors.directory_input import COMPRESSIONS
-from headgate_connectors.directory_reader import FileFault, ReadOptions
-from headgate_connectors.text_checks import zone_of
+from headgate_connectors.files.input import COMPRESSIONS
+from headgate_connectors.files.reader import FileFault, ReadOptions
+from headgate_connectors.formats.csv_types import KINDS, parse_types
+from headgate_connectors.formats.text_checks import zone_of
 
 FORMATS = {
     ".jsonl": "jsonl",

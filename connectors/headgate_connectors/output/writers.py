@@ -15,8 +15,8 @@ from headgate.connector.text_converters import json_text as to_json
 from headgate.connector.text_converters import text_of
 from headgate_arrow import arrow_types
 from headgate_arrow.rows import same_columns, table_of
-from headgate_connectors import json_text
-from headgate_connectors.sink_rows import VALUE
+from headgate_connectors.formats import json_text
+from headgate_connectors.output.rows import VALUE
 
 ROW_GROUP_ROWS: Final = 65_536
 

@@ -1,0 +1,1 @@
+"""Files of a folder as a source reads them: found, followed, read from a position."""

@@ -1,0 +1,1 @@
+"""Formats of files: blocks to rows and columns."""

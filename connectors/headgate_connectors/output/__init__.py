@@ -1,0 +1,1 @@
+"""Files that sinks write: parts, manifests, partitions."""

@@ -1,0 +1,1 @@
+"""Tables that sinks write: Delta and Iceberg."""
