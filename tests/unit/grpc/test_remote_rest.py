@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -85,7 +86,7 @@ def test_a_connector_is_operated_the_same_way(remote: Remote, tmp_path: Path) ->
         (
             lambda r: r.set_level("some.logger", "loud", cluster=False),
             "invalid",
-            "levels are TRACE",
+            "levels are OFF, FATAL",
         ),
     ],
 )
@@ -196,7 +197,10 @@ def test_a_group_is_told_by_its_leader(remote: Remote, served: Served) -> None:
     (worker,) = remote.cluster()["workers"]
     assert worker["member"] and worker["leader"] and worker["url"] == served.rest.url
     assert worker["worker_id"] == served.rest.worker_id
-    known = sum(row.state == "RUNNING" for row in remote.rows())
-    assert worker["connector_count"] == known
+    # A round may be under way for what the test before has made or deleted.
+    deadline = time.monotonic() + 20
+    while worker["connector_count"] != sum(row.state == "RUNNING" for row in remote.rows()):
+        assert time.monotonic() < deadline, worker
+        (worker,) = remote.cluster()["workers"]
     done = CliRunner().invoke(app, ["status", "--url", remote.where])
     assert f"{served.rest.worker_id} (leader)" in done.stdout, done.output

@@ -45,6 +45,10 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     lines = "[headgate.connectors]\nOwn = own_connectors:Own\nBad = bad_connectors:Bad\n"
     (info / "entry_points.txt").write_text(lines)
     monkeypatch.syspath_prepend(tmp_path)
+    # This process may have looked at what is installed before.
+    announced = {"Own": "own_connectors:Own", "Bad": "bad_connectors:Bad"}
+    for module in (table, find):
+        monkeypatch.setattr(module, "available", lambda: announced)
     return tmp_path
 
 
@@ -65,9 +69,6 @@ def test_what_another_package_announces_is_known(installed: Path) -> None:
 def test_where_no_process_tells_them_the_classes_are_imported_here(
     installed: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    announced = {"Own": "own_connectors:Own", "Bad": "bad_connectors:Bad"}
-    for module in (table, find):
-        monkeypatch.setattr(module, "available", lambda: announced)
     monkeypatch.setattr(sys, "executable", "/bin/false")
     found = table.described()
     monkeypatch.delitem(sys.modules, "own_connectors")
