@@ -257,8 +257,10 @@ def seconds_of_tests(logs: Path) -> dict[str, float]:
     found: dict[str, float] = {}
     for file in sorted(logs.glob("*.xml")):
         for case in ElementTree.parse(file).iter("testcase"):
-            folders = case.get("classname", "").replace(".", "/")
-            name = f"{folders}.py::{case.get('name')}"
+            parts = case.get("classname", "").split(".")
+            classes = [part for part in parts if part[:1].isupper()]
+            path = "/".join(parts[: len(parts) - len(classes)])
+            name = "::".join([f"{path}.py", *classes, str(case.get("name"))])
             found[name] = found.get(name, 0.0) + float(case.get("time", "0"))
     return found
 

@@ -165,7 +165,7 @@ def test_a_filter_that_selects_nothing_is_not_green(run: Run) -> None:
 
 
 def test_the_table_for_the_order_of_files_is_made_of_the_last_run(run: Run, tmp_path: Path) -> None:
-    sleeps = "import time\n\ndef test_sleeps():\n    time.sleep(1.1)\n"
+    sleeps = "import time\n\nclass TestIt:\n    def test_sleeps(self):\n        time.sleep(1.1)\n"
     assert run({"test_sleeps.py": sleeps}, ["--filter=tests/test_sleeps.py"])[0] == 0
     assert run_tests.main(["--write-seconds"], tmp_path) == 0
     assert (tmp_path / run_tests.SECONDS).read_text() == "1 tests/test_sleeps.py\n"
