@@ -5,6 +5,7 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.grpc.worker import Served, grpc_worker
@@ -194,13 +195,16 @@ def test_who_does_not_answer_is_not_asked_once_for_each_name() -> None:
 
 
 def test_a_group_is_told_by_its_leader(remote: Remote, served: Served) -> None:
-    (worker,) = remote.cluster()["workers"]
-    assert worker["member"] and worker["leader"] and worker["url"] == served.rest.url
-    assert worker["worker_id"] == served.rest.worker_id
+    def settled(worker: Any) -> bool:
+        running = sum(row.state == "RUNNING" for row in remote.rows())
+        return bool(worker["leader"]) and worker["connector_count"] == running
+
     # A round may be under way for what the test before has made or deleted.
     deadline = time.monotonic() + 20
-    while worker["connector_count"] != sum(row.state == "RUNNING" for row in remote.rows()):
+    while not settled(worker := remote.cluster()["workers"][0]):
         assert time.monotonic() < deadline, worker
-        (worker,) = remote.cluster()["workers"]
+    assert len(remote.cluster()["workers"]) == 1
+    assert worker["member"] and worker["url"] == served.rest.url
+    assert worker["worker_id"] == served.rest.worker_id
     done = CliRunner().invoke(app, ["status", "--url", remote.where])
     assert f"{served.rest.worker_id} (leader)" in done.stdout, done.output
