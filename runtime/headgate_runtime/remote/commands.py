@@ -474,7 +474,7 @@ def _set_target_states(names: list[str], state: TargetState, word: str, url: str
 def _each(
     names: list[str], change: Callable[[Remote, str], None], word: str, url: str | None
 ) -> None:
-    """Change all of them. Where one is refused, the others are changed all the same."""
+    """Change each of them. A refused one does not stop the others; the code is then its own."""
     with remote_at(url) as remote:
         code = 0
         for name in dict.fromkeys(names):

@@ -38,5 +38,6 @@ def test_a_start_may_keep_more() -> None:
 def test_a_start_that_keeps_nothing_is_named() -> None:
     connector = Forgetful()
     connector.start({"file": "a"})
+    # What `api.Connector.task_configs` says it raises; a worker shows it as the reason of FAILED.
     with pytest.raises(NotImplementedError, match=r"Forgetful has no task configs: .*super\(\)"):
         connector.task_configs(1)

@@ -45,7 +45,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     lines = "[headgate.connectors]\nOwn = own_connectors:Own\nBad = bad_connectors:Bad\n"
     (info / "entry_points.txt").write_text(lines)
     monkeypatch.syspath_prepend(tmp_path)
-    # This process may have looked at what is installed before.
+    # `available` is asked for once in a process, perhaps by another test.
     announced = {"Own": "own_connectors:Own", "Bad": "bad_connectors:Bad"}
     for module in (table, find):
         monkeypatch.setattr(module, "available", lambda: announced)
