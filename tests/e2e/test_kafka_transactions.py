@@ -365,8 +365,13 @@ def test_a_partition_that_was_added_meanwhile(world: KafkaWorld, tid: str | None
         producer.init()
     producer.send([ProducerRecord(world.name("t"), 0, None, b"before")])
     admin = AdminClient({"bootstrap.servers": world.servers})
-    admin.create_partitions([NewPartitions(world.name("t"), 3)])[world.name("t")].result(10)
-    producer.send([ProducerRecord(world.name("t"), 2, None, b"after")])
+    topic = world.name("t")
+    admin.create_partitions([NewPartitions(topic, 3)])[topic].result(10)
+    # The controller answers before the broker tells clients of them.
+    await_true(
+        "three partitions", lambda: len(admin.list_topics(topic).topics[topic].partitions) == 3, 10
+    )
+    producer.send([ProducerRecord(topic, 2, None, b"after")])
     with pytest.raises(ValueError, match=r"partition 3 of .*, expected 0 to 2"):
         producer.send([ProducerRecord(world.name("t"), 3, None, b"v")])
     if tid:
