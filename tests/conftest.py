@@ -50,6 +50,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         processes.longest_scopes_first(items, seconds)
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> processes.SparkOnce | None:
     return processes.SparkOnce(config, log) if config.getvalue("dist") == "loadfile" else None
 

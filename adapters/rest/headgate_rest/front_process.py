@@ -171,17 +171,23 @@ class Front:
 
     def run(self) -> None:
         """Returns when the worker has gone."""
-        while True:
-            for number, _ in self._poll.poll(self._next_due_s(), 256):
-                if number in self._doors:
-                    self._accept(self._doors[number])
-                elif number in self._clients:
-                    self._look(self._clients[number])
-                elif number == self._control.fileno() and not self._hear():
-                    return
-            for door in self._doors.values():
-                self._pass_on(door)
-            self._expire(time.monotonic())
+        while self.turn(self._next_due_s()):
+            pass
+
+    def turn(self, wait_s: float | None) -> bool:
+        """Do what there is to do, once something happens or after `wait_s`. False: the worker has
+        gone."""
+        for number, _ in self._poll.poll(wait_s, 256):
+            if number in self._doors:
+                self._accept(self._doors[number])
+            elif number in self._clients:
+                self._look(self._clients[number])
+            elif number == self._control.fileno() and not self._hear():
+                return False
+        for door in self._doors.values():
+            self._pass_on(door)
+        self._expire(time.monotonic())
+        return True
 
     def _next_due_s(self) -> float | None:
         if any(door.ready for door in self._doors.values()):
@@ -263,7 +269,8 @@ class Front:
             while order and (client := next(iter(order))).since + self._timeout <= now:
                 self._expire_one(client)
         while self._asking and (client := next(iter(self._asking))).since + self._hung_s <= now:
-            self._respond(client, self._hung)
+            if self._respond(client, self._hung):
+                self._look(client)
         while self._leaving and (client := next(iter(self._leaving))).since + LINGER_S <= now:
             self._close(client)
 
