@@ -19,12 +19,17 @@ import pyarrow.parquet as pq
 import pytest
 from support.commands.pipelines import Up
 from support.spark.shared import spark_server  # noqa: F401
+from support.task.body_bench import BodyBench
+from support.task.letters import HEADERS, LETTERS, headers_of, records_of
+from support.task.sink_records import committed, fill
 
 from headgate.connector import DataError
 from headgate.connector.api import SinkRecord
+from headgate.task.messages import TaskKind, TaskOutcome
 from headgate.testing import FakeSinkContext
 from headgate_arrow import arrow_types
 from headgate_connectors.tables.sink import TableError
+from headgate_spark.file_sink import SparkFileSinkTask
 from headgate_spark.server import SparkServer
 from headgate_spark.spark_sink import SparkSinkTask
 
@@ -92,9 +97,87 @@ def test_values_come_out_equal_and_once(task: Callable[..., SparkSinkTask], tmp_
         assert found.column(name).cast(given.schema.field(name).type).to_pylist() == (
             given.column(name).to_pylist()
         ), name
-    with pytest.raises(DataError, match=r"column kind of partition.by has an empty text"):
-        again.put(records({**TYPED, "kind": pa.array(["", "x"])}, start=2))
+    again.put(records({**TYPED, "kind": pa.array(["", "x"])}, start=2))
     again.stop()
+    ((refused, error),) = again.context.reported  # type: ignore[attr-defined]
+    assert refused.offset == 2
+    assert "column kind of partition.by has an empty text" in str(error)
+
+
+def enveloped(n: object, kind: str = "a") -> str:
+    """As JsonConverter writes it, with the type of `n`."""
+    types = {"n": "string" if isinstance(n, str) else "int64", "kind": "string"}
+    fields = [{"field": name, "type": of, "optional": True} for name, of in types.items()]
+    schema = {"type": "struct", "fields": fields}
+    return json.dumps({"schema": schema, "payload": {"n": n, "kind": kind}})
+
+
+GOOD = [enveloped(n) for n in range(3)]
+WRONG_TYPE, EMPTY, NO_JSON = enveloped("x"), enveloped(9, ""), "{"
+
+
+@pytest.mark.parametrize("which", [SparkFileSinkTask, SparkSinkTask])
+def test_a_record_that_cannot_be_written_costs_itself_alone(
+    spark_server: SparkServer,  # noqa: F811
+    tmp_path: Path,
+    which: type[Any],
+) -> None:
+    """A column of another type, no JSON and, for SparkSink, an empty text that Spark writes as
+    null: one dead letter each, and without tolerance the task fails by name."""
+    bad = [WRONG_TYPE, NO_JSON]
+    own = {"batch.interval.ms": "0"}
+    if which is SparkSinkTask:
+        bad.append(EMPTY)
+        own = {"rotate.interval.ms": "0", "partition.by": "kind"}
+    settings = {
+        "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+        "spark.remote": spark_server.address,
+    }
+    config = {"name": "sink", "topics": "t", "path": str(tmp_path / "out"), "format": "parquet"}
+    config |= {**own, LETTERS: "letters", HEADERS: "true"}
+
+    def run(tolerance: str) -> BodyBench:
+        given = {**config, "errors.tolerance": tolerance}
+        kind = TaskKind.SINK
+        return BodyBench(tmp_path, which, given, kind=kind, settings=settings).start()
+
+    fill(tmp_path, [GOOD[0].encode()])
+    bench = run("all")
+    bench.until(lambda: committed(tmp_path) == {("t", 0): 1}, 120)
+    values = [one.encode() for one in [GOOD[1], *bad, GOOD[2]]]
+    fill(tmp_path, values)
+    bench.until(lambda: committed(tmp_path) == {("t", 0): 1 + len(values)}, 120)
+    assert bench.stop().outcome is TaskOutcome.STOPPED
+    again = run("all")
+    time.sleep(1)
+    again.stop()
+    assert bench.progress.skipped == len(bad)
+    rows = ds.dataset(tmp_path / "out", format="parquet").to_table(columns=["n"])
+    assert sorted(rows["n"].to_pylist()) == [0, 1, 2]
+    letters = records_of(tmp_path, "letters")
+    assert sorted((one.value or b"").decode() for one in letters) == sorted(bad)
+    told = {one.value: headers_of(one) for one in letters}
+    wrong = told[WRONG_TYPE.encode()]
+    assert (wrong["__connect.errors.offset"], wrong["__connect.errors.stage"]) == ("2", "TASK_PUT")
+    assert "column n" in str(wrong["__connect.errors.exception.message"])
+    fill(tmp_path, [WRONG_TYPE.encode()])
+    failing = run("none")
+    failing.until(lambda: failing.ended, 120)
+    assert failing.ended is not None
+    assert failing.ended.outcome is TaskOutcome.FAILED
+    assert "column n" in failing.ended.reason
+
+
+def test_a_time_of_the_year_1000_is_that_for_other_readers_too(
+    task: Callable[..., SparkSinkTask], tmp_path: Path
+) -> None:
+    """Spark's own INT96 is another time for pyarrow, without a word."""
+    moment = datetime.datetime(1000, 1, 1, tzinfo=datetime.UTC)
+    subject = task()
+    subject.put(records({"at": pa.array([moment], pa.timestamp("us", "UTC"))}))
+    subject.stop()
+    (file,) = (tmp_path / "out").glob("*.parquet")
+    assert pq.read_table(file)["at"].to_pylist() == [moment]
 
 
 @pytest.mark.exhaustive

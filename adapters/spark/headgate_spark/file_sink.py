@@ -22,11 +22,12 @@ from headgate.connector.api import (
     SinkConnector,
 )
 from headgate.connector.config import ConfigDef, ConfigError, Importance, Type
-from headgate.connector.dead_letters import unwritten_queue
+from headgate.connector.error_handling import ErrorSettings
 from headgate.connector.sink_names import sink_topics, topic_pattern
 from headgate.connector.validators import at_least, non_empty, one_of
 from headgate.ports import TopicPartition, UnknownTopicError
 from headgate_spark.alterations import alter, look
+from headgate_spark.bad_records import BadRecords
 from headgate_spark.batches import Range, cut, next_batch
 from headgate_spark.columns import DECLARED, NULL, Spelling, type_name, unite_columns
 from headgate_spark.entries import FOLDER, Entry, published_path
@@ -136,8 +137,8 @@ class SparkFileSinkTask(PlannedSinkTask):
         self._metadata: tuple[str, ...] = tuple(dict.fromkeys(parsed["columns.metadata"]))
         self._merges_case: bool = parsed["columns.case"] == "merge"
         self._on_null: str = parsed["on.null.value"]
-        self._no_queue = unwritten_queue(config)
-        self._tolerate = config.get("errors.tolerance", "none") == "all" and not self._no_queue
+        self._tolerate = ErrorSettings.from_config(config).tolerate
+        self._bad = BadRecords(self.context)
         self._envelope = has_envelope(config, self.context.worker_settings)
         patience_s = patience_of(self.context.worker_settings)
         self._sessions = Sessions(self._remote(), patience_s, shared=patience_s > 0)
@@ -287,7 +288,7 @@ class SparkFileSinkTask(PlannedSinkTask):
             for number, part in enumerate(parts)
         ]
         results = self._execute(slices)
-        self._refuse_bad(results)
+        self._refuse_bad(slices, results)
         spelling = Spelling(self._columns) if self._merges_case else None
         parts = [self._columns, *(result.columns for result in results)]
         columns = unite_columns(parts, spelling)
@@ -295,6 +296,7 @@ class SparkFileSinkTask(PlannedSinkTask):
         if self.context.stopping or self._pinned_otherwise(columns):
             self._drop(results)
             return 0
+        self._report_bad(slices, results)
         covered = 0
         for one in ranges:
             mine = [
@@ -334,6 +336,7 @@ class SparkFileSinkTask(PlannedSinkTask):
             envelope=self._envelope,
             merges_case=self._merges_case,
             on_null=self._on_null,
+            tells_bad=self._bad.reports,
         )
 
     def _commit(
@@ -353,6 +356,7 @@ class SparkFileSinkTask(PlannedSinkTask):
         entry = Entry(*partition, start, whole.end, files, records, dict(columns), era)
         if self._manifest.commit(entry):
             self._starts[partition] = whole.end
+            self._bad.committed(partition, whole.end)
             return records
         # Another process of this task's past was first. Its batch is in the manifest: go on there.
         self._resume([partition])
@@ -379,15 +383,20 @@ class SparkFileSinkTask(PlannedSinkTask):
             self._files.remove(results[n].staged)
             results[n] = result
 
-    def _refuse_bad(self, results: Sequence[SliceResult]) -> None:
-        failed = [result.failed for result in results if result.failed]
-        if failed:
-            self._drop(results)
-            raise DataError(failed[0] + self._no_queue)
+    def _refuse_bad(self, slices: Sequence[SliceTask], results: Sequence[SliceResult]) -> None:
+        for task, result in zip(slices, results, strict=True):
+            if result.failed:
+                self._drop(results)
+                self._bad.failed((task.topic, task.partition), dict(result.bad))
+                raise DataError(result.failed)
+
+    def _report_bad(self, slices: Sequence[SliceTask], results: Sequence[SliceResult]) -> None:
+        for task, result in zip(slices, results, strict=True):
+            self._bad.report((task.topic, task.partition), dict(result.bad))
 
     def _tell_skipped(self, results: Sequence[SliceResult]) -> None:
         skipped = sum(result.skipped for result in results)
-        if skipped:
+        if skipped and not self._bad.reports:  # else the reporter tells of them
             detail = next(result.detail for result in results if result.detail)
             self.context.skipped(skipped, detail)
 

@@ -66,7 +66,7 @@ class SparkWriter:
             RetriableError: Spark is out of reach.
             TableError: Spark cannot write it.
         """
-        self._check_partitions(table)
+        self.check_partitions(table)
         with self._spark("Spark did not write the batch") as session:
             frame = session.createDataFrame(table)
             if path:
@@ -117,10 +117,14 @@ class SparkWriter:
             prepare(session, 10_000)
             # Else a local time would become an instant.
             session.conf.set("spark.sql.timestampType", "TIMESTAMP_NTZ")
+            # INT96, which Spark would write, other readers take for nanoseconds in 64 bits: a
+            # time of the year 1000 is one of 2169 for pyarrow.
+            session.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
             self._prepared = session
         return session
 
-    def _check_partitions(self, table: Any) -> None:
+    def check_partitions(self, table: Any) -> None:
+        """Raises `DataError`: a value that a column of `partition.by` cannot hold."""
         for name in self._partition_by:
             if name not in table.schema.names:
                 raise DataError(f"partition.by names {name}, which the value has no column for")
@@ -149,6 +153,11 @@ class AnyTarget:
 
     def stored_schema(self, columns: Any) -> Any:
         return stored_schema(columns, "Spark")
+
+    def check_rows(self, rows: Any) -> None:
+        """Raises `DataError`: a value that Spark would change."""
+        if not self._writer.sql:  # what it gives is looked at when it is written
+            self._writer.check_partitions(rows)
 
     def read(self) -> None: ...
 
@@ -184,6 +193,11 @@ class FolderTarget:
 
     def stored_schema(self, columns: Any) -> Any:
         return stored_schema(columns, "Spark")
+
+    def check_rows(self, rows: Any) -> None:
+        """Raises `DataError`: a value that Spark would change."""
+        if not self._writer.sql:  # what it gives is looked at when it is written
+            self._writer.check_partitions(rows)
 
     def read(self) -> None:
         self._log.read()

@@ -36,6 +36,8 @@ METADATA = ("key", "topic", "partition", "offset", "timestamp", "file", "positio
 FILE_HEADER = "headgate.file"
 POSITION_HEADER = "headgate.position"
 RESULT_SCHEMA = "result string"
+TOLD_MAX = 1_000
+"""Most characters that a result has of why a record is bad."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,8 @@ class SliceTask:
     """Fields that differ from a column in case only are of that column."""
     on_null: str = "keep"
     """What becomes of a record without a value: keep (a row of nulls), skip or fail."""
+    tells_bad: bool = False
+    """The result tells of each record that cannot be read, for its dead letter."""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -91,6 +95,8 @@ class SliceResult:
     """A field whose column is spelt otherwise; empty: there was none."""
     failed: str = ""
     """A record that cannot be read, where that is not tolerated; nothing is written then."""
+    bad: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
+    """Offset of each record that was skipped or has failed, and why, if the task `tells_bad`."""
 
 
 class OtherLogError(Exception):
@@ -146,7 +152,7 @@ def run_slice(log: RecordLog, task: SliceTask) -> SliceResult:
                 chunks.append(chunk)
                 result.records += chunk.length
     except BadRecord as error:
-        return SliceResult(columns=dict(task.columns), failed=str(error))
+        return SliceResult(columns=dict(task.columns), failed=str(error), bad=result.bad[-1:])
     result.columns = unite_columns([task.columns, *(chunk.kinds for chunk in chunks)])
     if result.records:
         result.staged = staged_path(
@@ -274,15 +280,16 @@ class _Parser:
         try:
             chunk = _chunk_of([row])
         except DataError as error:
-            self._bad(f"the value at {row.where} cannot be written: {error}")
+            self._bad(row.offset, f"the value at {row.where} cannot be written: {error}")
             return False
         bad = self._unfit(chunk)
         if bad:
             now, was = type_name(chunk.kinds[bad[0]]), type_name(self._pinned[bad[0]])
             self._bad(
+                row.offset,
                 f"the value at {row.where} does not fit column {bad[0]}: it is of type {now}, "
                 f"expected {was}, the type of the column in this folder. Cast it, or give the "
-                "sink another path, with columns.types where a column may have several types"
+                "sink another path, with columns.types where a column may have several types",
             )
         return not bad
 
@@ -297,28 +304,30 @@ class _Parser:
         rows: list[_Row] = []
         for record in records:
             if record.unreadable:
-                self._bad(f"the record at {_where(record)}: {record.unreadable}")
+                self._bad(record.offset, f"the record at {_where(record)}: {record.unreadable}")
                 continue
             if record.value is None and self._task.on_null != "keep":
                 if self._task.on_null == "fail":
-                    self._bad(f"the record at {_where(record)} has no value (a tombstone)")
+                    self._bad(
+                        record.offset, f"the record at {_where(record)} has no value (a tombstone)"
+                    )
                 continue
             try:
                 schema, values = self._read(record.value)
                 values = self._spelt(self._unreserved(values))
             except UnicodeDecodeError as error:
                 why = f"{error.reason} at byte {error.start}"
-                self._bad(f"the value at {_where(record)} is not UTF-8: {why}")
+                self._bad(record.offset, f"the value at {_where(record)} is not UTF-8: {why}")
                 continue
             except DataError as error:
-                self._bad(f"the value at {_where(record)} cannot be read: {error}")
+                self._bad(record.offset, f"the value at {_where(record)} cannot be read: {error}")
                 continue
             if schema is not None:
                 schema = self._renamed(schema, tuple(values))
             elif not values and rows and rows[-1].schema is not None:
                 schema, values = self._schema, dict.fromkeys(self._names)
             metadata = {name: value_of(record) for name, value_of in self._metadata}
-            rows.append(_Row(_where(record), schema, values, metadata))
+            rows.append(_Row(record.offset, _where(record), schema, values, metadata))
         return rows
 
     def _read(self, data: bytes | None) -> tuple[Schema | None, dict[str, Any]]:
@@ -383,7 +392,9 @@ class _Parser:
         values = {found.name: value.get(found.name) for found in schema.fields}
         return (schema if values else None), values
 
-    def _bad(self, text: str) -> None:
+    def _bad(self, offset: int, text: str) -> None:
+        if self._task.tells_bad:
+            self._result.bad.append((offset, text[:TOLD_MAX]))
         if not self._task.tolerate:
             raise BadRecord(text)
         self._result.skipped += 1
@@ -394,6 +405,7 @@ class _Parser:
 class _Row:
     """One record as a row."""
 
+    offset: int
     where: str
     schema: Schema | None
     """None: `values` are those of JSON."""

@@ -27,15 +27,22 @@ class Layout:
     """As `arrow_types.carriers`."""
     stored: Any
     """pyarrow.Schema of the same columns as the table stores them."""
+    check_rows: Callable[[Any], None] = lambda _rows: None
+    """Is given a pyarrow.Table of `stored`; raises `DataError` if the target cannot hold it."""
 
     @classmethod
-    def of(cls, schema: Schema, stored_schema: Callable[[Any], Any]) -> "Layout":
+    def of(
+        cls,
+        schema: Schema,
+        stored_schema: Callable[[Any], Any],
+        check_rows: Callable[[Any], None],
+    ) -> "Layout":
         """Raises `DataError`: a column has no form."""
         try:
             arrow = arrow_types.arrow_schema(as_struct(schema))
         except NoFormError as error:
             raise DataError(str(error)) from error
-        return cls(arrow, arrow_types.carriers(arrow), stored_schema(arrow))
+        return cls(arrow, arrow_types.carriers(arrow), stored_schema(arrow), check_rows)
 
     def table(self, rows: list[Row]) -> Any:
         """The rows as a pyarrow.Table of `stored`.
@@ -44,12 +51,14 @@ class Layout:
             DataError: a value that a column cannot hold unchanged; names the column.
         """
         try:
-            return self._table(rows, self.arrow, self.carriers, self.stored)
+            table = self._table(rows, self.arrow, self.carriers, self.stored)
         except _WRONG:
             for row in rows:
                 for parts in zip(self.arrow, self.carriers, self.stored, strict=True):
                     self._check(row, *parts)
             raise
+        self.check_rows(table)
+        return table
 
     @staticmethod
     def _table(rows: list[Row], arrow: Any, carriers: Any, stored: Any) -> Any:
@@ -60,7 +69,22 @@ class Layout:
         try:
             self._table([row], pa.schema([arrow]), pa.schema([carrier]), pa.schema([stored]))
         except _WRONG as error:
-            raise DataError(f"column {arrow.name} of type {stored.type}: {error}") from error
+            raise DataError(
+                f"column {arrow.name} of type {stored.type}: {error}{_advice(arrow, error)}"
+            ) from error
+
+
+def _advice(column: Any, error: Exception) -> str:
+    """What to do about a value that Arrow refuses; empty: nothing is known."""
+    if "timestamp[ns" not in str(error) or "lose data" not in str(error):
+        return ""
+    told = ". It has nanoseconds, and the table's timestamps have microseconds"
+    if not pa.types.is_timestamp(column.type):
+        return f"{told}: drop the column by a transform (ReplaceField)"
+    return (
+        f"{told}: keep it as a whole number of nanoseconds by a transform (Cast with spec = "
+        f"{column.name}:int64)"
+    )
 
 
 @dataclass(slots=True)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.schema import Schema as DeltaSchema
@@ -44,6 +45,8 @@ class DeltaTarget:
         self._evolution = evolution
         self._table: DeltaTable | None = None
         self._columns: Any = None
+        self._partitions = self._partition_by
+        """Columns of the table's partitions, or of those that it will get."""
         self._schema_json = ""
 
     # -- what is there --
@@ -61,6 +64,7 @@ class DeltaTarget:
             except TableNotFoundError:
                 return
             self._check_partitions(self._table)
+            self._partitions = list(self._table.metadata().partition_columns)
         else:
             with self._going_on():
                 self._table.update_incremental()
@@ -96,6 +100,22 @@ class DeltaTarget:
     def stored_schema(self, columns: Any) -> Any:
         """See `headgate_connectors.tables.delta_types`."""
         return stored_schema(columns)
+
+    def check_rows(self, rows: Any) -> None:
+        """
+        Raises:
+            DataError: an empty text in a column of the table's partitions.
+        """
+        for name in self._partitions:
+            if name not in rows.schema.names:
+                continue
+            column = rows.column(name)
+            is_text = pa.types.is_string(column.type) or pa.types.is_binary(column.type)
+            if is_text and pc.any(pc.equal(pc.binary_length(column), 0)).as_py():
+                raise DataError(
+                    f"column {name} of partition.by has an empty text, which Delta reads as null: "
+                    "give it a text, or leave the column out of partition.by"
+                )
 
     def reached(self, place: TopicPartition) -> int | None:
         """Offset up to which the snapshot that was read last has the records; None: it has none."""

@@ -90,6 +90,9 @@ class IcebergTarget:
         """A pyarrow.Schema; None: there is no table."""
         return self._columns
 
+    def check_rows(self, rows: Any) -> None:
+        """It holds all that `stored_schema` has a column for."""
+
     def stored_schema(self, columns: Any) -> Any:
         """As for Delta, but the least whole number has 32 bits."""
         stored = stored_schema(columns, _ICEBERG)

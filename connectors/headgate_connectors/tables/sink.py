@@ -55,6 +55,8 @@ class Target(Protocol):
 
     def stored_schema(self, columns: Any) -> Any: ...
 
+    def check_rows(self, rows: Any) -> None: ...
+
     def reached(self, place: TopicPartition) -> int | None: ...
 
     def commit(self, batch: Batch) -> bool: ...
@@ -233,7 +235,7 @@ class TableSinkTask(SinkTask):
         if layout is None:
             if deleted and self._columns is None:
                 return None
-            layout = Layout.of(given, self._target.stored_schema)
+            layout = Layout.of(given, self._target.stored_schema, self._target.check_rows)
             self._keys.check_types(layout.stored)
             self._columns = merge_columns(self._columns, layout.stored, self._settings.evolution)
             self._layouts[given] = layout

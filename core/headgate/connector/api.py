@@ -375,8 +375,14 @@ class PlannedSinkTaskContext(Protocol):
     @property
     def worker_settings(self) -> Mapping[str, str]: ...
 
+    def errant_record_reporter(self) -> ErrantRecordReporter | None:
+        """Takes single records, with their `SinkRecord.original`; None: nobody wants to hear of
+        them. Wait for `result()` of the last one before the batch is committed. What was reported
+        is counted as skipped."""
+        ...
+
     def skipped(self, count: int, detail: str) -> None:
-        """Tell of records that `errors.tolerance` let go."""
+        """Tell of records that `errors.tolerance` let go and that were not reported."""
         ...
 
 

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, Final, cast
 
 from headgate.connector.api import DataError, RetriableError, SkippedRecord, SourceRecord
-from headgate.connector.error_handling import LETTERS_TOPIC, TOLERANCE, ErrorStage
+from headgate.connector.error_handling import ErrorStage
 from headgate.connector.json_converter import json_bytes
 from headgate.connector.schema import kind_of
 from headgate.ports import ConsumerRecord, Headers, ProducerRecord
@@ -152,21 +152,6 @@ def told_sink(raw: ConsumerRecord) -> str:
 def told_source(record: object) -> str:
     """A record of a source with all that it has."""
     return f", where source record is = {record!r}"
-
-
-def unwritten_queue(config: Mapping[str, str]) -> str:
-    """For a sink of planned batches, which writes no dead letters: what ends the words about a
-    record that it cannot use. The record fails the task though `errors.tolerance` is all: who names
-    a queue wants to keep it, and to pass over it would lose it, for the offsets after it are
-    committed. Empty: the tolerance decides alone."""
-    topic = (config.get(LETTERS_TOPIC) or "").strip()
-    if not topic or config.get(TOLERANCE, "none").strip().lower() != "all":
-        return ""
-    return (
-        f". It was to go to the dead letter queue {topic}, but a sink of planned batches writes "
-        "none, so the task fails rather than lose the record. Mend the record or what reads it; or "
-        f"remove {LETTERS_TOPIC}, and such records are skipped and logged"
-    )
 
 
 def _bytes(text: str) -> bytes:

@@ -112,10 +112,14 @@ class ReportedRecord:
 
 
 class ErrantRecords:
-    """The errant record reporter of a sink task. Source: WorkerErrantRecordReporter."""
+    """The errant record reporter of a sink task. Source: WorkerErrantRecordReporter.
+
+    Args:
+        converters: for records without their original; None: the task reports none.
+    """
 
     def __init__(
-        self, queue: DeadLetterQueue, errors: RecordErrors, converters: TaskConverters
+        self, queue: DeadLetterQueue, errors: RecordErrors, converters: TaskConverters | None
     ) -> None:
         self._queue = queue
         self._errors = errors
@@ -146,6 +150,11 @@ class ErrantRecords:
     def _raw(self, record: SinkRecord) -> ConsumerRecord:
         """A record that the task has made itself, as its converters write it."""
         convert, topic = self._converters, record.topic
+        if convert is None:
+            raise ValueError(
+                f"the record reported at {topic}-{record.partition} offset {record.offset} has no "
+                "original, expected one: a sink of planned batches reports records as it read them"
+            )
         headers = convert.header.from_connect(topic, record.headers, record.header_schemas)
         return ConsumerRecord(
             topic,

@@ -20,7 +20,9 @@ from headgate.task.steps import (
     RunBatch,
     Started,
 )
+from headgate_runtime.tasks.dead_letter_queue import DeadLetterQueue, ErrantRecords
 from headgate_runtime.tasks.lifeline import BodyLifeline
+from headgate_runtime.tasks.record_errors import RecordErrors
 from headgate_runtime.tasks.source_body import quietly
 from headgate_runtime.tasks.tools import BodyTools
 from headgate_runtime.tasks.used_topics import UsedTopics
@@ -35,6 +37,7 @@ class PlannedContext:
         self._log = transport.record_log
         spec = lifeline.spec
         self._subscription = sink_subscription(spec.connector_config, spec.transport)
+        self.reporter: ErrantRecords | None = None
         self.told: list[RecordsSkipped] = []
 
     @property
@@ -65,6 +68,9 @@ class PlannedContext:
     def worker_settings(self) -> Mapping[str, str]:
         return self._lifeline.spec.worker_settings
 
+    def errant_record_reporter(self) -> ErrantRecords | None:
+        return self.reporter
+
     def skipped(self, count: int, detail: str) -> None:
         _log.warning("%s: skipped %d: %s", self._lifeline.spec.task, count, detail)
         self.told.append(RecordsSkipped(count, detail))
@@ -81,6 +87,10 @@ class PlannedPerformer:
         self.machine = PlannedMachine(TargetState.PAUSED if paused else TargetState.STARTED)
         self._transport = tools.open_transport(self._spec)
         self._context = PlannedContext(lifeline, self._transport)
+        errors = RecordErrors(self._spec)
+        self._letters = DeadLetterQueue(self._spec, self._transport, errors)
+        if errors.settings.reports:
+            self._context.reporter = ErrantRecords(self._letters, errors, None)
         self._task: PlannedSinkTask | None = None
         self._topics = UsedTopics(lifeline)
         self._told: set[str] = set()
@@ -96,10 +106,15 @@ class PlannedPerformer:
                 outcome = self._start()
             case _:
                 raise AssertionError(f"{type(effect).__name__} is no effect of a planned sink task")
+        if self._context.reporter is not None:
+            count, detail = self._context.reporter.take_told()
+            if count:
+                self._context.skipped(count, detail)
         told, self._context.told = self._context.told, []
         return (*told, outcome)
 
     def _start(self) -> BodyInput:
+        self._letters.open()
         task = self._task = self._class()
         task.context = self._context
         task.start(self._spec.task_config)
@@ -139,4 +154,5 @@ class PlannedPerformer:
 
     def close(self) -> None:
         quietly(self._task.stop if self._task is not None else None, self._spec)
+        quietly(self._letters.close, self._spec)
         quietly(self._transport.close, self._spec)

@@ -15,6 +15,7 @@ from headgate.connector import DataError, Schema
 from headgate.connector import schema as s
 from headgate.connector.api import SinkRecord
 from headgate.connector.config import ConfigError
+from headgate.connector.transforms import make_transforms
 from headgate.testing import FakeSinkContext
 from headgate_arrow import arrow_types
 from headgate_connectors.delta_sink import DeltaSink, DeltaSinkTask
@@ -296,7 +297,8 @@ def test_values_of_every_type_come_out_equal(tmp_path: Path) -> None:
         (pa.time64("us"), 1, "column c is of type time64.us., which Delta has no type for"),
         (pa.duration("ns"), 1, "column c is of type duration"),
         (pa.decimal256(60, 2), Decimal(1), "column c is of type decimal256"),
-        (pa.timestamp("ns"), 1, "column c of type timestamp.us.: .*would lose data"),
+        (pa.timestamp("ns"), 1, r"column c of .*lose data.* nanoseconds.*Cast with spec = c:int64"),
+        (pa.list_(pa.timestamp("ns")), [1], r"column c of .*lose data.*nanoseconds.*ReplaceField"),
         (pa.list_(pa.time64("ns")), [1], r"column c\[\] is of type time64"),
         (pa.struct([]), {}, "column c is of type struct<>"),
     ],
@@ -309,6 +311,43 @@ def test_a_value_that_delta_has_no_type_for_is_refused_by_name(
     with pytest.raises(DataError, match=why):
         subject.put([record(0, {"c": value}, schema)])
     assert not (tmp_path / "table").exists()
+
+
+def test_an_empty_text_in_a_partition_column_is_refused_as_delta_reads_it_as_null(
+    tmp_path: Path,
+) -> None:
+    schema = s.struct({"n": s.INT64, "k": s.STRING.as_optional(), "b": s.BYTES.as_optional()})
+    for settings in ({"partition_by": "k,b"}, {}):  # the table knows it, too
+        subject = task(tmp_path, **settings, reports=True)
+        subject.put([])
+        start = 5 * (not settings)
+        values = [("x", b"x"), ("", b"x"), (None, b"x"), ("x", b""), ("x", None)]
+        subject.put(
+            [record(start + n, {"n": start + n, "k": k, "b": b}, schema)
+             for n, (k, b) in enumerate(values)]
+        )  # fmt: skip
+        assert isinstance(subject.context, FakeSinkContext)
+        assert [one.offset - start for one, _ in subject.context.reported] == [1, 3]
+        text = f"t-0 offset {start + 1}: column k of partition.by has an empty text, which Delta"
+        assert text in str(subject.context.reported[0][1])
+        subject.context.stopping = True
+        subject.pre_commit({PLACE: start + 5})
+        subject.stop()
+    assert numbers(tmp_path) == [0, 2, 4, 5, 7, 9]
+    assert sorted(row["n"] for row in read(tmp_path) if row["k"] is None) == [2, 7]
+
+
+def test_nanoseconds_are_kept_by_the_transform_that_the_error_advises(tmp_path: Path) -> None:
+    at = arrow_types.field_schema(pa.field("at", pa.timestamp("ns", "UTC")), "at")
+    given = record(0, {"at": 1_704_067_200_123_456_789}, s.struct({"at": at}))
+    (cast,) = make_transforms(
+        {"transforms": "c", "transforms.c.type": "Cast$Value", "transforms.c.spec": "at:int64"}
+    )
+    subject = task(tmp_path, rotate_records=1)
+    found = cast.apply_sink(given)
+    assert found is not None
+    subject.put([found])
+    assert read(tmp_path) == [{"at": 1_704_067_200_123_456_789}]
 
 
 def test_records_that_the_table_cannot_take_are_reported_and_the_others_written(

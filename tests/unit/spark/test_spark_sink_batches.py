@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headgate.connector.api import DataError
+from headgate.connector.api import DataError, RetriableError, SinkRecord
 from headgate.ports import ConsumerRecord, TopicPartition, TransportError
 from headgate_spark.alterations import look
 from headgate_spark.entries import STAGING
@@ -60,6 +60,10 @@ class Context:
 
     def __init__(self, log: Log) -> None:
         self.log: Any = log
+        self.reporter: Any = None
+
+    def errant_record_reporter(self) -> Any:
+        return self.reporter
 
     def skipped(self, count: int, detail: str) -> None:
         raise AssertionError(detail)
@@ -126,18 +130,84 @@ def test_a_topic_that_was_made_anew(tmp_path: Path) -> None:
     assert task(late, tmp_path).run_batch() == 0
 
 
-def test_a_record_for_a_dead_letter_queue_is_not_lost(tmp_path: Path) -> None:
-    """No queue is written: the batch fails where it would else be committed without the record."""
-    log = Log(end=2)
-    log.read = lambda topic, number, start, end, _limit: [  # type: ignore[method-assign]
-        ConsumerRecord(topic, number, offset, None, b"\xff" if offset else b"x", (), 0)
-        for offset in range(start, end)
+class Reporter:
+    """Keeps what is reported. Letters are in the log while `reaches` is true."""
+
+    def __init__(self, tolerate: bool = True) -> None:
+        self.tolerate, self.reaches = tolerate, True
+        self.told: list[tuple[int, Any, str]] = []
+        self.settled = 0
+
+    def report(self, record: SinkRecord, error: BaseException) -> "Reporter":
+        assert record.original is not None
+        self.told.append((record.offset, record.original.value, str(error)))
+        if not self.tolerate:
+            raise DataError(f"Tolerance exceeded in error handler: {error}")
+        return self
+
+    def done(self) -> bool:
+        return self.settled == len(self.told)
+
+    def result(self, timeout: float | None = None) -> None:
+        if not self.reaches:
+            raise TransportError("the log is out of reach")
+        self.settled = len(self.told)
+
+
+TOLERANT = {"errors.tolerance": "all", "errors.deadletterqueue.topic.name": "letters"}
+
+
+def bad_log(end: int, *bad: int) -> Log:
+    log = Log(end)
+    log.read = lambda topic, number, start, until, _limit: [  # type: ignore[method-assign]
+        ConsumerRecord(topic, number, offset, None, b"\xff" if offset in bad else b"x", (), 0)
+        for offset in range(start, until)
     ]
-    letters = {"errors.tolerance": "all", "errors.deadletterqueue.topic.name": "letters"}
-    with pytest.raises(DataError, match=r"t-0 offset 1 is not UTF-8.* dead letter queue letters"):
-        task(log, tmp_path, **letters).run_batch()
+    return log
+
+
+def reporting(log: Log, target: Path, reporter: Reporter, **config: str) -> SparkFileSinkTask:
+    made = Here()
+    made.context = context = Context(log)
+    context.reporter = reporter
+    made.start({"path": str(target), "format": "json", "batch.interval.ms": "0", **config})
+    return made
+
+
+def test_a_bad_record_is_reported_once_and_the_others_are_written(tmp_path: Path) -> None:
+    log, reporter = bad_log(9_000, 1, 5_000, 8_999), Reporter()
+    sink = reporting(log, tmp_path, reporter, **TOLERANT)
+    assert [sink.run_batch(), sink.run_batch()] == [8_997, 0]
+    assert [(offset, raw) for offset, raw, _ in reporter.told] == [
+        (1, b"\xff"), (5_000, b"\xff"), (8_999, b"\xff"),
+    ]  # fmt: skip
+    assert "t-0 offset 1 is not UTF-8" in reporter.told[0][2]
+    assert reporter.done()
+    assert entries(tmp_path) == [(0, 9_000, 8_997)]
+
+
+def test_a_batch_waits_for_its_dead_letters_and_repeats_none(tmp_path: Path) -> None:
+    log, reporter = bad_log(4, 1, 2), Reporter()
+    sink = reporting(log, tmp_path, reporter, **TOLERANT)
+    reporter.reaches = False
+    for _ in range(2):
+        with pytest.raises(RetriableError, match="dead letters could not be written: the log is"):
+            sink.run_batch()
     assert entries(tmp_path) == []
     assert log.offsets.get(PLACE, 0) == 0
+    reporter.reaches = True
+    assert sink.run_batch() == 2
+    assert [offset for offset, _, _ in reporter.told] == [1, 2]
+    assert reporter.done()
+
+
+def test_a_bad_record_without_tolerance_is_reported_and_fails_the_task(tmp_path: Path) -> None:
+    log, reporter = bad_log(3, 1, 2), Reporter(tolerate=False)
+    letters = {"errors.deadletterqueue.topic.name": "letters"}
+    with pytest.raises(DataError, match=r"^the value at t-0 offset 1 is not UTF-8"):
+        reporting(log, tmp_path, reporter, **letters).run_batch()
+    assert [offset for offset, _, _ in reporter.told] == [1]
+    assert entries(tmp_path) == []
 
 
 def _rows(target: Path) -> int:

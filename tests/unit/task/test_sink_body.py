@@ -1,14 +1,17 @@
 """What the bodies of sink tasks do: redelivery, tolerance, offsets, partitions that move."""
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.task.body_bench import BodyBench
+from support.task.letters import HEADERS, LETTERS, headers_of, records_of
 from support.task.sink_records import committed, fill
 
 from headgate.connector.api import (
+    DataError,
     PlannedSinkTask,
     RetriableError,
     SinkRecord,
@@ -281,6 +284,36 @@ def test_batches_that_a_task_plans(tmp_path: Path) -> None:
     bench.start().until(lambda: bench.progress.records == 12)
     assert bench.stop().outcome is TaskOutcome.STOPPED
     assert (bench.progress.skipped, bench.progress.detail) == (2, "t-0, offset 8")
+
+
+def test_dead_letters_of_a_task_that_plans(tmp_path: Path) -> None:
+    fill(tmp_path, [b"good", b"bad"])
+
+    class Planning(PlannedSinkTask):
+        def run_batch(self) -> int:
+            if self.context.log.committed("connect-c"):
+                return 0
+            raw = self.context.log.read("t", 0, 1, 2, 1)[0]
+            record = SinkRecord("t", 0, 1, None, b"", (), 0, None, None, (), raw)
+            reporter = self.context.errant_record_reporter()
+            assert reporter is not None
+            with pytest.raises(ValueError, match=r"t-0 offset 1 has no original, expected one"):
+                reporter.report(replace(record, original=None), DataError("odd"))
+            reporter.report(record, DataError("odd")).result()
+            assert [one.value for one in records_of(tmp_path, "letters")] == [b"bad"]
+            self.context.log.commit_unguarded("connect-c", {("t", 0): 2})
+            return 1
+
+    letters = {LETTERS: "letters", HEADERS: "true", "errors.tolerance": "all"}
+    bench = BodyBench(tmp_path, Planning, {**CONFIG, **letters}, kind=TaskKind.SINK)
+    bench.start().until(lambda: bench.progress.records == 1)
+    assert bench.stop().outcome is TaskOutcome.STOPPED
+    assert (bench.progress.skipped, bench.progress.detail) == (
+        1,
+        "reported by the task: odd (t-0, offset 1)",
+    )
+    (letter,) = records_of(tmp_path, "letters")
+    assert headers_of(letter)["__connect.errors.offset"] == "1"
 
 
 def test_what_open_asks_to_rewind_to_is_the_first_thing_it_gets(tmp_path: Path) -> None:
