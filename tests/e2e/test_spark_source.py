@@ -10,12 +10,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
 from support.spark.shared import spark_server  # noqa: F401
 from support.task.source_tasks import Offsets, Run, values
 
 from headgate.connector import DataError
-from headgate.connector.api import SourceItem, SourceRecord
+from headgate.connector.api import SkippedRecord, SourceItem, SourceRecord
 from headgate.connector.config import ConfigError
+from headgate_connectors.directory import DirectorySource
 from headgate_spark.server import SparkServer
 from headgate_spark.source import SparkError, SparkSource
 from headgate_spark.source_shares import SourceChangedError
@@ -206,3 +208,55 @@ def test_what_spark_cannot_read_is_said_in_a_line(start: Start, tmp_path: Path) 
     (tmp_path / "in" / "a.json").write_text('{"v": "P1M"}')
     with pytest.raises(DataError, match="column v is of type interval month, which has no form"):
         rest(start(mode="bulk", format="json", schema="v INTERVAL MONTH"))
+
+
+OLD = [
+    datetime.datetime(1000, 1, 1),
+    datetime.datetime(1899, 12, 31),
+    datetime.datetime(2024, 2, 29),
+]
+MODE = "spark.sql.parquet.int96RebaseModeInWrite"
+
+
+@pytest.mark.parametrize("writer", ["pyarrow", "corrected", "legacy"])
+def test_timestamps_of_the_kind_int96_come_as_what_was_written(
+    start: Start,
+    spark_server: SparkServer,  # noqa: F811
+    tmp_path: Path,
+    writer: str,
+) -> None:
+    """Of the year 1000 too, where Spark's two calendars differ by days. DirectorySource does not
+    know the old one and refuses it."""
+    folder = tmp_path / "in"
+    if writer == "pyarrow":
+        at = pa.array(OLD, pa.timestamp("us"))
+        int96: Any = {"use_deprecated_int96_timestamps": True, "store_schema": False}
+        pq.write_table(pa.table({"at": at}), folder / "a.parquet", **int96)
+    else:
+        session = SparkSession.builder.remote(spark_server.address).create()
+        for name, value in (
+            ("spark.sql.session.timeZone", "UTC"),
+            (MODE, writer.upper()),
+            ("spark.sql.parquet.outputTimestampType", "INT96"),
+        ):
+            session.conf.set(name, value)
+        texts = ", ".join(f"timestamp'{one}'" for one in OLD)
+        frame = session.sql(f"SELECT explode(array({texts})) AS at")
+        frame.coalesce(1).write.mode("append").parquet(str(folder))
+        session.stop()
+    run = start(mode="files")
+    read = [item.value["at"] for item in rest(run) if isinstance(item, SourceRecord)]
+    run.task.stop()
+    micros = [int((one - datetime.datetime(1970, 1, 1)) / datetime.timedelta(microseconds=1))
+              for one in OLD]  # fmt: skip
+    assert read == micros
+    own = {"path": str(folder), "topic": "t", "include": "*.parquet", "file.settle.ms": "0"}
+    direct = Run(DirectorySource, {**own, "errors.tolerance": "all"}, until_idle=True).rest()
+    seen = [one.value["at"] for one in direct if isinstance(one, SourceRecord)]
+    refused = [one.reason for one in direct if isinstance(one, SkippedRecord)]
+    if writer == "legacy":
+        assert seen == micros[2:]
+        assert all("column at has a date before 1582 or a time" in why for why in refused)
+        assert len(refused) == 2
+    else:
+        assert (seen, refused) == (micros, [])

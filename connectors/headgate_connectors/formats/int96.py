@@ -9,6 +9,7 @@ how much the first is ahead is what the second has dropped.
 from typing import Any
 
 from headgate_connectors.files.file_tree import FilePath, source
+from headgate_connectors.formats.arrow_leaves import leaves
 
 _WRAP = 1 << 64
 
@@ -22,6 +23,11 @@ class Int96:
         self._nested = nested
         self._nanos = nanos
         """The file once more, opened for nanoseconds."""
+
+    @property
+    def names(self) -> list[str]:
+        """Columns that have such timestamps, those within lists and structs too."""
+        return [*self._columns, *self._nested]
 
     def __bool__(self) -> bool:
         """Whether the file has such columns."""
@@ -52,7 +58,7 @@ class Int96:
         """
         if not self:
             return table
-        other = self._nanos.read_row_group(group, columns=[*self._columns, *self._nested])
+        other = self._nanos.read_row_group(group, columns=self.names)
         for name in self._columns:
             table = self._exact_column(table, name, table[name], other[name])
         for name in self._nested:
@@ -100,7 +106,7 @@ class Int96:
         for chunk in column.chunks:
             parts = [
                 (one.type, one.cast(self._arrow.int64()).to_pylist())
-                for one in _parts(self._arrow, chunk)
+                for one in leaves(self._arrow, chunk)
                 if self._arrow.types.is_timestamp(one.type)
             ]
             pairs = zip(found, parts, strict=True)
@@ -118,17 +124,3 @@ def _leaf_count(arrow: Any, kind: Any) -> int:
     if types.is_map(kind):
         return _leaf_count(arrow, kind.key_type) + _leaf_count(arrow, kind.item_type)
     return _leaf_count(arrow, kind.value_type) if types.is_nested(kind) else 1
-
-
-def _parts(arrow: Any, array: Any) -> list[Any]:
-    """The arrays without parts that stand in an array of structs, maps or lists."""
-    types = arrow.types
-    if types.is_struct(array.type):
-        inner = array.flatten()
-    elif types.is_map(array.type):
-        inner = [array.keys, array.items]
-    elif types.is_nested(array.type):
-        inner = [array.flatten()]
-    else:
-        return [array]
-    return [part for one in inner for part in _parts(arrow, one)]

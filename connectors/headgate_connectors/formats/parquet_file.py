@@ -6,7 +6,7 @@ alone. Timestamps of the old kind INT96 are read as microseconds, which hold eve
 """
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from headgate.connector.schema import Schema
@@ -15,6 +15,7 @@ from headgate_connectors.files.file_tree import FilePath, source
 from headgate_connectors.files.input import Marks, crc_of_first, position_of, stat_text
 from headgate_connectors.files.reader import FileFault, NotReady, ReplacedError, Row, RowBatch
 from headgate_connectors.formats.int96 import Int96
+from headgate_connectors.formats.old_calendar import old_calendar_fault
 
 _MAGIC = b"PAR1"
 BATCH_BYTES = 16 * 1024 * 1024
@@ -105,7 +106,9 @@ class ParquetReader:
     def _learn_schema(self) -> None:
         from headgate_arrow import arrow_types, compact, rows, values
 
-        self._types, self._fault = arrow_types, values.fault
+        self._types = arrow_types
+        old = old_calendar_fault(self._arrow, self._file, self._int96.names)
+        self._fault: Callable[[Any], str | None] = lambda part: values.fault(part) or old(part)
         self._as_batch, self._first_part = rows.with_columns, compact.first_part
         self._columns = columns = self._columns_read()
         self._schema = self._schema_of(columns)

@@ -308,3 +308,53 @@ def test_a_map_with_nan_as_key_twice_is_a_bad_row(tmp_path: Path) -> None:
     assert "a.parquet at row 1: column map of type map<double, int8" in first
     assert "NaN as a key twice" in first
     assert "a.parquet at row 2: column list of type list<" in second
+
+
+OLD_DAY, NEW_DAY = datetime.date(1000, 1, 1), datetime.date(1582, 10, 15)
+OLD_TIME = datetime.datetime(1899, 12, 31, 23, 59, 59)
+NEW_TIME = datetime.datetime(1900, 1, 1)
+WRONG_BEFORE = [
+    pytest.param({"c": pa.array([NEW_DAY, OLD_DAY])}, {}, "legacyDateTime", id="day"),
+    pytest.param(
+        {"c": pa.array([NEW_TIME, OLD_TIME], pa.timestamp("us", "UTC"))},
+        {}, "legacyDateTime", id="time",
+    ),
+    pytest.param(
+        {"c": pa.array([NEW_TIME, OLD_TIME], pa.timestamp("us"))}, INT96, "legacyINT96", id="int96"
+    ),
+    pytest.param(
+        {"c": pa.array([[{"d": NEW_DAY}], [{"d": OLD_DAY}]])}, {}, "legacyDateTime", id="nested"
+    ),
+]  # fmt: skip
+
+
+def write_told(
+    folder: Path, columns: dict[str, Any], options: dict[str, Any], told: dict[str, str]
+) -> None:
+    table = pa.table(columns)
+    with pq.ParquetWriter(folder / "a.parquet", table.schema, **options) as writer:
+        writer.write_table(table)
+        writer.add_key_value_metadata(told)
+
+
+@pytest.mark.parametrize(("columns", "options", "mark"), WRONG_BEFORE)
+def test_values_that_spark_wrote_by_the_old_calendar_are_refused_by_name(
+    tmp_path: Path, columns: dict[str, Any], options: dict[str, Any], mark: str
+) -> None:
+    """Spark says so in the metadata. As they stand these numbers are another day, or time."""
+    told = {"org.apache.spark.version": "3.5.0"}
+    write_told(tmp_path, columns, options, {**told, f"org.apache.spark.{mark}": ""})
+    records = run(tmp_path).rest()
+    assert len([one for one in records if isinstance(one, SourceRecord)]) == 1
+    (reason,) = reasons(records)
+    assert "column c has a date before 1582 or a time before 1900, which Spark 3.5.0" in reason
+
+
+@pytest.mark.parametrize(("columns", "options", "mark"), WRONG_BEFORE)
+@pytest.mark.parametrize("version", ["2.4.8", "3.5.0", None])
+def test_the_old_calendar_by_spark_s_version(
+    tmp_path: Path, columns: dict[str, Any], options: dict[str, Any], mark: str, version: str | None
+) -> None:
+    told = {} if version is None else {"org.apache.spark.version": version}
+    write_told(tmp_path, columns, options, told)
+    assert len(reasons(run(tmp_path).rest())) == (version == "2.4.8")

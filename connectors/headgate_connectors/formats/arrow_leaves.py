@@ -1,0 +1,17 @@
+"""The arrays of plain values within an array of lists, maps or structs."""
+
+from typing import Any
+
+
+def leaves(arrow: Any, array: Any) -> list[Any]:
+    """The arrays without parts that stand in an array of structs, maps or lists."""
+    types = arrow.types
+    if types.is_struct(array.type):
+        inner = array.flatten()
+    elif types.is_map(array.type):
+        inner = [array.keys, array.items]
+    elif types.is_nested(array.type):
+        inner = [array.flatten()]
+    else:
+        return [array]
+    return [part for one in inner for part in leaves(arrow, one)]
