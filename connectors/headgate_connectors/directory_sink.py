@@ -505,7 +505,8 @@ class DirectorySink(SinkConnector):
         if "://" in path:
             text = (
                 f"{path} is an address, expected a folder of this machine: a commit creates a file "
-                "that must not be there yet"
+                "whole, on the disk, and only if it is not there yet, which SFTP and object stores "
+                "do not promise. Mount the folder here"
             )
             return {"path": [text]}
         if path and Path(path).exists() and not Path(path).is_dir():
