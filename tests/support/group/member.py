@@ -16,6 +16,7 @@ from headgate.membership.messages import (
     SyncedGroup,
     SyncGroup,
 )
+from headgate.ports import RefusedError, TransportError
 
 GROUP = "workers"
 SESSION_MS = 6_000
@@ -65,13 +66,23 @@ class HandMember:
         return found
 
     def await_response(self, kind: type[Response]) -> Response:
-        """The next one of this kind, which must be under way."""
+        """The next one of this kind, which must be under way.
+
+        What passes by itself is waited out: a broker that has just started may not coordinate the
+        group yet, and the port looks the coordinator up and asks again.
+        """
         deadline = time.monotonic() + ANSWER_S
+        trouble: TransportError | None = None
         while True:
-            found = [r for r in self.receive() if isinstance(r, kind)]
+            try:
+                found = [r for r in self.receive() if isinstance(r, kind)]
+            except RefusedError:
+                raise
+            except TransportError as error:
+                found, trouble = [], error
             if found:
                 return found[0]
-            assert time.monotonic() < deadline, self.responses
+            assert time.monotonic() < deadline, trouble or self.responses
 
     def joined(self) -> JoinedGroup:
         """The answer to the join."""
