@@ -41,6 +41,7 @@ from headgate.task.steps import (
 from headgate_runtime.config.hidden_values import hide_in_logs
 from headgate_runtime.tasks.first_reach import await_brokers
 from headgate_runtime.tasks.lifeline import BodyLifeline, LifelineGone
+from headgate_runtime.tasks.long_calls import watched
 from headgate_runtime.tasks.planned_body import PlannedPerformer
 from headgate_runtime.tasks.progress import ProgressLog
 from headgate_runtime.tasks.sink_body import SinkPerformer
@@ -76,7 +77,8 @@ def run_body(lifeline: BodyLifeline, tools: BodyTools | None = None) -> TaskEnde
     try:
         await_brokers(lifeline)
         performer = _performer(lifeline, tools or PluginTools())
-        ended = _Body(lifeline, performer).run()
+        with watched(lifeline.spec.task):
+            ended = _Body(lifeline, performer).run()
     except:  # noqa: E722  the outermost edge of a task
         ended = _shown_end(_ended(_failed(as_exception(sys.exc_info()[1]))), lifeline.spec)
         if performer is not None:

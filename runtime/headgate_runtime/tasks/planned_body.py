@@ -20,6 +20,7 @@ from headgate.task.steps import (
     RunBatch,
     Started,
 )
+from headgate_runtime.tasks import long_calls
 from headgate_runtime.tasks.dead_letter_queue import DeadLetterQueue, ErrantRecords
 from headgate_runtime.tasks.lifeline import BodyLifeline
 from headgate_runtime.tasks.record_errors import RecordErrors
@@ -117,7 +118,8 @@ class PlannedPerformer:
         self._letters.open()
         task = self._task = self._class()
         task.context = self._context
-        task.start(self._spec.task_config)
+        with long_calls.call("start"):
+            task.start(self._spec.task_config)
         self._before = self._transport.record_log.committed(self._context.group)
         return Started()
 
@@ -130,7 +132,8 @@ class PlannedPerformer:
         self._lifeline.check()
         began = time.monotonic()
         try:
-            records = self._task.run_batch()
+            with long_calls.call("run_batch", long_calls.BATCH_S):
+                records = self._task.run_batch()
         except RetriableError as error:
             return BatchRetriable(str(error) or type(error).__name__)
         took_ms = round((time.monotonic() - began) * 1000)

@@ -44,6 +44,7 @@ from headgate.task.steps import (
     SinkRequested,
     Started,
 )
+from headgate_runtime.tasks import long_calls
 from headgate_runtime.tasks.data_errors import data_error_text, log_skipped
 from headgate_runtime.tasks.dead_letter_queue import DeadLetterQueue, ErrantRecords
 from headgate_runtime.tasks.lifeline import BodyLifeline
@@ -245,7 +246,8 @@ class SinkPerformer:
         self._letters.open()
         task = self._task = self._class()
         task.context = self._context
-        task.start(spec.task_config)
+        with long_calls.call("start"):
+            task.start(spec.task_config)
         consumer = self._transport.record_log.consumer(
             sink_group(spec.task.connector, spec.connector_config, spec.transport),
             topics,
@@ -425,10 +427,11 @@ class SinkPerformer:
         if delay_ms:
             self._wait_paused(delay_ms)
         try:
-            if self._arrow is not None:
-                self._checked_task.put_batch(self._arrow)
-            else:
-                self._checked_task.put(self._batch)
+            with long_calls.call("put"):
+                if self._arrow is not None:
+                    self._checked_task.put_batch(self._arrow)
+                else:
+                    self._checked_task.put(self._batch)
         except RetriableError as error:
             return PutRetriable(str(error) or type(error).__name__)
         self._note_delivered()
@@ -479,7 +482,8 @@ class SinkPerformer:
         given = {tp: offset for tp, offset in self._delivered.items() if tp in partitions}
         if not given:
             return 0
-        safe = self._checked_task.pre_commit(given)
+        with long_calls.call("flush"):
+            safe = self._checked_task.pre_commit(given)
         changed = {
             tp: min(offset, given[tp])
             for tp, offset in safe.items()

@@ -60,6 +60,7 @@ from headgate.task.steps import (
     Started,
 )
 from headgate.topics.offsets import encode_value
+from headgate_runtime.tasks import long_calls
 from headgate_runtime.tasks.boundaries import Boundaries, TransactionContext
 from headgate_runtime.tasks.commit_under_way import CommitUnderWay
 from headgate_runtime.tasks.data_errors import data_error_text, log_skipped
@@ -244,7 +245,8 @@ class SourcePerformer:
         task = self._task = self._class()
         task.context = self._context
         self._context.takes_batches = self._batches.flow = self._batches_flow()
-        task.start(self._spec.task_config)
+        with long_calls.call("start"):
+            task.start(self._spec.task_config)
         # A task that is told of commits may take what is committed for all that it has given.
         told = not (_inherits(task, "commit") and _inherits(task, "commit_record"))
         self._polls_ahead = self._settings.boundary is TransactionBoundary.POLL and not told
@@ -277,7 +279,8 @@ class SourcePerformer:
             self._transaction.asked = []
         began = time.monotonic()
         try:
-            records = polled_items(self._task, self._task.poll())
+            with long_calls.call("poll"):
+                records = polled_items(self._task, self._task.poll())
         except RetriableError as error:
             self._in_a_row = 0
             return Polled(retriable=str(error) or type(error).__name__)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from headgate.task.messages import UNTIL_IDLE
 from headgate_runtime.tasks.boundaries import TransactionContext
 from headgate_runtime.tasks.lifeline import BodyLifeline
+from headgate_runtime.tasks.long_calls import waiting
 from headgate_runtime.tasks.offsets import SourceOffsets
 
 _log = logging.getLogger("headgate.task")
@@ -46,7 +47,8 @@ class SourceContext:
         return self._lifeline.spec.worker_settings.get(UNTIL_IDLE) == "true"
 
     def wait(self, seconds: float) -> bool:
-        return self._lifeline.wait(seconds)
+        with waiting():
+            return self._lifeline.wait(seconds)
 
     def await_input(self) -> None:
         self.awaited = True

@@ -1,0 +1,173 @@
+"""A warning when connector code does not return: which call, for how long, and where it is.
+
+A body has one thread, and connector code holds it. So one more thread of the process looks at the
+calls that are under way; it is there while bodies are.
+"""
+
+import logging
+import os
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from headgate.ids import TaskId
+from headgate_runtime.worker.log_format import subject
+
+_log = logging.getLogger("headgate.task")
+
+LONG_S: Final = 30.0
+"""A call that takes longer is told, and again whenever it has taken twice as long."""
+BATCH_S: Final = 300.0
+"""The same for a batch of a planned sink, which may be many gigabytes."""
+LOOK_S: Final = 5.0
+"""Time between two looks."""
+_LIBRARY: Final = f"{Path(os.__file__).parent}{os.sep}"
+_POLL_HINT: Final = "; a poll that has nothing waits with self.context.wait()"
+
+
+@dataclass(slots=True)
+class _Call:
+    name: str
+    limit_s: float
+    since_s: float = field(default_factory=time.monotonic)
+    told_s: float = 0.0
+    """How long it had taken when it was told last; 0: it was not."""
+
+
+@dataclass(slots=True)
+class _Body:
+    task: TaskId
+    thread: int = field(default_factory=threading.get_ident)
+    call: _Call | None = None
+    """What is under way; None: no connector code runs, or it waits as it should."""
+    usual_s: float = 0.0
+    """Calls up to this long are not told: a sink whose `put` always takes a minute says so once."""
+
+
+class _Watch:
+    """The bodies of this process."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._bodies: list[_Body] = []
+        self._looks = False
+
+    def add(self, body: _Body) -> None:
+        with self._changed:
+            self._bodies.append(body)
+            if not self._looks:
+                self._looks = True
+                threading.Thread(target=self._run, name="headgate-long-calls", daemon=True).start()
+
+    def remove(self, body: _Body) -> None:
+        with self._changed:
+            self._bodies.remove(body)
+            self._changed.notify_all()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: not self._bodies, LOOK_S)
+                if not self._bodies:
+                    self._looks = False
+                    return
+                bodies = list(self._bodies)
+            for body in bodies:
+                _look(body, time.monotonic())
+
+
+_watch = _Watch()
+_here = threading.local()
+
+
+def _forked() -> None:
+    """A forked process has none of the bodies, nor the thread that looks."""
+    global _watch, _here
+    _watch, _here = _Watch(), threading.local()
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
+@contextmanager
+def watched(task: TaskId) -> Iterator[None]:
+    """Inside, calls of this thread are looked at."""
+    body = _Body(task)
+    _here.body = body
+    _watch.add(body)
+    try:
+        yield
+    finally:
+        _here.body = None
+        _watch.remove(body)
+
+
+@contextmanager
+def call(name: str, limit_s: float | None = None) -> Iterator[None]:
+    """Connector code runs inside: `name` is the method, `limit_s` how long is not worth a word."""
+    body: _Body | None = getattr(_here, "body", None)
+    if body is None:
+        yield
+        return
+    body.call = _Call(name, LONG_S if limit_s is None else limit_s)
+    try:
+        yield
+    finally:
+        ended, body.call = body.call, None
+        if ended.told_s:
+            _went_on(body, ended)
+
+
+@contextmanager
+def waiting() -> Iterator[None]:
+    """Inside, the call waits as it should: it wakes up for stop and pause."""
+    body: _Body | None = getattr(_here, "body", None)
+    if body is None or body.call is None:
+        yield
+        return
+    under_way, body.call = body.call, None
+    if under_way.told_s:
+        _went_on(body, under_way)
+    try:
+        yield
+    finally:
+        body.call = _Call(under_way.name, under_way.limit_s)
+
+
+def _look(body: _Body, now_s: float) -> None:
+    """Tell of the call under way, if it is time."""
+    under_way = body.call
+    if under_way is None:
+        return
+    taken_s = now_s - under_way.since_s
+    if taken_s < max(under_way.limit_s, body.usual_s, 2 * under_way.told_s):
+        return
+    under_way.told_s = taken_s
+    frame = sys._current_frames().get(body.thread)
+    stack = traceback.extract_stack(frame) if frame is not None else traceback.StackSummary()
+    _log.warning(
+        "%s has been in %s for %.0f s%s%s",
+        *(body.task, under_way.name, taken_s, _place(stack)),
+        _POLL_HINT if under_way.name == "poll" else "",
+        extra=subject(body.task, "".join(traceback.format_list(stack)) or None),
+    )
+
+
+def _place(stack: traceback.StackSummary) -> str:
+    """The innermost line that is not of Python's own library."""
+    for frame in reversed(stack):
+        if not frame.filename.startswith(_LIBRARY) or "site-packages" in frame.filename:
+            return f"; it is at {frame.filename}:{frame.lineno} ({frame.name})"
+    return ""
+
+
+def _went_on(body: _Body, ended: _Call) -> None:
+    taken_s = time.monotonic() - ended.since_s
+    body.usual_s = max(body.usual_s, 2 * taken_s)
+    _log.info("%s: %s went on after %.0f s", body.task, ended.name, taken_s)

@@ -1,0 +1,188 @@
+"""What the log says of connector code that does not return."""
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from support.task.body_bench import BodyBench
+from support.task.sink_records import fill
+
+from headgate.connector.api import PlannedSinkTask, SinkRecord, SinkTask, SourceRecord, SourceTask
+from headgate.ids import TaskId
+from headgate.task.messages import TaskKind
+from headgate_runtime.tasks import long_calls
+
+LONG_S = 0.2
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(long_calls, "LONG_S", LONG_S)
+    monkeypatch.setattr(long_calls, "LOOK_S", 0.02)
+    caplog.set_level(logging.INFO, "headgate.task")
+
+
+def told(caplog: pytest.LogCaptureFixture, level: int = logging.WARNING) -> list[str]:
+    return [r.getMessage() for r in caplog.records if r.levelno == level]
+
+
+class Hanging(SourceTask):
+    """Hangs in its first `poll` until it is let go."""
+
+    let_go: threading.Event
+
+    def start(self, config: object) -> None:
+        self.first = True
+
+    def poll(self) -> Sequence[SourceRecord]:
+        if self.first:
+            self.first = False
+            self.let_go.wait(30)
+        self.context.wait(0.01)
+        return ()
+
+
+def test_a_poll_that_hangs_is_told_with_its_place(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    Hanging.let_go = threading.Event()
+    bench = BodyBench(tmp_path, Hanging).start()
+    bench.until(lambda: len(told(caplog)) > 1)  # again, when it has taken twice as long
+    Hanging.let_go.set()
+    bench.stop()
+    first = next(r for r in caplog.records if r.levelno == logging.WARNING)
+    assert first.getMessage().startswith("c-0 has been in poll for 0 s; it is at ")
+    assert f"{__file__}:" in first.getMessage() and "(poll)" in first.getMessage()
+    assert "self.context.wait()" in first.getMessage()
+    assert "self.let_go.wait(30)" in getattr(first, "trace", "")
+    assert getattr(first, "connector", "") == "c"
+    assert "c-0: poll went on after" in "\n".join(told(caplog, logging.INFO))
+
+
+class Patient(SourceTask):
+    """Waits through its context, for longer than a call may take."""
+
+    polls = 0
+
+    def poll(self) -> Sequence[SourceRecord]:
+        self.context.wait(4 * LONG_S)
+        type(self).polls += 1
+        return ()
+
+
+def test_a_poll_that_waits_as_it_should_is_not_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    Patient.polls = 0
+    bench = BodyBench(tmp_path, Patient).start()
+    bench.until(lambda: Patient.polls)
+    bench.stop()
+    assert told(caplog) == []
+
+
+class SlowSink(SinkTask):
+    """Slow in one of its methods."""
+
+    slow: str
+
+    def start(self, config: object) -> None:
+        self.be_slow("start")
+
+    def put(self, records: Sequence[SinkRecord]) -> None:
+        if records:
+            self.be_slow("put")
+
+    def flush(self) -> None:
+        self.be_slow("flush")
+
+    def be_slow(self, method: str) -> None:
+        if method == self.slow:
+            time.sleep(3 * LONG_S)
+
+
+class SlowBatches(PlannedSinkTask):
+    """Slow in its batches."""
+
+    def run_batch(self) -> int:
+        time.sleep(3 * LONG_S)
+        return 0
+
+
+class SlowSource(SourceTask):
+    """Slow in `start`."""
+
+    def start(self, config: object) -> None:
+        time.sleep(3 * LONG_S)
+
+    def poll(self) -> None:
+        self.context.wait(0.01)
+
+
+@pytest.mark.parametrize("method", ["start", "put", "flush"])
+def test_a_slow_method_of_a_sink_is_told_by_its_name(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, method: str
+) -> None:
+    SlowSink.slow = method
+    fill(tmp_path, [b"a"])
+    bench = BodyBench(tmp_path, SlowSink, {"topics": "t"}, kind=TaskKind.SINK).start()
+    bench.until(lambda: told(caplog))
+    bench.stop()
+    assert told(caplog)[0].startswith(f"c-0 has been in {method} for 0 s; it is at {__file__}:")
+
+
+@pytest.mark.parametrize("task", [SlowBatches, SlowSource])
+def test_a_slow_batch_and_a_slow_start_are_told(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    task: type[SlowBatches | SlowSource],
+) -> None:
+    monkeypatch.setattr(long_calls, "BATCH_S", LONG_S)
+    fill(tmp_path, [b"a"])
+    planned = task is SlowBatches
+    kind = TaskKind.SINK if planned else TaskKind.SOURCE
+    bench = BodyBench(tmp_path, task, {"topics": "t"} if planned else {}, kind=kind).start()
+    bench.until(lambda: told(caplog))
+    bench.stop()
+    method = "run_batch" if planned else "start"
+    assert told(caplog)[0].startswith(f"c-0 has been in {method} for 0 s; it is at {__file__}:")
+
+
+def test_calls_that_are_always_slow_are_told_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(long_calls, "LOOK_S", 1_000.0)  # this test looks itself
+    with long_calls.watched(TaskId("c", 0)):
+        [body] = long_calls._watch._bodies
+        for _ in range(4):
+            with long_calls.call("put"):
+                assert body.call is not None
+                body.call.since_s -= 45
+                long_calls._look(body, time.monotonic())
+    assert told(caplog) == [told(caplog)[0]]
+    assert told(caplog)[0].startswith("c-0 has been in put for 45 s")
+
+
+def test_a_forked_process_looks_at_its_own_bodies() -> None:
+    with long_calls.watched(TaskId("c", 0)):
+        child = os.fork()
+        if not child:
+            with long_calls.watched(TaskId("d", 0)):
+                names = {thread.name for thread in threading.enumerate()}
+                tasks = [body.task for body in long_calls._watch._bodies]
+            os._exit(int(tasks != [TaskId("d", 0)] or "headgate-long-calls" not in names))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_the_thread_that_looks_ends_with_the_last_body(tmp_path: Path) -> None:
+    bench = BodyBench(tmp_path, Patient).start()
+    bench.until(lambda: bench.progress)
+    bench.stop()
+    deadline = time.monotonic() + 20
+    while "headgate-long-calls" in {thread.name for thread in threading.enumerate()}:
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
