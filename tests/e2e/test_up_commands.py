@@ -45,6 +45,13 @@ topic = "slow"
 "records.per.second" = 200
 """
 
+GHOST = """
+[connectors.ghost]
+"connector.class" = "FileStreamSink"
+topics = "ghost"
+file = "ghost.txt"
+"""
+
 
 @pytest.fixture
 def ups(tmp_path: Path) -> Iterator[list[Up]]:
@@ -193,7 +200,8 @@ def test_the_second_one_is_told_who_holds_the_folder_and_may_join(
 
 
 def test_a_failure_is_told_in_one_line_and_ends_in_code_1(tmp_path: Path, ups: list[Up]) -> None:
-    failing = COPY.replace('"out.txt"', '"/dev/full"')
+    """And a topic that nobody writes is told before any worker runs."""
+    failing = COPY.replace('"out.txt"', '"/dev/full"') + GHOST
     _write(tmp_path, failing, "thread", 1)
     text = (tmp_path / "pipeline.toml").read_text()
     text = text.replace("[cluster]", '[cluster]\n"headgate.restart.max" = 0')
@@ -208,10 +216,15 @@ def test_a_failure_is_told_in_one_line_and_ends_in_code_1(tmp_path: Path, ups: l
     assert len(running) == 1, running
     assert up.end(signal.SIGINT) == 1
     text = printed.read_text()
+    first_words = text.partition("worker-1")[0]
+    assert "warning: sink ghost: no source writes topic ghost, which does not exist" in first_words
     assert "Traceback" not in text
     assert '"trace"' not in text
     assert "stopped with failures; the next headgate up goes on from here" in text
-    assert text.splitlines()[-3].startswith("  task copy-0 FAILED on worker-1: OSError: ")
+    assert (
+        "\n  task copy-0 FAILED on worker-1: OSError: "
+        in text.partition("stopped with failures")[2]
+    )
     assert "Traceback" in (tmp_path / "state" / "logs" / "worker-1.log").read_text()
 
 
