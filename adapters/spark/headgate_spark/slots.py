@@ -36,11 +36,12 @@ def slots_wanted(workers: int, tasks_max: Sequence[int], per_process: int = 1) -
     for tasks that start while those they replace still end.
 
     Args:
-        per_process: how many tasks share a slot. Then each worker has one that is not full.
+        per_process: how many tasks share a slot. Then each worker has one that is not full, and
+            one for tasks that may have crashed their process.
     """
     if per_process == 1:
         return workers * 2 + sum(tasks_max)
-    return workers * 3 + -(-sum(tasks_max) // per_process)
+    return workers * 4 + -(-sum(tasks_max) // per_process)
 
 
 def plan(master: str, slots: int, cpus: int) -> Plan:
@@ -113,7 +114,7 @@ def too_few(
         return None
     each, more = ("one for each", "two")
     if per_process > 1:
-        each, more = (f"one for every {per_process}", "three")
+        each, more = (f"one for every {per_process}", "four")
     return (
         f"spark.remote {remote} has {free} free slots, but {wanted} are needed: {each} of "
         f"{sum(tasks_max)} tasks (the sum of tasks.max) and {more} for each of {workers} workers. "

@@ -151,9 +151,14 @@ class HostMachine:
         """The host went without having been asked to, with tasks in it."""
 
     @property
+    def is_open(self) -> bool:
+        """Whether tasks may be placed, as far as there is room."""
+        return not self._leaving and not self._abandoned
+
+    @property
     def has_room(self) -> bool:
         """Whether one more task may be placed."""
-        return not self._leaving and not self._abandoned and len(self._tasks) < self._room
+        return self.is_open and len(self._tasks) < self._room
 
     @property
     def released(self) -> bool:

@@ -54,7 +54,7 @@ IDLE_MS = 30_000
 
 
 class _Host:
-    """The worker's view of a host."""
+    """The worker's view of a host. `room`: how many tasks are meant for it."""
 
     def __init__(self, name: str, room: int, machine: hosting.HostMachine) -> None:
         self.name = name
@@ -97,7 +97,11 @@ class _Placed:
 
 
 class PackedRunner:
-    """Runs up to `room` tasks in each process that the `Launcher` brings up."""
+    """Runs up to `room` tasks in each process that the `Launcher` brings up.
+
+    Tasks that may have crashed a process get processes of fewer tasks (`Company`), as far as there
+    may be more processes: what waits for a slot of Spark would wait as long as all others run.
+    """
 
     def __init__(
         self,
@@ -109,12 +113,20 @@ class PackedRunner:
         silence_limit_ms: int = 5_000,
         start_limit_ms: int = START_LIMIT_MS,
         idle_ms: int = IDLE_MS,
+        spare: int | None = None,
         alive: Callable[[], bool] | None = None,
     ) -> None:
-        """`alive`: beats are sent only while it returns True (the herder is being served)."""
+        """
+        Args:
+            spare: how many processes there may be beyond those that the tasks fill; None: any
+                number.
+            alive: beats are sent only while it returns True (the herder is being served).
+        """
         self._launcher = launcher
         self._report = report
         self._server = server
+        self._room = room
+        self._spare = spare
         self._company = Company(room)
         self._limit_ms = silence_limit_ms
         self._start_limit_ms = start_limit_ms
@@ -135,10 +147,7 @@ class PackedRunner:
             if spec.run in self._placed:
                 raise ValueError(f"run {spec.run} was started before")
             room = self._company.room(monotonic_ms(), spec.task)
-            having_room = (
-                host for host in self._hosts.values() if host.room == room and host.machine.has_room
-            )
-            found = next(having_room, None)
+            found = self._host_for(room)
             host = found or self._new_host(room)
             self._placed[spec.run] = _Placed(spec, host)
             self._give(host, hosting.TaskPlaced(spec.run, life.graceful_ms(spec)))
@@ -174,10 +183,29 @@ class PackedRunner:
 
     # -- what the launcher and the lifelines tell --
 
+    def _host_for(self, room: int) -> _Host | None:
+        """One that takes a task which is to be one of `room` at most; None: a new one."""
+        takers = [host for host in self._hosts.values() if host.machine.has_room]
+        for host in takers:
+            if host.room == room and host.machine.tasks < room:
+                return host
+        if self._may_grow():
+            return None
+        # Beside other suspects first: those that nobody suspects are crashed by none of them.
+        return min(takers, key=lambda host: (host.room, host.machine.tasks), default=None)
+
+    def _may_grow(self) -> bool:
+        """Whether there may be one process more."""
+        if self._spare is None:
+            return True
+        open_hosts = [host.machine for host in self._hosts.values() if host.machine.is_open]
+        tasks = sum(machine.tasks for machine in open_hosts) + 1
+        return len(open_hosts) < -(-tasks // self._room) + self._spare
+
     def _new_host(self, room: int) -> _Host:
         self._started += 1
         machine = hosting.HostMachine(
-            monotonic_ms(), self._limit_ms, self._start_limit_ms, room, self._idle_ms
+            monotonic_ms(), self._limit_ms, self._start_limit_ms, self._room, self._idle_ms
         )
         host = _Host(f"host {self._started}", room, machine)
         self._hosts[host.id] = host

@@ -17,6 +17,9 @@ from headgate_runtime.tasks.thread_runner import ThreadRunner
 from headgate_runtime.tasks.tools import BodyTools, PluginTools
 
 SPARK_START_LIMIT_MS = 300_000
+SPARK_SPARE = 1
+"""Slots of Spark that a worker has for tasks that may have crashed their process, beyond those that
+its tasks fill: `headgate_spark.slots.slots_wanted` counts it."""
 NAMES = ("spark", "process", "thread")
 BODY = "headgate_runtime.tasks.main:run"
 """Importable name of the body, for launchers: takes the argument, returns how it ended."""
@@ -87,7 +90,8 @@ def make_runner(
     if name == "spark" and spark_launcher is not None:
         if host != LOOPBACK:
             servers.append(LifelineServer(limit_ms, host))
-        others = around.several_each(spark_launcher, SPARK_START_LIMIT_MS, servers[-1], room)
+        limit = SPARK_START_LIMIT_MS
+        others = around.several_each(spark_launcher, limit, servers[-1], room, SPARK_SPARE)
     elif room > 1:
         others = around.several_each(launcher, START_LIMIT_MS, servers[0], room)
     return ChoosingRunner(processes, others, report, tools or PluginTools(), servers)
@@ -113,9 +117,14 @@ class _Around:
         )
 
     def several_each(
-        self, launcher: Launcher, start_limit_ms: int, server: LifelineServer, room: int
+        self,
+        launcher: Launcher,
+        start_limit_ms: int,
+        server: LifelineServer,
+        room: int,
+        spare: int | None = None,
     ) -> Runner:
-        """`room`: how many tasks share what is launched."""
+        """`room`: how many tasks share what is launched; `spare`: see `PackedRunner`."""
         if room == 1:
             return self.one_each(launcher, start_limit_ms, server)
         return PackedRunner(
@@ -125,6 +134,7 @@ class _Around:
             room,
             silence_limit_ms=self.silence_limit_ms,
             start_limit_ms=self.start_limit_ms or start_limit_ms,
+            spare=spare,
             alive=self.alive,
         )
 

@@ -13,8 +13,8 @@ from headgate_spark.slots import (
 
 def test_slots_are_two_per_worker_and_one_per_task() -> None:
     assert slots_wanted(3, [2, 1, 4]) == 13
-    # Tasks that share a slot: each worker has one that is not full.
-    assert slots_wanted(3, [2, 1, 4], per_process=5) == 11
+    # Tasks that share a slot: each worker has one that is not full, and one for suspects.
+    assert slots_wanted(3, [2, 1, 4], per_process=5) == 14
 
 
 @pytest.mark.parametrize(
@@ -48,8 +48,8 @@ def test_overlapping_spans_are_counted() -> None:
 
 def test_too_few_slots_are_refused_with_the_numbers() -> None:
     assert too_few("sc://h:1", 8, 2, [4]) is None
-    packed = too_few("sc://h:1", 6, 2, [4], per_process=4)
-    assert packed is not None and "7 are needed: one for every 4 of 4 tasks" in packed
+    packed = too_few("sc://h:1", 8, 2, [4], per_process=4)
+    assert packed is not None and "9 are needed: one for every 4 of 4 tasks" in packed
     text = too_few("sc://h:1", 7, 2, [4])
     assert text is not None
     assert "sc://h:1 has 7 free slots, but 8 are needed: one for each of 4 tasks" in text
