@@ -44,7 +44,11 @@ class IcebergSinkTask(TableSinkTask):
         shared = shared_settings(settings)
         app: str = settings["offsets.name"] or f"headgate.{config.get('name', '')}"
         return shared, IcebergTarget(
-            settings["table"].strip(), _catalog(config), app, shared.evolution
+            settings["table"].strip(),
+            _catalog(config),
+            app,
+            shared.evolution,
+            accepts_loss=shared.accepts_loss,
         )
 
 

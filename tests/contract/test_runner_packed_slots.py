@@ -1,4 +1,4 @@
-"""Where what is launched waits for a slot, as on Spark, suspects get no more processes than that."""
+"""Where what is launched waits for a slot, as on Spark, there are no more processes than slots."""
 
 import os
 import signal

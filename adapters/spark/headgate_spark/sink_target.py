@@ -159,6 +159,8 @@ class AnyTarget:
         if not self._writer.sql:  # what it gives is looked at when it is written
             self._writer.check_partitions(rows)
 
+    def check_names(self, columns: Any) -> None: ...
+
     def read(self) -> None: ...
 
     def reached(self, place: TopicPartition) -> int | None:
@@ -198,6 +200,8 @@ class FolderTarget:
         """Raises `DataError`: a value that Spark would change."""
         if not self._writer.sql:  # what it gives is looked at when it is written
             self._writer.check_partitions(rows)
+
+    def check_names(self, columns: Any) -> None: ...
 
     def read(self) -> None:
         self._log.read()

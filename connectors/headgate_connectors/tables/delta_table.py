@@ -8,6 +8,7 @@ commit with the same id is refused by delta-rs. So of any number of processes th
 records one commits, also one that was frozen in between.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +26,7 @@ from headgate_connectors.tables.columns import Evolution, conform, merge_columns
 from headgate_connectors.tables.delta_types import stored_schema, stored_type
 from headgate_connectors.tables.sink import Batch, TableError
 
+_ARROW: Final = re.compile(r"\n|(?:\x1b\[\d*m|↳)+")
 _DELETED: Final = "__headgate_deleted"
 _TRIES: Final = 50
 """Commits that may fail, each since another process has committed meanwhile."""
@@ -117,6 +119,9 @@ class DeltaTarget:
                     "give it a text, or leave the column out of partition.by"
                 )
 
+    def check_names(self, columns: Any) -> None:
+        """delta-rs writes to no table whose columns may be renamed."""
+
     def reached(self, place: TopicPartition) -> int | None:
         """Offset up to which the snapshot that was read last has the records; None: it has none."""
         if self._table is None:
@@ -153,8 +158,9 @@ class DeltaTarget:
                 return True
             except CommitFailedError:
                 continue  # another process has committed meanwhile: look again
-            except DeltaError as error:
-                raise TableError(f"the table at {self._path} was not written: {error}") from error
+            except (DeltaError, OSError) as error:
+                told = _in_a_line(error)
+                raise TableError(f"the table at {self._path} was not written: {told}") from error
         raise TableError(
             f"the table at {self._path} was changed by others during each of {_TRIES} commits"
         )
@@ -212,6 +218,11 @@ def _merge(table: DeltaTable, data: Any, batch: Batch, properties: CommitPropert
         .when_not_matched_insert(dict(columns), f"NOT source.{_DELETED}")
         .execute()
     )
+
+
+def _in_a_line(error: Exception) -> str:
+    """What delta-rs says, without the arrows and colours between its parts."""
+    return ": ".join(part.strip() for part in _ARROW.split(str(error)) if part.strip())
 
 
 def _quoted(name: str) -> str:

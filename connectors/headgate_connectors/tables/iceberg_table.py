@@ -7,8 +7,12 @@ on the newest snapshot, and a frozen process that wakes up would write its rows 
 tries are switched off (``commit.retry.num-retries`` = 0 in the metadata that the commit is made
 against). Then a commit is refused unless the table's snapshot is the one whose offsets were
 compared with where the batch begins.
+
+A rollback sets the rows back and leaves the properties. So the id of the last snapshot with rows of
+ours is a property, too: while the table's line of snapshots has it, the rows are there.
 """
 
+import logging
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
@@ -27,10 +31,14 @@ from pyiceberg.exceptions import (
 from pyiceberg.expressions import And, BooleanExpression, EqualTo, In, Or
 from pyiceberg.table import Table, Transaction
 
+from headgate.connector.data_error import DataError
 from headgate.ports import TopicPartition
 from headgate_connectors.tables.columns import Evolution, conform, merge_columns
 from headgate_connectors.tables.delta_types import stored_schema
+from headgate_connectors.tables.iceberg_history import is_rolled_back, renamed_columns
 from headgate_connectors.tables.sink import Batch, TableError
+
+_log = logging.getLogger("headgate.connector")
 
 RETRIES: Final = "commit.retry.num-retries"
 _TRIES: Final = 50
@@ -48,11 +56,25 @@ class IcebergTarget:
     knows_offsets = True
 
     def __init__(
-        self, name: str, catalog: Mapping[str, str], app: str, evolution: Evolution
+        self,
+        name: str,
+        catalog: Mapping[str, str],
+        app: str,
+        evolution: Evolution,
+        *,
+        accepts_loss: bool = False,
     ) -> None:
-        """`name`: namespace and table, with dots. `catalog`: properties of pyiceberg's catalog, may
-        hold passwords. `app`: what names of offsets begin with."""
+        """
+        Args:
+            name: namespace and table, with dots.
+            catalog: properties of pyiceberg's catalog, may hold passwords.
+            app: what names of offsets begin with.
+            accepts_loss: go on behind rows that others have taken away.
+        """
         self._name = name
+        self._accepts_loss = accepts_loss
+        self._missed = ""
+        """Snapshot whose rows are gone, as was told and accepted."""
         self._properties = dict(catalog)
         self._app = app
         self._evolution = evolution
@@ -64,7 +86,7 @@ class IcebergTarget:
         """Look at the newest metadata of the table, if there is one.
 
         Raises:
-            TableError: there was one.
+            TableError: there was one, or it was rolled back behind rows of the sink's.
         """
         if self._catalog is None:
             properties = {key: text for key, text in self._properties.items() if key != "name"}
@@ -82,8 +104,27 @@ class IcebergTarget:
             with table.transaction() as change:
                 change.set_properties({RETRIES: "0"})
             table = self._catalog.load_table(self._name)
+        self._check_history(table)
         self._table = table
         self._columns = self.stored_schema(table.schema().as_arrow())
+
+    def _check_history(self, table: Table) -> None:
+        last = table.properties.get(self._snapshot_key)
+        if last is None or not is_rolled_back(table.metadata, int(last)):
+            return
+        text = (
+            f"table {self._name} was rolled back by others: the rows that the sink has committed "
+            f"up to snapshot {last} are not in it any more"
+        )
+        if not self._accepts_loss:
+            raise TableError(
+                f"{text}. Set the table to that snapshot again, or set on.missing.output = accept "
+                "to go on behind them, or give the connector another name to write everything "
+                "anew; then restart the task"
+            )
+        if last != self._missed:
+            self._missed = last
+            _log.warning("%s; on.missing.output = accept: it goes on behind them", text)
 
     @property
     def columns(self) -> Any:
@@ -98,12 +139,30 @@ class IcebergTarget:
         stored = stored_schema(columns, _ICEBERG)
         return pa.schema([pa.field(one.name, _wider(one.type)) for one in stored])
 
+    def check_names(self, columns: Any) -> None:
+        """Raises TableError: one of `columns` has another name in the table by now."""
+        if self._table is None:
+            return
+        renamed = renamed_columns(self._table.metadata)
+        for name in columns.names:
+            if name in renamed:
+                raise TableError(
+                    f"column {name} was renamed to {renamed[name]} in table {self._name}: give it "
+                    "its name back there, or rename it by a transform (ReplaceField); then "
+                    "restart the task"
+                )
+
     def reached(self, place: TopicPartition) -> int | None:
         """Offset up to which the metadata that was read last has the records; None: none."""
         if self._table is None:
             return None
         found = self._table.properties.get(self._key(place))
         return None if found is None else int(found)
+
+    @property
+    def _snapshot_key(self) -> str:
+        """Name of the property with the last snapshot that has rows of ours."""
+        return f"{self._app}.snapshot"
 
     def _key(self, place: TopicPartition) -> str:
         return f"{self._app}.{place[0]}-{place[1]}"
@@ -115,7 +174,8 @@ class IcebergTarget:
 
         Raises:
             DataError: its columns do not fit the table's.
-            TableError: others have changed the table all the time, or dropped it.
+            TableError: others have changed the table all the time, dropped it, rolled it back
+                or renamed a column.
         """
         for _ in range(_TRIES):
             self.read()
@@ -129,6 +189,11 @@ class IcebergTarget:
                 return True
             except (CommitFailedException, CommitStateUnknownException):
                 continue  # another process has committed meanwhile, or this one has: look again
+            except (DataError, TableError):
+                raise
+            except Exception as error:  # each catalog's library has its own
+                told = str(error).partition("\n")[0]
+                raise TableError(f"table {self._name} was not written: {told}") from error
         raise TableError(
             f"table {self._name} was changed by others during each of {_TRIES} commits"
         )
@@ -143,7 +208,9 @@ class IcebergTarget:
 
     def _write(self, table: Table, batch: Batch) -> None:
         assert table.properties.get(RETRIES) == "0", "a refused commit would be tried again"
+        self.check_names(batch.data.schema)
         wanted = merge_columns(self._columns, batch.data.schema, self._evolution)
+        before = table.metadata.current_snapshot_id
         ends = {self._key(place): str(end) for place, end in batch.ends.items()}
         with table.transaction() as change:
             if len(wanted) > len(self._columns):
@@ -155,6 +222,9 @@ class IcebergTarget:
                 rows = rows.filter(pc.invert(pa.array(batch.deleted, pa.bool_())))
             if rows.num_rows:
                 change.append(rows)
+            made = change.table_metadata.current_snapshot_id
+            if made is not None and made != before:
+                ends[self._snapshot_key] = str(made)
             change.set_properties(ends)
 
     def close(self) -> None: ...

@@ -57,6 +57,8 @@ class Target(Protocol):
 
     def check_rows(self, rows: Any) -> None: ...
 
+    def check_names(self, columns: Any) -> None: ...
+
     def reached(self, place: TopicPartition) -> int | None: ...
 
     def commit(self, batch: Batch) -> bool: ...
@@ -237,6 +239,7 @@ class TableSinkTask(SinkTask):
                 return None
             layout = Layout.of(given, self._target.stored_schema, self._target.check_rows)
             self._keys.check_types(layout.stored)
+            self._target.check_names(layout.stored)
             self._columns = merge_columns(self._columns, layout.stored, self._settings.evolution)
             self._layouts[given] = layout
         return layout
