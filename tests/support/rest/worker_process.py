@@ -1,9 +1,11 @@
 """``python -m support.rest.worker_process FOLDER KEY=VALUE...``: a worker in a process of its own.
 
-Prints its URL, and ends when its standard input does. Keys are those of the REST server; NOFILE is
+Prints its URL, then for each line of its standard input how many blocks of memory its objects have,
+and ends when that does. Keys are those of the REST server; NOFILE is
 its limit of descriptors.
 """
 
+import gc
 import resource
 import sys
 from pathlib import Path
@@ -23,7 +25,9 @@ def main(folder: str, *settings: str) -> None:
     collector.settle()  # as `headgate worker` does
     with rest_worker(Path(folder), rest={**LOCAL, FRONT_PROCESS: "true", **given}) as service:
         print(service.url, flush=True)
-        sys.stdin.read()
+        for _ in sys.stdin:
+            gc.collect()
+            print(sys.getallocatedblocks(), flush=True)
 
 
 if __name__ == "__main__":
