@@ -1,10 +1,11 @@
 """The methods of ``headgate.v1.ConnectorService``."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Final, cast
 
 from headgate.herder import messages as m
+from headgate.herder.settled import THE_CONNECTOR
 from headgate.ids import TargetState, TaskId
 from headgate.task.messages import TaskKind
 from headgate_grpc import messages, planning
@@ -117,24 +118,29 @@ class ConnectorService:
         last: list[connector_pb2.Connector],
     ) -> pb.WaitConnectorResponse:
         """The watch says when to look. What it shows may be older than a change that was answered
-        before this wait began, so each look asks the herder."""
-        least = messages.min_config_offset_of(request)
+        before this wait began, so each look asks the herder. The first one reads the config topic
+        to its end: the change may have been asked of another worker."""
+        least, to_end = messages.min_config_offset_of(request), True
         stream = self._hub.watch(Filter(names=frozenset((request.name,))), fresh=False)
         try:
             async for response in stream:
                 if not (response.connectors or response.removed or response.synced):
                     continue
-                result = await asked.result(m.ShowConnector(request.name, ("config",), least))
+                call = m.ShowConnector(request.name, ("config", "outdated"), least, to_end)
+                result, to_end = await asked.result(call), False
                 if isinstance(result, m.Failure):
                     if result.kind is m.ErrorKind.NOT_FOUND and request.deleted:
                         return pb.WaitConnectorResponse()
                     raise RefusedError.of(result)
-                shown = messages.connector(cast(Any, result.value)["row"])
+                row = cast(Any, result.value)["row"]
+                shown, outdated = messages.connector(row), row["outdated"]
                 last[:] = [shown]
-                if holds(shown):
+                if holds(shown) and not (outdated and request.WhichOneof("condition") == "state"):
                     return pb.WaitConnectorResponse(connector=shown)
-                if request.stop_at_failure and not request.deleted and _failed(shown):
-                    raise RefusedError(CONNECTOR_FAILED, _failure_text(shown))
+                if request.stop_at_failure and not request.deleted:
+                    current = _current(shown, outdated)
+                    if _failed(current):
+                        raise RefusedError(CONNECTOR_FAILED, _failure_text(current))
         finally:
             await cast(Any, stream).aclose()
         raise AssertionError("a watch has no end")
@@ -333,6 +339,20 @@ def _all_in(shown: connector_pb2.Connector, state: int) -> bool:
     if shown.target_state != connector_pb2.TARGET_STATE_STOPPED and not shown.tasks:
         return shown.settled and shown.status.state == state
     return shown.status.state == state and all(task.status.state == state for task in shown.tasks)
+
+
+def _current(shown: connector_pb2.Connector, outdated: Sequence[int]) -> connector_pb2.Connector:
+    """Without the statuses of what ran before the last change or restart."""
+    if not outdated:
+        return shown
+    made = connector_pb2.Connector()
+    made.CopyFrom(shown)
+    if THE_CONNECTOR in outdated:
+        made.ClearField("status")
+    for task in made.tasks:
+        if task.number in outdated:
+            task.ClearField("status")
+    return made
 
 
 def _failed(shown: connector_pb2.Connector) -> bool:

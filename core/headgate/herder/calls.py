@@ -169,9 +169,12 @@ class ShowConnector:
 
     name: str
     parts: tuple[str, ...] = ()
-    """More than the statuses: "config", "tasks" (their configs), "topics"."""
+    """More than the statuses: "config", "tasks" (their configs), "topics", "outdated"."""
     min_config_offset: int = 0
     """Answered once the worker has read the config topic so far."""
+    to_end: bool = False
+    """Answered once the worker has read the config topic to its end: what was acknowledged before
+    is seen, whoever was asked for it."""
 
 
 @dataclass(frozen=True, slots=True)

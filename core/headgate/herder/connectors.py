@@ -148,6 +148,8 @@ class Connectors:
         if entry is None or instance.phase is not Phase.STARTED:
             return
         under_way = instance.generating is not Generating.IDLE
+        if not under_way:
+            self._statuses.take_account(name, entry.configured_at)  # there and back in one read
         if entry.inconsistent or (entry.task_count is None and not under_way):
             self._generate(instance)  # repair: Java leaves it so for ever
 
@@ -173,7 +175,11 @@ class Connectors:
         """Part of a restart by record: stop and start the connector, if it is here. Source:
         doRestartConnectorAndTasks."""
         instance = self._held.get(name)
-        if instance is None or instance.revoked or (only_failed and not instance.failed):
+        if instance is None or instance.revoked:
+            return
+        if only_failed and not instance.failed:
+            if instance.phase in (Phase.ABSENT, Phase.STARTED):
+                self._statuses.take_account(name)
             return
         _forget_failure(instance)
         self._start_anew(instance)
@@ -205,9 +211,18 @@ class Connectors:
         instance.shown = State.RESTARTING
         self._show(instance, State.RESTARTING)
 
-    def _show(self, instance: Instance, state: State, trace: str | None = None) -> None:
+    def _show(
+        self,
+        instance: Instance,
+        state: State,
+        trace: str | None = None,
+        *,
+        tasks_known: bool = True,
+    ) -> None:
         instance.shown = state
-        self._statuses.write_connector(instance.name, state, trace, restarts=instance.restarts)
+        self._statuses.write_connector(
+            instance.name, state, trace, restarts=instance.restarts, tasks_known=tasks_known
+        )
 
     @property
     def held(self) -> Iterator[str]:
@@ -317,6 +332,9 @@ class Connectors:
         if not instance.failed and instance.shown is not state:
             instance.shown = state
             self._statuses.write_connector(instance.name, state)
+        entry = self._ctx.state.entry(instance.name)
+        if entry is not None:
+            self._statuses.take_account(instance.name, entry.configured_at)
         self._resolve(instance, Success())
 
     def _drop(self, instance: Instance) -> None:
@@ -337,7 +355,10 @@ class Connectors:
         instance.phase = Phase.STARTED
         instance.started_ms = self._ctx.now_ms
         self._statuses.version_told(name, version)
-        self._show(instance, State.RUNNING)
+        entry = self._ctx.state.entry(name)
+        # Stopped before, it has none that its commit speaks of.
+        tasks_known = entry is None or entry.task_count != 0
+        self._show(instance, State.RUNNING, tasks_known=tasks_known)
         self._generate(instance)
 
     def on_stopped(self, name: str, run: int) -> None:
@@ -485,6 +506,10 @@ class Connectors:
         again = instance.again
         self._forget_generating(instance)
         instance.failures = 0
+        entry = self._ctx.state.entry(instance.name)
+        # Of a commit that is yet to be read it is said when it is.
+        if entry is not None and (instance.published or (0, -1))[1] != entry.commit_offset:
+            self._statuses.take_account(instance.name, entry.configured_at)
         self._resolve(instance, Success())
         if again:
             self._generate(instance)

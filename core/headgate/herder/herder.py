@@ -68,7 +68,7 @@ class Herder:
         self._leadership = Leadership(ctx)
         self._rounds = FencingRounds(ctx)
         self._keys = SessionKeys(ctx, self._leadership)
-        self._restarts = Restarts(ctx, self._connectors, self._tasks)
+        self._restarts = Restarts(ctx, self._connectors, self._tasks, self._statuses)
         self._work = GroupWork(ctx, self._connectors, self._tasks)
         self._offset_changes = OffsetChanges(ctx, self._leadership, self._work.member)
         self._rows = KeptRows(settings)

@@ -359,7 +359,9 @@ class Requests:
             found.log_read = False
             self._look_later(found)
             return
-        if is_behind(self._ctx.state, call) or not (self._ctx.ready or found.log_read):
+        to_end = isinstance(call, m.ShowConnector) and call.to_end
+        ready = self._ctx.ready and not to_end
+        if is_behind(self._ctx.state, call) or not (ready or found.log_read):
             self._read_log(found)
             return
         ctx = self._ctx

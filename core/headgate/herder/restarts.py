@@ -10,18 +10,23 @@ those that wait for one connector the one that restarts more counts, as in Java.
 
 from headgate.herder.connectors import Connectors
 from headgate.herder.context import Context
+from headgate.herder.statuses import Statuses
 from headgate.herder.tasks import Tasks
 from headgate.topics.config_events import RestartRequested
 
 
 class Restarts:
-    def __init__(self, ctx: Context, connectors: Connectors, tasks: Tasks) -> None:
+    def __init__(
+        self, ctx: Context, connectors: Connectors, tasks: Tasks, statuses: Statuses
+    ) -> None:
         self._ctx = ctx
+        self._statuses = statuses
         self._connectors = connectors
         self._tasks = tasks
         self._waiting: dict[str, RestartRequested] = {}
 
     def on_requested(self, request: RestartRequested) -> None:
+        self._statuses.hold_back(request.connector, request.offset)
         known = self._waiting.get(request.connector)
         if known is None or _impact(request) > _impact(known):
             self._waiting[request.connector] = request
@@ -31,6 +36,7 @@ class Restarts:
         if not self._ctx.membership.stable:
             return
         waiting, self._waiting = self._waiting, {}
+        self._statuses.held_back_no_more()
         for name, request in waiting.items():
             if self._ctx.state.entry(name) is None:
                 continue

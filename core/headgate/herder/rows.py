@@ -8,27 +8,21 @@ Further parts are there when they are asked for: "config"; "task_configs", a lis
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final
 
 from headgate.herder.calls import ShowConnectors
 from headgate.herder.settings import HerderSettings
-from headgate.ids import State, TargetState, TaskId
+from headgate.herder.settled import is_entry_settled, outdated
+from headgate.ids import TargetState, TaskId
 from headgate.topics.config_events import ConfigEvent
-from headgate.topics.config_state import ConfigState, ConnectorEntry
-from headgate.topics.status import Status, StatusEvent, StatusView
-
-_WANTED: Final = {
-    TargetState.STARTED: State.RUNNING,
-    TargetState.PAUSED: State.PAUSED,
-    TargetState.STOPPED: State.STOPPED,
-}
+from headgate.topics.config_state import ConfigState
+from headgate.topics.status import StatusEvent, StatusView
 
 KEPT_MS: Final = 60_000
 KEPT_MAX: Final = 20_000
 _KEPT_PARTS: Final = ((), ("config",))
-_NONE: Final[Mapping[int, Status]] = {}
 
 
 def row(
@@ -49,7 +43,7 @@ def row(
         "type": kind,
         "target_state": (entry.target_state or TargetState.STARTED)._value_,
         "task_count": task_count,
-        "settled": _is_settled(entry, statuses, name),
+        "settled": is_entry_settled(entry, statuses, name),
         "etag": entry.etag,
         "status": statuses.answer(name, kind),
     }
@@ -61,6 +55,8 @@ def row(
     if "topics" in parts:
         tracked = settings.topic_tracking
         made["topics"] = sorted(statuses.topics.get(name, {})) if tracked else None
+    if "outdated" in parts:
+        made["outdated"] = outdated(entry, statuses, name)
     return made
 
 
@@ -179,35 +175,6 @@ def _begin(names: Sequence[str], call: ShowConnectors) -> int:
     """Place of the first of `names`, which are sorted, that may be in the answer."""
     behind = bisect_right(names, call.after) if call.after else 0
     return max(behind, bisect_left(names, call.prefix))
-
-
-def is_settled(state: ConfigState, statuses: StatusView, name: str) -> bool:
-    """The reported statuses are what the user asked for: of the connector and of each task that is
-    configured, and of no task more. Task configs must have been committed, unless it is stopped.
-
-    After a restart, or with a changed config, the statuses of the run before may still stand.
-    """
-    entry = state.entries.get(name)
-    return entry is not None and _is_settled(entry, statuses, name)
-
-
-def _is_settled(entry: ConnectorEntry, statuses: StatusView, name: str) -> bool:
-    connector = statuses.connectors.get(name)
-    if connector is None:
-        return False
-    wanted = _WANTED[entry.target_state or TargetState.STARTED]
-    if connector.state is not wanted:
-        return False
-    reported = statuses.tasks.get(name, _NONE)
-    if wanted is State.STOPPED:
-        return all(status.state is State.UNASSIGNED for status in reported.values())
-    count = entry.task_count
-    if count is None or count != len(reported) or entry.inconsistent or entry.config is None:
-        return False
-    for number, status in reported.items():
-        if status.state is not wanted or not 0 <= number < count:
-            return False
-    return True
 
 
 def _has_one_of(statuses: StatusView, name: str, states: frozenset[str]) -> bool:

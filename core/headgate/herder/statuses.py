@@ -14,6 +14,7 @@ leader removes these too.
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Final
 
 from headgate.herder.context import NO_CONFIG, Context, StatusUnheard
@@ -84,6 +85,9 @@ class Statuses:
         self._unheard: dict[str, tuple[str | TaskId, int]] = {}
         """Work by key whose own status may be hidden by another status that was read, and
         the latest generation in which others have spoken of it since."""
+        self._held_back: dict[str, int] = {}
+        """By connector the config offset that its statuses tell at most: a restart that was read is
+        yet to be carried out."""
         self._versions: dict[str, str | None] = {}
         """Versions that the instances here told, by connector."""
         self._said_again: set[str] = set()
@@ -125,9 +129,19 @@ class Statuses:
         return 0 if known is None else known.restarts
 
     def write_connector(
-        self, name: str, state: State, trace: str | None = None, *, restarts: int = 0
+        self,
+        name: str,
+        state: State,
+        trace: str | None = None,
+        *,
+        restarts: int = 0,
+        tasks_known: bool = True,
     ) -> None:
+        """`tasks_known` False: what its tasks are is yet to be found out, and `take_account` says
+        when it is."""
         status = self._status(name, state, trace, restarts)
+        if not tasks_known:
+            status = replace(status, config_offset=0)
         safe = state in _SAFE
         if may_write(self._connectors.get(name), status, safe=safe, assigned_to_me=True):
             self._write(encode_connector_status(name, status), status)
@@ -139,6 +153,37 @@ class Statuses:
         known = self._tasks.get(task.connector, {}).get(task.task)
         if may_write(known, status, safe=state in _SAFE, assigned_to_me=True):
             self._write(encode_task_status(task, status), status)
+
+    def take_account(self, item: str | TaskId, config_offset: int | None = None) -> None:
+        """What this worker said last of `item` holds, too, of what was read of it since: says so.
+
+        Args:
+            config_offset: if what was said takes account of less. None: in any case.
+        """
+        name, key = (
+            (item.connector, task_key(item))
+            if isinstance(item, TaskId)
+            else (item, connector_key(item))
+        )
+        own, _ = self._own.get(key, (None, b""))
+        if own is None or own.config_offset is None:
+            return
+        if config_offset is not None and own.config_offset >= config_offset:
+            return
+        status = replace(own, config_offset=self._config_offset(name))
+        encode = encode_task_status(item, status) if isinstance(item, TaskId) else None
+        self._write(encode or encode_connector_status(name, status), status)
+
+    def hold_back(self, connector: str, config_offset: int) -> None:
+        """A restart that stands at `config_offset` is not carried out yet."""
+        self._held_back.setdefault(connector, config_offset)
+
+    def held_back_no_more(self) -> None:
+        """All restarts that were read are carried out."""
+        self._held_back.clear()
+
+    def _config_offset(self, connector: str) -> int:
+        return self._held_back.get(connector, self._ctx.state.offset)
 
     def _write(self, record: tuple[str, bytes], status: Status) -> None:
         key, value = record
@@ -170,7 +215,8 @@ class Statuses:
             version = self._version_of(connector)
         shown = None if trace is None else shortened(trace)
         worker = ctx.settings.worker_id
-        return Status(state, worker, self._generation, shown, version, restarts)
+        offset = self._config_offset(connector)
+        return Status(state, worker, self._generation, shown, version, restarts, offset)
 
     def version_told(self, connector: str, version: str | None) -> None:
         """`version` of the class of a connector that has started here."""

@@ -214,8 +214,11 @@ class Tasks:
         held = self._held[task]
         held.tickets = (*held.tickets, ticket)
         held.attempts = held.failures = held.restarts = 0
+        failed = has_failed(held)
         self._stop(held, None)
         if held.state is TaskState.IDLE:
+            if failed:
+                self._show(held, State.RESTARTING)  # or a wait would see the failure before
             self._to_start.append(task)
 
     def restart_planned(self, connector: str, *, only_failed: bool) -> None:
@@ -223,6 +226,8 @@ class Tasks:
         Source: doRestartConnectorAndTasks."""
         for held in self._of(connector):
             if held.revoked or (only_failed and not has_failed(held)):
+                if held.state in SETTLED:
+                    self._statuses.take_account(held.task)
                 continue
             held.attempts = held.failures = held.restarts = 0
             held.show_restarting = True

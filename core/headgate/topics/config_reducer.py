@@ -87,11 +87,13 @@ class _Entry:
         "fencing_count",
         "fencing_pending",
         "inconsistent",
+        "restarted_at",
         "target_state",
         "target_state_at",
         "task_count",
         "task_generation",
         "tasks",
+        "tasks_restarted_at",
     )
 
     def __init__(self, frozen: ConnectorEntry) -> None:
@@ -110,6 +112,8 @@ class _Entry:
         self.fencing_pending = frozen.fencing_pending
         self.configured_at = frozen.configured_at
         self.target_state_at = frozen.target_state_at
+        self.restarted_at = frozen.restarted_at
+        self.tasks_restarted_at = frozen.tasks_restarted_at
 
     def defer(self, task: int, config: Config) -> None:
         owned = self.deferred_owned
@@ -127,6 +131,7 @@ class _Entry:
         """What a connector's tombstone takes with it. Source: `processConnectorRemoval`."""
         self.config = None
         self.configured_at = None
+        self.restarted_at = self.tasks_restarted_at = None
         self.task_count = None
         self.commit_offset = None
         self.tasks = EMPTY
@@ -150,6 +155,8 @@ class _Entry:
             fencing_pending=self.fencing_pending,
             configured_at=self.configured_at,
             target_state_at=self.target_state_at,
+            restarted_at=self.restarted_at,
+            tasks_restarted_at=self.tasks_restarted_at,
         )
 
 
@@ -273,9 +280,19 @@ def _on_session_key_changed(draft: _Draft, event: SessionKeyChanged) -> None:
     draft.session_key = event
 
 
-def _on_news(_draft: _Draft, _event: RestartRequested | LoggerLevelChanged) -> None:
-    """Restarts and log levels are orders of the moment: for workers that are there, never
-    replayed."""
+def _on_restart_requested(draft: _Draft, event: RestartRequested) -> None:
+    """The order itself is for workers that are there, and never replayed: what stays is which
+    statuses take account of it."""
+    entry = draft.entry(event.connector)
+    if entry.config is None:
+        return
+    entry.restarted_at = event.offset + 1
+    if event.include_tasks:
+        entry.tasks_restarted_at = event.offset + 1
+
+
+def _on_news(_draft: _Draft, _event: LoggerLevelChanged) -> None:
+    """Log levels are orders of the moment: for workers that are there, never replayed."""
 
 
 def _on_record_rejected(draft: _Draft, event: RecordRejected) -> None:
@@ -297,7 +314,7 @@ _HANDLERS: Final[Mapping[type, Callable[[_Draft, Any], None]]] = {
     TargetStateRemoved: _on_target_state_removed,
     TaskCountRecorded: _on_task_count_recorded,
     SessionKeyChanged: _on_session_key_changed,
-    RestartRequested: _on_news,
+    RestartRequested: _on_restart_requested,
     LoggerLevelChanged: _on_news,
     RecordRejected: _on_record_rejected,
 }

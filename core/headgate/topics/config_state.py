@@ -53,6 +53,10 @@ class ConnectorEntry:
     keeps the last record, and one that repeats a config says which one."""
     target_state_at: int | None = None
     """Config offset of the last record of the target state."""
+    restarted_at: int | None = None
+    """Config offset of the last order to restart it, with flags. Compaction may take it away."""
+    tasks_restarted_at: int | None = None
+    """Likewise, where its tasks were to be restarted, too."""
 
     @property
     def etag(self) -> int:

@@ -38,6 +38,9 @@ class Status:
     """Version of the plugin (KIP-891); absent in records of older workers."""
     restarts: int = 0
     """Restarts in a row by the restart policy. Java's workers neither write nor read it."""
+    config_offset: int | None = None
+    """What the config topic says of the item before this offset, the status takes account of: it is
+    of a run that was made of that. None: not told, as by Java's workers, who do not read it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,14 +159,18 @@ def encode_topic_activity(activity: TopicActivity) -> tuple[str, bytes]:
 
 
 def _encode(status: Status) -> bytes:
-    table = {
+    table: dict[str, object] = {
         "state": status.state.value,
         "trace": status.trace,
         "worker_id": status.worker_id,
         "generation": status.generation,
         "version": status.version,
     }
-    return dumps({**table, "restarts": status.restarts} if status.restarts else table)
+    if status.restarts:
+        table["restarts"] = status.restarts
+    if status.config_offset is not None:
+        table["config_offset"] = status.config_offset
+    return dumps(table)
 
 
 def decode_status(
@@ -276,7 +283,9 @@ def _status(value: bytes, parse: Parse | None) -> Status | str:
             return "expected 'trace', 'worker_id' and 'version' as strings or null"
     restarts = table.get("restarts")
     count = max(java_int(restarts), 0) if type(restarts) is int else 0
-    return Status(state, worker_id or "", java_int(generation), trace, version, count)
+    told = table.get("config_offset")
+    offset = told if type(told) is int else None
+    return Status(state, worker_id or "", java_int(generation), trace, version, count, offset)
 
 
 _STATES: Final = {state.value: state for state in State}

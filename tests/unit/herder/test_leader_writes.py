@@ -10,6 +10,7 @@ from headgate.herder.context import Context
 from headgate.herder.restarts import Restarts
 from headgate.herder.session_keys import KeyRing
 from headgate.herder.settings import HerderSettings
+from headgate.herder.statuses import Statuses
 from headgate.ids import TaskId
 from headgate.task.messages import TaskEnded, TaskOutcome, TaskReleased
 from headgate.topics.config_events import RestartRequested
@@ -391,7 +392,8 @@ def test_a_task_that_fails_on_its_way_out_has_not_failed() -> None:
 def test_of_requests_that_wait_the_one_that_restarts_more_counts(
     first: tuple[bool, bool], second: tuple[bool, bool], kept: int
 ) -> None:
-    restarts = Restarts(Context(HerderSettings("w", "u"), 0), None, None)  # type: ignore[arg-type]
+    ctx = Context(HerderSettings("w", "u"), 0)
+    restarts = Restarts(ctx, None, None, Statuses(ctx))  # type: ignore[arg-type]
     requests = [RestartRequested(n, "c", *flags) for n, flags in enumerate((first, second))]
     for request in requests:
         restarts.on_requested(request)

@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -31,6 +32,7 @@ def test_from_its_record_until_all_has_stopped(slow: str) -> None:
         cast(Any, SimpleNamespace(membership=membership, state=state)),
         cast(Any, connectors),
         cast(Any, held_tasks),
+        cast(Any, MagicMock()),
     )
     restarts.on_requested(RestartRequested(3, "c", include_tasks=True, only_failed=False))
     restarts.carry_out()  # waits for the end of a rebalance

@@ -1,0 +1,84 @@
+"""Whether the statuses of a connector are what the user asked for, and of what was asked for last.
+
+A status that tells its config offset takes account of all that the config topic says of its item
+before that. So one of the run before a change or a restart is known as such, however late the next
+one comes. Statuses of Java's workers do not tell it: they are taken as they are.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from headgate.ids import State, TargetState
+from headgate.topics.config_state import ConnectorEntry
+from headgate.topics.status import Status, StatusView
+
+_WANTED: Final = {
+    TargetState.STARTED: State.RUNNING,
+    TargetState.PAUSED: State.PAUSED,
+    TargetState.STOPPED: State.STOPPED,
+}
+_NONE: Final[Mapping[int, Status]] = {}
+THE_CONNECTOR: Final = -1
+"""Stands for the connector itself among numbers of tasks."""
+
+
+def is_entry_settled(entry: ConnectorEntry, statuses: StatusView, name: str) -> bool:
+    """The reported statuses are what the user asked for: of the connector and of each task that is
+    configured, and of no task more; and none of them is outdated. Task configs must have been
+    committed, unless it is stopped."""
+    connector = statuses.connectors.get(name)
+    if connector is None:
+        return False
+    wanted = _WANTED[entry.target_state or TargetState.STARTED]
+    if connector.state is not wanted or _is_outdated(connector, _connector_since(entry)):
+        return False
+    reported = statuses.tasks.get(name, _NONE)
+    if wanted is State.STOPPED:
+        return all(status.state is State.UNASSIGNED for status in reported.values())
+    count = entry.task_count
+    if count is None or count != len(reported) or entry.inconsistent or entry.config is None:
+        return False
+    if wanted is State.RUNNING and _awaits_commit(entry, connector):
+        return False
+    since = _tasks_since(entry)
+    for number, status in reported.items():
+        if status.state is not wanted or not 0 <= number < count or _is_outdated(status, since):
+            return False
+    return True
+
+
+def outdated(entry: ConnectorEntry, statuses: StatusView, name: str) -> list[int]:
+    """Numbers of the tasks whose status is of a run before the last change or restart that the
+    config topic tells, with `THE_CONNECTOR` for the connector itself."""
+    connector, found = statuses.connectors.get(name), list[int]()
+    if connector is not None and _is_outdated(connector, _connector_since(entry)):
+        found.append(THE_CONNECTOR)
+    started = (entry.target_state or TargetState.STARTED) is TargetState.STARTED
+    awaits = connector is not None and started and _awaits_commit(entry, connector)
+    since = _tasks_since(entry)
+    for number, status in sorted(statuses.tasks.get(name, _NONE).items()):
+        told = status.config_offset is not None
+        if (awaits and told) or _is_outdated(status, since):
+            found.append(number)
+    return found
+
+
+def _is_outdated(status: Status, since: int) -> bool:
+    return status.config_offset is not None and status.config_offset < since
+
+
+def _connector_since(entry: ConnectorEntry) -> int:
+    return max(entry.configured_at or 0, entry.restarted_at or 0)
+
+
+def _tasks_since(entry: ConnectorEntry) -> int:
+    commit = -1 if entry.commit_offset is None else entry.commit_offset
+    return max(commit + 1, entry.tasks_restarted_at or 0)
+
+
+def _awaits_commit(entry: ConnectorEntry, connector: Status) -> bool:
+    """The task configs in force are of an earlier config. Java's workers do not commit those that
+    are equal; `connector` tells whether one of ours has the connector."""
+    if connector.config_offset is None or (entry.commit_offset or 0) >= (entry.configured_at or 0):
+        return False
+    return entry.applied != entry.config
