@@ -19,7 +19,8 @@
     secret KEY VALUE                    what ``${vault:KEY}`` stands for from now on
     steal-log / forget-members          the log gets another writer; the coordinator forgets
     append                              records that come from elsewhere: ``key value`` lines
-    view NAME | running | statuses      what there is to see
+    view NAME | running | statuses | settled WORKER CONNECTOR
+                                        what there is to see
 
 The output is the trace of all effects since the block before, without those every story is full of
 (group requests, reads of the log, validation). ``quiet`` after a command leaves it out.
@@ -33,6 +34,7 @@ from support.herder.world import HerderWorld, Worker
 from support.scenarios.runner import Block, World
 
 from headgate.herder import messages as m
+from headgate.herder.settled import THE_CONNECTOR, is_entry_settled, outdated
 from headgate.ids import TargetState, TaskId
 from headgate.task.messages import (
     FencingRequested,
@@ -46,6 +48,7 @@ from headgate.task.messages import (
     TaskRunning,
     TopicsUsed,
 )
+from headgate.topics.status import StatusView, decode_status, fold_statuses
 
 _REPORTS: dict[str, TaskReport] = {
     "fencing-requested": FencingRequested(),
@@ -268,6 +271,19 @@ class HerderScenario(World):
             value = latest[key]
             shown = "deleted" if value is None else json.loads(value)["state"]
             yield f"{key.removeprefix('status-')} {shown}"
+
+    def do_settled(self, block: Block) -> str:
+        """Whether a worker takes a connector's statuses for what was asked for last."""
+        worker, name = block.words
+        entry = self.world.workers[worker].herder.state.entries[name]
+        read = [decode_status(key, value) for key, value in self.world.statuses]
+        statuses = fold_statuses(StatusView(), read)
+        old = [
+            "connector" if number == THE_CONNECTOR else f"task {number}"
+            for number in outdated(entry, statuses, name)
+        ]
+        word = "settled" if is_entry_settled(entry, statuses, name) else "not settled"
+        return f"{word}; outdated: {', '.join(old) or 'nothing'}"
 
 
 def _call(operation: str, words: list[str], block: Block) -> m.Call:
