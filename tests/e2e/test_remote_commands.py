@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 from support.commands.pipelines import HEADGATE, Up
 
+from headgate_grpc.client import Client, HeadgateError
+from headgate_grpc.v1 import connector_pb2
+
 pytestmark = pytest.mark.slow
 
 PIPELINE = """
@@ -103,6 +106,44 @@ def test_a_connector_is_operated_from_the_folder(up: Up) -> None:
     assert ok(up, "tasks", "restart", "lines", "0") == "lines-0 restarted\n"
     assert ok(up, "connectors", "restart", "lines", "--tasks") == "lines restarted\n"
     ok(up, "loggers", "set", "headgate_runtime", "INFO")
+
+
+def test_a_wait_sees_what_came_of_the_last_change(up: Up) -> None:
+    """Not the run before: its statuses say RUNNING, or FAILED, until the next one reports."""
+    good = {
+        "connector.class": "FileStreamSink",
+        "topics": "lines",
+        "file": str(up.folder / "copy.txt"),
+        "headgate.restart.max": "0",
+    }
+    missing = up.folder / "missing"
+    bad = {**good, "file": str(missing / "copy.txt")}
+    with Client(f"unix:{up.folder}/state/grpc.sock") as client:
+        for number in range(3):
+            client.put_config("copy", {**good, "number": str(number)})
+            assert client.wait("copy").settled
+            client.put_config("copy", bad)
+            with pytest.raises(HeadgateError, match="copy-0 has failed"):
+                client.wait("copy")
+        missing.mkdir()
+        client.restart("copy", include_tasks=True, only_failed=True)
+        assert client.wait("copy").settled
+        for _ in range(3):
+            client.restart("copy", include_tasks=True)
+            assert client.wait("copy").tasks[0].status.state == connector_pb2.STATE_RUNNING
+            client.restart_task("copy", 0)
+            assert client.wait("copy", state=connector_pb2.STATE_RUNNING).settled
+        client.stop("copy")
+        client.wait("copy")
+        client.resume("copy")
+        assert len(client.wait("copy").tasks) == 1
+    (up.folder / "bad.json").write_text(
+        json.dumps({"name": "copy", "config": {**bad, "file": str(missing / "no" / "copy.txt")}})
+    )
+    ok(up, "connectors", "apply", "bad.json")
+    waited = run(up, "connectors", "wait", "copy")
+    assert waited.returncode == 1 and "copy-0 has failed" in waited.stderr, waited
+    ok(up, "connectors", "delete", "copy")
 
 
 @pytest.mark.exhaustive

@@ -270,6 +270,13 @@ def doctor(
     epilog=example("headgate observe --bootstrap-servers localhost:9092 --group connect-cluster"),
 )
 def observe(
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[FILE.properties]",
+            help="A worker's file: take brokers, group, topics and security from it.",
+        ),
+    ] = None,
     bootstrap_servers: Annotated[
         str | None,
         typer.Option("--bootstrap-servers", metavar="HOST:PORT,...", help="Kafka's brokers."),
@@ -282,7 +289,7 @@ def observe(
         typer.Option(
             "--properties",
             metavar="FILE",
-            help="A worker's file: take brokers, group, topics and security from it.",
+            help="The same as FILE.properties.",
         ),
     ] = None,
     config_topic: Annotated[
@@ -315,7 +322,10 @@ def observe(
 
     topics = {"config": config_topic, "status": status_topic, "offset": offset_topic}
     named = {kind: name for kind, name in topics.items() if name}
-    options = ObserveOptions(bootstrap_servers, group, properties, named, as_json, follow)
+    if file is not None and properties is not None:
+        _refuse(f"two files of a worker are given, {file} and {properties}: give one")
+    found = file or properties
+    options = ObserveOptions(bootstrap_servers, group, found, named, as_json, follow)
     try:
         run(options)
     except ObserveError as error:

@@ -142,6 +142,11 @@ def _properties(options: ObserveOptions) -> dict[str, str]:
     from headgate_runtime.config.worker_file import with_exactly_once
 
     found: dict[str, str] = {}
+    if options.properties is not None and options.properties.suffix == ".toml":
+        raise ObserveError(
+            f"{options.properties} is a file of headgate up; expected the properties file of a "
+            "worker on Kafka. A running headgate up is shown by headgate status"
+        )
     if options.properties is not None:
         try:
             found.update(with_exactly_once(read_properties(options.properties).values))
@@ -156,7 +161,7 @@ def _properties(options: ObserveOptions) -> dict[str, str]:
     for key, option in (("bootstrap.servers", "--bootstrap-servers"), ("group.id", "--group")):
         if not found.get(key):
             raise ObserveError(
-                f"which cluster? Expected {option}, or --properties with a worker's file that has "
-                f"{key}"
+                f"which cluster? Expected {option}, or the file of a worker that has {key}: "
+                "headgate observe worker.properties"
             )
     return found

@@ -91,3 +91,32 @@ def test_a_cluster_that_does_not_answer_keeps_nobody_waiting(tmp_path: Path) -> 
         took = time.monotonic() - began
     assert (done.stdout.strip(), done.stderr) == ("", "")
     assert took < FIND_S + 10  # a call has 90 seconds otherwise
+
+
+INSTALLED = """
+headgate --install-completion > /dev/null && source ~/.bashrc || exit 1
+words() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); $function headgate; echo "${COMPREPLY[@]}"; }
+function=$(complete -p headgate | sed 's/.*-F \\([^ ]*\\).*/\\1/')
+words headgate connectors pau
+words headgate connectors pause --u
+words headgate offsets res
+"""
+"""As docs/run/command-line.md has it: installed, then a new bash. The rest is what bash does when
+Tab is pressed."""
+
+
+@pytest.mark.exhaustive
+def test_bash_completes_once_it_is_installed(tmp_path: Path) -> None:
+    path = f"{HEADGATE.parent}:{os.environ['PATH']}"
+    environment = {**os.environ, "HOME": str(tmp_path), "PATH": path}
+    done = subprocess.run(
+        ["bash", "-c", INSTALLED],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == ["pause", "--url", "reset"]

@@ -54,6 +54,8 @@ def test_what_is_written_through_one_is_read_through_the_other(two: tuple[Served
         assert answer.connector.config["number"] == str(number)
         assert answer.config_offset >= done.config_offset
         assert answer.connector.etag == done.connector.etag == str(done.config_offset)
+    changed = leader.client.put_config("own", {**SINK, "number": "last"})
+    assert other.client.wait("own").config["number"] == "last", changed
     paused = other.client.pause("own")
     for client in (leader.client, other.client):
         (row,) = client.list(names=["own"], min_config_offset=paused.config_offset)
