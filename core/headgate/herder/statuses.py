@@ -86,7 +86,7 @@ class Statuses:
         """Work by key whose own status may be hidden by another status that was read, and
         the latest generation in which others have spoken of it since."""
         self._held_back: dict[str, int] = {}
-        """By connector the config offset that its statuses tell at most: a restart that was read is
+        """Highest config offset that statuses may tell, by connector: a restart that was read is
         yet to be carried out."""
         self._versions: dict[str, str | None] = {}
         """Versions that the instances here told, by connector."""

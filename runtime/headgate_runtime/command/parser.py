@@ -325,9 +325,8 @@ def observe(
     if file is not None and properties is not None:
         _refuse(f"two files of a worker are given, {file} and {properties}: give one")
     found = file or properties
-    options = ObserveOptions(bootstrap_servers, group, found, named, as_json, follow)
     try:
-        run(options)
+        run(ObserveOptions(bootstrap_servers, group, found, named, as_json, follow))
     except ObserveError as error:
         _refuse(str(error))
 

@@ -12,7 +12,7 @@ from headgate_grpc.messages import STATE_NAMES, STATES, TARGETS, TYPES
 from headgate_grpc.v1 import cluster_service_pb2 as cluster_pb2
 from headgate_grpc.v1 import connector_pb2
 from headgate_grpc.v1 import connector_service_pb2 as service_pb2
-from headgate_runtime.remote.listener import unreached
+from headgate_runtime.remote.listener import WAIT, unreached
 from headgate_runtime.remote.remote import (
     Config,
     ConnectorRow,
@@ -28,8 +28,6 @@ from headgate_runtime.remote.remote import refused as refused_text
 _TYPE_NAMES: Final = {number: name for name, number in TYPES.items()}
 _TARGET_NAMES: Final = {number: name for name, number in TARGETS.items()}
 CALL_S: Final = 90.0
-_NOT_SENT: Final = ("failed to connect", "errors resolving", "DNS resolution failed")
-"""How gRPC's texts begin where no connection came about, so that nothing was sent."""
 
 
 def _batch(found: cluster_pb2.TaskBatch) -> dict[str, Any]:
@@ -182,7 +180,7 @@ class GrpcRemote:
     ) -> Sequence[Mapping[str, Any]]:
         client = self._client.connectors
         answer: service_pb2.AlterOffsetsResponse | service_pb2.ResetOffsetsResponse
-        with self._told(name):
+        with self._told(name, reads=True):
             if changes is None:
                 reset = service_pb2.ResetOffsetsRequest(name=name, dry_run=True)
                 answer = client.ResetOffsets(reset, timeout=CALL_S)
@@ -209,12 +207,12 @@ class GrpcRemote:
         request = service_pb2.ResetDeletedOffsetsRequest(
             name=name, type=TYPES[kind.value], dry_run=True
         )
-        with self._told(name):
+        with self._told(name, reads=True):
             answer = self._client.connectors.ResetDeletedOffsets(request, timeout=CALL_S)
         return _shown_differences(answer.differences)
 
     def loggers(self) -> Mapping[str, str]:
-        with self._told():
+        with self._told(reads=True):
             found = self._client.cluster.ListLoggers(
                 cluster_pb2.ListLoggersRequest(), timeout=CALL_S
             )
@@ -244,14 +242,15 @@ class GrpcRemote:
         return _row(found) if found.name else None
 
     @contextlib.contextmanager
-    def _told(self, name: str = "") -> Iterator[None]:
-        """Errors of gRPC as what the user is told."""
+    def _told(self, name: str = "", *, reads: bool = False) -> Iterator[None]:
+        """Errors of gRPC as what the user is told. `reads`: what is asked of the client's stubs
+        changes nothing."""
         import grpc
 
         try:
             yield
         except grpc.RpcError as error:
-            raise self._error(HeadgateError.of(error), name) from None
+            raise self._error(HeadgateError.of(error, reads=reads), name) from None
         except HeadgateError as error:
             raise self._error(error, name) from None
         except UnicodeEncodeError:
@@ -266,13 +265,16 @@ class GrpcRemote:
         if error.reason == "CONNECTOR_FAILED":
             again = f"headgate connectors restart {name} --tasks --only-failed"
             return RemoteError(f"{error.message}\n  next: {show} has the trace; then {again}")
-        if error.code == "UNAVAILABLE" and not error.reason:
-            if error.message.startswith(_NOT_SENT):
-                return unreached(self.where, error.message)
+        if error.not_sent:
+            return unreached(self.where, error.message)
+        if error.broke_off:
+            lost = f"{self.where} has not answered: {error.message.rstrip('.')}"
+            if not error.may_have_been_done:
+                return RemoteError(f"{lost}. Nothing was to be changed\n  next: {WAIT}")
             look = show if name else "headgate status"
             return RemoteError(
-                f"{self.where} has not answered: {error.message}\n"
-                f"  next: a change may have been made: look with {look} before you ask again"
+                f"{lost}. The request was sent: it may have been done, or not\n"
+                f"  next: look with {look} before you ask again"
             )
         return refused_text(error.code, error.message, name, error.reason)
 

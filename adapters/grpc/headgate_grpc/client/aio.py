@@ -80,7 +80,7 @@ class AsyncClient:
         try:
             answer = await method(request, timeout=timeout_s or self._timeout_s)
         except grpc.aio.AioRpcError as error:
-            raise HeadgateError.of(error) from error
+            raise HeadgateError.of(error, request) from error
         assert isinstance(answer, kind)
         return answer
 
@@ -156,7 +156,7 @@ class AsyncClient:
                     for change in watching.changes(response):
                         yield change
             except grpc.aio.AioRpcError as error:
-                refused = HeadgateError.of(error)
+                refused = HeadgateError.of(error, reads=True)
                 now = asyncio.get_running_loop().time()
                 failing_since = failing_since or now
                 if refused.code != "UNAVAILABLE" or now - failing_since > give_up_after_s:
@@ -346,6 +346,6 @@ class AsyncClient:
                 for change in worker_changes(response, known):
                     yield change
         except grpc.aio.AioRpcError as error:
-            raise HeadgateError.of(error) from error
+            raise HeadgateError.of(error, reads=True) from error
         finally:
             stream.cancel()

@@ -3,35 +3,91 @@
 from typing import Any, Final
 
 import grpc
-from google.protobuf import message
+from google.protobuf import descriptor_pb2, message
 from google.rpc import error_details_pb2, status_pb2
 
 from headgate_grpc.errors import DETAILS_KEY, DOMAIN
+from headgate_grpc.v1 import cluster_service_pb2, connector_service_pb2
 
 _SAFE_REASONS: Final = frozenset({"NOT_READY", "CONFLICT", "TOO_MANY"})
+_NOT_SENT: Final = ("failed to connect", "errors resolving", "DNS resolution failed")
+"""How gRPC's texts begin where no connection came about, so that nothing was sent."""
+_BROKEN_OFF: Final = frozenset(
+    {"UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED", "INTERNAL", "UNKNOWN"}
+)
+"""Codes that gRPC itself gives to a call whose answer has not come."""
+
+
+def _reading_requests() -> frozenset[str]:
+    """Names of the requests that change nothing."""
+    none = descriptor_pb2.MethodOptions.NO_SIDE_EFFECTS
+    files = (connector_service_pb2.DESCRIPTOR, cluster_service_pb2.DESCRIPTOR)
+    services = [each for file in files for each in file.services_by_name.values()]
+    return frozenset(
+        method.input_type.full_name
+        for service in services
+        for method in service.methods
+        if method.GetOptions().idempotency_level == none
+    )
+
+
+_READS: Final = _reading_requests()
 
 
 class HeadgateError(Exception):
     """A call has failed. `code` is the gRPC status code by name, such as NOT_FOUND."""
 
-    def __init__(self, code: str, message: str, reason: str = "") -> None:
-        super().__init__(f"{code}: {message}")
+    def __init__(self, code: str, message: str, reason: str = "", *, reads: bool = False) -> None:
+        """`reads`: the call changes nothing."""
         self.code = code
         self.message = message
         self.reason = reason
         """One of `headgate.v1.Reason` without its prefix, such as NOT_READY. Empty: the answer did
-        not come from Headgate, so that it is not known what became of the call."""
+        not come from Headgate."""
+        self.broke_off = not reason and code in _BROKEN_OFF
+        """No answer has come from Headgate: the connection did not come about, or was lost, or
+        the server was silent."""
+        self.not_sent = self.broke_off and message.startswith(_NOT_SENT)
+        """No connection came about, so that the call was surely not asked."""
+        self._reads = reads
+        super().__init__(f"{code}: {message}{self._outcome}")
 
     @property
     def may_be_repeated(self) -> bool:
         """Nothing was changed, and the same call may be answered later."""
-        return self.reason in _SAFE_REASONS
+        return self.reason in _SAFE_REASONS or (self.broke_off and (self.not_sent or self._reads))
+
+    @property
+    def may_have_been_done(self) -> bool:
+        """The call changes something, and it is not known whether it did: look before you ask
+        again."""
+        if self._reads:
+            return False
+        return self.reason == "OUTCOME_UNKNOWN" or (self.broke_off and not self.not_sent)
+
+    @property
+    def _outcome(self) -> str:
+        if not self.broke_off:
+            return ""
+        if self.not_sent:
+            return " (there was no connection: the call was surely not asked)"
+        if self._reads:
+            return " (no answer has come: the call changes nothing, ask again)"
+        return " (no answer has come: it may have been done, look before you ask again)"
 
     @classmethod
-    def of(cls, error: Any) -> "HeadgateError":
-        """`error`: a `grpc.RpcError` of either kind of client."""
+    def of(
+        cls, error: Any, request: message.Message | None = None, *, reads: bool = False
+    ) -> "HeadgateError":
+        """
+        Args:
+            error: a `grpc.RpcError` of either kind of client.
+            request: what was asked. None: `reads` says whether it changes nothing.
+        """
         code: grpc.StatusCode = error.code()
-        return cls(code.name, error.details() or "", _reason(error))
+        if request is not None:
+            reads = request.DESCRIPTOR.full_name in _READS
+        return cls(code.name, error.details() or "", _reason(error), reads=reads)
 
 
 def _reason(error: Any) -> str:

@@ -79,7 +79,7 @@ class Client:
         try:
             answer = method(request, timeout=timeout_s or self._timeout_s)
         except grpc.RpcError as error:
-            raise HeadgateError.of(error) from error
+            raise HeadgateError.of(error, request) from error
         assert isinstance(answer, kind)
         return answer
 
@@ -153,7 +153,7 @@ class Client:
                     failing_since = 0.0
                     yield from watching.changes(response)
             except grpc.RpcError as error:
-                refused = HeadgateError.of(error)
+                refused = HeadgateError.of(error, reads=True)
                 now = time.monotonic()
                 failing_since = failing_since or now
                 if refused.code != "UNAVAILABLE" or now - failing_since > give_up_after_s:
@@ -332,6 +332,6 @@ class Client:
             for response in stream:
                 yield from worker_changes(response, known)
         except grpc.RpcError as error:
-            raise HeadgateError.of(error) from error
+            raise HeadgateError.of(error, reads=True) from error
         finally:
             stream.cancel()
