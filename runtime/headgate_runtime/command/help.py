@@ -41,6 +41,8 @@ MEANT: Final[Mapping[str, Mapping[str, str]]] = {
         **{word: _OPERATE.format(word) for word in ("diff", "wait", "watch")},
         **dict.fromkeys(("cluster", "nodes", "top", "workers"), _WORKERS),
         **dict.fromkeys(("remove", "rm"), _DELETE),
+        "down": "Ctrl-C or SIGTERM ends headgate up, and the next one goes on from there",
+        "version": "headgate --version shows it",
     },
     "connectors": {
         **dict.fromkeys(("get", "describe", "status", "config", "tasks"), _SHOW),
@@ -64,6 +66,16 @@ MEANT: Final[Mapping[str, Mapping[str, str]]] = {
 look alike: who asks to see something is not led to what changes it."""
 FILES_AS: Final = frozenset({"-f", "--file", "--filename"})
 """Options by which other tools take the files that are arguments here."""
+OPTIONS_MEANT: Final[Mapping[str, str]] = {
+    **dict.fromkeys(FILES_AS, "files are given without it"),
+    **dict.fromkeys(("-w", "--watch"), "headgate connectors watch prints each change"),
+    **dict.fromkeys(("-y", "--yes", "--force"), "nothing is asked, so it is not needed"),
+    **dict.fromkeys(
+        ("-A", "--all-namespaces", "-n", "--namespace"), "connectors have no namespaces"
+    ),
+}
+"""Options of other tools for commands that operate a cluster, and what is to be typed instead."""
+_OPERATED: Final = frozenset({"apply", "connectors", "loggers", "offsets", "status", "tasks"})
 AFTER: Final[Mapping[str, str]] = {
     **dict.fromkeys(("--url", "--server", "-s"), "headgate status --url ADDRESS"),
     **dict.fromkeys(("--output", "-o"), "headgate connectors list -o json"),
@@ -123,10 +135,13 @@ class Commands(Guessing):
                 kept = [option for option in offered or () if option not in NEVER_OFFERED]
                 if asked in CHECKS and ctx.invoked_subcommand == "up":
                     kept = ["--check"]
-                if asked in FILES_AS and ctx.invoked_subcommand == "connectors":
+                operated = ctx.invoked_subcommand in _OPERATED
+                if asked in FILES_AS or (operated and asked in OPTIONS_MEANT):
                     kept = []
-                    error.message += "; files are given without it."  # type: ignore[attr-defined]
+                    error.message += f"; {OPTIONS_MEANT[asked]}."  # type: ignore[attr-defined]
                 error.possibilities = kept  # type: ignore[attr-defined]
+            elif _names_given_to_list(ctx, error):
+                error.message += f". {_SHOW}."  # type: ignore[attr-defined]
             raise
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -141,6 +156,13 @@ class Commands(Guessing):
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(self.commands)
+
+
+def _names_given_to_list(ctx: Any, error: Exception) -> bool:
+    """Whether `error` is about arguments of `headgate connectors list`, which takes none."""
+    command = getattr(getattr(error, "ctx", None), "info_name", "")
+    extra = str(getattr(error, "message", "")).startswith("Got unexpected extra argument")
+    return extra and (ctx.invoked_subcommand, command) == ("connectors", "list")
 
 
 def example(*lines: str) -> str:
