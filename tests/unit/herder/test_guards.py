@@ -426,7 +426,7 @@ def test_a_restart_during_a_rebalance_waits_for_its_end() -> None:
     world.trace.clear()
     call_id = world.call("a", m.RestartTask(C0))
     world.run()
-    assert world.trace == []
+    assert world.trace == ["a: status task-c-0 RESTARTING"]
     world.release()
     world.until_settled()
     assert isinstance(world.answers[call_id][0], m.Success)
