@@ -151,11 +151,13 @@ def _look(body: _Body, now_s: float) -> None:
     under_way.told_s = taken_s
     frame = sys._current_frames().get(body.thread)
     stack = traceback.extract_stack(frame) if frame is not None else traceback.StackSummary()
+    # The stack is part of the text: so it travels from the task's process to the worker's log.
     _log.warning(
-        "%s has been in %s for %.0f s%s%s",
+        "%s: in %s for %.0f s%s%s%s",
         *(body.task, under_way.name, taken_s, _place(stack)),
         _POLL_HINT if under_way.name == "poll" else "",
-        extra=subject(body.task, "".join(traceback.format_list(stack)) or None),
+        "\n" + "".join(traceback.format_list(stack)).rstrip() if stack else "",
+        extra=subject(body.task),
     )
 
 
