@@ -39,7 +39,7 @@ def apply(
     Creates the connectors that are new in the file, and changes those whose config is another.
     Workers and their settings are read at the next start.
     """
-    from headgate_runtime.up.forecast import unwritten_topics
+    from headgate_runtime.up.forecast import unlike, unwritten_topics
     from headgate_runtime.up.loading import loaded
     from headgate_runtime.up.references import resolved
 
@@ -51,7 +51,8 @@ def apply(
         stay = {} if prune else known
         configs = {**stay, **wanted.connectors}
         topics = {topic for row in map(remote.row, known) for topic in row.topics}
-        for line in unwritten_topics({k: resolved(v) for k, v in configs.items()}, topics):
+        found = {name: resolved(config) for name, config in configs.items()}
+        for line in (*unwritten_topics(found, topics), *unlike(found, wanted.settings)):
             typer.echo(f"warning: {line}", err=True)
         if diff:
             _show(remote, wanted.connectors, gone if prune else [])

@@ -1,13 +1,17 @@
 """What can be told of a pipeline before it starts, without being a fault."""
 
 import difflib
+import re
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 
 from headgate.connector.error_handling import LETTERS_TOPIC
 from headgate.connector.sink_names import sink_topics
 from headgate.topics.config_events import Config
 from headgate_runtime.plugins.find import PluginError, connector_kind, find_connector
 from headgate_runtime.up.pipeline import Pipeline
+
+_REGISTRY: Final = ("AvroConverter", "JsonSchemaConverter", "ProtobufConverter")
 
 
 def notes_of(
@@ -16,7 +20,7 @@ def notes_of(
     """What a user should know before the start, a line each."""
     for line in pipeline.notes:
         yield f"warning: {line}"
-    for line in unwritten_topics(configs, existing):
+    for line in (*unwritten_topics(configs, existing), *unlike(configs, pipeline.settings)):
         yield f"warning: {line}"
 
 
@@ -51,6 +55,45 @@ def unwritten_topics(configs: Mapping[str, Config], existing: Iterable[str]) -> 
             if near or not any_topic:
                 hint = f"; did you mean {near[0]}?" if near else ""
                 yield f"sink {name}: no source writes topic {topic}, which does not exist{hint}"
+
+
+def unlike(configs: Mapping[str, Config], settings: Mapping[str, str]) -> Iterator[str]:
+    """A line for each converter of a sink that reads what a source writes by another one, where one
+    of the two keeps ids of a schema registry in its bytes: a sink would take them for text.
+
+    Args:
+        configs: all connectors that will run, by name.
+        settings: those of the workers, whose converters connectors without their own have.
+    """
+    sources = [
+        (name, config)
+        for name, config in configs.items()
+        if _kind(config) == "source"
+        and not config.get("transforms")
+        and "topic.pattern" not in config
+    ]
+    sinks = [(name, config) for name, config in configs.items() if _kind(config) == "sink"]
+    for sink, reads in sinks:
+        for source, writes in sources:
+            topic = writes.get("topic") or ""
+            if topic not in sink_topics(reads):
+                continue
+            for key in ("key.converter", "value.converter"):
+                one, other = (
+                    (each.get(key) or settings.get(key) or "") for each in (writes, reads)
+                )
+                kinds = _registry_kind(one), _registry_kind(other)
+                if kinds[0] != kinds[1] and not other.endswith("ByteArrayConverter"):
+                    yield (
+                        f"sink {sink} reads topic {topic} with {key} {other}, "
+                        f"and source {source} writes it with {one}; give both the same"
+                    )
+
+
+def _registry_kind(converter: str) -> str:
+    """The format of a converter that uses a schema registry; empty: it uses none."""
+    name = re.split("[.:]", converter)[-1]
+    return name if name in _REGISTRY else ""
 
 
 def _kind(config: Config) -> str:

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from headgate_embedded import open_transport
 from headgate_embedded.transport import transport_settings
 from headgate_runtime.command.parser import app
-from headgate_runtime.up.forecast import unwritten_topics
+from headgate_runtime.up.forecast import unlike, unwritten_topics
 from headgate_runtime.up.pipeline import Pipeline, PipelineError, parse
 
 RUN = CliRunner()
@@ -214,6 +214,49 @@ class TestTopics:
         assert list(unwritten_topics({"a": SOURCE, "b": regex}, [])) == []
 
 
+SETTINGS = {"key.converter": "StringConverter", "value.converter": "TypedConverter"}
+READS = {**SINK, "topics": "events"}
+
+
+class TestConverters:
+    """A sink took the bytes of an AvroConverter for text and wrote them so."""
+
+    def lines(self, writes: str, reads: str = "") -> list[str]:
+        source = {**SOURCE, "value.converter": writes} if writes else SOURCE
+        sink = {**READS, "value.converter": reads} if reads else READS
+        return list(unlike({"a": source, "b": sink}, SETTINGS))
+
+    def test_one_with_a_registry_beside_one_without(self) -> None:
+        (line,) = self.lines("AvroConverter")
+        assert line == (
+            "sink b reads topic events with value.converter TypedConverter, "
+            "and source a writes it with AvroConverter; give both the same"
+        )
+        assert len(self.lines("", "io.confluent.connect.avro.AvroConverter")) == 1
+        assert len(self.lines("ProtobufConverter", "AvroConverter")) == 1
+
+    def test_what_fits(self) -> None:
+        assert self.lines("AvroConverter", "io.confluent.connect.avro.AvroConverter") == []
+        assert self.lines("AvroConverter", "ByteArrayConverter") == []
+        assert self.lines("JsonConverter", "StringConverter") == []
+        assert self.lines("") == []
+
+    def test_another_topic_and_topics_that_are_not_known(self) -> None:
+        avro = {**SOURCE, "value.converter": "AvroConverter"}
+        for source in (
+            {**avro, "topic": "other"},
+            {**avro, "transforms": "x"},
+            {**avro, "topic.pattern": "x"},
+        ):
+            assert list(unlike({"a": source, "b": READS}, SETTINGS)) == []
+
+    def test_keys_and_the_settings_of_the_workers(self) -> None:
+        sink = {**READS, "key.converter": "StringConverter"}
+        settings = {**SETTINGS, "key.converter": "AvroConverter"}
+        (line,) = unlike({"a": SOURCE, "b": sink}, settings)
+        assert "key.converter StringConverter" in line
+
+
 def _files(folder: Path) -> dict[str, int]:
     return {str(path): path.stat().st_mtime_ns for path in sorted(folder.rglob("*"))}
 
@@ -232,6 +275,8 @@ class TestCheck:
         text = _source("in") + (
             '\n[connectors.b]\n"connector.class" = "FileStreamSink"\n'
             'topics = "ghost"\nfile = "out.txt"\n'
+            '[connectors.c]\n"connector.class" = "FileStreamSink"\n'
+            'topics = "t"\nfile = "c.txt"\n"value.converter" = "AvroConverter"\n'
         )
         (folder / "p.toml").write_text(text)
         open_transport(transport_settings(folder / "state")).close()
@@ -240,6 +285,7 @@ class TestCheck:
         assert done.exit_code == 0, done.output
         assert "has 0 connectors" in done.stdout
         assert "warning: sink b: no source writes topic ghost" in done.stdout
+        assert "warning: sink c reads topic t with value.converter AvroConverter" in done.stdout
         assert set(_files(folder)) == before
 
     def test_a_fault_of_the_file(self, folder: Path) -> None:
