@@ -22,4 +22,5 @@ class IdleSource(SourceConnector):
     TASK = IdleTask
 
     def task_configs(self, tasks_max: int) -> Sequence[Mapping[str, str]]:
-        return [{"task": str(number)} for number in range(tasks_max)]
+        note = self.config.get("note", "")
+        return [{"task": str(number), "note": note} for number in range(tasks_max)]

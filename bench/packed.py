@@ -1,9 +1,12 @@
 """1,000 connectors with two tasks each that have nothing to do, 50 tasks in a process, beside five.
 
-Each is a `headgate up` on the embedded log. Memory is the proportional set size of everything below
-it, Spark's JVM included. A step is timed from the call over gRPC to the answer that both tasks of
-the connector are in the state. Set HEADGATE_BENCH_PACKED for another number of connectors, and
-HEADGATE_BENCH_PACKED_RUNNERS for some of the runners.
+Each is a `headgate up` on the embedded log. Both run at the same time, and each step is made in one
+and then in the other, so that the machine is as busy for both. Memory is the proportional set size
+of everything below it, Spark's JVM included. A step is timed from the call over gRPC to the answer
+that both tasks of the connector are in the state.
+
+Set HEADGATE_BENCH_PACKED for another number of connectors, and HEADGATE_BENCH_PACKED_RUNNERS for
+some of the runners.
 """
 
 import os
@@ -13,8 +16,9 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from bench.processes import below, cpu_seconds, pss_mib
 from bench.up_job import headgate
@@ -30,103 +34,137 @@ ROUNDS = 11
 IDLE_S = 20.0
 UP_S = 1_200.0
 LOOK_S = 0.2
+REST_S = 0.3
+STEPS = ("pause", "resume", "restart", "config change", "stop", "start again")
 
 
 def run() -> Iterator[str]:
     for runner in RUNNERS:
-        steps: dict[int, dict[str, float]] = {}
-        for connectors in (FEW, MANY):
-            with tempfile.TemporaryDirectory(prefix="headgate-packed-") as folder:
-                lines, steps[connectors] = _measured(Path(folder), runner, connectors)
-            yield from lines
-        for name, few in steps[FEW].items():
-            many = steps[MANY][name]
+        with ExitStack() as stack:
+            clusters: list[Cluster] = []
+            for connectors in (FEW, MANY):
+                name = tempfile.TemporaryDirectory(prefix="headgate-packed-")
+                folder = Path(stack.enter_context(name))
+                clusters.append(stack.enter_context(Cluster(folder, runner, connectors)))
+                yield f"{runner}, {clusters[-1].measured()}"
+            took = _steps(clusters)
+        few, many = clusters
+        for step in STEPS:
+            short, long = (statistics.median(took[step, each.connectors]) for each in clusters)
             yield (
-                f"{runner}: {name}: {few * 1000:.0f} ms of {FEW * TASKS} tasks, "
-                f"{many * 1000:.0f} ms of {MANY * TASKS}: {many / few:.2f}"
+                f"{runner}: {step}: {short * 1000:.0f} ms of {few.connectors * TASKS} tasks, "
+                f"{long * 1000:.0f} ms of {many.connectors * TASKS}: {long / short:.2f}"
             )
 
 
-def _measured(folder: Path, runner: str, connectors: int) -> tuple[list[str], dict[str, float]]:
-    """Report lines, and the median of each step in seconds."""
-    (folder / "pipeline.toml").write_text(_pipeline(runner, connectors), encoding="utf-8")
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
-    began = time.perf_counter()
-    with (folder / "up.log").open("wb") as log:
-        process = subprocess.Popen(
+class Cluster:
+    """A `headgate up` with so many connectors, from its start until it was stopped."""
+
+    def __init__(self, folder: Path, runner: str, connectors: int) -> None:
+        self.connectors = connectors
+        self._folder = folder
+        self._stack = ExitStack()
+        (folder / "pipeline.toml").write_text(_pipeline(runner, connectors), encoding="utf-8")
+
+    def __enter__(self) -> Self:
+        self._began = time.perf_counter()
+        log = self._stack.enter_context((self._folder / "up.log").open("wb"))
+        self._process = subprocess.Popen(
             [headgate(), "up", "pipeline.toml"],
-            cwd=folder,
-            env=environment,
+            cwd=self._folder,
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
             stdout=log,
             stderr=log,
         )
-    try:
-        address = f"unix:{folder / 'state' / 'grpc.sock'}"
-        _wait(lambda: (folder / "state" / "grpc.sock").exists(), process, folder)
-        with Client(address, timeout_s=120) as client:
-            _wait(lambda: _settled(client) == connectors, process, folder)
-            up_s, up_cpu = time.perf_counter() - began, cpu_seconds(process.pid)
-            time.sleep(IDLE_S / 2)
-            mib, count = pss_mib(process.pid), len(below(process.pid))
-            cpu, asked = cpu_seconds(process.pid), time.perf_counter()
-            time.sleep(IDLE_S)
-            idle = (cpu_seconds(process.pid) - cpu) / (time.perf_counter() - asked)
-            steps = _steps(client, connectors)
-    finally:
-        process.send_signal(signal.SIGINT)
-        process.wait(UP_S)
-    line = (
-        f"{runner}, {connectors} connectors, {connectors * TASKS} tasks: {mib:.0f} MiB in {count} "
-        f"processes; all RUNNING after {up_s:.0f} s ({up_cpu:.0f} s CPU); idle "
-        f"{idle * 100:.1f} percent of a core"
-    )
-    return [line], steps
+        self._stack.callback(self._end)
+        socket = self._folder / "state" / "grpc.sock"
+        try:
+            self._wait(socket.exists)
+            self._client = self._stack.enter_context(Client(f"unix:{socket}", timeout_s=120))
+            self._wait(lambda: self._settled() == self.connectors)
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _end(self) -> None:
+        self._process.send_signal(signal.SIGINT)
+        self._process.wait(UP_S)
+
+    def measured(self) -> str:
+        """What the start took, and what it takes to do nothing, in words."""
+        root = self._process.pid
+        up_s, up_cpu = time.perf_counter() - self._began, cpu_seconds(root)
+        time.sleep(IDLE_S / 2)
+        mib, count = pss_mib(root), len(below(root))
+        cpu, asked = cpu_seconds(root), time.perf_counter()
+        time.sleep(IDLE_S)
+        idle = (cpu_seconds(root) - cpu) / (time.perf_counter() - asked)
+        return (
+            f"{self.connectors} connectors, {self.connectors * TASKS} tasks: {mib:.0f} MiB in "
+            f"{count} processes; all RUNNING after {up_s:.0f} s ({up_cpu:.0f} s CPU); idle "
+            f"{idle * 100:.1f} percent of a core"
+        )
+
+    def step(self, step: str, turn: int) -> float:
+        """Seconds until one of the connectors, which `turn` says, has gone through `step`."""
+        name = f"c{turn * self.connectors // ROUNDS}"
+        client = self._client
+        began = time.perf_counter()
+        offset = 0
+        match step:
+            case "pause":
+                offset = client.pause(name).config_offset
+            case "resume" | "start again":
+                offset = client.resume(name).config_offset
+            case "stop":
+                offset = client.stop(name).config_offset
+            case "restart":
+                client.restart(name, include_tasks=True)
+            case _:
+                offset = client.put_config(name, _config(str(turn))).config_offset
+        client.wait(name, min_config_offset=offset)
+        return time.perf_counter() - began
+
+    def _wait(self, reached: Callable[[], bool]) -> None:
+        until = time.perf_counter() + UP_S
+        while not reached():
+            time.sleep(LOOK_S)
+            if self._process.poll() is not None or time.perf_counter() > until:
+                said = (self._folder / "up.log").read_text("utf-8", "replace")
+                raise RuntimeError(f"the tasks do not all run; it said:\n{said[-5_000:]}")
+
+    def _settled(self) -> int:
+        try:
+            found = self._client.list(view=connector_pb2.CONNECTOR_VIEW_STATUS)
+            return sum(each.settled and len(each.tasks) == TASKS for each in found)
+        except HeadgateError:
+            return 0
+
+
+def _steps(clusters: "list[Cluster]") -> dict[tuple[str, int], list[float]]:
+    took: dict[tuple[str, int], list[float]] = {}
+    for turn in range(ROUNDS):
+        for step in STEPS:
+            for cluster in clusters:
+                took.setdefault((step, cluster.connectors), []).append(cluster.step(step, turn))
+                time.sleep(REST_S)
+    return took
+
+
+def _config(note: str = "") -> dict[str, Any]:
+    noted = {"note": note} if note else {}
+    return {"connector.class": "bench.idle_source:IdleSource", "tasks.max": str(TASKS), **noted}
 
 
 def _pipeline(runner: str, connectors: int) -> str:
-    tables = [
-        f'[connectors.c{number}]\n"connector.class" = "bench.idle_source:IdleSource"\n'
-        f'"tasks.max" = "{TASKS}"\n'
-        for number in range(connectors)
-    ]
+    lines = [f'"{key}" = "{value}"\n' for key, value in _config().items()]
+    tables = [f"[connectors.c{number}]\n{''.join(lines)}" for number in range(connectors)]
     cluster = (
         f'[cluster]\ndata = "state"\nrunner = "{runner}"\nworkers = 1\n'
         f'"headgate.tasks.per.process" = "{PER_PROCESS}"\n'
     )
     return "\n".join([cluster, *tables])
-
-
-def _wait(reached: Callable[[], bool], process: "subprocess.Popen[bytes]", folder: Path) -> None:
-    until = time.perf_counter() + UP_S
-    while not reached():
-        time.sleep(LOOK_S)
-        if process.poll() is not None or time.perf_counter() > until:
-            said = (folder / "up.log").read_text("utf-8", "replace")
-            raise RuntimeError(f"the tasks do not all run; it said:\n{said[-5_000:]}")
-
-
-def _settled(client: Client) -> int:
-    try:
-        found = client.list(view=connector_pb2.CONNECTOR_VIEW_STATUS)
-        return sum(each.settled and len(each.tasks) == TASKS for each in found)
-    except HeadgateError:
-        return 0
-
-
-def _steps(client: Client, connectors: int) -> dict[str, float]:
-    took: dict[str, list[float]] = {"pause": [], "resume": [], "stop": [], "start again": []}
-    asks: tuple[Callable[[str], Any], ...] = (
-        client.pause,
-        client.resume,
-        client.stop,
-        client.resume,
-    )
-    for turn in range(ROUNDS):
-        name = f"c{turn * connectors // ROUNDS}"
-        for step, ask in zip(took, asks, strict=True):
-            began = time.perf_counter()
-            answer = ask(name)
-            client.wait(name, min_config_offset=answer.config_offset)
-            took[step].append(time.perf_counter() - began)
-            time.sleep(0.3)
-    return {step: statistics.median(times) for step, times in took.items()}

@@ -2,7 +2,6 @@
 
 import os
 import random
-import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -16,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 from support.commands.pipelines import Up
+from support.commands.processes import hurt, seldom_hurt
 from support.depth import tries
 
 pytestmark = pytest.mark.slow
@@ -74,17 +74,6 @@ def seen(folder: Path) -> tuple[int, int]:
     return table.version(), rows.num_rows
 
 
-def _hurt(victim: int, frozen_s: float) -> str:
-    """Freeze a process for a while, or kill it; what was done to it."""
-    if not frozen_s:
-        os.kill(victim, signal.SIGKILL)
-        return "killed"
-    os.kill(victim, signal.SIGSTOP)
-    time.sleep(frozen_s)
-    os.kill(victim, signal.SIGCONT)
-    return "frozen"
-
-
 def test_kills_lose_and_double_nothing_in_a_delta_table(
     tmp_path: Path, ups: list[Up], say: Callable[[str], None]
 ) -> None:
@@ -112,7 +101,7 @@ def test_kills_lose_and_double_nothing_in_a_delta_table(
         if not alive:  # all were killed a moment ago
             continue
         with suppress(ProcessLookupError):  # its worker was faster
-            done[_hurt(chance.choice(alive).pid, frozen_s)] += 1
+            done[hurt(seldom_hurt(alive, done, chance), frozen_s)] += 1
     up.wait_for("all rows", lambda: seen(tmp_path)[1] >= files * rows, tries(60, 240))
     assert up.end() == 0, up.tail()
     table = DeltaTable(tmp_path / "table")

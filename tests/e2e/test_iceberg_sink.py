@@ -1,8 +1,6 @@
 """Parquet files through the embedded log into an Iceberg table, through kills and freezes."""
 
-import os
 import random
-import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -15,7 +13,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NoSuchTableError
 from support.commands.pipelines import Up
-from support.commands.processes import Process
+from support.commands.processes import Process, hurt, seldom_hurt
 
 pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
 
@@ -92,20 +90,16 @@ def test_kills_lose_and_double_nothing_in_an_iceberg_table(
     up = Up(tmp_path).start()
     ups.append(up)
     up.wait_for("rows in the table", lambda: ids(tmp_path).total() > 0, 90)
+    done: Counter[str] = Counter()
     for number in range(1, KILLS + 1):
         add_file(tmp_path, number)
         time.sleep(chance.uniform(0.2, 2))
         up.wait_for("a process to kill", lambda: bool(targets(up)), 30)
-        victim = chance.choice(targets(up)).pid
+        frozen_s = chance.choice([0.0, chance.uniform(0.1, 6)])
         with suppress(ProcessLookupError):  # its worker was faster
-            if chance.random() < 0.5:
-                os.kill(victim, signal.SIGSTOP)
-                time.sleep(chance.uniform(0.1, 6))
-                os.kill(victim, signal.SIGCONT)
-            else:
-                os.kill(victim, signal.SIGKILL)
+            done[hurt(seldom_hurt(targets(up), done, chance), frozen_s)] += 1
     wanted = Counter(range((KILLS + 1) * ROWS))
     up.wait_for("all rows", lambda: ids(tmp_path).total() >= wanted.total(), 240)
     assert up.end() == 0, up.tail()
     assert ids(tmp_path) == wanted
-    say(f"{KILLS} kills and freezes, {wanted.total()} rows once each")
+    say(f"{dict(done)}, {wanted.total()} rows once each")

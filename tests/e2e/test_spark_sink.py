@@ -3,13 +3,11 @@
 import datetime
 import json
 import random
-import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from decimal import Decimal
-from os import kill
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,8 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 from support.commands.pipelines import Up
+from support.commands.processes import hurt, seldom_hurt
+from support.small_disk import FILLER, is_about_space, leave_free, small_file_system
 from support.spark.shared import spark_server  # noqa: F401
 from support.task.body_bench import BodyBench
 from support.task.letters import HEADERS, LETTERS, headers_of, records_of
@@ -250,6 +250,37 @@ def test_a_query_that_cannot_be_written_fails_and_commits_nothing(
     subject.stop()
 
 
+@pytest.mark.exhaustive
+def test_a_batch_that_a_full_disk_cuts_short_is_told_and_written_once_there_is_space(
+    task: Callable[..., SparkSinkTask], tmp_path: Path
+) -> None:
+    with small_file_system(tmp_path / "out", 8) as disk:
+        first = task()
+        first.put(records(PRICES))
+        first.stop()
+        done, refused = 3, 0
+        for pages in (0, 1, 2, 3, 4, 6, 9, 20):
+            subject = task()
+            leave_free(disk, pages)
+            try:
+                subject.put(records(PRICES, start=done))
+                done += 3
+            except (TableError, OSError) as error:
+                assert is_about_space(error), error
+                refused += 1
+            (disk / FILLER).unlink()
+            subject.stop()
+            again = task()
+            assert again.context.seeks == {PLACE: done}  # type: ignore[attr-defined]
+            again.put(records(PRICES, start=done))
+            again.stop()
+            done += 3
+            files = [pq.read_table(path) for path in disk.glob("*.parquet")]
+            assert pa.concat_tables(files).num_rows == done
+        assert refused > 1
+        assert done > 3 + 3 * 8
+
+
 PIPELINE = """
 [cluster]
 workers = 2
@@ -308,17 +339,18 @@ def test_from_files_to_files_by_spark_through_kills(
     up = Up(tmp_path).start()
     ups.append(up)
     up.wait_for("rows in the folder", lambda: sum(_found(tmp_path).values()) > 0, 180)
+    done: Counter[str] = Counter()
     for number in range(1, KILLS + 1):
         _add(tmp_path, number)
         time.sleep(chance.uniform(0.5, 4))
         alive = [one for one in up.look() if "headgate_runtime" in one.command]
         with suppress(ProcessLookupError):
-            kill(chance.choice(alive).pid, signal.SIGKILL)
+            done[hurt(seldom_hurt(alive, done, chance))] += 1
     wanted = Counter(range((KILLS + 1) * ROWS))
     up.wait_for("all rows", lambda: len(_found(tmp_path)) >= len(wanted), 300)
     assert up.end() == 0, up.tail()
     assert _found(tmp_path) == wanted
-    say(f"{KILLS} kills, {len(wanted)} rows once each")
+    say(f"{dict(done)}, {len(wanted)} rows once each")
 
 
 def _add(folder: Path, number: int) -> None:

@@ -95,6 +95,36 @@ def test_files_are_read_once_and_bad_ones_cost_themselves_alone(
 
 
 @pytest.mark.exhaustive
+@pytest.mark.parametrize("how", ["another in its place", "written over"])
+def test_a_file_that_is_overwritten_while_it_is_read_is_set_aside(
+    start: Start, tmp_path: Path, how: str
+) -> None:
+    """Rows of both would make a file that never was. What was given stays, each row once."""
+    file = tmp_path / "in" / "a.parquet"
+    write(file, id=range(3_000))
+    offsets = Offsets()
+    run = start(offsets, mode="files", batch_rows=100)
+    found = committed(run, run.poll() or [])
+    assert ids(found) == list(range(100))
+    other = tmp_path / "other.parquet"
+    write(other, id=range(10_000, 14_000))
+    if how == "written over":
+        file.write_bytes(other.read_bytes())
+    else:
+        other.rename(file)
+    found += rest(run)
+    assert ids(found) == list(range(len(ids(found)))), "rows of the old file alone"
+    (aside,) = run.context.quarantined
+    assert "a.parquet: " in aside
+    run.task.stop()
+    again = start(offsets, mode="files", batch_rows=100)
+    assert rest(again) == []
+    (aside,) = again.context.quarantined
+    assert f"was changed after {len(ids(found))} rows of it were written" in aside
+    again.task.stop()
+
+
+@pytest.mark.exhaustive
 def test_bulk_goes_on_where_it_was_and_notices_a_change(start: Start, tmp_path: Path) -> None:
     folder = tmp_path / "in"
     write(folder / "a.parquet", id=[*range(1000), *range(50)])

@@ -1,11 +1,16 @@
 """A file system that is soon full."""
 
 import contextlib
+import errno
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+FILLER = "_filler"
+PAGE = 4096
 
 
 @contextlib.contextmanager
@@ -20,4 +25,22 @@ def small_file_system(folder: Path, mebibytes: int) -> Iterator[Path]:
     try:
         yield folder
     finally:
-        subprocess.run(["umount", str(folder)], check=True)
+        # Lazily: a Spark that wrote there may look at it a moment longer.
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def leave_free(disk: Path, pages: int) -> None:
+    """Writes `FILLER` in `disk` so that this many pages are left free."""
+    filler = disk / FILLER
+    filler.unlink(missing_ok=True)
+    with filler.open("wb") as file:
+        while (more := os.statvfs(disk).f_bavail - pages) > 0:
+            file.write(b"x" * (more * PAGE))
+            file.flush()
+    assert os.statvfs(disk).f_bavail == pages
+
+
+def is_about_space(error: BaseException) -> bool:
+    """Whether what is told of `error` names the full disk."""
+    text = str(error).lower()
+    return os.strerror(errno.ENOSPC).lower() in text or "disk is full" in text

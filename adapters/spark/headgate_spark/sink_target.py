@@ -15,7 +15,7 @@ from headgate_connectors.tables.delta_types import stored_schema
 from headgate_connectors.tables.sink import Batch, TableError
 from headgate_spark.arrow_rows import check_columns, prepare
 from headgate_spark.folder_log import FolderLog
-from headgate_spark.sessions import Sessions, first_line, session_is_over
+from headgate_spark.sessions import Sessions, first_line, session_is_over, with_cause
 
 FILE_FORMATS: Final = ("parquet", "orc", "avro", "csv", "json", "text", "xml")
 """Formats whose files are staged and committed: exactly once."""
@@ -109,7 +109,7 @@ class SparkWriter:
             if session is None or session_is_over(error):
                 self._sessions.drop(session)
                 raise RetriableError(f"Spark is out of reach: {first_line(error)}") from error
-            raise TableError(f"{what}: {first_line(error)}") from error
+            raise TableError(f"{what}: {with_cause(error)}") from error
 
     def _session(self) -> Any:
         session = self._sessions.get()

@@ -1,10 +1,20 @@
 """Processes of this machine, looked at and hurt from outside."""
 
 import os
+import random
 import signal
-from collections.abc import Iterator
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+_KINDS = {
+    "headgate_runtime.worker": "worker",
+    "headgate_runtime.tasks.zygote": "zygote",
+    "headgate_runtime.tasks.main": "task",
+}
+_SPARE = "(no task yet)"
 
 
 @dataclass
@@ -20,6 +30,14 @@ class Process:
         except OSError:
             return False
         return stat.rpartition(")")[2].split()[0] != "Z"
+
+    @property
+    def kind(self) -> str:
+        """What it is to a pipeline: ``worker``, ``task``, ``zygote`` or ``other``."""
+        for module, kind in _KINDS.items():
+            if module in self.command:
+                return "task ahead" if _SPARE in self.command else kind
+        return "other"
 
     def same(self) -> bool:
         """Still the process that was seen, not another that got its number."""
@@ -62,3 +80,27 @@ def signal_if_alive(pid: int, number: signal.Signals) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+def seldom_hurt(alive: Sequence[Process], hurt: Counter[str], chance: random.Random) -> Process:
+    """One of a kind that `hurt`, by kind and what was done, has least of: each gets its turn."""
+    counts = {one.kind: 0 for one in alive}
+    for what, count in hurt.items():
+        kind = what.rpartition(" ")[0]
+        counts[kind] = counts.get(kind, 0) + count
+    least = min(counts[one.kind] for one in alive)
+    return chance.choice([one for one in alive if counts[one.kind] == least])
+
+
+def hurt(victim: Process, frozen_s: float = 0.0) -> str:
+    """Kill it, or freeze it for a while, after which it is a zombie with a stale view.
+
+    What was done, to which kind of process.
+    """
+    if not frozen_s:
+        os.kill(victim.pid, signal.SIGKILL)
+        return f"{victim.kind} killed"
+    os.kill(victim.pid, signal.SIGSTOP)
+    time.sleep(frozen_s)
+    os.kill(victim.pid, signal.SIGCONT)
+    return f"{victim.kind} frozen"

@@ -1,16 +1,13 @@
 """Tables on a disk that is full at any step of a commit: told, and nothing lost or doubled."""
 
-import errno
 import gc
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from deltalake import DeltaTable
 from pyiceberg.catalog.sql import SqlCatalog
-from support.small_disk import small_file_system
+from support.small_disk import FILLER, is_about_space, leave_free, small_file_system
 
 from headgate.connector import schema as s
 from headgate.connector.api import SinkRecord, SinkTask
@@ -23,7 +20,6 @@ pytestmark = pytest.mark.exhaustive
 
 ROW = s.struct({"n": s.INT64, "text": s.STRING})
 PLACE = ("t", 0)
-PAGE = 4096
 PAGES = 24
 """A commit takes fewer, so that it is cut short after each number of pages that it writes."""
 
@@ -33,21 +29,6 @@ def disk(tmp_path: Path) -> Iterator[Path]:
     with small_file_system(tmp_path / "small", 8) as folder:
         yield folder
         gc.collect()  # catalogs close their database when they go
-
-
-def leave_free(disk: Path, pages: int) -> None:
-    """Fills `disk` until so many pages are free."""
-    filler = disk / "filler"
-    filler.unlink(missing_ok=True)
-    found = os.statvfs(disk)
-    filler.write_bytes(b"x" * (found.f_bavail * found.f_frsize - pages * PAGE))
-    with filler.open("r+b") as file:
-        while (more := os.statvfs(disk).f_bavail - pages) != 0:
-            assert file.truncate(max(filler.stat().st_size + more * PAGE, 0)) >= 0
-            if more > 0:
-                file.seek(-more * PAGE, os.SEEK_END)
-                file.write(b"x" * (more * PAGE))
-                file.flush()
 
 
 def started(made: SinkTask, config: dict[str, str]) -> SinkTask:
@@ -106,7 +87,7 @@ def test_a_commit_that_the_disk_cuts_short_at_any_page_is_no_commit(
             refused += 1
         else:
             committed += 1
-        (disk / "filler").unlink()
+        (disk / FILLER).unlink()
         assert rows(disk) == list(range(committed)), pages
         again = make(disk)
         assert again.context.seeks == {PLACE: committed}  # type: ignore[attr-defined]
@@ -116,8 +97,3 @@ def test_a_commit_that_the_disk_cuts_short_at_any_page_is_no_commit(
     # It was cut short at some pages, and done with the most.
     assert refused > 1
     assert committed > PAGES + 1
-
-
-def is_about_space(error: Any) -> bool:
-    text = str(error).lower()
-    return os.strerror(errno.ENOSPC).lower() in text or "disk is full" in text

@@ -1,0 +1,56 @@
+"""The examples of docs/run/spark.md on tables, run as they stand, but for the paths of files."""
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+from pyiceberg.catalog.sql import SqlCatalog
+from support.commands.pipelines import HEADGATE
+from support.pages import block
+
+PAGE = "docs/run/spark.md"
+READS = """
+[cluster]
+data = "state"
+runner = "process"
+
+[connectors.read]
+"connector.class" = "DirectorySource"
+path = "in"
+topic = "{topic}"
+
+"""
+
+pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
+
+
+def run(folder: Path, topic: str, shown: str, *tables: Any) -> None:
+    (folder / "in").mkdir()
+    for number, table in enumerate(tables):
+        pq.write_table(table, folder / "in" / f"{number}.parquet")
+    (folder / "pipeline.toml").write_text(READS.format(topic=topic) + shown)
+    command = [str(HEADGATE), "up", "--until-idle", "pipeline.toml"]
+    subprocess.run(command, cwd=folder, check=True, timeout=300)
+
+
+def test_rows_are_replaced_by_key_in_a_delta_table(tmp_path: Path) -> None:
+    rows = {"id": [1, 2, 1], "name": ["a", "b", "c"]}
+    run(tmp_path, "customers", block(PAGE, "toml", "[connectors.customers]"), pa.table(rows))
+    found = DeltaTable(tmp_path / "customers").to_pyarrow_table().sort_by("id")
+    assert found.to_pylist() == [{"id": 1, "name": "c"}, {"id": 2, "name": "b"}]
+
+
+def test_rows_come_into_an_iceberg_table(tmp_path: Path) -> None:
+    shown = block(PAGE, "toml", "[connectors.orders_table]").replace("/data/", f"{tmp_path}/")
+    assert str(tmp_path) in shown
+    rows = {"id": [1, 2], "amount": [0.5, None]}
+    run(tmp_path, "orders", shown, pa.table(rows))
+    catalog = SqlCatalog(
+        "default", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}/warehouse"
+    )
+    found = catalog.load_table("shop.orders").scan().to_arrow().sort_by("id")
+    assert found.to_pydict() == rows
