@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from headgate.connector.api import DataError, RetriableError
 from headgate.ports import TopicPartition
+from headgate_connectors.formats.old_calendar import GREGORIAN_SECOND, has_older
 from headgate_connectors.tables.columns import Evolution, conform, merge_columns
 from headgate_connectors.tables.delta_types import stored_schema
 from headgate_connectors.tables.sink import Batch, TableError
@@ -62,11 +63,11 @@ class SparkWriter:
         """Append the rows; `path` empty: the options say where.
 
         Raises:
-            DataError: a value that a column of `partition.by` cannot hold.
+            DataError: as `check_rows`.
             RetriableError: Spark is out of reach.
             TableError: Spark cannot write it.
         """
-        self.check_partitions(table)
+        self.check_rows(table)
         with self._spark("Spark did not write the batch") as session:
             frame = session.createDataFrame(table)
             if path:
@@ -123,8 +124,18 @@ class SparkWriter:
             self._prepared = session
         return session
 
-    def check_partitions(self, table: Any) -> None:
-        """Raises `DataError`: a value that a column of `partition.by` cannot hold."""
+    def check_rows(self, table: Any) -> None:
+        """Raises `DataError`: a value that Spark would change, for some readers at least."""
+        for name in table.schema.names if self.format.lower() == "orc" else ():
+            if has_older(pa, table.column(name), GREGORIAN_SECOND):
+                raise DataError(
+                    f"column {name} has a day before 15 October 1582, which Spark writes to ORC by "
+                    "the old calendar, so that other readers take it for another day: write "
+                    "Parquet, or make it a text by a transform (Cast)"
+                )
+        self._check_partitions(table)
+
+    def _check_partitions(self, table: Any) -> None:
         for name in self._partition_by:
             if name not in table.schema.names:
                 raise DataError(f"partition.by names {name}, which the value has no column for")
@@ -157,7 +168,7 @@ class AnyTarget:
     def check_rows(self, rows: Any) -> None:
         """Raises `DataError`: a value that Spark would change."""
         if not self._writer.sql:  # what it gives is looked at when it is written
-            self._writer.check_partitions(rows)
+            self._writer.check_rows(rows)
 
     def check_names(self, columns: Any) -> None: ...
 
@@ -199,7 +210,7 @@ class FolderTarget:
     def check_rows(self, rows: Any) -> None:
         """Raises `DataError`: a value that Spark would change."""
         if not self._writer.sql:  # what it gives is looked at when it is written
-            self._writer.check_partitions(rows)
+            self._writer.check_rows(rows)
 
     def check_names(self, columns: Any) -> None: ...
 

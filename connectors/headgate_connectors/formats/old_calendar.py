@@ -16,6 +16,8 @@ _LEGACY_TIMES: Final = b"org.apache.spark.legacyDateTime"
 _LEGACY_INT96: Final = b"org.apache.spark.legacyINT96"
 _FIRST_DAY: Final = -141_427
 """15 October 1582, in days since 1970."""
+GREGORIAN_SECOND: Final = _FIRST_DAY * 86_400
+"""The beginning of that day, in seconds since 1970."""
 _FIRST_SECOND: Final = -2_208_988_800
 """The beginning of 1900. Source: RebaseDateTime.lastSwitchJulianTs."""
 _UNITS: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
@@ -39,7 +41,8 @@ def old_calendar_fault(arrow: Any, file: Any, int96: list[str]) -> Callable[[Any
     def fault(rows: Any) -> str | None:
         for name in rows.column_names:
             is_int96 = name in int96
-            if (old_int96 if is_int96 else times) and _has_old(arrow, rows.column(name), is_int96):
+            wrong = old_int96 if is_int96 else times
+            if wrong and has_older(arrow, rows.column(name), _FIRST_SECOND, local=is_int96):
                 return (
                     f"column {name} has a date before 1582 or a time before 1900, which Spark "
                     f"{version.decode(errors='replace')} wrote by the old calendar: read the file "
@@ -52,9 +55,15 @@ def old_calendar_fault(arrow: Any, file: Any, int96: list[str]) -> Callable[[Any
     return fault
 
 
-def _has_old(arrow: Any, column: Any, is_int96: bool) -> bool:
+def has_older(arrow: Any, column: Any, first_second: int, *, local: bool = False) -> bool:
+    """Whether a column has, at any depth, a date before 15 October 1582 or a timestamp before
+    `first_second`, counted from 1970.
+
+    Args:
+        local: timestamps without a zone count, too. Spark's TIMESTAMP_NTZ is not of that calendar.
+    """
     return any(
-        _is_old(arrow, part, is_int96)
+        _is_old(arrow, part, first_second, local)
         for chunk in (column.chunks if isinstance(column, arrow.ChunkedArray) else [column])
         for part in _parts(arrow, chunk)
     )
@@ -65,15 +74,14 @@ def _parts(arrow: Any, array: Any) -> Iterator[Any]:
         yield part.dictionary if arrow.types.is_dictionary(part.type) else part
 
 
-def _is_old(arrow: Any, array: Any, is_int96: bool) -> bool:
+def _is_old(arrow: Any, array: Any, first_second: int, local: bool) -> bool:
     import pyarrow.compute as pc
 
     kind = array.type
     if arrow.types.is_date32(kind):
         first, array = _FIRST_DAY, array.cast(arrow.int32())
-    elif arrow.types.is_timestamp(kind) and (is_int96 or kind.tz is not None):
-        # Without a zone it is Spark's TIMESTAMP_NTZ, which came later than that calendar.
-        first, array = _FIRST_SECOND * _UNITS[kind.unit], array.cast(arrow.int64())
+    elif arrow.types.is_timestamp(kind) and (local or kind.tz is not None):
+        first, array = first_second * _UNITS[kind.unit], array.cast(arrow.int64())
     else:
         return False
     least = pc.min(array).as_py()
