@@ -69,5 +69,7 @@ def new(
         f"  cd {made}\n"
         "  pip install -e '.[test]'\n"
         "  pytest\n"
-        "  headgate up pipeline.toml --until-idle"
+        "  headgate up pipeline.toml --until-idle\n\n"
+        "Do this in the environment that this headgate is installed in: pip looks for what is\n"
+        "missing on PyPI, where the project headgate is another one."
     )

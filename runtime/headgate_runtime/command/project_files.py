@@ -36,6 +36,9 @@ _README: Final = """\
 
 A %KIND% connector for Headgate: `connector.class` = `%STEM%%SUFFIX%`.
 
+Do this in an environment that Headgate is installed in. pip looks for what is missing on PyPI,
+where the project `headgate` is another one.
+
 ```sh
 pip install -e '.[test]'
 pytest

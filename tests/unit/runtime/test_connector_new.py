@@ -96,6 +96,14 @@ def test_the_page_on_testing_shows_what_it_makes(name: str, kind: str, tmp_path:
     assert suite in made
 
 
+def test_it_says_where_to_install_the_project(tmp_path: Path) -> None:
+    """Elsewhere pip takes the other project of that name."""
+    done = CliRunner().invoke(app, ["connector", "new", "acme-queue", "--folder", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    for text in (done.output, (tmp_path / "acme-queue" / "README.md").read_text()):
+        assert "is installed in" in text and "PyPI" in text and "another one" in text
+
+
 def test_an_existing_folder_is_left_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "acme-queue").mkdir()
     (tmp_path / "acme-queue" / "mine.txt").write_text("mine")
