@@ -16,7 +16,7 @@ from headgate.topics.config_state import ConfigState
 from headgate_runtime.traces import first_words
 from headgate_runtime.up.apply import planned_changes
 from headgate_runtime.up.changes import changes
-from headgate_runtime.up.command import BEAT_S, rest_after
+from headgate_runtime.up.command import BEAT_S, TOLD_S, rest_after
 from headgate_runtime.up.display import Heading, LiveDisplay, PlainDisplay, progress_line
 from headgate_runtime.up.idle import failure_lines, failures_at_stop
 from headgate_runtime.up.processes import how_it_ended, warnings_of
@@ -387,3 +387,6 @@ def test_looks_leave_a_core_to_others_however_much_there_is_to_see() -> None:
     assert rest_after(0.0) == BEAT_S / 5
     for cpu_s in (0.2, 1.0, 5.0):
         assert cpu_s / (cpu_s + rest_after(cpu_s)) <= 0.2
+    # A worker that tells of 2,000 tasks decides nothing meanwhile.
+    told_s = 2_000 * TOLD_S
+    assert told_s / (told_s + rest_after(0.0, 2_000)) <= 0.2
