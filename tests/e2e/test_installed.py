@@ -66,7 +66,9 @@ def test_plugins_replay_assign_and_help_run_without_any_extra(
     assert json.loads(replayed.stdout)["connectors"]["a"]["config"] == {"x": "1"}
     assigned = installed.run("assign", "--policy", "kip415", cwd=tmp_path, text=json.dumps(GROUP))
     assert json.loads(assigned.stdout)["members"]["w1"]["assigned"]["tasks"] == ["c-0"]
-    for command in ("", "up", "worker", "standalone", "plugins", "doctor", "observe", "replay"):
+    assert 'pip install "headgate[delta]"' in lacks["DeltaSink"]
+    assert 'pip install "headgate[spark]"' in lacks["SparkSink"]
+    for command in ("", "up", "worker", "doctor", "connectors wait", "offsets", "connector new"):
         shown = installed.run(*command.split(), "--help", cwd=tmp_path)
         assert (shown.returncode, shown.stderr) == (0, "")
 
@@ -79,6 +81,8 @@ def test_plugins_replay_assign_and_help_run_without_any_extra(
         ("standalone worker.properties connector.json", "kafka"),
         ("doctor worker.properties", "kafka"),
         ("observe --bootstrap-servers 127.0.0.1:9 --group g", "kafka"),
+        ("status --url http://127.0.0.1:9", "rest"),
+        ("connectors list --url grpc://127.0.0.1:9", "grpc"),
         ("up pipeline.toml --until-idle", "spark"),
         ("up pipeline.toml --until-idle --timeline run.svg", "plots"),
         ("up pipeline.toml --until-idle --metrics 127.0.0.1:0", "rest"),

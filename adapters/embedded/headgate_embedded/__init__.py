@@ -1,6 +1,6 @@
 """The ports of Headgate on one SQLite file: no broker needed, several processes on one machine."""
 
-from headgate_embedded.folder import FolderHeldError, FolderLock, hold_folder
+from headgate_embedded.folder import FolderHeldError, FolderLock, hold_folder, is_held
 from headgate_embedded.machine import boot_id, same_machine
 from headgate_embedded.schema import RefusedError
 from headgate_embedded.transport import (
@@ -24,6 +24,7 @@ __all__ = [
     "boot_id",
     "check_machine",
     "hold_folder",
+    "is_held",
     "open_reader",
     "open_task_transport",
     "open_transport",

@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from headgate_embedded.machine import command_line, wall_ms
+from headgate_embedded.machine import command_line, start_ticks, wall_ms
 from headgate_embedded.private import FILE_MODE, make_private, make_private_folder
 
 LOCK_NAME: Final = "headgate.lock"
@@ -68,3 +68,28 @@ def hold_folder(path: str | Path) -> FolderLock:
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, text, 0)
     return FolderLock(lock, descriptor)
+
+
+def is_held(path: str | Path) -> bool:
+    """Whether a process holds the data folder. Nothing is made there.
+
+    The lock itself is tried only while the process lives that the file names: one that starts at
+    this moment is not shut out by the look.
+    """
+    try:
+        descriptor = os.open(Path(path) / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        if _lives(os.pread(descriptor, 4096, 0)):
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _lives(held: bytes) -> bool:
+    pid = held.partition(b"\n")[0]
+    return pid.isdigit() and start_ticks(int(pid)) is not None

@@ -33,12 +33,24 @@ EXTRAS: Final[Mapping[str, str]] = {
 }
 """Importable package -> the extra that installs it."""
 
+EXTRAS_OF_PLUGINS: Final[Mapping[str, str]] = {
+    "headgate_connectors.delta_sink": "delta",
+    "headgate_connectors.iceberg_sink": "iceberg",
+    "headgate_spark": "spark",
+}
+"""Module, or package, of connectors -> the extra that has all that they need: `pyarrow` is in
+several."""
 
-def missing_extra(error: ImportError) -> MissingExtraError | None:
-    """The extra that `error` is for want of; None: the module belongs to none."""
+
+def missing_extra(error: ImportError, plugin: str = "") -> MissingExtraError | None:
+    """The extra that `error` is for want of; None: the module belongs to none. `plugin`: the module
+    of the connector that was imported."""
     package = (error.name or "").partition(".")[0]
     if not isinstance(error, ModuleNotFoundError) or package not in EXTRAS:
         return None
+    for name in (plugin, plugin.partition(".")[0]):
+        if name in EXTRAS_OF_PLUGINS:
+            return MissingExtraError(EXTRAS_OF_PLUGINS[name])
     return MissingExtraError(EXTRAS[package])
 
 

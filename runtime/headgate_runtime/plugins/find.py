@@ -83,7 +83,7 @@ def _load(name: str, target: str) -> type[Connector]:
     try:
         found = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:
-        why = (missing_extra(error) if isinstance(error, ImportError) else None) or error
+        why = (missing_extra(error, module) if isinstance(error, ImportError) else None) or error
         raise PluginError(f"{name} is {target}, which cannot be imported: {why}") from error
     if not (inspect.isclass(found) and issubclass(found, Connector)):
         raise PluginError(f"{name} is {target}, which is no subclass of headgate's Connector")

@@ -11,8 +11,8 @@ import typer
 from headgate_runtime.command.help import example
 from headgate_runtime.remote import show
 from headgate_runtime.remote.commands import EXIT_DIFFERS, HEADING, refuse, remote_at
-from headgate_runtime.remote.locate import SOCKET
-from headgate_runtime.remote.remote import Config, Remote
+from headgate_runtime.remote.locate import SOCKET, refuse_unserved
+from headgate_runtime.remote.remote import Config, Remote, RemoteError
 
 EXAMPLE: Final = example("headgate apply pipeline.toml --diff", "headgate apply pipeline.toml")
 
@@ -64,6 +64,10 @@ def apply(
 
 def _address(data: Path, pipeline: str) -> str:
     if not (data / SOCKET).is_socket():
+        try:
+            refuse_unserved(data)
+        except RemoteError as error:
+            refuse(str(error))
         refuse(f"no headgate up runs on {data}\n  next: start one: headgate up {pipeline}")
     # Sockets have short names: at most some 100 bytes.
     near = os.path.relpath(data / SOCKET)

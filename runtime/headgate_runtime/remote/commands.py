@@ -128,7 +128,7 @@ def status(url: Url = None, output: Format = Output.TABLE) -> None:
 # -- connectors --
 
 
-@connectors.command("list")
+@connectors.command("list", epilog=example("headgate connectors list"))
 def list_connectors(
     prefix: Annotated[str, typer.Option("--prefix", help="Beginning of the names.")] = "",
     state: Annotated[
@@ -149,7 +149,7 @@ def list_connectors(
             _print(show.connectors(rows))
 
 
-@connectors.command("show")
+@connectors.command("show", epilog=example("headgate connectors show orders"))
 def show_connector(name: Name, url: Url = None, output: Format = Output.TABLE) -> None:
     """Show a connector: config, states, traces of what has failed."""
     with remote_at(url) as remote:
@@ -160,7 +160,7 @@ def show_connector(name: Name, url: Url = None, output: Format = Output.TABLE) -
             _print("\n".join([show.one_connector(row), *show.set_aside(remote.cluster(), name)]))
 
 
-@connectors.command()
+@connectors.command(epilog=example("headgate connectors create orders.json"))
 def create(files: Files, url: Url = None) -> None:
     """Create connectors from files. One that exists already is refused."""
     wanted = _read(files)
@@ -170,7 +170,7 @@ def create(files: Files, url: Url = None) -> None:
             _print(f"{each.name} created")
 
 
-@connectors.command()
+@connectors.command(epilog=example("headgate connectors apply orders.json payments.json"))
 def apply(files: Files, url: Url = None) -> None:
     """Create connectors from files, or change their configs to what the files say. One that
     somebody else changes meanwhile is refused."""
@@ -190,7 +190,7 @@ def apply(files: Files, url: Url = None) -> None:
                 _print(f"{each.name} changed")
 
 
-@connectors.command()
+@connectors.command(epilog=example("headgate connectors edit orders"))
 def edit(name: Name, url: Url = None) -> None:
     """Change a connector's config in your editor (EDITOR). If somebody else changes it meanwhile,
     nothing is written, and what you wrote is kept in a file."""
@@ -212,7 +212,7 @@ def edit(name: Name, url: Url = None) -> None:
         _print(f"{name} changed")
 
 
-@connectors.command()
+@connectors.command(epilog=example("headgate connectors diff orders.json"))
 def diff(
     files: Files,
     prune: Annotated[
@@ -241,25 +241,25 @@ def diff(
         raise typer.Exit(EXIT_DIFFERS)
 
 
-@connectors.command()
+@connectors.command(epilog=example("headgate connectors pause orders"))
 def pause(names: Names, url: Url = None) -> None:
     """Pause connectors and their tasks."""
     _set_target_states(names, TargetState.PAUSED, "paused", url)
 
 
-@connectors.command()
+@connectors.command(epilog=example("headgate connectors resume orders"))
 def resume(names: Names, url: Url = None) -> None:
     """Resume paused or stopped connectors."""
     _set_target_states(names, TargetState.STARTED, "resumed", url)
 
 
-@connectors.command()
+@connectors.command(epilog=example("headgate connectors stop orders"))
 def stop(names: Names, url: Url = None) -> None:
     """Stop connectors: they keep their configs and give up their tasks."""
     _set_target_states(names, TargetState.STOPPED, "stopped", url)
 
 
-@connectors.command()
+@connectors.command(epilog=example("headgate connectors restart orders --tasks --only-failed"))
 def restart(
     names: Names,
     include_tasks: Annotated[bool, typer.Option("--tasks", help="Restart the tasks, too.")] = False,
@@ -279,13 +279,13 @@ def restart(
     )
 
 
-@connectors.command()
+@connectors.command(epilog=example("headgate connectors delete orders"))
 def delete(names: Names, url: Url = None) -> None:
     """Delete connectors. Their offsets stay."""
     _each(names, lambda remote, name: remote.delete(name), "deleted", url)
 
 
-@connectors.command()
+@connectors.command(epilog=example("headgate connectors watch"))
 def watch(
     names: Annotated[
         list[str] | None,
@@ -309,7 +309,7 @@ def watch(
                 _print(f"{name}: {show.state(row)}, tasks: {show.tasks(row)}")
 
 
-@connectors.command()
+@connectors.command(epilog=example("headgate connectors wait orders --for RUNNING"))
 def wait(
     name: Name,
     condition: Annotated[
@@ -337,7 +337,7 @@ def wait(
 # -- tasks --
 
 
-@tasks.command("restart")
+@tasks.command("restart", epilog=example("headgate tasks restart orders 0"))
 def restart_task(
     name: Name,
     numbers: Annotated[
@@ -373,7 +373,7 @@ def _maybe_deleted(action: str, name: str) -> Iterator[None]:
         raise RemoteError(f"{text} (or sink)", error.exit_code) from None
 
 
-@offsets.command("show")
+@offsets.command("show", epilog=example("headgate offsets show orders -o json"))
 def show_offsets(
     name: Name, deleted: Deleted = None, url: Url = None, output: Format = Output.TABLE
 ) -> None:
@@ -384,7 +384,7 @@ def show_offsets(
         _print(show.as_json({"offsets": found}) if as_json else show.offsets(found))
 
 
-@offsets.command("set")
+@offsets.command("set", epilog=example("headgate offsets set orders offsets.json --dry-run"))
 def set_offsets(
     name: Name,
     file: Annotated[
@@ -405,7 +405,7 @@ def set_offsets(
             _print(remote.alter_offsets(name, changes))
 
 
-@offsets.command("reset")
+@offsets.command("reset", epilog=example("headgate offsets reset orders"))
 def reset_offsets(
     name: Name, deleted: Deleted = None, dry_run: DryRun = False, url: Url = None
 ) -> None:
@@ -425,7 +425,7 @@ def reset_offsets(
 # -- loggers --
 
 
-@loggers.command("list")
+@loggers.command("list", epilog=example("headgate loggers list"))
 def list_loggers(url: Url = None, output: Format = Output.TABLE) -> None:
     """List the loggers that have a level of their own."""
     with remote_at(url) as remote:
@@ -436,7 +436,7 @@ def list_loggers(url: Url = None, output: Format = Output.TABLE) -> None:
             _print(show.table(("LOGGER", "LEVEL"), found.items()))
 
 
-@loggers.command("set")
+@loggers.command("set", epilog=example("headgate loggers set headgate.task DEBUG"))
 def set_level(
     logger: Annotated[str, typer.Argument(metavar="LOGGER", help="root is above all others.")],
     level: Annotated[str, typer.Argument(metavar="LEVEL", help="DEBUG, INFO, WARN, ERROR ...")],

@@ -1,14 +1,17 @@
 """Which cluster a command is about: --url, HEADGATE_URL, or the `headgate up` of this folder."""
 
+import importlib.util
 import os
 from pathlib import Path
 from typing import Final
 
+from headgate.errors import MissingExtraError
 from headgate_runtime.remote.remote import Remote, RemoteError
 
 EXIT_USAGE: Final = 2
 VARIABLE: Final = "HEADGATE_URL"
 SOCKET: Final = "grpc.sock"
+LOCK: Final = "headgate.lock"
 _FORMS: Final = (
     "give http://HOST:PORT (REST, also of a Connect worker in Java), grpc://HOST:PORT, or "
     "unix:PATH; https:// and grpcs:// with TLS"
@@ -16,7 +19,12 @@ _FORMS: Final = (
 
 
 def open_remote(url: str | None) -> Remote:
-    """Raises RemoteError: there is none, or it is not clear which one."""
+    """The cluster that is meant.
+
+    Raises:
+        RemoteError: there is none, or it is not clear which one.
+        MissingExtraError: the packages that speak its protocol are not installed.
+    """
     address = url or os.environ.get(VARIABLE) or _found_here()
     if address.startswith(("http://", "https://")):
         try:
@@ -47,6 +55,8 @@ def _found_here() -> str:
             f"several headgate up run in {here.absolute()}\n  next: say which one: {shown}",
             EXIT_USAGE,
         )
+    for folder in sorted(path.parent for path in (*here.glob(LOCK), *here.glob(f"*/{LOCK}"))):
+        refuse_unserved(folder)
     raise RemoteError(
         f"no headgate up runs in {here.absolute()}\n"
         "  next: go to the folder of its pipeline file, start one (headgate up PIPELINE.toml), or "
@@ -55,7 +65,26 @@ def _found_here() -> str:
     )
 
 
-def _missing(error: ImportError, extra: str) -> RemoteError:
-    return RemoteError(
-        f"{error}\n  next: install the extra: pip install 'headgate[{extra}]'", EXIT_USAGE
+def refuse_unserved(data: Path) -> None:
+    """Raises RemoteError: a `headgate up` runs on this data folder, and has no socket there."""
+    from headgate_embedded import is_held
+
+    if not is_held(data):
+        return
+    if not _has_grpc():
+        again = f"{MissingExtraError('grpc')}\n  next: install it, and start headgate up anew"
+        raise RemoteError(f"headgate up runs on {data.absolute()}, but {again}", EXIT_USAGE)
+    raise RemoteError(
+        f"headgate up runs on {data.absolute()}, but has no {SOCKET} there\n  next: try again if "
+        "it has just started; started without headgate[grpc], it must be started anew",
+        EXIT_USAGE,
     )
+
+
+def _has_grpc() -> bool:
+    return importlib.util.find_spec("grpc") is not None
+
+
+def _missing(error: ImportError, extra: str) -> Exception:
+    """What to raise where a package of `extra` is not installed; other modules keep their error."""
+    return MissingExtraError(extra) if isinstance(error, ModuleNotFoundError) else error

@@ -13,6 +13,7 @@ import pytest
 from headgate_embedded import (
     FolderHeldError,
     hold_folder,
+    is_held,
     open_transport,
     transport_settings,
 )
@@ -49,6 +50,17 @@ def test_holder_that_was_killed_holds_nothing(tmp_path: Path) -> None:
         holder.send_signal(signal.SIGKILL)
         holder.wait()
         holder.stdout.close()
+    hold_folder(tmp_path).close()
+
+
+def test_who_looks_whether_it_is_held_makes_nothing_and_locks_nothing(tmp_path: Path) -> None:
+    assert not is_held(tmp_path / "none")
+    assert not (tmp_path / "none").exists()
+    with hold_folder(tmp_path):
+        assert is_held(tmp_path)
+    assert not is_held(tmp_path)  # this process lives, and has let go of it
+    (tmp_path / "headgate.lock").write_text("?")
+    assert not is_held(tmp_path)
     hold_folder(tmp_path).close()
 
 
