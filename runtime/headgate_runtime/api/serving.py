@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 from headgate.herder.messages import WorkerView
 from headgate_runtime.api.worker_backend import WorkerBackend
 from headgate_runtime.config.settings import WorkerSettings
-from headgate_runtime.up import folder
 from headgate_runtime.worker.config import WorkerConfig, herder_settings
 
 if TYPE_CHECKING:
@@ -166,6 +165,7 @@ def serve_up(
         log.debug("the extra grpc is not installed: nothing is served")
         return
     from headgate_runtime.api.up_backend import UpBackend
+    from headgate_runtime.up import folder  # a worker serves, too, and loads nothing of `up`
 
     transport = folder.open_log(data, warn)
     stack.callback(transport.close)

@@ -6,7 +6,7 @@ from headgate_runtime.command.errors import EXIT_USAGE, UpError
 from headgate_runtime.config.properties import PropertiesError, read_properties
 from headgate_runtime.config.settings import WorkerSettings
 from headgate_runtime.spark.launcher import HOST
-from headgate_runtime.up.pipeline import SparkSettings
+from headgate_runtime.spark.settings import SparkSettings
 
 CONF_FILE = "headgate.spark.conf.file"
 HOST_SETTING = "headgate.spark.host"

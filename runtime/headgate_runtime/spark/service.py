@@ -19,9 +19,9 @@ from headgate.topics.config_events import Config
 from headgate_runtime.command.errors import EXIT_FAILED, UpError
 from headgate_runtime.command.extras import require
 from headgate_runtime.private_files import write_private
+from headgate_runtime.process_restarts import Restarts
 from headgate_runtime.spark.launcher import HOST, START_TIMEOUT
-from headgate_runtime.up.pipeline import DEFAULT_MASTER, SparkSettings
-from headgate_runtime.up.restarts import Restarts
+from headgate_runtime.spark.settings import DEFAULT_MASTER, SparkSettings
 
 if TYPE_CHECKING:
     from headgate_spark.server import SparkServer

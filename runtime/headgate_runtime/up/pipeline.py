@@ -9,7 +9,7 @@ import difflib
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from headgate.retention import LimitsError, LogLimits, parse_limits
 from headgate_runtime.config.parsers import RUNNERS
 from headgate_runtime.config.settings import PIPELINE_KEYS, SettingsError, WorkerSettings
 from headgate_runtime.plugins.check import connector_problems
+from headgate_runtime.spark.settings import DEFAULT_MASTER, SparkSettings
 from headgate_runtime.up import toml_lines
 from headgate_runtime.up.places import home_expanded, look_at
 from headgate_runtime.up.references import checked, table_checked
@@ -71,20 +72,6 @@ class PipelineError(Exception):
         self.file = file
         self.problems = sorted(problems, key=lambda one: (one.line or 0, one.where))
         super().__init__("\n".join(problem.show(file) for problem in self.problems))
-
-
-@dataclass(frozen=True, slots=True)
-class SparkSettings:
-    master: str | None = None
-    """Master of the Spark that is started here; None with `remote`."""
-    remote: str | None = None
-    """Address (``sc://host:port``) of a Spark Connect server that is not ours."""
-    conf: Mapping[str, str] = field(default_factory=dict)
-    host: str = ""
-    """Address of this machine that executors reach; empty: it is found out."""
-
-
-DEFAULT_MASTER = "local[2]"
 
 
 @dataclass(frozen=True, slots=True)

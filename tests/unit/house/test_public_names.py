@@ -47,6 +47,7 @@ PUBLIC = {
     "headgate.testing": TESTER.split(),
 }
 HEAVY = "headgate.herder.herder"
+UP = "headgate_runtime.up"
 
 
 @pytest.mark.parametrize("package", PUBLIC)
@@ -99,6 +100,14 @@ def test_the_types_of_public_names_are_known(tmp_path: Path) -> None:
 def test_a_process_that_runs_tasks_does_not_load_the_herder(module: str) -> None:
     code = f"import sys, {module}; sys.exit({HEAVY!r} in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_a_worker_loads_nothing_of_up() -> None:
+    modules = ("command.worker", "command.standalone", "api.serving", "spark.service")
+    names = ", ".join(f"headgate_runtime.{module}" for module in modules)
+    code = f"import sys, {names}; print([m for m in sys.modules if m.startswith('{UP}')])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
 def test_the_version_is_that_of_the_distribution() -> None:

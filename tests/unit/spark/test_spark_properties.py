@@ -8,8 +8,8 @@ import pytest
 from headgate_runtime.command.errors import UpError
 from headgate_runtime.config.settings import DISTRIBUTED, WorkerSettings
 from headgate_runtime.spark.properties import of_remote, spark_settings
+from headgate_runtime.spark.settings import SparkSettings
 from headgate_runtime.tasks.select import make_runner
-from headgate_runtime.up.pipeline import SparkSettings
 
 
 def settings(**given: str) -> WorkerSettings:

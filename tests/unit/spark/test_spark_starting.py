@@ -16,7 +16,7 @@ import pytest
 from headgate_runtime.command.errors import UpError
 from headgate_runtime.command.worker import CommandError, SparkWatch
 from headgate_runtime.spark.service import SparkService, WorkerSpark
-from headgate_runtime.up.pipeline import SparkSettings
+from headgate_runtime.spark.settings import SparkSettings
 from headgate_spark.check import OLDEST
 from headgate_spark.launcher import SparkLauncher
 from headgate_spark.server import START_TIMEOUT_S, SparkServer, free_port

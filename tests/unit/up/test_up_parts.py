@@ -13,6 +13,13 @@ from headgate.task.messages import BatchDone
 from headgate.topics.config_events import ConnectorConfigured, TargetStateChanged
 from headgate.topics.config_reducer import fold
 from headgate.topics.config_state import ConfigState
+from headgate_runtime.process_restarts import (
+    LONGEST_PAUSE_S,
+    QUICK_MAX,
+    SETTLED_S,
+    UNANSWERED_MAX,
+    Restarts,
+)
 from headgate_runtime.traces import first_words
 from headgate_runtime.up.apply import planned_changes
 from headgate_runtime.up.changes import changes
@@ -21,13 +28,6 @@ from headgate_runtime.up.display import Heading, LiveDisplay, PlainDisplay, prog
 from headgate_runtime.up.idle import failure_lines, failures_at_stop
 from headgate_runtime.up.processes import how_it_ended, warnings_of
 from headgate_runtime.up.rates import Rates
-from headgate_runtime.up.restarts import (
-    LONGEST_PAUSE_S,
-    QUICK_MAX,
-    SETTLED_S,
-    UNANSWERED_MAX,
-    Restarts,
-)
 from headgate_runtime.up.snapshot import ConnectorSnapshot, Phase, Snapshot, WorkerSnapshot
 from headgate_runtime.up.timeline import Timeline, draw
 

@@ -1,0 +1,18 @@
+"""Which Spark tasks run on, as a pipeline file or a worker's file says it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+DEFAULT_MASTER: Final = "local[2]"
+
+
+@dataclass(frozen=True, slots=True)
+class SparkSettings:
+    master: str | None = None
+    """Master of the Spark that is started here; None with `remote`."""
+    remote: str | None = None
+    """Address (``sc://host:port``) of a Spark Connect server that is not ours."""
+    conf: Mapping[str, str] = field(default_factory=dict)
+    host: str = ""
+    """Address of this machine that executors reach; empty: it is found out."""
