@@ -101,7 +101,7 @@ class Connections:
 
     # -- accepting --
 
-    def accept(self, listener: "Door") -> tuple[socket.socket, Any]:
+    def accept(self, listener: "ListeningSocket") -> tuple[socket.socket, Any]:
         """The next connection, as `socket.accept` has it.
 
         Raises:
@@ -138,7 +138,7 @@ class Connections:
         self.waits(connection)
         return counted
 
-    def _refuse_one(self, listener: "Door", error: OSError) -> None:
+    def _refuse_one(self, listener: "ListeningSocket", error: OSError) -> None:
         """With no descriptor left, the spare one serves to accept and close: else the listener
         would stay readable, and the loop would do nothing but try."""
         log.warning(ABOUT_DESCRIPTORS, error.strerror)
@@ -233,7 +233,7 @@ class Connections:
         return None
 
 
-class Door(socket.socket):
+class ListeningSocket(socket.socket):
     """A listening socket whose connections are counted."""
 
     connections: Connections | None = None

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from headgate_rest.answer_headers import answer_headers, last_answer, status_line
-from headgate_rest.connections import ABOUT_LIMIT, Connections, Door
+from headgate_rest.connections import ABOUT_LIMIT, Connections, ListeningSocket
 from headgate_rest.http import HttpResponse, error_response
 from headgate_rest.limits import SeldomLog
 from headgate_rest.settings import HeaderRule
@@ -53,7 +53,7 @@ class Health:
     """How long its word is waited for. After 11 s it says itself that its herder is late."""
 
 
-class PassedConnections(Door):
+class PassedConnections(ListeningSocket):
     """Takes the place of a listening socket: accepts what the process passes on."""
 
     def listen(self, backlog: int = 0, /) -> None:
@@ -102,12 +102,12 @@ class Front:
         self._connections = connections
         self._rules = rules
         self._health = health
-        self.doors: list[PassedConnections] = []
+        self.sockets: list[PassedConnections] = []
         """One for each of `listeners`."""
         self._channels: list[socket.socket] = []
         for _ in listeners:
             near, far = socket.socketpair()
-            self.doors.append(PassedConnections(fileno=near.detach()))
+            self.sockets.append(PassedConnections(fileno=near.detach()))
             self._channels.append(far)
         # The far ends stay open here, for the next process.
         self._near, self._far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -144,8 +144,8 @@ class Front:
         self._thread.join(STOP_S)
 
     def close(self) -> None:
-        """Once nobody accepts from `doors` any more."""
-        for each in (*self.doors, *self._channels, self._near, self._far):
+        """Once nobody accepts from `sockets` any more."""
+        for each in (*self.sockets, *self._channels, self._near, self._far):
             each.close()
 
     def _started(self) -> "subprocess.Popen[bytes]":
@@ -168,7 +168,7 @@ class Front:
     def _settings(self) -> dict[str, Any]:
         limits = self._connections.limits
         return {
-            "doors": [
+            "listeners": [
                 {
                     "listener": listener.fileno(),
                     "channel": channel.fileno(),

@@ -105,27 +105,27 @@ def rendered(answer: dict[str, Any], closes: bool) -> bytes:
     return "\r\n".join([*lines, "", answer["body"]]).encode("latin-1")
 
 
-class Door:
+class Listener:
     """A listening socket, and the socket over which the worker gets its connections."""
 
     def __init__(self, listener: int, channel: int, plain: bool, health: bool) -> None:
-        self.listener = socket.socket(fileno=listener)
+        self.sock = socket.socket(fileno=listener)
         self.channel = socket.socket(fileno=channel)
         self.plain = plain
         """False: TLS, which only the worker can read."""
         self.health = health
         self.ready: deque[Client] = deque()
         """Clients with a request that the worker has not taken yet, in order of arrival."""
-        self.listener.setblocking(False)
+        self.sock.setblocking(False)
         self.channel.setblocking(False)
 
 
 class Client:
-    __slots__ = ("closes", "door", "since", "sock", "waits")
+    __slots__ = ("closes", "listener", "since", "sock", "waits")
 
-    def __init__(self, sock: socket.socket, door: Door) -> None:
+    def __init__(self, sock: socket.socket, listener: Listener) -> None:
         self.sock = sock
-        self.door = door
+        self.listener = listener
         self.since = 0.0
         """Monotonic seconds at which its present state began."""
         self.closes = False
@@ -139,9 +139,11 @@ Order = OrderedDict[Client, None]
 
 class Front:
     def __init__(self, told: dict[str, Any]) -> None:
-        self._doors = {
-            each["listener"]: Door(each["listener"], each["channel"], each["plain"], each["health"])
-            for each in told["doors"]
+        self._listeners = {
+            each["listener"]: Listener(
+                each["listener"], each["channel"], each["plain"], each["health"]
+            )
+            for each in told["listeners"]
         }
         self._control = socket.socket(fileno=told["control"])
         self._control.setblocking(False)
@@ -166,7 +168,7 @@ class Front:
         self._limit_told_at = -TOLD_S
         self._poll = select.epoll()
         self._poll.register(self._control, select.EPOLLIN)
-        for listener in self._doors:
+        for listener in self._listeners:
             self._poll.register(listener, select.EPOLLIN)
 
     def run(self) -> None:
@@ -178,19 +180,19 @@ class Front:
         """Do what there is to do, once something happens or after `wait_s`. False: the worker has
         gone."""
         for number, _ in self._poll.poll(wait_s, 256):
-            if number in self._doors:
-                self._accept(self._doors[number])
+            if number in self._listeners:
+                self._accept(self._listeners[number])
             elif number in self._clients:
                 self._look(self._clients[number])
             elif number == self._control.fileno() and not self._hear():
                 return False
-        for door in self._doors.values():
-            self._pass_on(door)
+        for listener in self._listeners.values():
+            self._pass_on(listener)
         self._expire(time.monotonic())
         return True
 
     def _next_due_s(self) -> float | None:
-        if any(door.ready for door in self._doors.values()):
+        if any(listener.ready for listener in self._listeners.values()):
             return RETRY_S
         dues = [
             next(iter(order)).since + limit
@@ -206,10 +208,10 @@ class Front:
 
     # -- connections --
 
-    def _accept(self, door: Door) -> None:
+    def _accept(self, listener: Listener) -> None:
         for _ in range(ACCEPTED_AT_ONCE):
             try:
-                sock, _address = door.listener.accept()
+                sock, _address = listener.sock.accept()
             except BlockingIOError:
                 return
             except OSError:  # no descriptors, no memory, or the client has gone
@@ -222,7 +224,7 @@ class Front:
                     sock.close()
                     continue
             sock.setblocking(False)
-            client = Client(sock, door)
+            client = Client(sock, listener)
             self._clients[sock.fileno()] = client
             self._wait(client, self._new)
             self._poll.register(sock, select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLET)
@@ -239,7 +241,7 @@ class Front:
             if order:
                 self._close(next(iter(order)))
                 return True
-        longest = max(self._doors.values(), key=lambda door: len(door.ready))
+        longest = max(self._listeners.values(), key=lambda listener: len(listener.ready))
         if not longest.ready:
             return False
         client = longest.ready.pop()
@@ -277,7 +279,7 @@ class Front:
     def _expire_one(self, client: Client) -> None:
         """One with half a head is told so. It is not closed at once: a socket that is closed with
         input unread loses its answer."""
-        if not self._peeked(client) or not client.door.plain:
+        if not self._peeked(client) or not client.listener.plain:
             self._close(client)
         elif self._send(client, self._late):
             with contextlib.suppress(OSError):
@@ -309,15 +311,15 @@ class Front:
             if not client.waits:
                 return
             kind, length, closes = OTHER, 0, False
-            if client.door.plain:
+            if client.listener.plain:
                 kind, length, closes = kind_of(received, self._head_bytes, self._headers)
             if kind == PARTIAL:
                 return
             self._new.pop(client, None)
             self._kept.pop(client, None)
             client.waits = False
-            if kind == OTHER or not client.door.health:
-                client.door.ready.append(client)
+            if kind == OTHER or not client.listener.health:
+                client.listener.ready.append(client)
                 return
             client.sock.recv(length)
             client.closes = closes
@@ -356,14 +358,14 @@ class Front:
         self._close(client)
         return False
 
-    def _pass_on(self, door: Door) -> None:
-        while door.ready:
-            client = door.ready[0]
+    def _pass_on(self, listener: Listener) -> None:
+        while listener.ready:
+            client = listener.ready[0]
             try:
-                socket.send_fds(door.channel, [b"c"], [client.sock.fileno()])
+                socket.send_fds(listener.channel, [b"c"], [client.sock.fileno()])
             except OSError:  # full: the worker has not taken the others yet
                 return
-            door.ready.popleft()
+            listener.ready.popleft()
             self._close(client)
 
     # -- the worker --

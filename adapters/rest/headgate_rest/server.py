@@ -18,7 +18,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headgate_rest.answer_headers import answer_headers, dated
-from headgate_rest.connections import Connection, Connections, Door
+from headgate_rest.connections import Connection, Connections, ListeningSocket
 from headgate_rest.front import Front, Health
 from headgate_rest.http import HttpRequest, HttpResponse, Refusal
 from headgate_rest.http_protocol import BoundedProtocol, Turns
@@ -55,7 +55,7 @@ class ListenerGroup:
 
 
 class ListenError(OSError):
-    """A door cannot be opened: an address is taken or not here, or its certificate is no use."""
+    """An address is taken or not here, or a listener's certificate is no use."""
 
     def __init__(self, key: str, error: OSError) -> None:
         super().__init__(error.errno, error.strerror)
@@ -76,13 +76,13 @@ class HttpServer:
         Args:
             health: None: a process of its own, see `headgate_rest.front`, is not needed.
         Raises:
-            ListenError: one of the doors cannot be opened; then none of them is.
+            ListenError: one of the listeners cannot be opened; then none of them is.
         """
         self._settings = settings
         self._health = health
         self._front: Front | None = None
         self._connections = Connections(settings.limits)
-        self._bound: list[tuple[ListenerGroup, Listener, Door]] = []
+        self._bound: list[tuple[ListenerGroup, Listener, ListeningSocket]] = []
         self._servers: list[uvicorn.Server] = []
         self._thread = threading.Thread(target=self._run, name="rest", daemon=True)
         self._failure: BaseException | None = None
@@ -111,9 +111,9 @@ class HttpServer:
     def start(self) -> None:
         """Returns when requests are answered."""
         keep_little()
-        self._doors = self._opened()
-        for door, (listener_group, listener, _) in zip(self._doors, self._bound, strict=True):
-            door.connections = self._connections
+        self._sockets = self._opened()
+        for sock, (listener_group, listener, _) in zip(self._sockets, self._bound, strict=True):
+            sock.connections = self._connections
             app = _App(
                 listener_group, self._settings.headers, self._connections, _names(self._settings)
             )
@@ -129,14 +129,14 @@ class HttpServer:
                 raise RuntimeError(f"the REST server did not start within {START_S} s")
             time.sleep(0.002)
 
-    def _opened(self) -> Sequence[Door]:
+    def _opened(self) -> Sequence[ListeningSocket]:
         """Where connections come from: the listening sockets, or the process that accepts them."""
-        bound = [door for _, _, door in self._bound]
+        bound = [sock for _, _, sock in self._bound]
         if not self._settings.front_process or self._health is None:
             return bound
         listeners = [
-            (door, listener.scheme == "http", group.answers_health)
-            for group, listener, door in self._bound
+            (sock, listener.scheme == "http", group.answers_health)
+            for group, listener, sock in self._bound
         ]
         try:
             self._front = Front(listeners, self._connections, self._settings.headers, self._health)
@@ -147,7 +147,7 @@ class HttpServer:
                 error,
             )
             return bound
-        return self._front.doors
+        return self._front.sockets
 
     def close(self) -> None:
         """Answers that are under way have `STOP_S` seconds."""
@@ -178,7 +178,10 @@ class HttpServer:
         more = None if self._front is None else self._front.look
         look = asyncio.ensure_future(self._connections.look(more))
         await asyncio.gather(
-            *(server.serve([door]) for server, door in zip(self._servers, self._doors, strict=True))
+            *(
+                server.serve([sock])
+                for server, sock in zip(self._servers, self._sockets, strict=True)
+            )
         )
         look.cancel()
 
@@ -200,7 +203,7 @@ def client_context(tls: TlsSettings) -> ssl.SSLContext:
     return context
 
 
-def _bind(listener: Listener) -> Door:
+def _bind(listener: Listener) -> ListeningSocket:
     everywhere = listener.host in EVERYWHERE
     both = everywhere and socket.has_dualstack_ipv6()
     try:
@@ -210,7 +213,7 @@ def _bind(listener: Listener) -> Door:
         )
         # Named TCP: only then does asyncio turn Nagle's algorithm off for what is accepted, without
         # which every answer waits 40 ms for an acknowledgement.
-        bound = Door(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        bound = ListeningSocket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         try:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:

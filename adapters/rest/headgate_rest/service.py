@@ -67,7 +67,7 @@ ADMIN_KEY: Final = "admin.listeners"
 
 
 def try_to_listen(settings: RestSettings) -> None:
-    """Open the doors that `RestService` would, and shut them again.
+    """Open the listeners that `RestService` would, and shut them again.
 
     Raises:
         ListenError: as `RestService` does, with its words.

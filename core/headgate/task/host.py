@@ -84,7 +84,7 @@ class ForwardTask:
 
 
 @dataclass(frozen=True, slots=True)
-class LetGo:
+class Retired:
     """Tell the host to end: it is empty, and nothing will be placed in it."""
 
 
@@ -92,7 +92,7 @@ HostOutput: TypeAlias = (
     BeginTask
     | AbandonTask
     | ForwardTask
-    | LetGo
+    | Retired
     | life.Welcome
     | life.Refuse
     | life.KillLaunched
@@ -146,7 +146,7 @@ class HostMachine:
         self._given_up = False
         """All its tasks have ended, and are released with it."""
         self._empty_since_ms: int | None = now_ms
-        self._let_go = False
+        self._retired = False
         self.crashed = False
         """The host went without having been asked to, with tasks in it."""
 
@@ -198,7 +198,7 @@ class HostMachine:
         for output in self._life.handle(now_ms, given):
             match output:
                 case life.Forward(TaskEnded(outcome=ended, reason=reason)):
-                    asked = self._let_go or isinstance(given, life.KillRequested)
+                    asked = self._retired or isinstance(given, life.KillRequested)
                     self.crashed = self._welcomed and not asked and bool(self._tasks)
                     self._given_up = self._leaving = True
                     # FAILED: another host would end the same.
@@ -234,8 +234,8 @@ class HostMachine:
         idle = now_ms - self._empty_since_ms >= self._idle_ms
         if self._leaving or not self._welcomed or not idle:
             return []
-        self._let_go = self._leaving = True
-        return [LetGo(), *self._live(now_ms, life.StopRequested(life.LINGER_MS))]
+        self._retired = self._leaving = True
+        return [Retired(), *self._live(now_ms, life.StopRequested(life.LINGER_MS))]
 
     # -- its tasks --
 

@@ -284,7 +284,7 @@ class PackedRunner:
                 self._begin(self._placed[run])
             case hosting.AbandonTask(run, reason):
                 host.say(AbandonTask(run, reason))
-            case hosting.LetGo():
+            case hosting.Retired():
                 host.say(EndHost())
             case life.Welcome():
                 assert caller is not None

@@ -72,10 +72,10 @@ class Scene:
         self.near.setblocking(False)
         self.control, control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.control.setblocking(False)
-        door = {"listener": listener.detach(), "channel": far.detach()}
+        numbers = {"listener": listener.detach(), "channel": far.detach()}
         self.front = Front(
             {
-                "doors": [{**door, "plain": True, "health": True}],
+                "listeners": [{**numbers, "plain": True, "health": True}],
                 "control": control.detach(),
                 "connections": most,
                 "read_timeout_s": READ_TIMEOUT_S,
@@ -142,7 +142,7 @@ class Scene:
         """Each client is in one place, so that its next word or its time-out is seen."""
         front = self.front
         places: list[Any] = [front._new, front._kept, front._asking, front._leaving]
-        places += [door.ready for door in front._doors.values()]
+        places += [listener.ready for listener in front._listeners.values()]
         clients: list[Client] = [client for place in places for client in place]
         assert len(clients) == len(set(clients)) == len(front._clients) <= self.most
         for order in places[:4]:
@@ -177,9 +177,9 @@ class Scene:
         for client in list(front._clients.values()):
             front._close(client)
         front._poll.close()
-        for door in front._doors.values():
-            door.listener.close()
-            door.channel.close()
+        for listener in front._listeners.values():
+            listener.sock.close()
+            listener.channel.close()
         for each in (front._control, self.control, self.near):
             each.close()
 

@@ -20,7 +20,7 @@ from headgate.task.host import (
     HostInput,
     HostMachine,
     HostOutput,
-    LetGo,
+    Retired,
     TaskPlaced,
     TaskReported,
     TaskStopRequested,
@@ -65,7 +65,7 @@ class World(LaunchedModel):
         super().__init__(random.Random(seed), made, dies=0.001, freezes=0.01)
         self.hanging = self.rng.choice((0.0, 0.3, 1.0))
         self.down: deque[HostOutput | str] = deque()
-        self.let_go = False
+        self.retired = False
         self.placed: list[str] = []
         self.threads: dict[str, Thread] = {}
         self.reports: dict[str, list[TaskReport]] = {}
@@ -79,7 +79,7 @@ class World(LaunchedModel):
                 self.connected = self.connected and self.welcomed  # it may be the second's
             case ForwardTask(run, report):
                 self.reports[run].append(report)
-            case BeginTask() | AbandonTask() | LetGo():
+            case BeginTask() | AbandonTask() | Retired():
                 if not self.welcomed:
                     self.wrong["said before the welcome"] += 1
                 self.down.append(output)
@@ -126,14 +126,14 @@ class World(LaunchedModel):
                     )
                 case AbandonTask(run):
                     self.threads[run].abandoned = True
-                case LetGo():
-                    self.let_go = True
+                case Retired():
+                    self.retired = True
                 case str(run):
                     self.threads[run].stopping = True
                 case _:
                     raise AssertionError
         self.up.append(Heard())
-        if self.let_go:
+        if self.retired:
             if any(not thread.done for thread in self.threads.values()):
                 self.wrong["let go with tasks"] += 1
             self.finished = self.over = True
@@ -213,8 +213,8 @@ def test_each_task_has_one_end_and_one_release_and_nothing_acts_after_it() -> No
             assert isinstance(ended, TaskEnded)
             seen[ended.outcome] += 1
             seen["abandoned" if released == TaskReleased(abandoned=True) else "sure"] += 1
-        seen["let go"] += world.let_go
-        seen["died with tasks"] += not world.let_go and bool(world.placed)
+        seen["retired"] += world.retired
+        seen["died with tasks"] += not world.retired and bool(world.placed)
     assert min(seen.values()) > 100, seen  # the model went all ways
     assert len(seen) == 7, seen
 
@@ -238,7 +238,7 @@ class _FillsWhatItHasAbandoned(HostMachine):
         return not self._leaving and len(self._tasks) < self._room
 
 
-class _PlacesInWhatWasLetGo(HostMachine):
+class _PlacesInWhatIsRetired(HostMachine):
     @property
     def has_room(self) -> bool:
         return not self._given_up and not self._abandoned and len(self._tasks) < self._room
@@ -267,7 +267,7 @@ class _ForwardsAllEnds(HostMachine):
         _ReleasesWithTheThreadsAlive,
         _AbandonsWithoutSayingSo,
         _FillsWhatItHasAbandoned,
-        _PlacesInWhatWasLetGo,
+        _PlacesInWhatIsRetired,
         _KeepsTheAbandoned,
         _BeginsBeforeTheWelcome,
         _ForwardsAllEnds,
