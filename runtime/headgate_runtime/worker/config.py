@@ -122,12 +122,16 @@ def _plugins(config: WorkerConfig) -> dict[str, Plugin]:
     else:
         known = {name: Described(**each) for name, each in config.connectors.items()}
     found: dict[str, Plugin] = {}
+    left_out: dict[str, list[str]] = {}
+    """Why -> the names of those that cannot be used."""
     for name, each in known.items():
         if each.error:
-            log.warning("plugin %s is left out: %s", name, each.error)
+            left_out.setdefault(each.error, []).append(name)
             continue
         plugin = Plugin(TaskKind(each.kind), each.version)
         for spelling in (name, name.rpartition(".")[2], each.name):
             found.setdefault(spelling, plugin)
             found.setdefault(spelling.removesuffix("Connector"), plugin)
+    for why, names in left_out.items():
+        log.warning("not usable here: %s: %s", ", ".join(names), why)
     return found

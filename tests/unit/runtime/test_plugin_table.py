@@ -83,3 +83,16 @@ def test_a_worker_that_is_told_the_classes_looks_for_none(monkeypatch: pytest.Mo
     config = WorkerConfig("w", "u", {}, connectors=told)
     plugins = herder_settings(config, WorkerSettings.parse({})).plugins
     assert {name: each.version for name, each in plugins.items()} == {"Own": "7", "OwnSource": "7"}
+
+
+def test_classes_that_cannot_be_used_are_named_once_for_each_reason(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    known = {name: {"error": "this needs headgate[x]"} for name in ("ASink", "BSink")}
+    known["C"] = {"error": "it has no TASK"}
+    config = WorkerConfig("w", "http://w", {"kind": "embedded"}, connectors=known)
+    herder_settings(config, WorkerSettings.parse({}))
+    assert [record.getMessage() for record in caplog.records] == [
+        "not usable here: ASink, BSink: this needs headgate[x]",
+        "not usable here: C: it has no TASK",
+    ]
