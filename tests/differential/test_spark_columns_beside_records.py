@@ -13,8 +13,8 @@ import pytest
 from headgate.connector import schema as s
 from headgate.connector.json_converter import JsonConverter
 from headgate.connector.text_converters import TypedConverter
+from headgate.log.record_columns import ColumnLog, RecordColumns
 from headgate.ports import ConsumerRecord, Headers, LogBatch, ProducerRecord, RecordLog
-from headgate.record_columns import ColumnLog, RecordColumns
 from headgate_arrow import arrow_types
 from headgate_arrow.rows import schema_bytes, to_bytes
 from headgate_embedded import open_transport

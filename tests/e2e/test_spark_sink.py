@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from support.commands.pipelines import Up
 from support.commands.processes import hurt, seldom_hurt
-from support.small_disk import FILLER, is_about_space, leave_free, small_file_system
+from support.files.small_disk import FILLER, is_about_space, leave_free, small_file_system
 from support.spark.shared import spark_server  # noqa: F401
 from support.task.body_bench import BodyBench
 from support.task.letters import HEADERS, LETTERS, headers_of, records_of

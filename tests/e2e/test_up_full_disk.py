@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from support.commands.pipelines import HEADGATE
-from support.small_disk import small_file_system
+from support.files.small_disk import small_file_system
 
 pytestmark = pytest.mark.exhaustive
 

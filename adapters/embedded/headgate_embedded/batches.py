@@ -24,6 +24,7 @@ from functools import partial
 from itertools import accumulate, repeat
 from typing import Final
 
+from headgate.log.record_columns import RecordColumns
 from headgate.ports import (
     ConsumerRecord,
     Headers,
@@ -32,7 +33,6 @@ from headgate.ports import (
     TopicPartition,
     TransportError,
 )
-from headgate.record_columns import RecordColumns
 from headgate_embedded import arrow_batches
 
 _VERSION: Final = 1

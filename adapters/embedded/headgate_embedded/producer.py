@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import apsw
 
+from headgate.log.retention import LogLimits, record_size, too_large
 from headgate.ports import (
     Ack,
     FencedError,
@@ -21,7 +22,6 @@ from headgate.ports import (
     TransactionOverError,
     TransportError,
 )
-from headgate.retention import LogLimits, record_size, too_large
 from headgate.task.partitioner import Partitioner
 from headgate_embedded import arrow_batches, batches
 from headgate_embedded.database import Database

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headgate.connector.sink_names import SinkTopics
+from headgate.log.record_columns import RecordColumns
+from headgate.log.retention import LogLimits
 from headgate.membership.consumer import ConsumerSettings
 from headgate.ports import (
     NO_CONFIG,
@@ -13,8 +15,6 @@ from headgate.ports import (
     TopicPartition,
     UnknownTopicError,
 )
-from headgate.record_columns import RecordColumns
-from headgate.retention import LogLimits
 from headgate_embedded import batches
 from headgate_embedded.consumer import EmbeddedConsumer
 from headgate_embedded.database import Database

@@ -14,8 +14,7 @@ from typing import Any, Final
 
 import apsw
 
-from headgate.ports import RefusedError, TopicPartition
-from headgate.retention import (
+from headgate.log.retention import (
     UNLIMITED,
     AgeMark,
     LogLimits,
@@ -30,6 +29,7 @@ from headgate.retention import (
     sink_reads,
     whole_batches,
 )
+from headgate.ports import RefusedError, TopicPartition
 from headgate.topics.config_events import Config
 from headgate.topics.config_records import decode
 from headgate.topics.config_reducer import fold

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from headgate.log.retention import LogLimits, limit_texts, parse_limits
 from headgate.membership.consumer import ConsumerSettings
 from headgate.ports import Clock
-from headgate.retention import LogLimits, limit_texts, parse_limits
 from headgate.topics.offsets import OffsetView, read_offsets
 from headgate_embedded.database import LEASE_MS, Database, say_on_stderr
 from headgate_embedded.group import Coordinators, EmbeddedGroup
@@ -74,7 +74,7 @@ def open_transport(
         transport: ``path``, the data folder. Optional: ``boot.id``, as `transport_settings` puts
             it there; ``lock.lease.ms``, how long a process may stand still with the write lock
             before it is killed; ``consumer.session.timeout.ms``; ``compression``, none or zlib;
-            settings of `headgate.retention`, with ``log.`` before their keys.
+            settings of `headgate.log.retention`, with ``log.`` before their keys.
         url: under which other workers call this one.
         warn: told in one line what an operator should know, such as the killing of a process;
             on stderr if left out.

@@ -19,8 +19,8 @@ from headgate.connector.data_error import DataError
 from headgate.connector.json_schema import read_schema
 from headgate.connector.schema import Schema, SchemaType
 from headgate.connector.text_converters import TYPED_MARK, typed_start
+from headgate.log.record_columns import RecordColumns
 from headgate.ports import LogBatch
-from headgate.record_columns import RecordColumns
 from headgate_arrow.arrow_types import NoFormError, arrow_type
 from headgate_arrow.rows import from_bytes, schema_of
 from headgate_spark.chunks import VALUE, Chunk, kind_of_array, one

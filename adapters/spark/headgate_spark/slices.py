@@ -22,8 +22,8 @@ from headgate.connector.api import Converter, DataError
 from headgate.connector.json_converter import JsonConverter
 from headgate.connector.schema import Field, Schema, SchemaType
 from headgate.connector.text_converters import TypedConverter, json_text, typed_start
+from headgate.log.record_columns import ColumnLog, RecordColumns
 from headgate.ports import ConsumerRecord, LogBatch, RecordLog
-from headgate.record_columns import ColumnLog, RecordColumns
 from headgate_spark.chunks import VALUE, WRITERS, Chunk
 from headgate_spark.columns import Spelling, type_name, unfit, unite_columns
 from headgate_spark.entries import staged_path

@@ -28,12 +28,12 @@ from headgate.membership.protocols import RULES
 from headgate.ports import Peers, RefusedError, TransportError
 from headgate_runtime.command.errors import UpError
 from headgate_runtime.command.extras import require
+from headgate_runtime.config.private_files import make_private_folder
 from headgate_runtime.config.properties import PropertiesError
 from headgate_runtime.config.settings import DISTRIBUTED
 from headgate_runtime.config.worker_file import WorkerFile, WorkerFileError, read_worker_file
 from headgate_runtime.plugins.look import SETTING, allow_modules
 from headgate_runtime.plugins.rest import RestPlugins
-from headgate_runtime.private_files import make_private_folder
 from headgate_runtime.spark.properties import HOST_SETTING, of_remote, spark_settings
 from headgate_runtime.spark.service import SparkService, WorkerSpark, shown_remote
 from headgate_runtime.transports.select import open_transport

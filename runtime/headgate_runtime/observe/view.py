@@ -17,8 +17,8 @@ from headgate.topics.config_state import ConfigState, ConnectorEntry
 from headgate.topics.offsets import OffsetTable
 from headgate.topics.status import Status, StatusView
 from headgate.wire import WireError
-from headgate_runtime.traces import first_words
 from headgate_runtime.worker.rejected_log import Rejected, shown_key, words
+from headgate_runtime.worker.traces import first_words
 
 EAGER: Final = "default"
 """Protocol whose assignments are whole; those of the others are changes."""

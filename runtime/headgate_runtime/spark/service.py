@@ -18,10 +18,10 @@ from headgate.errors import MissingExtraError
 from headgate.topics.config_events import Config
 from headgate_runtime.command.errors import EXIT_FAILED, UpError
 from headgate_runtime.command.extras import require
-from headgate_runtime.private_files import write_private
-from headgate_runtime.process_restarts import Restarts
+from headgate_runtime.config.private_files import write_private
 from headgate_runtime.spark.launcher import HOST, START_TIMEOUT
 from headgate_runtime.spark.settings import DEFAULT_MASTER, SparkSettings
+from headgate_runtime.tasks.process_restarts import Restarts
 
 if TYPE_CHECKING:
     from headgate_spark.server import SparkServer

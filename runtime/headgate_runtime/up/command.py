@@ -23,9 +23,9 @@ from headgate.topics.config_events import Config
 from headgate.topics.config_state import ConfigState
 from headgate_runtime.api.serving import serve_up
 from headgate_runtime.command.errors import EXIT_FAILED, EXIT_INTERRUPTED, UpError
+from headgate_runtime.config.private_files import make_private_folder, write_private
 from headgate_runtime.config.settings import TASKS_PER_PROCESS, WorkerSettings
 from headgate_runtime.plugins.table import described
-from headgate_runtime.private_files import make_private_folder, write_private
 from headgate_runtime.spark.service import SparkService, tasks_max_of
 from headgate_runtime.up import folder
 from headgate_runtime.up.apply import Applier, planned_changes

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from headgate_runtime.private_files import private_opener
+from headgate_runtime.config.private_files import private_opener
 
 LOW_BYTES: Final = 1_048_576
 """With less than this it is tried whether a file can be written."""

@@ -7,8 +7,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
+from headgate.log.retention import LogLimits
 from headgate.ports import TransportError
-from headgate.retention import LogLimits
 from headgate.topics.config_events import Config
 from headgate_runtime.command.errors import UpError
 from headgate_runtime.transports.select import Transport

@@ -17,10 +17,10 @@ from headgate.topics.config_reducer import fold
 from headgate.topics.config_state import ConfigState
 from headgate.topics.status import StatusView, decode_status, fold_statuses
 from headgate_runtime.plugins.find import PluginError, connector_kind, find_connector
-from headgate_runtime.traces import first_words
 from headgate_runtime.transports.select import Transport
 from headgate_runtime.up.references import resolved
 from headgate_runtime.up.snapshot import ConnectorSnapshot
+from headgate_runtime.worker.traces import first_words
 
 DESCRIBE_TIMEOUT_MS = 1_000
 BATCH = 5_000

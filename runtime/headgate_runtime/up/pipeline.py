@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headgate.retention import KEYS as LOG_KEYS
-from headgate.retention import LimitsError, LogLimits, parse_limits
+from headgate.log.retention import KEYS as LOG_KEYS
+from headgate.log.retention import LimitsError, LogLimits, parse_limits
 from headgate_runtime.config.parsers import RUNNERS
 from headgate_runtime.config.settings import PIPELINE_KEYS, SettingsError, WorkerSettings
 from headgate_runtime.plugins.check import connector_problems

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from headgate_runtime.private_files import private_opener
-from headgate_runtime.process_restarts import Restarts
+from headgate_runtime.config.private_files import private_opener
+from headgate_runtime.tasks.process_restarts import Restarts
 from headgate_runtime.up.snapshot import Phase
 from headgate_runtime.worker.log_format import STATUS_LOGGER, warning_of
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from headgate_runtime.private_files import make_private_folder, write_private
+from headgate_runtime.config.private_files import make_private_folder, write_private
 
 FOLDER = "workers"
 

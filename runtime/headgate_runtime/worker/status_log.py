@@ -13,8 +13,8 @@ from headgate.topics.status import (
     TopicUsed,
     decode_status,
 )
-from headgate_runtime.traces import first_words
 from headgate_runtime.worker.log_format import STATUS_LOGGER, subject
+from headgate_runtime.worker.traces import first_words
 
 log = logging.getLogger(STATUS_LOGGER)
 

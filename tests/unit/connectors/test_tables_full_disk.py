@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 from pyiceberg.catalog.sql import SqlCatalog
-from support.small_disk import FILLER, is_about_space, leave_free, small_file_system
+from support.files.small_disk import FILLER, is_about_space, leave_free, small_file_system
 
 from headgate.connector import schema as s
 from headgate.connector.api import SinkRecord, SinkTask

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from headgate.log.retention import LimitsError, SinkReads, TopicLimits, limit_texts, parse_limits
 from headgate.ports import ProducerRecord, TransactionOverError
-from headgate.retention import LimitsError, SinkReads, TopicLimits, limit_texts, parse_limits
 from headgate.topics.config_records import encode_connector
 from headgate_embedded import open_transport, transport_settings
 from headgate_embedded.database import Database

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headgate.retention import (
+from headgate.log.retention import (
     MARKS_PER_PERIOD,
     AgeMark,
     SinkReads,

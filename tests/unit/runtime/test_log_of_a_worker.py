@@ -19,7 +19,6 @@ from headgate.topics.status import (
 )
 from headgate_runtime.tasks.log_lines import relog
 from headgate_runtime.tasks.protocol import Logged
-from headgate_runtime.traces import first_words
 from headgate_runtime.up.processes import warnings_of
 from headgate_runtime.worker.log_format import (
     JsonFormatter,
@@ -29,6 +28,7 @@ from headgate_runtime.worker.log_format import (
     work_on,
 )
 from headgate_runtime.worker.status_log import log_status
+from headgate_runtime.worker.traces import first_words
 
 TRACE = 'Traceback (most recent call last):\n  File "x.py", line 1\nOSError: the disk is full\n'
 

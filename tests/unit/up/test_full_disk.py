@@ -7,7 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from support.small_disk import small_file_system
+from support.files.small_disk import small_file_system
 
 from headgate_runtime.up import disk
 from headgate_runtime.up.disk import PROBE, Disk, is_full, unusable

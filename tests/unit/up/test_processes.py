@@ -104,7 +104,7 @@ def test_a_killed_worker_is_started_again(stage: Stage) -> None:
 def test_a_worker_that_cannot_start_is_given_up_with_its_last_words(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headgate_runtime.process_restarts.FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr("headgate_runtime.tasks.process_restarts.FIRST_PAUSE_S", 0.01)
     processes = stage.start("--mode", "dies")
     (worker,) = processes.workers
     stage.until(lambda: worker.phase is Phase.GIVEN_UP, 30)

@@ -13,14 +13,13 @@ from headgate.task.messages import BatchDone
 from headgate.topics.config_events import ConnectorConfigured, TargetStateChanged
 from headgate.topics.config_reducer import fold
 from headgate.topics.config_state import ConfigState
-from headgate_runtime.process_restarts import (
+from headgate_runtime.tasks.process_restarts import (
     LONGEST_PAUSE_S,
     QUICK_MAX,
     SETTLED_S,
     UNANSWERED_MAX,
     Restarts,
 )
-from headgate_runtime.traces import first_words
 from headgate_runtime.up.apply import planned_changes
 from headgate_runtime.up.changes import changes
 from headgate_runtime.up.command import BEAT_S, TOLD_S, rest_after
@@ -30,6 +29,7 @@ from headgate_runtime.up.processes import how_it_ended, warnings_of
 from headgate_runtime.up.rates import Rates
 from headgate_runtime.up.snapshot import ConnectorSnapshot, Phase, Snapshot, WorkerSnapshot
 from headgate_runtime.up.timeline import Timeline, draw
+from headgate_runtime.worker.traces import first_words
 
 A0, A1 = TaskId("a", 0), TaskId("a", 1)
 

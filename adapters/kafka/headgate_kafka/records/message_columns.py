@@ -5,8 +5,8 @@ from typing import cast
 
 from confluent_kafka import Message
 
+from headgate.log.record_columns import RecordColumns
 from headgate.ports import ConsumerRecord, TopicPartition
-from headgate.record_columns import RecordColumns
 from headgate_kafka.records.consumer import headers_of, record_of, timestamp_ms
 
 

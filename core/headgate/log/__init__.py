@@ -1,0 +1,1 @@
+"""Records as a log keeps them: their columns, and how long they stay."""
