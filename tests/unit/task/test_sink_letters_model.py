@@ -9,7 +9,7 @@ from headgate.task.messages import TaskOutcome
 
 def test_what_is_committed_was_taken_or_is_a_dead_letter() -> None:
     seen: set[object] = set()
-    for seed in range(tries(10, 1_500)):
+    for seed in range(tries(25, 1_500)):
         world = World(seed, count=20)
         for _ in range(12):
             seen.add(run_once(world, steps=120))
