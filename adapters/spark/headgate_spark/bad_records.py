@@ -53,8 +53,8 @@ class BadRecords:
         known = self._reported.setdefault(place, set())
         try:
             for raw in self._records(place, sorted(set(bad) - known)):
-                known.add(raw.offset)
                 self._last = self._reporter.report(_sink_record(raw), DataError(bad[raw.offset]))
+                known.add(raw.offset)
             if self._last is not None:
                 self._last.result()
                 self._last = None
