@@ -57,10 +57,12 @@ class SentOffsets:
             first = sources[start]
             partition, stop = first.source_partition, start + 1
             # One record after the other usually is of the same source partition.
-            while stop < end and type(first) is not SourceBatch:
+            last = start + 1 if type(first) is SourceBatch else end
+            while stop < last:
                 other = sources[stop]
-                same = other.source_partition is partition or other.source_partition == partition
-                if not same or type(other) is SourceBatch:
+                if other.source_partition is not partition and other.source_partition != partition:
+                    break
+                if type(other) is SourceBatch:
                     break
                 stop += 1
             key = encode_key(self._connector, partition)

@@ -51,6 +51,7 @@ class DroppedBatch:
 
 Item: TypeAlias = SourceItem | ReadyBatch | DroppedBatch
 Sent: TypeAlias = ProducerRecord | LogBatch
+_BATCHES: Final = frozenset((LogBatch, SourceBatch))
 
 
 def flows_typed(made: TaskConverters) -> bool:
@@ -75,7 +76,7 @@ class SourceBatches:
         Raises:
             PolledTypeError: a batch is none: its columns are not those of its schema.
         """
-        if not any(type(item) is SourceBatch for item in items):
+        if SourceBatch not in set(map(type, items)):
             return items  # type: ignore[return-value]
         found: list[Item] = []
         for item in items:
@@ -174,7 +175,8 @@ def send(producer: Producer, items: Sequence[Sent]) -> None:
         TransactionOverError: its `place`, where it has one, is that among the rows of `items`.
     """
     start = 0
-    for at, item in enumerate(items):
+    mixed = LogBatch in set(map(type, items))
+    for at, item in enumerate(items if mixed else ()):
         if type(item) is LogBatch:
             _send_records(producer, items, start, at)
             assert isinstance(producer, BatchProducer)
@@ -203,4 +205,6 @@ def _places_from(items: Sequence[Sent], start: int) -> Iterator[None]:
 
 def rows_in(items: Sequence[object]) -> int:
     """How many rows things have of which some are batches."""
+    if set(map(type, items)).isdisjoint(_BATCHES):
+        return len(items)
     return sum(item.count if isinstance(item, (LogBatch, SourceBatch)) else 1 for item in items)

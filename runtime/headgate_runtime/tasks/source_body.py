@@ -312,19 +312,19 @@ class SourcePerformer:
         transforms, known = self._chain, self._known_topics
         batch, add, add_source = self._batch, self._batch.append, self._noted.sources.append
         by_record = (boundaries := Boundaries(self._transaction)).by_record
-        resumed, self._resumed = self._resumed, None
+        resumed, self._resumed, detail = self._resumed, None, ""
         self._letters = self._more = dropped = skipped = updates = 0
-        detail = ""
         same: tuple[str, Headers, tuple[Schema | None, ...]] = ("", (), ())
         same_sent: SentHeaders = ()
         for at, record in enumerate(records):
-            if isinstance(record, (ReadyBatch, DroppedBatch)):
-                dropped += self._take_batch(record)
-                continue
-            if type(record) is SkippedRecord or type(record) is OffsetUpdate:
-                count, reason = self._offset_alone(record)
-                skipped, updates, detail = skipped + count, updates + 1, detail or reason
-                continue
+            if type(record) is not SourceRecord:
+                if isinstance(record, (ReadyBatch, DroppedBatch)):
+                    dropped += self._take_batch(record)
+                    continue
+                if type(record) is SkippedRecord or type(record) is OffsetUpdate:
+                    count, reason = self._offset_alone(record)
+                    skipped, updates, detail = skipped + count, updates + 1, detail or reason
+                    continue
             out: SourceRecord | None = record  # type: ignore[assignment]
             chain, stage, apply = transforms, _TRANSFORM, None
             try:
