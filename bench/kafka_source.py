@@ -140,6 +140,11 @@ class Side:
                     break
         seconds, spent = time.perf_counter() - began, cpu_of(self.worker) - cpu
         commits.close()
+        if first > end // 2:
+            raise RuntimeError(
+                f"{lines:,} lines are too few: the first commit of {name} had more than half of "
+                "them. Set HEADGATE_BENCH_LINES to more"
+            )
         self.worker.rest.delete(f"/connectors/{name}")
         delete_topic(self._admin, name)
         records = (position - first) * LINES / size

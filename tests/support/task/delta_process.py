@@ -12,7 +12,7 @@ from typing import Any
 import deltalake
 
 from headgate.connector import schema as s
-from headgate.connector.api import SinkRecord
+from headgate.connector.api import SinkRecord, SinkTask
 from headgate.testing import FakeSinkContext
 from headgate_connectors.delta_sink import DeltaSinkTask
 from headgate_connectors.tables import delta_table
@@ -61,20 +61,23 @@ def hook(wanted: str, count: int) -> dict[str, Any]:
     return at
 
 
-def main(folder: str, keys: str, step: str, count: str) -> None:
-    at = hook(step, int(count))
-    task = DeltaSinkTask()
-    context = task.context = FakeSinkContext()
+def drive(task: SinkTask, config: dict[str, str], keys: str, at: dict[str, Any]) -> None:
+    """Writes all numbers, in commits of `BATCH`; `keys` is "keys" for rows by key."""
+    context = FakeSinkContext()
+    task.context = context
     upsert = {"write.mode": "upsert", "key.columns": "n"} if keys == "keys" else {}
     more = {"schema.evolution": "add_columns", "rotate.records": str(BATCH)}
-    path = str(Path(folder) / "table")
-    task.start({"name": "sink", "path": path, "rotate.interval.ms": "60000", **more, **upsert})
+    task.start({"name": "sink", "rotate.interval.ms": "60000", **config, **more, **upsert})
     task.open([PLACE])
     for n in range(max(context.seeks.values(), default=0), RECORDS):
         value, schema = ({"n": n}, FEWER) if n < RECORDS // 2 else ({"n": n, "late": "x"}, ROW)
         task.put([SinkRecord("t", 0, n, None, value, (), 0, None, schema)])
         if task.pre_commit({PLACE: n + 1}).get(PLACE) == n + 1:
             at["group"]()
+
+
+def main(folder: str, keys: str, step: str, count: str) -> None:
+    drive(DeltaSinkTask(), {"path": str(Path(folder) / "table")}, keys, hook(step, int(count)))
 
 
 def rows(folder: Path) -> list[int]:

@@ -11,27 +11,15 @@ from typing import Any
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
-from headgate.connector.api import SinkRecord
-from headgate.testing import FakeSinkContext
 from headgate_connectors.iceberg_sink import IcebergSinkTask
 from headgate_connectors.tables.iceberg_table import IcebergTarget
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from support.task.delta_process import (
-    BATCH,
-    FEWER,
-    PLACE,
-    RECORDS,
-    ROW,
-    killing,
-)
+from support.task.delta_process import drive, killing
+from support.task.iceberg_tables import catalog, config_of
 
 STEPS = ("create", "created", "write", "staged", "written", "group")
 """`staged`: the files are written, and the catalog has not heard of them."""
-
-
-def catalog(folder: Path) -> dict[str, str]:
-    return {"uri": f"sqlite:///{folder}/catalog.db", "warehouse": (folder / "w").as_uri()}
 
 
 def hook(wanted: str, count: int) -> dict[str, Any]:
@@ -58,20 +46,7 @@ def hook(wanted: str, count: int) -> dict[str, Any]:
 
 
 def main(folder: str, keys: str, step: str, count: str) -> None:
-    at = hook(step, int(count))
-    task = IcebergSinkTask()
-    context = task.context = FakeSinkContext()
-    upsert = {"write.mode": "upsert", "key.columns": "n"} if keys == "keys" else {}
-    more = {"schema.evolution": "add_columns", "rotate.records": str(BATCH)}
-    own = {f"catalog.{name}": text for name, text in catalog(Path(folder)).items()}
-    config = {"name": "sink", "table": "shop.rows", "catalog.type": "sql", **own}
-    task.start({**config, "rotate.interval.ms": "60000", **more, **upsert})
-    task.open([PLACE])
-    for n in range(max(context.seeks.values(), default=0), RECORDS):
-        value, schema = ({"n": n}, FEWER) if n < RECORDS // 2 else ({"n": n, "late": "x"}, ROW)
-        task.put([SinkRecord("t", 0, n, None, value, (), 0, None, schema)])
-        if task.pre_commit({PLACE: n + 1}).get(PLACE) == n + 1:
-            at["group"]()
+    drive(IcebergSinkTask(), config_of(Path(folder)), keys, hook(step, int(count)))
 
 
 def rows(folder: Path) -> list[int]:

@@ -7,30 +7,19 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
+from support.task.iceberg_tables import catalog, iceberg_task
 
 from headgate.connector import schema as s
 from headgate.connector.api import SinkRecord
-from headgate.testing import FakeSinkContext
 from headgate_connectors.iceberg_sink import IcebergSinkTask
 from headgate_connectors.tables.sink import TableError
 
 ROW = s.struct({"n": s.INT64, "name": s.STRING})
-PLACE = ("t", 0)
-
-
-def catalog(folder: Path) -> dict[str, str]:
-    return {"uri": f"sqlite:///{folder}/catalog.db", "warehouse": (folder / "w").as_uri()}
 
 
 def task(folder: Path, **settings: Any) -> IcebergSinkTask:
-    made = IcebergSinkTask()
-    made.context = FakeSinkContext(reports=False)
-    given = {name.replace("_", "."): str(value) for name, value in settings.items()}
-    own = {f"catalog.{name}": text for name, text in catalog(folder).items()}
-    config = {"name": "sink", "table": "shop.rows", "catalog.type": "sql", **own}
-    made.start({"rotate.interval.ms": "600000", "rotate.records": "1", **config, **given})
-    made.open([PLACE])
-    return made
+    """A task that commits each record."""
+    return iceberg_task(folder, rotate_records=1, **settings)
 
 
 def row(number: int) -> SinkRecord:

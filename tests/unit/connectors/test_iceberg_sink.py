@@ -9,32 +9,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
+from support.task.iceberg_tables import PLACE, catalog, iceberg_task
 
 from headgate.connector import DataError, Schema
 from headgate.connector import schema as s
 from headgate.connector.api import SinkRecord
-from headgate.testing import FakeSinkContext
 from headgate_arrow import arrow_types
-from headgate_connectors.iceberg_sink import IcebergSink, IcebergSinkTask
+from headgate_connectors.iceberg_sink import IcebergSink
 from headgate_connectors.tables.sink import TableError
 
 ROW = s.struct({"n": s.INT64})
-PLACE = ("t", 0)
-
-
-def catalog(folder: Path) -> dict[str, str]:
-    return {"uri": f"sqlite:///{folder}/catalog.db", "warehouse": (folder / "w").as_uri()}
-
-
-def task(folder: Path, **settings: Any) -> IcebergSinkTask:
-    made = IcebergSinkTask()
-    made.context = FakeSinkContext(reports=False)
-    given = {name.replace("_", "."): str(value) for name, value in settings.items()}
-    own = {f"catalog.{name}": text for name, text in catalog(folder).items()}
-    config = {"name": "sink", "table": "shop.rows", "catalog.type": "sql", **own}
-    made.start({"rotate.interval.ms": "600000", **config, **given})
-    made.open([PLACE])
-    return made
 
 
 def record(offset: int, value: Any, schema: Schema = ROW) -> SinkRecord:
@@ -54,8 +38,8 @@ def numbers(folder: Path) -> list[int]:
 
 
 def test_it_goes_on_where_the_table_ends(tmp_path: Path) -> None:
-    task(tmp_path, rotate_records=2).put(rows(0, 1, 2))
-    second = task(tmp_path, rotate_records=2)
+    iceberg_task(tmp_path, rotate_records=2).put(rows(0, 1, 2))
+    second = iceberg_task(tmp_path, rotate_records=2)
     assert second.context.seeks == {PLACE: 3}  # type: ignore[attr-defined]
     second.put(rows(3))
     second.context.stopping = True  # type: ignore[misc]
@@ -66,8 +50,8 @@ def test_it_goes_on_where_the_table_ends(tmp_path: Path) -> None:
 
 def test_a_zombie_with_a_stale_view_is_refused(tmp_path: Path) -> None:
     """It has looked at the table, was frozen, and commits when another has."""
-    task(tmp_path, rotate_records=1).put(rows(0))
-    late, owner = task(tmp_path, rotate_records=2), task(tmp_path, rotate_records=2)
+    iceberg_task(tmp_path, rotate_records=1).put(rows(0))
+    late, owner = iceberg_task(tmp_path, rotate_records=2), iceberg_task(tmp_path, rotate_records=2)
     target = late._target
     target.read()
     target.read = lambda: None  # type: ignore[method-assign]
@@ -78,7 +62,7 @@ def test_a_zombie_with_a_stale_view_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_zombie_that_looks_again_drops_what_it_has(tmp_path: Path) -> None:
-    late, owner = task(tmp_path, rotate_records=4), task(tmp_path, rotate_records=2)
+    late, owner = iceberg_task(tmp_path, rotate_records=4), iceberg_task(tmp_path, rotate_records=2)
     late.put(rows(0, 1))
     owner.put(rows(0, 1))
     late.put(rows(2, 3))
@@ -90,14 +74,14 @@ def test_a_table_of_others_whose_commits_are_tried_again_is_made_safe(tmp_path: 
     found = SqlCatalog("default", **catalog(tmp_path))
     found.create_namespace("shop")
     found.create_table("shop.rows", schema=pa.schema([("n", pa.int64())]))
-    task(tmp_path, rotate_records=1).put(rows(0))
+    iceberg_task(tmp_path, rotate_records=1).put(rows(0))
     assert table(tmp_path).properties["commit.retry.num-retries"] == "0"
     assert numbers(tmp_path) == [0]
 
 
 @pytest.mark.parametrize("how", ["drop", "rename"])
 def test_a_table_that_is_gone_while_the_task_runs_is_told(tmp_path: Path, how: str) -> None:
-    subject = task(tmp_path, rotate_records=1)
+    subject = iceberg_task(tmp_path, rotate_records=1)
     subject.put(rows(0))
     found = SqlCatalog("default", **catalog(tmp_path))
     if how == "drop":
@@ -113,7 +97,7 @@ def test_a_table_that_is_gone_while_the_task_runs_is_told(tmp_path: Path, how: s
 def test_a_table_that_has_less_than_before_is_told_and_no_row_passed_over(
     tmp_path: Path, how: str
 ) -> None:
-    subject = task(tmp_path, rotate_records=1)
+    subject = iceberg_task(tmp_path, rotate_records=1)
     subject.put(rows(0))
     if how == "made anew":
         found = SqlCatalog("default", **catalog(tmp_path))
@@ -128,11 +112,11 @@ def test_a_table_that_has_less_than_before_is_told_and_no_row_passed_over(
 
 def test_columns_are_added_as_declared_and_keep_their_types(tmp_path: Path) -> None:
     more = s.struct({"n": s.INT64, "more": s.STRING})
-    subject = task(tmp_path, rotate_records=1)
+    subject = iceberg_task(tmp_path, rotate_records=1)
     subject.put(rows(0))
     with pytest.raises(DataError, match=r"column more .* schema.evolution = add_columns"):
         subject.put([record(1, {"n": 1, "more": "x"}, more)])
-    adding = task(tmp_path, rotate_records=1, schema_evolution="add_columns")
+    adding = iceberg_task(tmp_path, rotate_records=1, schema_evolution="add_columns")
     adding.put([record(1, {"n": 1, "more": "x"}, more)])
     adding.put(rows(2))
     with pytest.raises(DataError, match="column n is of type double, expected int64"):
@@ -160,7 +144,7 @@ def test_values_come_out_equal(tmp_path: Path) -> None:
     given = pa.table(TYPED)
     schema = arrow_types.struct_schema(given.schema)
     values = arrow_types.rows_of(given, arrow_types.carriers(given.schema))
-    subject = task(tmp_path, rotate_records=1)
+    subject = iceberg_task(tmp_path, rotate_records=1)
     subject.put([record(n, value, schema) for n, value in enumerate(values)])
     found = table(tmp_path).scan().to_arrow().sort_by("n")
     for name in given.schema.names:

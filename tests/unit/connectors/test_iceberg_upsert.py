@@ -11,33 +11,20 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
+from support.task.iceberg_tables import PLACE, catalog, iceberg_task
 
 from headgate.connector import DataError, Schema
 from headgate.connector import schema as s
 from headgate.connector.api import SinkRecord
-from headgate.testing import FakeSinkContext
 from headgate_connectors.iceberg_sink import IcebergSink, IcebergSinkTask
 from headgate_connectors.tables.sink import TableError
 
-PLACE = ("t", 0)
 ROW = s.struct({"id": s.INT64, "text": replace(s.STRING, optional=True)})
 KEY = s.struct({"id": s.INT64})
 
 
-def catalog(folder: Path) -> dict[str, str]:
-    return {"uri": f"sqlite:///{folder}/catalog.db", "warehouse": (folder / "w").as_uri()}
-
-
 def task(folder: Path, keys: str = "id", **settings: Any) -> IcebergSinkTask:
-    made = IcebergSinkTask()
-    made.context = FakeSinkContext(reports=False)
-    given = {name.replace("_", "."): str(value) for name, value in settings.items()}
-    own = {f"catalog.{name}": text for name, text in catalog(folder).items()}
-    config = {"name": "sink", "table": "shop.rows", "catalog.type": "sql", **own}
-    upsert = {"write.mode": "upsert", "key.columns": keys, "rotate.interval.ms": "600000"}
-    made.start({**upsert, **config, **given})
-    made.open([PLACE])
-    return made
+    return iceberg_task(folder, write_mode="upsert", key_columns=keys, **settings)
 
 
 def row(offset: int, value: Any, schema: Schema = ROW) -> SinkRecord:

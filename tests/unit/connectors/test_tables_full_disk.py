@@ -8,6 +8,7 @@ import pytest
 from deltalake import DeltaTable
 from pyiceberg.catalog.sql import SqlCatalog
 from support.files.small_disk import FILLER, is_about_space, leave_free, small_file_system
+from support.task.iceberg_tables import PLACE, catalog, config_of
 
 from headgate.connector import schema as s
 from headgate.connector.api import SinkRecord, SinkTask
@@ -19,7 +20,6 @@ from headgate_connectors.tables.sink import TableError
 pytestmark = pytest.mark.exhaustive
 
 ROW = s.struct({"n": s.INT64, "text": s.STRING})
-PLACE = ("t", 0)
 PAGES = 24
 """A commit takes fewer, so that it is cut short after each number of pages that it writes."""
 
@@ -48,13 +48,8 @@ def rows_of_delta(disk: Path) -> list[int]:
     return sorted(DeltaTable(disk / "table").to_pyarrow_table()["n"].to_pylist())
 
 
-def catalog(disk: Path) -> dict[str, str]:
-    return {"uri": f"sqlite:///{disk}/catalog.db", "warehouse": (disk / "w").as_uri()}
-
-
 def iceberg(disk: Path) -> SinkTask:
-    own = {f"catalog.{name}": text for name, text in catalog(disk).items()}
-    return started(IcebergSinkTask(), {"table": "shop.rows", "catalog.type": "sql", **own})
+    return started(IcebergSinkTask(), config_of(disk))
 
 
 def rows_of_iceberg(disk: Path) -> list[int]:
