@@ -361,6 +361,41 @@ os.fork, socket.socketpair = at_the_limit(fork), at_the_limit(pair)
     assert bench.wait_for_end(second).outcome is TaskOutcome.STOPPED
 
 
+LEAVES_WORK = """
+import atexit, os, threading, time
+
+def note(word):
+    with open({file!r}, "a") as out:
+        out.write(f"{{os.getpid()}} {{word}}\\n")
+
+def begin():
+    threading.Thread(target=later).start()
+
+def later():
+    threading.main_thread().join()
+    time.sleep(0.2)
+    note("thread")
+
+atexit.register(note, "exit function")
+os.register_at_fork(after_in_child=begin)
+"""
+
+
+def test_a_body_waits_for_its_threads_and_exit_functions_and_then_is_gone_at_once(
+    make_bench: Callable[..., RunnerBench], tmp_path: Path
+) -> None:
+    """As any interpreter does, but that it is not taken apart: a shared page costs nothing then."""
+    file = tmp_path / "noted"
+    (tmp_path / "leaves_work.py").write_text(LEAVES_WORK.format(file=str(file)))
+    bench = make_bench(["leaves_work"])
+    run, pid = _started(bench)
+    body = next(each for each in _below() if each.pid == pid)
+    _stop(bench, run)
+    _await_gone([body])
+    noted = [line for line in file.read_text().splitlines() if line.startswith(f"{pid} ")]
+    assert noted == [f"{pid} thread", f"{pid} exit function"]
+
+
 def test_closing_ends_bodies_and_zygote(make_bench: Callable[..., RunnerBench]) -> None:
     bench = make_bench()
     _started(bench, "HangingSource")

@@ -15,6 +15,7 @@ from headgate_kafka.clients.roles import (
     WorkerClients,
     connector_admin_properties,
     connector_clients,
+    connector_properties,
     own_offsets_reader,
 )
 from headgate_kafka.clients.settings import kafka_python, librdkafka
@@ -52,8 +53,9 @@ class KafkaTaskTransport:
     ) -> None:
         clients = WorkerClients(worker, warn)
         admin = connector_admin_properties(worker, connector_config, connector, kind, warn)
-        for servers in (_servers(worker, connector_config, kind), admin["bootstrap.servers"]):
-            check_names_for_good(servers)
+        servers = _servers(worker, connector_config, kind)
+        for named in (servers, admin["bootstrap.servers"]):
+            check_names_for_good(named)
         settings = connector_clients(worker, connector_config, warn)
         topics = Topics(librdkafka(admin, "admin"), warn)
         self._raw = RawAdmin(kafka_python(admin))
@@ -71,7 +73,6 @@ class KafkaTaskTransport:
         )
         name = None
         if kind == "source":
-            servers = str(settings.producer("", None)["bootstrap.servers"])
             name = own_topic(worker, connector_config, servers, exactly_once=exactly_once)
         targets: OnlyTopic | OwnTopic
         if name is None:
@@ -119,9 +120,8 @@ def _servers(
     kind: Literal["source", "sink"],
 ) -> str:
     """Where the connector's records go to or come from."""
-    settings = connector_clients(worker, connector_config, lambda _line: None)
-    client = settings.producer("", None) if kind == "source" else settings.consumer("", "any")
-    return str(client["bootstrap.servers"])
+    role: Literal["producer", "consumer"] = "producer" if kind == "source" else "consumer"
+    return connector_properties(worker, connector_config, role)["bootstrap.servers"]
 
 
 def unreached(

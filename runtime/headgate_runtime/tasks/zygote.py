@@ -18,6 +18,7 @@ them: no pid can have become another process's. It ends when its launcher does; 
 out themselves.
 """
 
+import atexit
 import contextlib
 import ctypes
 import gc
@@ -28,12 +29,13 @@ import select
 import signal
 import socket
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from headgate_runtime.tasks.signals import leave_signals_to_the_worker
 
@@ -321,7 +323,21 @@ def main(arguments: list[str]) -> int:
 
     if not body.prepared:
         prepare()
-    return run_invited()
+    _leave_at_once(run_invited())
+
+
+def _leave_at_once(status: int) -> NoReturn:
+    """End a body as multiprocessing ends a forked child.
+
+    Its threads and exit functions are waited for. Taking the interpreter apart is left out: it
+    would copy each page that the zygote and all bodies share.
+    """
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(status)
 
 
 if __name__ == "__main__":
