@@ -44,8 +44,9 @@ from headgate_runtime.tasks.lifeline import BodyLifeline, LifelineGone
 from headgate_runtime.tasks.long_calls import watched
 from headgate_runtime.tasks.planned_body import PlannedPerformer
 from headgate_runtime.tasks.progress import ProgressLog
+from headgate_runtime.tasks.quietly import quietly
 from headgate_runtime.tasks.sink_body import SinkPerformer
-from headgate_runtime.tasks.source_body import SourcePerformer, quietly
+from headgate_runtime.tasks.source_body import SourcePerformer
 from headgate_runtime.tasks.tools import BodyTools, PluginTools
 from headgate_runtime.worker.log_format import work_on
 

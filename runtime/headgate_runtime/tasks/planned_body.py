@@ -23,8 +23,8 @@ from headgate.task.steps import (
 from headgate_runtime.tasks import long_calls
 from headgate_runtime.tasks.dead_letter_queue import DeadLetterQueue, ErrantRecords
 from headgate_runtime.tasks.lifeline import BodyLifeline
+from headgate_runtime.tasks.quietly import quietly
 from headgate_runtime.tasks.record_errors import RecordErrors
-from headgate_runtime.tasks.source_body import quietly
 from headgate_runtime.tasks.tools import BodyTools
 from headgate_runtime.tasks.used_topics import UsedTopics
 from headgate_runtime.transports.select import OPENER, TaskTransport, opener_argument

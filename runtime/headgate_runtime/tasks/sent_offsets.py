@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Sequence
+from itertools import islice
 from typing import TypeAlias
 
 from headgate.connector.api import Partition, SkippedRecord, SourceRecord
@@ -21,6 +22,8 @@ class SentOffsets:
         self._exactly_once = exactly_once
         self.sources: list[Source] = []
         """What each item of the batch was made of."""
+        self.with_batches = False
+        """Some items are batches themselves."""
         self._passed: deque[tuple[int, Partition, Partition]] = deque()
         """Skipped: how many sendable items came before, source partition and offset."""
         self.sent = 0
@@ -30,7 +33,12 @@ class SentOffsets:
         self.tracker: AckTracker[bytes, Partition] = AckTracker()
 
     def begin_batch(self) -> None:
-        self.sources, self.sent = [], 0
+        self.sources, self.sent, self.with_batches = [], 0, False
+
+    def add_batch(self, source: SourceBatch) -> None:
+        """An item that is a batch of its own was made of it."""
+        self.sources.append(source)
+        self.with_batches = True
 
     def pass_over(self, partition: Partition, offset: Partition) -> None:
         """An offset without a sendable item, behind those that are there by now."""
@@ -54,23 +62,30 @@ class SentOffsets:
     def _note_sent(self, start: int, end: int) -> None:
         sources = self.sources
         while start < end:
-            first = sources[start]
-            partition, stop = first.source_partition, start + 1
-            # One record after the other usually is of the same source partition.
-            last = start + 1 if type(first) is SourceBatch else end
-            while stop < last:
-                other = sources[stop]
-                if other.source_partition is not partition and other.source_partition != partition:
-                    break
-                if type(other) is SourceBatch:
-                    break
-                stop += 1
+            partition = sources[start].source_partition
+            if self.with_batches and type(sources[start]) is SourceBatch:
+                stop = start + 1
+            else:
+                stop = self._end_of_run(start, end)
             key = encode_key(self._connector, partition)
             if self._exactly_once:
                 self.pending[key] = sources[stop - 1].source_offset
             else:
                 self.tracker.submit(key, _offsets(sources[start:stop]))
             start = stop
+
+    def _end_of_run(self, start: int, end: int) -> int:
+        """Where records of another source partition, or a batch, come behind that at `start`: one
+        record after the other usually is of the same."""
+        sources, with_batches = self.sources, self.with_batches
+        partition, stop = sources[start].source_partition, start
+        for other in islice(sources, start, end):
+            if other.source_partition is not partition and other.source_partition != partition:
+                break
+            if with_batches and type(other) is SourceBatch:
+                break
+            stop += 1
+        return stop
 
 
 def _offsets(sources: Sequence[Source]) -> Sequence[Partition]:

@@ -70,7 +70,7 @@ class SourceBatches:
         self.flow = False
         """Batches go whole."""
 
-    def prepared(self, items: Sequence[SourceItem | SourceBatch]) -> Sequence[Item]:
+    def prepared(self, items: Sequence[Item | SourceBatch]) -> Sequence[Item]:
         """`items` without any `SourceBatch`.
 
         Raises:
@@ -168,15 +168,20 @@ class SourceBatches:
         )
 
 
-def send(producer: Producer, items: Sequence[Sent]) -> None:
-    """Send `items` in their order.
+def send(producer: Producer, items: Sequence[Sent], *, with_batches: bool) -> int:
+    """Send `items` in their order. Returns how many rows they have.
+
+    Args:
+        with_batches: whether any of them may be a batch.
 
     Raises:
         TransactionOverError: its `place`, where it has one, is that among the rows of `items`.
     """
+    if not with_batches:
+        producer.send(items)  # type: ignore[arg-type]
+        return len(items)
     start = 0
-    mixed = LogBatch in set(map(type, items))
-    for at, item in enumerate(items if mixed else ()):
+    for at, item in enumerate(items):
         if type(item) is LogBatch:
             _send_records(producer, items, start, at)
             assert isinstance(producer, BatchProducer)
@@ -184,6 +189,7 @@ def send(producer: Producer, items: Sequence[Sent]) -> None:
                 producer.send_batch(item)
             start = at + 1
     _send_records(producer, items, start, len(items))
+    return rows_in(items)
 
 
 def _send_records(producer: Producer, items: Sequence[Sent], start: int, end: int) -> None:

@@ -22,6 +22,7 @@ from headgate.connector.api import (
     SourceRecord,
     SourceTask,
 )
+from headgate.connector.batches import SourceBatch
 from headgate.connector.converters import sending_timestamp
 from headgate.connector.dead_letters import SOURCE_TASK
 from headgate.connector.error_handling import ErrorStage
@@ -66,7 +67,9 @@ from headgate_runtime.tasks.commit_under_way import CommitUnderWay
 from headgate_runtime.tasks.data_errors import data_error_text, log_skipped
 from headgate_runtime.tasks.lifeline import BodyLifeline, monotonic_ms
 from headgate_runtime.tasks.offsets import SourceOffsets
+from headgate_runtime.tasks.plain_records import convert_plain
 from headgate_runtime.tasks.polled_records import check_item, check_topic, polled_items
+from headgate_runtime.tasks.quietly import quietly
 from headgate_runtime.tasks.record_errors import RecordErrors, Waiting, place_of
 from headgate_runtime.tasks.refused_records import named, position, refusal
 from headgate_runtime.tasks.sent_offsets import SentOffsets
@@ -77,7 +80,6 @@ from headgate_runtime.tasks.source_batches import (
     Sent,
     SourceBatches,
     flows_typed,
-    rows_in,
     send,
 )
 from headgate_runtime.tasks.source_context import SourceContext
@@ -97,11 +99,11 @@ WAITING_S = 0.5
 """Longest wait of one poll for a record that is to be tried again: then commits have their turn."""
 _KEY, _VALUE = ErrorStage.KEY_CONVERTER, ErrorStage.VALUE_CONVERTER
 _HEADER, _TRANSFORM = ErrorStage.HEADER_CONVERTER, ErrorStage.TRANSFORMATION
+_BEFORE: tuple[str, Headers, tuple[Schema | None, ...]] = ("", (), ())
 QUICK_S = 0.05
 """A poll that takes longer may have waited, as one may that follows on it, or on one that found
 nothing: nobody would hear of a commit meanwhile."""
 
-Batch: TypeAlias = list[Sent]
 Offsets: TypeAlias = Sequence[tuple[bytes, bytes | None]]
 
 
@@ -151,7 +153,7 @@ class SourcePerformer:
         self._known_topics: set[str] = set()
         self._topics = SentTopics(lifeline)
         # The batch that was polled last:
-        self._batch: Batch = []
+        self._batch: list[Sent] = []
         self._noted = SentOffsets(spec.task.connector, exactly_once=spec.exactly_once)
         tells = task_class.commit_record is not SourceTask.commit_record
         self._unsettled = UnsettledRecords() if tells else None
@@ -288,7 +290,7 @@ class SourcePerformer:
             self._polled = True
             self._offsets.rest()
         quick = time.monotonic() - began < QUICK_S
-        converted = self._convert(self._batches.prepared(records))
+        converted = self._convert(records)
         self._in_a_row = self._in_a_row + 1 if quick and converted.found else 0
         if not self._spec.exactly_once and (self._settings.tolerate or not converted.skipped):
             self._tell_settled()
@@ -307,15 +309,23 @@ class SourcePerformer:
         records, self._resumed = self._waiting.take()
         return self._convert(records)
 
-    def _convert(self, records: Sequence[Item]) -> Polled:
+    def _convert(self, polled: Sequence[Item | SourceBatch]) -> Polled:
+        boundaries = Boundaries(self._transaction)
+        self._letters = self._more = 0
+        if not (self._chain or boundaries.by_record or self._resumed):
+            known, sources = self._known_topics, self._noted.sources
+            polled = convert_plain(polled, self._batch, sources, self._from_connect, known)
+        return self._convert_each(self._batches.prepared(polled), boundaries)
+
+    def _convert_each(self, records: Sequence[Item], boundaries: Boundaries) -> Polled:
         key_of, value_of, headers_of = self._from_connect
         transforms, known = self._chain, self._known_topics
         batch, add, add_source = self._batch, self._batch.append, self._noted.sources.append
-        by_record = (boundaries := Boundaries(self._transaction)).by_record
+        by_record = boundaries.by_record
         resumed, self._resumed, detail = self._resumed, None, ""
-        self._letters = self._more = dropped = skipped = updates = 0
-        same: tuple[str, Headers, tuple[Schema | None, ...]] = ("", (), ())
-        same_sent: SentHeaders = ()
+        dropped = skipped = updates = 0
+        old_topic, old_headers, old_typed = _BEFORE
+        same_sent: SentHeaders = ()  # a transform may give all records the very same headers
         for at, record in enumerate(records):
             if type(record) is not SourceRecord:
                 if isinstance(record, (ReadyBatch, DroppedBatch)):
@@ -340,10 +350,10 @@ class SourcePerformer:
                     self._lost(record)
                 else:
                     topic, key, headers, time_ms = out.topic, out.key, out.headers, out.timestamp_ms
-                    schemas, stage = out.header_schemas, _HEADER
-                    if headers is not same[1] or schemas is not same[2] or topic != same[0]:
-                        same_sent = headers_of(topic, headers, schemas) if headers else ()
-                        same = topic, headers, schemas  # a transform may give all the very same
+                    typed, stage = out.header_schemas, _HEADER
+                    if headers is not old_headers or typed is not old_typed or topic != old_topic:
+                        same_sent = headers_of(topic, headers, typed) if headers else ()
+                        old_topic, old_headers, old_typed = topic, headers, typed
                     stage = _KEY
                     sent_key = None if key is None else key_of(topic, key, out.key_schema)
                     stage = _VALUE
@@ -382,7 +392,7 @@ class SourcePerformer:
         if topic not in self._known_topics:
             self._ensure_topic(check_topic(ready.source, topic))
         self._batch.append(ready.sent)
-        self._noted.sources.append(ready.source)
+        self._noted.add_batch(ready.source)
         self._more += ready.sent.count - 1
         return 0
 
@@ -438,18 +448,18 @@ class SourcePerformer:
 
     def _send(self, first: int, end: int) -> Sequence[BodyInput]:
         assert self._producer is not None
-        if end == rows_in(self._batch):
+        if end == len(self._batch) + self._more:
             end = len(self._batch)  # batches are never parted: no boundary is within one
         whole = first == 0 and end == len(self._batch)
         records = self._batch if whole else self._batch[first:end]
         sources = self._noted.sources[first:end]
         self._numbered = self._sends - first
         try:
-            send(self._producer, records)
+            rows = send(self._producer, records, with_batches=self._noted.with_batches)
         except TransactionOverError as error:
             raise named(error, records, sources) from error
-        self._sends += rows_in(records)
-        self._topics.sent(records)
+        self._sends += rows
+        self._topics.sent(records, rows)
         if self._unsettled is not None:
             self._unsettled.sent(sources)
         self._noted.note(end)
@@ -579,14 +589,3 @@ class SourcePerformer:
 def _inherits(task: SourceTask, name: str) -> bool:
     """Whether calls of `name` come to nothing."""
     return getattr(getattr(task, name), "__func__", None) is getattr(SourceTask, name)
-
-
-def quietly(call: object, spec: object, where: str = "while closing") -> None:
-    """On the way out nothing may keep the rest from being closed; and what is committed stays so,
-    whatever the task makes of it."""
-    if not callable(call):
-        return
-    try:
-        call()
-    except BaseException:  # connector code may raise anything, SystemExit too
-        _log.warning("%s: %s", getattr(spec, "task", spec), where, exc_info=True)

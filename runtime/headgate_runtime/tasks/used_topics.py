@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 from headgate.ports import LogBatch, ProducerRecord
 from headgate.task.messages import TopicsUsed
 from headgate_runtime.tasks.lifeline import BodyLifeline
-from headgate_runtime.tasks.source_batches import rows_in
 
 
 class UsedTopics:
@@ -44,7 +43,8 @@ class SentTopics:
         """To be called once for each topic, before records of it are sent."""
         self._new.add(topic)
 
-    def sent(self, records: Sequence[ProducerRecord | LogBatch]) -> None:
+    def sent(self, records: Sequence[ProducerRecord | LogBatch], rows: int) -> None:
+        """`rows` are those of `records`, each batch with all that it has."""
         if self._new:
             number = self._next
             for record in records:
@@ -52,7 +52,7 @@ class SentTopics:
                     self._new.discard(record.topic)
                     self._open[record.topic] = number
                 number += record.count if isinstance(record, LogBatch) else 1
-        self._next += rows_in(records)
+        self._next += rows
 
     def acknowledged(self, first: int, last: int) -> None:
         self._topics.used(self._settle(first, last))

@@ -115,7 +115,7 @@ def test_a_topic_counts_once_its_own_rows_of_a_batch_are_there() -> None:
     topics.saw_topic("a")
     topics.saw_topic("b")
     rows = LogBatch("a", 0, 5, None, (), 0, b"", b"")
-    topics.sent([rows, ProducerRecord("b", 0, None, b"")])
+    topics.sent([rows, ProducerRecord("b", 0, None, b"")], rows.count + 1)
     topics.acknowledged(0, 4)
     assert reports == [TopicsUsed(("a",))]
     topics.acknowledged(5, 5)
