@@ -162,16 +162,19 @@ class Worker:
     def _news(self) -> Iterator[m.Command]:
         """What the topics have that this worker has not read."""
         yield from self._read_configs()
-        records = self._store.statuses(self._statuses_read)
-        self._statuses_read += len(records)
-        if records:
-            yield m.StatusRead(tuple((key, decode_status(key, value)) for key, value in records))
+        yield from self._read_statuses()
 
     def _read_configs(self) -> list[m.Command]:
         start, records = self._configs_read, self._store.configs(self._configs_read)
         self._configs_read += len(records)
         events = (decode(n, key, value) for n, (key, value) in enumerate(records, start))
         return [m.ConfigRead(tuple(events))] if records else []
+
+    def _read_statuses(self) -> list[m.Command]:
+        records = self._store.statuses(self._statuses_read)
+        self._statuses_read += len(records)
+        read = tuple((key, decode_status(key, value)) for key, value in records)
+        return [m.StatusRead(read)] if records else []
 
     # -- the schedule --
 
@@ -198,11 +201,15 @@ class Worker:
     def append(self, records: Records, *, privileged: bool) -> int:
         return self._store.append(self.name, records, privileged=privileged)
 
-    def read_to_end(self, token: int) -> Sequence[m.Command]:
-        return [*self._read_configs(), m.ConfigEndRead(token)]
+    def read_to_end(self, token: int, *, statuses: bool) -> Sequence[m.Command]:
+        read = self._read_statuses() if statuses else ()
+        return [*self._read_configs(), *read, m.ConfigEndRead(token)]
 
     def write_statuses(self, statuses: Sequence[m.WriteStatus]) -> None:
         self._store.write_statuses([(status.key, status.value) for status in statuses])
+
+    def await_statuses(self, token: int) -> Sequence[m.Command]:
+        return [m.StatusesWritten(token)]
 
     def send_group(self, request: g.GroupRequest) -> None:
         self._store.send(self.name, request)

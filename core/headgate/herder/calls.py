@@ -173,8 +173,8 @@ class ShowConnector:
     min_config_offset: int = 0
     """Answered once the worker has read the config topic so far."""
     to_end: bool = False
-    """Answered once the worker has read the config topic to its end: what was acknowledged before
-    is seen, whoever was asked for it."""
+    """Answered once the worker has read the config topic and the status topic to their ends: what
+    was acknowledged before is seen, whoever was asked for it."""
 
 
 @dataclass(frozen=True, slots=True)

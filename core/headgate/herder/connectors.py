@@ -23,7 +23,7 @@ from headgate.herder.context import (
     Context,
     FromConnector,
     GenerateAgain,
-    Resolved,
+    Restarted,
     RestartFailedConnector,
     Unplaced,
     retry_delay_ms,
@@ -531,7 +531,7 @@ class Connectors:
 
     def _resolve(self, instance: Instance, result: Result) -> None:
         for ticket in instance.tickets:
-            self._ctx.note(Resolved(ticket, result))
+            self._ctx.note(Restarted(ticket, result))
         instance.tickets = ()
 
     # -- views --

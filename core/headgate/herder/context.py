@@ -84,6 +84,15 @@ class Resolved:
 
 
 @dataclass(frozen=True, slots=True)
+class Restarted:
+    """What became of a restart of one connector or task. The call that has this ticket is answered
+    once what was said of it is in the status topic."""
+
+    ticket: int
+    result: Result
+
+
+@dataclass(frozen=True, slots=True)
 class Unplaced:
     """To the requests: this worker is no longer the one to do it (not the leader, not the owner).
     Look for the place again."""
@@ -157,6 +166,7 @@ class LaneHeld:
 Note: TypeAlias = (
     Ask
     | Resolved
+    | Restarted
     | Unplaced
     | LookAgain
     | Finished
@@ -323,6 +333,13 @@ class StatusUnheard:
     key: str
 
 
+@dataclass(frozen=True, slots=True)
+class StatusesDue:
+    """The answer to `AwaitStatuses` with this token is waited for no longer."""
+
+    token: int
+
+
 Timer: TypeAlias = (
     CallDue
     | RouteAgain
@@ -337,6 +354,7 @@ Timer: TypeAlias = (
     | ForgetKey
     | StartMore
     | StatusUnheard
+    | StatusesDue
 )
 
 
@@ -402,10 +420,10 @@ class Context:
 
     # -- reading to the end --
 
-    def read_to_end(self, purpose: Purpose) -> None:
+    def read_to_end(self, purpose: Purpose, *, statuses: bool = False) -> None:
         token = self.token()
         self._reads[token] = purpose
-        self.emit(ReadConfigToEnd(token))
+        self.emit(ReadConfigToEnd(token, statuses))
 
     def end_read(self, token: int) -> Purpose | None:
         """What the read was for, None for an answer that nobody waits for."""

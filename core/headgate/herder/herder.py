@@ -25,6 +25,7 @@ from headgate.herder.leadership import Leadership
 from headgate.herder.offset_changes import OffsetChanges
 from headgate.herder.privileged import RecordCount
 from headgate.herder.requests import Requests
+from headgate.herder.restart_answers import RestartAnswers
 from headgate.herder.restarts import Restarts
 from headgate.herder.rows import KeptRows, touched_by_configs, touched_by_statuses
 from headgate.herder.session_keys import KeyRing, SessionKeys
@@ -69,6 +70,7 @@ class Herder:
         self._rounds = FencingRounds(ctx)
         self._keys = SessionKeys(ctx, self._leadership)
         self._restarts = Restarts(ctx, self._connectors, self._tasks, self._statuses)
+        self._restart_answers = RestartAnswers(ctx)
         self._work = GroupWork(ctx, self._connectors, self._tasks)
         self._offset_changes = OffsetChanges(ctx, self._leadership, self._work.member)
         self._rows = KeptRows(settings)
@@ -264,6 +266,8 @@ class Herder:
                     self._leads_now()
             case m.StatusRead(records):
                 self._on_status_read(records)
+            case m.StatusesWritten(token):
+                self._restart_answers.on_written(token)
             case m.GroupAnswered(response):
                 self._work.on_group_answered(response)
             case m.CoordinatorLost(reason):
@@ -424,6 +428,8 @@ class Herder:
                 pass  # `handle` starts what is due
             case c.StatusUnheard(key):
                 self._statuses.on_unheard(key)
+            case c.StatusesDue(token):
+                self._restart_answers.on_written(token)
             case _:
                 assert_never(timer)
 
@@ -440,6 +446,8 @@ class Herder:
         match note:
             case c.Ask():
                 self._requests.on_ask(note)
+            case c.Restarted():
+                self._restart_answers.on_restarted(note)
             case c.Resolved(ticket, result):
                 self._requests.resolve(ticket, result)
             case c.Unplaced(ticket):

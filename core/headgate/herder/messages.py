@@ -10,7 +10,8 @@ is its answer, where it has one. Only these effects must keep the order in which
 1. `ClaimLeadership` and `AppendConfig`, among themselves, one after the other. A write that slips
    behind a later claim would be accepted in its name.
 2. `WriteStatus`, for one key. An older value that is not written yet may be left out. All others
-   are tried until they are written, since they are not given twice.
+   are tried until they are written, since they are not given twice. `AwaitStatuses` follows those
+   of its decision, too.
 3. `SendGroup`, so that the coordinator hears a request no later than the one that follows it.
 4. `StartTask`, `SendTask` and `StopTaskBy`, for one run.
 5. `StartConnector`, `GenerateTaskConfigs` and `StopConnector`, for one run of a connector.
@@ -84,8 +85,7 @@ class ConfigRead:
 
 @dataclass(frozen=True, slots=True)
 class ConfigEndRead:
-    """Answers `ReadConfigToEnd`, after the records were given. `error`: the end could not be
-    reached in time."""
+    """Answers `ReadConfigToEnd`, after the records. `error`: the end was not reached in time."""
 
     token: int
     error: str | None = None
@@ -93,8 +93,7 @@ class ConfigEndRead:
 
 @dataclass(frozen=True, slots=True)
 class ConfigAppended:
-    """Answers `AppendConfig`. `end` is the config offset that a reader has once it has read these
-    records."""
+    """Answers `AppendConfig`. `end`: config offset of a reader that has read these records."""
 
     token: int
     end: int
@@ -121,6 +120,13 @@ class StatusRead:
     """Records of the status topic, in order: the key of each, and what it says."""
 
     records: tuple[tuple[str, StatusEvent], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StatusesWritten:
+    """Answers `AwaitStatuses`."""
+
+    token: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,8 +278,7 @@ class SessionKeyMade:
 
 @dataclass(frozen=True, slots=True)
 class Shutdown:
-    """Stop all work, leave the group cleanly, answer what is open. Done when `Herder.done` is
-    True."""
+    """Stop all work, leave the group cleanly, answer what is open; then `Herder.done` is True."""
 
 
 Command: TypeAlias = (
@@ -284,6 +289,7 @@ Command: TypeAlias = (
     | ConfigAppendFailed
     | LeadershipClaimed
     | StatusRead
+    | StatusesWritten
     | GroupAnswered
     | CoordinatorLost
     | Called
@@ -333,9 +339,10 @@ class AppendConfig:
 @dataclass(frozen=True, slots=True)
 class ReadConfigToEnd:
     """Take the end of the config topic, deliver every record before it (`ConfigRead`), then
-    `ConfigEndRead`."""
+    `ConfigEndRead`. With `statuses` the same of the status topic (`StatusRead`), before that."""
 
     token: int
+    statuses: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,6 +352,13 @@ class WriteStatus:
 
     key: str
     value: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitStatuses:
+    """Answer `StatusesWritten` once all statuses given so far, or later ones, are written."""
+
+    token: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -520,6 +534,7 @@ Effect: TypeAlias = (
     | AppendConfig
     | ReadConfigToEnd
     | WriteStatus
+    | AwaitStatuses
     | ValidateConfig
     | StartConnector
     | StopConnector

@@ -18,6 +18,7 @@ from headgate.herder.messages import (
     ResetDeletedOffsets,
     ResetOffsets,
     SetTargetState,
+    ShowConnector,
 )
 from headgate.ids import TargetState
 from headgate.topics.config_events import Config
@@ -86,6 +87,11 @@ class OpenCall:
     def has_etag(self) -> bool:
         """It is no longer so after it was done: asked again it would be refused."""
         return getattr(self.call, "etag", None) is not None
+
+    @property
+    def to_end(self) -> bool:
+        """Both topics are to be read to their ends before it is answered."""
+        return isinstance(self.call, ShowConnector) and self.call.to_end
 
     def shut_down(self) -> Failure:
         """What the caller of a worker that ends is told. What has been begun may come to be done:

@@ -359,8 +359,7 @@ class Requests:
             found.log_read = False
             self._look_later(found)
             return
-        to_end = isinstance(call, m.ShowConnector) and call.to_end
-        ready = self._ctx.ready and not to_end
+        ready = self._ctx.ready and not found.to_end
         if is_behind(self._ctx.state, call) or not (ready or found.log_read):
             self._read_log(found)
             return
@@ -514,7 +513,7 @@ class Requests:
 
     def _read_log(self, found: OpenCall) -> None:
         found.stage = Stage.READING
-        self._ctx.read_to_end(ForCall(found.ticket))
+        self._ctx.read_to_end(ForCall(found.ticket), statuses=found.to_end)
 
     def on_log_read(self, ticket: int, error: str | None) -> None:
         found = self._open.get(ticket)

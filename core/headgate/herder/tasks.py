@@ -26,7 +26,7 @@ from headgate.herder.context import (
     ForRecheck,
     FromTasks,
     ReadAgain,
-    Resolved,
+    Restarted,
     RestartFailedTask,
     StartMore,
     TaskGone,
@@ -214,12 +214,10 @@ class Tasks:
         held = self._held[task]
         held.tickets = (*held.tickets, ticket)
         held.attempts = held.failures = held.restarts = 0
-        failed = has_failed(held)
+        held.show_restarting = held.state is not TaskState.IDLE  # readers pass over UNASSIGNED
         self._stop(held, None)
         if held.state is TaskState.IDLE:
-            if failed:
-                self._show(held, State.RESTARTING)  # or a wait would see the failure before
-            self._to_start.append(task)
+            self._wait_idle(held)
 
     def restart_planned(self, connector: str, *, only_failed: bool) -> None:
         """Part of a restart by record: stop and start what is here of the connector's tasks.
@@ -579,7 +577,7 @@ class Tasks:
 
     def _resolve(self, held: HeldTask, result: Result) -> None:
         for ticket in held.tickets:
-            self._ctx.note(Resolved(ticket, result))
+            self._ctx.note(Restarted(ticket, result))
         held.tickets = ()
 
     def _move(self, held: HeldTask, given: TaskInput) -> None:

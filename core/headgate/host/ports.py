@@ -48,14 +48,22 @@ class LogPorts(Protocol):
         """
         ...
 
-    def read_to_end(self, token: int) -> Sequence[Command]:
+    def read_to_end(self, token: int, *, statuses: bool) -> Sequence[Command]:
         """`ConfigRead` for all records before an end that is looked up now, then `ConfigEndRead`
-        with `token`; its error says why that was not possible. None of them: they are posted."""
+        with `token`; its error says why that was not possible. None of them: they are posted.
+
+        With `statuses` there is `StatusRead` before `ConfigEndRead`, for all records of the status
+        topic before its end, which is looked up now, too."""
         ...
 
     def write_statuses(self, statuses: Sequence[WriteStatus]) -> None:
         """In this order. What cannot be written is tried again, unless a later status of the same
         key has come."""
+        ...
+
+    def await_statuses(self, token: int) -> Sequence[Command]:
+        """`StatusesWritten` with `token` once all that was given to `write_statuses` is written.
+        Nothing: it is posted."""
         ...
 
 

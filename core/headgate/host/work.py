@@ -51,21 +51,25 @@ class Work:
 
 
 def works(effects: Sequence[m.Effect], ports: HostPorts) -> list[Work]:
-    """What a decision gives to do, in order: as listed, but its statuses last, together.
+    """What a decision gives to do, in order: as listed, but its statuses last, together, and who
+    awaits these behind them.
 
     Work of one `lane` must begin in this order, across decisions too. Lanes are independent of each
     other. `headgate.herder.messages` says why.
     """
     statuses = tuple(effect for effect in effects if isinstance(effect, m.WriteStatus))
-    found = [Work((each,), ports) for each in effects if not isinstance(each, m.WriteStatus)]
-    return [*found, Work(statuses, ports)] if statuses else found
+    found = [Work((each,), ports) for each in effects if lane_of(each) != STATUSES]
+    if statuses:
+        found.append(Work(statuses, ports))
+    found += [Work((each,), ports) for each in effects if isinstance(each, m.AwaitStatuses)]
+    return found
 
 
 def lane_of(effect: m.Effect) -> Lane | None:
     match effect:
         case m.ClaimLeadership() | m.AppendConfig():
             return ("config",)
-        case m.WriteStatus():
+        case m.WriteStatus() | m.AwaitStatuses():
             return STATUSES
         case m.SendGroup():
             return ("group",)
@@ -100,10 +104,12 @@ def _performed(effect: m.Effect, ports: HostPorts) -> Sequence[m.Command]:
     match effect:
         case m.ClaimLeadership() | m.AppendConfig():
             return (_written(effect, ports),)
-        case m.ReadConfigToEnd(token):
-            return ports.read_to_end(token)
+        case m.ReadConfigToEnd(token, statuses):
+            return ports.read_to_end(token, statuses=statuses)
         case m.WriteStatus():
             ports.write_statuses((effect,))
+        case m.AwaitStatuses(token):
+            return ports.await_statuses(token)
         case m.SendGroup(request):
             ports.send_group(request)
         case m.StartTask(spec):
@@ -203,6 +209,8 @@ def _failed(effect: m.Effect, reason: str) -> Sequence[m.Command]:
             return (m.ConfigAppendFailed(token, reason, fenced=False),)
         case m.ReadConfigToEnd(token):
             return (m.ConfigEndRead(token, reason),)
+        case m.AwaitStatuses(token):
+            return (m.StatusesWritten(token),)
         case m.ValidateConfig(token):
             return (m.ConfigValidated(token, (reason,)),)
         case m.FenceProducers(token):

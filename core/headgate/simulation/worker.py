@@ -122,11 +122,7 @@ class SimulatedWorker:
         events = () if self._lags() else self._next_events()
         if events:
             self.host.post(m.ConfigRead(events))
-        records, self._status_position = self._transport.status_log.read(self._status_position)
-        if records:
-            keyed = [((r.key or b"").decode(), r.value) for r in records]
-            read = tuple((key, decode_status(key, value)) for key, value in keyed)
-            self.host.post(m.StatusRead(read))
+        self._read_statuses()
         for response in self._transport.group.receive():
             if not self._world.message_lost():
                 self.host.post(m.GroupAnswered(response))
@@ -134,6 +130,13 @@ class SimulatedWorker:
         if deadline is not None and deadline <= self._schedule.now_ms:
             self.host.post(m.Tick())
         self._turn()
+
+    def _read_statuses(self) -> None:
+        records, self._status_position = self._transport.status_log.read(self._status_position)
+        if records:
+            keyed = [((r.key or b"").decode(), r.value) for r in records]
+            read = tuple((key, decode_status(key, value)) for key, value in keyed)
+            self.host.post(m.StatusRead(read))
 
     def _lags(self) -> bool:
         """Records of the config topic may reach a worker late; reading to its end is another
@@ -202,11 +205,16 @@ class SimulatedWorker:
             raise TransportError("no answer in time")
         return end
 
-    def read_to_end(self, token: int) -> Sequence[m.Command]:
+    def read_to_end(self, token: int, *, statuses: bool) -> Sequence[m.Command]:
         events = self._next_events()
         if events:
             self.host.post(m.ConfigRead(events))  # before whatever is read later
+        if statuses:
+            self._read_statuses()
         return (m.ConfigEndRead(token),)
+
+    def await_statuses(self, token: int) -> Sequence[m.Command]:
+        return (m.StatusesWritten(token),)
 
     def write_statuses(self, statuses: Sequence[m.WriteStatus]) -> None:
         self._transport.status_log.append([(each.key.encode(), each.value) for each in statuses])

@@ -23,6 +23,7 @@ from headgate.herder.messages import (
     ConfigEndRead,
     ConfigRead,
     ReadConfigToEnd,
+    StatusesWritten,
     StatusRead,
     WriteStatus,
 )
@@ -62,11 +63,15 @@ class Logs(Protocol):
 
     def append(self, records: ConfigRecords, *, privileged: bool) -> int: ...
 
-    def read_to_end(self, token: int) -> Sequence[Command]: ...
+    def read_to_end(self, token: int, *, statuses: bool = False) -> Sequence[Command]: ...
 
     def write_statuses(self, statuses: Sequence[WriteStatus]) -> None:
         """Writes the statuses of one decision, in order. While the log is out of reach, they
         wait."""
+        ...
+
+    def await_statuses(self, token: int) -> Sequence[Command]:
+        """`StatusesWritten`, once none waits; posted, or given by `look`, where that is later."""
         ...
 
     def write_waiting(self) -> None:
@@ -128,8 +133,9 @@ class _Reader:
     def has_read(self, config_end: int, status_end: int) -> bool:
         return self._config_position >= config_end and self._status_position >= status_end
 
-    def to_end(self, token: int, end: int) -> Sequence[Command]:
-        """All up to position `end`, then the answer to `ReadConfigToEnd`."""
+    def to_end(self, token: int, end: int, status_end: int) -> Sequence[Command]:
+        """All up to position `end`, and of statuses up to `status_end`, then the answer to
+        `ReadConfigToEnd`."""
         known: list[Command] = []
         try:
             while (position := self._config_position) < end:
@@ -137,6 +143,12 @@ class _Reader:
                 if self._config_position == position:
                     raise TransportError(
                         f"the config log ends at {end}, nothing is read at {position}"
+                    )
+            while (position := self._status_position) < status_end:
+                known.extend(self.statuses())
+                if self._status_position == position:
+                    raise TransportError(
+                        f"the status log ends at {status_end}, nothing is read at {position}"
                     )
         except TransportError as error:
             return [*known, ConfigEndRead(token, str(error))]
@@ -173,20 +185,31 @@ class InlineLogs(_Writer):
         super().__init__(ports)
         self._reader = _Reader(ports, topics)
         self._waiting: list[tuple[bytes, bytes | None]] = []
+        self._awaited: list[int] = []
+        """Tokens that are answered once none waits."""
 
     def run(self, work: Work) -> Sequence[Command]:
         return work.perform()
 
-    def read_to_end(self, token: int) -> Sequence[Command]:
+    def read_to_end(self, token: int, *, statuses: bool = False) -> Sequence[Command]:
         try:
             end = self._ports.config_log.end()
+            status_end = self._ports.status_log.end() if statuses else 0
         except TransportError as error:
             return [ConfigEndRead(token, str(error))]
-        return self._reader.to_end(token, end)
+        return self._reader.to_end(token, end, status_end)
 
     def write_statuses(self, statuses: Sequence[WriteStatus]) -> None:
         self._waiting.extend(_keyed(statuses))
         self.write_waiting()
+
+    def await_statuses(self, token: int) -> Sequence[Command]:
+        self._awaited.append(token)
+        return list(self._written())
+
+    def _written(self) -> Iterator[Command]:
+        while self._awaited and not self._waiting:
+            yield StatusesWritten(self._awaited.pop(0))
 
     def write_waiting(self) -> None:
         if not self._waiting:
@@ -201,6 +224,7 @@ class InlineLogs(_Writer):
     def look(self) -> Iterator[Command]:
         yield from self._reader.config()
         yield from self._reader.statuses()
+        yield from self._written()
 
     def has_read(self, config_end: int, status_end: int) -> bool:
         return self._reader.has_read(config_end, status_end)
@@ -230,10 +254,10 @@ class ThreadedLogs(_Writer):
         self._wake = wake
         self._reader = _Reader(ports, topics)
         self._writes: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
-        self._ends: queue.SimpleQueue[int | None] = queue.SimpleQueue()
-        """Tokens that await an end."""
-        self._reached: queue.SimpleQueue[tuple[int, int]] = queue.SimpleQueue()
-        """(token, end): all before it can be read without waiting."""
+        self._ends: queue.SimpleQueue[tuple[int, bool] | None] = queue.SimpleQueue()
+        """Tokens that await an end, and whether that of statuses, too."""
+        self._reached: queue.SimpleQueue[tuple[int, int, int]] = queue.SimpleQueue()
+        """(token, end, end of statuses): all before these can be read without waiting."""
         self._statuses = _Latest()
         self._closing = threading.Event()
         self._threads = [
@@ -253,12 +277,16 @@ class ThreadedLogs(_Writer):
         self._writes.put(work)
         return ()
 
-    def read_to_end(self, token: int) -> Sequence[Command]:
-        self._ends.put(token)
+    def read_to_end(self, token: int, *, statuses: bool = False) -> Sequence[Command]:
+        self._ends.put((token, statuses))
         return ()
 
     def write_statuses(self, statuses: Sequence[WriteStatus]) -> None:
         self._statuses.put(_keyed(statuses))
+
+    def await_statuses(self, token: int) -> Sequence[Command]:
+        self._statuses.mark(token)
+        return ()
 
     def write_waiting(self) -> None:
         """A thread does."""
@@ -294,30 +322,46 @@ class ThreadedLogs(_Writer):
     def _find_ends(self) -> None:
         """An end that was asked for after a request was made answers it: one is enough for all that
         have piled up."""
-        while (token := self._ends.get()) is not None:
-            tokens = [token]
+        while (first := self._ends.get()) is not None:
+            asked = [first]
             while not self._ends.empty():
                 if (another := self._ends.get()) is None:
                     return
-                tokens.append(another)
+                asked.append(another)
             try:
                 end = self._ports.config_log.end()
             except Exception as error:
-                if not isinstance(error, TransportError):
-                    log.exception("the end of the config topic")
-                for each in tokens:
-                    self._post(ConfigEndRead(each, str(error)))
+                self._not_reached(asked, error, "config")
                 continue
-            for each in tokens:
-                self._reached.put((each, end))
+            for token, statuses in asked:
+                if not statuses:
+                    self._reached.put((token, end, 0))
             self._wake()
+            asked = [each for each in asked if each[1]]
+            if not asked:
+                continue
+            try:
+                status_end = self._ports.status_log.end()
+            except Exception as error:
+                self._not_reached(asked, error, "status")
+                continue
+            for token, _ in asked:
+                self._reached.put((token, end, status_end))
+            self._wake()
+
+    def _not_reached(self, asked: Sequence[tuple[int, bool]], error: Exception, of: str) -> None:
+        if not isinstance(error, TransportError):
+            log.exception("the end of the %s topic", of)
+        for token, _ in asked:
+            self._post(ConfigEndRead(token, str(error)))
 
     def _write_statuses(self) -> None:
         """Tries until it succeeds: nobody asks for a status twice."""
         pause_s = RETRY_S_MIN
         while (batch := self._statuses.take()) is not None:
             try:
-                self._ports.status_log.append(batch)
+                if batch:
+                    self._ports.status_log.append(batch)
             except TransportError as error:
                 log.warning("%d statuses wait: %s", len(batch), error)
                 self._statuses.put_back(batch)
@@ -328,6 +372,8 @@ class ThreadedLogs(_Writer):
             except Exception:  # a bug: tried again it would keep all later ones waiting, and
                 # a thread that ends here would lose them all
                 log.exception("%d statuses are lost", len(batch))
+            for token in self._statuses.taken:
+                self._post(StatusesWritten(token))
             pause_s = RETRY_S_MIN
 
 
@@ -341,6 +387,11 @@ class _Latest:
 
     def __init__(self) -> None:
         self._values: dict[bytes, bytes | None] = {}
+        self._marks: list[int] = []
+        """Tokens that are answered once all that waits is written."""
+        self.taken: list[int] = []
+        """Tokens that are answered once what was taken last is written. For the thread that
+        takes."""
         self._changed = threading.Condition()
         self._closed = False
 
@@ -351,19 +402,27 @@ class _Latest:
                 self._values[key] = value
             self._changed.notify()
 
+    def mark(self, token: int) -> None:
+        with self._changed:
+            self._marks.append(token)
+            self._changed.notify()
+
     def put_back(self, statuses: Statuses) -> None:
         """What could not be written; what came since is newer."""
         with self._changed:
             self._values = dict(statuses) | self._values
+            self._marks = self.taken + self._marks
 
     def take(self) -> Statuses | None:
-        """All, as soon as there are any; None once it is closed and nothing is left."""
+        """All, as soon as there are any, or somebody awaits them; None once it is closed and
+        nothing is left."""
         with self._changed:
-            while not self._values and not self._closed:
+            while not (self._values or self._marks or self._closed):
                 self._changed.wait()
-            if not self._values:
+            if not self._values and not self._marks:
                 return None
             values, self._values = self._values, {}
+            self.taken, self._marks = self._marks, []
             return list(values.items())
 
     def close(self) -> None:

@@ -167,13 +167,16 @@ class Performer:
     def append(self, records: ConfigRecords, *, privileged: bool) -> int:
         return self._logs.append(records, privileged=privileged)
 
-    def read_to_end(self, token: int) -> Sequence[m.Command]:
-        return self._logs.read_to_end(token)
+    def read_to_end(self, token: int, *, statuses: bool) -> Sequence[m.Command]:
+        return self._logs.read_to_end(token, statuses=statuses)
 
     def write_statuses(self, statuses: Sequence[m.WriteStatus]) -> None:
         for status in statuses:
             log_status(status.key, status.value)
         self._logs.write_statuses(statuses)
+
+    def await_statuses(self, token: int) -> Sequence[m.Command]:
+        return self._logs.await_statuses(token)
 
     def send_group(self, request: GroupRequest) -> None:
         self._guarded("group request", lambda: self._transport.group.send(request))

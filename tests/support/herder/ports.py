@@ -77,13 +77,19 @@ class WorldPorts:
         world.log.extend(records)
         return len(world.log)
 
-    def read_to_end(self, token: int) -> Sequence[m.Command]:
+    def read_to_end(self, token: int, *, statuses: bool) -> Sequence[m.Command]:
         world, worker = self._world, self._worker
         if worker.cut_off:
             return [m.ConfigEndRead(token, "the log is out of reach")]
+        known: list[m.Command] = []
         if worker.read < len(world.log):
-            return [world.read(worker), m.ConfigEndRead(token)]
-        return [m.ConfigEndRead(token)]
+            known.append(world.read(worker))
+        if statuses and worker.statuses_read < len(world.statuses):
+            known.append(world.read_statuses(worker))
+        return [*known, m.ConfigEndRead(token)]
+
+    def await_statuses(self, token: int) -> Sequence[m.Command]:
+        return [m.StatusesWritten(token)]
 
     def write_statuses(self, statuses: Sequence[m.WriteStatus]) -> None:
         self._world.statuses += [(status.key, status.value) for status in statuses]

@@ -31,7 +31,7 @@ from headgate.task.messages import (
 from headgate.topics.config_records import decode
 from headgate.topics.status import decode_status
 
-SILENT = (m.SendGroup, m.ReadConfigToEnd, m.ValidateConfig)
+SILENT = (m.SendGroup, m.ReadConfigToEnd, m.ValidateConfig, m.AwaitStatuses)
 """Effects that every story is full of."""
 
 
@@ -44,6 +44,8 @@ class Worker:
     read: int = 0
     """Records of the config log it was given."""
     statuses_read: int = 0
+    statuses_lag: bool = False
+    """It is given no new ones, unless it asks for all up to the end."""
     cut_off: bool = False
     """Its requests to the group are lost, it reads nothing new, and nobody reaches it."""
     frozen: bool = False
@@ -66,11 +68,17 @@ class Holding:
 
     def run(self, work: Work) -> tuple[()]:
         for effect in work.effects:
-            if any(hold(self._worker, effect) for hold in self._world.holds):
+            held = any(hold(self._worker, effect) for hold in self._world.holds)
+            if held or (isinstance(effect, m.AwaitStatuses) and self._holds_statuses()):
                 self._world.held.append((self._worker, effect))
             else:
                 self._world.perform(self._worker, effect)
         return ()
+
+    def _holds_statuses(self) -> bool:
+        """Who awaits statuses keeps behind them."""
+        held = (effect for worker, effect in self._world.held if worker is self._worker)
+        return any(isinstance(effect, m.WriteStatus) for effect in held)
 
 
 class HerderWorld:
@@ -221,11 +229,13 @@ class HerderWorld:
     def _read_news(self, worker: Worker) -> None:
         if worker.read < len(self.log):
             worker.host.post(self.read(worker))
-        elif worker.statuses_read < len(self.statuses):
-            news = self.statuses[worker.statuses_read :]
-            records = tuple((key, decode_status(key, value)) for key, value in news)
-            worker.statuses_read = len(self.statuses)
-            worker.host.post(m.StatusRead(records))
+        elif worker.statuses_read < len(self.statuses) and not worker.statuses_lag:
+            worker.host.post(self.read_statuses(worker))
+
+    def read_statuses(self, worker: Worker) -> m.StatusRead:
+        news = self.statuses[worker.statuses_read :]
+        worker.statuses_read = len(self.statuses)
+        return m.StatusRead(tuple((key, decode_status(key, value)) for key, value in news))
 
     def read(self, worker: Worker) -> m.ConfigRead:
         events = tuple(

@@ -16,11 +16,13 @@
     progress WORKER TASK RECORDS        the task has come so far
     ends WORKER TASK OUTCOME [REASON]   the task's run ends of its own accord and is released
     kill / freeze / thaw / cut / mend NAME; lose-coordinator NAME; shutdown NAME
+    lag NAME                            the worker reads no new statuses, but for all up to the end
     secret KEY VALUE                    what ``${vault:KEY}`` stands for from now on
     steal-log / forget-members          the log gets another writer; the coordinator forgets
     append                              records that come from elsewhere: ``key value`` lines
     view NAME | running | statuses | settled WORKER CONNECTOR
                                         what there is to see
+    look WORKER CONNECTOR               the first look of a wait that is asked of the worker
 
 The output is the trace of all effects since the block before, without those every story is full of
 (group requests, reads of the log, validation). ``quiet`` after a command leaves it out.
@@ -29,6 +31,7 @@ The output is the trace of all effects since the block before, without those eve
 import json
 import shlex
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from support.herder.world import HerderWorld, Worker
 from support.scenarios.runner import Block, World
@@ -102,6 +105,10 @@ class HerderScenario(World):
     def do_thaw(self, block: Block) -> str:
         self.world.workers[block.words[0]].frozen = False
         self.world.run()
+        return ""
+
+    def do_lag(self, block: Block) -> str:
+        self.world.workers[block.words[0]].statuses_lag = True
         return ""
 
     def do_cut(self, block: Block) -> str:
@@ -284,6 +291,19 @@ class HerderScenario(World):
         ]
         word = "settled" if is_entry_settled(entry, statuses, name) else "not settled"
         return f"{word}; outdated: {', '.join(old) or 'nothing'}"
+
+    def do_look(self, block: Block) -> str:
+        worker, name = block.words
+        call_id = self.world.call(worker, m.ShowConnector(name, to_end=True))
+        self.world.run()
+        self.world.trace[:] = [line for line in self.world.trace if f" {call_id}:" not in line]
+        (answer,) = self.world.answers[call_id]
+        assert isinstance(answer, m.Success)
+        found: Any = answer.value
+        row = found["row"]
+        tasks = [f"task {each['id']} {each['state']}" for each in row["status"]["tasks"]]
+        states = [f"connector {row['status']['connector']['state']}", *tasks]
+        return f"{', '.join(states)}; {'settled' if row['settled'] else 'not settled'}"
 
 
 def _call(operation: str, words: list[str], block: Block) -> m.Call:

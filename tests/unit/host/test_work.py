@@ -62,6 +62,7 @@ TABLE: list[tuple[m.Effect, str, object, list[m.Command]]] = [
     ),
     (m.ReadConfigToEnd(7), "read_to_end", [m.ConfigEndRead(7)], [m.ConfigEndRead(7)]),
     (m.WriteStatus("k", b"1"), "write_statuses", None, []),
+    (m.AwaitStatuses(7), "await_statuses", [m.StatusesWritten(7)], [m.StatusesWritten(7)]),
     (m.ValidateConfig(7, "c", {}), "validate", ("wrong",), [m.ConfigValidated(7, ("wrong",))]),
     (m.StartConnector("c", 1, {}), "start_connector", None, []),
     (
@@ -137,7 +138,8 @@ ANSWERED_WITH_TOKEN = [each[0] for each in TABLE if each[3]]
 
 @pytest.mark.parametrize("effect", ANSWERED_WITH_TOKEN, ids=lambda effect: type(effect).__name__)
 def test_what_could_not_be_done_is_answered_for_whoever_waits(effect: m.Effect) -> None:
-    """Session keys and abandoned changes are looked at again without an answer."""
+    """Session keys and abandoned changes are looked at again without an answer. Who awaits statuses
+    is not told why they are not awaited."""
     ports: Any = None
     answers = Work((effect,), ports).failed("a bug")
     if isinstance(effect, (m.MakeSessionKey, m.GiveUpAlteration)):
@@ -147,7 +149,7 @@ def test_what_could_not_be_done_is_answered_for_whoever_waits(effect: m.Effect) 
     about = ("token", "generation", "run")
     named = next(name for name in about if hasattr(effect, name))
     assert getattr(answer, named) == getattr(effect, named)
-    assert "a bug" in repr(answer)
+    assert "a bug" in repr(answer) or isinstance(effect, m.AwaitStatuses)
 
 
 def test_statuses_come_last_and_together() -> None:
@@ -157,6 +159,9 @@ def test_statuses_come_last_and_together() -> None:
     found = [work.effects for work in works([one, answer, two, claim], ports)]
     assert found == [(answer,), (claim,), (one, two)]
     assert works([], ports) == []
+    token = m.AwaitStatuses(7)
+    found = [work.effects for work in works([token, one, answer, two], ports)]
+    assert found == [(answer,), (one, two), (token,)]
 
 
 def test_lanes_hold_what_must_keep_its_order() -> None:
@@ -164,6 +169,7 @@ def test_lanes_hold_what_must_keep_its_order() -> None:
     claim, append = m.ClaimLeadership(1), m.AppendConfig(1, (), True)
     assert lane_of(claim) == lane_of(append) is not None
     assert lane_of(m.WriteStatus("a", None)) == lane_of(m.WriteStatus("b", None)) is not None
+    assert lane_of(m.WriteStatus("a", None)) == lane_of(m.AwaitStatuses(7))
     assert lane_of(m.SendGroup(Heartbeat("g", "m", 1))) is not None
     runs = {lane_of(e) for e in (m.StartTask(SPEC), m.SendTask(SPEC.run, PauseTask()))}
     assert runs == {lane_of(m.StopTaskBy(SPEC.run, 1))} != {lane_of(m.StopTaskBy("other", 1))}

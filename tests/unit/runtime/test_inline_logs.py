@@ -5,8 +5,15 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from headgate.herder.messages import Command, ConfigEndRead, ConfigRead
-from headgate.ports import LogRecord
+from headgate.herder.messages import (
+    Command,
+    ConfigEndRead,
+    ConfigRead,
+    StatusesWritten,
+    StatusRead,
+    WriteStatus,
+)
+from headgate.ports import LogRecord, TransportError
 from headgate.topics.config_reducer import REPLAY_BATCH
 from headgate_runtime.worker.logs import InlineLogs
 
@@ -49,3 +56,43 @@ def test_a_look_gives_no_more_than_a_few_batches() -> None:
     first = offsets(list(logs.look()))
     assert len(first) == 5 * REPLAY_BATCH
     assert offsets(list(logs.look())) == list(range(5 * REPLAY_BATCH, 7 * REPLAY_BATCH))
+
+
+class Statuses(Records):
+    """A status log that can be out of reach."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(count)
+        self.away = False
+
+    def append(self, records: Sequence[tuple[bytes, bytes | None]]) -> None:
+        if self.away:
+            raise TransportError("out of reach")
+
+    def end(self) -> int:
+        if self.away:
+            raise TransportError("out of reach")
+        return super().end()
+
+
+def test_statuses_are_read_to_their_end_where_that_is_asked_for() -> None:
+    ports: Any = SimpleNamespace(config_log=Records(1), status_log=Statuses(3))
+    logs = InlineLogs(ports, {})
+    kinds = [type(command) for command in logs.read_to_end(7, statuses=True)]
+    assert kinds == [ConfigRead, StatusRead, ConfigEndRead]
+    assert logs.read_to_end(8) == [ConfigEndRead(8)]
+    ports.status_log.away = True
+    assert logs.read_to_end(9, statuses=True) == [ConfigEndRead(9, "out of reach")]
+
+
+def test_who_awaits_statuses_is_told_when_they_are_written() -> None:
+    ports: Any = SimpleNamespace(config_log=Records(0), status_log=Statuses(0))
+    logs = InlineLogs(ports, {})
+    assert logs.await_statuses(1) == [StatusesWritten(1)]
+    ports.status_log.away = True
+    logs.write_statuses([WriteStatus("a", b"1")])
+    assert logs.await_statuses(2) == []
+    assert list(logs.look()) == []
+    ports.status_log.away = False
+    logs.write_waiting()
+    assert list(logs.look()) == [StatusesWritten(2)]

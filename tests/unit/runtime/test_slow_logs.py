@@ -354,3 +354,66 @@ def test_what_came_while_a_write_failed_is_newer() -> None:
     waiting.put([(b"a", b"2")])
     waiting.put_back(batch)
     assert dict(waiting.take() or ()) == {b"a": b"2", b"b": b"1"}
+
+
+def test_who_awaits_statuses_is_told_when_they_are_written(
+    logs: ThreadedLogs, ports: Ports, posted: list[m.Command]
+) -> None:
+    ports.status_log.away = 2
+    logs.write_statuses([m.WriteStatus("a", b"1")])
+    assert logs.await_statuses(5) == ()
+    until(lambda: ports.status_log.away == 1)
+    logs.write_statuses([m.WriteStatus("a", b"2")])
+    assert posted == []
+    until(lambda: bool(posted))
+    assert posted == [m.StatusesWritten(5)]
+    assert ports.status_log.written == [[(b"a", b"2")]]
+    assert logs.await_statuses(6) == ()
+    until(lambda: posted[1:] == [m.StatusesWritten(6)])
+    assert ports.status_log.written == [[(b"a", b"2")]]
+
+
+def test_statuses_that_are_lost_by_a_bug_are_awaited_no_longer(
+    logs: ThreadedLogs, posted: list[m.Command]
+) -> None:
+    logs.write_statuses([m.WriteStatus("a", b"bug")])
+    logs.await_statuses(5)
+    until(lambda: posted == [m.StatusesWritten(5)])
+
+
+def test_who_comes_while_a_write_is_under_way_awaits_that_and_all_since() -> None:
+    waiting = _Latest()
+    waiting.put([(b"a", b"1")])
+    waiting.mark(1)
+    batch = waiting.take()
+    assert batch and waiting.taken == [1]
+    waiting.put([(b"b", b"1")])
+    waiting.mark(2)
+    assert waiting.taken == [1]
+    waiting.put_back(batch)
+    assert dict(waiting.take() or ()) == {b"a": b"1", b"b": b"1"}
+    assert waiting.taken == [1, 2]
+    waiting.mark(3)
+    assert waiting.take() == [] and waiting.taken == [3]
+    waiting.close()
+    assert waiting.take() is None
+
+
+def test_statuses_are_read_to_their_end_where_that_is_asked_for(
+    logs: ThreadedLogs, ports: Ports, posted: list[m.Command]
+) -> None:
+    ports.status_log.records = [LogRecord(n, b"status-connector-%d" % n, None) for n in range(9)]
+    give(logs, m.ReadConfigToEnd(7, statuses=True))
+    until(lambda: ports.status_log.ends == 1)
+    commands: list[m.Command] = []
+    deadline = time.monotonic() + SECONDS
+    while m.ConfigEndRead(7) not in commands:
+        assert time.monotonic() < deadline
+        commands += logs.look()
+    assert isinstance(commands[0], m.StatusRead) and len(commands[0].records) == 9
+    ports.status_log.away = 1
+    give(logs, m.ReadConfigToEnd(8, statuses=True))
+    until(lambda: posted == [m.ConfigEndRead(8, "out of reach")])
+    give(logs, m.ReadConfigToEnd(9))
+    until(lambda: m.ConfigEndRead(9) in list(logs.look()))
+    assert ports.status_log.ends == 2

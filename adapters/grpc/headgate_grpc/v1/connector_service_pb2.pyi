@@ -909,7 +909,9 @@ Global___RestartConnectorRequest: _TypeAlias = RestartConnectorRequest  # noqa: 
 
 @_typing.final
 class RestartConnectorResponse(_message.Message):
-    """Answer to RestartConnector. Without flags the restart is done; with one it is ordered."""
+    """Answer to RestartConnector. Without flags the restart is done, and its status is in the status
+    topic; with one it is ordered. WaitConnector then does not see the run before.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -959,7 +961,9 @@ Global___RestartTaskRequest: _TypeAlias = RestartTaskRequest  # noqa: Y015
 
 @_typing.final
 class RestartTaskResponse(_message.Message):
-    """Answer to RestartTask: the restart is done."""
+    """Answer to RestartTask: the task was started anew, and its status is in the status topic, so that
+    WaitConnector does not see the run before.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
