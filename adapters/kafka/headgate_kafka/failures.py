@@ -74,9 +74,12 @@ ABOUT_SIZE: Final = (
     "a record may have as many bytes as max.message.bytes of the topic and max.request.size of the "
     "producer say, 1 MiB by default"
 )
+SILENT: Final = "the other side closes each connection before it answers"
 REASON_S: Final = 5.0
 """Time for a client to say what it knows already: on a busy machine its own thread is late."""
 _LOOK_S: Final = 0.02
+_CLOSED: Final = "Disconnected: "
+"""In a complaint: the other side has ended a connection that it had taken."""
 _HEARD_MS: Final = 60_000
 """For so long what a client last complained about is taken as the reason of a failure."""
 
@@ -91,6 +94,7 @@ class Contact:
         self._last = ""
         self._last_at = 0.0
         self._refusal = ""
+        self._down_at = -_HEARD_MS / 1000
 
     @property
     def refusal(self) -> str:
@@ -101,6 +105,23 @@ class Contact:
     def complaint(self) -> str:
         """What it heard last, if that is no minute old."""
         return self._last if self._recently() else ""
+
+    @property
+    def principal(self) -> str:
+        """Whom brokers take this client for, as far as its settings tell."""
+        return of_librdkafka(self._given)
+
+    @property
+    def silence(self) -> str:
+        """What may be wrong where brokers take connections and answer nothing, if that is what it
+        heard last: librdkafka complains of that nowhere, or says only that they hang up."""
+        if self._recently():
+            if _CLOSED not in self._last:
+                return ""
+        elif time.monotonic() - self._down_at >= _HEARD_MS / 1000:
+            return ""
+        protocol = str(self._given.get("security.protocol", "plaintext")).upper()
+        return f"{SILENT}; check security.protocol, here {protocol}, and the port"
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -140,9 +161,11 @@ class Contact:
         parts = [] if error is None else [f"{error.str()} ({error.name()})"]
         if self.complaint:
             parts.append(self.complaint)
+        if error is None or error.code() == KafkaError._TIMED_OUT:
+            parts.append(self.silence)
         if error is not None and error.code() in NO_RIGHT:
             parts.append(self.lacking(error, right))
-        reason = "; ".join(dict.fromkeys(parts)) or "no answer in time"
+        reason = "; ".join(dict.fromkeys(filter(None, parts))) or "no answer in time"
         return TransportError(f"{what} at {self.servers}: {reason}")
 
     def write_error(self, what: str, error: KafkaError | None, *, right: str) -> TransportError:
@@ -156,7 +179,7 @@ class Contact:
         the error's kind, for instance one to a topic."""
         if (kind := _KINDS.get(error.code())) is None or kind not in right:
             right = _right(self._given, error)
-        return f"{of_librdkafka(self._given)} lacks {right}"
+        return f"{self.principal} lacks {right}"
 
     def task_error(self, what: str, error: KafkaError | None = None) -> TransportError:
         """As `error`, for a task: a missing right fails it, as with Connect. A worker waits for
@@ -166,7 +189,9 @@ class Contact:
         return RefusedError(str(found)) if lasting else found
 
     def _on_error(self, error: KafkaError) -> None:
-        if error.code() != KafkaError._ALL_BROKERS_DOWN:
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:
+            self._down_at = time.monotonic()
+        else:
             self._note(error.str())
             self._refusal = refusal(error)
 

@@ -6,19 +6,22 @@ from typing import Literal
 
 from headgate.topics.offsets import OffsetView, key_prefix, read_offsets
 from headgate_kafka.admin.fencer import KafkaFencer
+from headgate_kafka.admin.first_answer import closed_unanswered
 from headgate_kafka.admin.raw_admin import RawAdmin
 from headgate_kafka.admin.reach import Admin
 from headgate_kafka.admin.topics import ensure_topics, offset_topic
-from headgate_kafka.clients.names import check_names_for_good, refusing
+from headgate_kafka.clients.names import check_names_for_good, refusing, unresolvable
 from headgate_kafka.clients.roles import (
     Warn,
     WorkerClients,
+    connection,
     connector_admin_properties,
     connector_clients,
     connector_properties,
+    not_inherited,
     own_offsets_reader,
 )
-from headgate_kafka.clients.settings import kafka_python, librdkafka
+from headgate_kafka.clients.settings import kafka_python, librdkafka, worker_client_settings
 from headgate_kafka.logs.keyed_log import KafkaKeyedLog
 from headgate_kafka.logs.offset_stores import (
     CombinedOffsetLog,
@@ -127,11 +130,20 @@ def _servers(
 def unreached(
     worker: Mapping[str, str], connector_config: Mapping[str, str], kind: Literal["source", "sink"]
 ) -> str:
-    """Why no broker of the connector's records takes a connection; empty: one does, or they are
-    the worker's own, which it has reached."""
+    """Why no broker of the connector's records takes a connection, or keeps one; empty: one does,
+    or the worker itself has reached them in the same way."""
     servers = _servers(worker, connector_config, kind)
-    own = worker.get("bootstrap.servers", "")
-    return "" if servers_of(servers) == servers_of(own) else refusing(servers)
+    if unresolvable(servers)[0]:
+        return ""  # what opens the transport judges that
+    elsewhere = servers_of(servers) != servers_of(worker.get("bootstrap.servers", ""))
+    if elsewhere and (reason := refusing(servers)):
+        return reason
+    role: Literal["producer", "consumer"] = "producer" if kind == "source" else "consumer"
+    settings = librdkafka(connector_properties(worker, connector_config, role), "admin")
+    own = worker_client_settings(worker, "admin", client_id="")
+    if connection(settings) == connection(own) or not (reason := closed_unanswered(settings)):
+        return ""
+    return ". ".join(filter(None, (reason, not_inherited(worker, connector_config, role))))
 
 
 def open_task_transport(

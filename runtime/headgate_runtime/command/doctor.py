@@ -47,6 +47,7 @@ class Check:
 CLOCKS_S: Final = 300
 """How far the clocks of two workers may differ: `headgate_grpc.internal.signing.SKEW_MS`."""
 CLOCKS_NEAR_S: Final = 30
+GRANT: Final = "Grant it with: "
 LATER: Final = "will be created at the first start"
 _STYLES = {Outcome.GOOD: "green", Outcome.NOTE: "yellow", Outcome.BAD: "bold red"}
 
@@ -57,6 +58,7 @@ class Tried(Protocol):
     permission: Any
     verdict: Any
     reason: str
+    grant: str
 
 
 def run(path: str, out: TextIO = sys.stdout) -> int:
@@ -197,19 +199,21 @@ def _on_kafka(doctor: Any, worker: Mapping[str, str]) -> Generator[Check, None, 
     yield Check(
         Outcome.GOOD, "brokers", f"{', '.join(brokers.addresses)}, cluster {brokers.cluster_id}"
     )
-    ready, absent = True, list[str]()
+    ready, made, absent = True, list[str](), set[str]()
     for topic, fault, there in doctor.internal_topics():
         ready = ready and fault is None and there
+        if not there:
+            absent.add(topic.name)
         if fault is None and not there:
-            absent.append(topic.name)
+            made.append(topic.name)
             continue
         outcome = Outcome.GOOD if fault is None else Outcome.BAD
         yield Check(outcome, topic.key, f"{topic.name}: {fault or 'as workers need it'}")
-    if absent:
-        names = ", ".join(dict.fromkeys(absent))
+    if made:
+        names = ", ".join(dict.fromkeys(made))
         yield Check(Outcome.GOOD, "internal topics", f"{names}: {LATER}")
     principal = f"permissions of {worker.get('client.id') or 'the worker'}"
-    yield from _permissions(principal, doctor.worker_rights, frozenset(absent))
+    yield from _permissions(principal, doctor.worker_rights, absent)
     if not ready:
         return None
     try:
@@ -269,8 +273,8 @@ def _plans_batches(config: Config) -> bool:
 def _permissions(
     about: str, ask: Callable[[], list[Tried]], absent: Collection[str] = ()
 ) -> Iterator[Check]:
-    """One line for all that is granted, one for each that is not. `absent`: topics that the first
-    start makes; what is needed on them cannot be tried before."""
+    """One line for all that is granted, one for each that is not. `absent`: internal topics that
+    are not there; what is needed on them cannot be tried before."""
     try:
         tried = ask()
     except RefusedError as error:
@@ -289,7 +293,9 @@ def _permissions(
             granted += 1
         elif one.verdict == "denied":
             outcome = Outcome.NOTE if wanted.optional else Outcome.BAD
-            yield Check(outcome, about, f"denied: {wanted}, {wanted.purpose}{reason}. {_how(one)}")
+            yield Check(
+                outcome, about, f"denied: {wanted}, {wanted.purpose}{reason}. {GRANT}{one.grant}"
+            )
         else:
             yield Check(Outcome.NOTE, about, f"not tried: {wanted}, {wanted.purpose}{reason}")
     count = len(tried) - later
@@ -299,15 +305,6 @@ def _permissions(
     if later:
         text += f"; {later} on topics that are not there yet cannot be tried"
     yield Check(Outcome.GOOD, about, f"{text} (docs/run/permissions.md)")
-
-
-def _how(one: Tried) -> str:
-    options = {"Topic": "--topic", "Group": "--group", "TransactionalId": "--transactional-id"}
-    wanted = one.permission
-    return (
-        f"Grant it with: kafka-acls --add --allow-principal User:... --operation "
-        f"{wanted.operation} {options[wanted.kind]} {wanted.name}"
-    )
 
 
 def _look(worker: Mapping[str, str]) -> Look:

@@ -213,7 +213,12 @@ def test_a_connection_that_may_not_be_tried_yet_does_not_hide_the_reason(played:
     ("code", "text"),
     [
         (26, "session.timeout.ms must be within"),
-        (30, "User:ANONYMOUS needs the operation Read on the resource Group:g"),
+        (30, "User:ANONYMOUS needs the operation Read on the resource Group:g "),
+        (
+            30,
+            r"\(kafka-acls --bootstrap-server \S+ --add --allow-principal User:ANONYMOUS "
+            r"--operation Read --group g\)",
+        ),
         (81, "group.max.size"),
         (-1, "UNKNOWN"),
     ],

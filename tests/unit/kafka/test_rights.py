@@ -10,6 +10,7 @@ from headgate_kafka.admin.doctor import PLANNED_SINK, KafkaDoctor
 from headgate_kafka.admin.permissions import NO_GROUP, Permission, ResourceKind, Rights, Verdict
 from headgate_kafka.group.describe import DescribedGroup
 from headgate_kafka.login.logins import Role
+from headgate_kafka.login.principal import grant
 
 WORKER = {
     "bootstrap.servers": "127.0.0.1:1",
@@ -22,11 +23,15 @@ def on_group(operation: str, *, optional: bool = False) -> Permission:
     return Permission(operation, ResourceKind.GROUP, "g", "a purpose", optional)
 
 
+CONTACT = SimpleNamespace(principal="User:a b", servers="h:1,h:2")
+
+
 def asked(*wanted: Permission, refused: str | None = None) -> list[tuple[Verdict, str]]:
     """Of a group that is not there, which whoever asks may describe, or would be refused."""
     absent = DescribedGroup("g", "Dead", "", "", (), "h:9092")
     unused: Any = None
-    rights = Rights(unused, lambda _: absent, lambda _: refused, unused, unused)
+    topics: Any = SimpleNamespace(contact=CONTACT)
+    rights = Rights(topics, lambda _: absent, lambda _: refused, unused, unused)
     return [(one.verdict, one.reason) for one in rights.try_all(wanted)]
 
 
@@ -40,10 +45,28 @@ def test_of_a_group_that_is_not_there_each_right_is_told_as_far_as_it_can_be() -
 @pytest.mark.parametrize("first", [False, True])
 def test_a_right_that_two_need_is_tried_once_for_who_cannot_do_without_it(first: bool) -> None:
     unused: Any = None
-    rights = Rights(unused, pytest.fail, lambda _: "no", unused, unused)
+    topics: Any = SimpleNamespace(contact=CONTACT)
+    rights = Rights(topics, pytest.fail, lambda _: "no", unused, unused)
     rights._allowed[ResourceKind.GROUP, "g"] = frozenset()
     both = [on_group("Read", optional=first), on_group("Read", optional=not first)]
     assert [one.permission.optional for one in rights.try_all(both)] == [False]
+
+
+def test_what_is_denied_has_the_command_that_grants_it() -> None:
+    topics: Any = SimpleNamespace(contact=CONTACT)
+    unused: Any = None
+    rights = Rights(topics, unused, unused, lambda _: "no", None)
+    kind = ResourceKind.TRANSACTIONAL_ID
+    [denied, untried] = rights.try_all(
+        [Permission(operation, kind, "w-c-0", "") for operation in ("Describe", "Write")]
+    )
+    assert denied.grant == (
+        "kafka-acls --bootstrap-server h:1,h:2 --add --allow-principal 'User:a b' "
+        "--operation Describe --transactional-id w-c-0"
+    )
+    assert not untried.grant
+    tokens = grant("the principal that logs in by OAUTHBEARER", "Read", "Topic", "t", "h:1")
+    assert "--allow-principal User:... --operation Read --topic t" in tokens
 
 
 @pytest.mark.parametrize("kind", ["sink", PLANNED_SINK])

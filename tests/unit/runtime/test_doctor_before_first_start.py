@@ -86,13 +86,13 @@ def test_a_topic_that_is_there_is_told_apart() -> None:
     assert any(text.startswith("4 of 4 are granted; 6 on topics") for text in texts)
 
 
-def test_one_that_cannot_be_made_is_bad_and_its_permissions_are_told() -> None:
+def test_one_that_cannot_be_made_is_told_once() -> None:
+    """Its permissions cannot be tried either, which three notes said besides."""
     found = said_of(Doctor("configs", faults={"statuses": "it does not exist, and cannot be made"}))
     bad = [check.text for check in found if check.outcome is Outcome.BAD]
     assert bad == ["statuses: it does not exist, and cannot be made"]
-    notes = [check.text for check in found if check.outcome is Outcome.NOTE]
-    assert len(notes) == 3
-    assert all(NO_TOPIC in note for note in notes)
+    assert not [check.text for check in found if check.outcome is Outcome.NOTE]
+    assert any("6 on topics that are not there yet" in check.text for check in found)
 
 
 def test_a_check_is_one_line_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,6 +101,14 @@ def test_a_check_is_one_line_where_there_is_no_terminal(monkeypatch: pytest.Monk
     out = io.StringIO()
     assert doctor.run("w.properties", out) == 0
     assert len(out.getvalue().splitlines()) == 2
+
+
+def test_what_is_denied_has_the_command_that_grants_it() -> None:
+    wanted = Permission("Read", ResourceKind.GROUP, "g", "to join")
+    tried = [Tried(wanted, Verdict.DENIED, grant="kafka-acls --add")]
+    (line,) = doctor._permissions("permissions of the worker", lambda: tried)
+    assert line.outcome is Outcome.BAD
+    assert line.text.endswith("to join. Grant it with: kafka-acls --add")
 
 
 def test_where_nothing_is_granted_nothing_is_ok() -> None:

@@ -1,7 +1,9 @@
 """A task whose config names brokers that nobody reaches is FAILED; brokers that go are awaited."""
 
 import socket
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from support.task.scripted_source import scripted
 
 from headgate.ports import RefusedError
 from headgate.task.messages import StopTask, TaskKind, TaskOutcome
+from headgate_kafka.admin import first_answer
 from headgate_runtime.tasks import first_reach
 from headgate_runtime.tasks.body import run_body
 from headgate_runtime.tasks.first_reach import PATIENCE_S, await_brokers
@@ -85,10 +88,56 @@ def test_brokers_that_the_worker_or_a_run_has_reached_are_not_asked(
     assert waited(lifeline(tmp_path, kind, config, **more)) == 0
 
 
-def test_one_that_answers_is_enough(tmp_path: Path, listener: socket.socket) -> None:
+def test_one_that_answers_is_enough(
+    tmp_path: Path, listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
     servers = f"{NOBODY},PLAINTEXT://127.0.0.1:{listener.getsockname()[1]}"
     config = {"producer.override.bootstrap.servers": servers}
+    monkeypatch.setattr(first_answer, "ASK_S", 0.1)  # this one does not answer
     assert waited(lifeline(tmp_path, TaskKind.SOURCE, config)) == 0
+
+
+@pytest.fixture
+def closing(listener: socket.socket) -> Iterator[str]:
+    """A listener for TLS, as one sees it who speaks without."""
+    listener.settimeout(0.05)
+    ended = threading.Event()
+
+    def serve() -> None:
+        while not ended.is_set():
+            with suppress(TimeoutError):
+                taken, _ = listener.accept()
+                taken.recv(1000)
+                taken.close()
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    yield f"127.0.0.1:{listener.getsockname()[1]}"
+    ended.set()
+    thread.join()
+
+
+@pytest.mark.parametrize("kind", [TaskKind.SOURCE, TaskKind.SINK])
+def test_a_login_of_the_worker_alone_is_told(
+    tmp_path: Path, closing: str, kind: TaskKind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The task was RUNNING and RESTARTING for good, with "Timed out" as its reason."""
+    monkeypatch.setattr(first_reach, "PATIENCE_S", 0)
+    worker = {**WORKER, "bootstrap.servers": closing, "security.protocol": "SSL"}
+    line = lifeline(tmp_path, kind, {}, transport=worker)
+    role = "producer" if kind is TaskKind.SOURCE else "consumer"
+    said = (
+        rf"{closing}: the other side closes each connection before it answers; check "
+        rf"security.protocol, here PLAINTEXT, and the port. The worker's own security settings are "
+        rf"not for a connector's {role}s: give the worker {role}.sasl"
+    )
+    with pytest.raises(RefusedError, match=said):
+        waited(line)
+
+
+def test_a_login_that_is_the_workers_is_not_tried_again(tmp_path: Path, closing: str) -> None:
+    worker = {**WORKER, "bootstrap.servers": closing}
+    assert waited(lifeline(tmp_path, TaskKind.SOURCE, {}, transport=worker)) == 0
 
 
 def test_a_host_without_an_address_is_judged_elsewhere(tmp_path: Path) -> None:

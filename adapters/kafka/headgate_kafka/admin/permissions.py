@@ -10,7 +10,7 @@ that is tried where nobody is at work. Create is asked for where a topic lacks
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
 
@@ -25,6 +25,7 @@ from headgate_kafka.admin.controller import ask_controller
 from headgate_kafka.failures import NO_RIGHT, UNKNOWN_TOPIC, kafka_error
 from headgate_kafka.group.describe import DescribedGroup
 from headgate_kafka.group.port import GroupRefusedError
+from headgate_kafka.login.principal import grant
 from headgate_kafka.logs.reading import Topics
 
 TASKS_TRIED: Final = 1_000
@@ -66,6 +67,8 @@ class Tried:
     permission: Permission
     verdict: Verdict
     reason: str = ""
+    grant: str = ""
+    """The command that grants it, if it is denied."""
 
 
 # -- what is needed --
@@ -291,9 +294,13 @@ class Rights:
 
     def _tried(self, wanted: Permission) -> Tried:
         try:
-            return self._try(wanted)
+            found = self._try(wanted)
         except CannotTryError as error:
             return Tried(wanted, Verdict.UNKNOWN, str(error))
+        if found.verdict is not Verdict.DENIED:
+            return found
+        who, servers = self._topics.contact.principal, self._topics.contact.servers
+        return replace(found, grant=grant(who, wanted.operation, wanted.kind, wanted.name, servers))
 
     def _try(self, wanted: Permission) -> Tried:
         if wanted.kind is ResourceKind.TRANSACTIONAL_ID:

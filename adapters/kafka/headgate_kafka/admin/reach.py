@@ -125,7 +125,8 @@ class Admin:
                     raise self._contact.error(what) from None
                 if took_too_long(error):
                     look_again(self.client)
-                reason = self._contact.complaint or kafka_error.str()
+                heard = self._contact.complaint, self._contact.silence
+                reason = "; ".join(filter(None, heard)) or kafka_error.str()
                 if kafka_error.code() == KafkaError.INVALID_REPLICATION_FACTOR:
                     # Brokers may still be joining.
                     reason = kafka_error.str().rstrip(".") + too_few_brokers

@@ -9,7 +9,7 @@ from collections.abc import Callable
 SAME_S = 60.0
 KEPT = 1_000
 _VARYING = re.compile(r"\(after \d+ms in state [\w_]+(?:, \d+ identical error\(s\) suppressed)?\)")
-_PREFIX = re.compile(r"^[A-Z_]+ \[rdkafka#\w+-\d+\] \[thrd:[^\]]*\]: ")
+_PREFIX = re.compile(r"^[A-Z_]+ \[[^\]]*#\w+-\d+\] \[thrd:[^\]]*\]: ")
 
 
 class _OnceAMinute(logging.Handler):

@@ -25,6 +25,10 @@ from headgate_kafka.records.topics import ClientsSettings
 
 Warn = Callable[[str], None]
 _SECURITY: Final = ("security.", "sasl.", "ssl.", "enable.ssl.")
+WORKERS_ONLY: Final = (
+    "The worker's own security settings are not for a connector's {0}s: give the worker {0}.sasl.*,"
+    " {0}.ssl.* and {0}.security.protocol, or the connector {0}.override.*"
+)
 _CONSUMER_SECURITY: Final = tuple(f"consumer.override.{prefix}" for prefix in _SECURITY)
 
 
@@ -149,6 +153,18 @@ def connector_properties(
     they connect to, and as whom."""
     servers = {"bootstrap.servers": worker.get("bootstrap.servers") or "localhost:9092"}
     return servers | _given(worker, connector_config, role)
+
+
+def not_inherited(
+    worker: Mapping[str, str],
+    connector_config: Mapping[str, str],
+    role: Literal["producer", "consumer"],
+) -> str:
+    """What to do if brokers do not answer the clients of `role`, which have no security settings
+    although the worker has. Empty: they have some, or the worker has none either."""
+    given = _given(worker, connector_config, role)
+    forgotten = worker.get("security.protocol") and "security.protocol" not in given
+    return WORKERS_ONLY.format(role) if forgotten else ""
 
 
 def connection(settings: Mapping[str, Any]) -> dict[str, Any]:

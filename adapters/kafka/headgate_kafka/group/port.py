@@ -40,7 +40,7 @@ from headgate_kafka.group.link import (
     check_version,
 )
 from headgate_kafka.group.wire import decode, encode
-from headgate_kafka.login.principal import of_kafka_python
+from headgate_kafka.login.principal import grant, of_kafka_python
 
 PASSING: Final = frozenset({7, 14, 15, 16})
 """Timed out, loading, not available, moved: the coordinator is looked for again."""
@@ -76,7 +76,7 @@ def refused(group: str, at: str, error: Exception, who: str) -> GroupRefusedErro
         right = "Describe" if error.operation in _DESCRIBING else "Read"
         return GroupRefusedError(
             f"{refusal}; {who} needs the operation {right} on the resource Group:{group} "
-            f"(kafka-acls --add --allow-principal ... --operation {right} --group {group})"
+            f"({grant(who, right, 'Group', group, at)})"
         )
     hint = _HINTS.get(error.code)
     return GroupRefusedError(f"{refusal}; {hint}" if hint else refusal)

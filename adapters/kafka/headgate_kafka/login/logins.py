@@ -3,23 +3,21 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from headgate_kafka.clients.roles import (
+    WORKERS_ONLY,
     connection,
     connector_admin_properties,
     connector_clients,
     connector_properties,
+    not_inherited,
     own_offsets_reader,
 )
 from headgate_kafka.clients.settings import ClientSettingsError, kafka_python, librdkafka
 from headgate_kafka.logs.offset_stores import own_topic, servers_of
 
 Kind: TypeAlias = Literal["source", "sink"]
-_WORKERS_ONLY: Final = (
-    "The worker's own security settings are not for a connector's {0}s: give the worker {0}.sasl.*,"
-    " {0}.ssl.* and {0}.security.protocol, or the connector {0}.override.*"
-)
 
 
 class Role(StrEnum):
@@ -105,9 +103,7 @@ def _of_role(
     client_id: str,
 ) -> Login:
     properties = connector_properties(worker, config, role)
-    forgotten = worker.get("security.protocol") and "security.protocol" not in properties
-    hint = _WORKERS_ONLY.format(role) if forgotten else ""
-    return _made(Role(role), lambda: properties, client_id, hint)
+    return _made(Role(role), lambda: properties, client_id, not_inherited(worker, config, role))
 
 
 def _of_reader(
@@ -121,7 +117,7 @@ def _of_reader(
     except ClientSettingsError as error:
         return Login((Role.READER,), {}, dict, str(error))
     forgotten = worker.get("security.protocol") and settings["security.protocol"] == "plaintext"
-    hint = _WORKERS_ONLY.format("consumer") if forgotten else ""
+    hint = WORKERS_ONLY.format("consumer") if forgotten else ""
     return Login((Role.READER,), {**settings, "client.id": client_id}, dict, hint=hint)
 
 

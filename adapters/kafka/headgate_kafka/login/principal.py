@@ -1,7 +1,14 @@
 """Whom brokers take a client for, as far as its settings tell: for messages on missing rights."""
 
+import shlex
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
+
+_OPTIONS: Final = {
+    "Topic": "--topic",
+    "Group": "--group",
+    "TransactionalId": "--transactional-id",
+}
 
 
 def of_librdkafka(settings: Mapping[str, Any]) -> str:
@@ -19,6 +26,14 @@ def of_kafka_python(settings: Mapping[str, Any]) -> str:
         settings.get("sasl_mechanism"),
         tls=bool(settings.get("ssl_certfile") or settings.get("ssl_context")),
     )
+
+
+def grant(principal: str, operation: str, kind: str, name: str, servers: str) -> str:
+    """The command that gives `principal` the right. One that settings do not tell is left for the
+    reader to fill in."""
+    user = principal if principal.startswith("User:") else "User:..."
+    words = ["kafka-acls", "--bootstrap-server", servers, "--add", "--allow-principal", user]
+    return shlex.join([*words, "--operation", operation, _OPTIONS[kind], name])
 
 
 def _principal(user: str | None, mechanism: str | None, *, tls: bool) -> str:
