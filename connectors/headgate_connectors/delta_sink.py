@@ -49,7 +49,13 @@ class DeltaSinkTask(TableSinkTask):
         shared = shared_settings(settings)
         app: str = settings["transaction.app.id"] or f"headgate-{config.get('name', '')}"
         path = Path(config.get(_DIRECTORY) or settings["path"].strip()).absolute()
-        return shared, DeltaTarget(path, app, settings["partition.by"], shared.evolution)
+        return shared, DeltaTarget(
+            path,
+            app,
+            settings["partition.by"],
+            shared.evolution,
+            accepts_loss=shared.accepts_loss,
+        )
 
 
 class DeltaSink(SinkConnector):

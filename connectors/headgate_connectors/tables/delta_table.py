@@ -6,8 +6,12 @@ says what it has. Before a commit the version is compared with where the batch b
 snapshot that the commit is made against; and a commit against a snapshot that is older than another
 commit with the same id is refused by delta-rs. So of any number of processes that hold the same
 records one commits, also one that was frozen in between.
+
+A RESTORE sets the rows back and leaves the transactions. So a second transaction for each partition
+names a version at which its rows were there, and the log is read from that one on.
 """
 
+import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,13 +27,19 @@ from deltalake.schema import Schema as DeltaSchema
 from headgate.connector.data_error import DataError
 from headgate.ports import TopicPartition
 from headgate_connectors.tables.columns import Evolution, conform, merge_columns
+from headgate_connectors.tables.delta_history import DeltaLog
 from headgate_connectors.tables.delta_types import stored_schema, stored_type
 from headgate_connectors.tables.sink import Batch, TableError
+
+_log = logging.getLogger("headgate.connector")
 
 _ARROW: Final = re.compile(r"\n|(?:\x1b\[\d*m|↳)+")
 _DELETED: Final = "__headgate_deleted"
 _TRIES: Final = 50
 """Commits that may fail, each since another process has committed meanwhile."""
+_BEHIND: Final = 100
+"""Commits after which a partition that has no new rows is looked after, too: so a task that starts
+reads the log from there at most, as long as the sink was writing."""
 
 
 class DeltaTarget:
@@ -38,11 +48,25 @@ class DeltaTarget:
     knows_offsets = True
 
     def __init__(
-        self, path: Path, app: str, partition_by: Sequence[str], evolution: Evolution
+        self,
+        path: Path,
+        app: str,
+        partition_by: Sequence[str],
+        evolution: Evolution,
+        *,
+        accepts_loss: bool = False,
     ) -> None:
-        """`app`: what ids of transactions begin with."""
+        """
+        Args:
+            path: of the table's folder.
+            app: what ids of transactions begin with.
+            partition_by: columns of a new table's partitions.
+            evolution: what becomes of columns that the table lacks.
+            accepts_loss: go on behind rows that others have taken away.
+        """
         self._path = path
         self._app = app
+        self._accepts_loss = accepts_loss
         self._partition_by = list(partition_by)
         self._evolution = evolution
         self._table: DeltaTable | None = None
@@ -50,6 +74,10 @@ class DeltaTarget:
         self._partitions = self._partition_by
         """Columns of the table's partitions, or of those that it will get."""
         self._schema_json = ""
+        self._looked_at = -1
+        """Version up to which nobody has undone what was committed for the ids of `_anchors`."""
+        self._anchors: dict[str, int] = {}
+        """Versions that the table says were looked at, for each id."""
 
     # -- what is there --
 
@@ -57,8 +85,8 @@ class DeltaTarget:
         """Look at the newest version of the table, if there is one.
 
         Raises:
-            TableError: it is partitioned by other columns than the sink's, or its log is not the
-                one that was read before.
+            TableError: it is partitioned by other columns than the sink's, its log is not the
+                one that was read before, or others have undone commits of the sink.
         """
         if self._table is None:
             try:
@@ -70,6 +98,8 @@ class DeltaTarget:
         else:
             with self._going_on():
                 self._table.update_incremental()
+        self._check_history(self._table, self._looked_at, list(self._anchors))
+        self._looked_at = self._table.version()
         schema = self._table.schema()
         text = schema.to_json()
         if text != self._schema_json:
@@ -93,6 +123,22 @@ class DeltaTarget:
                 f"the table at {self._path} is partitioned by {', '.join(there) or 'nothing'}, "
                 f"expected {', '.join(self._partition_by)}, as partition.by says"
             )
+
+    def _check_history(self, table: DeltaTable, since: int, ids: Sequence[str]) -> None:
+        undone = DeltaLog(self._path).undone(table.version(), since, ids) if ids else None
+        if undone is None:
+            return
+        text = (
+            f"the table at {self._path} {undone.told}: rows that the sink has committed before "
+            "are not in it any more"
+        )
+        if not self._accepts_loss:
+            raise TableError(
+                f"{text}. Restore it to version {undone.version - 1}, or set on.missing.output = "
+                "accept to go on behind them, or give the connector another name to write "
+                "everything anew; then restart the task"
+            )
+        _log.warning("%s; on.missing.output = accept: it goes on behind them", text)
 
     @property
     def columns(self) -> Any:
@@ -123,11 +169,23 @@ class DeltaTarget:
         """delta-rs writes to no table whose columns may be renamed."""
 
     def reached(self, place: TopicPartition) -> int | None:
-        """Offset up to which the snapshot that was read last has the records; None: it has none."""
+        """Offset up to which the snapshot that was read last has the records; None: it has none.
+
+        Raises:
+            TableError: others have undone commits of records of `place`.
+        """
         if self._table is None:
             return None
+        name = self._id(place)
         with self._going_on():
-            found: int | None = self._table.transaction_version(self._id(place))
+            found: int | None = self._table.transaction_version(name)
+            if name in self._anchors:
+                return found
+            anchor = self._table.transaction_version(_anchor(name))
+        version = self._table.version()
+        if anchor is not None:
+            self._check_history(self._table, anchor, [name])
+        self._anchors[name] = version if anchor is None else anchor
         return found
 
     def _id(self, place: TopicPartition) -> str:
@@ -142,7 +200,7 @@ class DeltaTarget:
 
         Raises:
             DataError: its columns do not fit the table's.
-            TableError: the table cannot be written.
+            TableError: the table cannot be written, or others have undone commits of the sink.
         """
         for _ in range(_TRIES):
             self.read()
@@ -189,13 +247,28 @@ class DeltaTarget:
         return True
 
     def _write(self, table: DeltaTable, batch: Batch) -> None:
-        transactions = [Transaction(self._id(place), end) for place, end in batch.ends.items()]
-        properties = CommitProperties(app_transactions=transactions)
+        ends = {self._id(place): end for place, end in batch.ends.items()}
+        old = self._looked_at - _BEHIND
+        looked_at = {
+            name: self._looked_at
+            for name, anchor in self._anchors.items()
+            if name in ends or anchor < old
+        }
+        named = ends | {_anchor(name): version for name, version in looked_at.items()}
+        properties = CommitProperties(
+            app_transactions=[Transaction(name, version) for name, version in named.items()]
+        )
         data = conform(batch.data, self._columns)
         if batch.keys:
             _merge(table, data, batch, properties)
         else:
             write_deltalake(table, data, mode="append", commit_properties=properties)
+        self._anchors |= looked_at
+
+
+def _anchor(name: str) -> str:
+    """Id of the transaction whose version is one of the table's: the one that was looked at."""
+    return f"{name}/version"
 
 
 def _merge(table: DeltaTable, data: Any, batch: Batch, properties: CommitProperties) -> None:
