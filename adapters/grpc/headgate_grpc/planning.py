@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from headgate.herder.connectors import tasks_max
 from headgate.herder.messages import ErrorKind, Failure, ForeseeMoves, ShowConnectors
+from headgate.herder.tasks_given import tasks_max
 from headgate.ids import TargetState
 from headgate_grpc import messages
 from headgate_grpc.asked import Asked

@@ -119,6 +119,10 @@ class FenceConnector:
 class DescribeWorker:
     """Answered at once by the worker that is asked, with `WorkerView` as JSON-able data."""
 
+    seen: str | None = None
+    """`WorkerView.mark` of its last answer: to be told only what has changed since; empty: all, and
+    a mark. None: all."""
+
 
 # -- reads: Connect's JSON bodies as plain data, from what this worker has read --
 

@@ -14,6 +14,7 @@ from typing import Protocol, assert_never
 from headgate.errors import CoreError
 from headgate.herder.context import Context, ForCall, FromTasks
 from headgate.herder.held_task import HeldTask, HeldTasks
+from headgate.herder.news import Item, News
 from headgate.herder.open_call import OpenCall, Stage
 from headgate.herder.task_table import ALIVE, NOTHING_ALIVE, SETTLED, TaskState
 from headgate.ids import TargetState, TaskId
@@ -37,9 +38,31 @@ class TaskTables:
     fencing: Mapping[FromTasks, int]
 
 
+class ToldNews:
+    """Whether whatever looks otherwise than at the last check is news."""
+
+    def __init__(self) -> None:
+        self._mark = ""
+        self._shown: Mapping[Item, object] = {}
+
+    def disagreements(self, news: News, shown: Mapping[Item, object]) -> Iterator[str]:
+        """`shown`: what is shown of each item that is held now."""
+        found, before = news.since(self._mark), self._shown
+        self._mark, self._shown = news.asked(), shown
+        if found is None:
+            return  # the first check
+        changed, gone = set(found[0]), set(found[1])
+        for item, now in shown.items():
+            if item not in changed and before.get(item) != now:
+                yield f"{item} is shown as {now} and was as {before.get(item)}, which is no news"
+        for item in [*before, *changed, *gone]:
+            if (item in shown) is (item in gone):
+                yield f"that {item} {'is held' if item in shown else 'is gone'} is told otherwise"
+
+
 def check_tasks(tables: TaskTables, state: ConfigState) -> Iterator[str]:
     yield from tables.held.disagreements()
-    tasks = [tables.held[task] for task in tables.held]
+    tasks = [tables.held.look(task) for task in tables.held]
     for name, members, expected in (
         ("idle", tables.idle, {t.task for t in tasks if _is_idle(t)}),
         ("revoked", tables.revoked, {t.task for t in tasks if t.revoked}),
@@ -48,7 +71,8 @@ def check_tasks(tables: TaskTables, state: ConfigState) -> Iterator[str]:
         if set(members) != expected:
             yield f"tasks said to be {name}: {_few(members)}; by their states: {_few(expected)}"
     for run, held in tables.runs.items():
-        if held.run != run or held.state in NOTHING_ALIVE or tables.held.get(held.task) is not held:
+        known = held.task in tables.held and tables.held.look(held.task) is held
+        if held.run != run or held.state in NOTHING_ALIVE or not known:
             yield f"run {run} is said to be alive; {held.task} is {held.state} with run {held.run}"
     for held in tasks:
         yield from _check_task(held, tables, state)

@@ -12,9 +12,7 @@ restarted or STOPPED.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
 
-from headgate.connector.framework import TASKS_MAX
 from headgate.connector.restart_policy import RestartPolicy, restart_policy
 from headgate.herder.calls import config_digest
 from headgate.herder.context import (
@@ -42,13 +40,12 @@ from headgate.herder.messages import (
 )
 from headgate.herder.privileged import task_configs_changed
 from headgate.herder.statuses import Statuses
+from headgate.herder.tasks_given import tasks_max, tasks_max_enforced, too_many, with_topics
 from headgate.ids import State, TargetState
 from headgate.topics.config_events import Config
 from headgate.topics.config_state import ConnectorEntry
 
 _AT_REST = {TargetState.PAUSED: State.PAUSED, TargetState.STOPPED: State.STOPPED}
-_COPIED = ("topics", "topics.regex")
-_TASKS_DIGITS: Final = len(str(TASKS_MAX))
 
 
 class Phase(StrEnum):
@@ -109,6 +106,8 @@ class Connectors:
         self._held: dict[str, Instance] = {}
         self._waiting: dict[str, None] = {}
         """New, or kept from starting by the worker's standing in its group."""
+        self._busy: dict[str, None] = {}
+        """Where something may be under way. `pending` drops those where it is over."""
         self._run_count = 0
 
     # -- what the group and the log say --
@@ -118,6 +117,7 @@ class Connectors:
             found = self._held.get(name)
             if found is None:
                 self._held[name] = Instance(name)
+                self._ctx.news.changed(name)
                 self._waiting[name] = None
             else:
                 found.revoked = False
@@ -160,7 +160,7 @@ class Connectors:
         if instance is not None:
             _forget_failure(instance)
             if instance.phase is Phase.ABSENT:
-                instance.shown = None
+                self._word(instance, None)
 
     def restart(self, ticket: int, name: str) -> None:
         """Stop and start; the ticket is resolved when task configs were published, or at once
@@ -208,7 +208,7 @@ class Connectors:
 
     def _show_restarting(self, instance: Instance) -> None:
         instance.show_restarting = False
-        instance.shown = State.RESTARTING
+        self._word(instance, State.RESTARTING)
         self._show(instance, State.RESTARTING)
 
     def _show(
@@ -219,10 +219,15 @@ class Connectors:
         *,
         tasks_known: bool = True,
     ) -> None:
-        instance.shown = state
+        self._word(instance, state)
         self._statuses.write_connector(
             instance.name, state, trace, restarts=instance.restarts, tasks_known=tasks_known
         )
+
+    def _word(self, instance: Instance, word: State | None) -> None:
+        """The only place where what is shown changes."""
+        instance.shown = word
+        self._ctx.news.changed(instance.name)
 
     @property
     def held(self) -> Iterator[str]:
@@ -259,6 +264,9 @@ class Connectors:
             what = f"connector {name} is {each.phase.value}"
             if each.name != name:
                 yield f"{each.name} is held as {name}"
+            moving = each.phase in (Phase.STARTING, Phase.STOPPING)
+            if (moving or each.generating is not Generating.IDLE) and name not in self._busy:
+                yield f"{what}, which nobody would be told"
             if each.phase is Phase.ABSENT:
                 if each.revoked:
                     yield f"{what} and revoked, and was not given up"
@@ -315,12 +323,14 @@ class Connectors:
         instance.started_ms = None
         instance.config = config
         instance.phase = Phase.STARTING
+        self._busy[instance.name] = None
         instance.error_text = ""
         instance.restart = False
         self._ctx.emit(StartConnector(instance.name, instance.run, config))
 
     def _stop(self, instance: Instance) -> None:
         instance.phase = Phase.STOPPING
+        self._busy[instance.name] = None
         instance.restart = False
         self._forget_generating(instance)
         deadline_ms = self._ctx.settings.connector_stop_timeout_ms
@@ -330,7 +340,7 @@ class Connectors:
         """Nothing is to run: say so, and that there is nothing to restart."""
         state = State.FAILED if instance.failed else _AT_REST.get(target, State.UNASSIGNED)
         if not instance.failed and instance.shown is not state:
-            instance.shown = state
+            self._word(instance, state)
             self._statuses.write_connector(instance.name, state)
         entry = self._ctx.state.entry(instance.name)
         if entry is not None:
@@ -342,6 +352,8 @@ class Connectors:
         if instance.shown in (State.PAUSED, State.STOPPED, State.FAILED, State.RESTARTING):
             self._statuses.write_connector(instance.name, State.UNASSIGNED)
         self._statuses.connector_gone(instance.name)
+        self._busy.pop(instance.name, None)
+        self._ctx.news.went(instance.name)
         for ticket in instance.tickets:
             self._ctx.note(Unplaced(ticket))
         self._ctx.note(ConnectorReleased(instance.name))
@@ -370,7 +382,7 @@ class Connectors:
         configured = self._ctx.state.entry(name) is not None
         at_rest = configured and not instance.revoked and target in _AT_REST
         if not at_rest and instance.shown is not State.FAILED:
-            instance.shown = State.UNASSIGNED
+            self._word(instance, State.UNASSIGNED)
             self._statuses.write_connector(name, State.UNASSIGNED)
         if instance.show_restarting and configured and not instance.revoked:
             self._show_restarting(instance)
@@ -428,6 +440,7 @@ class Connectors:
             return
         assert instance.config is not None
         instance.generating = Generating.ASKED
+        self._busy[instance.name] = None
         instance.token = self._ctx.token()
         self._ctx.emit(
             GenerateTaskConfigs(
@@ -446,13 +459,13 @@ class Connectors:
         limit = found.tasks_max if found is not None else tasks_max(config)
         enforced = found.tasks_max_enforced if found is not None else tasks_max_enforced(config)
         if len(answer.configs) > limit and enforced:
-            text = _too_many(instance.name, len(answer.configs), limit)
+            text = too_many(instance.name, len(answer.configs), limit)
             self._fail(instance, text, text)
             return
         instance.error_text = ""
         if instance.shown is State.FAILED:
             self._show(instance, State.RUNNING)
-        configs = tuple(_with_topics(config, instance.config) for config in answer.configs)
+        configs = tuple(with_topics(config, instance.config) for config in answer.configs)
         entry = self._ctx.state.entry(instance.name)
         digest = "" if found is None else found.digest
         renewed = entry is not None and _values_changed(instance, entry, digest)
@@ -536,34 +549,23 @@ class Connectors:
 
     # -- views --
 
-    def view(self) -> Mapping[str, State]:
-        return {name: self._held[name].shown or State.UNASSIGNED for name in sorted(self._held)}
+    def view(self, changed: Iterable[str] | None = None) -> Mapping[str, State]:
+        """Of all that are held, or of `changed`."""
+        shown = sorted(self._held if changed is None else changed)
+        return {name: self._held[name].shown or State.UNASSIGNED for name in shown}
 
     @property
     def pending(self) -> list[str]:
         words: list[str] = []
-        for name in sorted(self._held):
+        for name in sorted(self._busy):
             instance = self._held[name]
             if instance.phase in (Phase.STARTING, Phase.STOPPING):
                 words.append(f"{instance.phase.value} connector {name}")
             elif instance.generating is not Generating.IDLE:
                 words.append(f"task configs of {name}: {instance.generating.value}")
+            else:
+                del self._busy[name]
         return words
-
-
-def tasks_max(config: Config) -> int:
-    """`tasks.max`, 1 where it is absent or no positive number, and at most `TASKS_MAX`. Validation
-    refuses those; a config that Java's workers wrote was not validated here."""
-    text = (config.get("tasks.max") or "1").strip()
-    if not (text.isascii() and text.isdecimal()):
-        return 1
-    digits = text.lstrip("0")
-    return TASKS_MAX if len(digits) > _TASKS_DIGITS else min(max(int(digits or "0"), 1), TASKS_MAX)
-
-
-def tasks_max_enforced(config: Config) -> bool:
-    """`tasks.max.enforce`: more tasks than `tasks.max` are a failure. Source: KIP-1004."""
-    return (config.get("tasks.max.enforce") or "true").strip().lower() != "false"
 
 
 def _values_changed(instance: Instance, entry: ConnectorEntry, digest: str) -> bool:
@@ -576,23 +578,6 @@ def _values_changed(instance: Instance, entry: ConnectorEntry, digest: str) -> b
     if instance.applied_digest is None:
         instance.applied_digest = digest
     return instance.applied_digest != digest
-
-
-def _too_many(name: str, count: int, limit: int) -> str:
-    return (
-        f"The connector {name} has generated {count} tasks, which is greater than {limit}, the "
-        "maximum number of tasks it is configured to create. This behavior should be considered a "
-        "bug and is disallowed. If necessary, it can be permitted by reconfiguring the connector "
-        "with 'tasks.max.enforce' set to false; however, this option will be removed in a future "
-        "release of Kafka Connect."
-    )
-
-
-def _with_topics(task_config: Config, connector_config: Config) -> Config:
-    """A task config as it is logged: `topics` and `topics.regex` are the connector's. (`task.class`
-    was set by the runtime, which alone knows the class.) Source: `Worker.connectorTaskConfigs`."""
-    copied = {key: connector_config[key] for key in _COPIED if connector_config.get(key)}
-    return {**task_config, **copied}
 
 
 def _forget_failure(instance: Instance) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from headgate.herder.messages import Call, Effect, ReadConfigToEnd, Result
+from headgate.herder.news import News
 from headgate.herder.settings import HerderSettings
 from headgate.ids import TaskId
 from headgate.topics.config_events import Config
@@ -387,6 +388,8 @@ class Context:
     settings: HerderSettings
     now_ms: int
     wall_ahead_ms: int = 0
+    news: News = field(default_factory=lambda: News(0))
+    """What of the work that is held has changed, for those who look at it again and again."""
     state: ConfigState = field(default_factory=ConfigState)
     membership: Membership = field(default_factory=Membership)
     ready: bool = False

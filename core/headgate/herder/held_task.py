@@ -6,6 +6,7 @@ from typing import Final
 
 from headgate.herder.context import Context
 from headgate.herder.messages import TaskView
+from headgate.herder.news import News
 from headgate.herder.task_table import SHOWN, TaskState
 from headgate.ids import State, TargetState, TaskId
 from headgate.task.messages import TaskEnded, TaskKind, TaskOutcome, TaskProgress, TaskSpec
@@ -62,9 +63,12 @@ class HeldTasks:
 
     An assignment may bring 100,000 of them in one command, and none is started within it: so what
     is known of a task is made when somebody first asks for it.
+
+    Whoever gets a task by anything but `look` may change it: it counts as news.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, news: News) -> None:
+        self._news = news
         self._known: dict[TaskId, HeldTask | None] = {}
         self._by_connector: dict[str, dict[TaskId, None]] = {}
 
@@ -73,6 +77,7 @@ class HeldTasks:
         known = self._known
         new = dict.fromkeys([task for task in tasks if task not in known])
         known.update(new)
+        self._news.came(new)
         connector, siblings = "", dict[TaskId, None]()
         for task in new:
             if task.connector != connector:
@@ -83,6 +88,7 @@ class HeldTasks:
 
     def remove(self, task: TaskId) -> None:
         del self._known[task]
+        self._news.went(task)
         siblings = self._by_connector[task.connector]
         del siblings[task]
         if not siblings:
@@ -107,6 +113,11 @@ class HeldTasks:
                 yield f"{held.task} is held as {task}"
 
     def __getitem__(self, task: TaskId) -> HeldTask:
+        self._news.changed(task)
+        return self.look(task)
+
+    def look(self, task: TaskId) -> HeldTask:
+        """A task that is held, and is not to be changed."""
         held = self._known[task]
         if held is None:
             held = self._known[task] = HeldTask(task)
@@ -163,7 +174,7 @@ def _is_failing(held: HeldTask) -> bool:
     return held.state is TaskState.ENDING and has_failed(held)
 
 
-def task_view(held: HeldTask, now_ms: int) -> TaskView:
+def task_view(held: HeldTask) -> TaskView:
     progress = held.progress
     detail = progress.detail
     if not detail and held.ended is not None and not _is_failing(held):
@@ -178,7 +189,7 @@ def task_view(held: HeldTask, now_ms: int) -> TaskView:
         detail,
         held.restarts,
         held.restart_at_ms if held.state is TaskState.FAILED else None,
-        None if held.moved_ms is None else now_ms - held.moved_ms,
+        held.moved_ms,
         progress.quarantined,
         progress.batch,
         progress.commits,

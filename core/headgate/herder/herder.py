@@ -18,10 +18,11 @@ from typing import assert_never
 from headgate import wire
 from headgate.herder import context as c
 from headgate.herder import messages as m
-from headgate.herder.check import InconsistentError
+from headgate.herder.check import InconsistentError, ToldNews
 from headgate.herder.connectors import Connectors
 from headgate.herder.fencing_rounds import FencingRounds
 from headgate.herder.leadership import Leadership
+from headgate.herder.news import Item, News
 from headgate.herder.offset_changes import OffsetChanges
 from headgate.herder.privileged import RecordCount
 from headgate.herder.requests import Requests
@@ -62,7 +63,7 @@ class Herder:
     ) -> None:
         """`wall_ms`: milliseconds since 1970 at `now_ms`; None where these are the same."""
         ahead_ms = 0 if wall_ms is None else wall_ms - now_ms
-        self._ctx = ctx = c.Context(settings, now_ms, wall_ahead_ms=ahead_ms)
+        self._ctx = ctx = c.Context(settings, now_ms, wall_ahead_ms=ahead_ms, news=News(now_ms))
         self._statuses = Statuses(ctx)
         self._tasks = Tasks(ctx, self._statuses)
         self._connectors = Connectors(ctx, self._statuses)
@@ -74,6 +75,7 @@ class Herder:
         self._work = GroupWork(ctx, self._connectors, self._tasks)
         self._offset_changes = OffsetChanges(ctx, self._leadership, self._work.member)
         self._rows = KeptRows(settings)
+        self._told_news = ToldNews()
         self._requests = Requests(
             ctx,
             self._work.member,
@@ -102,7 +104,7 @@ class Herder:
             LogOrderError: `ConfigRead` has offsets that do not rise: the caller is at fault.
 
         Cost: independent of how much work is held, except for a change of the assignment, the loss
-        of the coordinator, and `DescribeWorker`.
+        of the coordinator, and `DescribeWorker` of all.
         """
         ctx = self._ctx
         ctx.now_ms = now_ms
@@ -195,6 +197,10 @@ class Herder:
         )
         found = [words for part in parts for words in part.disagreements()]
         found += self._rows.disagreements(self._ctx.state, self._statuses.view)
+        view = self.view()
+        shown: dict[Item, object] = {each.task: each for each in view.tasks}
+        shown.update(view.connectors.items())
+        found += self._told_news.disagreements(self._ctx.news, shown)
         if found:
             raise InconsistentError("; ".join(found))
 
@@ -215,8 +221,14 @@ class Herder:
         touched, self._touched = tuple(self._touched), {}
         return touched
 
-    def view(self) -> m.WorkerView:
+    def view(self, seen: str | None = None) -> m.WorkerView:
+        """`seen`: as in `DescribeWorker`."""
         membership, pending = self._ctx.membership, self._pending()
+        news = self._ctx.news
+        told = None if seen is None else news.since(seen)
+        changed, gone = told or ([], [])
+        connectors = [item for item in changed if isinstance(item, str)]
+        tasks = [item for item in changed if not isinstance(item, str)]
         return m.WorkerView(
             worker_id=self._ctx.settings.worker_id,
             url=self._ctx.settings.url,
@@ -226,9 +238,14 @@ class Herder:
             config_offset=self._ctx.state.offset,
             settled=not pending,
             pending=pending,
-            connectors=self._connectors.view(),
-            tasks=self._tasks.view(),
+            connectors=self._connectors.view(None if told is None else connectors),
+            tasks=self._tasks.view(None if told is None else tasks),
             rebalances=self._work.member.rebalances,
+            now_ms=self._ctx.now_ms,
+            mark="" if seen is None else news.asked(),
+            since=seen or "" if told is not None else "",
+            gone_connectors=tuple(item for item in gone if isinstance(item, str)),
+            gone_tasks=tuple(item for item in gone if not isinstance(item, str)),
         )
 
     def _pending(self) -> tuple[str, ...]:
@@ -272,8 +289,8 @@ class Herder:
                 self._work.on_group_answered(response)
             case m.CoordinatorLost(reason):
                 self._work.on_coordinator_lost(reason)
-            case m.Called(call_id, m.DescribeWorker()):
-                self._ctx.emit(m.Answer(call_id, m.Success(wire.plain(self.view()))))
+            case m.Called(call_id, m.DescribeWorker(seen)):
+                self._ctx.emit(m.Answer(call_id, m.Success(wire.plain(self.view(seen)))))
             case m.Called():
                 self._requests.on_called(command)
             case m.PeerAnswered(token, result):

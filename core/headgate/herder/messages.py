@@ -22,10 +22,10 @@ ordered: statuses may be written before or after what precedes them in the list,
 given while effects of earlier ones are under way. No decision relies on more: a leader reads its
 write back only when the answer to the append has come.
 
-Calls, one kind of command, are in `headgate.herder.calls`, and given on from here.
+Calls, one kind of command, are in `headgate.herder.calls`, and given on from here. So are views,
+what a worker shows of itself, from `headgate.herder.views`.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -62,9 +62,11 @@ from headgate.herder.calls import SetTargetState as SetTargetState
 from headgate.herder.calls import ShowConnector as ShowConnector
 from headgate.herder.calls import ShowConnectors as ShowConnectors
 from headgate.herder.calls import Success as Success
-from headgate.ids import State, TaskId
+from headgate.herder.views import TaskView as TaskView
+from headgate.herder.views import ViewOfWorker as ViewOfWorker
+from headgate.herder.views import WorkerView as WorkerView
 from headgate.membership.messages import GroupRequest, GroupResponse
-from headgate.task.messages import BatchDone, TaskCommand, TaskKind, TaskReport, TaskSpec
+from headgate.task.messages import TaskCommand, TaskKind, TaskReport, TaskSpec
 from headgate.topics.config_events import Config, ConfigEvent
 from headgate.topics.status import StatusEvent
 
@@ -551,50 +553,3 @@ Effect: TypeAlias = (
     | CallPeer
     | Answer
 )
-
-
-# -- what a worker shows of itself --
-
-
-@dataclass(frozen=True, slots=True)
-class TaskView:
-    task: TaskId
-    state: State
-    records: int
-    skipped: int
-    idle: bool
-    attempts: int
-    """How often it was started anew after being fenced or lost."""
-    detail: str
-    restarts: int = 0
-    """Restarts in a row by the restart policy."""
-    restart_at_ms: int | None = None
-    """When a FAILED task is started anew, by the worker's monotonic clock; None: it is not."""
-    quiet_ms: int | None = None
-    """Time since the run last moved records, or began; None: it has not begun."""
-    quarantined: tuple[str, ...] = ()
-    """Inputs that the task has set aside and does not read, each with its reason."""
-    batch: BatchDone | None = None
-    """The last batch of a task of planned batches."""
-    commits: int = 0
-    """Commits of this run that had records."""
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerView:
-    """What `DescribeWorker` answers; travels as JSON (see `headgate.wire`)."""
-
-    worker_id: str
-    url: str
-    member_id: str
-    leader: str
-    """Member id of the leader; empty while there is none."""
-    generation: int
-    config_offset: int
-    settled: bool
-    """No rebalance, delay, reconfiguration, start, stop or fencing is under way here."""
-    pending: tuple[str, ...]
-    """What is under way, in words."""
-    connectors: Mapping[str, State]
-    tasks: tuple[TaskView, ...]
-    rebalances: int

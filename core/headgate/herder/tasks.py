@@ -95,7 +95,7 @@ class Tasks:
     def __init__(self, ctx: Context, statuses: Statuses) -> None:
         self._ctx = ctx
         self._statuses = statuses
-        self._held = HeldTasks()
+        self._held = HeldTasks(ctx.news)
         self._runs: dict[str, HeldTask] = {}
         """Held tasks by run, where something of the run is alive."""
         self._idle: dict[TaskId, None] = {}
@@ -262,6 +262,8 @@ class Tasks:
         held = self._runs.get(run)
         if held is None:
             return  # released long ago: a late word changes nothing
+        if report != held.progress:
+            self._ctx.news.changed(held.task)
         try:
             self._on_report(held, report)
         except IllegalTransitionError as error:
@@ -549,19 +551,21 @@ class Tasks:
 
     # -- views --
 
-    def view(self) -> tuple[TaskView, ...]:
-        return tuple(task_view(self._held[task], self._ctx.now_ms) for task in sorted(self._held))
+    def view(self, changed: Iterable[TaskId] | None = None) -> tuple[TaskView, ...]:
+        """Of all that are held, or of `changed`."""
+        shown = sorted(self._held if changed is None else changed)
+        return tuple(task_view(self._held.look(task)) for task in shown)
 
     @property
     def pending(self) -> list[str]:
         """What is under way, in words: the first few, each with its task."""
-        words = [f"{self._held[t].state.value} {t}" for t in self._unsettled]
+        words = [f"{self._held.look(t).state.value} {t}" for t in self._unsettled]
         if self._ctx.membership.stable:
-            words.extend(f"to be started {t}" for t in self._idle if self._startable(t))
+            state = self._ctx.state
+            words.extend(
+                f"to be started {t}" for t in self._idle if state.task_config(t) is not None
+            )
         return words
-
-    def _startable(self, task: TaskId) -> bool:
-        return self._ctx.state.task_config(task) is not None
 
     def disagreements(self) -> Iterator[str]:
         tables = (self._idle, self._revoked, self._unsettled, self._confirming, self._fencing)

@@ -141,8 +141,8 @@ def _task(table: _Table, view: WorkerView, task: TaskView) -> None:
     text = "Restarts in a row by the restart policy."
     table.gauge("headgate_task_restarts_in_a_row", text, labels, task.restarts)
     text = "Seconds since records were moved or the run began."
-    if task.quiet_ms is not None:
-        table.gauge("headgate_task_quiet_seconds", text, labels, task.quiet_ms / 1000)
+    if (quiet_ms := view.quiet_ms(task)) is not None:
+        table.gauge("headgate_task_quiet_seconds", text, labels, quiet_ms / 1000)
 
     if task.batch is not None:
         _batch(table, task.batch, labels)

@@ -67,7 +67,8 @@ BEAT_S = 0.5
 REST_PER_CPU_S = 4.0
 """A look at thousands of tasks takes a second of CPU, and calls by gRPC wait for it."""
 TOLD_S = 0.000_05
-"""CPU that a worker needs to tell of a task: measured with 2,000 of them."""
+"""CPU that a worker needs to tell of a task: measured with 2,000 of them. It tells of those that
+have changed."""
 GARBAGE = (50_000, 20, 50)
 """Thresholds of Python's collector. A look makes thousands of objects, each of which goes with the
 last that knows it. With Python's own thresholds every look had a collection of all there are."""
@@ -221,7 +222,7 @@ class Up:
         self._last_views: dict[str, tuple[float, WorkerView]] = {}
         """When each worker answered last, and what."""
         self._tasks_told = 0
-        """Number of tasks that workers told of at the last look."""
+        """Number of connectors and tasks that workers told of at the last look."""
         self._snapshot: Snapshot | None = None
         self._metrics: MetricsServer | None = None
         self.timeline = Timeline()
@@ -449,8 +450,9 @@ class Up:
         others = self._registry.others()
         asked = [one for one in processes.workers if one.process is not None]
         everyone: list[WorkerProcess | Registered] = [*asked, *others]
-        views = self._observer.describe([one.url for one in everyone])
-        self._tasks_told = sum(len(view.tasks) for view in views if view is not None)
+        urls = [one.url for one in everyone]
+        views = self._observer.describe(urls)
+        self._tasks_told = self._observer.told(urls)
         answers = dict(zip([one.name for one in everyone], views, strict=True))
         for worker in asked:
             if answers[worker.name] is not None:

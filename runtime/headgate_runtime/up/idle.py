@@ -10,7 +10,6 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from headgate.herder.messages import TaskView
 from headgate.ids import State, TargetState
 from headgate_runtime.up.snapshot import ConnectorSnapshot, Phase, Snapshot
 
@@ -105,7 +104,7 @@ def _awaited_tasks(connector: ConnectorSnapshot, snapshot: Snapshot) -> Generato
         if len(owners) != 1:
             yield f"{task} has {len(owners) or 'no'} owner{'s' if len(owners) > 1 else ''}"
             continue
-        view = owners[0][1]
+        worker, view = owners[0]
         if view.state is State.FAILED:
             failed = True
         elif view.state.value != _wanted(connector.target_state):
@@ -115,15 +114,15 @@ def _awaited_tasks(connector: ConnectorSnapshot, snapshot: Snapshot) -> Generato
             and connector.target_state is TargetState.STARTED
             and not view.idle
         ):
-            yield f"{task} has more to read{_quiet(view)}"
+            yield f"{task} has more to read{_quiet(snapshot.view_of(worker).quiet_ms(view))}"
     return failed
 
 
-def _quiet(view: TaskView) -> str:
+def _quiet(quiet_ms: int | None) -> str:
     """A task whose `poll` hangs does not say so itself."""
-    if view.quiet_ms is None or view.quiet_ms < QUIET_MS:
+    if quiet_ms is None or quiet_ms < QUIET_MS:
         return ""
-    return f", and has moved nothing for {view.quiet_ms // 1000} s"
+    return f", and has moved nothing for {quiet_ms // 1000} s"
 
 
 def _wanted(target: TargetState) -> str:

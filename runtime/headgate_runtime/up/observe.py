@@ -1,5 +1,6 @@
 """Looks at a cluster from outside: asks its workers, reads its log. Changes nothing."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -7,7 +8,7 @@ from functools import lru_cache
 
 from headgate import wire
 from headgate.connector.sink_names import sink_group, sink_topics, topic_pattern, topics_now
-from headgate.herder.messages import DescribeWorker, Failure, WorkerView
+from headgate.herder.messages import DescribeWorker, Failure, ViewOfWorker, WorkerView
 from headgate.ids import State
 from headgate.java.pattern import JavaPatternError
 from headgate.ports import TopicPartition, TransportError
@@ -44,6 +45,8 @@ class Observer:
         self._transport = transport
         self._named = named
         self._threads = ThreadPoolExecutor(CALLS_AT_ONCE, thread_name_prefix="describe")
+        self._workers: defaultdict[str, ViewOfWorker] = defaultdict(ViewOfWorker)
+        """What is known of each worker, by url."""
         self._config_position = 0
         self._status_position = 0
         self.state = ConfigState()
@@ -54,16 +57,23 @@ class Observer:
 
     def describe(self, urls: Sequence[str]) -> list[WorkerView | None]:
         """What the workers at `urls` say of themselves; None where no answer came in time."""
-        return list(self._threads.map(self._describe, urls))
+        known = [self._workers[url] for url in urls]
+        return list(self._threads.map(self._describe, urls, known))
 
-    def _describe(self, url: str) -> WorkerView | None:
+    def told(self, urls: Iterable[str]) -> int:
+        """Of how many connectors and tasks the workers at `urls` told in their last answers."""
+        return sum(self._workers[url].changed for url in urls)
+
+    def _describe(self, url: str, known: ViewOfWorker) -> WorkerView | None:
+        """It tells what has changed since its last answer, and this puts it together."""
+        call = DescribeWorker(known.mark)
         try:
-            result = self._transport.peers.call(url, DescribeWorker(), 0, DESCRIBE_TIMEOUT_MS)
+            result = self._transport.peers.call(url, call, 0, DESCRIBE_TIMEOUT_MS)
         except TransportError:
             return None
         if isinstance(result, Failure):
             return None
-        return wire.from_plain(WorkerView, result.value)
+        return known.take(wire.from_plain(WorkerView, result.value))
 
     def read(self) -> Seen:
         """The config topic and the status topic to their ends, and how far the sinks are."""

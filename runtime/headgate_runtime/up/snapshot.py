@@ -93,6 +93,10 @@ class Snapshot:
         """Fresh views with the names of their workers."""
         return tuple((one.name, one.view) for one in self.workers if one.view is not None)
 
+    def view_of(self, worker: str) -> WorkerView:
+        """The fresh view of one of `views`."""
+        return self._views[worker]
+
     def known(self) -> "Snapshot":
         """With a worker's latest answer where it did not answer this time, and lives."""
         lives = (Phase.UP, Phase.SILENT)
@@ -109,7 +113,11 @@ class Snapshot:
     def task_owners(self) -> Mapping[TaskId, Sequence[tuple[str, TaskView]]]:
         return self._task_owners
 
-    # Asked for once for each connector, so made once.
+    # Asked for once for each connector or task, so made once.
+
+    @cached_property
+    def _views(self) -> Mapping[str, WorkerView]:
+        return dict(self.views())
 
     @cached_property
     def _connector_owners(self) -> Mapping[str, Sequence[tuple[str, State]]]:

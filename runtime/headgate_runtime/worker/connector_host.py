@@ -16,7 +16,6 @@ from typing import Final, cast
 
 from headgate.connector.api import Connector, OffsetReader, SourceConnector
 from headgate.connector.config_providers import reverse_transform
-from headgate.herder.connectors import tasks_max, tasks_max_enforced
 from headgate.herder.messages import (
     Command,
     ConnectorFailed,
@@ -29,6 +28,7 @@ from headgate.herder.messages import (
     TaskConfigsGenerated,
     TaskReconfigurationRequested,
 )
+from headgate.herder.tasks_given import tasks_max, tasks_max_enforced
 from headgate.topics.config_events import Config
 from headgate_runtime.config.transformer import (
     NO_PROVIDERS,

@@ -12,7 +12,7 @@ from headgate.connector.config_providers import (
 )
 from headgate.herder import messages as m
 from headgate.herder.calls import config_digest
-from headgate.herder.connectors import tasks_max, tasks_max_enforced
+from headgate.herder.tasks_given import tasks_max, tasks_max_enforced
 from headgate.host.ports import ConfigRecords
 from headgate.ids import TargetState
 from headgate.membership.messages import GroupRequest

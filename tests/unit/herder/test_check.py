@@ -12,11 +12,12 @@ from support.herder.world import HerderWorld
 
 from headgate.herder import messages as m
 from headgate.herder.check import InconsistentError
-from headgate.herder.connectors import Connectors
+from headgate.herder.connectors import Connectors, Instance
 from headgate.herder.context import Context
 from headgate.herder.fencing_rounds import FencingRounds
 from headgate.herder.held_task import HeldTask, HeldTasks
 from headgate.herder.leadership import Leadership
+from headgate.herder.news import News
 from headgate.herder.requests import Requests
 from headgate.herder.rows import KeptRows
 from headgate.herder.statuses import Statuses
@@ -64,7 +65,12 @@ def reads_for_nobody(ctx: Context, purpose: Any) -> None:
         ctx._reads.clear()
 
 
-drop, start, assign = Tasks._drop, Tasks._start, Tasks.assign
+def generates_unnoticed(connectors: Connectors, instance: Instance) -> None:
+    generate(connectors, instance)
+    connectors._busy.clear()
+
+
+drop, start, assign, generate = Tasks._drop, Tasks._start, Tasks.assign, Connectors._generate
 revoke, await_token, read_to_end = GroupWork._revoke, Requests._await_token, Context.read_to_end
 
 
@@ -125,6 +131,9 @@ BUGS: list[tuple[Any, str, Callable[..., None], Callable[[HerderWorld], None], s
     (Context, "read_to_end", reads_for_nobody, runs, "and nobody"),
     (KeptRows, "forget", nothing, runs, "the row of c is kept as"),
     (Leadership, "release", nothing, runs, "a lane is held for change of offsets"),
+    (News, "changed", nothing, runs, "which is no news"),
+    (News, "went", nothing, runs, "is gone is told otherwise"),
+    (Connectors, "_generate", generates_unnoticed, runs, "which nobody would be told"),
 ]
 
 

@@ -20,4 +20,4 @@ def test_a_failure_has_its_reason_once_it_is_shown_as_one(
     state: TaskState, outcome: TaskOutcome, detail: str
 ) -> None:
     held = HeldTask(TaskId("a", 0), state, ended=TaskEnded(outcome, "boom"))
-    assert task_view(held, 0).detail == detail
+    assert task_view(held).detail == detail

@@ -7,7 +7,7 @@ from support.herder.setups import SOURCE, two_workers
 from support.herder.world import HerderWorld, Worker
 
 from headgate.herder import messages as m
-from headgate.herder.connectors import tasks_max
+from headgate.herder.tasks_given import tasks_max
 
 CONFIG = {**SOURCE, "connector.class": "module:Class", "tasks.max": "4"}
 

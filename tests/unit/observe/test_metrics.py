@@ -27,6 +27,7 @@ VIEW = WorkerView(
     connectors={"lines": State.RUNNING, 'o"dd\\\n': State.FAILED},
     tasks=(task("lines", 0, State.RUNNING, 1_000), task("lines", 1, State.FAILED)),
     rebalances=5,
+    now_ms=3_000,
 )
 
 

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 
 import pytest
 
+from headgate.connector.framework import TASKS_MAX
 from headgate.connector.topic_creation import topic_keys
 from headgate.connector.validators import ALIASES_MAX
-from headgate.herder.connectors import TASKS_MAX, tasks_max
+from headgate.herder.tasks_given import tasks_max
 from headgate.java import pattern
 from headgate.java.pattern import compile_java
 from headgate_runtime.config.settings import WorkerSettings

@@ -86,8 +86,8 @@ def test_one_look_is_not_enough() -> None:
     assert (verdict.outcome, verdict.reasons) == (Outcome.WAITING, ("a second look",))
 
 
-def _tasks(*tasks: TaskView) -> WorkerSnapshot:
-    return _worker("w1", tasks=tasks)
+def _tasks(*tasks: TaskView, now_ms: int = 0) -> WorkerSnapshot:
+    return _worker("w1", tasks=tasks, now_ms=now_ms)
 
 
 BUSY: dict[str, tuple[Callable[[], Snapshot], str]] = {
@@ -149,7 +149,9 @@ BUSY: dict[str, tuple[Callable[[], Snapshot], str]] = {
         "src-0 has more to read",
     ),
     "a source moves nothing, and may hang": (
-        lambda: _snapshot(_tasks(replace(_task(SOURCE, idle=False), quiet_ms=45_000), _task(SINK))),
+        lambda: _snapshot(
+            _tasks(replace(_task(SOURCE, idle=False), moved_ms=5_000), _task(SINK), now_ms=50_000)
+        ),
         "src-0 has more to read, and has moved nothing for 45 s",
     ),
     "a sink lags": (
