@@ -550,7 +550,7 @@ class Connectors:
     # -- views --
 
     def view(self, changed: Iterable[str] | None = None) -> Mapping[str, State]:
-        """Of all that are held, or of `changed`."""
+        """States of all that are held, or of `changed`."""
         shown = sorted(self._held if changed is None else changed)
         return {name: self._held[name].shown or State.UNASSIGNED for name in shown}
 

@@ -74,7 +74,7 @@ class News:
 
 
 def _from(numbers: dict[Item, int], least: int) -> list[Item]:
-    """Those whose number is no less than `least`: the last ones."""
+    """Items whose number is no less than `least`: the last ones."""
     found: list[Item] = []
     for item in reversed(numbers):
         if numbers[item] < least:

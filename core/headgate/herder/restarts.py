@@ -45,8 +45,8 @@ class Restarts:
                 self._tasks.restart_planned(name, only_failed=request.only_failed)
 
     def under_way(self, name: str) -> bool:
-        """A restart by record of this connector was read, and what is here of what it selects has
-        not all been stopped yet."""
+        """This connector or tasks of it are to be restarted, and not all of that which is here has
+        been stopped yet."""
         return (
             name in self._waiting
             or self._connectors.is_restarting(name)

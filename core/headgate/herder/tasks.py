@@ -16,24 +16,8 @@ from typing import Final, assert_never
 
 from headgate.connector.restart_policy import RestartPolicy, restart_policy
 from headgate.errors import IllegalTransitionError
+from headgate.herder import context as c
 from headgate.herder.check import TaskTables, check_tasks
-from headgate.herder.context import (
-    RETRY_DELAY_MS_MAX,
-    Ask,
-    Context,
-    FenceAgain,
-    ForFenced,
-    ForRecheck,
-    FromTasks,
-    ReadAgain,
-    Restarted,
-    RestartFailedTask,
-    StartMore,
-    TaskGone,
-    Unplaced,
-    WakeTask,
-    retry_delay_ms,
-)
 from headgate.herder.fencing_rounds import FAILED as FENCING_FAILED
 from headgate.herder.held_task import (
     NO_PROGRESS,
@@ -92,7 +76,7 @@ large assignment does not keep the herder from its heartbeats."""
 
 
 class Tasks:
-    def __init__(self, ctx: Context, statuses: Statuses) -> None:
+    def __init__(self, ctx: c.Context, statuses: Statuses) -> None:
         self._ctx = ctx
         self._statuses = statuses
         self._held = HeldTasks(ctx.news)
@@ -106,7 +90,7 @@ class Tasks:
         self._unsettled: dict[TaskId, None] = {}
         """Whatever is neither in a lasting state nor idle, in order of its change."""
         self._confirming: dict[TaskId, None] = {}
-        self._fencing: dict[FromTasks, int] = {}
+        self._fencing: dict[c.FromTasks, int] = {}
         """Requests for fencing that are open, and how often each has failed. One serves all runs of
         a task generation: it is asked after the commit was read, so the leader has read it too."""
         self._run_count = 0
@@ -185,7 +169,7 @@ class Tasks:
             if held is not None and held.state is TaskState.IDLE and not held.revoked:
                 self._start(held)
         if self._to_start:
-            self._ctx.after(0, StartMore())
+            self._ctx.after(0, c.StartMore())
 
     def _start(self, held: HeldTask) -> None:
         entry = self._ctx.state.entry(held.task.connector)
@@ -234,7 +218,7 @@ class Tasks:
                 self._wait_idle(held)  # nothing of it was alive
 
     def is_restarting(self, connector: str) -> bool:
-        """Some of its tasks are stopped by `restart_planned`, which has not ended."""
+        """Some of its tasks are being stopped, to be started anew."""
         return any(held.show_restarting for held in self._of(connector))
 
     # -- stopping --
@@ -279,7 +263,7 @@ class Tasks:
             case ProducerInitialised():
                 self._move(held, TaskInput.PRODUCER_INITIALISED)
                 if held.state is TaskState.RECHECKING:
-                    self._ctx.read_to_end(ForRecheck(held.run))
+                    self._ctx.read_to_end(c.ForRecheck(held.run))
             case TaskRunning():
                 self._move(held, TaskInput.RUNNING_REPORTED)
                 if held.state is TaskState.RUNNING:
@@ -339,7 +323,7 @@ class Tasks:
             self._move(held, TaskInput.FAIL)
             if held.restart_at_ms is not None:
                 left_ms = max(held.restart_at_ms - self._ctx.now_ms, 0)
-                self._ctx.after(left_ms, RestartFailedTask(held.task, held.run))
+                self._ctx.after(left_ms, c.RestartFailedTask(held.task, held.run))
             self._resolve(held, Failure(ErrorKind.INTERNAL, f"Failed to start task: {held.task}"))
         elif held.ended.outcome is TaskOutcome.FENCED:
             self._confirm(held)
@@ -360,8 +344,8 @@ class Tasks:
         self._idle.pop(held.task, None)
         self._statuses.task_gone(held.task)
         for ticket in held.tickets:
-            self._ctx.note(Unplaced(ticket))
-        self._ctx.note(TaskGone(held.task))
+            self._ctx.note(c.Unplaced(ticket))
+        self._ctx.note(c.TaskGone(held.task))
 
     # -- fencing before the start --
 
@@ -371,10 +355,10 @@ class Tasks:
         if self._is_fenced(held.task.connector):
             self._answer_fencing(held, None)
             return
-        origin = FromTasks(held.task.connector, held.commit_offset)
+        origin = c.FromTasks(held.task.connector, held.commit_offset)
         if origin not in self._fencing:
             self._fencing[origin] = 0
-            self._ctx.note(Ask(origin, FenceConnector(origin.connector)))
+            self._ctx.note(c.Ask(origin, FenceConnector(origin.connector)))
 
     def _is_fenced(self, connector: str) -> bool:
         """Whether a task count record follows the task configs of whatever runs here: a newer
@@ -386,7 +370,7 @@ class Tasks:
         self._move(held, TaskInput.FENCING_ANSWERED)
         self._ctx.emit(SendTask(held.run, FencingAnswered(error)))
 
-    def on_fencing_result(self, origin: FromTasks, result: Result) -> None:
+    def on_fencing_result(self, origin: c.FromTasks, result: Result) -> None:
         """The leader's answer. A change of leader, newer task configs or a lost answer must not
         leave the task FAILED: it is asked again. So is what went wrong with the fencing itself, but
         not for ever: who looks at the status shall learn of a permission that is missing."""
@@ -398,7 +382,7 @@ class Tasks:
         if isinstance(result, Failure):
             self._fencing[origin] += 1
             if not _for_good(result.kind, self._fencing[origin]):
-                self._ctx.after(retry_delay_ms(self._fencing[origin]), FenceAgain(origin))
+                self._ctx.after(c.retry_delay_ms(self._fencing[origin]), c.FenceAgain(origin))
                 return
             told = result.message
             error = told if told.startswith(FENCING_FAILED) else f"{FENCING_FAILED}: {told}"
@@ -406,16 +390,16 @@ class Tasks:
         for held in awaiting:
             self._answer_fencing(held, error)
 
-    def ask_fencing_again(self, origin: FromTasks) -> None:
+    def ask_fencing_again(self, origin: c.FromTasks) -> None:
         awaiting = self._awaiting_fencing(origin)
         if awaiting and not self._is_fenced(origin.connector):
-            self._ctx.note(Ask(origin, FenceConnector(origin.connector)))
+            self._ctx.note(c.Ask(origin, FenceConnector(origin.connector)))
             return
         self._fencing.pop(origin, None)
         for held in awaiting:
             self._answer_fencing(held, None)
 
-    def _awaiting_fencing(self, origin: FromTasks) -> list[HeldTask]:
+    def _awaiting_fencing(self, origin: c.FromTasks) -> list[HeldTask]:
         return [
             held
             for held in self._of(origin.connector)
@@ -430,7 +414,7 @@ class Tasks:
         if held is None or held.state is not TaskState.RECHECKING:
             return
         if error is not None:  # Java too reads without a time limit here
-            self._ctx.after(retry_delay_ms(1), ReadAgain(ForRecheck(run)))
+            self._ctx.after(c.retry_delay_ms(1), c.ReadAgain(c.ForRecheck(run)))
             return
         self._move(held, TaskInput.RECHECK_ANSWERED)
         self._ctx.emit(SendTask(run, RecheckAnswered(self._objection(held))))
@@ -460,7 +444,7 @@ class Tasks:
         self._move(held, TaskInput.CONFIRM)
         self._confirming[held.task] = None
         held.fenced_ms = self._ctx.now_ms
-        self._ctx.read_to_end(ForFenced(held.task, held.run))
+        self._ctx.read_to_end(c.ForFenced(held.task, held.run))
         self._ctx.emit(
             SendGroup(
                 Heartbeat(
@@ -472,12 +456,12 @@ class Tasks:
             )
         )
 
-    def on_fenced_read(self, purpose: ForFenced, error: str | None) -> None:
+    def on_fenced_read(self, purpose: c.ForFenced, error: str | None) -> None:
         held = self._held.get(purpose.task)
         if held is None or held.run != purpose.run or held.state is not TaskState.CONFIRMING:
             return
         if error is not None:
-            self._ctx.after(retry_delay_ms(1), ReadAgain(purpose))
+            self._ctx.after(c.retry_delay_ms(1), c.ReadAgain(purpose))
             return
         held.log_read = True
         self._confirmed(held)
@@ -502,12 +486,12 @@ class Tasks:
 
     def _back_off(self, held: HeldTask) -> None:
         since = held.running_since_ms
-        if since is not None and self._ctx.now_ms - since >= RETRY_DELAY_MS_MAX:
+        if since is not None and self._ctx.now_ms - since >= c.RETRY_DELAY_MS_MAX:
             held.failures = 0
         held.failures += 1
         held.attempts += 1
         self._move(held, TaskInput.BACK_OFF)
-        self._ctx.after(retry_delay_ms(held.failures), WakeTask(held.task, held.run))
+        self._ctx.after(c.retry_delay_ms(held.failures), c.WakeTask(held.task, held.run))
         assert held.ended is not None
         self._show(
             held,
@@ -552,7 +536,7 @@ class Tasks:
     # -- views --
 
     def view(self, changed: Iterable[TaskId] | None = None) -> tuple[TaskView, ...]:
-        """Of all that are held, or of `changed`."""
+        """Views of all that are held, or of `changed`."""
         shown = sorted(self._held if changed is None else changed)
         return tuple(task_view(self._held.look(task)) for task in shown)
 
@@ -581,7 +565,7 @@ class Tasks:
 
     def _resolve(self, held: HeldTask, result: Result) -> None:
         for ticket in held.tickets:
-            self._ctx.note(Restarted(ticket, result))
+            self._ctx.note(c.Restarted(ticket, result))
         held.tickets = ()
 
     def _move(self, held: HeldTask, given: TaskInput) -> None:

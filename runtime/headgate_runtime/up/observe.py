@@ -61,7 +61,7 @@ class Observer:
         return list(self._threads.map(self._describe, urls, known))
 
     def told(self, urls: Iterable[str]) -> int:
-        """Of how many connectors and tasks the workers at `urls` told in their last answers."""
+        """How many connectors and tasks the last answers of the workers at `urls` told of."""
         return sum(self._workers[url].changed for url in urls)
 
     def _describe(self, url: str, known: ViewOfWorker) -> WorkerView | None:

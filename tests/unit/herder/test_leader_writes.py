@@ -364,7 +364,7 @@ def test_a_task_that_fails_on_its_way_out_has_not_failed() -> None:
     created(world)
     run = world.run_of("a", C0)
     world.holds.append(lambda _, e: type(e).__name__ == "StopTaskBy")
-    world.call("a", m.RestartTask(C0))
+    world.call("a", m.PutConnectorConfig("c", {**SOURCE, "file": "another"}))
     world.run()
     world.workers["a"].runs.pop(run)
     world.give("a", m.TaskReported(run, TaskEnded(TaskOutcome.FAILED, "while it stopped")))
