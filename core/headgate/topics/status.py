@@ -284,7 +284,7 @@ def _status(value: bytes, parse: Parse | None) -> Status | str:
     restarts = table.get("restarts")
     count = max(java_int(restarts), 0) if type(restarts) is int else 0
     told = table.get("config_offset")
-    offset = told if type(told) is int else None
+    offset = told if type(told) is int and 0 <= told < 1 << 63 else None
     return Status(state, worker_id or "", java_int(generation), trace, version, count, offset)
 
 

@@ -208,7 +208,7 @@ def test_statuses_that_tell_no_config_offset_are_taken_as_they_are() -> None:
         assert outdated(entry, view, "c") == old
 
 
-@pytest.mark.parametrize("given", ["3", None, True, 2.5, [1]])
+@pytest.mark.parametrize("given", ["3", None, True, 2.5, [1], {}, -1, -(2**63), 2**63, 10**30])
 def test_an_offset_that_is_none_is_not_told(given: object) -> None:
     value = json.dumps({"state": "RUNNING", "generation": 1, "config_offset": given}).encode()
     event: Any = decode_status("status-connector-c", value)
