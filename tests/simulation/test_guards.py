@@ -114,8 +114,10 @@ def test_2_fenced_before_sending__the_log_is_not_read_after_the_producer(
 ) -> None:
     read_to_end = SimulatedWorker.read_to_end
 
-    def unread(self: SimulatedWorker, token: int) -> Any:
-        return (ConfigEndRead(token),) if self._config_position > 0 else read_to_end(self, token)
+    def unread(self: SimulatedWorker, token: int, *, statuses: bool) -> Any:
+        if self._config_position > 0:
+            return (ConfigEndRead(token),)
+        return read_to_end(self, token, statuses=statuses)
 
     monkeypatch.setattr(SimulatedWorker, "read_to_end", unread)
     broken_by("2 fenced before sending", begin=6)

@@ -25,7 +25,7 @@ THE_CONNECTOR: Final = -1
 def is_entry_settled(entry: ConnectorEntry, statuses: StatusView, name: str) -> bool:
     """The reported statuses are what the user asked for: of the connector and of each task that is
     configured, and of no task more; and none of them is outdated. Task configs must have been
-    committed, unless it is stopped."""
+    committed, unless it is stopped, or was created PAUSED."""
     # Offsets are compared here, and not by calls: a listing does this for ten thousand connectors.
     connector = statuses.connectors.get(name)
     if connector is None:
@@ -37,6 +37,8 @@ def is_entry_settled(entry: ConnectorEntry, statuses: StatusView, name: str) -> 
     reported = statuses.tasks.get(name, _NONE)
     if wanted is State.STOPPED:
         return all(status.state is State.UNASSIGNED for status in reported.values())
+    if wanted is State.PAUSED and entry.commit_offset is None:
+        return not reported  # it gets tasks when it is resumed
     count = entry.task_count
     if count is None or count != len(reported) or entry.inconsistent or entry.config is None:
         return False

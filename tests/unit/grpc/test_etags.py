@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 from click.testing import Result
+from support.depth import tries
 from support.grpc.worker import Served, grpc_worker
 from support.rest.world import wait_until
 from typer.testing import CliRunner
@@ -45,7 +46,7 @@ def refused(error: HeadgateError) -> bool:
 
 def test_what_is_written_through_one_is_read_through_the_other(two: tuple[Served, Served]) -> None:
     leader, other = two
-    for number in range(40):
+    for number in range(tries(40, 1_000)):
         writer, reader = (leader, other) if number % 2 else (other, leader)
         done = writer.client.put_config("own", {**SINK, "number": str(number)})
         answer = reader.client.connectors.GetConnector(
@@ -82,7 +83,7 @@ def test_no_change_is_lost_among_four_who_count(two: tuple[Served, Served]) -> N
     """Each reads, adds one and writes with the etag that it read, until that succeeds."""
     leader, other = two
     made = leader.client.put_config("count", {**SINK, "n": "0"})
-    each_adds, mismatches = 25, []
+    each_adds, mismatches = tries(25, 250), []
 
     def by_grpc(served: Served) -> None:
         for _ in range(each_adds):

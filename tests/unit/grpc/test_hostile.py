@@ -183,6 +183,61 @@ def password_info() -> dict[str, Any]:
     return {"definition": definition, "value": value}
 
 
+# -- etags and config offsets --
+
+NO_ETAGS = ("-1", "+1", "1.0", " 1", "1 ", "0x1", "\u0661", "9" * 400)
+CHANGES = (
+    pb.PutConnectorConfigRequest(config=SINK),
+    pb.PatchConnectorConfigRequest(set={"a": "1"}),
+    pb.DeleteConnectorRequest(),
+    pb.PauseConnectorRequest(),
+    pb.ResumeConnectorRequest(),
+    pb.StopConnectorRequest(),
+    pb.AlterOffsetsRequest(
+        offsets=[connector_pb2.ConnectorOffset(partition_json='{"a":1}', offset_json='{"b":2}')]
+    ),
+    pb.ResetOffsetsRequest(),
+)
+READ_SO_FAR = (
+    pb.ListConnectorsRequest(),
+    pb.GetConnectorRequest(name="etags"),
+    pb.WaitConnectorRequest(name="etags", settled=True),
+)
+
+
+def method_of(request: message.Message) -> str:
+    return request.DESCRIPTOR.name.removesuffix("Request")
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=method_of)
+def test_what_is_no_etag_is_named_and_changes_nothing(served: Served, change: Any) -> None:
+    served.client.put_config("etags", SINK)
+    before = served.worker.herder.state.entries
+    ask = getattr(served.client.connectors, method_of(change))
+    for given in NO_ETAGS:
+        request = type(change)()
+        request.CopyFrom(change)
+        request.name, request.etag = "etags", given
+        error = refused(lambda: ask(request, timeout=30))  # noqa: B023
+        assert (error.code, error.reason) == ("INVALID_ARGUMENT", "BAD_REQUEST"), given
+        assert error.message.startswith(f"etag is {given[:80]!r}; expected the etag of"), given
+    assert served.worker.herder.state.entries == before
+
+
+@pytest.mark.parametrize("request_", READ_SO_FAR, ids=method_of)
+def test_a_config_offset_of_nowhere_is_named(served: Served, request_: Any) -> None:
+    served.client.put_config("etags", SINK)
+    ask = getattr(served.client.connectors, method_of(request_))
+    for given in (-1, -(2**31), -(2**63)):
+        request_.min_config_offset = given
+        error = refused(lambda: ask(request_, timeout=30))
+        assert (error.code, error.reason) == ("INVALID_ARGUMENT", "BAD_REQUEST")
+        assert error.message.startswith(f"min_config_offset is {given}; expected a config_offset")
+    request_.min_config_offset = 2**63 - 1
+    error = refused(lambda: ask(request_, timeout=1))
+    assert error.code == "DEADLINE_EXCEEDED"
+
+
 # -- fuzzing --
 
 TEXTS = ("", "a", "keep", "\x00", "é" * 40, "/", "{", '{"a":1}', "x" * 70_000, "connector.class")
@@ -218,6 +273,8 @@ def value_of(field: FieldDescriptor, chance: random.Random, depth: int) -> Any:
         return chance.random() < 0.5
     if field.type == FieldDescriptor.TYPE_STRING:
         return chance.choice((*TEXTS, "a" * chance.randrange(20)))
+    if field.cpp_type == FieldDescriptor.CPPTYPE_INT64:
+        return chance.choice((*NUMBERS, 2**63 - 1, -(2**63)))
     return chance.choice(NUMBERS)
 
 
