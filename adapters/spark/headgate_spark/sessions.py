@@ -15,6 +15,10 @@ START_TIMEOUT: Final = "spark.start.timeout.s"
 """Worker setting for tasks: how long a Spark that the worker started itself may take to listen."""
 _LOOK_S = 0.05
 _CAUSED_BY: Final = "Caused by: "
+_OVER: Final = (
+    *("UNAVAILABLE", "SESSION_", "INVALID_HANDLE", "CANCELLED", "Socket closed"),
+    *("SparkContext was shut down", "stopped SparkContext"),
+)
 
 
 class NotListeningError(Exception):
@@ -135,10 +139,15 @@ def shown_remote(remote: str) -> str:
 
 
 def session_is_over(error: BaseException) -> bool:
-    """Whether `error` says that the server went away or does not know the session any more."""
+    """Whether `error` says that the server went away, has no application any more, or does not know
+    the session."""
     text = f"{type(error).__name__} {error}"
-    marks = ("UNAVAILABLE", "SESSION_", "INVALID_HANDLE", "CANCELLED", "Socket closed")
-    return any(mark in text for mark in marks)
+    return any(mark in text for mark in _OVER)
+
+
+def executors_lost(error: BaseException) -> bool:
+    """Whether `error` says that executors died so often that Spark gave up what they worked on."""
+    return "ExecutorLostFailure" in str(error)
 
 
 def first_line(error: BaseException) -> str:

@@ -16,7 +16,13 @@ from headgate_connectors.tables.delta_types import stored_schema
 from headgate_connectors.tables.sink import Batch, TableError
 from headgate_spark.arrow_rows import check_columns, prepare
 from headgate_spark.folder_log import FolderLog
-from headgate_spark.sessions import Sessions, first_line, session_is_over, with_cause
+from headgate_spark.sessions import (
+    Sessions,
+    executors_lost,
+    first_line,
+    session_is_over,
+    with_cause,
+)
 
 FILE_FORMATS: Final = ("parquet", "orc", "avro", "csv", "json", "text", "xml")
 """Formats whose files are staged and committed: exactly once."""
@@ -110,6 +116,8 @@ class SparkWriter:
             if session is None or session_is_over(error):
                 self._sessions.drop(session)
                 raise RetriableError(f"Spark is out of reach: {first_line(error)}") from error
+            if executors_lost(error):
+                raise RetriableError(f"Spark has lost executors: {first_line(error)}") from error
             raise TableError(f"{what}: {with_cause(error)}") from error
 
     def _session(self) -> Any:

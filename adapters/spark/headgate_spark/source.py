@@ -20,6 +20,7 @@ from headgate.connector.config import ConfigDef, ConfigError
 from headgate_spark.arrow_rows import prepare
 from headgate_spark.sessions import (
     Sessions,
+    executors_lost,
     first_line,
     patience_of,
     session_is_over,
@@ -100,6 +101,8 @@ class SparkSourceTask(SourceTask):
             if session is None or session_is_over(error):
                 self._sessions.drop(session)
                 raise RetriableError(f"Spark is out of reach: {first_line(error)}") from error
+            if executors_lost(error):
+                raise RetriableError(f"Spark has lost executors: {first_line(error)}") from error
             raise SparkError(with_cause(error)) from error
 
     def stop(self) -> None:

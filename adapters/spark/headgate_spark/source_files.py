@@ -20,10 +20,12 @@ from headgate.connector.api import (
     SourceTaskContext,
 )
 from headgate_spark.arrow_rows import RowReader, check_columns, tables
-from headgate_spark.sessions import session_is_over, with_cause
+from headgate_spark.sessions import executors_lost, session_is_over, with_cause
 from headgate_spark.source_config import Settings
 
 _LISTING_OPTIONS: Final = ("pathglobfilter", "modifiedbefore", "modifiedafter")
+_LOSSES: Final = 3
+"""Queries of one file that may lose all their executors before its neighbours have their turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,8 @@ class FilesReader:
         self._aside: dict[str, tuple[Seen | None, str]] = {}
         self._file: Seen | None = None
         self._rows = 0
+        self._losses = 0
+        """How often executors were lost over the file under way since it gave rows."""
         self._passed = 0
         self._stream: Iterator[Any] | None = None
         self._reader = RowReader()
@@ -60,19 +64,27 @@ class FilesReader:
             self._list(session)
         while self._file is not None or self._queue:
             if self._file is None:
-                self._file, self._rows = self._queue.pop(0), -1
+                self._file, self._rows, self._losses = self._queue.pop(0), -1, 0
             try:
                 items = self._of_file(session, self._file)
             except Exception as error:
-                if session_is_over(error):
+                if session_is_over(error) or self._may_be_tried(error):
                     raise
-                self._set_aside(self._file, _reason(error))
+                self._set_aside(self._file, _reason(error), again=executors_lost(error))
                 self._close()
                 continue
             if items:
+                self._losses = 0
                 return items
         self._context.quarantine([f"{path}: {why}" for path, (_, why) in self._aside.items()])
         return []
+
+    def _may_be_tried(self, error: Exception) -> bool:
+        """Whether others were to blame: executors die for many reasons. But a file may be one."""
+        if not executors_lost(error):
+            return False
+        self._losses += 1
+        return self._losses <= _LOSSES
 
     def rewind(self) -> None:
         """Forget the query that is under way; the file's rows are counted on."""
@@ -183,8 +195,9 @@ class FilesReader:
         if [(row["length"], row["modified"]) for row in rows] != [(seen.length, seen.modified_ms)]:
             raise DataError("was changed while it was read")
 
-    def _set_aside(self, seen: Seen, reason: str) -> None:
-        self._aside[seen.path] = (seen, reason)
+    def _set_aside(self, seen: Seen, reason: str, *, again: bool) -> None:
+        """`again`: it is tried again after the next listing."""
+        self._aside[seen.path] = (None if again else seen, reason)
         self._context.log(f"{seen.path} is set aside: {reason}")
 
     def _close(self) -> None:

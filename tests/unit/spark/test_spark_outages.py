@@ -1,0 +1,131 @@
+"""What SparkSource and SparkSink make of errors that tell of Spark and not of what is read."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from support.task.source_tasks import Offsets, Run
+
+from headgate.connector.api import RetriableError, SourceItem, SourceRecord
+from headgate_connectors.tables.sink import TableError
+from headgate_spark.sessions import executors_lost, session_is_over
+from headgate_spark.sink_target import SparkWriter
+from headgate_spark.source import SparkError, SparkSource
+from headgate_spark.source_files import FilesReader, Seen
+
+LOST = (
+    "(org.apache.spark.SparkException) Job aborted due to stage failure: Task 0 in stage 7.0 "
+    "failed 4 times, most recent failure: Lost task 0.3 in stage 7.0 (TID 12) "
+    "(127.0.0.1 executor 4): ExecutorLostFailure (executor 4 exited caused by one of the "
+    "running tasks) Reason: worker lost"
+)
+NO_CONTEXT = "(org.apache.spark.SparkException) Job 5 cancelled because SparkContext was shut down"
+OTHER = "[FAILED_READ_FILE.NO_HINT] Encountered error while reading file"
+
+
+def test_errors_are_told_apart() -> None:
+    told = [(session_is_over(error), executors_lost(error)) for error in map(
+        RuntimeError, (LOST, NO_CONTEXT, OTHER)
+    )]  # fmt: skip
+    assert told == [(False, True), (True, False), (False, False)]
+
+
+class Files:
+    """A task in the mode files, of two files of which the first fails with `errors`, in turn."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *errors: str) -> None:
+        self.errors = list(errors)
+        monkeypatch.setattr(FilesReader, "_listing", lambda _self, _session: self.listed())
+        monkeypatch.setattr(FilesReader, "_of_file", self._of_file)
+        config = {"topic": "t", "format": "csv", "mode": "files", "path": "/in"}
+        config |= {"poll.interval.ms": "10", "files.settle.ms": "0"}
+        self.run = Run(SparkSource, config, Offsets(), start=False)
+        self.run.context.worker_settings = {"spark.remote": "sc://nowhere"}
+        self.run.task.start(self.run.config)
+        self.run.task._sessions = self  # type: ignore[attr-defined]
+        self.run.task._prepared = self  # type: ignore[attr-defined]
+
+    def get(self) -> Any:
+        return self
+
+    def drop(self, _session: Any) -> None: ...
+
+    def listed(self) -> list[Seen]:
+        return [Seen("/in/a", 1, 1), Seen("/in/b", 1, 1)]
+
+    def _of_file(self, _session: Any, seen: Seen) -> list[SourceItem]:
+        reader: Any = self.run.task._readers[0]  # type: ignore[attr-defined]
+        if seen.path == "/in/a" and self.errors:
+            raise RuntimeError(self.errors.pop(0))
+        reader._done[seen.path] = seen
+        reader._close()
+        return [SourceRecord({}, {}, "t", seen.path)]
+
+    def poll(self) -> list[str]:
+        """What it gives, or what it raises. Files are listed when there are none left."""
+        self.run.task._readers[0]._listed_at = float("-inf")  # type: ignore[attr-defined]
+        try:
+            return [item.value for item in self.run.poll() or [] if isinstance(item, SourceRecord)]
+        except RetriableError as error:
+            return [str(error).partition(":")[0]]
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [(LOST, "Spark has lost executors"), (NO_CONTEXT, "Spark is out of reach")],
+)
+def test_an_outage_is_waited_for(monkeypatch: pytest.MonkeyPatch, error: str, told: str) -> None:
+    task = Files(monkeypatch, error, error)
+    assert [task.poll() for _ in range(4)] == [[told], [told], ["/in/a"], ["/in/b"]]
+    assert task.run.context.quarantined == []
+
+
+def test_a_file_that_may_kill_executors_itself_lets_its_neighbours_by_and_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    task = Files(monkeypatch, *(4 * [LOST]))
+    assert [task.poll() for _ in range(4)] == 3 * [["Spark has lost executors"]] + [["/in/b"]]
+    reader: Any = task.run.task._readers[0]  # type: ignore[attr-defined]
+    assert "ExecutorLostFailure" in reader._aside["/in/a"][1]
+    assert task.poll() == ["/in/a"]
+    assert task.poll() == [] and task.run.context.quarantined == []
+
+
+def test_a_file_that_cannot_be_read_is_set_aside_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = Files(monkeypatch, OTHER)
+    assert [task.poll() for _ in range(3)] == [["/in/b"], [], []]
+    assert task.run.context.quarantined == [f"/in/a: RuntimeError: {OTHER}"]
+
+
+@pytest.mark.parametrize("mode", ["bulk", "incrementing"])
+def test_rows_of_a_share_are_waited_for(monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
+    own = {"incrementing.column": "n"} if mode == "incrementing" else {}
+    config = {"topic": "t", "format": "csv", "mode": mode, "path": "/in", **own}
+    run = Run(SparkSource, config, Offsets(), start=False)
+    run.context.worker_settings = {"spark.remote": "sc://nowhere"}
+    run.task.start(run.config)
+    task: Any = run.task
+    for text, kind in ((LOST, RetriableError), (NO_CONTEXT, RetriableError), (OTHER, SparkError)):
+        monkeypatch.setattr(task._sessions, "get", lambda: task)
+        task._prepared = task
+        monkeypatch.setattr(task._readers[0], "next_batch", failing(text))
+        with pytest.raises(kind):
+            run.poll()
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"), [(LOST, RetriableError), (NO_CONTEXT, RetriableError), (OTHER, TableError)]
+)
+def test_a_batch_of_a_sink_is_waited_for(text: str, kind: type[Exception]) -> None:
+    writer: Any = SparkWriter.__new__(SparkWriter)
+    writer._session = object
+    writer._sessions = SimpleNamespace(drop=lambda _session: None)
+    with pytest.raises(kind), writer._spark("the batch was not written"):
+        raise RuntimeError(text)
+
+
+def failing(text: str) -> Any:
+    def raised(_session: Any) -> None:
+        raise RuntimeError(text)
+
+    return raised
