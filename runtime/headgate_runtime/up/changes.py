@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from headgate.ids import State, TaskId
+from headgate.herder.messages import TaskView
+from headgate.ids import State
 from headgate_runtime.up.snapshot import Phase, Snapshot, WorkerSnapshot
 
 
@@ -38,37 +39,48 @@ def _group(previous: Snapshot | None, snapshot: Snapshot) -> Iterator[str]:
 
 
 def _connectors(previous: Snapshot | None, snapshot: Snapshot) -> Iterator[str]:
-    before = previous.connector_owners() if previous else {}
-    now = snapshot.connector_owners()
-    for name in sorted(now):
-        old = before.get(name, [])
-        for worker, state in now[name]:
-            if (worker, state) not in old:
-                yield f"connector {name} {state} on {worker}{_why(snapshot, name, state, '')}"
+    before = dict(previous.views()) if previous is not None else {}
+    news: list[tuple[str, str, State]] = []
+    for worker, view in snapshot.views():
+        old = before.get(worker)
+        if old is None or old.connectors is not view.connectors:
+            known = {} if old is None else old.connectors
+            states = view.connectors.items()
+            news += [(name, worker, now) for name, now in states if known.get(name) is not now]
+    for name, worker, state in sorted(news, key=lambda one: one[0]):
+        yield f"connector {name} {state} on {worker}{_why(snapshot, name, state, '')}"
 
 
 def _tasks(previous: Snapshot | None, snapshot: Snapshot) -> Iterator[str]:
-    before: dict[TaskId, dict[str, tuple[State, str, int]]] = {}
-    if previous is not None:
-        for task, owners in previous.task_owners().items():
-            before[task] = {who: (view.state, view.detail, view.skipped) for who, view in owners}
-    for task, owners in sorted(snapshot.task_owners().items()):
-        for worker, view in owners:
-            state, detail, skipped = before.get(task, {}).get(worker, (None, "", 0))
-            more = view.skipped > skipped
-            told = view.detail in view.quarantined  # by a warning of its worker
-            if view.state is not state:
-                silent = (more or told) and view.state is not State.FAILED
-                about = "" if silent else view.detail
-                yield f"task {task} {view.state} on {worker}" + _why(
-                    snapshot, str(task), view.state, about
-                )
-            if more:
-                count = view.skipped - skipped
-                what = "1 record" if count == 1 else f"{count:,} records"
-                yield f"task {task} skipped {what}: {view.detail}"
-            elif view.state is state and view.detail != detail and view.detail and not told:
-                yield f"task {task}: {view.detail}"
+    """Of thousands of tasks few change between two looks: the others are the same objects."""
+    before = dict(previous.views()) if previous is not None else {}
+    news: list[tuple[str, TaskView, TaskView | None]] = []
+    for worker, view in snapshot.views():
+        old = before.get(worker)
+        if old is None or old.tasks is not view.tasks:
+            known = {} if old is None else {each.task: each for each in old.tasks}
+            pairs = [(worker, each, known.get(each.task)) for each in view.tasks]
+            news += [pair for pair in pairs if pair[1] is not pair[2]]
+    for worker, now, then in sorted(news, key=lambda one: one[1].task):
+        yield from _task(snapshot, worker, now, then)
+
+
+def _task(snapshot: Snapshot, worker: str, view: TaskView, old: TaskView | None) -> Iterator[str]:
+    task = view.task
+    state, detail, skipped = (None, "", 0) if old is None else (old.state, old.detail, old.skipped)
+    more = view.skipped > skipped
+    told = view.detail in view.quarantined  # by a warning of its worker
+    if view.state is not state:
+        silent = (more or told) and view.state is not State.FAILED
+        about = "" if silent else view.detail
+        why = _why(snapshot, str(task), view.state, about)
+        yield f"task {task} {view.state} on {worker}{why}"
+    if more:
+        count = view.skipped - skipped
+        what = "1 record" if count == 1 else f"{count:,} records"
+        yield f"task {task} skipped {what}: {view.detail}"
+    elif view.state is state and view.detail != detail and view.detail and not told:
+        yield f"task {task}: {view.detail}"
 
 
 def _why(snapshot: Snapshot, name: str, state: State, detail: str) -> str:

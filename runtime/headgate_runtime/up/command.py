@@ -415,14 +415,19 @@ class Up:
         }
         self._rates.update(snapshot.at, {task: view.records for task, view in views.items()})
         self._skipped.update(snapshot.at, {task: view.skipped for task, view in views.items()})
-        task_rates = {task: self._rates.per_second(task, snapshot.at) for task in views}
-        self.timeline.observe(snapshot, connector_rates(snapshot, self._rates), task_rates)
-        verdict = idle_verdict(snapshot, previous)
+        if self._options.timeline is not None:  # it looks at every task, and keeps what it saw
+            task_rates = {task: self._rates.per_second(task, snapshot.at) for task in views}
+            self.timeline.observe(snapshot, connector_rates(snapshot, self._rates), task_rates)
+        none_left = all(worker.phase is Phase.GIVEN_UP for worker in snapshot.workers)
+        verdict = None
+        if self._options.until_idle or none_left:  # nobody else needs it, and it looks at all
+            verdict = idle_verdict(snapshot, previous)
         for line in changes(previous, snapshot):
             self._say(line)
         self._flush()
-        waiting = self._options.until_idle and verdict.outcome is Outcome.WAITING
-        self._display.show(snapshot, self._rates, verdict.reasons if waiting else ())
+        waiting = verdict is not None and verdict.outcome is Outcome.WAITING
+        awaited = verdict.reasons if verdict is not None and waiting else ()
+        self._display.show(snapshot, self._rates, awaited)
         self._snapshot = snapshot
         if self._metrics is not None:
             self._metrics.show(snapshot)
@@ -431,11 +436,11 @@ class Up:
             self._say(self._disk.news)
         if full:
             return Verdict(Outcome.FAILED, (full, *failure_lines(snapshot)))
-        if all(worker.phase is Phase.GIVEN_UP for worker in snapshot.workers):
+        if none_left:
             return verdict
         if self._held.ended():
             return Verdict(Outcome.FAILED, ("the cluster that this one joined has ended",))
-        return verdict if self._options.until_idle and not waiting else None
+        return None if waiting else verdict
 
     def _conclude(self, verdict: Verdict) -> int:
         assert self._snapshot is not None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from headgate import wire
+from headgate.connector.config_providers import has_references
 from headgate.connector.sink_names import sink_group, sink_topics, topic_pattern, topics_now
 from headgate.herder.messages import DescribeWorker, Failure, ViewOfWorker, WorkerView
 from headgate.ids import State
@@ -15,7 +16,7 @@ from headgate.ports import TopicPartition, TransportError
 from headgate.topics.config_events import Config
 from headgate.topics.config_records import decode
 from headgate.topics.config_reducer import fold
-from headgate.topics.config_state import ConfigState
+from headgate.topics.config_state import ConfigState, ConnectorEntry
 from headgate.topics.status import StatusView, decode_status, fold_statuses
 from headgate_runtime.plugins.find import PluginError, connector_kind, find_connector
 from headgate_runtime.transports.select import Transport
@@ -51,6 +52,10 @@ class Observer:
         self._status_position = 0
         self.state = ConfigState()
         self._statuses = StatusView()
+        self._shown: dict[str, tuple[ConnectorEntry | None, ConnectorSnapshot]] = {}
+        """Connectors that have no more to them than the config topic says, with what it says."""
+        self._failed: tuple[StatusView, Mapping[str, str]] = (self._statuses, {})
+        """What FAILED by the statuses, and those."""
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -80,7 +85,8 @@ class Observer:
         self._read_config()
         self._read_statuses()
         names = list(self.state.connector_names())
-        return Seen(self.state, tuple(self._connector(name) for name in names), self._failures())
+        self._shown = {name: known for name in names if (known := self._shown.get(name))}
+        return Seen(self.state, tuple(self._known(name) for name in names), self._failures())
 
     def _read_config(self) -> None:
         while True:
@@ -101,6 +107,17 @@ class Observer:
                 return
             events = [decode_status(record.key, record.value) for record in records]
             self._statuses = fold_statuses(self._statuses, events)
+
+    def _known(self, name: str) -> ConnectorSnapshot:
+        """A source is as it was until the config topic says something else of it."""
+        entry = self.state.entry(name)
+        then, known = self._shown.get(name, (None, None))
+        if known is not None and then is entry:
+            return known
+        made = self._connector(name)
+        if made.kind != "sink" and not has_references((entry and entry.config) or {}):
+            self._shown[name] = entry, made
+        return made
 
     def _connector(self, name: str) -> ConnectorSnapshot:
         entry = self.state.entry(name)
@@ -155,7 +172,14 @@ class Observer:
             return []  # its tasks say so
         return topics_now(topics, self._transport.record_log.topic_names)
 
-    def _failures(self) -> dict[str, str]:
+    def _failures(self) -> Mapping[str, str]:
+        statuses, known = self._failed
+        if statuses is not self._statuses:
+            known = self._failures_now()
+            self._failed = self._statuses, known
+        return known
+
+    def _failures_now(self) -> dict[str, str]:
         failures = {
             name: first_words(status.trace)
             for name, status in self._statuses.connectors.items()
