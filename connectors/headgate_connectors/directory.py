@@ -103,7 +103,8 @@ class DirectoryTask(SourceTask):
         self._on_replace: str = settings["on.replace"]
         self._batch: int = settings["batch.size"]
         self._by_batch = self.context.takes_batches
-        self._most = BATCH_ROWS if self._by_batch and "batch.size" not in config else self._batch
+        many = self.context.keeps_batches and "batch.size" not in config
+        self._most = BATCH_ROWS if many else self._batch
         self._rows = 0
         """Rows of the poll under way that are in batches, beyond one of each."""
         self._interval = settings["poll.interval.ms"] / 1000

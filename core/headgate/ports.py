@@ -244,6 +244,23 @@ class LogBatch:
     """Rows at its beginning that its reader does not want."""
 
 
+@dataclass(slots=True)
+class ValueColumn:
+    """Records that differ by their values alone, and by headers that number them."""
+
+    topic: str
+    partition: int | None
+    key: bytes | None
+    values: Sequence[bytes]
+    headers: tuple[tuple[str, bytes | RowNumbers | None], ...] = ()
+    timestamp_ms: int | None = None
+
+    @property
+    def count(self) -> int:
+        """How many records they are."""
+        return len(self.values)
+
+
 TopicPartition: TypeAlias = tuple[str, int]
 
 
@@ -290,6 +307,10 @@ class Producer(Protocol):
             UnknownTopicError: nothing of `records` was buffered.
             ValueError: a record names a partition that its topic does not have; as above.
         """
+        ...
+
+    def send_values(self, column: ValueColumn) -> None:
+        """`send` for its records; each is numbered as a record is."""
         ...
 
     def acks(self) -> Sequence[Ack]:

@@ -13,7 +13,9 @@ from headgate.ports import (
     ProducerRecord,
     RecordLog,
     RecordMetadata,
+    RowNumbers,
     UnknownTopicError,
+    ValueColumn,
 )
 from headgate.task.partitioner import murmur2
 
@@ -177,6 +179,77 @@ def test_a_producer_tells_where_its_records_went(world: World, tid: str | None) 
         b"2000",
         b"4999",
     ]
+
+
+@pytest.mark.parametrize("tid", [None, "g-c-0"])
+@pytest.mark.parametrize("keeps", [False, True])
+def test_a_column_of_values_is_the_records_that_it_stands_for(
+    world: World, tid: str | None, keeps: bool
+) -> None:
+    log = world.connect().record_log
+    topic, numbers = world.name("t"), RowNumbers(range(7, 10))
+    log.create_topic(topic, 2)
+    producer = log.producer("c", None if tid is None else world.name(tid), None)
+    if keeps:
+        producer.keep_places()
+    if tid is not None:
+        producer.init()
+    headers = (("f", b"a"), ("n", numbers), ("", None))
+    producer.send([record(world, b"before")])
+    producer.send_values(ValueColumn(topic, 0, b"k", [b"0", b"", b"2"], headers, 1234))
+    producer.send_values(ValueColumn(topic, 0, None, [b"3", b"4"], (("f", b"b"),), 5))
+    producer.send_values(ValueColumn(topic, 0, None, [b"5"], (), 6))
+    producer.send_values(ValueColumn(topic, 0, None, []))
+    producer.send([record(world, b"after")])
+    if tid is None:
+        assert [(ack.first, ack.last, ack.error) for ack in producer.acks()] == [(0, 7, None)]
+    else:
+        producer.commit(())
+    assert len(producer.places()) == (8 if keeps else 0)
+    check_values(world, log, [b"before", b"0", b"", b"2", b"3", b"4", b"5", b"after"])
+    found = log.read(topic, 0, 0, END, 100)[1:-1]
+    expected = [
+        *((b"k", (("f", b"a"), ("n", b"%d" % n), ("", None)), 1234) for n in (7, 8, 9)),
+        *[(None, (("f", b"b"),), 5)] * 2,
+        (None, (), 6),
+    ]
+    assert [(one.key, one.headers, one.timestamp_ms) for one in found] == expected
+
+
+def test_a_column_goes_to_one_partition_as_one_call_does(world: World) -> None:
+    log = world.connect().record_log
+    topic = world.name("t")
+    log.create_topic(topic, 3)
+    producer = log.producer("c", world.name("g-c-0"), None)
+    producer.init()
+    for _ in range(4):
+        producer.send_values(ValueColumn(topic, None, None, [b"", b""]))
+    producer.commit(())
+    ends = [end for _, end in sorted(log.end_offsets([topic]).items())]
+    assert [len(log.read(topic, at, 0, END, 100)) for at in range(3)] == [4, 2, 2], ends
+    producer.send_values(ValueColumn(topic, None, b"foobar", [b"by key"]))
+    producer.commit(())
+    at = (murmur2(b"foobar") & 0x7FFFFFFF) % 3
+    for _ in range(100):
+        if [one.value for one in log.read(topic, at, 0, END, 100)][-1] == b"by key":
+            break
+        world.advance(20)
+    else:
+        raise AssertionError(f"the record with a key is not in partition {at}")
+
+
+def test_a_column_is_refused_before_anything_of_it_is_sent(world: World) -> None:
+    log = world.connect().record_log
+    log.create_topic(world.name("t"), 1)
+    producer = log.producer("c", world.name("g-c-0"), None)
+    producer.init()
+    with pytest.raises(UnknownTopicError):
+        producer.send_values(ValueColumn(world.name("none?"), None, None, [b"1"]))
+    with pytest.raises(ValueError, match="expected 0 to 0"):
+        producer.send_values(ValueColumn(world.name("t"), 1, None, [b"2"]))
+    producer.send([record(world, b"3")])
+    producer.commit(())
+    check_values(world, log, [b"3"])
 
 
 # -- partitions --

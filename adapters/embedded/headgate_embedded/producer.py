@@ -11,6 +11,7 @@ from typing import Any, Final
 import apsw
 
 from headgate.log.retention import LogLimits, record_size, too_large
+from headgate.log.value_columns import records_of
 from headgate.ports import (
     Ack,
     FencedError,
@@ -21,6 +22,7 @@ from headgate.ports import (
     TopicPartition,
     TransactionOverError,
     TransportError,
+    ValueColumn,
 )
 from headgate.task.partitioner import Partitioner
 from headgate_embedded import arrow_batches, batches
@@ -143,6 +145,9 @@ class EmbeddedProducer:
                     raise error
                 refused[at] = text
         return refused
+
+    def send_values(self, column: ValueColumn) -> None:
+        self.send(records_of(column))
 
     def send_batch(self, batch: LogBatch) -> None:
         place = self._partitioner.place(batch, self._partitions)

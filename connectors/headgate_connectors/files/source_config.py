@@ -267,8 +267,8 @@ def _define_pace(keys: ConfigDef) -> None:
         keys,
         "batch.size",
         2000,
-        "The maximum number of records the source task can read each time it is polled. Where rows "
-        "of Parquet files go as batches, 65,536 unless this is set",
+        "The maximum number of records the source task can read each time it is polled. Where the "
+        "log keeps rows of Parquet files as batches, 65,536 unless this is set",
         at_least(1),
         Type.INT,
     )

@@ -196,8 +196,14 @@ class SourceTaskContext(Protocol):
 
     @property
     def takes_batches(self) -> bool:
-        """A `SourceBatch` goes to the log as it is. Else it is made into records first, since a
-        transform, a converter or the log needs them: then better give records."""
+        """A `SourceBatch` goes to the log without being made into records. Else it is, since a
+        transform or a converter needs them: then better give records."""
+        ...
+
+    @property
+    def keeps_batches(self) -> bool:
+        """The log keeps a `SourceBatch` whole. Else its rows are records there: then better put no
+        more rows into one than the task would give as records."""
         ...
 
     @property

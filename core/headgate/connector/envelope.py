@@ -72,8 +72,12 @@ class EnvelopeWriter:
 
     def schema(self, schema: Schema) -> bytes:
         """`schema` as JSON."""
+        return self.start(schema)[len(_BEFORE) : -len(_BETWEEN)]
+
+    def start(self, schema: Schema) -> bytes:
+        """What comes before a value of `schema` in its envelope; a closing brace comes after."""
         self._writer(schema)
-        return self._start[len(_BEFORE) : -len(_BETWEEN)]
+        return self._start
 
     def _writer(self, schema: Schema) -> Write:
         if schema is self._last:

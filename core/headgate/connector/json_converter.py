@@ -4,7 +4,7 @@ import base64
 import json
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 from headgate.connector.api import Value
 from headgate.connector.config import ConfigDef, ConfigError, Importance, Type
@@ -68,6 +68,17 @@ _CONFIG: Final = (
 )
 
 
+class JsonForm(NamedTuple):
+    """How a JsonConverter writes values of a schema."""
+
+    numbers: DecimalFormat
+    use_defaults: bool
+    """A null is written as the default of its schema."""
+    start: bytes
+    """Stands before the JSON of each value."""
+    end: bytes
+
+
 class JsonConverter:
     """JSON in Connect's envelope of schema and payload, or plain (`schemas.enable` = false).
 
@@ -92,9 +103,9 @@ class JsonConverter:
         """
         parsed = self.CONFIG.parse(config)
         self._envelope: bool = parsed["schemas.enable"]
-        use_defaults: bool = parsed["replace.null.with.default"]
+        self._use_defaults = use_defaults = bool(parsed["replace.null.with.default"])
         cache_size: int = parsed["schemas.cache.size"]
-        numbers = DecimalFormat(parsed["decimal.format"].upper())
+        self._numbers = numbers = DecimalFormat(parsed["decimal.format"].upper())
         self._writer = EnvelopeWriter(numbers, use_defaults, cache_size)
         self._reader = EnvelopeReader(use_defaults, cache_size)
         text: str | None = parsed["schema.content"]
@@ -111,6 +122,15 @@ class JsonConverter:
         except UnicodeEncodeError as error:
             raise DataError(f"{_FAILED}: {error}") from error
         return envelope_start(value) + data + b"}" if self._envelope else data
+
+    def form(self, schema: Schema) -> JsonForm:
+        """How values of `schema` are written, for whoever writes many at once.
+
+        Raises:
+            DataError: a type in it is not the one of its name.
+        """
+        start, end = (self._writer.start(schema), b"}") if self._envelope else (b"", b"")
+        return JsonForm(self._numbers, self._use_defaults, start, end)
 
     def to_connect(self, topic: str, data: bytes | None) -> Value:
         return self.to_connect_data(topic, data).value

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias, assert_never
 
 from headgate.connector.sink_names import SinkTopics, topics_now
+from headgate.log.value_columns import records_of
 from headgate.membership.consumer import (
     ConsumerMember,
     ConsumerOutput,
@@ -23,6 +24,7 @@ from headgate.ports import (
     RecordMetadata,
     TopicPartition,
     TransportError,
+    ValueColumn,
 )
 from headgate.simulation.memory import MemoryCluster
 from headgate.task.partitioner import Partitioner
@@ -75,6 +77,9 @@ class MemoryProducer:
     def send(self, records: Sequence[ProducerRecord]) -> None:
         self._open += self._partitioner.places(records, self._cluster.partitions)
         self._sent += len(records)
+
+    def send_values(self, column: ValueColumn) -> None:
+        self.send(records_of(column))
 
     def acks(self) -> Sequence[Ack]:
         if self._transactional_id is not None:

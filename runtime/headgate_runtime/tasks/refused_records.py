@@ -5,7 +5,7 @@ from typing import Any
 
 from headgate.connector.api import SourceItem
 from headgate.connector.batches import SourceBatch
-from headgate.ports import Ack, LogBatch, TransactionOverError
+from headgate.ports import Ack, LogBatch, TransactionOverError, ValueColumn
 from headgate_runtime.tasks.sent_offsets import Source
 from headgate_runtime.tasks.source_batches import Sent
 
@@ -58,15 +58,22 @@ def named(
         return TransactionOverError(f"{error} ({_position_of(sources, error.place)})")
     sizes = [_size(one) for one in batch]
     largest = max(range(len(batch)), key=sizes.__getitem__)
-    found = batch[largest]
+    found, source = batch[largest], sources[largest]
     what = f"batch of {found.count} rows" if isinstance(found, LogBatch) else "record"
+    where = position(source)
+    if isinstance(found, ValueColumn) and isinstance(source, SourceBatch):
+        lengths = list(map(len, found.values))
+        where = _text(source.source_partition, source.offsets[lengths.index(max(lengths))])
     return TransactionOverError(
         f"{error}. The largest {what} of the last batch has {sizes[largest]} bytes and goes to "
-        f"{found.topic} ({position(sources[largest])})"
+        f"{found.topic} ({where})"
     )
 
 
 def _size(one: Sent) -> int:
+    """Bytes of a record, of the largest of a column, or of a whole batch."""
     if isinstance(one, LogBatch):
         return len(one.data)
+    if isinstance(one, ValueColumn):
+        return len(one.key or b"") + max(map(len, one.values))
     return len(one.key or b"") + len(one.value or b"")

@@ -1,7 +1,8 @@
 """Batches of Arrow rows on their way from `poll` to the log.
 
 They go whole where nothing needs records: transforms that take rows at once, the default converter
-of values under ``headgate up``, and a log that keeps batches. Else, and where a value has no form
+of values under ``headgate up``, and a log that keeps batches. With JsonConverter a batch becomes a
+column of values, one for each record, whatever the log is. Else, and where a value has no form
 in Python or a transform fails, a batch is made into the records that the task might have given in
 its place.
 """
@@ -18,12 +19,23 @@ from headgate.connector.converters import (
     TaskConverters,
     sending_timestamp,
 )
+from headgate.connector.json_converter import JsonConverter
+from headgate.connector.schema import Schema
 from headgate.connector.text_converters import TypedConverter
-from headgate.ports import BatchProducer, LogBatch, Producer, ProducerRecord, TransactionOverError
+from headgate.connector.transforms import takes_rows_at_once
+from headgate.ports import (
+    BatchProducer,
+    LogBatch,
+    Producer,
+    ProducerRecord,
+    TransactionOverError,
+    ValueColumn,
+)
 from headgate_runtime.tasks.polled_records import PolledTypeError
 
 if TYPE_CHECKING:
     from headgate_arrow.batch_chain import BatchChain
+    from headgate_arrow.json_columns import JsonColumns
 
 BYTES_MAX: Final = 16 * 1024 * 1024
 """A batch in the log has no more, unless one row has."""
@@ -35,10 +47,10 @@ way."""
 @final
 @dataclass(frozen=True, slots=True)
 class ReadyBatch:
-    """A batch that is to be sent whole."""
+    """A batch that is to be sent at once."""
 
     source: SourceBatch
-    sent: LogBatch
+    sent: LogBatch | ValueColumn
 
 
 @final
@@ -50,8 +62,8 @@ class DroppedBatch:
 
 
 Item: TypeAlias = SourceItem | ReadyBatch | DroppedBatch
-Sent: TypeAlias = ProducerRecord | LogBatch
-_BATCHES: Final = frozenset((LogBatch, SourceBatch))
+Sent: TypeAlias = ProducerRecord | LogBatch | ValueColumn
+_BATCHES: Final = frozenset((LogBatch, ValueColumn, SourceBatch))
 
 
 def flows_typed(made: TaskConverters) -> bool:
@@ -67,8 +79,24 @@ class SourceBatches:
         self._transforms = transforms
         self._chain: BatchChain | None = None
         """The transforms for batches; made with the first."""
+        self._columns: tuple[Schema, JsonColumns] | None = None
+        """Writes the values of the last schema as JSON."""
         self.flow = False
-        """Batches go whole."""
+        """Batches go without being made into records."""
+        self.kept = False
+        """The log keeps them whole."""
+
+    def decide(self, producer: Producer | None, *, needs_records: bool) -> None:
+        """Find out how batches go.
+
+        Args:
+            needs_records: the task has use for records alone.
+        """
+        made = self._converters
+        simple = type(made.header) is SimpleHeaderConverter and not needs_records
+        at_once = simple and takes_rows_at_once(self._transforms)
+        self.kept = at_once and flows_typed(made) and isinstance(producer, BatchProducer)
+        self.flow = self.kept or (at_once and type(made.value) is JsonConverter)
 
     def prepared(self, items: Sequence[Item | SourceBatch]) -> Sequence[Item]:
         """`items` without any `SourceBatch`.
@@ -128,6 +156,8 @@ class SourceBatches:
         time_ms = batch.timestamp_ms
         if time_ms is not None and time_ms < 0:
             time_ms = sending_timestamp(time_ms)
+        if not self.kept:
+            return [ReadyBatch(batch, self._column(batch, key, time_ms))]
         schema, start = rows.schema_bytes(batch.value_schema), 0
         ready: list[Item] = []
         for values in compact.parts(batch.values, BYTES_MAX):
@@ -140,6 +170,22 @@ class SourceBatches:
             )
             ready.append(ReadyBatch(part, sent))
         return ready
+
+    def _column(self, batch: SourceBatch, key: bytes | None, time_ms: int | None) -> ValueColumn:
+        """
+        Raises:
+            Exception: the values cannot be had by columns.
+        """
+        known, schema = self._columns, batch.value_schema
+        if known is None or (known[0] is not schema and known[0] != schema):
+            from headgate_arrow.json_columns import JsonColumns
+
+            assert isinstance(self._converters.value, JsonConverter)
+            made = JsonColumns(schema, self._converters.value.form(schema))
+            known = self._columns = schema, made
+        values = known[1].values(batch.values)
+        headers = self._headers(batch)
+        return ValueColumn(batch.topic, batch.partition, key, values, headers, time_ms)
 
     def _changed(self, batch: SourceBatch) -> SourceBatch | None:
         """The batch through the transforms; None: they drop it."""
@@ -182,12 +228,16 @@ def send(producer: Producer, items: Sequence[Sent], *, with_batches: bool) -> in
         return len(items)
     start = 0
     for at, item in enumerate(items):
-        if type(item) is LogBatch:
-            _send_records(producer, items, start, at)
-            assert isinstance(producer, BatchProducer)
-            with _places_from(items, at):
+        if isinstance(item, ProducerRecord):
+            continue
+        _send_records(producer, items, start, at)
+        with _places_from(items, at):
+            if isinstance(item, ValueColumn):
+                producer.send_values(item)
+            else:
+                assert isinstance(producer, BatchProducer)
                 producer.send_batch(item)
-            start = at + 1
+        start = at + 1
     _send_records(producer, items, start, len(items))
     return rows_in(items)
 
@@ -213,4 +263,7 @@ def rows_in(items: Sequence[object]) -> int:
     """How many rows things have of which some are batches."""
     if set(map(type, items)).isdisjoint(_BATCHES):
         return len(items)
-    return sum(item.count if isinstance(item, (LogBatch, SourceBatch)) else 1 for item in items)
+    return sum(
+        item.count if isinstance(item, (LogBatch, ValueColumn, SourceBatch)) else 1
+        for item in items
+    )

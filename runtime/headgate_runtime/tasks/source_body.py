@@ -27,16 +27,14 @@ from headgate.connector.converters import sending_timestamp
 from headgate.connector.dead_letters import SOURCE_TASK
 from headgate.connector.error_handling import ErrorStage
 from headgate.connector.schema import Schema
-from headgate.connector.transforms import takes_rows_at_once
+from headgate.ports import Headers as SentHeaders
 from headgate.ports import (
-    BatchProducer,
     Producer,
     ProducerRecord,
     RefusedError,
     TransactionOverError,
     TransportError,
 )
-from headgate.ports import Headers as SentHeaders
 from headgate.task.held_error import HeldError
 from headgate.task.source import SourceMachine, SourceSettings, TransactionBoundary
 from headgate.task.steps import (
@@ -79,7 +77,6 @@ from headgate_runtime.tasks.source_batches import (
     ReadyBatch,
     Sent,
     SourceBatches,
-    flows_typed,
     send,
 )
 from headgate_runtime.tasks.source_context import SourceContext
@@ -123,7 +120,6 @@ class SourcePerformer:
         transforms = tools.transforms(spec)
         self._chain: Sequence[Any] = [transform.apply_source for transform in transforms]
         self._batches = SourceBatches(made, transforms)
-        self._at_once = flows_typed(made) and takes_rows_at_once(transforms)
         self._transport = tools.open_transport(spec)
         self._offsets = SourceOffsets(self._transport.offset_log, spec.task.connector)
         self._polled = False
@@ -246,18 +242,16 @@ class SourcePerformer:
     def _start(self) -> BodyInput:
         task = self._task = self._class()
         task.context = self._context
-        self._context.takes_batches = self._batches.flow = self._batches_flow()
+        needs_records = self._transaction is not None or self._unsettled is not None
+        self._batches.decide(self._producer, needs_records=needs_records)
+        self._context.takes_batches = self._batches.flow
+        self._context.keeps_batches = self._batches.kept
         with long_calls.call("start"):
             task.start(self._spec.task_config)
         # A task that is told of commits may take what is committed for all that it has given.
         told = not (_inherits(task, "commit") and _inherits(task, "commit_record"))
         self._polls_ahead = self._settings.boundary is TransactionBoundary.POLL and not told
         return Started()
-
-    def _batches_flow(self) -> bool:
-        needs_records = self._transaction is not None or self._unsettled is not None
-        at_once = self._at_once and isinstance(self._producer, BatchProducer)
-        return at_once and not needs_records
 
     # -- a batch --
 

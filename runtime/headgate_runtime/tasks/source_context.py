@@ -29,6 +29,7 @@ class SourceContext:
         self.quarantined: tuple[str, ...] = ()
         """As the task has said last."""
         self.takes_batches = False
+        self.keeps_batches = False
 
     @property
     def offsets(self) -> SourceOffsets:

@@ -6,9 +6,10 @@ transaction that is aborted later: here it counts when the record is committed.
 
 from collections.abc import Iterable, Sequence
 
-from headgate.ports import LogBatch, ProducerRecord
+from headgate.ports import ProducerRecord
 from headgate.task.messages import TopicsUsed
 from headgate_runtime.tasks.lifeline import BodyLifeline
+from headgate_runtime.tasks.source_batches import Sent
 
 
 class UsedTopics:
@@ -43,7 +44,7 @@ class SentTopics:
         """To be called once for each topic, before records of it are sent."""
         self._new.add(topic)
 
-    def sent(self, records: Sequence[ProducerRecord | LogBatch], rows: int) -> None:
+    def sent(self, records: Sequence[Sent], rows: int) -> None:
         """`rows` are those of `records`, each batch with all that it has."""
         if self._new:
             number = self._next
@@ -51,7 +52,7 @@ class SentTopics:
                 if record.topic in self._new:
                     self._new.discard(record.topic)
                     self._open[record.topic] = number
-                number += record.count if isinstance(record, LogBatch) else 1
+                number += 1 if isinstance(record, ProducerRecord) else record.count
         self._next += rows
 
     def acknowledged(self, first: int, last: int) -> None:

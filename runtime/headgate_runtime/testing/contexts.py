@@ -77,6 +77,7 @@ class FakeSourceContext:
         self.transaction = transaction
         self.until_idle = until_idle
         self.takes_batches = False
+        self.keeps_batches = False
         self.stopping = False
         self.waited: list[float] = []
         """Seconds of each `wait`."""

@@ -18,7 +18,7 @@ def run(
 ) -> Run:
     config = {"path": str(folder), "topic": "t", "file.settle.ms": "0", **settings}
     found = Run(DirectorySource, config, offsets, start=False)
-    found.context.takes_batches = by_batch
+    found.context.takes_batches = found.context.keeps_batches = by_batch
     found.task.start(found.config)
     return found
 

@@ -40,6 +40,7 @@ class Context:
         self.offsets = offsets
         self.until_idle = until_idle
         self.takes_batches = False
+        self.keeps_batches = False
         self.quarantined: list[str] = []
         self.stopping = False
         self.waited: list[float] = []

@@ -25,8 +25,11 @@ from headgate.ports import (
     FencedError,
     ProducerRecord,
     RefusedError,
+    RowNumbers,
+    TransactionOverError,
     TransportError,
     UnknownTopicError,
+    ValueColumn,
 )
 from headgate_kafka.failures import Contact
 from headgate_kafka.records import partition_choice
@@ -204,6 +207,71 @@ def test_each_record_has_its_own_headers_and_time() -> None:
         (tuple(each[7]) if len(each) > 7 else (), (each + (None,) * 7)[6]) for each in client.taken
     ]
     assert taken == [(headers, time or (0 if headers else None)) for headers, time in wanted]
+
+
+class FullClient(TakingClient):
+    """Its queue is full at the records of these places, once each; it raises what it is told at
+    others."""
+
+    def __init__(self, full: set[int], raised: dict[int, Exception] | None = None) -> None:
+        super().__init__()
+        self._full, self._raised = full, raised or {}
+
+    def produce(self, *given: Any) -> None:
+        at = len(self.taken)
+        if at in self._full:
+            self._full.remove(at)
+            raise BufferError("queue full")
+        if at in self._raised:
+            raise self._raised.pop(at)
+        super().produce(*given)
+
+
+@pytest.mark.parametrize("headers", [(), (("h", b"1"), ("n", RowNumbers(range(10, 15))))])
+@pytest.mark.parametrize("time_ms", [None, 7])
+def test_a_column_goes_on_where_the_queue_was_full(headers: Any, time_ms: int | None) -> None:
+    client = FullClient({0, 2, 4})
+    producer = transactional(client, count=2)
+    values = [b"%d" % n for n in range(5)]
+    producer.send_values(ValueColumn("t", 1, b"k", values, headers, time_ms))
+    assert [given[:4] for given in client.taken] == [("t", value, b"k", 1) for value in values]
+    taken = [(tuple(given[7]) if len(given) > 7 else (), *given[6:7]) for given in client.taken]
+    numbered = [(("h", b"1"), ("n", b"%d" % n)) if headers else () for n in range(10, 15)]
+    stamp = (time_ms or 0,) if headers or time_ms else ()
+    assert taken == [(each, *stamp) for each in numbered]
+    assert producer._sent == 5
+
+
+def test_a_column_whose_partition_is_gone_goes_on_with_another() -> None:
+    unknown = KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION))
+    client = FullClient(set(), {2: unknown})
+    producer = transactional(client, count=3)
+    producer.send([ProducerRecord("t", None, None, b"first")])
+    client._raised = {3: unknown}
+    producer.send_values(ValueColumn("t", None, None, [b"0", b"1", b"2", b"3"]))
+    # Asked again, the topic has one partition.
+    assert [given[1:4:2] for given in client.taken[1:]] == [
+        *((b"0", 1), (b"1", 1)),
+        *((b"2", 0), (b"3", 0)),
+    ]
+
+
+def test_a_column_whose_partitions_change_all_the_time_is_given_up() -> None:
+    client = FickleClient()
+    with pytest.raises(TransportError, match="a record for t"):
+        transactional(client, count=2).send_values(ValueColumn("t", None, None, [b"v"]))
+    assert client.tries == AGAIN_MAX + 1
+
+
+def test_the_value_of_a_column_that_is_too_large_is_named_by_its_place() -> None:
+    large = KafkaException(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE, "too large"))
+    client = FullClient(set(), {2: large})
+    producer = transactional(client, count=2)
+    with pytest.raises(TransactionOverError, match="a record for t of 9 bytes") as raised:
+        producer.send_values(ValueColumn("t", 0, b"k", [b"0", b"1", b"12345678", b"3"]))
+    assert raised.value.place == 2
+    with pytest.raises(TransactionOverError, match="abort it"):
+        producer.commit(())
 
 
 def test_partitions_are_looked_at_after_a_record_without_one_too() -> None:

@@ -17,9 +17,8 @@ from headgate_kafka.records.producer import (
     COMMIT_MS,
     BaseProducer,
     Offsets,
-    described,
-    produce_whole,
 )
+from headgate_kafka.records.producing import described, produce_whole
 
 FLUSH_S: Final = 1.0
 """Between two looks whether records go out."""

@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from headgate.log.value_columns import records_of
 from headgate.ports import (
     Ack,
     FencedError,
@@ -24,6 +25,7 @@ from headgate.ports import (
     RefusedError,
     TransactionOverError,
     TransportError,
+    ValueColumn,
 )
 from headgate_kafka.clients.side_call import SideCall
 from headgate_kafka.failures import (
@@ -39,6 +41,7 @@ from headgate_kafka.failures import (
 from headgate_kafka.records.consumer import metadata_age_s
 from headgate_kafka.records.first_contact import connect
 from headgate_kafka.records.partition_choice import BY_KEY, PartitionChoice
+from headgate_kafka.records.producing import NOW, described, moved, produce_values
 
 INIT_MS: Final = 30_000
 COMMIT_MS: Final = 30_000
@@ -56,8 +59,6 @@ _ABORTED: Final = frozenset({"PrepareEpochFence", "PrepareAbort", "CompleteAbort
 _NOT_TRIED: Final = frozenset({KafkaError.OPERATION_NOT_ATTEMPTED})
 """Error of a partition when the coordinator refused another, which is gone or not writable."""
 _QUEUE_WAIT_S: Final = 0.01
-_NOW: Final = 0
-"""The timestamp for which librdkafka takes the time of sending."""
 
 Offsets = Sequence[tuple[bytes, bytes | None]]
 
@@ -101,6 +102,12 @@ class BaseProducer(ABC):
     def places(self) -> Sequence[tuple[int, RecordMetadata]]:
         found, self._places = self._places, []
         return found
+
+    @abstractmethod
+    def send(self, records: Sequence[ProducerRecord]) -> None: ...
+
+    def send_values(self, column: ValueColumn) -> None:
+        self.send(records_of(column))
 
     @abstractmethod
     def commit(self, offsets: Offsets) -> None: ...
@@ -247,7 +254,7 @@ class TransactionalProducer(BaseProducer):
                 wanted = BY_KEY if key is not None else turns[record.topic]
             if headers is not same_headers:
                 same_headers, as_list = headers, list(headers)
-            stamp = record.timestamp_ms or _NOW
+            stamp = record.timestamp_ms or NOW
             if keeps:
                 report = partial(self._report, first + index)
             while True:
@@ -266,20 +273,55 @@ class TransactionalProducer(BaseProducer):
                     since = since or time.monotonic()
                     self._wait_for_room(client, since)
                 except (KafkaException, SystemError) as failed:
-                    if again == AGAIN_MAX or not _moved(failed, record):
-                        what = described(record, kafka_error(failed))
-                        raise _placed(self._unsent(failed, what), index) from None
+                    self._choose_again(failed, record, index, again, turns)
                     again += 1
-                    turns[record.topic] = self._choose_again(record.topic)
                     wanted = BY_KEY if key is not None else turns[record.topic]
             since, again = 0.0, 0
         self._sent += len(records)
         self._try(lambda: client.poll(0))
 
-    def _choose_again(self, topic: str) -> int:
-        """For a record that the client refused: it is not in the transaction, which goes on."""
+    def send_values(self, column: ValueColumn) -> None:
+        """As `send`, with less to do for each."""
+        if self._keeps_places or not column.values:
+            super().send_values(column)
+            return
+        topic, key, wanted = column.topic, column.key, column.partition
+        turns = self._choice.choose([ProducerRecord(topic, wanted, key, None)])
+        client = self._begun()
+        since, again, at = 0.0, 0, 0
+        while at < column.count:
+            partition = wanted
+            if partition is None:
+                partition = BY_KEY if key is not None else turns[topic]
+            start = at
+            at, failed = produce_values(client, column, start, partition)
+            if at > start:
+                since, again = 0.0, 0
+            if isinstance(failed, BufferError):
+                since = since or time.monotonic()
+                self._wait_for_room(client, since)
+            elif failed is not None:
+                record = ProducerRecord(topic, wanted, key, column.values[at])
+                self._choose_again(failed, record, at, again, turns)
+                again += 1
+        self._sent += column.count
+        self._try(lambda: client.poll(0))
+
+    def _choose_again(
+        self,
+        failed: BaseException,
+        record: ProducerRecord,
+        index: int,
+        again: int,
+        turns: dict[str, int],
+    ) -> None:
+        """For a record that the client refused: it is not in the transaction, which goes on if the
+        record can be given another partition."""
+        if again == AGAIN_MAX or not moved(failed, record):
+            what = described(record, kafka_error(failed))
+            raise _placed(self._unsent(failed, what), index) from None
         try:
-            return self._choice.choose_again(topic)
+            turns[record.topic] = self._choice.choose_again(record.topic)
         except TransportError as error:
             raise self._incomplete(error) from None
 
@@ -532,43 +574,7 @@ def _abort(client: Producer, timeout_s: float) -> None:
     client.abort_transaction(timeout_s / 2)
 
 
-def _moved(failed: BaseException, record: ProducerRecord) -> bool:
-    """The client knows a partition no longer that was chosen here."""
-    error = kafka_error(failed)
-    unknown = error is not None and error.code() in UNKNOWN_TOPIC
-    return unknown and record.partition is None
-
-
 def _placed(problem: Exception, place: int) -> Exception:
     if isinstance(problem, TransactionOverError):
         problem.place = place
     return problem
-
-
-def described(record: ProducerRecord, error: KafkaError | None) -> str:
-    """A record that was refused, by its topic; one that is too large with its size, and with what
-    limits that."""
-    if error is None or error.code() != KafkaError.MSG_SIZE_TOO_LARGE:
-        return f"a record for {record.topic}"
-    size = len(record.key or b"") + len(record.value or b"")
-    return (
-        f"a record for {record.topic} of {size} bytes (the limits: producer.override."
-        "max.request.size of the connector, max.message.bytes of the topic)"
-    )
-
-
-def produce_whole(
-    client: Producer, record: ProducerRecord, partition: int, report: Any = None
-) -> None:
-    """With everything that a record may have; slower."""
-    # By place (callback, on_delivery, timestamp, headers): names cost half as much again. A
-    # callback of None would hide on_delivery, which is but another name for it.
-    timestamp = record.timestamp_ms
-    stamp = _NOW if timestamp is None else timestamp
-    if record.headers:
-        headers: Any = list(record.headers)
-        client.produce(
-            record.topic, record.value, record.key, partition, report, report, stamp, headers
-        )
-    else:
-        client.produce(record.topic, record.value, record.key, partition, report, report, stamp)

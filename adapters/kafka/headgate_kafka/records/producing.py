@@ -1,0 +1,78 @@
+"""Giving records to the client, and what a record that it refuses is called."""
+
+from itertools import islice
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from headgate.log.value_columns import headers_of
+from headgate.ports import ProducerRecord, ValueColumn
+from headgate_kafka.failures import UNKNOWN_TOPIC, kafka_error
+
+NOW: Final = 0
+"""The timestamp for which librdkafka takes the time of sending."""
+
+
+def produce_values(
+    client: Producer, column: ValueColumn, start: int, partition: int
+) -> tuple[int, BufferError | KafkaException | SystemError | None]:
+    """Give the client the records of a column from the one at `start` on, to one partition.
+
+    Returns:
+        How many of the column it has now, and what it raised for the next. It was given no other
+        after that.
+    """
+    produce, topic, key = client.produce, column.topic, column.key
+    stamp = column.timestamp_ms or NOW
+    at = start
+    try:
+        # By place, as in `produce_whole`.
+        if column.headers:
+            rest = zip(islice(column.values, start, None), headers_of(column, start), strict=False)
+            for value, headers in rest:
+                produce(topic, value, key, partition, None, None, stamp, list(headers))
+                at += 1
+        else:
+            more = (None, None, stamp) if stamp else ()
+            for value in islice(column.values, start, None):
+                produce(topic, value, key, partition, *more)
+                at += 1
+    except (BufferError, KafkaException, SystemError) as failed:
+        return at, failed
+    return at, None
+
+
+def moved(failed: BaseException, record: ProducerRecord) -> bool:
+    """The client knows a partition no longer that was chosen here."""
+    error = kafka_error(failed)
+    unknown = error is not None and error.code() in UNKNOWN_TOPIC
+    return unknown and record.partition is None
+
+
+def described(record: ProducerRecord, error: KafkaError | None) -> str:
+    """A record that was refused, by its topic; one that is too large with its size, and with what
+    limits that."""
+    if error is None or error.code() != KafkaError.MSG_SIZE_TOO_LARGE:
+        return f"a record for {record.topic}"
+    size = len(record.key or b"") + len(record.value or b"")
+    return (
+        f"a record for {record.topic} of {size} bytes (the limits: producer.override."
+        "max.request.size of the connector, max.message.bytes of the topic)"
+    )
+
+
+def produce_whole(
+    client: Producer, record: ProducerRecord, partition: int, report: Any = None
+) -> None:
+    """With everything that a record may have; slower."""
+    # By place (callback, on_delivery, timestamp, headers): names cost half as much again. A
+    # callback of None would hide on_delivery, which is but another name for it.
+    timestamp = record.timestamp_ms
+    stamp = NOW if timestamp is None else timestamp
+    if record.headers:
+        headers: Any = list(record.headers)
+        client.produce(
+            record.topic, record.value, record.key, partition, report, report, stamp, headers
+        )
+    else:
+        client.produce(record.topic, record.value, record.key, partition, report, report, stamp)
