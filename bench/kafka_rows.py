@@ -1,10 +1,10 @@
 """Typed rows with three transforms: ours from Parquet files, beside Java's Connect from memory.
 
 The chain is that of `transforms`. Ours goes as batches through the embedded log on to Parquet
-files, and as records from a Parquet file to a topic of Kafka. Java's task makes its rows in memory
-and writes them to such a topic, by JsonConverter and as Avro; it reads no file, asks no registry
-(`bench/java/BenchRows.java`), and nobody writes its rows to a file. Both with exactly-once on, and
-a transaction per second on Kafka.
+files, and from a Parquet file to a topic of Kafka, where its JSON is made by columns. Java's task
+makes its rows in memory and writes them to such a topic, by JsonConverter and as Avro; it reads no
+file, asks no registry (`bench/java/BenchRows.java`), and nobody writes its rows to a file. Both
+with exactly-once on, and a transaction per second on Kafka.
 
 On Kafka the time is that between two commits, the first and the last, as in `kafka_source`. CPU is
 that of the worker with its tasks: Kafka's broker does part of the work besides, which is not in it.
@@ -31,7 +31,7 @@ from local_kafka.jvm import compile_java
 
 ROWS: Final = int(os.environ.get("HEADGATE_BENCH_ROWS", "1000000"))
 FEW: Final = ROWS // 5
-"""Rows that ours moves as records."""
+"""Rows that ours moves to a topic."""
 BATCH: Final = 2_000
 REPEATS: Final = 3
 PACKAGE: Final = "org.apache.kafka.connect.transforms."
@@ -138,8 +138,8 @@ def _round(job: UpJob, files: Path, turn: int, java: Side, ours: Side) -> dict[s
     up = moved(job, files, ROWS, turn)
     return {
         "ours, batches, to Parquet": Cost(up.rate, 1e6 * up.cpu_seconds / up.rows),
-        "ours, records, JSON with schemas": ours.run(WITH_SCHEMAS),
-        "ours, records, JSON": ours.run(PLAIN),
+        "ours, to a topic, JSON with schemas": ours.run(WITH_SCHEMAS),
+        "ours, to a topic, JSON": ours.run(PLAIN),
         "Java, JSON with schemas": java.run(WITH_SCHEMAS),
         "Java, JSON": java.run(PLAIN),
         "Java, Avro": java.run(AS_AVRO),

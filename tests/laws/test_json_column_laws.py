@@ -162,7 +162,7 @@ CONFIGS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(batches(), CONFIGS, st.data())
 def test_columns_of_json_are_what_the_converter_writes_row_by_row(
     values: Any, config: Mapping[str, str], data: st.DataObject
