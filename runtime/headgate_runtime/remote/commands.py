@@ -52,7 +52,7 @@ Url: TypeAlias = Annotated[
         "--url",
         envvar="HEADGATE_URL",
         metavar="ADDRESS",
-        help="grpc://HOST:PORT, grpcs://HOST:PORT, unix:PATH, or http://HOST:PORT of a Connect "
+        help="grpc://HOST:PORT, grpcs://HOST:PORT, unix:PATH, or http(s)://HOST:PORT of a Connect "
         "worker; without it, the headgate up of this folder.",
     ),
 ]

@@ -7,6 +7,7 @@ API's, or that TLS is spoken there. So the port is asked, once, after a call has
 import contextlib
 import socket
 import ssl
+from collections.abc import Iterator
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -20,6 +21,10 @@ _NAMES: Final = {
     "http": "HTTP without TLS",
     "https": "HTTP with TLS",
 }
+_ABOUT_CERTIFICATE: Final = (
+    "it takes only clients with a certificate of an authority that it trusts",
+    "set HEADGATE_CERTIFICATE_FILE and HEADGATE_KEY_FILE to the PEM files of such a one",
+)
 WAIT: Final = "ask again in a moment; if it stays so, the worker's log says more"
 _ALERT: Final = 0x15
 """First byte of a TLS server's refusal."""
@@ -63,7 +68,7 @@ def advice(address: str) -> tuple[str, str]:
         text = "any other worker of the cluster answers as well: give its address with --url or "
         return "", f"is this worker up? {text}HEADGATE_URL"
     if found == where.scheme:
-        return "", ""
+        return _ABOUT_CERTIFICATE if _wants_certificate(host, port) else ("", "")
     if found:
         return f"the port speaks {_NAMES[found]}", f"--url {found}://{where.netloc}"
     return "the port speaks neither HTTP nor gRPC", (
@@ -107,17 +112,35 @@ def _first_bytes(host: str, port: int) -> bytes:
 
 
 def _chosen_by_tls(host: str, port: int) -> str | None:
-    """The protocol that the server chooses; None: it has no TLS. Nothing is sent over it, so its
-    certificate does not matter."""
+    """The protocol that the server chooses; None: it has no TLS."""
+    try:
+        with _over_tls(host, port) as connection:
+            return connection.selected_alpn_protocol() or "http/1.1"
+    except OSError:
+        return None
+
+
+def _wants_certificate(host: str, port: int) -> bool:
+    """Whether a server with TLS hangs up on a client that has none and has asked nothing yet. One
+    that takes it waits for a request, or says hello."""
+    try:
+        with _over_tls(host, port) as connection:
+            return connection.recv(1) == b""
+    except ssl.SSLError as error:
+        return "certificate" in str(error).lower()
+    except OSError:
+        return False
+
+
+@contextlib.contextmanager
+def _over_tls(host: str, port: int) -> Iterator[ssl.SSLSocket]:
+    """Nothing is sent over it, so the server's certificate does not matter."""
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     context.set_alpn_protocols(["h2", "http/1.1"])
-    try:
-        with (
-            socket.create_connection((host, port), LOOK_S) as plain,
-            context.wrap_socket(plain, server_hostname=host) as connection,
-        ):
-            return connection.selected_alpn_protocol() or "http/1.1"
-    except OSError:
-        return None
+    with (
+        socket.create_connection((host, port), LOOK_S) as plain,
+        context.wrap_socket(plain, server_hostname=host) as connection,
+    ):
+        yield connection

@@ -46,10 +46,13 @@ def answering(said: bytes, tls: ssl.SSLContext | None = None) -> Iterator[int]:
 
 
 @contextmanager
-def grpc_with_tls(pem: Path) -> Iterator[int]:
+def grpc_with_tls(pem: Path, *, clients: bool = False) -> Iterator[int]:
+    """`clients`: whether they need a certificate."""
     key, certificate = Path(pem, "server.key"), Path(pem, "server.pem")
     server = grpc.server(ThreadPoolExecutor(1))
-    proof = grpc.ssl_server_credentials([(key.read_bytes(), certificate.read_bytes())])
+    pairs = [(key.read_bytes(), certificate.read_bytes())]
+    authority = Path(pem, "ca.pem").read_bytes() if clients else None
+    proof = grpc.ssl_server_credentials(pairs, authority, clients)
     port = server.add_secure_port("127.0.0.1:0", proof)
     server.start()
     try:
@@ -111,6 +114,29 @@ def test_a_wrong_address_ends_with_the_right_one(
     done = CliRunner().invoke(app, ["status", "--url", f"{scheme}://127.0.0.1:{port}"])
     assert done.exit_code == 1
     assert words.format(port) in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("scheme", ["grpcs", "https"])
+def test_a_listener_that_wants_certificates_says_so(
+    scheme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was "Socket closed" and "ask again in a moment"."""
+    pem = make_pem(tmp_path)
+    monkeypatch.setenv("HEADGATE_CA_FILE", f"{pem}/ca.pem")
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(pem / "server.pem", pem / "server.key")
+    tls.load_verify_locations(pem / "ca.pem")
+    tls.verify_mode = ssl.CERT_REQUIRED
+    with ExitStack() as stack:
+        if scheme == "grpcs":
+            port = stack.enter_context(grpc_with_tls(pem, clients=True))
+        else:
+            port = stack.enter_context(answering(b"HTTP/1.1 200 OK\r\n\r\n", tls))
+        asked = ["status", "--url", f"{scheme}://127.0.0.1:{port}"]
+        done = CliRunner().invoke(app, asked)
+    assert done.exit_code == 1
+    assert "it takes only clients with a certificate" in done.stderr, done.stderr
+    assert "next: set HEADGATE_CERTIFICATE_FILE and HEADGATE_KEY_FILE" in done.stderr
 
 
 def test_rest_with_tls_trusts_the_authority_that_is_named(

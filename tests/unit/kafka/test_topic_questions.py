@@ -107,5 +107,5 @@ def test_a_topic_that_only_producers_may_see_is_made_by_the_admin_client() -> No
 
 def test_who_may_not_see_it_at_all_is_refused() -> None:
     admin, writer = Topics(None, refused=True), Topics(None, refused=True, who="writer")
-    with pytest.raises(RefusedError, match="User:writer lacks Describe on Topic:t"):
+    with pytest.raises(RefusedError, match="Describe on Topic:t; producers need Write on Topic:t"):
         record_log(admin, writer).create_topic("t", 1)

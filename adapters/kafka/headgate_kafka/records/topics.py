@@ -125,7 +125,8 @@ class KafkaRecordLog:
         try:
             topics, count = self._looked_up(topic)
         except NoRightError as refusal:
-            raise RefusedError(str(refusal)) from None
+            needed = f"producers need Write on Topic:{topic}, which implies it"
+            raise RefusedError(f"{refusal}; {needed}") from None
         if count is not None:
             return
         new = NewTopic(
