@@ -1,6 +1,7 @@
-"""A process that writes numbers into a Delta table by DeltaSinkTask, and kills itself on the way.
+"""A process that writes numbers into a Delta table by DeltaSinkTask, and kills or stops itself on
+the way.
 
-Run as ``python delta_process.py FOLDER KEYS STEP COUNT``: `COUNT`-th time at `STEP`.
+Run as ``python delta_process.py FOLDER KEYS STEP COUNT SIGNAL``: `COUNT`-th time at `STEP`.
 """
 
 import os
@@ -21,24 +22,26 @@ PLACE = ("t", 0)
 ROW = s.struct({"n": s.INT64, "late": s.STRING.as_optional()})
 FEWER = s.struct({"n": s.INT64})
 RECORDS, BATCH = 60, 10
-STEPS = ("create", "created", "alter", "write", "written", "group")
+STEPS = ("batch", "create", "created", "alter", "write", "written", "group")
+"""`batch`: before the table is looked at; `write`: after that."""
 
 
-def killing(step: str, wanted: str, count: int) -> Any:
-    """Something to call at `step`."""
+def killing(step: str, wanted: str, count: int, number: int = signal.SIGKILL) -> Any:
+    """Something to call at `step`. `number`: of the signal."""
     seen = [0]
 
     def call() -> None:
         seen[0] += step == wanted
         if seen[0] == count:
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), number)
 
     return call
 
 
-def hook(wanted: str, count: int) -> dict[str, Any]:
-    at = {step: killing(step, wanted, count) for step in STEPS}
+def hook(wanted: str, count: int, number: int) -> dict[str, Any]:
+    at = {step: killing(step, wanted, count, number) for step in STEPS}
     target = delta_table.DeltaTarget
+    hook_batches(target, at)
     create, add, write = target._create, target._add_columns, target._write
 
     def creates(self: Any, columns: Any) -> None:
@@ -61,6 +64,17 @@ def hook(wanted: str, count: int) -> dict[str, Any]:
     return at
 
 
+def hook_batches(target: Any, at: dict[str, Any]) -> None:
+    commit = target.commit
+
+    def commits(self: Any, batch: Any) -> bool:
+        at["batch"]()
+        done: bool = commit(self, batch)
+        return done
+
+    target.commit = commits
+
+
 def drive(task: SinkTask, config: dict[str, str], keys: str, at: dict[str, Any]) -> None:
     """Writes all numbers, in commits of `BATCH`; `keys` is "keys" for rows by key."""
     context = FakeSinkContext()
@@ -69,15 +83,19 @@ def drive(task: SinkTask, config: dict[str, str], keys: str, at: dict[str, Any])
     more = {"schema.evolution": "add_columns", "rotate.records": str(BATCH)}
     task.start({"name": "sink", "rotate.interval.ms": "60000", **config, **more, **upsert})
     task.open([PLACE])
-    for n in range(max(context.seeks.values(), default=0), RECORDS):
+    n = context.seeks.get(PLACE, 0)
+    while n < RECORDS:
+        context.seeks.clear()
         value, schema = ({"n": n}, FEWER) if n < RECORDS // 2 else ({"n": n, "late": "x"}, ROW)
         task.put([SinkRecord("t", 0, n, None, value, (), 0, None, schema)])
         if task.pre_commit({PLACE: n + 1}).get(PLACE) == n + 1:
             at["group"]()
+        n = context.seeks.get(PLACE, n + 1)
 
 
-def main(folder: str, keys: str, step: str, count: str) -> None:
-    drive(DeltaSinkTask(), {"path": str(Path(folder) / "table")}, keys, hook(step, int(count)))
+def main(folder: str, keys: str, step: str, count: str, number: str) -> None:
+    at = hook(step, int(count), int(number))
+    drive(DeltaSinkTask(), {"path": str(Path(folder) / "table")}, keys, at)
 
 
 def rows(folder: Path) -> list[int]:

@@ -24,5 +24,6 @@ def test_killed_at_a_step(tmp_path: Path, step: str, mode: str) -> None:
 
 
 def run(folder: Path, mode: str, step: str, count: int) -> int:
-    command = [sys.executable, delta_process.__file__, str(folder), mode, step, str(count)]
+    arguments = [str(folder), mode, step, str(count), str(int(signal.SIGKILL))]
+    command = [sys.executable, delta_process.__file__, *arguments]
     return subprocess.run(command, check=False, timeout=100).returncode
