@@ -102,9 +102,8 @@ class DirectoryTask(SourceTask):
         self._on_bad_file: str = settings["on.bad.file"]
         self._on_replace: str = settings["on.replace"]
         self._batch: int = settings["batch.size"]
-        self._by_batch = self.context.takes_batches
-        many = self.context.keeps_batches and "batch.size" not in config
-        self._most = BATCH_ROWS if many else self._batch
+        self._by_batch, keeps = self.context.takes_batches, self.context.keeps_batches
+        self._most = BATCH_ROWS if keeps and "batch.size" not in config else self._batch
         self._rows = 0
         """Rows of the poll under way that are in batches, beyond one of each."""
         self._interval = settings["poll.interval.ms"] / 1000

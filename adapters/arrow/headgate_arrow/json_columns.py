@@ -196,7 +196,7 @@ def _per_list(items: Texts, places: Any) -> Texts:
 
 
 def _places(lists: Any) -> Any:
-    """Of what `flatten` gives."""
+    """Where each list begins in what `flatten` gives, and where the last one ends."""
     lengths = pc.list_value_length(lists).cast(pa.int64())
     return pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(lengths)])
 
@@ -228,6 +228,8 @@ def _same_text(array: Any) -> Texts:
 
 def _unscaled(array: Any) -> Texts:
     """Decimals, by the bytes of their unscaled numbers."""
+    if not len(array):  # it may have no buffer
+        return pa.nulls(0, _TEXT)
     if array.type == pa.uint64():
         numbers = array.to_pylist()
     else:

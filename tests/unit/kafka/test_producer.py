@@ -210,8 +210,8 @@ def test_each_record_has_its_own_headers_and_time() -> None:
 
 
 class FullClient(TakingClient):
-    """Its queue is full at the records of these places, once each; it raises what it is told at
-    others."""
+    """The queue is full at the records of some places, once each; at others it raises what it is
+    told to."""
 
     def __init__(self, full: set[int], raised: dict[int, Exception] | None = None) -> None:
         super().__init__()
