@@ -133,3 +133,19 @@ def test_what_is_let_go_while_its_end_is_asked_for_is_opened_again() -> None:
     log.close()
     waiting.join(30)
     assert raised == CLOSED
+
+
+def test_a_reader_does_not_wait_for_who_awaits_the_end() -> None:
+    """The loop of a worker reads while another thread waits for what brokers have yet to give."""
+    topics = SlowTopics("nothing")
+    log = keyed_log(topics)
+    ending, raised = in_thread(log.end)
+    await_true("its end is awaited", lambda: "ends" in topics.asked, 30)
+    for _ in range(3):
+        time.sleep(0.05)
+        reading, _ = in_thread(lambda: log.read(0))
+        reading.join(10)
+        assert not reading.is_alive() and ending.is_alive()
+    log.close()
+    ending.join(30)
+    assert raised == CLOSED

@@ -5,6 +5,7 @@ they mean nothing to another reader.
 """
 
 import threading
+import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -12,7 +13,7 @@ from typing import Any, Final
 from confluent_kafka import Message
 
 from headgate.ports import LogRecord, Place, UnknownTopicError
-from headgate_kafka.logs.reading import BATCH, TopicReader, Topics, place_of
+from headgate_kafka.logs.reading import BATCH, WAIT_S, TopicReader, Topics, place_of
 from headgate_kafka.logs.writing import PlainWriter
 
 END_MS: Final = 60_000
@@ -132,10 +133,27 @@ class KafkaKeyedLog:
                     continue  # it was let go just now
                 places = [(self.topic, partition) for partition in reader.positions]
             ends = {place[1]: end for place, end in self._topics.ends(places).items()}
+            if (reached := self._reach(reader, ends)) is not None:
+                return reached
+
+    def _reach(self, reader: TopicReader, ends: Mapping[int, int]) -> int | None:
+        """The position once `reader` is past `ends`; None: it was let go. Waits without the mutex:
+        a worker's loop reads meanwhile, and serves its group."""
+        seen, moved_at = dict[int, int](), time.monotonic()
+        while True:
             with self._mutex:
-                if self._reader is reader:
-                    reader.wait_past(ends, self._end_ms, self._note_while_open)
+                if self._reader is not reader:
+                    return None
+                self._note_while_open(reader.take(BATCH))
+                behind = [p for p, end in ends.items() if reader.positions[p] < end]
+                if not behind:
                     return self._changes.last
+                before, seen = seen, dict(reader.positions)
+            if seen != before:
+                moved_at = time.monotonic()
+            elif time.monotonic() - moved_at > self._end_ms / 1000:
+                raise reader.stuck(behind[0], ends[behind[0]], self._end_ms)
+            time.sleep(WAIT_S)
 
     def changed(self) -> bool:
         """Whether something came since the last call. Cheap."""
