@@ -25,6 +25,7 @@ def tasks_max_enforced(config: Config) -> bool:
 
 
 def too_many(name: str, count: int, limit: int) -> str:
+    """Why a connector with more tasks than `tasks.max` fails, in Java's words."""
     return (
         f"The connector {name} has generated {count} tasks, which is greater than {limit}, the "
         "maximum number of tasks it is configured to create. This behavior should be considered a "
