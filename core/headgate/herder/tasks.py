@@ -243,8 +243,7 @@ class Tasks:
     # -- what runs report --
 
     def on_report(self, run: str, report: TaskReport) -> None:
-        held = self._runs.get(run)
-        if held is None:
+        if (held := self._runs.get(run)) is None:
             return  # released long ago: a late word changes nothing
         if report != held.progress:
             self._ctx.news.changed(held.task)
@@ -537,18 +536,16 @@ class Tasks:
 
     def view(self, changed: Iterable[TaskId] | None = None) -> tuple[TaskView, ...]:
         """Views of all that are held, or of `changed`."""
-        shown = sorted(self._held if changed is None else changed)
-        return tuple(task_view(self._held.look(task)) for task in shown)
+        shown = map(self._held.look, sorted(self._held if changed is None else changed))
+        return tuple(map(task_view, shown))
 
     @property
     def pending(self) -> list[str]:
         """What is under way, in words: the first few, each with its task."""
         words = [f"{self._held.look(t).state.value} {t}" for t in self._unsettled]
         if self._ctx.membership.stable:
-            state = self._ctx.state
-            words.extend(
-                f"to be started {t}" for t in self._idle if state.task_config(t) is not None
-            )
+            config = self._ctx.state.task_config
+            words.extend(f"to be started {t}" for t in self._idle if config(t) is not None)
         return words
 
     def disagreements(self) -> Iterator[str]:

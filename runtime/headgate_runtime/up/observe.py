@@ -66,7 +66,7 @@ class Observer:
         return list(self._threads.map(self._describe, urls, known))
 
     def told(self, urls: Iterable[str]) -> int:
-        """How many connectors and tasks the last answers of the workers at `urls` told of."""
+        """Number of connectors and tasks that workers told of in their last answers."""
         return sum(self._workers[url].changed for url in urls)
 
     def _describe(self, url: str, known: ViewOfWorker) -> WorkerView | None:
