@@ -52,7 +52,7 @@ def _connectors(previous: Snapshot | None, snapshot: Snapshot) -> Iterator[str]:
 
 
 def _tasks(previous: Snapshot | None, snapshot: Snapshot) -> Iterator[str]:
-    """Of thousands of tasks few change between two looks: the others are the same objects."""
+    """Few of thousands of tasks change between two looks: the others are the same objects."""
     before = dict(previous.views()) if previous is not None else {}
     news: list[tuple[str, TaskView, TaskView | None]] = []
     for worker, view in snapshot.views():
