@@ -132,14 +132,17 @@ def unreached(
 ) -> str:
     """Why no broker of the connector's records takes a connection, or keeps one; empty: one does,
     or the worker itself has reached them in the same way."""
-    servers = _servers(worker, connector_config, kind)
-    if unresolvable(servers)[0]:
-        return ""  # what opens the transport judges that
+    role: Literal["producer", "consumer"] = "producer" if kind == "source" else "consumer"
+    given = connector_properties(worker, connector_config, role)
+    servers = given["bootstrap.servers"]
     elsewhere = servers_of(servers) != servers_of(worker.get("bootstrap.servers", ""))
+    if elsewhere and unresolvable(servers)[0]:
+        return ""  # what opens the transport judges that
     if elsewhere and (reason := refusing(servers)):
         return reason
-    role: Literal["producer", "consumer"] = "producer" if kind == "source" else "consumer"
-    settings = librdkafka(connector_properties(worker, connector_config, role), "admin")
+    if not elsewhere and connection(given) == connection(worker):
+        return ""  # told before key stores are read: most tasks are such
+    settings = librdkafka(given, "admin")
     own = worker_client_settings(worker, "admin", client_id="")
     if connection(settings) == connection(own) or not (reason := closed_unanswered(settings)):
         return ""
