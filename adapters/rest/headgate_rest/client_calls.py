@@ -8,38 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, assert_never, cast
 from urllib.parse import quote
 
-from headgate.herder.messages import (
-    AlterOffsets,
-    Call,
-    CreateConnector,
-    DeleteConnector,
-    DescribeConnector,
-    DescribeGroup,
-    DescribeStatus,
-    DescribeTasks,
-    DescribeTaskStatus,
-    DescribeTopics,
-    DescribeWorker,
-    ErrorKind,
-    Failure,
-    FenceConnector,
-    ForeseeMoves,
-    ListConnectors,
-    PatchConnectorConfig,
-    PutConnectorConfig,
-    PutTaskConfigs,
-    ReadDeletedOffsets,
-    ReadOffsets,
-    ResetDeletedOffsets,
-    ResetOffsets,
-    ResetTopics,
-    RestartConnector,
-    RestartTask,
-    Result,
-    SetLoggerLevel,
-    SetTargetState,
-    Success,
-)
+from headgate.herder import messages as m
 from headgate.ids import TargetState
 from headgate.task.messages import TaskKind
 from headgate_rest.http import HttpResponse, json_bytes
@@ -79,7 +48,7 @@ class Question:
     """To be signed where the group signs."""
 
 
-def question(call: Call, hops: int) -> Question:
+def question(call: m.Call, hops: int) -> Question:
     """The request that asks `call`; `hops` counts the workers it has been passed between, with this
     time: 1 or 2."""
     if getattr(call, "dry_run", False):
@@ -89,27 +58,27 @@ def question(call: Call, hops: int) -> Question:
     return asked if etag is None else replace(asked, path=f"{IF_MATCH_PATH}{etag}{asked.path}")
 
 
-def etag_of(call: Call) -> int | None:
+def etag_of(call: m.Call) -> int | None:
     """The etag that a change asks for."""
     etag: int | None = getattr(call, "etag", None)
     return etag
 
 
-def _question(call: Call, hops: int) -> Question:
+def _question(call: m.Call, hops: int) -> Question:
     match call:
         case (
-            DescribeWorker()
-            | ListConnectors()
-            | DescribeConnector()
-            | DescribeTasks()
-            | DescribeStatus()
-            | DescribeTaskStatus()
-            | DescribeTopics()
-            | ReadOffsets()
-            | ReadDeletedOffsets()
+            m.DescribeWorker()
+            | m.ListConnectors()
+            | m.DescribeConnector()
+            | m.DescribeTasks()
+            | m.DescribeStatus()
+            | m.DescribeTaskStatus()
+            | m.DescribeTopics()
+            | m.ReadOffsets()
+            | m.ReadDeletedOffsets()
         ):
             return Question("GET", _path_of_read(call))
-        case PutTaskConfigs(name, configs, made_of, instead_of):
+        case m.PutTaskConfigs(name, configs, made_of, instead_of):
             headers = {} if made_of is None else {MADE_OF_HEADER: made_of}
             if instead_of is not None:
                 headers[INSTEAD_OF_HEADER] = str(instead_of)
@@ -117,28 +86,28 @@ def _question(call: Call, hops: int) -> Question:
             # A Java worker that does not lead would pass it on unsigned: this forbids it.
             path = _connector(name, "/tasks?forward=false")
             return Question("POST", path, body, headers, internal=True)
-        case FenceConnector(name):
+        case m.FenceConnector(name):
             return Question("PUT", _connector(name, "/fence?forward=false"), internal=True)
-        case ForeseeMoves(task_counts):
+        case m.ForeseeMoves(task_counts):
             forward = "true" if hops <= 1 else "false"
             body = json_bytes({"task_counts": dict(task_counts)})
             return Question("POST", f"/headgate/moves?forward={forward}", body)
-        case DescribeGroup():
+        case m.DescribeGroup():
             return Question("GET", f"/headgate/group?forward={'true' if hops <= 1 else 'false'}")
-        case SetLoggerLevel(logger, level):
+        case m.SetLoggerLevel(logger, level):
             path = f"/admin/loggers/{quote(logger, safe='')}?scope=cluster"
             return Question("PUT", path, json_bytes({"level": level}))
-        case ResetTopics(name):
+        case m.ResetTopics(name):
             return Question("PUT", _connector(name, "/topics/reset"))
-        case SetTargetState(name, TargetState.PAUSED):
+        case m.SetTargetState(name, TargetState.PAUSED):
             return Question("PUT", _connector(name, f"/pause{_forward(call, hops)}"))
-        case SetTargetState(name, TargetState.STARTED):
+        case m.SetTargetState(name, TargetState.STARTED):
             return Question("PUT", _connector(name, f"/resume{_forward(call, hops)}"))
         case _:
             return _forwarded(call, hops)
 
 
-def _forward(call: SetTargetState, hops: int) -> str:
+def _forward(call: m.SetTargetState, hops: int) -> str:
     """Pause and resume are passed on with an etag alone."""
     return "" if call.etag is None else f"?forward={'true' if hops <= 1 else 'false'}"
 
@@ -147,70 +116,70 @@ def _forwarded(call: Any, hops: int) -> Question:
     """Calls that Connect's workers pass on to each other."""
     forward = f"?forward={'true' if hops <= 1 else 'false'}"
     match call:
-        case CreateConnector(name, config, state):
+        case m.CreateConnector(name, config, state):
             body: dict[str, Any] = {"name": name, "config": dict(config)}
             if state is not None:
                 body["initial_state"] = "RUNNING" if state is TargetState.STARTED else state.value
             return Question("POST", f"/connectors{forward}", json_bytes(body))
-        case PutConnectorConfig(name, config):
+        case m.PutConnectorConfig(name, config):
             return Question("PUT", _connector(name, f"/config{forward}"), json_bytes(dict(config)))
-        case PatchConnectorConfig(name, changes):
+        case m.PatchConnectorConfig(name, changes):
             path = _connector(name, f"/config{forward}")
             return Question("PATCH", path, json_bytes(dict(changes)))
-        case DeleteConnector(name):
+        case m.DeleteConnector(name):
             return Question("DELETE", _connector(name, forward))
-        case SetTargetState(name):
+        case m.SetTargetState(name):
             return Question("PUT", _connector(name, f"/stop{forward}"))
-        case RestartConnector(name, include_tasks, only_failed):
+        case m.RestartConnector(name, include_tasks, only_failed):
             flags = f"&includeTasks={_java(include_tasks)}&onlyFailed={_java(only_failed)}"
             path = _connector(name, f"/restart{forward}{flags if call.by_record else ''}")
             return Question("POST", path)
-        case RestartTask(task):
+        case m.RestartTask(task):
             return Question(
                 "POST", _connector(task.connector, f"/tasks/{task.task}/restart{forward}")
             )
-        case AlterOffsets(name, offsets):
+        case m.AlterOffsets(name, offsets):
             items = [{"partition": partition, "offset": offset} for partition, offset in offsets]
             path = _connector(name, f"/offsets{forward}")
             return Question("PATCH", path, json_bytes({"offsets": items}))
-        case ResetOffsets(name):
+        case m.ResetOffsets(name):
             return Question("DELETE", _connector(name, f"/offsets{forward}"))
-        case ResetDeletedOffsets(name, kind):
+        case m.ResetDeletedOffsets(name, kind):
             return Question("DELETE", f"{_left(name, kind)}{forward}")
         case _:
             assert_never(call)
 
 
 def _path_of_read(
-    call: DescribeWorker
-    | ListConnectors
-    | DescribeConnector
-    | DescribeTasks
-    | DescribeStatus
-    | DescribeTaskStatus
-    | DescribeTopics
-    | ReadOffsets
-    | ReadDeletedOffsets,
+    call: m.DescribeWorker
+    | m.ListConnectors
+    | m.DescribeConnector
+    | m.DescribeTasks
+    | m.DescribeStatus
+    | m.DescribeTaskStatus
+    | m.DescribeTopics
+    | m.ReadOffsets
+    | m.ReadDeletedOffsets,
 ) -> str:
     match call:
-        case DescribeWorker():
+        case m.DescribeWorker():
             return "/headgate/worker"
-        case ListConnectors(expand):
+        case m.ListConnectors(expand):
             query = "&".join(f"expand={quote(each, safe='')}" for each in expand)
             return f"/connectors{'?' if query else ''}{query}"
-        case DescribeConnector(name):
+        case m.DescribeConnector(name):
             return _connector(name)
-        case DescribeTasks(name):
+        case m.DescribeTasks(name):
             return _connector(name, "/tasks")
-        case DescribeStatus(name):
+        case m.DescribeStatus(name):
             return _connector(name, "/status")
-        case DescribeTaskStatus(task):
+        case m.DescribeTaskStatus(task):
             return _connector(task.connector, f"/tasks/{task.task}/status")
-        case DescribeTopics(name):
+        case m.DescribeTopics(name):
             return _connector(name, "/topics")
-        case ReadOffsets(name):
+        case m.ReadOffsets(name):
             return _connector(name, "/offsets")
-        case ReadDeletedOffsets(name, kind):
+        case m.ReadDeletedOffsets(name, kind):
             return _left(name, kind)
         case _:
             assert_never(call)
@@ -231,7 +200,7 @@ def _java(flag: bool) -> str:
 # -- answers --
 
 
-def result_of(call: Call, answer: HttpResponse) -> Result:
+def result_of(call: m.Call, answer: HttpResponse) -> m.Result:
     """What another worker says to `call`. `answer.headers` has its names in lower case."""
     body = _json(answer.body)
     if not 200 <= answer.status < 300:
@@ -243,14 +212,16 @@ def result_of(call: Call, answer: HttpResponse) -> Result:
     if body is NOTHING:
         if answer.body.strip():
             text = f"answered {answer.status} with what is not JSON: {answer.body[:80]!r}"
-            return Failure(ErrorKind.INTERNAL, text)
-        return Success(None, **told)
-    if isinstance(call, CreateConnector | PutConnectorConfig | PatchConnectorConfig):
+            return m.Failure(m.ErrorKind.INTERNAL, text)
+        return m.Success(None, **told)
+    if isinstance(call, m.CreateConnector | m.PutConnectorConfig | m.PatchConnectorConfig):
         if not isinstance(body, dict):
-            return Failure(ErrorKind.INTERNAL, f"answered {answer.body[:80]!r}, no ConnectorInfo")
+            return m.Failure(
+                m.ErrorKind.INTERNAL, f"answered {answer.body[:80]!r}, no ConnectorInfo"
+            )
         info = {**cast(dict[str, Any], body), "created": answer.status == 201}
-        return Success(info, **told)
-    return Success(body, **told)
+        return m.Success(info, **told)
+    return m.Success(body, **told)
 
 
 def _number(answer: HttpResponse, header: str) -> int | None:
@@ -266,46 +237,46 @@ def _json(body: bytes) -> Any:
         return NOTHING
 
 
-def _failure(call: Call, answer: HttpResponse, body: Any) -> Failure:
+def _failure(call: m.Call, answer: HttpResponse, body: Any) -> m.Failure:
     if (
         answer.status == 404
         and etag_of(call) is not None
         and KIND_HEADER.lower() not in (answer.headers)
     ):
-        return Failure(ErrorKind.BAD_REQUEST, WITHOUT_ETAGS)
+        return m.Failure(m.ErrorKind.BAD_REQUEST, WITHOUT_ETAGS)
     if (
         answer.status == 404
-        and isinstance(call, ReadDeletedOffsets | ResetDeletedOffsets)
+        and isinstance(call, m.ReadDeletedOffsets | m.ResetDeletedOffsets)
         and KIND_HEADER.lower() not in answer.headers
     ):
-        return Failure(ErrorKind.BAD_REQUEST, WITHOUT_LEFT)
+        return m.Failure(m.ErrorKind.BAD_REQUEST, WITHOUT_LEFT)
     table = cast(dict[str, Any], body) if isinstance(body, dict) else {}
     message = table.get("message")
     if not isinstance(message, str):
         if answer.status == 404:
             # Jetty has no paths until Connect has started.
-            return Failure(ErrorKind.NOT_READY, "the worker has not completed its startup")
+            return m.Failure(m.ErrorKind.NOT_READY, "the worker has not completed its startup")
         message = f"answered {answer.status}: {answer.body[:80]!r}"
-    return Failure(_kind(answer, message), message)
+    return m.Failure(_kind(answer, message), message)
 
 
-def _kind(answer: HttpResponse, message: str) -> ErrorKind:
+def _kind(answer: HttpResponse, message: str) -> m.ErrorKind:
     """NOT_READY where nothing was done and the same call, later or elsewhere, may be answered."""
     named = answer.headers.get(KIND_HEADER.lower())
-    if named in set(ErrorKind):
-        return ErrorKind(named)
+    if named in set(m.ErrorKind):
+        return m.ErrorKind(named)
     if answer.status in (409, 500) and message.startswith(MOMENTARY):
-        return ErrorKind.NOT_READY
+        return m.ErrorKind.NOT_READY
     if answer.status == 409:
         exists = message.startswith("Connector ") and message.endswith(" already exists")
-        return ErrorKind.ALREADY_EXISTS if exists else ErrorKind.CONFLICT
+        return m.ErrorKind.ALREADY_EXISTS if exists else m.ErrorKind.CONFLICT
     if (answer.status, message) in ((403, INVALID), (400, MISSING)):
         # One of the two has not read the newest session key, or knows of the newest round, yet.
-        return ErrorKind.NOT_READY
+        return m.ErrorKind.NOT_READY
     if answer.status == 500:
         timed_out = message.startswith("Request timed out")
-        return ErrorKind.TIMEOUT if timed_out else ErrorKind.INTERNAL
-    return _KINDS.get(answer.status, ErrorKind.INTERNAL)
+        return m.ErrorKind.TIMEOUT if timed_out else m.ErrorKind.INTERNAL
+    return _KINDS.get(answer.status, m.ErrorKind.INTERNAL)
 
 
 _KINDS: Final = {status: kind for kind, status in STATUSES.items() if status not in (409, 500)}

@@ -16,7 +16,7 @@ from headgate.herder.messages import (
 )
 from headgate.herder.session_keys import KeyRing
 from headgate.ports import IncomingCall
-from headgate_rest import side_requests
+from headgate_rest import side_requests, translate
 from headgate_rest.front import Health
 from headgate_rest.heavy_thread import LIGHT_BYTES, HeavyThread, least_size
 from headgate_rest.http import HttpRequest, HttpResponse, Refusal, error_response, path_segments
@@ -28,23 +28,6 @@ from headgate_rest.server import HttpServer, ListenerGroup, own_address
 from headgate_rest.settings import RestSettings, advertised_url
 from headgate_rest.side_requests import Json, Loggers, Plugins, PluginsHangError, SideRequests
 from headgate_rest.signature import verify
-from headgate_rest.translate import (
-    RETRY_LATER,
-    USER_HOPS,
-    DescribePlugin,
-    HerderRequest,
-    ListLoggers,
-    ListPlugins,
-    SetWorkerLogger,
-    ShowHealth,
-    ShowLogger,
-    ShowMethods,
-    ShowMetrics,
-    SideRequest,
-    ValidatePlugin,
-    respond,
-    understand,
-)
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +43,12 @@ GRACE_MS: Final = 1_000
 """The herder knows best why a call is late: it answers at the deadline, the server after this."""
 _MS_DIGITS: Final = 12
 """Python refuses to read thousands of digits."""
-_ALWAYS: Final = (ShowMethods, ListLoggers, ShowLogger, SetWorkerLogger)
+_ALWAYS: Final = (
+    translate.ShowMethods,
+    translate.ListLoggers,
+    translate.ShowLogger,
+    translate.SetWorkerLogger,
+)
 """Needs no herder that has started."""
 CLOSED: Final = Failure(ErrorKind.NOT_READY, "The worker is shutting down; ask another one")
 ADMIN_KEY: Final = "admin.listeners"
@@ -213,7 +201,7 @@ class RestService:
             if len(request.body) > self._settings.limits.body_bytes:
                 await self._heavy.run(partial(self._verify, request))
             await self._check_values(request)
-            what = await self._by_size(len(request.body), partial(understand, request))
+            what = await self._by_size(len(request.body), partial(translate.understand, request))
             return await self._answer(request, what, base_url, gone)
         except Refusal as refusal:
             return refusal.response()
@@ -240,18 +228,18 @@ class RestService:
     async def _answer(
         self,
         request: HttpRequest,
-        what: HerderRequest | SideRequest,
+        what: translate.HerderRequest | translate.SideRequest,
         base_url: str,
         gone: asyncio.Future[None],
     ) -> HttpResponse:
-        if isinstance(what, ShowHealth):
+        if isinstance(what, translate.ShowHealth):
             return await self._health(gone)
-        if isinstance(what, ShowMetrics):
+        if isinstance(what, translate.ShowMetrics):
             return await self._show_metrics(gone)
         if not self._ready and not isinstance(what, _ALWAYS):
             return side_requests.starting()
         timeout_ms = _timeout_ms(request, self._settings.request_timeout_ms)
-        if not isinstance(what, HerderRequest):
+        if not isinstance(what, translate.HerderRequest):
             answer = await self._side_request(what, timeout_ms)
             if isinstance(answer, HttpResponse):
                 return answer
@@ -263,7 +251,7 @@ class RestService:
         origin = f"over REST by {request.client}" if request.client else ""
         result = await self._ask(what.call, what.hops, timeout_ms, gone, origin)
         size = least_size(result, LIGHT_BYTES)
-        return await self._by_size(size, lambda: respond(what, result, base_url))
+        return await self._by_size(size, lambda: translate.respond(what, result, base_url))
 
     async def _by_size(self, size: int, work: Callable[[], T]) -> T:
         """What `work` returns, which reads or writes JSON of about `size` bytes."""
@@ -303,15 +291,15 @@ class RestService:
         return limits.body_bytes
 
     async def _side_request(
-        self, what: SideRequest, timeout_ms: int
-    ) -> HttpResponse | HerderRequest:
+        self, what: translate.SideRequest, timeout_ms: int
+    ) -> HttpResponse | translate.HerderRequest:
         """What plugins say has a limit, and threads apart: theirs may hang for ever."""
         answer = partial(self._side_requests.answer, what)
-        if isinstance(what, ValidatePlugin):
+        if isinstance(what, translate.ValidatePlugin):
             plugin = what.config.get("connector.class") or what.plugin
-        elif isinstance(what, DescribePlugin):
+        elif isinstance(what, translate.DescribePlugin):
             plugin = what.plugin
-        elif isinstance(what, ListPlugins):
+        elif isinstance(what, translate.ListPlugins):
             plugin = ""
         else:
             return await asyncio.to_thread(answer)
@@ -343,7 +331,7 @@ class RestService:
             return await self._open.ask(call, hops, timeout_ms, GRACE_MS, gone, origin)
         except TooManyError:
             text = f"{OPEN_MAX} requests wait for this worker already"
-            raise Refusal(503, text, RETRY_LATER) from None
+            raise Refusal(503, text, translate.RETRY_LATER) from None
         except TimeoutError as error:
             taken: bool = error.args[0]
             text = f"Request timed out. The worker has not answered within {timeout_ms} ms."
@@ -382,7 +370,7 @@ class RestService:
             return side_requests.health(500, "unhealthy", side_requests.UNHEALTHY + error_text)
         if not self._ready:
             return side_requests.health(503, "starting", side_requests.STARTING)
-        result = await self._ask(DescribeWorker(), USER_HOPS, HEALTH_TIMEOUT_MS, gone)
+        result = await self._ask(DescribeWorker(), translate.USER_HOPS, HEALTH_TIMEOUT_MS, gone)
         if isinstance(result, Failure):
             return side_requests.health(500, "unhealthy", side_requests.UNHEALTHY + result.message)
         return side_requests.health(200, "healthy", side_requests.HEALTHY)

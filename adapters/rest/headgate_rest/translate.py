@@ -12,57 +12,11 @@ from typing import Any, Final, TypeAlias, cast
 from urllib.parse import quote
 
 from headgate.connector.framework import TASKS_MAX
-from headgate.herder.messages import (
-    AlterOffsets,
-    Call,
-    CreateConnector,
-    DeleteConnector,
-    DescribeConnector,
-    DescribeGroup,
-    DescribeStatus,
-    DescribeTasks,
-    DescribeTaskStatus,
-    DescribeTopics,
-    DescribeWorker,
-    ErrorKind,
-    Failure,
-    FenceConnector,
-    ForeseeMoves,
-    ListConnectors,
-    PatchConnectorConfig,
-    PutConnectorConfig,
-    PutTaskConfigs,
-    ReadDeletedOffsets,
-    ReadOffsets,
-    ResetDeletedOffsets,
-    ResetOffsets,
-    ResetTopics,
-    RestartConnector,
-    RestartTask,
-    Result,
-    SetLoggerLevel,
-    SetTargetState,
-)
+from headgate.herder import messages as m
 from headgate.herder.offset_input import DEPTH_MAX, is_nested_too_deep
 from headgate.ids import TargetState, TaskId
 from headgate.task.messages import TaskKind
-from headgate_rest.http import (
-    HttpRequest,
-    HttpResponse,
-    Refusal,
-    check_fields,
-    error_response,
-    json_response,
-    kind_of,
-    path_segments,
-    query_flag,
-    query_values,
-    read_json,
-    read_text_map,
-    read_texts,
-    text_map,
-    text_or_null,
-)
+from headgate_rest import http
 
 MADE_OF_HEADER: Final = "Headgate-Made-Of"
 """`PutTaskConfigs.made_of`, which Java's body has no place for."""
@@ -102,7 +56,7 @@ LEVEL_EXPECTED: Final = 'an object like {"level": "DEBUG"}'
 class HerderRequest:
     """A question for the herder."""
 
-    call: Call
+    call: m.Call
     hops: int = USER_HOPS
     part: str | None = None
     """Part of the value that is the answer; None is all of it."""
@@ -110,7 +64,7 @@ class HerderRequest:
     @property
     def internal(self) -> bool:
         """From worker to worker, signed where the group signs. Source: KIP-507."""
-        return isinstance(self.call, PutTaskConfigs | FenceConnector)
+        return isinstance(self.call, m.PutTaskConfigs | m.FenceConnector)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,21 +138,21 @@ SideRequest: TypeAlias = (
 """What is answered beside the herder."""
 
 
-def understand(request: HttpRequest) -> HerderRequest | SideRequest:
+def understand(request: http.HttpRequest) -> HerderRequest | SideRequest:
     """What `request` asks for.
 
     Raises:
         Refusal: nothing that Connect has, or not in its form.
     """
     request = _with_if_match(request)
-    segments = path_segments(request.path)
+    segments = http.path_segments(request.path)
     found = [
         (method, handler)
         for pattern, method, handler in _ROUTES.get(len(segments), ())
         if all(want is None or want == part for want, part in zip(pattern, segments, strict=True))
     ]
     if not found:
-        raise Refusal(404, "HTTP 404 Not Found")
+        raise http.Refusal(404, "HTTP 404 Not Found")
     allowed = ",".join([*(method for method, _ in found), "OPTIONS"])
     if request.method == "OPTIONS":
         return ShowMethods(allowed)
@@ -209,42 +163,44 @@ def understand(request: HttpRequest) -> HerderRequest | SideRequest:
             what = handler(_Route(request, segments))
             _check_if_match(request, what)
             return what
-    raise Refusal(405, "HTTP 405 Method Not Allowed", {"Allow": allowed})
+    raise http.Refusal(405, "HTTP 405 Method Not Allowed", {"Allow": allowed})
 
 
-def _with_if_match(request: HttpRequest) -> HttpRequest:
+def _with_if_match(request: http.HttpRequest) -> http.HttpRequest:
     """`IF_MATCH_PATH` as what it stands for."""
     if not request.path.startswith(IF_MATCH_PATH):
         return request
     etag, slash, rest = request.path.removeprefix(IF_MATCH_PATH).partition("/")
     if not slash or not rest.startswith("connectors/"):
-        raise Refusal(404, "HTTP 404 Not Found")
+        raise http.Refusal(404, "HTTP 404 Not Found")
     headers = {**request.headers, IF_MATCH_HEADER.lower(): f'"{etag}"'}
     return replace(request, path=f"/{rest}", headers=headers)
 
 
-def _check_if_match(request: HttpRequest, what: "HerderRequest | SideRequest") -> None:
+def _check_if_match(request: http.HttpRequest, what: "HerderRequest | SideRequest") -> None:
     """Raises Refusal: the change would be made whatever the connector's etag is."""
     if request.method in ("GET", "HEAD") or IF_MATCH_HEADER.lower() not in request.headers:
         return
     call = what.call if isinstance(what, HerderRequest) else None
     if getattr(call, "etag", None) is None:
-        raise Refusal(400, f"{request.method} {request.path} has no {IF_MATCH_HEADER}; ask without")
+        raise http.Refusal(
+            400, f"{request.method} {request.path} has no {IF_MATCH_HEADER}; ask without"
+        )
 
 
-def _check_media_type(request: HttpRequest) -> None:
+def _check_media_type(request: http.HttpRequest) -> None:
     """As Connect does it, which also keeps forms of foreign pages out."""
     given = request.headers.get("content-type")
     if request.method in ("GET", "HEAD") or given is None:
         return
     if given.partition(";")[0].strip().lower() != "application/json":
-        raise Refusal(415, "HTTP 415 Unsupported Media Type")
+        raise http.Refusal(415, "HTTP 415 Unsupported Media Type")
 
 
 class _Route:
     """One request whose path and method are known."""
 
-    def __init__(self, request: HttpRequest, segments: tuple[str, ...]) -> None:
+    def __init__(self, request: http.HttpRequest, segments: tuple[str, ...]) -> None:
         self.body = request.body
         self.query = request.query
         self.headers = request.headers
@@ -258,7 +214,7 @@ class _Route:
     def task(self) -> TaskId:
         text = self.segments[3]
         if not re.fullmatch(r"[+-]?[0-9]{1,10}", text, re.ASCII) or abs(int(text)) >= 2**31:
-            raise Refusal(404, "HTTP 404 Not Found")
+            raise http.Refusal(404, "HTTP 404 Not Found")
         return TaskId(self.name, int(text))
 
     @property
@@ -271,18 +227,18 @@ class _Route:
         etag = None if found is None else _offset(found[1])
         if etag is None:
             text = f'{IF_MATCH_HEADER} is {given}; expected one ETag of an answer, like "17"'
-            raise Refusal(400, text)
+            raise http.Refusal(400, text)
         return etag
 
     def flag(self, name: str) -> bool:
-        return query_flag(self.query, name) or False
+        return http.query_flag(self.query, name) or False
 
-    def asked(self, call: Call, part: str | None = None) -> HerderRequest:
+    def asked(self, call: m.Call, part: str | None = None) -> HerderRequest:
         return HerderRequest(call, part=part)
 
-    def forwarded(self, call: Call) -> HerderRequest:
+    def forwarded(self, call: m.Call) -> HerderRequest:
         """Request of a call that workers pass on: ``forward`` says how often it was."""
-        forward = query_flag(self.query, "forward")
+        forward = http.query_flag(self.query, "forward")
         return HerderRequest(call, USER_HOPS if forward is None else 1 if forward else LAST_HOPS)
 
 
@@ -302,72 +258,80 @@ _JAVA_SPACES: Final = "".join(map(chr, range(0x21)))
 
 def _create(route: _Route) -> HerderRequest:
     expected = 'an object like {"name": "orders", "config": {"connector.class": "..."}}'
-    raw = read_texts(route.body, expected)
-    fields = check_fields(raw, ("name", "config", "initial_state"), "the body", expected)
+    raw = http.read_texts(route.body, expected)
+    fields = http.check_fields(raw, ("name", "config", "initial_state"), "the body", expected)
     if fields.get("config") is None:
-        raise Refusal(400, f'The body has no "config"; expected {expected}')
-    config = text_map(fields["config"], '"config"', "an object of texts")
-    name = (text_or_null(fields.get("name"), '"name"') or "").strip(_JAVA_SPACES)
-    state = text_or_null(fields.get("initial_state"), '"initial_state"')
+        raise http.Refusal(400, f'The body has no "config"; expected {expected}')
+    config = http.text_map(fields["config"], '"config"', "an object of texts")
+    name = (http.text_or_null(fields.get("name"), '"name"') or "").strip(_JAVA_SPACES)
+    state = http.text_or_null(fields.get("initial_state"), '"initial_state"')
     if state is not None and state.upper() not in _INITIAL_STATES:
         known = ", ".join(_INITIAL_STATES)
-        raise Refusal(400, f'"initial_state" is {state}; expected one of {known}')
+        raise http.Refusal(400, f'"initial_state" is {state}; expected one of {known}')
     target = None if state is None else _INITIAL_STATES[state.upper()]
-    return route.forwarded(CreateConnector(name, config, target))
+    return route.forwarded(m.CreateConnector(name, config, target))
 
 
 def _put_config(route: _Route) -> HerderRequest:
-    config = read_text_map(route.body, "the connector's config, an object of texts")
-    return route.forwarded(PutConnectorConfig(route.name, config, route.etag))
+    config = http.read_text_map(route.body, "the connector's config, an object of texts")
+    return route.forwarded(m.PutConnectorConfig(route.name, config, route.etag))
 
 
 def _patch_config(route: _Route) -> HerderRequest:
     expected = "the keys to change, an object of texts and nulls"
-    changes = read_text_map(route.body, expected)
-    return route.forwarded(PatchConnectorConfig(route.name, changes, route.etag))
+    changes = http.read_text_map(route.body, expected)
+    return route.forwarded(m.PatchConnectorConfig(route.name, changes, route.etag))
 
 
 def _alter_offsets(route: _Route) -> HerderRequest:
     expected = 'an object like {"offsets": [{"partition": {...}, "offset": {...}}]}'
-    fields = check_fields(read_json(route.body, expected), ("offsets",), "the body", expected)
+    fields = http.check_fields(
+        http.read_json(route.body, expected), ("offsets",), "the body", expected
+    )
     offsets: Any = fields.get("offsets")
     if offsets is not None and not isinstance(offsets, list):
-        raise Refusal(400, f'"offsets" is {kind_of(offsets)}; expected {expected}')
+        raise http.Refusal(400, f'"offsets" is {http.kind_of(offsets)}; expected {expected}')
     if not offsets:
-        raise Refusal(400, "Partitions / offsets need to be provided for an alter offsets request")
+        raise http.Refusal(
+            400, "Partitions / offsets need to be provided for an alter offsets request"
+        )
     changes: list[tuple[object, object]] = []
     for item in offsets:
-        change = check_fields(item, ("partition", "offset"), 'an item of "offsets"', expected)
+        change = http.check_fields(item, ("partition", "offset"), 'an item of "offsets"', expected)
         partition, offset = change.get("partition"), change.get("offset")
         if partition is not None and not isinstance(partition, dict):
-            what = kind_of(partition)
-            raise Refusal(400, f'"partition" of an item is {what}; expected an object or null')
+            what = http.kind_of(partition)
+            raise http.Refusal(400, f'"partition" of an item is {what}; expected an object or null')
         if offset is not None and not isinstance(offset, dict):
-            what = kind_of(offset)
-            raise Refusal(400, f'"offset" of an item is {what}; expected an object or null')
+            what = http.kind_of(offset)
+            raise http.Refusal(400, f'"offset" of an item is {what}; expected an object or null')
         for what, value in change.items():
             if is_nested_too_deep(value):
-                raise Refusal(400, f'"{what}" of an item is nested deeper than {DEPTH_MAX} levels')
+                raise http.Refusal(
+                    400, f'"{what}" of an item is nested deeper than {DEPTH_MAX} levels'
+                )
         changes.append((cast(object, partition), cast(object, offset)))
-    return route.forwarded(AlterOffsets(route.name, tuple(changes), route.etag))
+    return route.forwarded(m.AlterOffsets(route.name, tuple(changes), route.etag))
 
 
 def _foresee(route: _Route) -> HerderRequest:
     expected = 'an object like {"task_counts": {"orders": 4, "old": null}}'
-    fields = check_fields(read_json(route.body, expected), ("task_counts",), "the body", expected)
+    fields = http.check_fields(
+        http.read_json(route.body, expected), ("task_counts",), "the body", expected
+    )
     given: Any = fields.get("task_counts")
     if not isinstance(given, dict):
-        raise Refusal(400, f'"task_counts" is {kind_of(given)}; expected {expected}')
+        raise http.Refusal(400, f'"task_counts" is {http.kind_of(given)}; expected {expected}')
     counts = cast(dict[str, Any], given)
     for name, count in counts.items():
         if count is not None and (type(count) is not int or not 0 <= count <= TASKS_MAX):
             text = f"The task count of {name} is {count!r}; expected null or 0 to {TASKS_MAX}"
-            raise Refusal(400, text)
-    return route.forwarded(ForeseeMoves(counts))
+            raise http.Refusal(400, text)
+    return route.forwarded(m.ForeseeMoves(counts))
 
 
 def _restart(route: _Route) -> HerderRequest:
-    call = RestartConnector(route.name, route.flag("includeTasks"), route.flag("onlyFailed"))
+    call = m.RestartConnector(route.name, route.flag("includeTasks"), route.flag("onlyFailed"))
     return route.forwarded(call)
 
 
@@ -382,51 +346,51 @@ def _put_task_configs(route: _Route) -> HerderRequest:
     """Always of the last hop: passed on it would have lost its signature, so a worker that does not
     lead refuses it."""
     expected = "a list of task configs, objects of texts"
-    raw = read_texts(route.body, expected)
+    raw = http.read_texts(route.body, expected)
     if not isinstance(raw, list):
-        raise Refusal(400, f"The body is {kind_of(raw)}; expected {expected}")
+        raise http.Refusal(400, f"The body is {http.kind_of(raw)}; expected {expected}")
     items = enumerate(raw)
-    configs = tuple(text_map(item, f"task config {n}", expected) for n, item in items)
+    configs = tuple(http.text_map(item, f"task config {n}", expected) for n, item in items)
     made_of = route.headers.get(MADE_OF_HEADER.lower())
     replaced = route.headers.get(INSTEAD_OF_HEADER.lower())
     instead_of = None if replaced is None else _offset(replaced)
     if replaced is not None and instead_of is None:
-        raise Refusal(400, f"{INSTEAD_OF_HEADER} is {replaced!r}; expected a config offset")
-    return HerderRequest(PutTaskConfigs(route.name, configs, made_of, instead_of), LAST_HOPS)
+        raise http.Refusal(400, f"{INSTEAD_OF_HEADER} is {replaced!r}; expected a config offset")
+    return HerderRequest(m.PutTaskConfigs(route.name, configs, made_of, instead_of), LAST_HOPS)
 
 
 def _list(route: _Route) -> HerderRequest:
-    return route.asked(ListConnectors(query_values(route.query, "expand")))
+    return route.asked(m.ListConnectors(http.query_values(route.query, "expand")))
 
 
 def _list_plugins(route: _Route) -> SideRequest:
-    return ListPlugins(query_flag(route.query, "connectorsOnly") is not False)
+    return ListPlugins(http.query_flag(route.query, "connectorsOnly") is not False)
 
 
 def _validate(route: _Route) -> SideRequest:
-    config = read_text_map(route.body, "the connector's config, an object of texts")
+    config = http.read_text_map(route.body, "the connector's config, an object of texts")
     return ValidatePlugin(route.name, config)
 
 
 def _set_level(route: _Route) -> SideRequest:
-    level = read_text_map(route.body, LEVEL_EXPECTED).get("level")
+    level = http.read_text_map(route.body, LEVEL_EXPECTED).get("level")
     if level is None:
-        raise Refusal(400, "Desired 'level' parameter was not specified in request.")
-    scopes = query_values(route.query, "scope")
+        raise http.Refusal(400, "Desired 'level' parameter was not specified in request.")
+    scopes = http.query_values(route.query, "scope")
     cluster = bool(scopes) and scopes[0].lower() == "cluster"
     return SetWorkerLogger(route.segments[2], level, cluster)
 
 
 def _read_left(kind: TaskKind) -> _Handler:
-    return lambda r: r.asked(ReadDeletedOffsets(r.segments[2], kind))
+    return lambda r: r.asked(m.ReadDeletedOffsets(r.segments[2], kind))
 
 
 def _reset_left(kind: TaskKind) -> _Handler:
-    return lambda r: r.forwarded(ResetDeletedOffsets(r.segments[2], kind))
+    return lambda r: r.forwarded(m.ResetDeletedOffsets(r.segments[2], kind))
 
 
 def _target(state: TargetState) -> _Handler:
-    return lambda r: r.forwarded(SetTargetState(r.name, state, r.etag))
+    return lambda r: r.forwarded(m.SetTargetState(r.name, state, r.etag))
 
 
 _TABLE: Final[tuple[tuple[str, str, _Handler], ...]] = (
@@ -434,26 +398,26 @@ _TABLE: Final[tuple[tuple[str, str, _Handler], ...]] = (
     ("GET", "/health", lambda r: ShowHealth()),
     ("GET", "/connectors", _list),
     ("POST", "/connectors", _create),
-    ("GET", "/connectors/*", lambda r: r.asked(DescribeConnector(r.name))),
-    ("DELETE", "/connectors/*", lambda r: r.forwarded(DeleteConnector(r.name, r.etag))),
-    ("GET", "/connectors/*/config", lambda r: r.asked(DescribeConnector(r.name), "config")),
+    ("GET", "/connectors/*", lambda r: r.asked(m.DescribeConnector(r.name))),
+    ("DELETE", "/connectors/*", lambda r: r.forwarded(m.DeleteConnector(r.name, r.etag))),
+    ("GET", "/connectors/*/config", lambda r: r.asked(m.DescribeConnector(r.name), "config")),
     ("PUT", "/connectors/*/config", _put_config),
     ("PATCH", "/connectors/*/config", _patch_config),
-    ("GET", "/connectors/*/status", lambda r: r.asked(DescribeStatus(r.name))),
+    ("GET", "/connectors/*/status", lambda r: r.asked(m.DescribeStatus(r.name))),
     ("POST", "/connectors/*/restart", _restart),
     ("PUT", "/connectors/*/pause", _target(TargetState.PAUSED)),
     ("PUT", "/connectors/*/resume", _target(TargetState.STARTED)),
     ("PUT", "/connectors/*/stop", _target(TargetState.STOPPED)),
-    ("GET", "/connectors/*/tasks", lambda r: r.asked(DescribeTasks(r.name))),
+    ("GET", "/connectors/*/tasks", lambda r: r.asked(m.DescribeTasks(r.name))),
     ("POST", "/connectors/*/tasks", _put_task_configs),
-    ("PUT", "/connectors/*/fence", lambda r: HerderRequest(FenceConnector(r.name), LAST_HOPS)),
-    ("GET", "/connectors/*/tasks/*/status", lambda r: r.asked(DescribeTaskStatus(r.task))),
-    ("POST", "/connectors/*/tasks/*/restart", lambda r: r.forwarded(RestartTask(r.task))),
-    ("GET", "/connectors/*/topics", lambda r: r.asked(DescribeTopics(r.name))),
-    ("PUT", "/connectors/*/topics/reset", lambda r: r.asked(ResetTopics(r.name))),
-    ("GET", "/connectors/*/offsets", lambda r: r.asked(ReadOffsets(r.name))),
+    ("PUT", "/connectors/*/fence", lambda r: HerderRequest(m.FenceConnector(r.name), LAST_HOPS)),
+    ("GET", "/connectors/*/tasks/*/status", lambda r: r.asked(m.DescribeTaskStatus(r.task))),
+    ("POST", "/connectors/*/tasks/*/restart", lambda r: r.forwarded(m.RestartTask(r.task))),
+    ("GET", "/connectors/*/topics", lambda r: r.asked(m.DescribeTopics(r.name))),
+    ("PUT", "/connectors/*/topics/reset", lambda r: r.asked(m.ResetTopics(r.name))),
+    ("GET", "/connectors/*/offsets", lambda r: r.asked(m.ReadOffsets(r.name))),
     ("PATCH", "/connectors/*/offsets", _alter_offsets),
-    ("DELETE", "/connectors/*/offsets", lambda r: r.forwarded(ResetOffsets(r.name, r.etag))),
+    ("DELETE", "/connectors/*/offsets", lambda r: r.forwarded(m.ResetOffsets(r.name, r.etag))),
     ("GET", "/offsets/source/*", _read_left(TaskKind.SOURCE)),
     ("GET", "/offsets/sink/*", _read_left(TaskKind.SINK)),
     ("DELETE", "/offsets/source/*", _reset_left(TaskKind.SOURCE)),
@@ -466,8 +430,8 @@ _TABLE: Final[tuple[tuple[str, str, _Handler], ...]] = (
     ("PUT", "/admin/loggers/*", _set_level),
     ("GET", "/metrics", lambda r: ShowMetrics()),
     ("POST", "/headgate/moves", _foresee),
-    ("GET", "/headgate/group", lambda r: r.forwarded(DescribeGroup())),
-    ("GET", "/headgate/worker", lambda r: r.asked(DescribeWorker())),
+    ("GET", "/headgate/group", lambda r: r.forwarded(m.DescribeGroup())),
+    ("GET", "/headgate/worker", lambda r: r.asked(m.DescribeWorker())),
 )
 
 
@@ -486,25 +450,25 @@ _ROUTES: Final = _routes()
 
 # -- results --
 
-STATUSES: Final[Mapping[ErrorKind, int]] = {
-    ErrorKind.BAD_REQUEST: 400,
-    ErrorKind.FORBIDDEN: 403,
-    ErrorKind.NOT_FOUND: 404,
-    ErrorKind.ALREADY_EXISTS: 409,
-    ErrorKind.CONFLICT: 409,
-    ErrorKind.PRECONDITION: 412,
-    ErrorKind.INTERNAL: 500,
-    ErrorKind.TIMEOUT: 500,
-    ErrorKind.UNREACHABLE: 503,
-    ErrorKind.NOT_READY: 503,
+STATUSES: Final[Mapping[m.ErrorKind, int]] = {
+    m.ErrorKind.BAD_REQUEST: 400,
+    m.ErrorKind.FORBIDDEN: 403,
+    m.ErrorKind.NOT_FOUND: 404,
+    m.ErrorKind.ALREADY_EXISTS: 409,
+    m.ErrorKind.CONFLICT: 409,
+    m.ErrorKind.PRECONDITION: 412,
+    m.ErrorKind.INTERNAL: 500,
+    m.ErrorKind.TIMEOUT: 500,
+    m.ErrorKind.UNREACHABLE: 503,
+    m.ErrorKind.NOT_READY: 503,
 }
 RETRY_LATER: Final = {"Retry-After": "1"}
 
 
-def respond(asked: HerderRequest, result: Result, base_url: str) -> HttpResponse:
+def respond(asked: HerderRequest, result: m.Result, base_url: str) -> http.HttpResponse:
     """The answer to the client. `base_url` is what it knows this worker by, ``http://host:port``.
     Without it `Location` is a path, which the client reads as one of the server that it asked."""
-    if isinstance(result, Failure):
+    if isinstance(result, m.Failure):
         return _failure(result)
     answer = _success(asked, result.value, base_url)
     told: dict[str, str] = {}
@@ -515,36 +479,36 @@ def respond(asked: HerderRequest, result: Result, base_url: str) -> HttpResponse
     return replace(answer, headers={**answer.headers, **told}) if told else answer
 
 
-def _success(asked: HerderRequest, value: object, base_url: str) -> HttpResponse:
+def _success(asked: HerderRequest, value: object, base_url: str) -> http.HttpResponse:
     call = asked.call
     match call:
-        case CreateConnector() | PutConnectorConfig():
+        case m.CreateConnector() | m.PutConnectorConfig():
             created, info = split_created(value)
             if not created:
-                return json_response(200, info)
+                return http.json_response(200, info)
             location = f"{base_url}/connectors/{quote(call.name, safe='')}"
-            return json_response(201, info, {"Location": location})
-        case PatchConnectorConfig():
-            return json_response(200, split_created(value)[1])
-        case SetTargetState(target_state=TargetState.STOPPED):
-            return HttpResponse(204)
-        case SetTargetState() | ResetTopics():
-            return HttpResponse(202)
-        case RestartConnector() if call.by_record:
-            return json_response(202, value)
+            return http.json_response(201, info, {"Location": location})
+        case m.PatchConnectorConfig():
+            return http.json_response(200, split_created(value)[1])
+        case m.SetTargetState(target_state=TargetState.STOPPED):
+            return http.HttpResponse(204)
+        case m.SetTargetState() | m.ResetTopics():
+            return http.HttpResponse(202)
+        case m.RestartConnector() if call.by_record:
+            return http.json_response(202, value)
         case (
-            DeleteConnector()
-            | RestartConnector()
-            | RestartTask()
-            | PutTaskConfigs()
-            | FenceConnector()
-            | SetLoggerLevel()
+            m.DeleteConnector()
+            | m.RestartConnector()
+            | m.RestartTask()
+            | m.PutTaskConfigs()
+            | m.FenceConnector()
+            | m.SetLoggerLevel()
         ):
-            return HttpResponse(204)
+            return http.HttpResponse(204)
         case _:
             if asked.part is not None:
                 value = cast(dict[str, Any], value)[asked.part]
-            return json_response(200, value)
+            return http.json_response(200, value)
 
 
 def split_created(value: object) -> tuple[bool, dict[str, Any]]:
@@ -553,11 +517,11 @@ def split_created(value: object) -> tuple[bool, dict[str, Any]]:
     return bool(info.pop("created", False)), info
 
 
-def _failure(failure: Failure) -> HttpResponse:
+def _failure(failure: m.Failure) -> http.HttpResponse:
     status = STATUSES[failure.kind]
     headers: Mapping[str, str] = {KIND_HEADER: failure.kind.value}
-    if failure.kind is ErrorKind.NOT_READY and failure.message.startswith(MOMENTARY):
+    if failure.kind is m.ErrorKind.NOT_READY and failure.message.startswith(MOMENTARY):
         status = 409  # as Connect has it
-    if failure.kind in (ErrorKind.NOT_READY, ErrorKind.UNREACHABLE, ErrorKind.CONFLICT):
+    if failure.kind in (m.ErrorKind.NOT_READY, m.ErrorKind.UNREACHABLE, m.ErrorKind.CONFLICT):
         headers = {**headers, **RETRY_LATER}
-    return error_response(status, failure.message, headers)
+    return http.error_response(status, failure.message, headers)

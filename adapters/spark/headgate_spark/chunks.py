@@ -8,28 +8,12 @@ from typing import Any
 
 import orjson
 
-from headgate_spark.columns import (
-    BOOLEAN,
-    DOUBLE,
-    EXACT,
-    FLOAT,
-    INTEGER,
-    LONG,
-    NULL,
-    STRING,
-    arrow_type,
-    as_text,
-    kind_of,
-    texts,
-    to_arrow,
-    typed_kind,
-    written_type,
-)
+from headgate_spark import columns as cols
 
 VALUE = "value"
 """Column of what is no object."""
 PLAIN_KINDS: Mapping[str, str] = {
-    "bool": BOOLEAN, "float": FLOAT, "double": DOUBLE, "string": STRING,
+    "bool": cols.BOOLEAN, "float": cols.FLOAT, "double": cols.DOUBLE, "string": cols.STRING,
 }  # fmt: skip
 """Kinds by Arrow's names of types."""
 
@@ -51,8 +35,8 @@ class Chunk:
         arrays: dict[str, Any] = {}
         for name in dict.fromkeys(key for row in rows for key in row):
             values = [row.get(name) for row in rows]
-            kinds[name] = kind_of(values)
-            arrays[name] = to_arrow(values, kinds[name])
+            kinds[name] = cols.kind_of(values)
+            arrays[name] = cols.to_arrow(values, kinds[name])
         return cls(len(rows), kinds, arrays, None)
 
     @classmethod
@@ -66,20 +50,20 @@ class Chunk:
         """The column as `kind`, which holds all that this chunk has."""
         import pyarrow as pa
 
-        mine = self.kinds.get(name, NULL)
-        if mine == NULL:
-            return to_arrow([None] * self.length, kind)
+        mine = self.kinds.get(name, cols.NULL)
+        if mine == cols.NULL:
+            return cols.to_arrow([None] * self.length, kind)
         array = self.arrays[name]
-        if arrow_type(kind) == array.type:
+        if cols.arrow_type(kind) == array.type:
             return array
-        if kind == DOUBLE:  # whole numbers that a double holds
-            return array.cast(arrow_type(kind))
+        if kind == cols.DOUBLE:  # whole numbers that a double holds
+            return array.cast(cols.arrow_type(kind))
         if self.kinds[name].startswith("{"):
-            return texts(array)
+            return cols.texts(array)
         values = array.to_pylist()
-        if kind == STRING:
-            return pa.array([as_text(value) for value in values], pa.string())
-        return to_arrow(values, kind)
+        if kind == cols.STRING:
+            return pa.array([cols.as_text(value) for value in values], pa.string())
+        return cols.to_arrow(values, kind)
 
 
 def one(column: Any) -> Any:
@@ -93,8 +77,8 @@ def one(column: Any) -> Any:
 
 def written(array: Any) -> Any:
     """A column of a schema's type as it is written."""
-    kind = written_type(array.type)
-    return texts(array) if kind is None else array.cast(kind)
+    kind = cols.written_type(array.type)
+    return cols.texts(array) if kind is None else array.cast(kind)
 
 
 def kind_of_array(array: Any) -> str:
@@ -103,13 +87,13 @@ def kind_of_array(array: Any) -> str:
     import pyarrow.compute as pc
 
     if array.null_count == len(array):
-        return NULL
+        return cols.NULL
     kind = array.type
     if not pa.types.is_integer(kind):
-        return PLAIN_KINDS.get(str(kind)) or typed_kind(kind)
+        return PLAIN_KINDS.get(str(kind)) or cols.typed_kind(kind)
     bounds = pc.min_max(array)
-    exact = bounds["min"].as_py() >= -EXACT and bounds["max"].as_py() <= EXACT
-    return INTEGER if exact else LONG
+    exact = bounds["min"].as_py() >= -cols.EXACT and bounds["max"].as_py() <= cols.EXACT
+    return cols.INTEGER if exact else cols.LONG
 
 
 def _tables(chunks: Sequence[Chunk], columns: Mapping[str, str]) -> Iterator[Any]:
@@ -120,7 +104,9 @@ def _tables(chunks: Sequence[Chunk], columns: Mapping[str, str]) -> Iterator[Any
     """
     import pyarrow as pa
 
-    known = {name: kind for name, kind in columns.items() if kind != NULL} or {VALUE: STRING}
+    known = {name: kind for name, kind in columns.items() if kind != cols.NULL} or {
+        VALUE: cols.STRING
+    }
     for chunk in chunks:
         arrays = [chunk.column(name, kind) for name, kind in known.items()]
         yield pa.table(arrays, names=list(known))

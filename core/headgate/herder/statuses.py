@@ -20,28 +20,8 @@ from typing import Final
 from headgate.herder.context import NO_CONFIG, Context, StatusUnheard
 from headgate.herder.messages import WriteStatus
 from headgate.ids import State, TaskId
+from headgate.topics import status as st
 from headgate.topics.config_state import ConfigState
-from headgate.topics.status import (
-    ConnectorStatusRemoved,
-    ConnectorStatusReported,
-    Status,
-    StatusEvent,
-    StatusRejected,
-    StatusView,
-    TaskStatusRemoved,
-    TaskStatusReported,
-    TopicActivity,
-    TopicReset,
-    TopicUsed,
-    connector_key,
-    encode_connector_status,
-    encode_task_status,
-    encode_topic_activity,
-    is_late,
-    may_write,
-    task_key,
-    topic_key,
-)
 
 _SAFE = (State.UNASSIGNED, State.FAILED)
 """Written only where they cannot hide what a later owner said. Source: Connect's
@@ -69,18 +49,18 @@ def shortened(trace: str) -> str:
 class Statuses:
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
-        self._connectors: dict[str, Status] = {}
-        self._tasks: dict[str, dict[int, Status]] = {}
+        self._connectors: dict[str, st.Status] = {}
+        self._tasks: dict[str, dict[int, st.Status]] = {}
         """As read, possibly stale. In place: a status topic has one record per item and change, and
         folding single records over an immutable view of 100,000 tasks would cost its copy."""
-        self._topics: dict[str, dict[str, TopicActivity]] = {}
+        self._topics: dict[str, dict[str, st.TopicActivity]] = {}
         """Topics used, by connector and topic."""
         self._topics_written: set[str] = set()
         """Keys of used topics that were written and not read since."""
         self._generation = 0
         """The last one that this worker was a member of: it still speaks of its work when it has
         left, or was left out of, the group."""
-        self._own: dict[str, tuple[Status, bytes]] = {}
+        self._own: dict[str, tuple[st.Status, bytes]] = {}
         """This worker's last status of each key that it has, and its bytes."""
         self._unheard: dict[str, tuple[str | TaskId, int]] = {}
         """Work by key whose own status may be hidden by another status that was read, and
@@ -104,9 +84,9 @@ class Statuses:
         from readers, and removes none of them."""
 
     @property
-    def view(self) -> StatusView:
+    def view(self) -> st.StatusView:
         """What is known now. Shares what it shows: look, do not keep."""
-        return StatusView(self._connectors, self._tasks, self._topics)
+        return st.StatusView(self._connectors, self._tasks, self._topics)
 
     def disagreements(self) -> Iterator[str]:
         """Where it speaks of what it has no word of, in words."""
@@ -143,16 +123,16 @@ class Statuses:
         if not tasks_known:
             status = replace(status, config_offset=0)
         safe = state in _SAFE
-        if may_write(self._connectors.get(name), status, safe=safe, assigned_to_me=True):
-            self._write(encode_connector_status(name, status), status)
+        if st.may_write(self._connectors.get(name), status, safe=safe, assigned_to_me=True):
+            self._write(st.encode_connector_status(name, status), status)
 
     def write_task(
         self, task: TaskId, state: State, trace: str | None = None, *, restarts: int = 0
     ) -> None:
         status = self._status(task.connector, state, trace, restarts)
         known = self._tasks.get(task.connector, {}).get(task.task)
-        if may_write(known, status, safe=state in _SAFE, assigned_to_me=True):
-            self._write(encode_task_status(task, status), status)
+        if st.may_write(known, status, safe=state in _SAFE, assigned_to_me=True):
+            self._write(st.encode_task_status(task, status), status)
 
     def take_account(self, item: str | TaskId, config_offset: int | None = None) -> None:
         """What this worker said last of `item` holds, too, of what was read of it since: says so.
@@ -161,9 +141,9 @@ class Statuses:
             config_offset: if what was said takes account of less. None: in any case.
         """
         name, key = (
-            (item.connector, task_key(item))
+            (item.connector, st.task_key(item))
             if isinstance(item, TaskId)
-            else (item, connector_key(item))
+            else (item, st.connector_key(item))
         )
         own, _ = self._own.get(key, (None, b""))
         if own is None or own.config_offset is None:
@@ -171,8 +151,8 @@ class Statuses:
         if config_offset is not None and own.config_offset >= config_offset:
             return
         status = replace(own, config_offset=self._config_offset(name))
-        encode = encode_task_status(item, status) if isinstance(item, TaskId) else None
-        self._write(encode or encode_connector_status(name, status), status)
+        encode = st.encode_task_status(item, status) if isinstance(item, TaskId) else None
+        self._write(encode or st.encode_connector_status(name, status), status)
 
     def hold_back(self, connector: str, config_offset: int) -> None:
         """A restart that stands at `config_offset` is not carried out yet."""
@@ -185,7 +165,7 @@ class Statuses:
     def _config_offset(self, connector: str) -> int:
         return self._held_back.get(connector, self._ctx.state.offset)
 
-    def _write(self, record: tuple[str, bytes], status: Status) -> None:
+    def _write(self, record: tuple[str, bytes], status: st.Status) -> None:
         key, value = record
         self._tombstones.discard(key)
         self._forget(key)
@@ -195,17 +175,17 @@ class Statuses:
     def connector_gone(self, name: str) -> None:
         """This worker does not have it any more, and has said all it had to say of it."""
         self._versions.pop(name, None)
-        self._forget(connector_key(name))
+        self._forget(st.connector_key(name))
 
     def task_gone(self, task: TaskId) -> None:
-        self._forget(task_key(task))
+        self._forget(st.task_key(task))
 
     def _forget(self, key: str) -> None:
         self._own.pop(key, None)
         self._said_again.discard(key)
         self._unheard.pop(key, None)
 
-    def _status(self, connector: str, state: State, trace: str | None, restarts: int) -> Status:
+    def _status(self, connector: str, state: State, trace: str | None, restarts: int) -> st.Status:
         ctx = self._ctx
         self.membership_changed()  # or is just changing
         entry = ctx.state.entry(connector)
@@ -216,7 +196,7 @@ class Statuses:
         shown = None if trace is None else shortened(trace)
         worker = ctx.settings.worker_id
         offset = self._config_offset(connector)
-        return Status(state, worker, self._generation, shown, version, restarts, offset)
+        return st.Status(state, worker, self._generation, shown, version, restarts, offset)
 
     def version_told(self, connector: str, version: str | None) -> None:
         """`version` of the class of a connector that has started here."""
@@ -239,23 +219,23 @@ class Statuses:
             return
         known = self._topics.get(name, {})
         for topic in topics:
-            key = topic_key(topic, name)
+            key = st.topic_key(topic, name)
             if topic in known or key in self._topics_written:
                 continue
             self._topics_written.add(key)
             self._tombstones.discard(key)
-            activity = TopicActivity(topic, name, task.task, self._ctx.wall_ms)
-            self._ctx.emit(WriteStatus(*encode_topic_activity(activity)))
+            activity = st.TopicActivity(topic, name, task.task, self._ctx.wall_ms)
+            self._ctx.emit(WriteStatus(*st.encode_topic_activity(activity)))
 
     def reset_topics(self, name: str) -> None:
         """Forget which topics the connector has used. Those that its tasks go on to use come back
         with their next progress."""
         for topic in sorted(self._topics.get(name, {})):
-            self._remove(topic_key(topic, name))
+            self._remove(st.topic_key(topic, name))
 
     # -- reading --
 
-    def on_read(self, records: tuple[tuple[str, StatusEvent], ...], *, leading: bool) -> None:
+    def on_read(self, records: tuple[tuple[str, st.StatusEvent], ...], *, leading: bool) -> None:
         """`leading`: this worker is the log's only writer and has read it all, so that what it does
         not know does not exist. A leader that does not know this yet looks when it does."""
         for key, event in records:
@@ -270,47 +250,47 @@ class Statuses:
         if leading:
             self._remove_orphans([key for key, _ in records])
 
-    def _look_for_orphans(self, event: StatusEvent) -> None:
+    def _look_for_orphans(self, event: st.StatusEvent) -> None:
         state = self._ctx.state
         match event:
-            case ConnectorStatusReported(name, _) if state.entry(name) is None:
-                self._orphans[connector_key(name)] = name
-            case TaskStatusReported(task, _) if not _task_configured(state, task):
-                self._orphans[task_key(task)] = task
-            case TopicUsed(topic, name, _) if state.entry(name) is None:
-                self._orphans[topic_key(topic, name)] = name
-            case ConnectorStatusRemoved(name):
+            case st.ConnectorStatusReported(name, _) if state.entry(name) is None:
+                self._orphans[st.connector_key(name)] = name
+            case st.TaskStatusReported(task, _) if not _task_configured(state, task):
+                self._orphans[st.task_key(task)] = task
+            case st.TopicUsed(topic, name, _) if state.entry(name) is None:
+                self._orphans[st.topic_key(topic, name)] = name
+            case st.ConnectorStatusRemoved(name):
                 for number in self._tasks.get(name, {}):
                     task = TaskId(name, number)
-                    self._orphans[task_key(task)] = task
+                    self._orphans[st.task_key(task)] = task
             case _:
                 pass
 
-    def _say_again(self, event: StatusEvent) -> None:
+    def _say_again(self, event: st.StatusEvent) -> None:
         """A former owner speaks of what is this worker's by now, or somebody removes what was said
         of it while it was not configured. Left as it is, compaction would keep that word alone."""
         state = self._ctx.state
         match event:
-            case ConnectorStatusReported(name, status):
+            case st.ConnectorStatusReported(name, status):
                 self._say_connector(name, status)
-            case TaskStatusReported(task, status):
+            case st.TaskStatusReported(task, status):
                 self._say_task(task, status)
-            case ConnectorStatusRemoved(name) if state.entry(name) is not None:
+            case st.ConnectorStatusRemoved(name) if state.entry(name) is not None:
                 self._say_connector(name, None)
                 for number in sorted(self._tasks.get(name, {})):
                     self._say_task(TaskId(name, number), None)
-            case TaskStatusRemoved(task) if _task_configured(state, task):
+            case st.TaskStatusRemoved(task) if _task_configured(state, task):
                 self._say_task(task, None)
             case _:
                 pass
 
-    def _say_connector(self, name: str, over: Status | None) -> None:
-        self._answer(connector_key(name), name, over)
+    def _say_connector(self, name: str, over: st.Status | None) -> None:
+        self._answer(st.connector_key(name), name, over)
 
-    def _say_task(self, task: TaskId, over: Status | None) -> None:
-        self._answer(task_key(task), task, over)
+    def _say_task(self, task: TaskId, over: st.Status | None) -> None:
+        self._answer(st.task_key(task), task, over)
 
-    def _answer(self, key: str, item: str | TaskId, over: Status | None) -> None:
+    def _answer(self, key: str, item: str | TaskId, over: st.Status | None) -> None:
         """Say again what this worker said last of `item`, if that is hidden by `over`: a late word,
         or None for a removal.
 
@@ -349,10 +329,10 @@ class Statuses:
         if self._configured(item) and spoken <= self._generation:
             self._repeat(key, self._known(item))
 
-    def _is_mine(self, status: Status | None) -> bool:
+    def _is_mine(self, status: st.Status | None) -> bool:
         return status is not None and status.worker_id == self._ctx.settings.worker_id
 
-    def _known(self, item: str | TaskId) -> Status | None:
+    def _known(self, item: str | TaskId) -> st.Status | None:
         if isinstance(item, TaskId):
             return self._tasks.get(item.connector, {}).get(item.task)
         return self._connectors.get(item)
@@ -363,7 +343,7 @@ class Statuses:
             return _task_configured(state, item)
         return state.entry(item) is not None
 
-    def _repeat(self, key: str, over: Status | None) -> None:
+    def _repeat(self, key: str, over: st.Status | None) -> None:
         """Say again what `over` hides, None for a removal."""
         own, value = self._own[key]
         older = over is not None and over.generation < own.generation
@@ -373,24 +353,24 @@ class Statuses:
             self._said_again.add(key)
         self._ctx.emit(WriteStatus(key, value))
 
-    def _fold(self, event: StatusEvent) -> None:
+    def _fold(self, event: st.StatusEvent) -> None:
         match event:
-            case ConnectorStatusReported(name, status):
+            case st.ConnectorStatusReported(name, status):
                 self._connectors[name] = status
-            case ConnectorStatusRemoved(name):
+            case st.ConnectorStatusRemoved(name):
                 self._connectors.pop(name, None)
                 self._tasks.pop(name, None)
-            case TaskStatusReported(task, status):
+            case st.TaskStatusReported(task, status):
                 group = self._tasks.setdefault(task.connector, {})
-                if not is_late(group.get(task.task), status):
+                if not st.is_late(group.get(task.task), status):
                     group[task.task] = status
-            case TaskStatusRemoved(task):
+            case st.TaskStatusRemoved(task):
                 self._tasks.get(task.connector, {}).pop(task.task, None)
-            case TopicUsed(topic, name, activity):
+            case st.TopicUsed(topic, name, activity):
                 self._topics.setdefault(name, {})[topic] = activity
-            case TopicReset(topic, name):
+            case st.TopicReset(topic, name):
                 self._topics.get(name, {}).pop(topic, None)
-            case StatusRejected():
+            case st.StatusRejected():
                 pass  # it costs itself alone
 
     # -- the leader's clean-up --
@@ -419,9 +399,9 @@ class Statuses:
             self.reset_topics(name)
         for number in sorted(self._tasks.get(name, {})):
             if not _task_configured(state, TaskId(name, number)):
-                self._remove(task_key(TaskId(name, number)))
+                self._remove(st.task_key(TaskId(name, number)))
         if name in self._connectors and state.entry(name) is None:
-            self._remove(connector_key(name))
+            self._remove(st.connector_key(name))
 
     def _remove_orphans(self, keys: Iterable[str]) -> None:
         """Removes those of these keys that have no connector or task. Keys that have one and show

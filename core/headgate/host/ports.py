@@ -8,24 +8,7 @@ chooses the thread that calls a method.
 from collections.abc import Mapping, Sequence
 from typing import Protocol, TypeAlias
 
-from headgate.herder.messages import (
-    AlterConnectorOffsets,
-    Call,
-    Command,
-    ConnectorFailed,
-    ConnectorOffsetsAltered,
-    ConnectorOffsetsRead,
-    ConnectorStarted,
-    ConnectorStopped,
-    Failure,
-    GenerateTaskConfigs,
-    ReadConnectorOffsets,
-    Result,
-    StartConnector,
-    StopConnector,
-    TaskConfigsGenerated,
-    WriteStatus,
-)
+from headgate.herder import messages as m
 from headgate.membership.messages import GroupRequest
 from headgate.task.messages import TaskCommand, TaskSpec
 
@@ -48,7 +31,7 @@ class LogPorts(Protocol):
         """
         ...
 
-    def read_to_end(self, token: int, *, statuses: bool) -> Sequence[Command]:
+    def read_to_end(self, token: int, *, statuses: bool) -> Sequence[m.Command]:
         """`ConfigRead` for all records before an end that is looked up now, then `ConfigEndRead`
         with `token`; its error says why that was not possible. None of them: they are posted.
 
@@ -56,12 +39,12 @@ class LogPorts(Protocol):
         topic before its end, which is looked up now, too."""
         ...
 
-    def write_statuses(self, statuses: Sequence[WriteStatus]) -> None:
+    def write_statuses(self, statuses: Sequence[m.WriteStatus]) -> None:
         """In this order. What cannot be written is tried again, unless a later status of the same
         key has come."""
         ...
 
-    def await_statuses(self, token: int) -> Sequence[Command]:
+    def await_statuses(self, token: int) -> Sequence[m.Command]:
         """`StatusesWritten` with `token` once all that was given to `write_statuses` is written.
         Nothing: it is posted."""
         ...
@@ -79,12 +62,14 @@ class HostPorts(LogPorts, Protocol):
         ...
 
     def start_connector(
-        self, effect: StartConnector
-    ) -> ConnectorStarted | ConnectorFailed | None: ...
+        self, effect: m.StartConnector
+    ) -> m.ConnectorStarted | m.ConnectorFailed | None: ...
 
-    def generate_task_configs(self, effect: GenerateTaskConfigs) -> TaskConfigsGenerated | None: ...
+    def generate_task_configs(
+        self, effect: m.GenerateTaskConfigs
+    ) -> m.TaskConfigsGenerated | None: ...
 
-    def stop_connector(self, effect: StopConnector) -> ConnectorStopped | None: ...
+    def stop_connector(self, effect: m.StopConnector) -> m.ConnectorStopped | None: ...
 
     def start_task(self, spec: TaskSpec) -> None:
         """What becomes of it is posted: `TaskReported`, the last one `TaskReleased`."""
@@ -98,11 +83,13 @@ class HostPorts(LogPorts, Protocol):
         """Raises ConfigProviderError: what the connector's config refers to cannot be had."""
         ...
 
-    def read_offsets(self, effect: ReadConnectorOffsets) -> ConnectorOffsetsRead | None: ...
+    def read_offsets(self, effect: m.ReadConnectorOffsets) -> m.ConnectorOffsetsRead | None: ...
 
-    def alter_offsets(self, effect: AlterConnectorOffsets) -> ConnectorOffsetsAltered | None: ...
+    def alter_offsets(
+        self, effect: m.AlterConnectorOffsets
+    ) -> m.ConnectorOffsetsAltered | None: ...
 
-    def give_up_alteration(self, token: int) -> Failure | None:
+    def give_up_alteration(self, token: int) -> m.Failure | None:
         """None: it is being written, or was."""
         ...
 
@@ -112,8 +99,8 @@ class HostPorts(LogPorts, Protocol):
 
     def set_logger_level(self, logger: str, level: str) -> None: ...
 
-    def call_peer(self, url: str, token: int, call: Call, hops: int, ms: int) -> Result | None:
+    def call_peer(self, url: str, token: int, call: m.Call, hops: int, ms: int) -> m.Result | None:
         """Raises TransportError: no answer within `ms`. The worker may still have acted."""
         ...
 
-    def answer(self, call_id: str, result: Result) -> None: ...
+    def answer(self, call_id: str, result: m.Result) -> None: ...

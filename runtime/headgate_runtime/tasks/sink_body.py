@@ -20,30 +20,8 @@ from headgate.ports import (
     TopicPartition,
     TransportError,
 )
+from headgate.task import steps as st
 from headgate.task.sink import SinkMachine, SinkSettings
-from headgate.task.steps import (
-    BodyEffect,
-    BodyInput,
-    CallStart,
-    ClosePartitions,
-    CommitOffsets,
-    CommitPartitions,
-    Consume,
-    Consumed,
-    Delivered,
-    GroupServed,
-    HoldPartitions,
-    OffsetsCommitted,
-    OffsetsNotCommitted,
-    OpenPartitions,
-    PartitionsAssigned,
-    PartitionsRevoked,
-    Put,
-    PutRetriable,
-    ServeGroup,
-    SinkRequested,
-    Started,
-)
 from headgate_runtime.tasks import long_calls
 from headgate_runtime.tasks.data_errors import data_error_text, log_skipped
 from headgate_runtime.tasks.dead_letter_queue import DeadLetterQueue, ErrantRecords
@@ -115,13 +93,13 @@ class SinkContext:
     def request_commit(self) -> None:
         self._commit = True
 
-    def take_asked(self) -> Sequence[SinkRequested]:
+    def take_asked(self) -> Sequence[st.SinkRequested]:
         """What was asked since the last call: one input, or none."""
         if not (self._pauses or self._commit or self._timeout_ms is not None):
             return ()
         paused = tuple(sorted(place for place, wanted in self._pauses.items() if wanted))
         resumed = tuple(sorted(place for place, wanted in self._pauses.items() if not wanted))
-        asked = SinkRequested(paused, resumed, self._timeout_ms, self._commit)
+        asked = st.SinkRequested(paused, resumed, self._timeout_ms, self._commit)
         self._pauses, self._timeout_ms, self._commit = {}, None, False
         return (asked,)
 
@@ -161,7 +139,7 @@ class SinkPerformer:
         """Where to go on with the first record of those that have waited."""
         self._consumer: Consumer | None = None
         self._task: SinkTask | None = None
-        self._interrupt: Callable[[BodyInput], None] = lambda _given: None
+        self._interrupt: Callable[[st.BodyInput], None] = lambda _given: None
         self._open: set[TopicPartition] = set()
         self._resting = False
         """No records at all: the connector is paused, or a redelivery waits."""
@@ -188,35 +166,35 @@ class SinkPerformer:
         self._moved = False
         """The task has gone on beyond the group's offsets."""
 
-    def bind(self, interrupt: Callable[[BodyInput], None]) -> None:
+    def bind(self, interrupt: Callable[[st.BodyInput], None]) -> None:
         self._interrupt = interrupt
 
-    def perform(self, effect: BodyEffect) -> Sequence[BodyInput]:
+    def perform(self, effect: st.BodyEffect) -> Sequence[st.BodyInput]:
         match effect:
-            case Consume(timeout_ms, paused):
+            case st.Consume(timeout_ms, paused):
                 return self._with_asked(self._consume(timeout_ms, paused))
-            case Put(delay_ms):
+            case st.Put(delay_ms):
                 return self._with_asked(self._put(delay_ms))
-            case ServeGroup(timeout_ms):
+            case st.ServeGroup(timeout_ms):
                 self._serve_group(timeout_ms)
-                return self._with_asked(GroupServed())
-            case CommitOffsets():
+                return self._with_asked(st.GroupServed())
+            case st.CommitOffsets():
                 return self._with_asked(self._commit())
-            case OpenPartitions(partitions):
+            case st.OpenPartitions(partitions):
                 self._open.update(partitions)
                 self._settle_pauses()
                 self._checked_task.open(partitions)
                 # The poll that brought them goes on to fetch: from where the task wants them.
                 self._seek(partitions)
                 return self._context.take_asked()
-            case HoldPartitions(partitions):
+            case st.HoldPartitions(partitions):
                 self._held = frozenset(partitions)
                 self._settle_pauses()
-            case CommitPartitions(partitions):
+            case st.CommitPartitions(partitions):
                 self._commit_revoked(set(partitions))
-            case ClosePartitions(partitions):
+            case st.ClosePartitions(partitions):
                 self._close_partitions(partitions)
-            case CallStart():
+            case st.CallStart():
                 return self._with_asked(self._start())
             case _:
                 raise AssertionError(f"{type(effect).__name__} is no effect of a sink task")
@@ -227,7 +205,7 @@ class SinkPerformer:
         group = sink_group(spec.task.connector, spec.connector_config, spec.transport)
         return self._transport.record_log.committed(group)
 
-    def _with_asked(self, outcome: BodyInput) -> Sequence[BodyInput]:
+    def _with_asked(self, outcome: st.BodyInput) -> Sequence[st.BodyInput]:
         return (*self._context.take_asked(), outcome)
 
     @property
@@ -240,7 +218,7 @@ class SinkPerformer:
         assert self._consumer is not None
         return self._consumer
 
-    def _start(self) -> BodyInput:
+    def _start(self) -> st.BodyInput:
         spec = self._spec
         topics = sink_subscription(spec.connector_config, spec.transport)
         self._letters.open()
@@ -259,17 +237,17 @@ class SinkPerformer:
             assert isinstance(consumer, BatchConsumer)
             self._batches, self._change = consumer, flow
         consumer.on_rebalance(
-            lambda given: self._interrupt(PartitionsAssigned(tuple(sorted(given)))),
-            lambda given: self._interrupt(PartitionsRevoked(tuple(sorted(given)))),
+            lambda given: self._interrupt(st.PartitionsAssigned(tuple(sorted(given)))),
+            lambda given: self._interrupt(st.PartitionsRevoked(tuple(sorted(given)))),
         )
-        return Started()
+        return st.Started()
 
     # -- a batch --
 
-    def _consume(self, timeout_ms: int, paused: bool) -> BodyInput:
+    def _consume(self, timeout_ms: int, paused: bool) -> st.BodyInput:
         self._arrow, self._batch, self._ends = None, [], {}
         if self._lifeline.stopping:
-            return Consumed()
+            return st.Consumed()
         self._seek(self._checked_consumer.assignment())
         self._rest(paused or bool(self._waiting))
         records: Sequence[ConsumerRecord] | LogBatch
@@ -344,7 +322,7 @@ class SinkPerformer:
             consumer.resume(sorted(fewer))
         self._paused = wanted
 
-    def _take_batch(self, batch: LogBatch) -> Consumed:
+    def _take_batch(self, batch: LogBatch) -> st.Consumed:
         try:
             given = sink_batch(batch, self._converters)
             self._arrow = self._change(given)
@@ -354,10 +332,10 @@ class SinkPerformer:
         self._ends[given.topic, given.partition] = (end, given.count)
         if self._arrow is None:
             self._note_delivered()
-            return Consumed(dropped=given.count)
-        return Consumed(given.count)
+            return st.Consumed(dropped=given.count)
+        return st.Consumed(given.count)
 
-    def _convert(self, records: Sequence[ConsumerRecord]) -> Consumed:
+    def _convert(self, records: Sequence[ConsumerRecord]) -> st.Consumed:
         key_of = self._converters.key.to_connect_data
         value_of = self._converters.value.to_connect_data
         headers_of = self._converters.header.to_connect_data
@@ -413,7 +391,7 @@ class SinkPerformer:
             ends[topic, partition] = (raw.offset + 1, 1 if known is None else known[1] + 1)
         if not batch:
             self._note_delivered()
-        return Consumed(len(batch), skipped, detail, dropped)
+        return st.Consumed(len(batch), skipped, detail, dropped)
 
     def _give_up(self, raw: ConsumerRecord, error: Exception, stage: ErrorStage, at: int) -> str:
         """A record that cannot be used: to the log, and to the queue. Returns what to say of it."""
@@ -423,7 +401,7 @@ class SinkPerformer:
         self._letters.send(self._errors.sink_letter(raw, error, stage, executing))
         return reason
 
-    def _put(self, delay_ms: int) -> BodyInput:
+    def _put(self, delay_ms: int) -> st.BodyInput:
         if delay_ms:
             self._wait_paused(delay_ms)
         try:
@@ -433,9 +411,9 @@ class SinkPerformer:
                 else:
                     self._checked_task.put(self._batch)
         except RetriableError as error:
-            return PutRetriable(str(error) or type(error).__name__)
+            return st.PutRetriable(str(error) or type(error).__name__)
         self._note_delivered()
-        return Delivered()
+        return st.Delivered()
 
     def _wait_paused(self, delay_ms: int) -> None:
         """Poll without taking records, so that the membership stays; partitions may go."""
@@ -455,16 +433,16 @@ class SinkPerformer:
 
     # -- offsets --
 
-    def _commit(self) -> BodyInput:
+    def _commit(self) -> st.BodyInput:
         try:
             covered = self._commit_some(set(self._delivered)) + self._covered_before
             self._covered_before = 0
-            return OffsetsCommitted(covered, self._is_pending())
+            return st.OffsetsCommitted(covered, self._is_pending())
         except RetriableError as error:
-            return OffsetsNotCommitted(str(error))
+            return st.OffsetsNotCommitted(str(error))
         except (RebalancedError, TransportError) as error:
             again = isinstance(error, RebalancedError)
-            return OffsetsNotCommitted(f"{type(error).__name__}: {error}", again=again)
+            return st.OffsetsNotCommitted(f"{type(error).__name__}: {error}", again=again)
 
     def _commit_revoked(self, partitions: set[TopicPartition]) -> None:
         try:

@@ -35,29 +35,9 @@ from headgate.ports import (
     TransactionOverError,
     TransportError,
 )
+from headgate.task import steps as st
 from headgate.task.held_error import HeldError
 from headgate.task.source import SourceMachine, SourceSettings, TransactionBoundary
-from headgate.task.steps import (
-    Aborted,
-    AbortTransaction,
-    BodyEffect,
-    BodyInput,
-    CallStart,
-    CommitFailed,
-    Committed,
-    CommitTransaction,
-    Connect,
-    FlushOffsets,
-    InitProducer,
-    OffsetsRead,
-    Poll,
-    Polled,
-    ProducerReady,
-    ReadOffsets,
-    SendFailed,
-    SendRecords,
-    Started,
-)
 from headgate.topics.offsets import encode_value
 from headgate_runtime.tasks import long_calls
 from headgate_runtime.tasks.boundaries import Boundaries, TransactionContext
@@ -135,7 +115,7 @@ class SourcePerformer:
         """Dead letters in the batch."""
         self._more = 0
         """Rows in batches, beyond one of each."""
-        self._ahead: Polled | HeldError | None = None
+        self._ahead: st.Polled | HeldError | None = None
         """What came of a poll that was made during a commit, and no `Poll` has taken."""
         by_connector = spec.exactly_once and (
             self._settings.boundary is TransactionBoundary.CONNECTOR
@@ -158,25 +138,25 @@ class SourcePerformer:
         self._in_a_row = 0
         """Polls that found something at once."""
 
-    def perform(self, effect: BodyEffect) -> Sequence[BodyInput]:
+    def perform(self, effect: st.BodyEffect) -> Sequence[st.BodyInput]:
         match effect:
-            case Poll(delay_ms):
+            case st.Poll(delay_ms):
                 return (self._poll(delay_ms),)
-            case SendRecords(first, end):
+            case st.SendRecords(first, end):
                 return self._send(first, end)
-            case CommitTransaction():
+            case st.CommitTransaction():
                 return (self._commit(),)
-            case FlushOffsets():
+            case st.FlushOffsets():
                 return self._flush()
-            case AbortTransaction():
+            case st.AbortTransaction():
                 return (self._abort(),)
-            case Connect():
+            case st.Connect():
                 return self._connect()
-            case InitProducer():
+            case st.InitProducer():
                 return (self._init_producer(),)
-            case ReadOffsets():
+            case st.ReadOffsets():
                 return (self._read_offsets(),)
-            case CallStart():
+            case st.CallStart():
                 return (self._start(),)
             case _:
                 raise AssertionError(f"{type(effect).__name__} is no effect of a source task")
@@ -195,7 +175,7 @@ class SourcePerformer:
             producer.keep_places()
         return producer
 
-    def _connect(self) -> Sequence[BodyInput]:
+    def _connect(self) -> Sequence[st.BodyInput]:
         # What is wrong here is wrong when it counts, too, and said then.
         with suppress(Exception):
             fetching = threading.Thread(target=self._fetch_offsets, daemon=True)
@@ -216,14 +196,14 @@ class SourcePerformer:
         if fetching is not None:
             fetching.join(within_s)
 
-    def _init_producer(self) -> BodyInput:
+    def _init_producer(self) -> st.BodyInput:
         producer = self._producer = self._producer or self._make_producer()
         deadline_ms = monotonic_ms() + INIT_RETRY_MS
         while True:
             self._lifeline.check()
             try:
                 producer.init()
-                return ProducerReady()
+                return st.ProducerReady()
             except RefusedError:
                 raise  # trying again does not help
             except TransportError:
@@ -232,14 +212,14 @@ class SourcePerformer:
                 # Not the lifeline's wait, which ends at once where a pause is wanted.
                 time.sleep(RETRY_WAIT_S)
 
-    def _read_offsets(self) -> BodyInput:
+    def _read_offsets(self) -> st.BodyInput:
         if self._producer is None:
             self._producer = self._make_producer()
         self._fetched()
         self._offsets.read_to_end()
-        return OffsetsRead()
+        return st.OffsetsRead()
 
-    def _start(self) -> BodyInput:
+    def _start(self) -> st.BodyInput:
         task = self._task = self._class()
         task.context = self._context
         needs_records = self._transaction is not None or self._unsettled is not None
@@ -251,11 +231,11 @@ class SourcePerformer:
         # A task that is told of commits may take what is committed for all that it has given.
         told = not (_inherits(task, "commit") and _inherits(task, "commit_record"))
         self._polls_ahead = self._settings.boundary is TransactionBoundary.POLL and not told
-        return Started()
+        return st.Started()
 
     # -- a batch --
 
-    def _poll(self, delay_ms: int) -> Polled:
+    def _poll(self, delay_ms: int) -> st.Polled:
         ahead, self._ahead = self._ahead, None
         if isinstance(ahead, HeldError):
             ahead.release()
@@ -268,7 +248,7 @@ class SourcePerformer:
         if delay_ms:
             self._lifeline.wait(delay_ms / 1000)
         if self._lifeline.stopping:
-            return Polled()
+            return st.Polled()
         assert self._task is not None
         self._context.awaited = False
         if self._transaction is not None:
@@ -279,7 +259,7 @@ class SourcePerformer:
                 records = polled_items(self._task, self._task.poll())
         except RetriableError as error:
             self._in_a_row = 0
-            return Polled(retriable=str(error) or type(error).__name__)
+            return st.Polled(retriable=str(error) or type(error).__name__)
         if not self._polled:
             self._polled = True
             self._offsets.rest()
@@ -291,19 +271,19 @@ class SourcePerformer:
         context = self._context
         return replace(converted, awaited=context.awaited, quarantined=context.quarantined)
 
-    def _poll_waiting(self) -> Polled:
+    def _poll_waiting(self) -> st.Polled:
         """Go on with a batch of which a record is to be tried again, if it is time."""
         self._in_a_row = 0
         if left_ms := self._waiting.left_ms():
             self._lifeline.wait(min(left_ms / 1000, WAITING_S))
         if self._lifeline.stopping:
-            return Polled()  # the next start reads them again
+            return st.Polled()  # the next start reads them again
         if self._waiting.left_ms():
-            return Polled(retriable=self._waiting.reason)
+            return st.Polled(retriable=self._waiting.reason)
         records, self._resumed = self._waiting.take()
         return self._convert(records)
 
-    def _convert(self, polled: Sequence[Item | SourceBatch]) -> Polled:
+    def _convert(self, polled: Sequence[Item | SourceBatch]) -> st.Polled:
         boundaries = Boundaries(self._transaction)
         self._letters = self._more = 0
         if not (self._chain or boundaries.by_record or self._resumed):
@@ -311,7 +291,7 @@ class SourcePerformer:
             polled = convert_plain(polled, self._batch, sources, self._from_connect, known)
         return self._convert_each(self._batches.prepared(polled), boundaries)
 
-    def _convert_each(self, records: Sequence[Item], boundaries: Boundaries) -> Polled:
+    def _convert_each(self, records: Sequence[Item], boundaries: Boundaries) -> st.Polled:
         key_of, value_of, headers_of = self._from_connect
         transforms, known = self._chain, self._known_topics
         batch, add, add_source = self._batch, self._batch.append, self._noted.sources.append
@@ -370,9 +350,9 @@ class SourcePerformer:
                     add_source(record)  # type: ignore[arg-type]
             if by_record:
                 boundaries.reached(record, len(batch))
-        return self._told(boundaries, Polled(0, dropped, skipped, detail, offsets=updates))
+        return self._told(boundaries, st.Polled(0, dropped, skipped, detail, offsets=updates))
 
-    def _told(self, boundaries: Boundaries, polled: Polled) -> Polled:
+    def _told(self, boundaries: Boundaries, polled: st.Polled) -> st.Polled:
         waits = self._waiting.reason if self._waiting else ""
         rows = len(self._batch) + self._more
         more = replace(polled, records=rows, retriable=waits, letters=self._letters)
@@ -440,7 +420,7 @@ class SourcePerformer:
 
     # -- sending and committing --
 
-    def _send(self, first: int, end: int) -> Sequence[BodyInput]:
+    def _send(self, first: int, end: int) -> Sequence[st.BodyInput]:
         assert self._producer is not None
         if end == len(self._batch) + self._more:
             end = len(self._batch)  # batches are never parted: no boundary is within one
@@ -459,7 +439,7 @@ class SourcePerformer:
         self._noted.note(end)
         return () if self._spec.exactly_once else self._absorb_acks()
 
-    def _absorb_acks(self) -> Sequence[BodyInput]:
+    def _absorb_acks(self) -> Sequence[st.BodyInput]:
         assert self._producer is not None
         failed = 0
         reason = ""
@@ -480,9 +460,9 @@ class SourcePerformer:
                 f"the log refused {failed} records: {reason}. With a dead letter queue none is "
                 "passed over, and what the log refuses cannot be written there either"
             )
-        return (SendFailed(failed, reason),) if failed else ()
+        return (st.SendFailed(failed, reason),) if failed else ()
 
-    def _commit(self) -> BodyInput:
+    def _commit(self) -> st.BodyInput:
         assert self._task is not None
         self._noted.note(self._noted.sent)
         batch, sources = self._batch, self._noted.sources  # a poll meanwhile gives others
@@ -493,7 +473,7 @@ class SourcePerformer:
         self._topics.committed()
         self._tell_settled()
         quietly(self._task.commit, self._spec, "in commit()")
-        return Committed(ahead=self._ahead is not None)
+        return st.Committed(ahead=self._ahead is not None)
 
     def _tell_settled(self) -> None:
         """`commit_record` for what the log has taken, or never will."""
@@ -536,7 +516,7 @@ class SourcePerformer:
             self._ahead = held
         commit.finish()
 
-    def _abort(self) -> BodyInput:
+    def _abort(self) -> st.BodyInput:
         assert self._producer is not None
         self._noted.note(self._noted.sent)
         self._producer.abort()
@@ -545,9 +525,9 @@ class SourcePerformer:
         if self._unsettled is not None:
             self._unsettled.aborted()
         self._tell_settled()
-        return Aborted()
+        return st.Aborted()
 
-    def _flush(self) -> Sequence[BodyInput]:
+    def _flush(self) -> Sequence[st.BodyInput]:
         assert self._task is not None
         self._noted.note(self._noted.sent)
         failed = self._absorb_acks()
@@ -561,9 +541,9 @@ class SourcePerformer:
                 self._transport.offset_log.append(records)
             except TransportError as error:
                 self._noted.tracker.put_back(ready)
-                return (*failed, CommitFailed(str(error)))
+                return (*failed, st.CommitFailed(str(error)))
         quietly(self._task.commit, self._spec, "in commit()")
-        return (*failed, Committed(self._noted.tracker.outstanding))
+        return (*failed, st.Committed(self._noted.tracker.outstanding))
 
     # -- the end --
 

@@ -19,25 +19,7 @@ from headgate.connector.converters import TaskConverters, task_converters
 from headgate.connector.schema import Schema, SchemaAndValue
 from headgate.connector.transforms import make_transforms
 from headgate.ids import TargetState, TaskId
-from headgate.task.messages import (
-    UNTIL_IDLE,
-    BodyReport,
-    FencingAnswered,
-    FencingRequested,
-    PauseTask,
-    ProducerInitialised,
-    RecheckAnswered,
-    ResumeTask,
-    StopTask,
-    TaskCommand,
-    TaskEnded,
-    TaskKind,
-    TaskOutcome,
-    TaskPaused,
-    TaskProgress,
-    TaskRunning,
-    TaskSpec,
-)
+from headgate.task import messages as m
 from headgate_runtime.tasks.body import run_body
 from headgate_runtime.tasks.lifeline import BodyLifeline
 from headgate_runtime.tasks.tools import TaskClass
@@ -65,7 +47,7 @@ class Conduct:
     """Number of the point at which the task is told to stop."""
     at_point: Callable[[int, str], None] | None = None
     """Called at each point with its number, from 1, and its name."""
-    progress: TaskProgress = field(default_factory=lambda: TaskProgress(0, 0, False))
+    progress: m.TaskProgress = field(default_factory=lambda: m.TaskProgress(0, 0, False))
     pauses: int = 0
     was_idle: bool = False
     """The task said so when it was told to stop."""
@@ -75,7 +57,7 @@ class Conduct:
 class RunLifeline(BodyLifeline):
     """The lifeline's end in the body, and the worker behind it. Waiting lets virtual time pass."""
 
-    def __init__(self, spec: TaskSpec, world: World, points: Points, conduct: Conduct) -> None:
+    def __init__(self, spec: m.TaskSpec, world: World, points: Points, conduct: Conduct) -> None:
         super().__init__(_FOREVER_MS)
         self._spec = spec
         self._world = world
@@ -89,7 +71,7 @@ class RunLifeline(BodyLifeline):
         points.on_point = self._at_point
 
     @property
-    def spec(self) -> TaskSpec:
+    def spec(self) -> m.TaskSpec:
         return self._spec
 
     def now_ms(self) -> int:
@@ -101,7 +83,7 @@ class RunLifeline(BodyLifeline):
             self.look()
         return self._attention.is_set()
 
-    def take(self, timeout_s: float = 0.0) -> list[TaskCommand]:
+    def take(self, timeout_s: float = 0.0) -> list[m.TaskCommand]:
         self.look()
         if timeout_s > 0 and not self._commands:
             self._world.advance(timeout_s * 1000)
@@ -117,26 +99,26 @@ class RunLifeline(BodyLifeline):
             self.tell_stop()
         if self._resume_ms is not None and self.now_ms() >= self._resume_ms:
             self._resume_ms = None
-            self.deliver(ResumeTask())
+            self.deliver(m.ResumeTask())
         if not self._stop_told and self._resume_ms is None and conduct.done():
             self.tell_stop()
 
     def tell_stop(self) -> None:
         if not self._stop_told:
             self._stop_told = True
-            self.deliver(StopTask())
+            self.deliver(m.StopTask())
 
-    def report(self, report: BodyReport) -> None:
+    def report(self, report: m.BodyReport) -> None:
         match report:
-            case FencingRequested():
-                self.deliver(FencingAnswered())
-            case ProducerInitialised():
-                self.deliver(RecheckAnswered())
-            case TaskProgress():
+            case m.FencingRequested():
+                self.deliver(m.FencingAnswered())
+            case m.ProducerInitialised():
+                self.deliver(m.RecheckAnswered())
+            case m.TaskProgress():
                 self._conduct.progress = report
-            case TaskRunning():
+            case m.TaskRunning():
                 self._pausing = False
-            case TaskPaused():
+            case m.TaskPaused():
                 self._conduct.pauses += 1
                 self._resume_ms = self.now_ms() + 1_000
             case _:
@@ -149,7 +131,7 @@ class RunLifeline(BodyLifeline):
             self.tell_stop()
         if name == self._conduct.pause_at and not (self._stop_told or self._pausing):
             self._pausing = True
-            self.deliver(PauseTask())
+            self.deliver(m.PauseTask())
 
 
 class RunTools:
@@ -165,22 +147,22 @@ class RunTools:
         self._origins: list[Origin] = []
         self._current = _Remember()
 
-    def open_transport(self, spec: TaskSpec) -> TaskTransport:
+    def open_transport(self, spec: m.TaskSpec) -> TaskTransport:
         return RunTransport(self._world, self._points, self._origins, self._batch)
 
-    def task_class(self, spec: TaskSpec) -> TaskClass:
+    def task_class(self, spec: m.TaskSpec) -> TaskClass:
         return with_points(self._task, self._points, self._world)
 
-    def converters(self, spec: TaskSpec) -> TaskConverters:
+    def converters(self, spec: m.TaskSpec) -> TaskConverters:
         made = task_converters(spec.connector_config, spec.worker_settings)
-        if spec.kind is TaskKind.SINK:
+        if spec.kind is m.TaskKind.SINK:
             return made
         value = _Noting(made.value, self._current, self._origins)
         return TaskConverters(made.key, value, made.header)
 
-    def transforms(self, spec: TaskSpec) -> Sequence[Transform]:
+    def transforms(self, spec: m.TaskSpec) -> Sequence[Transform]:
         chain = list(make_transforms(spec.connector_config))
-        if spec.kind is TaskKind.SOURCE:
+        if spec.kind is m.TaskKind.SOURCE:
             chain.append(cast(Transform, self._current))
         return chain
 
@@ -223,15 +205,15 @@ class _Noting:
 
 
 def task_spec(
-    kind: TaskKind,
+    kind: m.TaskKind,
     config: Mapping[str, str],
     task_config: Mapping[str, str],
     number: int,
     exactly_once: bool = False,
     until_idle: bool = True,
-) -> TaskSpec:
+) -> m.TaskSpec:
     """What a worker would tell the body of task `number`."""
-    return TaskSpec(
+    return m.TaskSpec(
         run=f"test-worker/{number}",
         task=TaskId(NAME, number),
         kind=kind,
@@ -245,14 +227,14 @@ def task_spec(
         member_id="test-worker",
         generation=1,
         worker_id="test-worker",
-        worker_settings={**WORKER, UNTIL_IDLE: "true" if until_idle else "false"},
+        worker_settings={**WORKER, m.UNTIL_IDLE: "true" if until_idle else "false"},
         transport={"kind": "memory"},
     )
 
 
 def run_task(
-    spec: TaskSpec, tools: RunTools, world: World, points: Points, conduct: Conduct
-) -> TaskEnded:
+    spec: m.TaskSpec, tools: RunTools, world: World, points: Points, conduct: Conduct
+) -> m.TaskEnded:
     """Run one task to its end."""
     lifeline = RunLifeline(spec, world, points, conduct)
     before = world.while_waiting
@@ -263,5 +245,5 @@ def run_task(
         world.while_waiting = before
     if points.dead:
         number = len(points.passed)
-        return TaskEnded(TaskOutcome.LOST, f"killed at point {number}, {points.passed[-1]}")
+        return m.TaskEnded(m.TaskOutcome.LOST, f"killed at point {number}, {points.passed[-1]}")
     return ended

@@ -20,23 +20,7 @@ import pytest
 from headgate.ids import TargetState, TaskId
 from headgate.membership.messages import JoinedGroup, JoinGroup, SyncGroup
 from headgate.ports import Reporter, Runner
-from headgate.task.messages import (
-    FencingAnswered,
-    FencingRequested,
-    PauseTask,
-    ProducerInitialised,
-    RecheckAnswered,
-    ResumeTask,
-    TaskEnded,
-    TaskKind,
-    TaskOutcome,
-    TaskPaused,
-    TaskProgress,
-    TaskReleased,
-    TaskReport,
-    TaskRunning,
-    TaskSpec,
-)
+from headgate.task import messages as m
 from headgate_embedded import open_transport, transport_settings
 from headgate_runtime.tasks.select import make_runner
 
@@ -51,8 +35,8 @@ class RunnerBench:
     make: Callable[[Reporter], Runner]
     folder: Path
     answers: bool = True
-    reports: "queue.Queue[tuple[str, TaskReport]]" = field(default_factory=queue.Queue)
-    seen: list[tuple[str, TaskReport]] = field(default_factory=list)
+    reports: "queue.Queue[tuple[str, m.TaskReport]]" = field(default_factory=queue.Queue)
+    seen: list[tuple[str, m.TaskReport]] = field(default_factory=list)
     count: int = 0
 
     def __post_init__(self) -> None:
@@ -79,12 +63,12 @@ class RunnerBench:
                     return member_id, answer.generation
         raise AssertionError("no membership")
 
-    def _report(self, run: str, report: TaskReport) -> None:
+    def _report(self, run: str, report: m.TaskReport) -> None:
         self.reports.put((run, report))
-        if isinstance(report, FencingRequested) and self.answers:
-            self.runner.send(run, FencingAnswered())
-        if isinstance(report, ProducerInitialised) and self.answers:
-            self.runner.send(run, RecheckAnswered())
+        if isinstance(report, m.FencingRequested) and self.answers:
+            self.runner.send(run, m.FencingAnswered())
+        if isinstance(report, m.ProducerInitialised) and self.answers:
+            self.runner.send(run, m.RecheckAnswered())
 
     def close(self) -> None:
         self.runner.close()
@@ -94,8 +78,8 @@ class RunnerBench:
         self.count += 1
         run = f"worker/{self.count}"
         texts = dict(config)
-        kind = other.pop("kind", TaskKind.SOURCE)
-        exactly_once = kind is TaskKind.SOURCE and other.pop("exactly_once", True)
+        kind = other.pop("kind", m.TaskKind.SOURCE)
+        exactly_once = kind is m.TaskKind.SOURCE and other.pop("exactly_once", True)
         connector_config = {"connector.class": f"support.task.connectors:{plugin}", **texts}
         values: dict[str, Any] = {
             "run": run,
@@ -114,7 +98,7 @@ class RunnerBench:
             "worker_settings": {"offset.flush.interval.ms": "200"},
             "transport": transport_settings(self.folder),
         }
-        self.runner.start(TaskSpec(**{**values, **other}))
+        self.runner.start(m.TaskSpec(**{**values, **other}))
         return run
 
     def wait_for(self, run: str, kind: type, seconds: float = PATIENCE_S) -> Any:
@@ -125,28 +109,28 @@ class RunnerBench:
                 self.seen.append(item)
                 if item[0] == run and isinstance(item[1], kind):
                     return item[1]
-                if item[0] == run and isinstance(item[1], TaskReleased):
+                if item[0] == run and isinstance(item[1], m.TaskReleased):
                     break
         raise AssertionError(f"no {kind.__name__} of {run}: {self.seen}")
 
-    def wait_for_records(self, run: str, least: int) -> TaskProgress:
+    def wait_for_records(self, run: str, least: int) -> m.TaskProgress:
         """Also where it was told of while something else was waited for."""
-        told = [word for of, word in self.seen if of == run and isinstance(word, TaskProgress)]
-        progress = told[-1] if told else TaskProgress(0, 0, False)
+        told = [word for of, word in self.seen if of == run and isinstance(word, m.TaskProgress)]
+        progress = told[-1] if told else m.TaskProgress(0, 0, False)
         while progress.records < least:
-            progress = self.wait_for(run, TaskProgress)
+            progress = self.wait_for(run, m.TaskProgress)
         return progress
 
-    def wait_for_end(self, run: str) -> TaskEnded:
+    def wait_for_end(self, run: str) -> m.TaskEnded:
         """The end, with the order and the number of last words checked."""
-        ended: TaskEnded = self.wait_for(run, TaskEnded)
-        self.wait_for(run, TaskReleased)
+        ended: m.TaskEnded = self.wait_for(run, m.TaskEnded)
+        self.wait_for(run, m.TaskReleased)
         time.sleep(0.1)
         while not self.reports.empty():
             self.seen.append(self.reports.get())
         kinds = [type(report) for found, report in self.seen if found == run]
-        assert kinds.count(TaskEnded) == kinds.count(TaskReleased) == 1
-        assert kinds[-2:] == [TaskEnded, TaskReleased]
+        assert kinds.count(m.TaskEnded) == kinds.count(m.TaskReleased) == 1
+        assert kinds[-2:] == [m.TaskEnded, m.TaskReleased]
         return ended
 
     def values(self, topic: str = "numbers") -> list[str]:
@@ -181,15 +165,15 @@ def process_bench(
 
 def check_start_running_stop(bench: RunnerBench) -> None:
     run = bench.start("CountingSource", {"limit": "100"})
-    bench.wait_for(run, TaskRunning)
-    while not bench.wait_for(run, TaskProgress).idle:
+    bench.wait_for(run, m.TaskRunning)
+    while not bench.wait_for(run, m.TaskProgress).idle:
         pass
     bench.runner.stop(run, 10_000)
-    assert bench.wait_for_end(run).outcome is TaskOutcome.STOPPED
+    assert bench.wait_for_end(run).outcome is m.TaskOutcome.STOPPED
     assert bench.values() == [str(n) for n in range(100)]
     # What comes after the end is for nobody.
     bench.runner.stop(run, 0)
-    bench.runner.send(run, PauseTask())
+    bench.runner.send(run, m.PauseTask())
 
 
 def check_restart_continues(bench: RunnerBench) -> None:
@@ -207,33 +191,33 @@ def check_restart_continues(bench: RunnerBench) -> None:
 def check_pause_and_resume(bench: RunnerBench) -> None:
     run = bench.start("CountingSource", {"pause.s": "0.01"})
     bench.wait_for_records(run, 1)
-    bench.runner.send(run, PauseTask())
-    bench.wait_for(run, TaskPaused)
+    bench.runner.send(run, m.PauseTask())
+    bench.wait_for(run, m.TaskPaused)
     before = len(bench.values())
     time.sleep(0.2)
     assert len(bench.values()) == before
-    bench.runner.send(run, ResumeTask())
-    bench.wait_for(run, TaskRunning)
+    bench.runner.send(run, m.ResumeTask())
+    bench.wait_for(run, m.TaskRunning)
     bench.wait_for_records(run, before + 1)
     bench.runner.stop(run, 10_000)
-    assert bench.wait_for_end(run).outcome is TaskOutcome.STOPPED
+    assert bench.wait_for_end(run).outcome is m.TaskOutcome.STOPPED
     values = bench.values()
     assert values == [str(n) for n in range(len(values))]
 
 
 def check_paused_from_birth(bench: RunnerBench) -> None:
     run = bench.start("CountingSource", target_state=TargetState.PAUSED)
-    bench.wait_for(run, TaskPaused)
-    bench.runner.send(run, ResumeTask())
-    bench.wait_for(run, TaskRunning)
+    bench.wait_for(run, m.TaskPaused)
+    bench.runner.send(run, m.ResumeTask())
+    bench.wait_for(run, m.TaskRunning)
     bench.runner.stop(run, 10_000)
-    assert bench.wait_for_end(run).outcome is TaskOutcome.STOPPED
+    assert bench.wait_for_end(run).outcome is m.TaskOutcome.STOPPED
 
 
 def check_failing_start(bench: RunnerBench) -> None:
     run = bench.start("CountingSource", {"start.fails": "true"})
     ended = bench.wait_for_end(run)
-    assert ended.outcome is TaskOutcome.FAILED
+    assert ended.outcome is m.TaskOutcome.FAILED
     assert "this task does not start" in ended.reason
     assert ended.trace is not None
     assert "in start" in ended.trace
@@ -242,14 +226,14 @@ def check_failing_start(bench: RunnerBench) -> None:
 def check_unknown_class(bench: RunnerBench) -> None:
     run = bench.start("NoSuchSource")
     ended = bench.wait_for_end(run)
-    assert ended.outcome is TaskOutcome.FAILED
+    assert ended.outcome is m.TaskOutcome.FAILED
     assert "NoSuchSource" in ended.reason
 
 
 def check_failing_poll(bench: RunnerBench) -> None:
     run = bench.start("CountingSource", {"fails.at": "30"})
     ended = bench.wait_for_end(run)
-    assert ended.outcome is TaskOutcome.FAILED
+    assert ended.outcome is m.TaskOutcome.FAILED
     assert "this poll fails" in ended.reason
     assert bench.values() == [str(n) for n in range(30)]
 
@@ -258,29 +242,29 @@ def check_fenced(bench: RunnerBench) -> None:
     run = bench.start("CountingSource", {"pause.s": "0.01"})
     bench.wait_for_records(run, 10)
     bench.transport.fencer.fence(["g-c-0"])
-    assert bench.wait_for_end(run).outcome is TaskOutcome.FENCED
+    assert bench.wait_for_end(run).outcome is m.TaskOutcome.FENCED
 
 
 def check_stop_while_fencing_is_awaited(bench: RunnerBench) -> None:
     """It must not initialise a producer any more: that could shut out a newer instance."""
     bench.answers = False
     run = bench.start("CountingSource")
-    bench.wait_for(run, FencingRequested)
+    bench.wait_for(run, m.FencingRequested)
     bench.runner.stop(run, 10_000)
-    bench.runner.send(run, FencingAnswered())
-    assert bench.wait_for_end(run).outcome is TaskOutcome.STOPPED
-    assert not any(isinstance(report, ProducerInitialised) for _, report in bench.seen)
+    bench.runner.send(run, m.FencingAnswered())
+    assert bench.wait_for_end(run).outcome is m.TaskOutcome.STOPPED
+    assert not any(isinstance(report, m.ProducerInitialised) for _, report in bench.seen)
 
 
 def check_abandoned_after_recheck(bench: RunnerBench) -> None:
     bench.answers = False
     run = bench.start("CountingSource")
-    bench.wait_for(run, FencingRequested)
-    bench.runner.send(run, FencingAnswered())
-    bench.wait_for(run, ProducerInitialised)
-    bench.runner.send(run, RecheckAnswered("newer task configs"))
+    bench.wait_for(run, m.FencingRequested)
+    bench.runner.send(run, m.FencingAnswered())
+    bench.wait_for(run, m.ProducerInitialised)
+    bench.runner.send(run, m.RecheckAnswered("newer task configs"))
     ended = bench.wait_for_end(run)
-    assert (ended.outcome, ended.reason) == (TaskOutcome.ABANDONED, "newer task configs")
+    assert (ended.outcome, ended.reason) == (m.TaskOutcome.ABANDONED, "newer task configs")
 
 
 def check_sink(bench: RunnerBench) -> None:
@@ -290,10 +274,10 @@ def check_sink(bench: RunnerBench) -> None:
     bench.wait_for_end(source)
     out = bench.folder / "out.txt"
     config = {"topics": "numbers", "path": str(out)}
-    sink = bench.start("CollectingSink", config, kind=TaskKind.SINK)
+    sink = bench.start("CollectingSink", config, kind=m.TaskKind.SINK)
     bench.wait_for_records(sink, 100)
     bench.runner.stop(sink, 10_000)
-    assert bench.wait_for_end(sink).outcome is TaskOutcome.STOPPED
+    assert bench.wait_for_end(sink).outcome is m.TaskOutcome.STOPPED
     assert out.read_text().split() == [f"numbers-0:{n}" for n in range(100)]
     assert bench.transport.record_log.committed("connect-c") == {("numbers", 0): 100}
 
@@ -306,18 +290,18 @@ def check_what_a_sink_asks(bench: RunnerBench) -> None:
     out = bench.folder / "out.txt"
     config = {"topics": "numbers", "path": str(out)}
     settings = {"offset.flush.interval.ms": "3600000"}
-    sink = bench.start("AskingSink", config, kind=TaskKind.SINK, worker_settings=settings)
+    sink = bench.start("AskingSink", config, kind=m.TaskKind.SINK, worker_settings=settings)
     bench.wait_for_records(sink, 10)
     bench.runner.stop(first, 10_000)
     bench.wait_for_end(first)
     second = bench.start("CountingSource", {"limit": "20"})
     bench.wait_for_records(second, 10)
-    bench.runner.send(sink, PauseTask())
-    bench.wait_for(sink, TaskPaused)
-    bench.runner.send(sink, ResumeTask())
+    bench.runner.send(sink, m.PauseTask())
+    bench.wait_for(sink, m.TaskPaused)
+    bench.runner.send(sink, m.ResumeTask())
     bench.wait_for_records(sink, 20)
     bench.runner.stop(sink, 10_000)
-    assert bench.wait_for_end(sink).outcome is TaskOutcome.STOPPED
+    assert bench.wait_for_end(sink).outcome is m.TaskOutcome.STOPPED
     bench.runner.stop(second, 10_000)
     bench.wait_for_end(second)
     lines = out.read_text().split()
@@ -332,7 +316,7 @@ def check_committed_records(bench: RunnerBench) -> None:
         run = bench.start("AckedSource", config, exactly_once=exactly_once)
         bench.wait_for_records(run, 20)
         bench.runner.stop(run, 10_000)
-        assert bench.wait_for_end(run).outcome is TaskOutcome.STOPPED
+        assert bench.wait_for_end(run).outcome is m.TaskOutcome.STOPPED
     lines = acks.read_text().splitlines()
     assert [line for line in lines if line != "commit"] == [f"{n} numbers-0:{n}" for n in range(40)]
     # Exactly-once: all of a transaction before its `commit()`.
@@ -345,11 +329,11 @@ def check_hanging_stop_after_a_failure(bench: RunnerBench) -> None:
     config = {"fails.at": "30", "pid.file": str(pid)}
     settings = {"task.shutdown.graceful.timeout.ms": "300"}
     run = bench.start("StuckSource", config, worker_settings=settings)
-    ended = bench.wait_for(run, TaskEnded)
-    assert ended.outcome is TaskOutcome.FAILED
+    ended = bench.wait_for(run, m.TaskEnded)
+    assert ended.outcome is m.TaskOutcome.FAILED
     assert "this poll fails; then it did not stop within 300 ms" in ended.reason
     assert "in poll" in (ended.trace or "")
-    released = bench.wait_for(run, TaskReleased)
+    released = bench.wait_for(run, m.TaskReleased)
     # What can be killed is not given up before it is dead; a thread cannot.
     assert released.abandoned == (int(pid.read_text()) == os.getpid())
     assert released.abandoned == is_alive(int(pid.read_text()))
@@ -362,7 +346,7 @@ def check_killed_body(bench: RunnerBench) -> None:
     pid = _started(bench)
     os.kill(pid, signal.SIGKILL)
     ended = bench.wait_for_end("worker/1")
-    assert ended.outcome is TaskOutcome.LOST
+    assert ended.outcome is m.TaskOutcome.LOST
     values = bench.values()
     assert values == [str(n) for n in range(len(values))]
 
@@ -374,7 +358,7 @@ def check_hanging_stop_is_killed(bench: RunnerBench) -> None:
     pid = int((bench.folder / "pid").read_text())
     bench.runner.stop(run, 300)
     ended = bench.wait_for_end(run)
-    assert ended.outcome is TaskOutcome.LOST
+    assert ended.outcome is m.TaskOutcome.LOST
     assert "did not stop within 300 ms" in ended.reason
     assert not is_alive(pid)
 
@@ -384,7 +368,7 @@ def check_frozen_body(bench: RunnerBench) -> None:
     os.kill(pid, signal.SIGSTOP)
     frozen = time.monotonic()
     ended = bench.wait_for_end("worker/1")
-    assert ended.outcome is TaskOutcome.LOST
+    assert ended.outcome is m.TaskOutcome.LOST
     assert "nothing heard" in ended.reason
     assert not is_alive(pid)
     assert time.monotonic() - frozen < 3 * SESSION_TIMEOUT_MS / 1000
@@ -416,7 +400,7 @@ def check_no_thread_is_left(
         patch.setattr(threading.Thread, "start", none_left)
         run = bench.start("CountingSource", config)
     ended = bench.wait_for_end(run)
-    assert ended.outcome in (TaskOutcome.FAILED, TaskOutcome.LOST)
+    assert ended.outcome in (m.TaskOutcome.FAILED, m.TaskOutcome.LOST)
     assert ended.reason == "it could not be launched: can't start new thread"
     bench.wait_for_records(bench.start("CountingSource", config), 1)
 
