@@ -32,7 +32,7 @@ from headgate.task.sink import SinkMachine
 from headgate.topics.config_reducer import fold
 from headgate.topics.config_state import ConfigState
 
-SEEDS_MAX = 150
+SEEDS_MAX = 200
 
 
 @pytest.fixture(autouse=True)
@@ -201,7 +201,7 @@ def test_8_stopped_is_empty__offsets_change_while_tasks_still_stop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(OffsetChanges, "_settled", lambda *_: True)
-    broken_by("8 stopped is empty", begin=52)
+    broken_by("8 stopped is empty", begin=167)
 
 
 def test_8_stopped_is_empty__offsets_change_and_nothing_waits_for_it(

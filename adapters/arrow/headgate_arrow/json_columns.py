@@ -37,7 +37,7 @@ class Member(NamedTuple):
     """What comes before its value."""
     texts: Column
     is_text: bool
-    """Its value is text: without nulls its quotes are the same for all rows."""
+    """Whether its value is text: without nulls the quotes are the same for all rows."""
 
 
 class JsonColumns:

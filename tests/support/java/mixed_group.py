@@ -31,6 +31,8 @@ class Told:
     state: str
     trace: str = ""
     """Of one that FAILED."""
+    repeated: bool = False
+    """It says what the word before it said, but of a later config offset."""
 
 
 def asked(rest: Rest, method: str, path: str, body: Any = None) -> Reply:
@@ -121,29 +123,34 @@ class MixedGroup:
     def told(self, *beginnings: str) -> dict[str, list[Told]]:
         """As `told_of_tasks`, of connectors or tasks, by how their keys begin."""
         found: dict[str, list[Told]] = {}
+        before: dict[str, Any] = {}
         for partition in range(self.STATUS_PARTITIONS):
             for message in self.messages(f"{self.group}-status", partition):
                 key = (message.key() or b"").decode()
                 if key.startswith(beginnings) and message.value():
                     value = json.loads(message.value() or b"")
+                    of_config = value.pop("config_offset", None) is not None
                     found.setdefault(key, []).append(
                         Told(
                             message.timestamp()[1],
                             value["worker_id"],
                             value["state"],
                             value.get("trace") or "",
+                            of_config and value == before.get(key),
                         )
                     )
+                    before[key] = value
         return found
 
     def ran(self) -> Counter[tuple[str, str]]:
-        """How often each worker has said of a connector or task that it runs, by its key."""
+        """How often each worker has said of a connector or task that it runs, by its key. Once more
+        for a later change or restart, of which a run takes account, is no other run."""
         told = self.told("status-connector-", "status-task-")
         return Counter(
             (key, each.worker)
             for key, history in told.items()
             for each in history
-            if each.state == "RUNNING"
+            if each.state == "RUNNING" and not each.repeated
         )
 
     @contextlib.contextmanager
