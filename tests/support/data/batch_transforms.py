@@ -46,7 +46,7 @@ def of_the_log(record: ConsumerRecord, time_ms: int | None) -> Any:
 
 def prepared(chain: Sequence[Transform], batch: SourceBatch) -> Sequence[Item]:
     batches = SourceBatches(converters(), chain)
-    batches.flow = True
+    batches.flow = batches.kept = True
     return batches.prepared([batch])
 
 

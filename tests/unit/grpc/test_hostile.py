@@ -212,6 +212,7 @@ def method_of(request: message.Message) -> str:
 @pytest.mark.parametrize("change", CHANGES, ids=method_of)
 def test_what_is_no_etag_is_named_and_changes_nothing(served: Served, change: Any) -> None:
     served.client.put_config("etags", SINK)
+    served.client.wait("etags", timeout_s=30)
     before = served.worker.herder.state.entries
     ask = getattr(served.client.connectors, method_of(change))
     for given in NO_ETAGS:

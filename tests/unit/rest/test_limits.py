@@ -423,7 +423,7 @@ def test_large_json_is_read_off_the_loop(monkeypatch: pytest.MonkeyPatch) -> Non
         names.append(threading.current_thread().name)
         return understand(request)
 
-    monkeypatch.setattr("headgate_rest.service.understand", understood)
+    monkeypatch.setattr("headgate_rest.translate.understand", understood)
     with serving(ok) as made:
         for length in (10, 100_000):
             body = json.dumps({"a": "b" * length}).encode()
@@ -476,7 +476,7 @@ def test_signed_task_configs_may_be_longer_than_one_record(
     assert asked(made, head("POST /connectors/a/tasks", length, *lines), body)[0] == 204
     assert KeyRing(key).current is key
     # Without a signature they are not even read as JSON.
-    monkeypatch.setattr("headgate_rest.service.understand", lambda _: 1 / 0)
+    monkeypatch.setattr("headgate_rest.translate.understand", lambda _: 1 / 0)
     assert asked(made, head("POST /connectors/a/tasks", length), body)[0] == 400
 
 
