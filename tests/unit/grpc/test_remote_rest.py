@@ -197,7 +197,8 @@ def test_who_does_not_answer_is_not_asked_once_for_each_name() -> None:
 def test_a_group_is_told_by_its_leader(remote: Remote, served: Served) -> None:
     def settled(worker: Any) -> bool:
         running = sum(row.state == "RUNNING" for row in remote.rows())
-        return bool(worker["leader"]) and worker["connector_count"] == running
+        member = worker["leader"] and worker["member"]
+        return bool(member) and worker["connector_count"] == running
 
     # A round may be under way for what the test before has made or deleted.
     deadline = time.monotonic() + 20
