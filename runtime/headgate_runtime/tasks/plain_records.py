@@ -54,8 +54,8 @@ def convert_plain(
             sent_key = None if key is None else key_of(topic, key, record.key_schema)
             value = value_of(topic, record.value, record.value_schema)
             add(ProducerRecord(topic, record.partition, sent_key, value, (), time_ms))
-    except Exception:
-        pass  # the caller converts this record anew, and the error is told there
+    except Exception:  # the caller converts this record anew, and tells the error as that record's
+        pass
     done = len(batch) - before
     sources += polled[:done]
     return polled[done:]

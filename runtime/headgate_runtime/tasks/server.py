@@ -148,7 +148,10 @@ class LifelineServer:
         return None
 
     def _listen(self, run: str, guests: Guests, connection: Connection) -> None:
-        connection.greeted()
+        try:
+            connection.greeted()
+        except OSError:  # it was closed while its guest was let in
+            return
         while True:
             try:
                 line = connection.line()

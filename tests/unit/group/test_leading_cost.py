@@ -4,12 +4,10 @@ A group may have 100,000 tasks, and its members wait while the leader computes. 
 no function is called for each task.
 """
 
-import sys
-from collections.abc import Callable, Mapping
-from types import FrameType
-from typing import Any
+from collections.abc import Mapping
 
 import pytest
+from support.calls import counted
 
 from headgate.ids import TaskId, task_ids
 from headgate.membership.codec import CODECS, Metadata
@@ -20,21 +18,6 @@ from headgate.membership.messages import GroupMember, JoinedGroup
 MEMBERS, CONNECTORS, TASKS_EACH = 20, 200, 40
 LEADER = "w-0"
 NOTHING: Works = ((), ())
-
-
-def calls_of(work: Callable[[], Led]) -> tuple[int, Led]:
-    calls = 0
-
-    def count(_frame: FrameType, event: str, _arg: Any) -> None:
-        nonlocal calls
-        calls += event == "call"
-
-    sys.setprofile(count)
-    try:
-        led = work()
-    finally:
-        sys.setprofile(None)
-    return calls, led
 
 
 def round_of(
@@ -50,7 +33,7 @@ def round_of(
     memory = before.memory if before else None
     leader = Leader(f"url-{LEADER}", 0, generation - 1, 300_000, memory, "kip415")
     view = WorkView(5, 5, {f"c-{n}": TASKS_EACH for n in range(CONNECTORS)})
-    return calls_of(lambda: lead(0, joined, leader, view))
+    return counted(lambda: lead(0, joined, leader, view))
 
 
 @pytest.mark.parametrize(

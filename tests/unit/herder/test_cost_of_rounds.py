@@ -1,11 +1,8 @@
 """What a round costs the herder of a worker that holds much, counted in calls of Python functions:
 those for tasks that it had before, and has after it, are none."""
 
-import sys
-from types import FrameType
-from typing import Any
-
 import pytest
+from support.calls import counted
 from support.herder.world import HerderWorld
 
 from headgate.herder.connectors import Connectors, Instance
@@ -50,18 +47,13 @@ def test_a_new_connector_costs_no_calls_for_what_is_held_already(
     calls = 0
     handle = Herder.handle
 
-    def count(_frame: FrameType, event: str, _arg: Any) -> None:
+    def watched(herder: Herder, now_ms: int, command: Command) -> list[Effect]:
         nonlocal calls
-        calls += event == "call"
+        more, found = counted(lambda: handle(herder, now_ms, command))
+        calls += more
+        return found
 
-    def counted(herder: Herder, now_ms: int, command: Command) -> list[Effect]:
-        sys.setprofile(count)
-        try:
-            return handle(herder, now_ms, command)
-        finally:
-            sys.setprofile(None)
-
-    monkeypatch.setattr(Herder, "handle", counted)
+    monkeypatch.setattr(Herder, "handle", watched)
     created(world, "small")
     assert len(world.running()["a"]) == TASKS + 1
     assert calls < TASKS, "of all commands of two rounds"

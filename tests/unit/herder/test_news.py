@@ -1,12 +1,10 @@
 """What a worker tells of itself to somebody who asks again: what has changed, and nothing else."""
 
 import json
-import sys
 from dataclasses import replace
-from types import FrameType
-from typing import Any
 
 import pytest
+from support.calls import counted
 from support.herder.setups import SOURCE
 from support.herder.world import HerderWorld
 
@@ -83,21 +81,11 @@ def test_what_is_told_of_a_restart_costs_no_calls_for_others() -> None:
     """Counted in calls of Python functions, with few and with many connectors beside it."""
 
     def calls_of(connectors: int) -> int:
-        world, calls = many(connectors), 0
+        world = many(connectors)
         mark = told(world, "").mark
         ask(world, m.RestartConnector("c7", include_tasks=True))
-
-        def count(_frame: FrameType, event: str, _arg: Any) -> None:
-            nonlocal calls
-            calls += event == "call"
-
-        herder = world.workers["a"].herder
-        sys.setprofile(count)
-        try:
-            herder.handle(world.now_ms, m.Called("x", m.DescribeWorker(mark)))
-        finally:
-            sys.setprofile(None)
-        return calls
+        herder, asked = world.workers["a"].herder, m.Called("x", m.DescribeWorker(mark))
+        return counted(lambda: herder.handle(world.now_ms, asked))[0]
 
     assert calls_of(CONNECTORS) == calls_of(10)
 

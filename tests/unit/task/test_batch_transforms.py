@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.task.body_bench import BodyBench, source_offsets
-from support.task.letters import HEADERS, LETTERS, headers_of, records_of
+from support.task.letters import LETTERS, headers_of, records_of
 from support.task.sink_records import committed
+from support.task.transforms import CAST_TEXT, Keeps
 
-from headgate.connector.api import SinkRecord, SourceRecord
 from headgate.connector.batches import SinkBatch
 from headgate.connector.transforms import make_transforms
 from headgate.ports import ConsumerRecord
@@ -42,27 +42,7 @@ DROPS = {
     "transforms.drop.negate": "true",
     "predicates.tombstone.type": "RecordIsTombstone",
 }
-FAILS = {
-    "transforms": "cast",
-    "transforms.cast.type": "Cast$Value",
-    "transforms.cast.spec": "text:int32",
-    "errors.tolerance": "all",
-    LETTERS: "letters",
-    HEADERS: "true",
-}
 TYPED = {"value.converter": "TypedConverter", "topic": "t"}
-
-
-class Keeps:
-    """Changes nothing, and takes no batch: with it, all goes record by record."""
-
-    def configure(self, config: Mapping[str, str]) -> None: ...
-
-    def apply_source(self, record: SourceRecord) -> SourceRecord:
-        return record
-
-    def apply_sink(self, record: SinkRecord) -> SinkRecord:
-        return record
 
 
 def write(folder: Path, bad: Sequence[int] = ()) -> Path:
@@ -103,7 +83,7 @@ def told(record: ConsumerRecord) -> Any:
 
 CASES = pytest.mark.parametrize(
     ("config", "count", "at_once"),
-    [(THREE, 3000, 3000), (DROPS, 0, 0), (FAILS, 2998, 1000)],
+    [(THREE, 3000, 3000), (DROPS, 0, 0), (CAST_TEXT, 2998, 1000)],
     ids=["three", "drops", "fails"],
 )
 
@@ -127,7 +107,7 @@ def test_letters_of_a_batch_are_those_of_its_bad_rows(tmp_path: Path) -> None:
     source = write(tmp_path / "in", bad=(7, 2999))
     ways = [tmp_path / "batches", tmp_path / "records"]
     for way in ways:
-        read(way, source, FAILS, by_record=way is ways[1])
+        read(way, source, CAST_TEXT, by_record=way is ways[1])
     letters, expected = (records_of(way, "letters") for way in ways)
     assert [one.value for one in letters] == [one.value for one in expected]
     assert len(letters) == 2

@@ -452,6 +452,43 @@ def test_a_caller_that_cannot_be_accepted_does_not_end_the_listening(
         made.close()
 
 
+class ClosesAtOnce:
+    """Lets a guest in whose connection is closed before it is listened to."""
+
+    def __init__(self) -> None:
+        self.gone = threading.Event()
+
+    def token(self, run: str) -> str:
+        return "secret"
+
+    def arrived(self, hello: Hello, connection: server_module.Connection) -> bool:
+        connection.close()
+        return True
+
+    def reported(self, run: str, message: Any) -> None: ...
+
+    def left(self, run: str) -> None:
+        self.gone.set()
+
+
+def test_a_connection_that_is_closed_while_it_is_let_in_is_left_without_a_traceback(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    raised: list[Any] = []
+    monkeypatch.setattr(threading, "excepthook", raised.append)
+    server, guests = LifelineServer(LIMIT_MS), ClosesAtOnce()
+    server.add(guests)
+    try:
+        with socket.create_connection((server.host, server.port)) as caller:
+            caller.sendall(encode(Hello("w/1", "secret", os.getpid(), "", "", "")))
+            assert guests.gone.wait(10)
+            for each in [each for each in threading.enumerate() if each.name == "lifeline"]:
+                each.join(10)
+        assert not raised
+    finally:
+        server.close()
+
+
 def test_a_process_that_may_not_be_killed_does_not_end_the_beats(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

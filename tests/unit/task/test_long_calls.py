@@ -107,18 +107,22 @@ class SlowSink(SinkTask):
 
 
 class SlowBatches(PlannedSinkTask):
-    """Slow in its batches."""
+    """Slow in its batches, until it is let go."""
+
+    let_go: threading.Event
 
     def run_batch(self) -> int:
-        time.sleep(3 * LONG_S)
+        self.let_go.wait(30)
         return 0
 
 
 class SlowSource(SourceTask):
-    """Slow in `start`."""
+    """Slow in `start`, until it is let go."""
+
+    let_go: threading.Event
 
     def start(self, config: object) -> None:
-        time.sleep(3 * LONG_S)
+        self.let_go.wait(30)
 
     def poll(self) -> None:
         self.context.wait(0.01)
@@ -145,10 +149,12 @@ def test_a_slow_batch_and_a_slow_start_are_told(
 ) -> None:
     monkeypatch.setattr(long_calls, "BATCH_S", LONG_S)
     fill(tmp_path, [b"a"])
+    task.let_go = threading.Event()
     planned = task is SlowBatches
     kind = TaskKind.SINK if planned else TaskKind.SOURCE
     bench = BodyBench(tmp_path, task, {"topics": "t"} if planned else {}, kind=kind).start()
     bench.until(lambda: told(caplog))
+    task.let_go.set()
     bench.stop()
     method = "run_batch" if planned else "start"
     assert re.match(rf"c-0: in {method} for \d+ s; it is at {__file__}:", told(caplog)[0])

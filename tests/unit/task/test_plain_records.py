@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.task.body_bench import BodyBench, source_offsets
 from support.task.scripted_source import record, run_dry, scripted
+from support.task.transforms import Keeps
 
 from headgate.connector.api import DataError, OffsetUpdate, SkippedRecord, SourceRecord
 from headgate.ports import ConsumerRecord, ProducerRecord
@@ -66,15 +67,6 @@ def test_all_up_to_the_first_that_needs_more_are_converted(polled: list[Any]) ->
     ]
 
 
-class Same:
-    """Makes the loop serve all records."""
-
-    def configure(self, config: object) -> None: ...
-
-    def apply_source(self, record: SourceRecord) -> SourceRecord:
-        return record
-
-
 def test_a_task_without_transforms_sends_what_one_with_a_transform_does(tmp_path: Path) -> None:
     usable = ("skipped", "offset", "headers", "new topic")
     numbered: list[Any] = [plain(n) for n in range(32)]
@@ -98,7 +90,7 @@ def test_a_task_without_transforms_sends_what_one_with_a_transform_does(tmp_path
         "key.converter.schemas.enable": "false",
     }
     found = {}
-    for name, chain in {"plain": [], "loop": [Same()]}.items():
+    for name, chain in {"plain": [], "loop": [Keeps()]}.items():
         bench = BodyBench(tmp_path / name, scripted(*batches), config, chain=chain)
         run_dry(bench)
         bench.stop()

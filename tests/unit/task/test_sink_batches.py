@@ -1,6 +1,6 @@
 """Batches of Arrow rows from the log to `put_batch`."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ import pytest
 from support.data.every_type import every_type
 from support.task.body_bench import BodyBench
 from support.task.sink_records import committed
+from support.task.transforms import Keeps
 
 from headgate.connector.api import RetriableError, SinkRecord, SinkTask
 from headgate.connector.batches import SinkBatch
@@ -86,13 +87,6 @@ def run(folder: Path, task: type[SinkTask], end: int, **more: Any) -> BodyBench:
     if bench.ended is None:
         bench.stop()
     return bench
-
-
-class Keeps:
-    def configure(self, config: Mapping[str, str]) -> None: ...
-
-    def apply_sink(self, record: SinkRecord) -> SinkRecord:
-        return record
 
 
 def n_of(record: SinkRecord) -> int:

@@ -11,11 +11,11 @@ import pytest
 from support.data.every_type import every_type
 from support.task.body_bench import BodyBench, source_offsets
 from support.task.scripted_source import KEY, record
+from support.task.transforms import Keeps
 
 from headgate.connector.api import (
     OffsetUpdate,
     RecordMetadata,
-    SinkRecord,
     SkippedRecord,
     SourceRecord,
     SourceTask,
@@ -120,18 +120,6 @@ def test_a_batch_of_a_time_that_there_is_not_fails_its_task(tmp_path: Path) -> N
     bench = run(tmp_path, given([batch(1, 3, timestamp_ms=-2)]))
     assert bench.ended is not None
     assert "timestamp -2 of a record, expected milliseconds from 0 on" in str(bench.ended)
-
-
-class Keeps:
-    """A transform that changes nothing."""
-
-    def configure(self, config: Mapping[str, str]) -> None: ...
-
-    def apply_source(self, record: SourceRecord) -> SourceRecord:
-        return record
-
-    def apply_sink(self, record: SinkRecord) -> SinkRecord:
-        return record
 
 
 class Ends(Given):

@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 from support.data.every_type import every_type
 from support.task.body_bench import BodyBench, source_offsets
-from support.task.letters import HEADERS, LETTERS, headers_of, records_of
+from support.task.letters import headers_of, records_of
+from support.task.transforms import CAST_TEXT, Keeps
 
-from headgate.connector.api import SinkRecord, SourceRecord
 from headgate.connector.converters import task_converters
 from headgate.connector.json_converter import JsonConverter
 from headgate.connector.transforms import make_transforms
@@ -33,26 +33,6 @@ CHAIN = {
     "transforms.hide.fields": "customer",
     "transforms.hide.replacement": "***",
 }
-CAST_TEXT = {
-    "transforms": "cast",
-    "transforms.cast.type": "Cast$Value",
-    "transforms.cast.spec": "text:int32",
-    "errors.tolerance": "all",
-    LETTERS: "letters",
-    HEADERS: "true",
-}
-
-
-class Keeps:
-    """Changes nothing, and takes no batch: with it, all goes record by record."""
-
-    def configure(self, config: Mapping[str, str]) -> None: ...
-
-    def apply_source(self, record: SourceRecord) -> SourceRecord:
-        return record
-
-    def apply_sink(self, record: SinkRecord) -> SinkRecord:
-        return record
 
 
 class Sent:

@@ -1,13 +1,12 @@
 """What an observer knows of workers that tell it only what has changed."""
 
-import sys
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
+from support.calls import counted
 
 from headgate import wire
 from headgate.herder import messages as m
@@ -170,17 +169,7 @@ def test_changes_of_what_is_the_same_cost_nothing() -> None:
         second = known.take(view(other, mark="2", since="1", connectors={}))
         looks = [_snapshot(first), _snapshot(second), _snapshot(known.take(_same(second)))]
         assert changes(looks[1], looks[2]) == []
-        calls = 0
-
-        def add(_frame: FrameType, event: str, _arg: Any) -> None:
-            nonlocal calls
-            calls += event == "call"
-
-        sys.setprofile(add)
-        try:
-            told = changes(looks[1], looks[2])
-        finally:
-            sys.setprofile(None)
+        calls, told = counted(lambda: changes(looks[1], looks[2]))
         assert told == []
         return calls, changes(looks[0], looks[1])
 
