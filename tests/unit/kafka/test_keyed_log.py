@@ -7,11 +7,12 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from support.kafka.cluster import await_true
 
 from headgate.ports import TransportError
-from headgate_kafka.logs.keyed_log import KafkaKeyedLog
+from headgate_kafka.logs import reading
+from headgate_kafka.logs.keyed_log import END_MS, KafkaKeyedLog
 from headgate_kafka.logs.reading import TopicReader
 
 CLOSED = ["TransportError: the log of topic 't' was closed"]
@@ -41,9 +42,10 @@ class SlowTopics:
             assert self.let.wait(30)
 
 
-def keyed_log(topics: object, *, told: bool = False) -> KafkaKeyedLog:
+def keyed_log(topics: object, *, told: bool = False, end_ms: int = END_MS) -> KafkaKeyedLog:
     settings = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "log_level": 0}
-    log = KafkaKeyedLog("t", cast(Any, topics), settings, cast(Any, None), lambda _line: None)
+    given = cast(Any, topics), settings, cast(Any, None), lambda _line: None
+    log = KafkaKeyedLog("t", *given, end_ms=end_ms)
     if told:
         log.subscribe(lambda: None)
     return log
@@ -149,3 +151,34 @@ def test_a_reader_does_not_wait_for_who_awaits_the_end() -> None:
     log.close()
     ending.join(30)
     assert raised == CLOSED
+
+
+class BehindMarkers:
+    """A consumer whose position is past what it gives out, as behind the marker of a transaction,
+    and which tells of no end."""
+
+    def __init__(self, _settings: object) -> None: ...
+
+    def assign(self, _places: object) -> None: ...
+
+    def consume(self, _limit: int, _wait_s: float) -> list[object]:
+        return []
+
+    def poll(self, _wait_s: float) -> None: ...
+
+    def position(self, places: list[TopicPartition]) -> list[TopicPartition]:
+        return [TopicPartition(place.topic, place.partition, 5) for place in places]
+
+    def close(self) -> None: ...
+
+
+def test_the_end_behind_markers_is_there_without_being_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """librdkafka tells of such an end half a second later: each source task waits for one."""
+    monkeypatch.setattr(reading, "Consumer", BehindMarkers)
+    topics = SlowTopics("nothing")
+    topics.topic_starts = lambda _topic: {0: 0, 1: 0}  # type: ignore[method-assign]
+    log = keyed_log(topics, end_ms=1_000)
+    assert log.end() == 0
+    log.close()

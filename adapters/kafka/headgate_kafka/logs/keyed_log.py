@@ -17,6 +17,8 @@ from headgate_kafka.logs.reading import BATCH, WAIT_S, TopicReader, Topics, plac
 from headgate_kafka.logs.writing import PlainWriter
 
 END_MS: Final = 60_000
+_TURN_S: Final = 0.0002
+"""Between two looks for an end: whoever waits for the mutex has a turn."""
 _KEPT_MIN: Final = 1_000
 
 _KEYLESS_KEPT: Final = 100
@@ -144,7 +146,8 @@ class KafkaKeyedLog:
             with self._mutex:
                 if self._reader is not reader:
                     return None
-                self._note_while_open(reader.take(BATCH))
+                # With a wait, which also passes the markers of transactions.
+                self._note_while_open(reader.take(BATCH, WAIT_S))
                 behind = [p for p, end in ends.items() if reader.positions[p] < end]
                 if not behind:
                     return self._changes.last
@@ -153,7 +156,7 @@ class KafkaKeyedLog:
                 moved_at = time.monotonic()
             elif time.monotonic() - moved_at > self._end_ms / 1000:
                 raise reader.stuck(behind[0], ends[behind[0]], self._end_ms)
-            time.sleep(WAIT_S)
+            time.sleep(_TURN_S)
 
     def changed(self) -> bool:
         """Whether something came since the last call. Cheap."""
