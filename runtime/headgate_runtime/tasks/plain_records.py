@@ -1,61 +1,109 @@
-"""The quick way of polled records to the log: those that need nothing but their converters.
+"""The quick way of polled records to the log: those that need little but their converters.
 
-The loop of `SourcePerformer` serves transforms, headers, new topics and errors, too; most records
-have none of these.
+The loop of `SourcePerformer` serves every transform, headers, new topics and errors, too; most
+records have none of these. Transforms that look at topic and headers alone, as RegexRouter and
+InsertHeader do, are applied once for each topic here, not once for each record.
 """
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar, final
 
 from headgate.connector.api import SourceRecord
-from headgate.ports import ProducerRecord
+from headgate.connector.transforms import by_topic, transform_source
+from headgate.ports import Headers, ProducerRecord
 
 _T = TypeVar("_T")
 _NONE = object()
-_FromConnect = Callable[..., bytes | None]
+_FromConnect: TypeAlias = Callable[..., bytes | None]
+_Way: TypeAlias = tuple[str, Headers]
+ROUTES_MAX: Final = 1_000
+"""Topics whose way is remembered; there may be one for each value of something."""
 
 
-def convert_plain(
-    polled: Sequence[_T],
-    batch: list[Any],
-    sources: list[Any],
-    from_connect: tuple[_FromConnect, _FromConnect, object],
-    known: Collection[str],
-) -> Sequence[_T]:
-    """Convert the first of `polled`, up to one that needs more than its converters.
-
-    A converter that raises ends it, too: whoever goes on asks the converter again, and the error
-    is met where it belongs to its record.
+@final
+class PlainRecords:
+    """Converts the records of one task that need no more.
 
     Args:
-        batch: gets what is to be sent.
-        sources: gets the record that each item of `batch` was made of.
-        from_connect: converts keys and values.
-        known: topics that exist.
-
-    Returns:
-        The rest of `polled`.
+        from_connect: converts keys, values and headers.
+        chain: the task's transforms.
+        known: topics that exist; more may come.
     """
-    key_of, value_of, _ = from_connect
-    add, before = batch.append, len(batch)
-    last: object = _NONE
-    try:
-        record: Any
-        for record in polled:
-            if type(record) is not SourceRecord or record.headers:
-                break
-            topic, key, time_ms = record.topic, record.key, record.timestamp_ms
-            if topic is not last:
-                if type(topic) is not str or topic not in known:
+
+    def __init__(
+        self,
+        from_connect: tuple[_FromConnect, _FromConnect, Callable[..., Headers]],
+        chain: Sequence[Any],
+        known: Collection[str],
+    ) -> None:
+        self._key_of, self._value_of, self._headers_of = from_connect
+        self._transforms = chain
+        self._known = known
+        self._ways: dict[str, _Way] = {}
+        """Topic and headers of what is sent, by the topic that a task has given."""
+        self.possible = by_topic(chain)
+        """Whether any record can take this way."""
+
+    def convert(self, polled: Sequence[_T], batch: list[Any], sources: list[Any]) -> Sequence[_T]:
+        """Convert the first of `polled`, up to one that needs more.
+
+        A converter or transform that raises ends it, too: whoever goes on asks it again, and the
+        error is met where it belongs to its record.
+
+        Args:
+            batch: gets what is to be sent.
+            sources: gets the record that each item of `batch` was made of.
+
+        Returns:
+            The rest of `polled`.
+        """
+        key_of, value_of = self._key_of, self._value_of
+        add, before = batch.append, len(batch)
+        last: object = _NONE
+        topic = ""
+        headers: Headers = ()
+        try:
+            record: Any
+            for record in polled:
+                if type(record) is not SourceRecord or record.headers or record.header_schemas:
                     break
-                last = topic
-            if time_ms is not None and time_ms < 0:
-                break
-            sent_key = None if key is None else key_of(topic, key, record.key_schema)
-            value = value_of(topic, record.value, record.value_schema)
-            add(ProducerRecord(topic, record.partition, sent_key, value, (), time_ms))
-    except Exception:  # the caller converts this record anew, and tells the error as that record's
-        pass
-    done = len(batch) - before
-    sources += polled[:done]
-    return polled[done:]
+                key, time_ms = record.key, record.timestamp_ms
+                if record.topic is not last:
+                    way = self._way(record.topic)
+                    if way is None:
+                        break
+                    topic, headers = way
+                    last = record.topic
+                if time_ms is not None and time_ms < 0:
+                    break
+                sent_key = None if key is None else key_of(topic, key, record.key_schema)
+                value = value_of(topic, record.value, record.value_schema)
+                add(ProducerRecord(topic, record.partition, sent_key, value, headers, time_ms))
+        except Exception:  # the caller converts this record anew, and tells the error as its own
+            pass
+        done = len(batch) - before
+        sources += polled[:done]
+        return polled[done:]
+
+    def _way(self, topic: Any) -> _Way | None:
+        """None: its records need more, or it is no name of a topic."""
+        if type(topic) is not str:
+            return None
+        way = self._ways.get(topic)
+        if way is None:
+            way = self._find_way(topic)
+            if way is None:
+                return None
+            if len(self._ways) == ROUTES_MAX:
+                self._ways.clear()
+            self._ways[topic] = way
+        return way
+
+    def _find_way(self, topic: str) -> _Way | None:
+        out = transform_source(self._transforms, SourceRecord({}, {}, topic, None))
+        if out is None or type(out.topic) is not str or out.topic not in self._known:
+            return None
+        sent: Headers = ()
+        if out.headers:
+            sent = self._headers_of(out.topic, out.headers, out.header_schemas)
+        return out.topic, sent

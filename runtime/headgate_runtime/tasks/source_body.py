@@ -45,7 +45,7 @@ from headgate_runtime.tasks.commit_under_way import CommitUnderWay
 from headgate_runtime.tasks.data_errors import data_error_text, log_skipped
 from headgate_runtime.tasks.lifeline import BodyLifeline, monotonic_ms
 from headgate_runtime.tasks.offsets import SourceOffsets
-from headgate_runtime.tasks.plain_records import convert_plain
+from headgate_runtime.tasks.plain_records import PlainRecords
 from headgate_runtime.tasks.polled_records import check_item, check_topic, polled_items
 from headgate_runtime.tasks.quietly import quietly
 from headgate_runtime.tasks.record_errors import RecordErrors, Waiting, place_of
@@ -127,6 +127,7 @@ class SourcePerformer:
         self._task: SourceTask | None = None
         self._creation = TopicCreation(spec, self._transport.record_log)
         self._known_topics: set[str] = set()
+        self._plain = PlainRecords(to_bytes, transforms, self._known_topics)
         self._topics = SentTopics(lifeline)
         # The batch that was polled last:
         self._batch: list[Sent] = []
@@ -286,9 +287,8 @@ class SourcePerformer:
     def _convert(self, polled: Sequence[Item | SourceBatch]) -> st.Polled:
         boundaries = Boundaries(self._transaction)
         self._letters = self._more = 0
-        if not (self._chain or boundaries.by_record or self._resumed):
-            known, sources = self._known_topics, self._noted.sources
-            polled = convert_plain(polled, self._batch, sources, self._from_connect, known)
+        if self._plain.possible and not (boundaries.by_record or self._resumed):
+            polled = self._plain.convert(polled, self._batch, self._noted.sources)
         return self._convert_each(self._batches.prepared(polled), boundaries)
 
     def _convert_each(self, records: Sequence[Item], boundaries: Boundaries) -> st.Polled:

@@ -8,6 +8,7 @@ get are kept, so that a record costs its change alone. Source: Connect's `transf
 from headgate.connector.transforms.base import Record, RecordTransform
 from headgate.connector.transforms.chain import (
     Stage,
+    by_topic,
     make_transforms,
     takes_rows_at_once,
     transform_sink,
@@ -23,6 +24,7 @@ __all__ = [
     "Record",
     "RecordTransform",
     "Stage",
+    "by_topic",
     "make_transforms",
     "takes_rows_at_once",
     "transform_sink",

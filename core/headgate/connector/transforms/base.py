@@ -23,6 +23,9 @@ class RecordTransform(ABC):
     """A transform that treats records of sources and sinks alike: `apply` does it."""
 
     CONFIG: ClassVar[ConfigDef] = ConfigDef()
+    BY_TOPIC: ClassVar[bool] = False
+    """It looks at topic and headers alone, and changes nothing else: records of one topic without
+    headers become alike. A subclass does not inherit it, since it may do more."""
 
     def __init_subclass__(cls) -> None:
         # Without a call in between, which each record would pay for.

@@ -26,6 +26,10 @@ class Stage:
     def transform(self) -> Transform:
         return self._transform
 
+    @property
+    def predicate(self) -> Predicate:
+        return self._predicate
+
     def applies(self, record: SourceRecord | SinkRecord) -> bool:
         """Whether the predicate lets the transform at `record`."""
         return self._predicate.test(record) is not self._negate
@@ -71,6 +75,14 @@ def transform_sink(chain: Sequence[Transform], record: SinkRecord) -> SinkRecord
             return None
         result = transform.apply_sink(result)
     return result
+
+
+def by_topic(chain: Sequence[object]) -> bool:
+    """Whether all members of `chain` look at topic and headers alone, and change nothing else."""
+    members: list[object] = []
+    for one in chain:
+        members += (one.transform, one.predicate) if isinstance(one, Stage) else (one,)
+    return all(vars(type(member)).get("BY_TOPIC", False) for member in members)
 
 
 def takes_rows_at_once(chain: Sequence[object]) -> bool:

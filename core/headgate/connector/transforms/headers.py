@@ -27,6 +27,7 @@ HeaderSchemas: TypeAlias = tuple[Schema | None, ...]
 class InsertHeader(RecordTransform):
     """Adds a header. Its value is read from the text: `12` is a number, `true` a boolean."""
 
+    BY_TOPIC = True
     CONFIG = (
         ConfigDef()
         .define(
@@ -70,6 +71,7 @@ class InsertHeader(RecordTransform):
 class DropHeaders(RecordTransform):
     """Removes all headers of these names."""
 
+    BY_TOPIC = True
     CONFIG = ConfigDef().define(
         "headers",
         Type.LIST,

@@ -20,6 +20,7 @@ class Predicate(Protocol):
 class TopicNameMatches:
     """The whole topic matches `pattern`. Differs: the expression is Python's."""
 
+    BY_TOPIC: Final = True
     CONFIG: Final = ConfigDef().define(
         "pattern",
         Type.STRING,
@@ -37,6 +38,7 @@ class TopicNameMatches:
 class HasHeaderKey:
     """The record has a header of this name at least once."""
 
+    BY_TOPIC: Final = True
     CONFIG: Final = ConfigDef().define(
         "name", Type.STRING, validator=non_empty, documentation="Name of the header."
     )

@@ -25,6 +25,7 @@ class RegexRouter(RecordTransform):
     Differs: the expression is Python's.
     """
 
+    BY_TOPIC = True
     CONFIG = (
         ConfigDef()
         .define(
@@ -169,6 +170,8 @@ class TimestampRouter(RecordTransform):
 
 class Filter(RecordTransform):
     """Drops every record it is applied to; used with a predicate."""
+
+    BY_TOPIC = True
 
     def rows_at_once(self) -> RowsAtOnce:
         return RowsAtOnce.ALIKE
