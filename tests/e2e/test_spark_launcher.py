@@ -17,7 +17,7 @@ from support.spark.shared import TESTS, spark_server  # noqa: F401
 
 from bench.processes import cpu_seconds
 from headgate.ports import LaunchRefusal
-from headgate_spark import skin
+from headgate_spark import daemon, skin
 from headgate_spark.check import check_slots, free_slots
 from headgate_spark.guard import descendants
 from headgate_spark.launcher import SparkLauncher
@@ -201,6 +201,25 @@ def test_the_daemon_that_forks_tasks_has_one_thread(
 
 
 @pytest.mark.exhaustive
+def test_a_daemon_that_is_idle_ends_and_the_session_gets_another(tmp_path: Path) -> None:
+    """Each session has one in each executor, which Spark would keep as long as the executor."""
+    conf = {f"spark.executorEnv.{daemon.IDLE_VARIABLE}": "2"}
+    server = SparkServer("local-cluster[1,4,1024]", 4, tmp_path, conf, start_timeout_s=180)
+    server.start()
+    try:
+        sessions = Sessions(server.address)
+        found: list[int] = []
+        for _ in range(3):
+            [now] = daemons(sessions)
+            assert now not in found
+            found.append(now)
+            wait_for(lambda: not alive(found[-1]), 30)
+        sessions.close()
+    finally:
+        server.stop()
+
+
+@pytest.mark.exhaustive
 def test_the_cpu_of_tasks_that_have_ended_is_counted(
     spark_server: SparkServer,  # noqa: F811
     tmp_path: Path,
@@ -218,11 +237,11 @@ def test_the_cpu_of_tasks_that_have_ended_is_counted(
         assert ended.wait(f"{n}") is None
         used = json.loads((tmp_path / f"{n}").read_text())
         wait_for(lambda pid=used["pid"]: not Path(f"/proc/{pid}").exists(), 10)  # type: ignore[misc]
-        daemon = used["daemon"]
-        counted[daemon] = cpu_seconds(daemon)
+        parent = used["daemon"]
+        counted[parent] = cpu_seconds(parent)
         # What a daemon used before its first task had ended is not told apart.
-        burnt += used["cpu_s"] if daemon in first else 0
-        first.setdefault(daemon, counted[daemon])
+        burnt += used["cpu_s"] if parent in first else 0
+        first.setdefault(parent, counted[parent])
     launcher.close()
     assert burnt >= 4
     assert sum(counted.values()) - sum(first.values()) == pytest.approx(burnt, rel=0.05)

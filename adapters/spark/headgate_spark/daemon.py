@@ -3,6 +3,10 @@
 The daemon forks a process for each task. What it has imported, its children have for nothing: a
 task then begins in a fraction of a second, where it would spend most of one second of CPU on
 imports, and idle tasks share that memory.
+
+Spark starts one in each executor for each session of Spark Connect, and ends none before the
+executor ends. A worker that comes back has a new session, so this one ends once it is idle. Spark
+starts another where it finds none.
 """
 
 import contextlib
@@ -10,6 +14,10 @@ import gc
 import importlib
 import os
 import signal
+import socket
+import stat
+import time
+from pathlib import Path
 from types import FrameType
 
 PRELOADED = (
@@ -34,6 +42,13 @@ ONE_THREAD = {
 }
 PRELOAD_VARIABLE = "HEADGATE_PRELOAD"
 """Names of further modules, parted by commas: the task body and what it needs."""
+
+IDLE_S = 600.0
+"""A daemon without children ends after so long. The next task of its session then begins a second
+later, as the first one did."""
+IDLE_VARIABLE = "HEADGATE_DAEMON_IDLE_S"
+LOOKS = 4
+"""How often it looks for children in that time."""
 
 
 def preload() -> None:
@@ -71,9 +86,57 @@ def _reap(_number: int, _frame: FrameType | None) -> None:
             pass
 
 
+def end_when_idle(idle_s: float) -> None:
+    """End as if Spark had asked for it, once there was no child for `idle_s`."""
+    busy = time.monotonic()
+
+    def look(_number: int, _frame: FrameType | None) -> None:
+        nonlocal busy
+        if _has_children() or _has_accepted():
+            busy = time.monotonic()
+        elif time.monotonic() - busy >= idle_s:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def forked() -> None:
+        nonlocal busy
+        busy = time.monotonic()
+
+    os.register_at_fork(after_in_parent=forked, after_in_child=_forget_alarm)
+    signal.signal(signal.SIGALRM, look)
+    signal.setitimer(signal.ITIMER_REAL, idle_s / LOOKS, idle_s / LOOKS)
+
+
+def _forget_alarm() -> None:
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # a child has no timer; this is its own to use
+
+
+def _has_children() -> bool:
+    try:
+        os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        return False
+    return True
+
+
+def _has_accepted() -> bool:
+    """Whether a task waits for its child: its connection is accepted, the fork is yet to come."""
+    return any(_is_connection(int(each.name)) for each in Path("/dev/fd").iterdir())
+
+
+def _is_connection(descriptor: int) -> bool:
+    try:
+        if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+            return False
+        with socket.socket(fileno=os.dup(descriptor)) as found:
+            return not found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+    except OSError:
+        return False  # that of the listing itself, which is closed by now
+
+
 if __name__ == "__main__":
     from pyspark.daemon import manager
 
     preload()
     wait_for_children()
+    end_when_idle(float(os.environ.get(IDLE_VARIABLE, IDLE_S)))
     manager()
