@@ -289,12 +289,17 @@ class _Reading:
                     raise DateTextError("text does not match")
                 self._at += len(part.text)
                 continue
+            start = self._at
             while self._text[self._at : self._at + 1] in (" ", "\t"):
                 self._at += 1
-            self._field(part, after)
+            self._field(part, after, start)
         return self._ms()
 
-    def _field(self, part: _Part, after: _Part | None) -> None:
+    def _field(self, part: _Part, after: _Part | None, start: int) -> None:
+        """
+        Args:
+            start: where the blanks before it begin. They are part of its width.
+        """
         letter, count = part.letter, part.count
         if letter == "M" and count >= 3:
             self._found["M"] = self._name(_MONTHS) + 1
@@ -308,10 +313,10 @@ class _Reading:
             self._zone((_ZONE_RFC, _ZONE_GMT, _ZONE_NAME))
         else:
             counted = after is not None and _is_counted(after)
-            self._found[letter] = self._number(part, count if counted else None)
+            self._found[letter] = self._number(part, start + count if counted else None)
 
-    def _number(self, part: _Part, length: int | None) -> int:
-        end = len(self._text) if length is None else self._at + length
+    def _number(self, part: _Part, limit: int | None) -> int:
+        end = len(self._text) if limit is None else limit
         if end > len(self._text):
             raise DateTextError("a number is too short")
         found = _NUMBER.match(self._text, self._at, end)

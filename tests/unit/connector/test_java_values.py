@@ -100,6 +100,28 @@ def test_times_from_text(pattern: str, text: str, ms: int) -> None:
     assert SimpleDateFormat(pattern).parse(text) == ms
 
 
+@pytest.mark.parametrize(
+    ("pattern", "text", "ms"),
+    [
+        ("yyyyMMdd", "2024 1 2", 1_704_153_600_000),
+        ("yyyyMMdd", "2024 112", 1_705_017_600_000),
+        ("yyyyMMdd", " 0240102", -61_409_923_200_000),
+        ("yyyyMMddHHmmss", "1551 020104022", -13_222_531_178_000),
+        ("DDDSSS", " 12 34", 950_400_034),
+        ("HHmmss", " 1 2 3", 3_723_000),
+    ],
+)
+def test_blanks_before_a_number_are_part_of_its_width(pattern: str, text: str, ms: int) -> None:
+    """The numbers are Java's."""
+    assert SimpleDateFormat(pattern).parse(text) == ms
+
+
+@pytest.mark.parametrize("text", ["2024  12", "2024   2"])
+def test_blanks_alone_are_no_number(text: str) -> None:
+    with pytest.raises(DateTextError):
+        SimpleDateFormat("yyyyMMdd").parse(text)
+
+
 def test_texts_and_patterns_that_are_refused() -> None:
     with pytest.raises(DateTextError):
         SimpleDateFormat("yyyy-MM-dd").parse("2024/01/01")
