@@ -184,7 +184,10 @@ def test_a_sources_producers_are_asked_for_topics_that_its_admin_client_may_not_
             pass
         assert [ack.error for ack in acks] == [None]
         assert [value for _, value in read_committed(broker.address, "lines")] == [b"x"]
-        lacks = "User:writer lacks Describe on Topic:unseen"
+        lacks = (
+            "User:writer lacks Describe on Topic:unseen; producers need Write on Topic:unseen, "
+            "which implies it"
+        )
         assert refused(log.create_topic, "unseen", None) == lacks
     finally:
         producer.close()

@@ -165,6 +165,7 @@ def test_offsets_may_be_committed_while_leaving(world: KafkaWorld, log: Any) -> 
     assert log.committed(world.name("g")) == {place: 4}
 
 
+@pytest.mark.exhaustive
 def test_partitions_that_are_lost_take_no_commit(world: KafkaWorld, log: Any) -> None:
     consumer = opened(world, log)
     drain(consumer, 20)

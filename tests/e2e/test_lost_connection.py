@@ -66,6 +66,7 @@ def sockets(up: Up) -> int:
     return found
 
 
+@pytest.mark.exhaustive
 def test_a_call_that_breaks_off_says_what_is_known(up: Up) -> None:
     """The worker is stopped, so that calls are under way when the process that took them goes."""
     assert up.process is not None

@@ -251,6 +251,7 @@ def test_applying_where_nothing_runs_says_what_to_start(tmp_path: Path) -> None:
     assert "next: start one: headgate up pipeline.toml" in done.stderr
 
 
+@pytest.mark.exhaustive
 def test_a_file_that_is_set_aside_is_shown(up: Up) -> None:
     """Its task runs, so no state tells of it."""
     (up.folder / "csv").mkdir()

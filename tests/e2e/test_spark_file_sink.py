@@ -116,6 +116,7 @@ def test_columns_unite_over_a_batch_without_losing_values(
     ]
 
 
+@pytest.mark.exhaustive
 def test_a_folder_of_several_batches_is_one_table(
     spark_server: SparkServer,  # noqa: F811
     tmp_path: Path,

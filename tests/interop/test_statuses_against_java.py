@@ -18,6 +18,7 @@ STATUSES = [
 ]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_java_reads_statuses_that_tell_more_than_its_own(
     java_program: Callable[..., "subprocess.Popen[str]"],
