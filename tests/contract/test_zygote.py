@@ -87,8 +87,12 @@ def _spare() -> Process:
 
 
 def _zygote() -> Process:
-    (found,) = [p for p in _below() if ZYGOTE in p.command]
-    return found
+    """The only one. A body has its command line, too, for a moment after its fork."""
+    until = time.monotonic() + 10
+    while len(found := [p for p in _below() if ZYGOTE in p.command]) != 1:
+        assert time.monotonic() < until, found
+        time.sleep(0.02)
+    return found[0]
 
 
 def _stat(pid: int) -> list[str]:
