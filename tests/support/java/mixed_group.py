@@ -31,6 +31,8 @@ class Told:
     state: str
     trace: str = ""
     """Of one that FAILED."""
+    config_offset: int | None = None
+    """Up to which it takes account of the config topic. None: one of Java's."""
     repeated: bool = False
     """It says what the word before it said, but of a later config offset."""
 
@@ -123,23 +125,25 @@ class MixedGroup:
     def told(self, *beginnings: str) -> dict[str, list[Told]]:
         """As `told_of_tasks`, of connectors or tasks, by how their keys begin."""
         found: dict[str, list[Told]] = {}
-        before: dict[str, Any] = {}
+        before: dict[str, tuple[Any, int]] = {}
         for partition in range(self.STATUS_PARTITIONS):
             for message in self.messages(f"{self.group}-status", partition):
                 key = (message.key() or b"").decode()
                 if key.startswith(beginnings) and message.value():
                     value = json.loads(message.value() or b"")
-                    of_config = value.pop("config_offset", None) is not None
+                    offset = value.pop("config_offset", None)
+                    known, earlier = before.get(key, (None, 0))
                     found.setdefault(key, []).append(
                         Told(
                             message.timestamp()[1],
                             value["worker_id"],
                             value["state"],
                             value.get("trace") or "",
-                            of_config and value == before.get(key),
+                            offset,
+                            offset is not None and value == known and offset > earlier,
                         )
                     )
-                    before[key] = value
+                    before[key] = value, offset or 0
         return found
 
     def ran(self) -> Counter[tuple[str, str]]:
@@ -159,8 +163,19 @@ class MixedGroup:
         all the while; and a Java worker that is asked to stop what is still starting may write
         RUNNING of it when something else runs, and never take that back."""
         before = self._runs(key)
+        configs = end_offset(self.address, f"{self.group}-configs", 0, stable=True)
+
+        def runs_anew() -> bool:
+            # Ours waits with what it has to write, and then writes the last word of each key. So
+            # RESTARTING may be missing between two RUNNING.
+            later = any(
+                each.state == "RUNNING" and (each.config_offset or 0) > configs
+                for each in self.told(key).get(key, [])
+            )
+            return later or self._runs(key) > before
+
         yield
-        await_true(f"another run of {key}", lambda: self._runs(key) > before, ASK_S)
+        await_true(f"another run of {key}", runs_anew, ASK_S)
 
     def _runs(self, key: str) -> int:
         return sum(count for (found, _), count in self.ran().items() if found == key)
