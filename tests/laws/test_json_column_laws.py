@@ -119,8 +119,7 @@ def typed(draw: st.DrawFn, depth: int = OUTERMOST) -> Typed:
         key, keys = draw(st.sampled_from(KEYS))
         pairs = st.lists(st.tuples(keys, nullable(one, null)), max_size=3, unique_by=_same)
         return pa.map_(key, item.with_name("value")), pairs
-    size = draw(st.sampled_from([-1, 0, 2])) if null else -1
-    # Arrow does not cast a null list of a fixed size whose items take no null.
+    size = draw(st.sampled_from([-1, 0, 2]))
     bounds = (0, 3) if size < 0 else (size, size)
     values_of = st.lists(nullable(one, null), min_size=bounds[0], max_size=bounds[1])
     made = pa.large_list(item) if draw(st.booleans()) and size < 0 else pa.list_(item, size)

@@ -72,6 +72,10 @@ _CARRIERS: Final[Mapping[Any, Any]] = {
 """Types whose values reach Python by way of another type."""
 
 
+NULL: Final = "a null where it takes none"
+"""What is wrong with such a value."""
+
+
 class NoFormError(Exception):
     """An Arrow type that has no form in Connect's data model."""
 
@@ -279,7 +283,10 @@ def carrier(kind: Any) -> Any:
         child = kind.value_field.with_type(carrier(kind.value_type))
         if types.is_large_list(kind):
             return pa.large_list(child)
-        return pa.list_(child, kind.list_size if types.is_fixed_size_list(kind) else -1)
+        if types.is_fixed_size_list(kind):
+            # Arrow casts none that has nulls in the room of a null list, where none are taken.
+            return pa.list_(child.with_nullable(True), kind.list_size)
+        return pa.list_(child)
     return kind
 
 
@@ -310,7 +317,47 @@ def table_of(rows: list[dict[str, Any]], columns: Any, by_way: Any) -> Any:
         pa.array([row.get(column.name) for row in rows], way.type).cast(column.type)
         for column, way in zip(columns, by_way, strict=True)
     ]
+    for array in arrays:
+        _check_inner_nulls(array)
     return pa.Table.from_arrays(arrays, schema=columns)
+
+
+def _check_inner_nulls(array: Any) -> None:
+    """Raises ValueError: a list, map or struct has a null where it takes none. Arrow finds some."""
+    if isinstance(array, pa.ChunkedArray):
+        for chunk in array.chunks:
+            _check_inner_nulls(chunk)
+    elif pa.types.is_nested(array.type):
+        if has_wrong_nulls(array):
+            raise ValueError(NULL)
+        for one in inner_arrays(array):
+            _check_inner_nulls(one)
+
+
+def has_wrong_nulls(array: Any) -> bool:
+    """Whether nulls are in the fields or items of structs, maps or lists that take none. `flatten`
+    gives a null for each field of a null struct."""
+    kind, types = array.type, pa.types
+    inner = inner_arrays(array)
+    if types.is_struct(kind):
+        fields, own = [kind.field(at) for at in range(kind.num_fields)], array.null_count
+    elif types.is_map(kind):
+        fields, own = [kind.key_field, kind.item_field], 0
+    else:
+        fields, own = [kind.value_field], 0
+    found = zip(fields, inner, strict=True)
+    return any(one.null_count > own and not field.nullable for field, one in found)
+
+
+def inner_arrays(array: Any) -> list[Any]:
+    """What stands in an array of structs, maps or lists, without what is in those that are null."""
+    if pa.types.is_struct(array.type):
+        return list(array.flatten())
+    if pa.types.is_map(array.type):
+        offsets = array.offsets
+        start, end = offsets[0].as_py(), offsets[-1].as_py()
+        return [one.slice(start, end - start) for one in (array.keys, array.items)]
+    return [array.flatten()]
 
 
 def scalar_of(value: Any, kind: Any) -> Any:

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate_arrow import arrow_types
+from headgate_arrow.arrow_types import NULL, has_wrong_nulls, inner_arrays
 
 _DAYS: Final = (-719_162, 2_932_896)
 """First day of year 1 and last day of year 9999, counted from 1970."""
 _DAY_MS: Final = 86_400_000
-_NULL: Final = "a null where it takes none"
 _WRONG: Final = (pa.ArrowException, ValueError, ArithmeticError, KeyError)
 
 
@@ -26,7 +26,7 @@ def fault(part: Any) -> str | None:
     for field, column in zip(part.schema, part.columns, strict=True):
         reason = _column_fault(column)
         if reason is None and column.null_count and not field.nullable:
-            reason = _NULL
+            reason = NULL
         if reason is not None:
             return f"column {field.name} of type {column.type}: {reason}"
     return None
@@ -53,8 +53,10 @@ def _array_fault(array: Any) -> str | None:
     kind, types = array.type, pa.types
     if types.is_nested(kind):
         array.validate()
-        reasons = (_array_fault(one) for one in _inner(array))
-        reason = next((one for one in reasons if one is not None), _null_fault(array))
+        reasons = (_array_fault(one) for one in inner_arrays(array))
+        reason = next((one for one in reasons if one is not None), None)
+        if reason is None and has_wrong_nulls(array):
+            reason = NULL
         if reason is None and types.is_map(kind):
             table = pa.table({"map": array})
             arrow_types.rows_of(table, arrow_types.carriers(table.schema))
@@ -82,39 +84,13 @@ def _nan_fault(array: Any) -> str | None:
     but where it is read from text they are one."""
     if not pa.types.is_floating(array.type.key_type):
         return None
-    keys, _ = _inner(array)
+    keys, _ = inner_arrays(array)
     if pc.sum(pc.is_nan(keys)).as_py() in (None, 0, 1):
         return None
     for entries in array.cast(pa.map_(pa.float64(), array.type.item_type)).to_pylist():
         if sum(math.isnan(key) for key, _ in entries or ()) > 1:
             return "a map has NaN as a key twice"
     return None
-
-
-def _null_fault(array: Any) -> str | None:
-    """Nulls in fields that take none. `flatten` gives a null for each field of a null struct."""
-    kind, types = array.type, pa.types
-    inner = _inner(array)
-    if types.is_struct(kind):
-        fields, own = [kind.field(at) for at in range(kind.num_fields)], array.null_count
-    elif types.is_map(kind):
-        fields, own = [kind.key_field, kind.item_field], 0
-    else:
-        fields, own = [kind.value_field], 0
-    found = zip(fields, inner, strict=True)
-    wrong = any(one.null_count > own and not field.nullable for field, one in found)
-    return _NULL if wrong else None
-
-
-def _inner(array: Any) -> list[Any]:
-    """What stands in an array of structs, maps or lists."""
-    if pa.types.is_struct(array.type):
-        return list(array.flatten())
-    if pa.types.is_map(array.type):
-        offsets = array.offsets
-        start, end = offsets[0].as_py(), offsets[-1].as_py()
-        return [one.slice(start, end - start) for one in (array.keys, array.items)]
-    return [array.flatten()]
 
 
 def _beyond(numbers: Any, least: int, most: int) -> str | None:

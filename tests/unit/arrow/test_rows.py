@@ -207,6 +207,71 @@ def test_a_null_struct_whose_fields_have_no_nulls_is_null() -> None:
     assert [one.value for one in rows.source_records(batch)] == expected  # type: ignore[union-attr]
 
 
+def fixed(kind: Any) -> Any:
+    """Two of `kind`, none of which may be null."""
+    return pa.list_(pa.field("item", kind, nullable=False), 2)
+
+
+def required(kind: Any) -> Any:
+    return pa.struct([pa.field("a", kind, nullable=False)])
+
+
+MICROS = pa.timestamp("us")
+TWICE = fixed(pa.int32())
+HIDING: list[tuple[Any, Any]] = [
+    (TWICE, [1, 2]),
+    (fixed(MICROS), [1, 2]),
+    (fixed(pa.string_view()), ["a", "b"]),
+    (fixed(pa.binary(2)), [b"ab", b"cd"]),
+    (fixed(TWICE), [[1, 2], [3, 4]]),
+    (fixed(required(TWICE)), [{"a": [1, 2]}, {"a": [3, 4]}]),
+    (fixed(pa.map_(pa.string(), TWICE)), [[("a", [1, 2])], [("b", None)]]),
+    (pa.list_(TWICE), [[1, 2], None]),
+    (pa.map_(pa.string(), TWICE), [("a", [1, 2]), ("b", None)]),
+    (pa.struct([("f", TWICE), ("t", MICROS)]), {"f": None, "t": 1}),
+    (required(TWICE), {"a": [1, 2]}),
+    (required(pa.binary(2)), {"a": b"ab"}),
+    (required(MICROS), {"a": 1}),
+    (pa.binary(2), b"ab"),
+]
+"""Where they are null Arrow keeps room for what takes no null."""
+
+
+@pytest.mark.parametrize("start", [0, 1])
+@pytest.mark.parametrize(("kind", "value"), HIDING, ids=lambda one: str(one)[:40])
+def test_a_null_that_has_room_for_required_values_stays_a_null(
+    kind: Any, value: Any, start: int
+) -> None:
+    table = pa.table({"v": pa.array([value, None, value], kind), "t": pa.array([1, 2, 3], MICROS)})
+    batch = batch_of(table.slice(start, 2))
+    found = rows.source_records(batch)
+    assert [type(one) for one in found] == [SourceRecord] * 2
+    values = [one.value for one in found if isinstance(one, SourceRecord)]
+    assert [one["v"] is None for one in values] == [start == 1, start == 0]
+    for one in values:
+        validate(batch.value_schema, one)
+    again = rows.batch_of(values, batch.value_schema)
+    again.validate(full=True)
+    assert again.equals(batch.values)
+
+
+@pytest.mark.parametrize("kind", [pa.int32(), MICROS])
+def test_a_null_is_not_made_where_none_is_taken(kind: Any) -> None:
+    item = pa.field("item", kind, nullable=False)
+    for outer, value in (
+        (pa.list_(item), [1, None]),
+        (pa.large_list(item), [1, None]),
+        (fixed(kind), [1, None]),
+        (fixed(fixed(kind)), [[1, 2], None]),
+        (required(kind), {"a": None}),
+        (pa.map_(pa.string(), item), {"k": None}),
+        (pa.list_(fixed(kind)), [[1, 2], [None, 4]]),
+    ):
+        schema = arrow_types.struct_schema(pa.schema([("v", outer)]))
+        with pytest.raises(DataError, match=r"column v of type .*null.* (none|non-nullable)"):
+            rows.batch_of([{"v": None}, {"v": value}], schema)
+
+
 def test_parts_of_a_batch_have_bytes_up_to_the_limit() -> None:
     batch = batch_of(pa.table({"n": range(1000), "text": ["x" * 1000] * 999 + ["y" * 50_000]}))
     parts = compact.parts(batch.values, 20_000)

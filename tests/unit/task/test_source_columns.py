@@ -124,6 +124,20 @@ def test_every_type_of_parquet_is_the_same_by_column(
     assert (len(found), sent.rows_of_columns) == (2, [2])
 
 
+def test_a_null_list_of_a_fixed_size_is_a_null_either_way(tmp_path: Path, sent: Sent) -> None:
+    source = tmp_path / "in"
+    source.mkdir()
+    pair = pa.list_(pa.field("item", pa.int32(), nullable=False), 2)
+    columns = {"v": pa.array([[1, 2], None], pair), "t": pa.array([1, 2], pa.timestamp("us"))}
+    pq.write_table(pa.table(columns), source / "a.parquet")
+    run(tmp_path / "1", source, {})
+    run(tmp_path / "2", source, {}, by_record=True)
+    found, expected = (records_of(tmp_path / way, "t") for way in ("1", "2"))
+    assert plain(found) == plain(expected)
+    values = [json.loads(one.value or b"")["payload"]["v"] for one in expected]
+    assert (values, sent.rows_of_columns) == ([[1, 2], None], [2])
+
+
 def test_a_row_that_a_transform_refuses_is_a_dead_letter_alone(tmp_path: Path, sent: Sent) -> None:
     source = write(tmp_path / "in", 1100, bad=(20, 999))
     by_column = run(tmp_path / "1", source, CAST_TEXT)
