@@ -8,7 +8,6 @@ text outside the Basic Multilingual Plane. `headgate.connector.json_values` says
 
 import binascii
 from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
 from json.encoder import encode_basestring
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
@@ -20,12 +19,21 @@ from headgate.connector.json_values import DecimalFormat, writer
 from headgate.connector.schema import DECIMAL, FLOAT32, FLOAT64, Schema, SchemaType, logical_type
 from headgate.java.json import as_java
 from headgate_arrow.arrow_types import carrier
+from headgate_arrow.column_parts import (
+    Parts,
+    as_bytes,
+    joined,
+    map_entries,
+    places,
+    plain,
+    twos_complement,
+    unscaled_numbers,
+    whole_numbers,
+)
 
 Texts: TypeAlias = Any
 """An array of large_string without nulls: the JSON of each value of a column."""
 Column: TypeAlias = Callable[[Any], Texts]
-Parts: TypeAlias = list[Any]
-"""Texts and arrays of texts that stand next to each other in each row."""
 
 _TEXT: Final = pa.large_string()
 
@@ -63,7 +71,7 @@ class JsonColumns:
             pyarrow.ArrowException, ValueError: it cannot be had by columns.
         """
         parts = [self._start, *_object(self._members, batch.columns), self._end]
-        return _as_bytes(_joined(parts, batch.num_rows))
+        return as_bytes(_joined(parts, batch.num_rows))
 
     def _members_of(self, schema: Schema) -> list[Member]:
         found: list[Member] = []
@@ -86,7 +94,7 @@ class JsonColumns:
         nulls_stay = some in _NULLS_STAY
 
         def texts(array: Any) -> Texts:
-            array = _plain(array)
+            array = plain(array)
             if not array.null_count:
                 return some(array)
             if null is None:
@@ -129,7 +137,7 @@ class JsonColumns:
         item = self._column(cast(Schema, schema.value_schema))
 
         def texts(array: Any) -> Texts:
-            items = _per_list(item(array.flatten()), _places(array))
+            items = _per_list(item(array.flatten()), places(array))
             return _joined(["[", items, "]"], len(array))
 
         return texts
@@ -142,11 +150,10 @@ class JsonColumns:
         before, between, after = ("", ":", "") if is_object else ("[", ",", "]")
 
         def texts(array: Any) -> Texts:
-            first, last = array.offsets[0].as_py(), array.offsets[-1].as_py()
-            some = [one.slice(first, last - first) for one in (array.keys, array.items)]
-            pairs = _joined([before, key(some[0]), between, value(some[1]), after], last - first)
-            places = pc.subtract(array.offsets, first)
-            return _joined([outer[0], _per_list(pairs, places), outer[1]], len(array))
+            some_keys, items, begins = map_entries(array)
+            parts = [before, key(some_keys), between, value(items), after]
+            pairs = _joined(parts, len(some_keys))
+            return _joined([outer[0], _per_list(pairs, begins), outer[1]], len(array))
 
         return texts
 
@@ -157,68 +164,32 @@ def _object(members: Sequence[Member], columns: Sequence[Any]) -> Parts:
     parts: Parts = []
     for member, array in zip(members, columns, strict=True):
         parts.append(member.label)
-        if member.is_text and not (plain := _plain(array)).null_count:
-            parts += ['"', _escaped(plain), '"']
+        if member.is_text and not (texts := plain(array)).null_count:
+            parts += ['"', _escaped(texts), '"']
         else:
             parts.append(member.texts(array))
     return [*parts, "}"]
 
 
-def _plain(array: Any) -> Any:
-    """Without dictionary, and no view: Arrow takes no nulls out of one."""
-    if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
-    kind = _NO_VIEW.get(array.type)
-    return array if kind is None else array.cast(kind)
-
-
 def _joined(parts: Parts, count: int) -> Texts:
-    found: Parts = []
-    for part in parts:
-        if found and isinstance(part, str) and isinstance(found[-1], str):
-            found[-1] += part
-        else:
-            found.append(part)
-    if all(isinstance(part, str) for part in found):
-        return pa.repeat(pa.scalar("".join(found), _TEXT), count)
-    scalars = [pa.scalar(part, _TEXT) if isinstance(part, str) else part for part in found]
-    return pc.binary_join_element_wise(*scalars, pa.scalar("", _TEXT))
+    return joined(parts, count, _TEXT)
 
 
-def _per_list(items: Texts, places: Any) -> Texts:
+def _per_list(items: Texts, begins: Any) -> Texts:
     """Texts of lists with commas between them.
 
     Args:
-        places: where each list begins in `items`, and where the last one ends.
+        begins: where each list begins in `items`, and where the last one ends.
     """
-    lists = pa.LargeListArray.from_arrays(places.cast(pa.int64()), items)
+    lists = pa.LargeListArray.from_arrays(begins, items)
     return pc.binary_join(lists, pa.scalar(",", _TEXT))
-
-
-def _places(lists: Any) -> Any:
-    """Where each list begins in what `flatten` gives, and where the last one ends."""
-    lengths = pc.list_value_length(lists).cast(pa.int64())
-    return pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(lengths)])
-
-
-def _as_bytes(texts: Texts) -> list[bytes]:
-    """Three times as fast as `to_pylist`."""
-    _, places, data = texts.buffers()
-    count, first = len(texts), texts.offset
-    ends = memoryview(places).cast("q")[first : first + count + 1].tolist()
-    held = data.to_pybytes() if data is not None else b""
-    return [held[start:end] for start, end in pairwise(ends)]
 
 
 # -- values --
 
 
 def _whole_number(array: Any) -> Texts:
-    """Numbers, and what JsonConverter writes as one: days, milliseconds, units of time."""
-    if not pa.types.is_integer(array.type):
-        by_way = array.cast(carrier(array.type))
-        array = by_way.cast(pa.int32() if by_way.type.bit_width == _WORD else pa.int64())
-    return array.cast(_TEXT)
+    return whole_numbers(array).cast(_TEXT)
 
 
 def _same_text(array: Any) -> Texts:
@@ -228,19 +199,7 @@ def _same_text(array: Any) -> Texts:
 
 def _unscaled(array: Any) -> Texts:
     """Decimals, by the bytes of their unscaled numbers."""
-    if not len(array):  # it may have no buffer
-        return pa.nulls(0, _TEXT)
-    if array.type == pa.uint64():
-        numbers = array.to_pylist()
-    else:
-        width = array.type.byte_width
-        data, first = array.buffers()[1].to_pybytes(), array.offset * width
-        places = range(first, first + len(array) * width, width)
-        numbers = [_int(data[at : at + width], "little", signed=True) for at in places]
-    coded = [
-        _base64(one.to_bytes((one if one >= 0 else ~one).bit_length() // 8 + 1, "big", signed=True))
-        for one in numbers
-    ]
+    coded = [_base64(twos_complement(one)) for one in unscaled_numbers(array)]
     return pa.array(coded, _TEXT)
 
 
@@ -303,18 +262,12 @@ def _java_text(text: str) -> str:
 
 _FIXED: Final = (1e-3, 1e7)
 """Between them Java writes a float without exponent."""
-_WORD: Final = 32
 _BACKSLASH: Final = ord("\\")
 _FOUR_BYTES: Final = 0xF0
 """First bytes of characters that are escaped as surrogates, from here on."""
 _BEYOND: Final = r"[\x{10000}-\x{10FFFF}]"
 _USUAL: Final = bytes(one for one in range(0x20, _FOUR_BYTES) if one not in b'"\\')
 """Bytes of what stands in JSON as it is."""
-_int: Final = int.from_bytes
-_NO_VIEW: Final = {
-    pa.string_view(): pa.large_string(),
-    pa.binary_view(): pa.large_binary(),
-}
 _WHOLE: Final = (SchemaType.INT8, SchemaType.INT16, SchemaType.INT32, SchemaType.INT64)
 _WRITERS: Final[Mapping[SchemaType, Column]] = {
     SchemaType.BOOLEAN: _same_text,

@@ -2,19 +2,21 @@
 
 import io
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import fastavro
 
 from headgate.connector import registry_converters
 from headgate.connector.data_error import DataError
+from headgate.connector.registry_converters import AvroForm
 from headgate.connector.schema import Schema, SchemaAndValue
 from headgate.connector.schema_registry import AVRO, RegisteredSchema
 from headgate.java.json import dumps
 from headgate_registry.avro_read import reader_of
 from headgate_registry.avro_schema import avro_of
 from headgate_registry.avro_tree import Tree, tree_of, tree_of_text
-from headgate_registry.avro_write import Encoders
+from headgate_registry.avro_write import Encode, Encoders
 from headgate_registry.base import FormatConverter, Read, Written
 from headgate_registry.references import texts
 
@@ -72,20 +74,32 @@ class Working(FormatConverter, registry_converters.AvroConverter):
     def _tree(self, found: RegisteredSchema) -> Tree:
         return tree_of_text(found.text, texts(self._checked_registry, found))
 
+    def form(self, topic: str, schema: Schema) -> AvroForm:
+        entry = self._entry(topic, schema)
+        assert isinstance(entry.write, _Writer)
+        tree = entry.write.tree
+        return AvroForm(entry.head, tree.root, tree.named, self._keep_nulls)
+
     def _writer(self, schema: Schema, tree: Tree) -> Callable[[Any], bytes]:
         encode = Encoders(tree, keep_nulls=self._keep_nulls).of(schema.as_required(), tree.root)
-        parsed = _parsed(tree)
+        return _Writer(tree, encode, _parsed(tree))
 
-        def write(value: Any) -> bytes:
-            stream = io.BytesIO()
-            encoded = encode(value)
-            try:
-                fastavro.schemaless_writer(stream, parsed, encoded)
-            except Exception as error:  # ValueError, TypeError, UnicodeEncodeError and others
-                raise DataError(f"the value has no form in Avro: {error}") from error
-            return stream.getvalue()
 
-        return write
+@dataclass(frozen=True, slots=True)
+class _Writer:
+    tree: Tree
+    """What it writes under."""
+    encode: Encode
+    parsed: Any
+
+    def __call__(self, value: Any) -> bytes:
+        stream = io.BytesIO()
+        encoded = self.encode(value)
+        try:
+            fastavro.schemaless_writer(stream, self.parsed, encoded)
+        except Exception as error:  # ValueError, TypeError, UnicodeEncodeError and others
+            raise DataError(f"the value has no form in Avro: {error}") from error
+        return stream.getvalue()
 
 
 def _parsed(tree: Tree) -> Any:

@@ -7,7 +7,7 @@ JsonSchemaDataConfig.
 """
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from headgate.connector.api import Value
 from headgate.connector.config import ConfigDef, Importance, Type
@@ -162,10 +162,31 @@ class RegistryConverter:
         raise MissingExtraError("registry")
 
 
+class AvroForm(NamedTuple):
+    """How an AvroConverter writes values of a schema."""
+
+    head: bytes
+    """Stands before the Avro of each value."""
+    root: Any
+    """The Avro schema as parsed JSON: types that have a name are named in full."""
+    named: Mapping[str, Any]
+    """Definitions of the types that have a name."""
+    keeps_nulls: bool
+    """A null is written as a null where its schema has a default."""
+
+
 class AvroConverter(RegistryConverter):
     """Avro with a schema registry. Source: io.confluent.connect.avro.AvroConverter."""
 
     CONFIG = _config(*_AVRO_ROWS)
+
+    def form(self, topic: str, schema: Schema) -> AvroForm:
+        """How values of `schema` are written, for whoever writes many at once.
+
+        Raises:
+            DataError, TransportError and others: as `from_connect`.
+        """
+        raise MissingExtraError("registry")
 
 
 class JsonSchemaConverter(RegistryConverter):

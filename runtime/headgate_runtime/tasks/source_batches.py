@@ -1,13 +1,13 @@
 """Batches of Arrow rows on their way from `poll` to the log.
 
 They go whole where nothing needs records: transforms that take rows at once, the default converter
-of values under ``headgate up``, and a log that keeps batches. With JsonConverter a batch becomes a
-column of values, one for each record, whatever the log is. Else, and where a value has no form
-in Python or a transform fails, a batch is made into the records that the task might have given in
-its place.
+of values under ``headgate up``, and a log that keeps batches. With JsonConverter or AvroConverter a
+batch becomes a column of values, one for each record, whatever the log is. Else, and where a value
+has no form in Python or a transform fails, a batch is made into the records that the task might
+have given in its place.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
@@ -20,6 +20,7 @@ from headgate.connector.converters import (
     sending_timestamp,
 )
 from headgate.connector.json_converter import JsonConverter
+from headgate.connector.registry_converters import AvroConverter
 from headgate.connector.schema import Schema
 from headgate.connector.text_converters import TypedConverter
 from headgate.connector.transforms import takes_rows_at_once
@@ -35,7 +36,6 @@ from headgate_runtime.tasks.polled_records import PolledTypeError
 
 if TYPE_CHECKING:
     from headgate_arrow.batch_chain import BatchChain
-    from headgate_arrow.json_columns import JsonColumns
 
 BYTES_MAX: Final = 16 * 1024 * 1024
 """A batch in the log has no more, unless one row has."""
@@ -71,6 +71,33 @@ def flows_typed(made: TaskConverters) -> bool:
     return type(made.value) is TypedConverter and type(made.header) is SimpleHeaderConverter
 
 
+ColumnWriter: TypeAlias = Callable[[Any], list[bytes]]
+"""The values of each row of a RecordBatch."""
+
+
+def writes_columns(converter: object) -> bool:
+    """Whether there is a `column_writer` for it. What somebody derives from it may write otherwise,
+    and has no `form` of its own."""
+    kind = type(converter)
+    return kind is JsonConverter or (issubclass(kind, AvroConverter) and "form" in vars(kind))
+
+
+def column_writer(converter: object, topic: str, schema: Schema) -> ColumnWriter:
+    """
+    Raises:
+        Exception: what the converter raises for the schema, or its values are to be written one by
+            one.
+    """
+    if isinstance(converter, JsonConverter):
+        from headgate_arrow.json_columns import JsonColumns
+
+        return JsonColumns(schema, converter.form(schema)).values
+    from headgate_arrow.avro_columns import AvroColumns
+
+    assert isinstance(converter, AvroConverter)
+    return AvroColumns(schema, converter.form(topic, schema)).values
+
+
 class SourceBatches:
     """Makes what `poll` has given into what can be sent."""
 
@@ -79,8 +106,8 @@ class SourceBatches:
         self._transforms = transforms
         self._chain: BatchChain | None = None
         """The transforms for batches; made with the first."""
-        self._columns: tuple[Schema, JsonColumns] | None = None
-        """Writes the values of the last schema as JSON."""
+        self._columns: tuple[str, Schema, ColumnWriter] | None = None
+        """Writes the values of the last topic and schema."""
         self.flow = False
         """Batches go without being made into records."""
         self.kept = False
@@ -96,7 +123,7 @@ class SourceBatches:
         simple = type(made.header) is SimpleHeaderConverter and not needs_records
         at_once = simple and takes_rows_at_once(self._transforms)
         self.kept = at_once and flows_typed(made) and isinstance(producer, BatchProducer)
-        self.flow = self.kept or (at_once and type(made.value) is JsonConverter)
+        self.flow = self.kept or (at_once and writes_columns(made.value))
 
     def prepared(self, items: Sequence[Item | SourceBatch]) -> Sequence[Item]:
         """`items` without any `SourceBatch`.
@@ -176,14 +203,11 @@ class SourceBatches:
         Raises:
             Exception: the values cannot be had by columns.
         """
-        known, schema = self._columns, batch.value_schema
-        if known is None or (known[0] is not schema and known[0] != schema):
-            from headgate_arrow.json_columns import JsonColumns
-
-            assert isinstance(self._converters.value, JsonConverter)
-            made = JsonColumns(schema, self._converters.value.form(schema))
-            known = self._columns = schema, made
-        values = known[1].values(batch.values)
+        known, topic, schema = self._columns, batch.topic, batch.value_schema
+        if known is None or known[0] != topic or (known[1] is not schema and known[1] != schema):
+            write = column_writer(self._converters.value, topic, schema)
+            known = self._columns = topic, schema, write
+        values = known[2](batch.values)
         headers = self._headers(batch)
         return ValueColumn(batch.topic, batch.partition, key, values, headers, time_ms)
 

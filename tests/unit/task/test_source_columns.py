@@ -1,4 +1,5 @@
-"""Batches on their way to JSON: a column of values to the log, the same records as one by one."""
+"""Batches on their way to JSON and Avro: a column of values to the log, the same records as one by
+one."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -10,16 +11,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.data.every_type import every_type
+from support.registry.memory import MemorySchemas, converter
 from support.task.body_bench import BodyBench, source_offsets
 from support.task.letters import headers_of, records_of
 from support.task.transforms import CAST_TEXT, Keeps
 
+from headgate.connector.batches import RowOffsets, SourceBatch
 from headgate.connector.converters import task_converters
 from headgate.connector.json_converter import JsonConverter
 from headgate.connector.transforms import make_transforms
 from headgate.ports import ConsumerRecord, ProducerRecord, TransactionOverError, ValueColumn
+from headgate_arrow import arrow_types, rows
 from headgate_connectors.directory import DirectoryTask
 from headgate_embedded.producer import EmbeddedProducer
+from headgate_registry.avro_converter import Working
+from headgate_registry.base import FormatConverter
+from headgate_runtime.tasks.source_batches import ReadyBatch, SourceBatches
 
 PACKAGE = "org.apache.kafka.connect.transforms."
 CHAIN = {
@@ -182,7 +189,77 @@ def test_a_converter_of_somebody_else_gets_each_record(
     assert not sent.rows_of_columns
 
 
-def converters_with(value: JsonConverter) -> Any:
+def avro(patch: pytest.MonkeyPatch, schemas: MemorySchemas, made: Any = None) -> FormatConverter:
+    """Values of tasks that begin from now on are written by it."""
+    made = converter("AvroConverter", schemas) if made is None else made
+    patch.setattr("support.task.body_bench.task_converters", converters_with(made))
+    return made
+
+
+@pytest.mark.parametrize("chain", [{}, CHAIN])
+def test_a_column_of_avro_is_the_records_one_by_one(
+    tmp_path: Path, sent: Sent, monkeypatch: pytest.MonkeyPatch, chain: dict[str, str]
+) -> None:
+    source, schemas = write(tmp_path / "in", 150), MemorySchemas()
+    avro(monkeypatch, schemas)
+    by_column = run(tmp_path / "1", source, {**chain, "batch.size": "100"})
+    assert sent.rows_of_columns == [100, 50]
+    made = avro(monkeypatch, schemas)
+    run(tmp_path / "2", source, chain, by_record=True)
+    found, expected = (records_of(tmp_path / way, "t") for way in ("1", "2"))
+    assert plain(found) == plain(expected)
+    assert (len(found), len(schemas.schemas), by_column.progress.records) == (150, 1, 150)
+    read = made.to_connect_data("t", found[149].value).value
+    assert read["number" if chain else "n"] == ("149" if chain else 149)
+    assert source_offsets(tmp_path / "1") == source_offsets(tmp_path / "2")
+
+
+def test_every_type_of_parquet_is_the_same_in_avro(
+    tmp_path: Path, sent: Sent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "in"
+    source.mkdir()
+    pq.write_table(pa.table(every_type()), source / "a.parquet")
+    for way in ("1", "2"):
+        avro(monkeypatch, MemorySchemas())
+        run(tmp_path / way, source, {}, by_record=way == "2")
+    found, expected = (records_of(tmp_path / way, "t") for way in ("1", "2"))
+    assert plain(found) == plain(expected)
+    assert (len(found), sent.rows_of_columns) == (2, [2])
+
+
+def test_each_topic_has_its_own_subject() -> None:
+    """One schema in two topics: it is registered for each."""
+    schemas = MemorySchemas()
+    made = converter("AvroConverter", schemas)
+    batches = SourceBatches(replace(task_converters({}, {}), value=made))
+    batches.decide(None, needs_records=False)
+    values = rows.record_batch(pa.table({"n": [1]}))
+    schema = arrow_types.struct_schema(values.schema)
+    offsets = RowOffsets({"position": range(1)})
+    given = [SourceBatch({}, offsets, topic, values, schema) for topic in ("a", "b", "a")]
+    for ready in batches.prepared(given):
+        assert isinstance(ready, ReadyBatch)
+        assert isinstance(ready.sent, ValueColumn)
+    assert list(schemas.subjects) == ["a-value", "b-value"]
+
+
+def test_a_converter_derived_from_avro_gets_each_record(
+    tmp_path: Path, sent: Sent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Own(Working):
+        def from_connect(self, topic: str, value: Any, schema: Any = None) -> bytes | None:
+            return b"own"
+
+    made = Own(lambda: MemorySchemas())
+    made.configure({}, is_key=False)
+    avro(monkeypatch, MemorySchemas(), made)
+    run(tmp_path / "1", write(tmp_path / "in", 10), {})
+    assert [one.value for one in records_of(tmp_path / "1", "t")] == [b"own"] * 10
+    assert not sent.rows_of_columns
+
+
+def converters_with(value: Any) -> Any:
     return lambda *given: replace(task_converters(*given), value=value)
 
 

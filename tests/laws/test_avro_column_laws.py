@@ -1,0 +1,51 @@
+"""What AvroConverter makes of each row of a batch, and what is made of its columns, is the same to
+the byte."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
+from support.data.arrow_batches import batches, with_defaults
+from support.registry.memory import MemorySchemas, converter
+
+from headgate.connector.data_error import DataError
+from headgate.connector.registry_converters import AvroConverter
+from headgate_arrow import arrow_types, rows
+from headgate_arrow.avro_columns import AvroColumns, NeedsRowsError
+from headgate_arrow.values import fault
+
+CONFIGS = st.fixed_dictionaries(
+    {
+        "connect.meta.data": st.sampled_from(["true", "false"]),
+        "ignore.default.for.nullables": st.sampled_from(["true", "false"]),
+    }
+)
+NAMES = st.text("abxyz_", min_size=1, max_size=3)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(batches(NAMES), CONFIGS, st.data())
+def test_columns_of_avro_are_what_the_converter_writes_row_by_row(
+    values: Any, config: Mapping[str, str], data: st.DataObject
+) -> None:
+    if fault(values) is not None:
+        event("a value without a form in Python")
+        return
+    schema = arrow_types.struct_schema(values.schema)
+    given_rows = rows.values_of(values)
+    schema = data.draw(with_defaults(schema, given_rows))
+    made = converter("AvroConverter", MemorySchemas(), config)
+    try:
+        expected = [made.from_connect("t", row, schema) for row in given_rows]
+    except DataError:
+        event("Avro has no such schema or value")
+        return
+    assert isinstance(made, AvroConverter)
+    try:
+        found = AvroColumns(schema, made.form("t", schema)).values(values)
+    except NeedsRowsError as error:
+        event(f"by rows: {error}")
+        assert "default" in str(error)
+        return
+    assert found == expected
