@@ -185,12 +185,12 @@ def _measured(folder: Path, kind: Kind) -> dict[str, list[Cost]]:
     return costs
 
 
-def write_files(folder: Path, rows: int, kind: Kind) -> int:
+def write_files(folder: Path, rows: int, kind: Kind, files: int = FILES) -> int:
     """Returns how many bytes they have."""
     folder.mkdir()
     random = np.random.default_rng(7)
-    for number in range(FILES):
-        count = rows // FILES
+    for number in range(files):
+        count = rows // files
         at = random.integers(1_600_000_000_000, 1_700_000_000_000, count)
         table = pa.table(
             {

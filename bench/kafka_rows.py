@@ -3,11 +3,13 @@
 The chain is that of `transforms`. Ours goes as batches through the embedded log on to Parquet
 files, and from a Parquet file to a topic of Kafka, where its JSON is made by columns. Java's task
 makes its rows in memory and writes them to such a topic, by JsonConverter and as Avro; it reads no
-file, asks no registry (`bench/java/BenchRows.java`), and nobody writes its rows to a file. Both
-with exactly-once on, and a transaction per second on Kafka.
+file, asks no registry (`bench/java/BenchRows.java`), and nobody writes its rows to a file. Ours
+asks a registry once for each topic. Both with exactly-once on, and a transaction per second on
+Kafka.
 
-On Kafka the time is that between two commits, the first and the last, as in `kafka_source`. CPU is
-that of the worker with its tasks: Kafka's broker does part of the work besides, which is not in it.
+On Kafka the time is that between two commits: the first, and the last but one. The last one waits
+for its second to pass, whatever is left to move. CPU is that of the worker with its tasks: Kafka's
+broker does part of the work besides, which is not in it.
 """
 
 import os
@@ -15,7 +17,7 @@ import shutil
 import statistics
 import time
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -28,10 +30,9 @@ from bench.transforms import CHAIN
 from bench.up_job import UpJob
 from local_kafka.jars import AVRO, ensure, pinned
 from local_kafka.jvm import compile_java
+from local_kafka.registry import schema_registry
 
 ROWS: Final = int(os.environ.get("HEADGATE_BENCH_ROWS", "1000000"))
-FEW: Final = ROWS // 5
-"""Rows that ours moves to a topic."""
 BATCH: Final = 2_000
 REPEATS: Final = 3
 PACKAGE: Final = "org.apache.kafka.connect.transforms."
@@ -48,6 +49,7 @@ TRANSFORMS: Final = {
 }
 WITH_SCHEMAS: Final = {"value.converter": JSON, "value.converter.schemas.enable": "true"}
 PLAIN: Final = {"value.converter": JSON, "value.converter.schemas.enable": "false"}
+OUR_AVRO: Final = "io.confluent.connect.avro.AvroConverter"
 AS_AVRO: Final = {"value.converter": "BenchRows$AvroConverter"}
 SERVICES: Final = {
     "source.SourceConnector": "BenchRows$Source",
@@ -60,6 +62,16 @@ class Cost(NamedTuple):
     """Rows per second."""
     cpu_us: float
     """Per row."""
+
+
+class Mark(NamedTuple):
+    """A commit that was seen."""
+
+    position: int
+    """Rows up to it."""
+    at: float
+    cpu: float
+    """Seconds that the worker has used."""
 
 
 class Side:
@@ -77,8 +89,8 @@ class Side:
     def run(self, converter: Mapping[str, str]) -> Cost:
         """
         Raises:
-            RuntimeError: not all rows were written, with the end of the worker's log; or all of
-                them in one transaction, so that there is no time between two.
+            RuntimeError: not all rows were written, with the end of the worker's log; or in too few
+                transactions, so that there is no time between two.
         """
         self._count += 1
         name = f"{self.group}-{self._count}"
@@ -88,44 +100,49 @@ class Side:
         given |= {"topic": name, "tasks.max": "1"}
         reply = self._worker.rest.create(name, given)
         assert reply.status == 201, reply
-        first = position = 0
-        began = cpu = 0.0
+        marks: list[Mark] = []
         try:
             for position in commits.positions(name):
-                if not first:
-                    first, began, cpu = position, time.perf_counter(), cpu_of(self._worker)
+                marks.append(Mark(position, time.perf_counter(), cpu_of(self._worker)))
                 if position >= self._rows:
                     break
         except TimeoutError as error:
             raise RuntimeError(f"{error}{tail_of(self._worker)}") from error
-        seconds, spent = time.perf_counter() - began, cpu_of(self._worker) - cpu
         commits.close()
         self._worker.rest.delete(f"/connectors/{name}")
         delete_topic(self._admin, name)
-        rows = position - first
-        if not rows:
-            raise RuntimeError("all rows were in one commit: set HEADGATE_BENCH_ROWS higher")
-        return Cost(rows / seconds, 1e6 * spent / rows)
+        return between(marks)
+
+
+def between(marks: Sequence[Mark]) -> Cost:
+    """
+    Raises:
+        RuntimeError: there are fewer than three commits.
+    """
+    if len(marks) < 3:
+        raise RuntimeError(f"{len(marks)} commits, expected 3: set HEADGATE_BENCH_ROWS higher")
+    first, last = marks[0], marks[-2]
+    rows = last.position - first.position
+    return Cost(rows / (last.at - first.at), 1e6 * (last.cpu - first.cpu) / rows)
 
 
 def run() -> Iterator[str]:
     """Report lines: each round, then each way with its rate and CPU, and Java's best beside it."""
-    with workers({"log.segment.delete.delay.ms": "1000"}) as made:
+    settings = {"log.segment.delete.delay.ms": "1000"}
+    with workers(settings) as made, schema_registry(made.folder / "registry") as url:
         write_plugin(made.folder)
-        files, few = made.folder / "files", made.folder / "few"
+        files, one = made.folder / "files", made.folder / "one"
         write_files(files, ROWS, PARQUET)
-        write_files(made.folder / "few-files", FEW * 4, PARQUET)
-        few.mkdir()
-        shutil.move(made.folder / "few-files" / "0.parquet", few / "rows.parquet")
+        write_files(one, ROWS, PARQUET, files=1)
         source = {"connector.class": "BenchRows$Source", "batch.size": f"{BATCH}"}
         java = Side(made, JAVA, {**source, "rows": f"{ROWS}"}, ROWS)
-        reads = {"connector.class": "DirectorySource", "path": str(few), "batch.size": f"{BATCH}"}
-        ours = Side(made, OURS, reads, FEW)
+        reads = {"connector.class": "DirectorySource", "path": str(one), "batch.size": f"{BATCH}"}
+        ours = Side(made, OURS, reads, ROWS)
         costs: dict[str, list[Cost]] = {}
         pipeline = PIPELINE.format(more=CHAIN, rotate=ROWS // 4)
         with UpJob(made.folder / "up", pipeline, "write") as job:
             for turn in range(REPEATS + 1):
-                found = _round(job, files, turn, java, ours)
+                found = _round(job, files, turn, java, ours, url)
                 rates = ", ".join([f"{name} {cost.rate:,.0f}" for name, cost in found.items()])
                 yield f"round {turn}, rows/s: {rates}"
                 if turn:  # the first lets Java's compiler see it all
@@ -134,12 +151,16 @@ def run() -> Iterator[str]:
         yield from _lines(costs)
 
 
-def _round(job: UpJob, files: Path, turn: int, java: Side, ours: Side) -> dict[str, Cost]:
+def _round(
+    job: UpJob, files: Path, turn: int, java: Side, ours: Side, registry: str
+) -> dict[str, Cost]:
     up = moved(job, files, ROWS, turn)
+    avro = {"value.converter": OUR_AVRO, "value.converter.schema.registry.url": registry}
     return {
         "ours, batches, to Parquet": Cost(up.rate, 1e6 * up.cpu_seconds / up.rows),
         "ours, to a topic, JSON with schemas": ours.run(WITH_SCHEMAS),
         "ours, to a topic, JSON": ours.run(PLAIN),
+        "ours, to a topic, Avro": ours.run(avro),
         "Java, JSON with schemas": java.run(WITH_SCHEMAS),
         "Java, JSON": java.run(PLAIN),
         "Java, Avro": java.run(AS_AVRO),

@@ -1,5 +1,8 @@
-"""Typed CSV files over Kafka to partitioned Parquet, with transforms and dead letters, while
-workers and tasks of both sides are killed at random: every row is there once, with its types."""
+"""Typed files over Kafka to partitioned Parquet, with transforms and dead letters, while workers
+and tasks of both sides are killed at random: every row is there once, with its types.
+
+Lines of CSV with bad ones among them go one by one. Rows of Parquet go as batches, whose JSON is
+made by columns, and which the producer gets as such (`tests/unit/task/test_source_columns.py`)."""
 
 import os
 import random
@@ -35,6 +38,13 @@ pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
 KILLS = 20
 ROWS = 3_000
 """Of a file; there is one for each kill."""
+COLUMNS = {
+    "id": pa.int64(),
+    "city": pa.string(),
+    "price": pa.decimal128(10, 2),
+    "at": pa.timestamp("ms", "UTC"),
+    "code": pa.string(),
+}
 CITIES = ("Rome", "a/b=c", "Köln")
 SEED = int(os.environ.get("HEADGATE_CHAOS_SEED", "0")) or random.SystemRandom().randrange(
     1, 1 << 31
@@ -76,10 +86,15 @@ Row = tuple[Any, ...]
 
 
 class Files:
-    """The files that were written, and what must become of their rows."""
+    """The files that were written, and what must become of their rows.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        kind: ``csv`` or ``parquet``.
+    """
+
+    def __init__(self, folder: Path, kind: str) -> None:
         self._folder = folder
+        self._kind = kind
         folder.mkdir()
         self.good: list[Row] = []
         self.bad_lines: list[str] = []
@@ -90,24 +105,34 @@ class Files:
 
     def add(self) -> None:
         first = self._count * ROWS
-        lines = ["id,city,price,at,code"]
+        lines: list[tuple[int, str, Decimal, datetime, str]] = []
         for row in range(first, first + ROWS):
             city, price = CITIES[row % 3], Decimal(row).scaleb(-2)
             at = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(milliseconds=row)
-            written = at.isoformat(timespec="milliseconds")
-            if row % 101 == 7:
-                lines.append(f"{row},{city},1.005,{written},1")  # three places
-                self.bad_lines.append(lines[-1])
+            code = str(row)
+            if row % 101 == 7 and self._kind == "csv":
+                price, code = Decimal("1.005"), "1"  # three places
+                self.bad_lines.append(_line((row, city, price, at, code)))
             elif row % 103 == 11:
-                lines.append(f"{row},{city},{price},{written},no {row}")
+                code = f"no {row}"
                 self.bad_codes.add(row)
             else:
-                lines.append(f"{row},{city},{price},{written},{row}")
                 self.good.append((row, city, price, at, row, "sale"))
-        draft = self._folder / f".{self._count}.csv"
-        draft.write_text("\n".join(lines) + "\n")
-        draft.rename(self._folder / f"{self._count}.csv")
+            lines.append((row, city, price, at, code))
+        draft = self._folder / f".{self._count}.{self._kind}"
+        if self._kind == "csv":
+            draft.write_text("\n".join([",".join(COLUMNS), *map(_line, lines)]) + "\n")
+        else:
+            columns = zip(zip(*lines, strict=True), COLUMNS.values(), strict=True)
+            arrays = [pa.array(values, kind) for values, kind in columns]
+            pq.write_table(pa.table(arrays, names=list(COLUMNS)), draft)
+        draft.rename(self._folder / f"{self._count}.{self._kind}")
         self._count += 1
+
+
+def _line(row: tuple[int, str, Decimal, datetime, str]) -> str:
+    number, city, price, at, code = row
+    return f"{number},{city},{price},{at.isoformat(timespec='milliseconds')},{code}"
 
 
 def written(folder: Path) -> Iterator[Row]:
@@ -159,14 +184,16 @@ class Killing:
         return [p for one in workers for n in range(2) for p in one.tasks(f"{what}-{n}")]
 
 
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_every_row_is_there_once_after_twenty_kills(
+    kind: str,
     own_broker: Callable[..., Broker],
     kafka_cluster: Callable[..., KafkaCluster],
     tmp_path: Path,
     say: Callable[[str], None],
 ) -> None:
     say(f"seed {SEED}; run it again with HEADGATE_CHAOS_SEED={SEED}")
-    chance, files, out = random.Random(SEED), Files(tmp_path / "in"), tmp_path / "out"
+    chance, files, out = random.Random(SEED), Files(tmp_path / "in", kind), tmp_path / "out"
     broker = own_broker(settings=QUICK_GROUPS)
     for topic, partitions in (("rows", 2), ("bad-lines", 1), ("bad-rows", 1)):
         create_topic(broker.address, topic, partitions)

@@ -1,53 +1,14 @@
-"""A schema registry that is not ours, for tests: Apicurio Registry, from pinned artifacts."""
+"""A schema registry that is not ours, for tests."""
 
-import contextlib
-import os
-import subprocess
-import tarfile
-import time
 from collections.abc import Iterator
-from pathlib import Path
 
-import httpx
 import pytest
 
-from local_kafka.jars import REGISTRY, ensure, java, pinned
-from local_kafka.jvm import free_ports
-
-START_S = 240
+from local_kafka import registry
 
 
 @pytest.fixture(scope="session")
 def schema_registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Address of its Confluent API. Its schemas are in memory."""
-    folder = tmp_path_factory.mktemp("registry")
-    with tarfile.open(ensure(REGISTRY) / pinned(REGISTRY)[0].name) as archive:
-        archive.extractall(folder, filter="data")
-    (jar,) = folder.glob("*-runner.jar")
-    (port,) = free_ports(1)
-    told = folder / "registry.log"
-    with told.open("w") as log:
-        process = subprocess.Popen(
-            [java(), "-Xmx512m", "-jar", str(jar)],
-            env={**os.environ, "QUARKUS_HTTP_HOST": "127.0.0.1", "QUARKUS_HTTP_PORT": str(port)},
-            cwd=folder,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-        )
-    url = f"http://127.0.0.1:{port}/apis/ccompat/v7"
-    try:
-        _await(url, process, told)
+    with registry.schema_registry(tmp_path_factory.mktemp("registry")) as url:
         yield url
-    finally:
-        process.kill()
-        process.wait()
-
-
-def _await(url: str, process: "subprocess.Popen[bytes]", told: Path) -> None:
-    end = time.monotonic() + START_S
-    while process.poll() is None and time.monotonic() < end:
-        with contextlib.suppress(httpx.TransportError):
-            if httpx.get(f"{url}/subjects").status_code == 200:
-                return
-        time.sleep(0.2)
-    raise RuntimeError(f"the schema registry did not start: {told.read_text()[-2000:]}")
