@@ -74,7 +74,7 @@ class PlainRecords:
                         break
                     topic, headers = way
                     last = record.topic
-                if time_ms is not None and time_ms < 0:
+                if time_ms is not None and (type(time_ms) is not int or time_ms < 0):
                     break
                 sent_key = None if key is None else key_of(topic, key, record.key_schema)
                 value = value_of(topic, record.value, record.value_schema)

@@ -1,10 +1,14 @@
-"""What `poll` of a source task has returned, refused by name where it is nothing of what it may
-return. That is a mistake of the connector: it fails the task whatever `errors.tolerance` says."""
+"""What `poll` of a source task and `pre_commit` of a sink task have returned, refused by name where
+it is nothing of what they may return. That is a mistake of the connector: it fails the task,
+whatever `errors.tolerance` says."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headgate.connector.api import OffsetUpdate, SkippedRecord, SourceItem, SourceRecord
 from headgate.connector.batches import SourceBatch
+from headgate.connector.schema import Schema
+from headgate.ports import ProducerRecord
 
 EXPECTED = (
     "expected None or an iterable (a list, say) of SourceRecord, SourceBatch, SkippedRecord or "
@@ -48,10 +52,79 @@ def check_topic(record: SourceItem | SourceBatch, topic: Any) -> str:
     if not isinstance(topic, str) or not topic:
         raise PolledTypeError(
             f"a record has the topic {topic!r}, expected its name as text: the task's SourceRecord "
-            "or a transform gives none (source partition "
-            f"{record.source_partition!r}, offset {record.source_offset!r})"
+            f"or a transform gives none ({_position(record)})"
         )
     return topic
+
+
+def check_fields(record: SourceItem) -> None:
+    """Raises PolledTypeError: what `record`, which was not converted, has as headers or schemas
+    is none. What is wrong with a value is a matter of its converter."""
+    if not isinstance(record, SourceRecord):
+        return
+    headers: object = record.headers
+    pairs = isinstance(headers, (list, tuple)) and all(
+        isinstance(one, (list, tuple)) and len(one) == 2 for one in headers
+    )
+    if not pairs:
+        raise _wrong(record, "headers", headers, 'pairs of name and value, such as [("a", 1)]')
+    for name in ("key_schema", "value_schema"):
+        schema: object = getattr(record, name)
+        if schema is not None and not isinstance(schema, Schema):
+            raise _wrong(record, name, schema, "a Schema of headgate.connector, or None")
+
+
+def check_sent(sent: Sequence[object], sources: Sequence[SourceItem | SourceBatch]) -> None:
+    """Raises PolledTypeError: what a record has as partition or timestamp is none, so that no log
+    takes it.
+
+    Args:
+        sources: what each of `sent` was made of.
+    """
+    for one, source in zip(sent, sources, strict=False):
+        if not isinstance(one, ProducerRecord):
+            continue
+        if not (one.partition is None or type(one.partition) is int):
+            raise _wrong(source, "partition", one.partition, "a whole number from 0 on, or None")
+        check_time(source, one.timestamp_ms)
+
+
+def check_time(source: SourceItem | SourceBatch, timestamp_ms: object) -> None:
+    """Raises PolledTypeError: it is no timestamp."""
+    if not _is_whole(timestamp_ms, 63):
+        expected = "milliseconds since 1970 as an int, or None"
+        raise _wrong(source, "timestamp_ms", timestamp_ms, expected)
+
+
+def check_safe_offsets(task: object, given: object) -> None:
+    """Raises TypeError: `given` is nothing that `pre_commit` of a sink task may return."""
+    whole = isinstance(given, Mapping) and all(
+        offset is not None and _is_whole(offset, 63) for offset in given.values()
+    )
+    if not whole:
+        raise TypeError(
+            f"{type(task).__name__}.pre_commit() returned {shown(given)}; expected a mapping of "
+            "(topic, partition) to the next offset, a whole number; an empty one commits nothing"
+        )
+
+
+def _is_whole(value: object, bits: int) -> bool:
+    """None is. So is what counts as a whole number in Python, such as numpy's."""
+    if value is None:
+        return True
+    return hasattr(value, "__index__") and value.__index__().bit_length() <= bits
+
+
+def _wrong(
+    record: SourceItem | SourceBatch, field: str, value: object, expected: str
+) -> PolledTypeError:
+    return PolledTypeError(
+        f"a record has the {field} {shown(value)}; expected {expected} ({_position(record)})"
+    )
+
+
+def _position(record: SourceItem | SourceBatch) -> str:
+    return f"source partition {record.source_partition!r}, offset {record.source_offset!r}"
 
 
 def shown(value: object) -> str:

@@ -26,6 +26,7 @@ from headgate_runtime.tasks import long_calls
 from headgate_runtime.tasks.data_errors import data_error_text, log_skipped
 from headgate_runtime.tasks.dead_letter_queue import DeadLetterQueue, ErrantRecords
 from headgate_runtime.tasks.lifeline import BodyLifeline
+from headgate_runtime.tasks.polled_records import check_safe_offsets
 from headgate_runtime.tasks.quietly import quietly
 from headgate_runtime.tasks.record_errors import RecordErrors, Waiting, place_of
 from headgate_runtime.tasks.sink_batches import Change, batches_flow, log_records, sink_batch
@@ -462,6 +463,7 @@ class SinkPerformer:
             return 0
         with long_calls.call("flush"):
             safe = self._checked_task.pre_commit(given)
+        check_safe_offsets(self._checked_task, safe)
         changed = {
             tp: min(offset, given[tp])
             for tp, offset in safe.items()

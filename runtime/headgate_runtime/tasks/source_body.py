@@ -46,7 +46,14 @@ from headgate_runtime.tasks.data_errors import data_error_text, log_skipped
 from headgate_runtime.tasks.lifeline import BodyLifeline, monotonic_ms
 from headgate_runtime.tasks.offsets import SourceOffsets
 from headgate_runtime.tasks.plain_records import PlainRecords
-from headgate_runtime.tasks.polled_records import check_item, check_topic, polled_items
+from headgate_runtime.tasks.polled_records import (
+    check_fields,
+    check_item,
+    check_sent,
+    check_time,
+    check_topic,
+    polled_items,
+)
 from headgate_runtime.tasks.quietly import quietly
 from headgate_runtime.tasks.record_errors import RecordErrors, Waiting, place_of
 from headgate_runtime.tasks.refused_records import named, position, refusal
@@ -77,6 +84,8 @@ WAITING_S = 0.5
 _KEY, _VALUE = ErrorStage.KEY_CONVERTER, ErrorStage.VALUE_CONVERTER
 _HEADER, _TRANSFORM = ErrorStage.HEADER_CONVERTER, ErrorStage.TRANSFORMATION
 _BEFORE: tuple[str, Headers, tuple[Schema | None, ...]] = ("", (), ())
+_NO_RECORD = (TypeError, ValueError, OverflowError, TransportError)
+"""What logs raise where a record has a partition or a timestamp of another type."""
 QUICK_S = 0.05
 """A poll that takes longer may have waited, as one may that follows on it, or on one that found
 nothing: nobody would hear of a commit meanwhile."""
@@ -326,6 +335,8 @@ class SourcePerformer:
                     topic, key, headers, time_ms = out.topic, out.key, out.headers, out.timestamp_ms
                     typed, stage = out.header_schemas, _HEADER
                     if headers is not old_headers or typed is not old_typed or topic != old_topic:
+                        if type(headers) is dict:  # its keys may pass for pairs
+                            check_fields(out)
                         same_sent = headers_of(topic, headers, typed) if headers else ()
                         old_topic, old_headers, old_typed = topic, headers, typed
                     stage = _KEY
@@ -342,7 +353,8 @@ class SourcePerformer:
                 skipped, detail = skipped + 1, detail or reason
             else:
                 if out is not None:
-                    if time_ms is not None and time_ms < 0:
+                    if time_ms is not None and (type(time_ms) is not int or time_ms < 0):
+                        check_time(record, time_ms)  # type: ignore[arg-type]
                         sent.timestamp_ms = sending_timestamp(time_ms)
                     if type(topic) is not str or topic not in known:
                         self._ensure_topic(check_topic(record, topic))
@@ -373,6 +385,7 @@ class SourcePerformer:
     def _give_up(self, record: SourceItem, error: Exception, stage: ErrorStage, at: int) -> str:
         """A record that cannot be sent. Returns what to say of it."""
         check_item(self._task, record)
+        check_fields(record)
         reason = f"{data_error_text(error)} ({position(record)})"
         self._pass_over(record, reason, error, stage, self._errors.class_of(stage, at))
         return reason
@@ -432,6 +445,9 @@ class SourcePerformer:
             rows = send(self._producer, records, with_batches=self._noted.with_batches)
         except TransactionOverError as error:
             raise named(error, records, sources) from error
+        except _NO_RECORD:
+            check_sent(records, sources)
+            raise
         self._sends += rows
         self._topics.sent(records, rows)
         if self._unsettled is not None:
@@ -470,6 +486,9 @@ class SourcePerformer:
             self._commit_pending()
         except TransactionOverError as error:
             raise named(error, batch, sources) from error
+        except _NO_RECORD:
+            check_sent(batch, sources)
+            raise
         self._topics.committed()
         self._tell_settled()
         quietly(self._task.commit, self._spec, "in commit()")

@@ -255,7 +255,12 @@ def _task_configs(
         TypeError: it is no list of objects of texts; says what was seen.
         ValueError: it is too much for the config topic and for the memory of the workers.
     """
-    task_class = type(connector).TASK  # type: ignore[attr-defined]
+    task_class = getattr(type(connector), "TASK", None)
+    if not isinstance(task_class, type):
+        raise TypeError(
+            f"{type(connector).__name__}.TASK is {_shown(task_class)}; expected the class of its "
+            "tasks: TASK = ..."
+        )
     name = connector.JAVA_TASK or f"{task_class.__module__}:{task_class.__qualname__}"
     returned: object = connector.task_configs(tasks_max)
     if isinstance(returned, str | bytes | Mapping) or not isinstance(returned, Iterable):

@@ -107,6 +107,17 @@ def test_a_sink_connector_has_none(bench: Bench, monkeypatch: pytest.MonkeyPatch
     assert failed.reason == "AttributeError: c is a sink connector, which has no source offsets"
 
 
+@pytest.mark.parametrize("named", [None, "a:Task"])
+def test_a_connector_that_names_no_task_class_has_failed(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, named: object
+) -> None:
+    monkeypatch.setattr(Remembering, "TASK", named)
+    bench.start()
+    failed = bench.generate()
+    assert isinstance(failed, TaskConfigsGenerated)
+    assert f"Remembering.TASK is {named!r}; expected the class of its tasks" in failed.error
+
+
 class Exiting(SourceConnector):
     """Raises what ends an interpreter, in the step that a test names."""
 

@@ -27,6 +27,7 @@ ENDS = {
     "new topic": replace(record(1), topic="new"),
     "no topic": replace(record(1), topic=None),  # type: ignore[arg-type]
     "before 1970": replace(record(1), timestamp_ms=-1),
+    "half a millisecond": replace(record(1), timestamp_ms=1.5),  # type: ignore[arg-type]
     "no time": replace(record(1), timestamp_ms="now"),  # type: ignore[arg-type]
     "bad value": replace(record(1), value=b"bad"),
     "bad key": replace(record(1), key=b"bad"),

@@ -97,6 +97,23 @@ def test_only_what_pre_commit_returns_is_committed(tmp_path: Path) -> None:
     assert committed(tmp_path) == {("t", 0): 2}
 
 
+@pytest.mark.parametrize("returned", [None, "x", {("t", 0): "2"}, {("t", 0): None}])
+def test_what_is_no_mapping_of_offsets_fails_the_task_by_name(
+    tmp_path: Path, returned: Any
+) -> None:
+    fill(tmp_path, [b"1"])
+
+    class Wrong(Taking):
+        def pre_commit(self, offsets: Mapping[tuple[str, int], int]) -> Any:
+            return returned
+
+    ended = sink(tmp_path, Wrong).start().wait()
+    assert ended.outcome is TaskOutcome.FAILED
+    assert "Wrong.pre_commit() returned a value of type " in ended.reason
+    assert "expected a mapping of (topic, partition) to the next offset" in ended.reason
+    assert committed(tmp_path) == {}
+
+
 @pytest.mark.parametrize(("grace_ms", "tries"), [(5_000, 3), (0, 1)])
 def test_a_last_commit_that_is_refused_for_a_moment_is_tried_again(
     grace_ms: int, tries: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
