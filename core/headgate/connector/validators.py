@@ -3,6 +3,7 @@
 Source: the inner classes of Kafka's `ConfigDef`, and Connect's `RegexValidator` (4.3.1).
 """
 
+import difflib
 import re
 from collections.abc import Collection
 from typing import Any, Final
@@ -186,7 +187,10 @@ def known_class(known: Collection[str]) -> Validator:
 
 
 def no_such_class(name: object, known: Collection[str]) -> str:
-    """The text of a class which Java cannot load, and those that there are, by their full names:
-    nobody can add one of these."""
+    """The text of a class which Java cannot load, and the one that is meant. If none is near, those
+    that there are, by their full names: nobody can add one of these."""
+    said = f"Class {name} could not be found."
+    if near := difflib.get_close_matches(str(name), known, n=1, cutoff=0.6):
+        return f"{said} Did you mean {near[0]}?"
     full = sorted(each for each in known if "." in each)
-    return f"Class {name} could not be found. There are {', '.join(full)}."
+    return f"{said} There are {', '.join(full)}."

@@ -4,6 +4,8 @@ import difflib
 import re
 from collections.abc import Callable, Collection
 
+from headgate.connector.validators import no_such_class
+
 EXACTLY_ONCE = ("disabled", "preparing", "enabled")
 RUNNERS = ("spark", "process", "thread")
 POLICIES = ("kip415", "connect")
@@ -127,12 +129,7 @@ def brokers(value: str) -> tuple[str, ...]:
 def class_of(known: Collection[str]) -> Callable[[str], str]:
     def check(value: str) -> str:
         if value.strip() not in known:
-            full = sorted(name for name in known if "." in name)
-            near = difflib.get_close_matches(value, known, n=1, cutoff=0.6)
-            raise ValueError(
-                f"Class {value} could not be found."
-                + (f" Did you mean {near[0]}?" if near else f" There are {', '.join(full)}.")
-            )
+            raise ValueError(no_such_class(value, known))
         return value
 
     return check

@@ -9,6 +9,7 @@ from headgate.connector.api import Connector
 from headgate.connector.restart_policy import restart_errors
 from headgate.connector.validation import unknown_keys, validate_connector
 from headgate_runtime.plugins.find import PluginError, find_connector
+from headgate_runtime.tasks.tools import task_class
 
 
 def connector_problems(
@@ -23,6 +24,7 @@ def connector_problems(
     """
     try:
         connector = find_connector(config["connector.class"])
+        task_class(connector)
     except PluginError as error:
         yield "connector.class", str(error)
         return

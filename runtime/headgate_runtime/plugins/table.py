@@ -85,6 +85,22 @@ def _from_process() -> dict[str, dict[str, Any]] | None:
         )
         found: dict[str, dict[str, Any]] = json.loads(done.stdout)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
-        log.warning("connector classes are imported here, a process has not told them: %s", error)
+        log.warning(
+            "connector classes are imported by this process: the one that was to look at them %s",
+            _why(error),
+        )
         return None
     return found
+
+
+def _why(error: Exception) -> str:
+    """Without the program that the process was given, which the error's own text repeats."""
+    match error:
+        case subprocess.TimeoutExpired():
+            return f"took longer than {error.timeout:g} s"
+        case subprocess.CalledProcessError():
+            return f"ended with code {error.returncode}"
+        case OSError():
+            return f"could not be started: {error}"
+        case _:
+            return "told nothing that can be read"

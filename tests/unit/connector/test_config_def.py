@@ -169,6 +169,8 @@ def test_errors_name_the_key_and_what_could_be_there() -> None:
     told = error_message(infos(Own, value_converter="com.example.Mine"))
     assert "Class com.example.Mine could not be found. There are io.confluent" in told
     assert "org.apache.kafka.connect.json.JsonConverter" in told
+    near = error_message(infos(Own, value_converter="JsonConverer"))
+    assert "Class JsonConverer could not be found. Did you mean JsonConverter?" in near
     config = {"name": "n", "connector.class": "C", "secret": "x", "more": None}
     found = validate_connector(
         Own, config, worker_settings={}, exactly_once_enabled=False, runner="process"

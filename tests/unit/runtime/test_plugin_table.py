@@ -74,7 +74,20 @@ def test_where_no_process_tells_them_the_classes_are_imported_here(
     monkeypatch.delitem(sys.modules, "own_connectors")
     assert found["Own"] == Described("Own", "source", "7")
     assert found["Bad"].error
-    assert "are imported here" in caplog.text
+    assert caplog.messages == [
+        "connector classes are imported by this process: the one that was to look at them ended "
+        "with code 1"
+    ]
+
+
+def test_a_look_at_the_classes_that_takes_too_long_is_told_without_its_program(
+    installed: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(table, "LOOK_S", 0.001)
+    table.described()
+    monkeypatch.delitem(sys.modules, "own_connectors")
+    (said,) = caplog.messages
+    assert said.endswith("the one that was to look at them took longer than 0.001 s")
 
 
 def test_a_worker_that_is_told_the_classes_looks_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
