@@ -373,6 +373,30 @@ def _converter_infos(key: str, config: Config) -> list[ConfigInfo]:
     return infos
 
 
+def converter_errors(key: str, config: Config) -> dict[str, str]:
+    """What is wrong with the keys of the converter's own class where `config` is a worker's: also
+    with those that the class does not have.
+
+    Args:
+        key: one of `CONVERTER_KEYS`; a class that is not known has no keys to look at.
+    """
+    definition = _converter_definition(str(config[key]))
+    if definition is None:
+        return {}
+    known = {f"{key}.{name}" for name in definition.keys}
+    errors = {
+        info.value.name: info.value.errors[0]
+        for info in _converter_infos(key, config)
+        if info.value.errors
+    }
+    for name in config:
+        if name.startswith(f"{key}.") and name not in known:
+            near = nearest(name, known)
+            hint = f"did you mean {near}?" if near else f"{config[key]} has no such key"
+            errors[name] = f"unknown key; {hint}"
+    return errors
+
+
 def _converter_definition(class_name: str) -> ConfigDef | None:
     name = class_name.strip()
     return config_def_of(name) if name in CONVERTERS or name in HEADER_CONVERTERS else None

@@ -499,11 +499,14 @@ def keys_of(file: str) -> dict[str, Key]:
 
 
 PIPELINE_KEYS = keys_of(PIPELINE)
+CONVERTER_PREFIXES = ("key.converter.", "value.converter.", "header.converter.")
+"""Of keys that are those of a converter's own class."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """Checked settings: `values` parsed, `texts` as strings with every default filled in."""
+    """Checked settings: `values` parsed, `texts` as strings with every default filled in, and with
+    what is given of the converters' own keys."""
 
     values: Mapping[str, Any]
     texts: Mapping[str, str]
@@ -522,11 +525,11 @@ class WorkerSettings:
         known = keys_of(file)
         problems: dict[str, str] = {}
         for key in given:
-            if key not in known:
+            if key not in known and not key.startswith(CONVERTER_PREFIXES):
                 near = difflib.get_close_matches(key, known, n=1, cutoff=0.6)
                 problems[key] = "unknown setting" + (f"; did you mean {near[0]}?" if near else "")
         values: dict[str, Any] = {}
-        texts: dict[str, str] = {}
+        texts = {key: text for key, text in given.items() if key.startswith(CONVERTER_PREFIXES)}
         for key, rule in KEYS.items():
             if key not in given and key in known and file in rule.required:
                 problems[key] = (

@@ -16,6 +16,7 @@ from headgate_runtime.config.properties import Properties, read_properties
 from headgate_runtime.config.providers import PREFIX as PROVIDER_PREFIX
 from headgate_runtime.config.providers import open_providers, unused_keys
 from headgate_runtime.config.settings import (
+    CONVERTER_PREFIXES,
     DISTRIBUTED,
     KEYS,
     STANDALONE,
@@ -27,7 +28,6 @@ from headgate_runtime.config.transformer import WorkerConfigTransformer
 
 OWN_PREFIX = "headgate."
 CLIENT_PREFIXES = ("producer.", "consumer.", "admin.")
-CONVERTER_PREFIXES = ("key.converter.", "value.converter.", "header.converter.")
 TOPIC_PREFIXES = ("config.storage.", "offset.storage.", "status.storage.")
 LISTENER_PREFIXES = ("listeners.https.", "admin.listeners.https.")
 SERVERS = "bootstrap.servers"
@@ -89,7 +89,7 @@ def check_worker_file(file: Properties, kind: str) -> WorkerFile:
     unused += [*ignored_keys(given), *unused_keys(values)]
     unknown: list[str] = []
     for key, value in given.items():
-        if key in known:
+        if key in known or key.startswith(CONVERTER_PREFIXES):
             settings[key] = value
         elif key.startswith(OWN_PREFIX):
             problems[key] = _unknown_own(key, known, kind)
@@ -117,9 +117,7 @@ def check_worker_file(file: Properties, kind: str) -> WorkerFile:
         raise WorkerFileError(
             hide(f"{file.place(key)}: {key}: {text}") for key, text in _in_order(file, problems)
         )
-    converters = {key: text for key, text in given.items() if key.startswith(CONVERTER_PREFIXES)}
-    whole = WorkerSettings(parsed.values, {**parsed.texts, **converters})
-    return WorkerFile(file.file, given, whole, tuple(warnings), kind, transformer, hide)
+    return WorkerFile(file.file, given, parsed, tuple(warnings), kind, transformer, hide)
 
 
 def _with_providers(
@@ -212,7 +210,7 @@ def _check_servers(key: str, value: str, problems: dict[str, str]) -> None:
 
 
 def _passed_on(key: str) -> bool:
-    prefixes = (*CLIENT_PREFIXES, *CONVERTER_PREFIXES, *TOPIC_PREFIXES, *LISTENER_PREFIXES)
+    prefixes = (*CLIENT_PREFIXES, *TOPIC_PREFIXES, *LISTENER_PREFIXES)
     return key.startswith(prefixes)
 
 

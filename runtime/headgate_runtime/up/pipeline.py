@@ -13,10 +13,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from headgate.connector.config_providers import HiddenValues
+from headgate.connector.framework import CONVERTER_KEYS
+from headgate.connector.validation import converter_errors
 from headgate.log.retention import KEYS as LOG_KEYS
 from headgate.log.retention import LimitsError, LogLimits, parse_limits
 from headgate_runtime.config.parsers import RUNNERS
-from headgate_runtime.config.settings import PIPELINE_KEYS, SettingsError, WorkerSettings
+from headgate_runtime.config.settings import (
+    CONVERTER_PREFIXES,
+    PIPELINE_KEYS,
+    SettingsError,
+    WorkerSettings,
+)
 from headgate_runtime.plugins.check import connector_problems
 from headgate_runtime.spark.settings import DEFAULT_MASTER, SparkSettings
 from headgate_runtime.up import toml_lines
@@ -155,6 +163,8 @@ class _Reader:
         self.problems: list[Problem] = []
         self.notes: list[str] = []
         self.data = file.parent
+        self.referred: dict[str, str] = {}
+        """References outside of connectors, and what they stand for."""
         self.elsewhere = False
         """Tasks run on other machines, which may have other folders and files."""
 
@@ -211,7 +221,7 @@ class _Reader:
             return found
         if isinstance(found, dict):
             problems: dict[tuple[str, ...], str] = {}
-            table = table_checked(found, problems)
+            table = table_checked(found, problems, self.referred)
             for place, text in problems.items():
                 self._problem((name, *place), text)
             return table
@@ -250,7 +260,7 @@ class _Reader:
         texts, paths = self._flat(rest, ("cluster",))
         known = (*_CLUSTER_OWN, *PIPELINE_KEYS)
         for key in list(texts):
-            if key in PIPELINE_KEYS:
+            if key in PIPELINE_KEYS or key.startswith(CONVERTER_PREFIXES):
                 continue
             if key in _ELSEWHERE:
                 text = f"means nothing here: {_ELSEWHERE[key]}"
@@ -259,11 +269,16 @@ class _Reader:
                 text = f"unknown key{hint}"
             self._problem(paths[key], text)
             del texts[key]
+        hidden = HiddenValues(self.referred.items())
         try:
-            WorkerSettings.parse({**DEFAULTS, **texts})
+            whole = WorkerSettings.parse({**DEFAULTS, **texts}).texts
+            problems = {
+                k: t for key in CONVERTER_KEYS for k, t in converter_errors(key, whole).items()
+            }
         except SettingsError as error:
-            for key, text in error.problems.items():
-                self._problem(paths.get(key, ("cluster",)), _told(key, paths, text))
+            problems = error.problems
+        for key, text in problems.items():
+            self._problem(paths.get(key, ("cluster",)), hidden.hide(_told(key, paths, text)))
         return texts
 
     def _full(self, given: Mapping[str, str]) -> Mapping[str, str]:

@@ -32,8 +32,16 @@ def resolved(config: Config) -> Config:
 def checked(config: Mapping[str, str]) -> tuple[dict[str, str], HiddenValues, dict[str, str]]:
     """`config` with what it refers to; what hides those values in texts; and by key what is wrong
     with a reference, which is left as it stands."""
-    values: dict[str, str] = {}
     found: dict[str, str] = {}
+    values, problems = _looked_up(config, found)
+    return values, HiddenValues(found.items()), problems
+
+
+def _looked_up(
+    config: Mapping[str, str], found: dict[str, str]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """`found` is told references and their values."""
+    values: dict[str, str] = {}
     problems: dict[str, str] = {}
     for key, value in config.items():
         values[key] = value
@@ -48,7 +56,7 @@ def checked(config: Mapping[str, str]) -> tuple[dict[str, str], HiddenValues, di
             continue
         values[key] = done.config[key] or ""
         found.update(done.found)
-    return values, HiddenValues(found.items()), problems
+    return values, problems
 
 
 def _missing(provider: str, path: str, key: str) -> str:
@@ -61,16 +69,19 @@ def _missing(provider: str, path: str, key: str) -> str:
             return f"there is no key {key} in {path or provider}"
 
 
-def table_checked(table: Mapping[str, Any], problems: dict[tuple[str, ...], str]) -> dict[str, Any]:
-    """The same for a table of the file and those in it; `problems` is told by the place."""
+def table_checked(
+    table: Mapping[str, Any], problems: dict[tuple[str, ...], str], found: dict[str, str]
+) -> dict[str, Any]:
+    """The same for a table of the file and those in it; `problems` is told by the place, `found`
+    gets the references and their values."""
     done: dict[str, Any] = {}
     for key, value in table.items():
         if isinstance(value, dict):
             inner: dict[tuple[str, ...], str] = {}
-            done[key] = table_checked(value, inner)
+            done[key] = table_checked(value, inner, found)
             problems.update({(key, *place): text for place, text in inner.items()})
         elif isinstance(value, str):
-            values, _, wrong = checked({key: value})
+            values, wrong = _looked_up({key: value}, found)
             done[key] = values[key]
             if wrong:
                 problems[key,] = wrong[key]

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from headgate.connector.converters import task_converters
+from headgate_runtime.config.settings import WorkerSettings
 from headgate_runtime.up import pipeline as module
 from headgate_runtime.up.pipeline import Pipeline, PipelineError, connect_text, load, parse
 
@@ -345,3 +347,82 @@ transforms = "x"
         "Did you mean JsonConverter?"
     )
     assert second.startswith("p.toml:9: [connectors.a] transforms.x.type: ")
+
+
+CONVERTERS = """[cluster]
+runner = "thread"
+"value.converter" = "JsonConverter"
+"value.converter.schemas.enable" = false
+[connectors.a]
+"connector.class" = "FileStreamSource"
+topic = "t"
+file = "f"
+"""
+
+
+def test_keys_of_the_clusters_converters_reach_its_workers() -> None:
+    pipeline = parse(CONVERTERS, Path("/p.toml"))
+    texts = WorkerSettings.parse(pipeline.settings).texts
+    made = task_converters({}, texts)
+    assert made.value.from_connect("t", {"a": 1}) == b'{"a":1}'
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('"value.converter.schemas.enabel" = false', "schemas.enabel: unknown key; did you mean"),
+        ('"value.converter.x" = 1', "[cluster] value.converter.x: unknown key; JsonConverter has"),
+        ('"key.converter.schemas.enable" = 1', "key.converter.schemas.enable: unknown key; "),
+        ('"value.converter.schemas.cache.size" = "no"', "Not a number of type INT"),
+        ('"valu.converter.x" = 1', "valu.converter.x: unknown key"),
+    ],
+)
+def test_wrong_keys_of_the_clusters_converters_are_told_with_their_line(
+    line: str, said: str
+) -> None:
+    text = CONVERTERS.replace("[connectors", f"{line}\n[connectors")
+    with pytest.raises(PipelineError) as caught:
+        parse(text, Path("/p.toml"), "p.toml")
+    (problem,) = caught.value.problems
+    assert problem.line == 5
+    assert said in problem.show("p.toml")
+
+
+def test_what_a_setting_of_the_cluster_refers_to_is_not_shown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("H_SIZE", "hunter22")
+    line = '"value.converter.schemas.cache.size" = "${env:H_SIZE}"'
+    with pytest.raises(PipelineError) as caught:
+        parse(CONVERTERS.replace("[conn", f"{line}\n[conn"), Path("/p.toml"), "p.toml")
+    assert "${env:H_SIZE}" in str(caught.value)
+    assert "hunter22" not in str(caught.value)
+
+
+TASKLESS = """
+from headgate.connector.api import SinkTask, SourceConnector
+
+
+class Taskless(SourceConnector):
+    ...
+
+
+class Crossed(SourceConnector):
+    TASK = SinkTask
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("Taskless", "Taskless.TASK is None"), ("Crossed", "SinkTask'>; a source")]
+)
+def test_a_connector_without_a_task_class_of_its_kind_is_a_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, said: str
+) -> None:
+    (tmp_path / "taskless.py").write_text(TASKLESS)
+    monkeypatch.syspath_prepend(tmp_path)
+    text = f'[cluster]\nrunner = "thread"\n[connectors.a]\n"connector.class" = "taskless:{name}"\n'
+    with pytest.raises(PipelineError) as caught:
+        parse(text, tmp_path / "p.toml", "p.toml")
+    (problem,) = caught.value.problems
+    assert problem.line == 4
+    assert said in problem.text
