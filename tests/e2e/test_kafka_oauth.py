@@ -5,9 +5,16 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AclOperation,
+    AdminClient,
+    ResourceType,
+)
 from support.commands.observing import observe
 from support.commands.worker import HeadgateWorker, ended, headgate, headgate_worker  # noqa: F401
 from support.kafka.cluster import await_true, create_topic, read_committed
+from support.kafka.rights import allow
 from support.kafka.token_endpoint import ALLOWED, TokenEndpoint, token_endpoint
 from support.task.growing_file import GrowingFile
 
@@ -203,6 +210,62 @@ def test_a_task_that_is_refused_a_token_fails_soon(
     advice = headgate("doctor", str(worker.file))
     told = f"no token for client {USER}: the endpoint {endpoint.url} answers 401"
     assert told in " ".join(advice.stdout.split()), advice.stdout
+
+
+@pytest.mark.exhaustive
+def test_a_sink_has_the_rights_of_its_own_tokens_user(
+    broker: Broker,
+    endpoint: TokenEndpoint,
+    headgate_worker: Callable[..., HeadgateWorker],  # noqa: F811
+    kafka_name: str,
+    tmp_path: Path,
+) -> None:
+    """What it lacks is named, one after the other. Whom brokers take it for no setting tells."""
+    reader, topic, group = f"reader-{kafka_name}", kafka_name, f"connect-snk-{kafka_name}"
+    endpoint.clients[reader] = "a secret of reader"
+    worker = headgate_worker(
+        broker.sasl_address, kafka_name, settings(broker, endpoint.login(USER))
+    )
+    create_topic(broker.address, topic)
+    producer = Producer({"bootstrap.servers": broker.address})
+    producer.produce(topic, b"a line")
+    assert producer.flush(15) == 0
+    out, name = tmp_path / "out.txt", f"snk-{kafka_name}"
+    login = endpoint.login(reader)["sasl.jaas.config"]
+    config = {"connector.class": "FileStreamSink", "topics": topic, "file": str(out)}
+    created = worker.rest.create(name, {**config, "consumer.override.sasl.jaas.config": login})
+    assert created.status == 201, created.body
+
+    admin = AdminClient({"bootstrap.servers": broker.address})
+    for kind, resource, option, what, said in (
+        (ResourceType.GROUP, group, "--group", f"Group:{group}", f"Group:{group}"),
+        (ResourceType.TOPIC, topic, "--topic", f"Topic:{topic}", "that topic"),
+    ):
+        lacks = f"the principal that logs in by OAUTHBEARER lacks Read on {said}"
+        worker.rest.await_reply(
+            lambda: worker.rest.status(name),
+            lambda reply, lacks=lacks: lacks in str(reply.body),
+            SECONDS,
+        )
+        advice = " ".join(headgate("doctor", str(worker.file)).stdout.split())
+        assert f"denied: Read on {what}" in advice
+        grant = f"--allow-principal User:... --operation Read {option} {resource}"
+        assert grant in advice
+        allow(admin, (kind, resource, AclOperation.READ), user=reader)
+        assert worker.rest.post(f"/connectors/{name}/tasks/0/restart").status == 204
+    worker.rest.await_tasks(name, ["RUNNING"])
+    await_true("the line", lambda: out.exists() and out.read_text() == "a line\n", SECONDS)
+    advice = headgate("doctor", str(worker.file))
+    assert advice.returncode == 0, advice.stdout + advice.stderr
+    # Its offsets are looked at and reset by the worker's own user.
+    assert worker.rest.put(f"/connectors/{name}/stop").status == 204
+    worker.rest.await_tasks(name, [])
+    await_true(
+        "offsets", lambda: worker.rest.get(f"/connectors/{name}/offsets").body["offsets"], SECONDS
+    )
+    assert worker.rest.delete(f"/connectors/{name}/offsets").status == 200
+    text = worker.log.read_text()
+    assert "a secret of reader" not in text and SECRET not in text
 
 
 @pytest.mark.exhaustive
