@@ -1,6 +1,8 @@
 """How ``--help`` looks: commands in groups, one example for each, as it is to be typed. And what is
 offered in place of a word that is none of ours."""
 
+import difflib
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -81,6 +83,9 @@ AFTER: Final[Mapping[str, str]] = {
     **dict.fromkeys(("--output", "-o"), "headgate connectors list -o json"),
 }
 """Options that other tools take before the command."""
+_CHOICE: Final = re.compile(r"(?:Value error, )?'(.*)' is not one of ('.*')\.")
+"""What is said of a value that is none of an option's. A library's name for its error comes first.
+"""
 _NEW: Final = "headgate connector new begins a project for a connector"
 
 
@@ -113,6 +118,17 @@ def _hint(ctx: Any, word: str) -> str:
     return f"{_NEW if beside == 'connector' else _OPERATE.format(word)}."
 
 
+def _choice(message: str) -> str:
+    """`message`; of a value that is none of an option's, with the one that is meant."""
+    found = _CHOICE.fullmatch(message)
+    if found is None:
+        return message
+    choices = re.findall(r"'(.*?)'", found[2])
+    near = difflib.get_close_matches(found[1].lower(), choices, n=1, cutoff=0.6)
+    meant = f"; did you mean {near[0]}?" if near else ""
+    return f"{found[1]!r}, expected one of {', '.join(choices)}{meant}"
+
+
 class Commands(Guessing):
     """The commands under the headings above, in the order of their definition."""
 
@@ -142,6 +158,8 @@ class Commands(Guessing):
                 error.possibilities = kept  # type: ignore[attr-defined]
             elif _names_given_to_list(ctx, error):
                 error.message += f". {_SHOW}."  # type: ignore[attr-defined]
+            elif hasattr(error, "message"):
+                error.message = _choice(error.message)
             raise
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:

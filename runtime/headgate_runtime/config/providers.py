@@ -9,7 +9,6 @@ Differs: a path outside of `allowed.paths` is an error (Java leaves the referenc
 that a connector would take it for the value); blanks around names count for nothing.
 """
 
-import importlib
 import inspect
 import os
 from collections.abc import Collection, Mapping
@@ -19,6 +18,7 @@ from typing import Final
 
 from headgate.connector.config_providers import ConfigProvider, ConfigProviderError
 from headgate.java.pattern import JavaPatternError, compile_java
+from headgate_runtime.plugins.importing import NotImportedError, import_class
 
 KEY: Final = "config.providers"
 PREFIX: Final = f"{KEY}."
@@ -202,10 +202,9 @@ def find_provider(name: str) -> type[ConfigProvider]:
     if target is None:
         seen = f"there is no config provider {name}" if name else "the provider's class is missing"
         raise ConfigProviderError(f"{seen}; there are {', '.join((*CLASSES, *own))}")
-    module, _, attribute = target.partition(":")
     try:
-        found = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
+        found = import_class(target, quoted=False)
+    except NotImportedError as error:
         raise ConfigProviderError(f"{target} cannot be imported: {error}") from None
     if not (inspect.isclass(found) and issubclass(found, ConfigProvider)):
         raise ConfigProviderError(f"{target} is no subclass of headgate's ConfigProvider")

@@ -7,13 +7,13 @@ announces it. What is named so is looked at before it is imported: see `plugins.
 """
 
 import difflib
-import importlib
 import inspect
 from functools import lru_cache
 from importlib.metadata import entry_points
 
 from headgate.connector.api import Connector, SinkConnector, SourceConnector
 from headgate_runtime.command.extras import missing_extra
+from headgate_runtime.plugins.importing import NotImportedError, import_class
 from headgate_runtime.plugins.look import objection
 
 GROUP = "headgate.connectors"
@@ -79,12 +79,15 @@ def _unknown(name: str, table: dict[str, str]) -> str:
 
 
 def _load(name: str, target: str) -> type[Connector]:
-    module, _, attribute = target.partition(":")
+    module = target.partition(":")[0]
     try:
-        found = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        why = (missing_extra(error, module) if isinstance(error, ImportError) else None) or error
-        raise PluginError(f"{name} is {target}, which cannot be imported: {why}") from error
+        found = import_class(target)
+    except NotImportedError as error:
+        raised = error.__cause__
+        why = (missing_extra(raised, module) if isinstance(raised, ImportError) else None) or error
+        raise PluginError(f"{name} is {target}, which cannot be imported: {why}") from raised
     if not (inspect.isclass(found) and issubclass(found, Connector)):
         raise PluginError(f"{name} is {target}, which is no subclass of headgate's Connector")
+    if not isinstance(found.VERSION, str):
+        raise PluginError(f"{name} has the VERSION {found.VERSION!r}, expected a text, in quotes")
     return found

@@ -12,6 +12,7 @@ only if it is seen beforehand that the class is of the right kind:
 """
 
 import ast
+import difflib
 import importlib
 import importlib.util
 import inspect
@@ -51,10 +52,15 @@ def objection(target: str, base: type) -> str | None:
         return None
     if _spec(module) is None and module not in sys.modules:
         return f"there is no module {module} on the path"
+    if fault := _syntax_fault(module):
+        return f"{module} is no Python: {fault}"
+    shown = [each for each in _names(module) if _Look(base).shows(module, each)]
+    near = difflib.get_close_matches(name, shown, n=1, cutoff=0.6)
+    meant = f" Did you mean {module}:{near[0]}?" if near else ""
     return (
         f"{module} is not imported: its source does not show that {name} is a subclass of "
-        f"headgate's {base.__name__}. If it is one all the same, name the module in {SETTING} of "
-        "the worker's file"
+        f"headgate's {base.__name__}.{meant} If it is one all the same, name the module in "
+        f"{SETTING} of the worker's file"
     )
 
 
@@ -164,18 +170,40 @@ def _statements(tree: ast.Module) -> Iterator[ast.stmt]:
 def _tree(module: str) -> tuple[ast.Module, bool]:
     """The module's source, empty if there is none that can be read, and whether it is a package."""
     spec = _spec(module)
-    empty = ast.Module(body=[], type_ignores=[])
-    if spec is None:
-        return empty, False
-    is_package = spec.submodule_search_locations is not None
+    is_package = spec is not None and spec.submodule_search_locations is not None
     try:
-        if spec.origin is None or not spec.origin.endswith(".py"):
-            source = getattr(spec.loader, "get_source", lambda _: None)(module) or ""
-        else:
-            source = importlib.util.decode_source(Path(spec.origin).read_bytes())
-        return ast.parse(source), is_package
+        return _parsed(module, spec), is_package
     except (OSError, ImportError, SyntaxError, ValueError, RecursionError, MemoryError):
-        return empty, is_package
+        return ast.Module(body=[], type_ignores=[]), is_package
+
+
+def _parsed(module: str, spec: ModuleSpec | None) -> ast.Module:
+    if spec is None:
+        source = ""
+    elif spec.origin is None or not spec.origin.endswith(".py"):
+        source = getattr(spec.loader, "get_source", lambda _: None)(module) or ""
+    else:
+        source = importlib.util.decode_source(Path(spec.origin).read_bytes())
+    return ast.parse(source)
+
+
+def _syntax_fault(module: str) -> str | None:
+    """What keeps Python from reading the module, and where."""
+    spec = _spec(module)
+    try:
+        _parsed(module, spec)
+    except SyntaxError as error:
+        file = Path(spec.origin).name if spec is not None and spec.origin else module
+        return f"{error.msg} ({file}, line {error.lineno})"
+    except (OSError, ImportError, ValueError, RecursionError, MemoryError):
+        pass
+    return None
+
+
+def _names(module: str) -> list[str]:
+    """Of classes that the module defines."""
+    tree = _tree(module)[0]
+    return [each.name for each in _statements(tree) if isinstance(each, ast.ClassDef)]
 
 
 def _spec(module: str) -> ModuleSpec | None:

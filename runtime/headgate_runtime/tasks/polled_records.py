@@ -3,7 +3,8 @@ it is nothing of what they may return. That is a mistake of the connector: it fa
 whatever `errors.tolerance` says."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from operator import index
+from typing import Any, SupportsIndex
 
 from headgate.connector.api import OffsetUpdate, SkippedRecord, SourceItem, SourceRecord
 from headgate.connector.batches import SourceBatch
@@ -112,7 +113,7 @@ def _is_whole(value: object, bits: int) -> bool:
     """None is. So is what counts as a whole number in Python, such as numpy's."""
     if value is None:
         return True
-    return hasattr(value, "__index__") and value.__index__().bit_length() <= bits
+    return isinstance(value, SupportsIndex) and index(value).bit_length() <= bits
 
 
 def _wrong(

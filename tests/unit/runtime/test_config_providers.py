@@ -93,6 +93,17 @@ def test_what_there_is_not(name: str, said: str) -> None:
     assert said in str(refused.value)
 
 
+def test_what_its_module_raises_is_told_without_its_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken_vault.py").write_text("raise ValueError('hunter2')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigProviderError) as refused:
+        find_provider("broken_vault:Vault")
+    said = "broken_vault:Vault cannot be imported: ValueError (broken_vault.py, line 1)"
+    assert str(refused.value) == said
+
+
 # -- what failures say --
 
 

@@ -22,6 +22,10 @@ class Src(SourceConnector):
     pass
 """
 
+CLASS = """from headgate.connector import SourceConnector
+class Src(SourceConnector):
+    pass
+"""
 SHOWN = {
     "a class": (PLAIN, "m:Src"),
     "a public name": (
@@ -63,8 +67,6 @@ NOT_SHOWN = {
     "a call": (f"{PLAIN}\nMade = type('Made', (Src,), {{}})", "m:Made"),
     "itself": ("class Src(Src): pass", "m:Src"),
     "a circle": ("A = B\nB = A", "m:A"),
-    "no Python": ("class (", "m:Src"),
-    "nested too deeply": ("x = " + "(" * 5_000, "m:Src"),
 }
 
 
@@ -103,6 +105,48 @@ def test_what_the_source_does_not_show_is_not_imported(place: Path, case: str) -
     assert "name the module in headgate.plugin.modules" in said
     with pytest.raises(PluginError, match="cannot be used: m is not imported"):
         find_connector(target)
+
+
+@pytest.mark.parametrize(
+    ("line", "fault"),
+    [
+        ("class (", "invalid syntax (m.py, line 4)"),
+        ("x = " + "(" * 5_000, "too many nested parentheses (m.py, line 4)"),
+        ("x = = 1", "invalid syntax (m.py, line 4)"),
+    ],
+    ids=["no class", "nested too deeply", "twice"],
+)
+def test_what_is_no_python_is_told_with_its_place(place: Path, line: str, fault: str) -> None:
+    write(place, "m.py", f"{CLASS}{line}\nraise SystemExit('it ran')\n")
+    assert objection("m:Src", Connector) == f"m is no Python: {fault}"
+
+
+def test_a_misspelt_class_is_told_with_the_one_that_is_meant(place: Path) -> None:
+    """Where the source shows that it is one."""
+    write(place, "m.py", f"{PLAIN}\nclass Helper: pass\n")
+    assert "Did you mean m:Src? If it is" in (objection("m:Srcs", Connector) or "")
+    assert "Did you mean" not in (objection("m:Helpers", Connector) or "Did you mean")
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("x = nope", "NameError: name 'nope' is not defined (own_broken.py, line 4)"),
+        ("raise SystemExit('no licence')", "SystemExit: no licence (own_broken.py, line 4)"),
+        ("assert False", "AssertionError (own_broken.py, line 4)"),
+        ("import no_such_module", "No module named 'no_such_module'"),
+        ("Src.VERSION = 1.5", "own_broken:Src has the VERSION 1.5, expected a text, in quotes"),
+    ],
+)
+def test_whatever_a_module_raises_is_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, why: str
+) -> None:
+    write(tmp_path, "own_broken.py", CLASS + line)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(PluginError) as refused:
+        find_connector("own_broken:Src")
+    sys.modules.pop("own_broken", None)
+    assert why in str(refused.value)
 
 
 def test_bases_are_followed_through_packages(place: Path) -> None:

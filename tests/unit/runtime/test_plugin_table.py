@@ -90,6 +90,13 @@ def test_a_look_at_the_classes_that_takes_too_long_is_told_without_its_program(
     assert said.endswith("the one that was to look at them took longer than 0.001 s")
 
 
+def test_a_module_that_raises_costs_no_other_class(installed: Path) -> None:
+    (installed / "bad_connectors.py").write_text("\nraise ValueError('no licence')\n")
+    found = table.described()
+    assert "ValueError: no licence (bad_connectors.py, line 2)" in found["Bad"].error
+    assert found["Own"] == Described("Own", "source", "7")
+
+
 def test_a_worker_that_is_told_the_classes_looks_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr("headgate_runtime.worker.config.described")
     told = {"Own": {"name": "OwnSource", "kind": "source", "version": "7", "error": ""}}

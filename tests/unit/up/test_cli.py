@@ -141,6 +141,8 @@ def test_a_missing_package_ends_with_the_extra_that_has_it(arguments: list[str])
         (["connectors", "delete", "a", "--yes"], "--yes; nothing is asked, so it is not needed."),
         (["connectors", "list", "-n", "x"], "-n; connectors have no namespaces."),
         (["connectors", "list", "a"], "(a). headgate connectors show NAME has config, states"),
+        (["connectors", "list", "--state", "RUNING"], "stopped; did you mean running?"),
+        (["status", "-o", "yaml"], "'yaml', expected one of table, json"),
         (["down"], "No such command 'down'. Ctrl-C or SIGTERM ends headgate up"),
         (["version"], "No such command 'version'. headgate --version shows it"),
         (["--url", "a", "status"], "it stands after the command: headgate status --url ADDRESS"),
