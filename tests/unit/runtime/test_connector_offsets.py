@@ -252,6 +252,29 @@ def test_of_a_sink(offsets: ConnectorOffsets, tmp_path: Path) -> None:
     transport.close()
 
 
+@pytest.mark.parametrize(("topic", "number"), [("tt", 0), ("t", 1)])
+def test_a_partition_that_is_not_there_has_no_offset(
+    offsets: ConnectorOffsets, tmp_path: Path, topic: str, number: int
+) -> None:
+    """As brokers answer. One of a topic that was deleted meanwhile can be forgotten."""
+    transport = open_transport(transport_settings(tmp_path))
+    transport.record_log.create_topic("t", 1)
+    transport.record_log.commit_unguarded("connect-c", {("gone", 0): 5})
+
+    def change(name: str, of: int, at: int | None) -> Any:
+        place = {"kafka_topic": name, "kafka_partition": of}
+        return (place, None if at is None else {"kafka_offset": at})
+
+    changes = [change("t", 0, 1), change(topic, number, 1)]
+    failure = alter(offsets, changes, kind=TaskKind.SINK).failure
+    assert failure.message.startswith("Failed to alter consumer group offsets for connector c")
+    assert failure.message.endswith(f": the log has no partition {topic}-{number}")
+    assert transport.record_log.committed("connect-c") == {("gone", 0): 5}
+    assert alter(offsets, [change("gone", 0, None)], kind=TaskKind.SINK).failure is None
+    assert transport.record_log.committed("connect-c") == {}
+    transport.close()
+
+
 @pytest.mark.parametrize("what", ["alter", "reset"])
 def test_a_sink_whose_zombie_holds_the_group(
     offsets: ConnectorOffsets, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
