@@ -41,6 +41,7 @@ from headgate.connector.framework import (
     sink_keys,
     source_keys,
 )
+from headgate.connector.nearest import nearest
 from headgate.connector.restart_policy import KEYS as RESTART_KEYS
 from headgate.connector.secret_keys import without_login
 from headgate.connector.topic_creation import topic_creation_errors, topic_keys
@@ -148,18 +149,6 @@ def unknown_keys(connector_class: type[Connector], config: Config) -> dict[str, 
         for key in config
         if key not in known and not key.startswith(families)
     }
-
-
-def nearest(word: str, words: Iterable[str]) -> str | None:
-    """The word that the fewest edits of one letter make of `word`: at most a third of its letters,
-    or two, and never all; None when none is as near."""
-    best: tuple[int, str] | None = None
-    for known in sorted(words):
-        distance = _edits(word.lower(), known.lower())
-        if best is None or distance < best[0]:
-            best = (distance, known)
-    limit = max(2, len(word) // 3)
-    return best[1] if best and best[0] <= limit and best[0] < len(word) else None
 
 
 def framework_definition(
@@ -400,13 +389,3 @@ def converter_errors(key: str, config: Config) -> dict[str, str]:
 def _converter_definition(class_name: str) -> ConfigDef | None:
     name = class_name.strip()
     return config_def_of(name) if name in CONVERTERS or name in HEADER_CONVERTERS else None
-
-
-def _edits(left: str, right: str) -> int:
-    """Insertions, deletions and changes of one letter that make `right` of `left`."""
-    row = list(range(len(right) + 1))
-    for i, a in enumerate(left, 1):
-        corner, row[0] = row[0], i
-        for j, b in enumerate(right, 1):
-            corner, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, corner + (a != b))
-    return row[-1]

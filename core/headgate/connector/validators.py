@@ -3,12 +3,12 @@
 Source: the inner classes of Kafka's `ConfigDef`, and Connect's `RegexValidator` (4.3.1).
 """
 
-import difflib
 import re
 from collections.abc import Collection
 from typing import Any, Final
 
 from headgate.connector.config import ConfigError, Validator, java_text
+from headgate.connector.nearest import nearest
 from headgate.java.pattern import PATTERN_MAX, JavaPatternError, compile_java
 
 
@@ -190,7 +190,7 @@ def no_such_class(name: object, known: Collection[str]) -> str:
     """The text of a class which Java cannot load, and the one that is meant. If none is near, those
     that there are, by their full names: nobody can add one of these."""
     said = f"Class {name} could not be found."
-    if near := difflib.get_close_matches(str(name), known, n=1, cutoff=0.6):
-        return f"{said} Did you mean {near[0]}?"
+    if near := nearest(str(name), known):
+        return f"{said} Did you mean {near}?"
     full = sorted(each for each in known if "." in each)
     return f"{said} There are {', '.join(full)}."

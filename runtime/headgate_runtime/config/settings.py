@@ -500,7 +500,7 @@ def keys_of(file: str) -> dict[str, Key]:
 
 PIPELINE_KEYS = keys_of(PIPELINE)
 CONVERTER_PREFIXES = ("key.converter.", "value.converter.", "header.converter.")
-"""Of keys that are those of a converter's own class."""
+"""Beginnings of the keys that are a converter's own."""
 
 
 @dataclass(frozen=True, slots=True)

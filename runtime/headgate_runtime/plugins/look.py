@@ -201,7 +201,7 @@ def _syntax_fault(module: str) -> str | None:
 
 
 def _names(module: str) -> list[str]:
-    """Of classes that the module defines."""
+    """Names of the classes that the module defines."""
     tree = _tree(module)[0]
     return [each.name for each in _statements(tree) if isinstance(each, ast.ClassDef)]
 

@@ -301,7 +301,7 @@ class SourcePerformer:
         return self._convert_each(self._batches.prepared(polled), boundaries)
 
     def _convert_each(self, records: Sequence[Item], boundaries: Boundaries) -> st.Polled:
-        key_of, value_of, headers_of = self._from_connect
+        key_of, value_of, _ = self._from_connect
         transforms, known = self._chain, self._known_topics
         batch, add, add_source = self._batch, self._batch.append, self._noted.sources.append
         by_record = boundaries.by_record
@@ -335,9 +335,7 @@ class SourcePerformer:
                     topic, key, headers, time_ms = out.topic, out.key, out.headers, out.timestamp_ms
                     typed, stage = out.header_schemas, _HEADER
                     if headers is not old_headers or typed is not old_typed or topic != old_topic:
-                        if type(headers) is dict:  # its keys may pass for pairs
-                            check_fields(out)
-                        same_sent = headers_of(topic, headers, typed) if headers else ()
+                        same_sent = self._sent_headers(out) if headers else ()
                         old_topic, old_headers, old_typed = topic, headers, typed
                     stage = _KEY
                     sent_key = None if key is None else key_of(topic, key, out.key_schema)
@@ -354,8 +352,7 @@ class SourcePerformer:
             else:
                 if out is not None:
                     if time_ms is not None and (type(time_ms) is not int or time_ms < 0):
-                        check_time(record, time_ms)  # type: ignore[arg-type]
-                        sent.timestamp_ms = sending_timestamp(time_ms)
+                        sent.timestamp_ms = _sent_time(record, time_ms)
                     if type(topic) is not str or topic not in known:
                         self._ensure_topic(check_topic(record, topic))
                     add(sent)
@@ -363,6 +360,11 @@ class SourcePerformer:
             if by_record:
                 boundaries.reached(record, len(batch))
         return self._told(boundaries, st.Polled(0, dropped, skipped, detail, offsets=updates))
+
+    def _sent_headers(self, record: SourceRecord) -> SentHeaders:
+        if type(record.headers) is dict:  # its keys may pass for pairs
+            check_fields(record)
+        return self._from_connect[2](record.topic, record.headers, record.header_schemas)
 
     def _told(self, boundaries: Boundaries, polled: st.Polled) -> st.Polled:
         waits = self._waiting.reason if self._waiting else ""
@@ -577,6 +579,11 @@ class SourcePerformer:
             quietly(producer.close, self._spec)
         self._fetched(FETCH_LEAVE_S)  # else it might use what is closed here
         quietly(self._transport.close, self._spec)
+
+
+def _sent_time(record: SourceItem, time_ms: int) -> int | None:
+    check_time(record, time_ms)
+    return sending_timestamp(time_ms)
 
 
 def _inherits(task: SourceTask, name: str) -> bool:
