@@ -362,7 +362,8 @@ class SourcePerformer:
         return self._told(boundaries, st.Polled(0, dropped, skipped, detail, offsets=updates))
 
     def _sent_headers(self, record: SourceRecord) -> SentHeaders:
-        if type(record.headers) is dict:  # its keys may pass for pairs
+        given: object = record.headers
+        if isinstance(given, dict):  # its keys may pass for pairs
             check_fields(record)
         return self._from_connect[2](record.topic, record.headers, record.header_schemas)
 

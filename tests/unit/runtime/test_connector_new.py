@@ -167,4 +167,4 @@ def test_a_name_that_will_do() -> None:
 def test_a_mistyped_kind_is_refused() -> None:
     done = CliRunner().invoke(app, ["connector", "new", "acme-queue", "--kind", "sinc"])
     assert done.exit_code == 2
-    assert "'sinc' is not one of 'source', 'sink'" in done.output
+    assert "'sinc', expected one of source, sink; did you mean sink?" in done.output
