@@ -137,7 +137,26 @@ class FolderLog:
 
     def commit(self, offsets: Mapping[TopicPartition, int], token: str, columns: str) -> bool:
         """Commit what is in the staging folder of `token`. False: another commit came first."""
-        staging = self.staging(token)
+        before = self._next
+        try:
+            files = self._durable(self.staging(token))
+        except FileNotFoundError:
+            self.read()
+            if self._next == before:
+                raise
+            return False  # another has committed its rows, and then dropped these files
+        commit = Commit(self._next, self._connector, offsets, files, token, columns)
+        if not self._files.create(f"{FOLDER}/{_NAME.format(self._next)}", commit.to_json()):
+            return False
+        self.read()
+        return True
+
+    def _durable(self, staging: Path) -> list[str]:
+        """Files of a batch, below `staging`, once a crash of the machine leaves them there.
+
+        Raises:
+            FileNotFoundError: some are gone.
+        """
         files = sorted(
             str(path.relative_to(staging))
             for path in staging.rglob("*")
@@ -148,11 +167,7 @@ class FolderLog:
         for folder in [staging, *(path for path in staging.rglob("*") if path.is_dir())]:
             _sync(folder)
         self._files.sync(STAGING)
-        commit = Commit(self._next, self._connector, offsets, files, token, columns)
-        if not self._files.create(f"{FOLDER}/{_NAME.format(self._next)}", commit.to_json()):
-            return False
-        self.read()
-        return True
+        return files
 
     def drop(self, token: str) -> None:
         shutil.rmtree(self.staging(token), ignore_errors=True)

@@ -236,8 +236,7 @@ class FolderTarget:
         written: Any = None
         rows = self._writer.select(batch.data)
         for _ in range(_TRIES):
-            self._log.read()
-            if any(self.reached(place) != start for place, start in batch.starts.items()):
+            if self._is_behind(batch):
                 if token:
                     self._log.drop(token)
                 return False
@@ -250,28 +249,36 @@ class FolderTarget:
                 staging.mkdir(parents=True)
                 if rows.num_rows:
                     self._writer.write(conform(rows, columns), staging.as_uri())
-                    _check_written(staging)
+                    if not _is_written(staging):
+                        # Others may have committed these rows, and dropped the files.
+                        if self._is_behind(batch):
+                            return False
+                        raise _elsewhere(staging)
             if self._log.commit(batch.ends, token, _text(columns)):
                 return True
         raise TableError(f"others have written to the folder during each of {_TRIES} commits")
+
+    def _is_behind(self, batch: Batch) -> bool:
+        """Whether the folder has other offsets by now than those that the batch begins at."""
+        self._log.read()
+        return any(self.reached(place) != start for place, start in batch.starts.items())
 
     def close(self) -> None:
         self._writer.close()
 
 
-def _check_written(staging: Path) -> None:
-    """
-    Raises:
-        TableError: what Spark has written is not in the folder. Spark itself does not notice when
-            an executor's folder is another one.
-    """
+def _is_written(staging: Path) -> bool:
+    """Spark itself does not notice when an executor's folder is another one."""
     names = (path.name for path in staging.rglob("*") if path.is_file())
-    if all(name.startswith(("_", ".")) for name in names):
-        raise TableError(
-            f"Spark has written the batch, and {staging} has nothing of it: its executors have "
-            "another folder there. path must name a folder of a file system that the machines of "
-            "the worker and of all executors have mounted there"
-        )
+    return not all(name.startswith(("_", ".")) for name in names)
+
+
+def _elsewhere(staging: Path) -> TableError:
+    return TableError(
+        f"Spark has written the batch, and {staging} has nothing of it: its executors have another "
+        "folder there. path must name a folder of a file system that the machines of the worker "
+        "and of all executors have mounted there"
+    )
 
 
 def _text(columns: Any) -> str:

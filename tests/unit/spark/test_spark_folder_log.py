@@ -71,6 +71,27 @@ def test_of_two_with_the_same_records_one_commits(tmp_path: Path) -> None:
     assert list((tmp_path / "_headgate/staging").iterdir()) == []
 
 
+@pytest.mark.parametrize("when", ["written", "staged"])
+def test_a_zombie_whose_files_were_dropped_finds_who_was_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """And does not blame its executors for it."""
+    late = target(tmp_path)
+
+    def others() -> None:
+        target(tmp_path).commit(batch(None, [0, 1, 2]))
+        target(tmp_path)
+
+    if when == "written":
+        late._writer.before_commit = others  # type: ignore[attr-defined]
+    else:
+        made = late._log._durable
+        monkeypatch.setattr(late._log, "_durable", lambda staging: (others(), made(staging))[1])
+    assert late.commit(batch(None, [0, 1])) is False
+    assert numbers(tmp_path) == [0, 1, 2] and late.reached(PLACE) == 3
+    assert list((tmp_path / "_headgate/staging").iterdir()) == []
+
+
 def test_a_commit_of_other_partitions_in_between_costs_nothing(tmp_path: Path) -> None:
     one, other = target(tmp_path), target(tmp_path)
     one._writer.before_commit = lambda: other.commit(batch(None, [10, 11], ("t", 1)))  # type: ignore[attr-defined]
