@@ -275,10 +275,25 @@ class SparkServer:
 
     def _tail(self) -> str:
         try:
-            lines = self.log_file.read_text("utf-8", "replace").splitlines()[-TAIL_LINES:]
+            lines = self.log_file.read_text("utf-8", "replace").splitlines()
         except OSError:
             return f"; its log {self.log_file} cannot be read"
-        return "\n".join([f"; the end of its log {self.log_file}:", *lines])
+        if reason := reason_in(lines):
+            return f": {reason}; its log is {self.log_file}"
+        return "\n".join([f"; the end of its log {self.log_file}:", *lines[-TAIL_LINES:]])
+
+
+def reason_in(lines: Sequence[str]) -> str:
+    """Why Spark ended, as far as its log says it in a line; empty: it does not."""
+    text = "\n".join(lines)
+    masters = dict.fromkeys(re.findall(r" Failed to connect to master (\S+)$", text, re.M))
+    if masters and "All masters are unresponsive" in text:
+        return f"no master answers at {', '.join(masters)}: start it, or correct its address"
+    for pattern in (r"^\S+ \S+ ERROR \S+ (.+)$", r'^Exception in thread "main" (.+)$'):
+        if found := re.search(pattern, text, re.M):
+            causes = re.findall(r"^Caused by: (.+)$", text[found.end() :], re.M)
+            return "; ".join(dict.fromkeys([found[1].strip(), *causes[-1:]]))
+    return ""
 
 
 def _make_private(folder: Path) -> None:

@@ -84,6 +84,51 @@ def test_a_start_that_fails_shows_the_end_of_the_log(
     assert server.poll() is None
 
 
+NO_MASTER = """26/11/27 06:06:02 WARN StandaloneAppClient$ClientEndpoint: Failed to connect to master h:77
+org.apache.spark.SparkException: Exception thrown in awaitResult:
+Caused by: java.net.ConnectException: finishConnect(..) failed with error(-111): Connection refused
+26/11/27 06:06:22 WARN StandaloneAppClient$ClientEndpoint: Failed to connect to master h:77
+26/11/27 06:07:02 ERROR StandaloneSchedulerBackend: Application has been killed. \
+Reason: All masters are unresponsive! Giving up.
+Exception in thread "main" java.lang.IllegalStateException: Cannot call methods on a \
+stopped SparkContext.
+"""
+ERROR = """26/11/27 06:06:02 WARN Utils: something
+26/11/27 06:06:03 ERROR SparkContext: Error initializing SparkContext.
+java.lang.IllegalArgumentException: spark.executor.memory
+Caused by: java.lang.NumberFormatException: Size must be specified as bytes
+26/11/27 06:06:03 ERROR Utils: again
+"""
+MAIN = 'Exception in thread "main" java.lang.X: one\n\tat a.b\nCaused by: java.lang.Y: two\n'
+
+
+@pytest.mark.parametrize(
+    ("log", "reason"),
+    [
+        (NO_MASTER, "no master answers at h:77: start it, or correct its address"),
+        (
+            ERROR,
+            "Error initializing SparkContext.; java.lang.NumberFormatException: Size must be "
+            "specified as bytes",
+        ),
+        (MAIN, "java.lang.X: one; java.lang.Y: two"),
+        ("26/11/27 06:06:02 WARN Utils: Failed to connect to master h:77\n", ""),
+        ("", ""),
+    ],
+    ids=["no master", "an error", "main", "a warning", "nothing"],
+)
+def test_why_spark_ended_is_one_line(tmp_path: Path, log: str, reason: str) -> None:
+    """Where its log says it; else the end of that is shown."""
+    server = SparkServer("local[2]", 2, tmp_path)
+    server.log_file.parent.mkdir(parents=True, exist_ok=True)
+    server.log_file.write_text(log)
+    told = server._tail()
+    if reason:
+        assert told == f": {reason}; its log is {server.log_file}"
+    else:
+        assert told.startswith(f"; the end of its log {server.log_file}:")
+
+
 def test_its_folders_are_for_their_owner_alone(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
