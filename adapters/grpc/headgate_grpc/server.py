@@ -9,7 +9,7 @@ import contextlib
 import logging
 import tempfile
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -44,6 +44,8 @@ STREAMS_MAX: Final = 2_000
 """On one connection."""
 IDLE_MS: Final = 300_000
 """A connection without a call is closed after so long."""
+HANDSHAKE_MS: Final = 20_000
+"""Who has connected and says nothing, or half of what HTTP/2 or TLS begin with, is closed then."""
 GRACE_S: Final = 1.0
 START_S: Final = 30.0
 OPTIONS: Final = (
@@ -53,6 +55,7 @@ OPTIONS: Final = (
     ("grpc.max_metadata_size", METADATA_MAX),
     ("grpc.max_concurrent_streams", STREAMS_MAX),
     ("grpc.max_connection_idle_ms", IDLE_MS),
+    ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS),
     # A client that is gone without a word is noticed, and its watches end.
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
@@ -111,9 +114,17 @@ class GrpcServer:
 
     def ready(self) -> None:
         """The backend answers: health says SERVING."""
-        if self._loop is not None and self._health is not None:
+        self._soon(self._tell_serving)
+
+    def stopping(self) -> None:
+        """The backend is about to end: health says NOT_SERVING from now on, so that nobody new
+        comes. Calls and watches go on until `close`."""
+        self._soon(self._tell_stopping)
+
+    def _soon(self, tell: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        if self._loop is not None and self._health is not None and self._thread.is_alive():
             with contextlib.suppress(RuntimeError):  # it has ended
-                asyncio.run_coroutine_threadsafe(self._tell_serving(), self._loop)
+                asyncio.run_coroutine_threadsafe(tell(), self._loop)
 
     def close(self) -> None:
         """Watches end with UNAVAILABLE; calls that are open have `GRACE_S` to be answered."""
@@ -161,7 +172,7 @@ class GrpcServer:
                     stack.callback(listener.path.unlink, missing_ok=True)
             self._begun.set()
             await self._end.wait()
-            await self._health.enter_graceful_shutdown()
+            await self._tell_stopping()
             hub.close()
             await cluster_hub.close()
             await server.stop(GRACE_S)
@@ -170,6 +181,10 @@ class GrpcServer:
         assert self._health is not None
         for name in ("", *(service.full_name for service in SERVICES)):
             await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
+
+    async def _tell_stopping(self) -> None:
+        assert self._health is not None
+        await self._health.enter_graceful_shutdown()
 
     # -- calls --
 

@@ -11,6 +11,7 @@ they are now is asked of it once, for all watchers.
 import asyncio
 import logging
 import secrets
+from collections import deque
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -100,6 +101,9 @@ class Hub:
         """Highest revision of a deleted connector that is not remembered any more."""
         self._boot = ""
         self._config_offset = 0
+        """The table shows all that the config topic says before it."""
+        self._reaching: deque[tuple[int, int]] = deque()
+        """After how many looks it shows all before which config offset."""
         self._watchers: set[_Watcher] = set()
         self._touched: dict[str, None] = {}
         self._news = asyncio.Event()
@@ -260,6 +264,7 @@ class Hub:
     def _drop_table(self) -> None:
         self._table.clear()
         self._touched.clear()
+        self._reaching.clear()
         self._revision = self._forgotten = 0
 
     async def _keep_up(self, loaded: "asyncio.Future[None]") -> None:
@@ -275,6 +280,8 @@ class Hub:
                 ShowConnectors(after=after, limit=PAGE, parts=("config",)), loaded
             )
             self._put(found, ())
+            if not after or not found["more"]:
+                self._reaches(found["config_offset"], at_once=not after)
             if not found["more"]:
                 break
             after = found["rows"][-1]["name"]
@@ -288,10 +295,21 @@ class Hub:
                 for name in names:
                     del self._touched[name]
                 self._looking = True
-                self._put(await self._ask(ShowConnectors(names=names, parts=("config",))), names)
+                found = await self._ask(ShowConnectors(names=names, parts=("config",)))
+                self._put(found, names)
                 self._looking = False
                 self._looks += 1
+                self._reaches(found["config_offset"])
                 self._look_over.set()
+
+    def _reaches(self, offset: int, *, at_once: bool = False) -> None:
+        """What was just put into the table was read at `offset`. The backend has told before that
+        what else was touched until then: all that waits now, unless `at_once`.
+        """
+        looks = 0 if at_once else (len(self._touched) + PAGE - 1) // PAGE
+        self._reaching.append((self._looks + looks, offset))
+        while self._reaching and self._reaching[0][0] <= self._looks:
+            self._config_offset = max(self._config_offset, self._reaching.popleft()[1])
 
     def _mark(self, names: Iterable[str]) -> None:
         self._touched.update(dict.fromkeys(names))
@@ -325,7 +343,6 @@ class Hub:
 
     def _put(self, found: dict[str, Any], asked: Iterable[str]) -> None:
         """Rows into the table; connectors that were asked for and have no row are deleted."""
-        self._config_offset = max(self._config_offset, found["config_offset"])
         gone = dict.fromkeys(asked)
         for row in found["rows"]:
             gone.pop(row["name"], None)

@@ -89,7 +89,7 @@ def run(path: str, connector_paths: Sequence[str]) -> None:
         threading.Thread(target=maker.run, name="connector-files", daemon=True).start()
         ends = (worker.transport.config_log.end(), worker.transport.status_log.end())
         with _told_of_offsets(file):
-            serve(worker, rest.service, ends, keeper.close, grpc.ready)
+            serve(worker, rest.service, ends, grpc, keeper.close)
     if maker.failure is not None:
         raise CommandError(maker.failure, EXIT_CONNECTOR)
 

@@ -97,7 +97,7 @@ def run(path: str) -> None:
         banner(file, worker, spark)
         with told_plainly(file):
             ends = read_ends(worker, stop)
-        serve(worker, rest.service, ends, also_ready=grpc.ready)
+        serve(worker, rest.service, ends, grpc)
 
 
 def set_up_logging() -> None:
@@ -330,6 +330,10 @@ class Grpc:
         self._backend.ready = True
         self._server.ready()
 
+    def stopping(self) -> None:
+        """Nobody new is to come."""
+        self._server.stopping()
+
 
 class NoGrpc:
     address = ""
@@ -344,6 +348,9 @@ class NoGrpc:
         pass
 
     def ready(self) -> None:
+        pass
+
+    def stopping(self) -> None:
         pass
 
 
@@ -512,17 +519,17 @@ def serve(
     worker: Worker,
     service: "RestService",
     ends: tuple[int, int],
+    grpc: Grpc | NoGrpc,
     before_close: Callable[[], None] = lambda: None,
-    also_ready: Callable[[], None] = lambda: None,
 ) -> None:
     """`before_close` is called when nothing runs any more, while the logs are open still."""
 
     def ready() -> None:
         service.ready()
-        also_ready()
+        grpc.ready()
 
     collector.settle()
-    worker.run(ready=ready, after=ends, before_close=before_close)
+    worker.run(ready=ready, after=ends, before_close=before_close, stopping=grpc.stopping)
     log.info("worker %s has stopped", worker.config.name)
     if worker.gave_up:
         raise CommandError(worker.gave_up, EXIT_FAILED)

@@ -211,6 +211,7 @@ class Worker:
         ready: Callable[[], None] = lambda: None,
         after: tuple[int, int] = (0, 0),
         before_close: Callable[[], None] = lambda: None,
+        stopping: Callable[[], None] = lambda: None,
     ) -> None:
         """Serve the herder until it is done.
 
@@ -218,6 +219,7 @@ class Worker:
             ready: called once the config log and the status log are read up to the positions
                 `after`: from then on what is shown of them is not too old.
             before_close: called when nothing runs any more, while the transport is open still.
+            stopping: called when a stop begins, before anything of it can be seen.
         """
         self._await_ends = (after, ready)
         self._served_ms = self._clock.now_ms()
@@ -229,6 +231,7 @@ class Worker:
                 self._handle(command)
             if self._stop_asked and not self._stopping:
                 self._stopping = True
+                stopping()
                 self._handle(Shutdown())
             self._drain()
             self._read_world()

@@ -91,10 +91,15 @@ class HeadgateWorker:
         except httpx.TransportError:
             return False
 
-    def stop(self) -> None:
-        """SIGTERM, and wait: it leaves its group."""
+    def terminate(self) -> None:
+        """SIGTERM."""
         if self._process is not None and self._process.pid is not None:
             os.kill(self._process.pid, signal.SIGTERM)
+
+    def stop(self) -> None:
+        """SIGTERM, and wait: it leaves its group."""
+        self.terminate()
+        if self._process is not None and self._process.pid is not None:
             self._process.wait(30)
 
     def kill(self) -> None:

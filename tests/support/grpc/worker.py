@@ -30,13 +30,20 @@ class Served:
 @contextmanager
 def grpc_worker(folder: Path, given: Mapping[str, str] | None = None) -> Iterator[Served]:
     """Served at a free port, once the worker has joined its group."""
-    with whole_worker(folder, given) as (rest, worker), ExitStack() as stack:
+    servers: list[GrpcServer] = []
+
+    def stopping() -> None:
+        for each in servers:
+            each.stopping()
+
+    with whole_worker(folder, given, stopping=stopping) as (rest, worker), ExitStack() as stack:
         root = {"version": "test", "commit": "c", "kafka_cluster_id": "embedded"}
         backend = WorkerBackend(rest, root, RestPlugins(worker.settings), Loggers())
         backend.serve(worker)
         backend.ready = True
         server = GrpcServer((Listener("127.0.0.1", 0),), backend)
         server.start()
+        servers.append(server)
         stack.callback(server.close)
         address = str(server.bound[0])
         client = stack.enter_context(Client(address, timeout_s=30))

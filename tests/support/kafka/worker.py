@@ -107,7 +107,9 @@ def kafka_worker(folder: Path, address: str, group: str, **more: str) -> Iterato
             rest.service.ready()
             grpc.ready()
 
-        thread = threading.Thread(target=worker.run, args=(ready,))
+        thread = threading.Thread(
+            target=worker.run, args=(ready,), kwargs={"stopping": grpc.stopping}
+        )
         thread.start()
         client = Rest(rest.service.url.rstrip("/"))
         made = KafkaWorker(worker, client, rest.service.url, fencer)

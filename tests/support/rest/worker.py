@@ -2,7 +2,7 @@
 log, tasks on threads."""
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -45,8 +45,13 @@ def whole_worker(
     *,
     standalone: bool = False,
     rest: Mapping[str, str] = LOCAL,
+    stopping: Callable[[], None] = lambda: None,
 ) -> Iterator[tuple[RestService, Worker]]:
-    """`rest_worker`, and the worker itself."""
+    """`rest_worker`, and the worker itself.
+
+    Args:
+        stopping: called when it begins to stop.
+    """
     texts = {"headgate.task.runner": "thread", **(given or {})}
     settings = WorkerSettings.parse(texts)
     worker: Worker | None = None
@@ -73,7 +78,9 @@ def whole_worker(
         peers.serve(worker.herder)
     else:
         worker = Worker(config, settings, WithPeers(log, service))
-    thread = threading.Thread(target=worker.run, args=(service.ready,))
+    thread = threading.Thread(
+        target=worker.run, args=(service.ready,), kwargs={"stopping": stopping}
+    )
     service.start()
     thread.start()
     try:

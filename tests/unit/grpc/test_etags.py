@@ -83,7 +83,7 @@ def test_no_change_is_lost_among_four_who_count(two: tuple[Served, Served]) -> N
     """Each reads, adds one and writes with the etag that it read, until that succeeds."""
     leader, other = two
     made = leader.client.put_config("count", {**SINK, "n": "0"})
-    each_adds, mismatches = tries(25, 250), []
+    each_adds, mismatches = tries(25, 500), []
 
     def by_grpc(served: Served) -> None:
         for _ in range(each_adds):

@@ -1,11 +1,13 @@
 """Bad input over gRPC, on a real worker: each is refused for what it is, and costs itself alone."""
 
+import base64
 import json
 import logging
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import grpc
 import pytest
@@ -17,6 +19,7 @@ from support.rest.world import wait_until
 
 from headgate.ids import TargetState
 from headgate_grpc.client import HeadgateError
+from headgate_grpc.errors import DETAILS_KEY
 from headgate_grpc.messages import validated
 from headgate_grpc.server import METADATA_MAX, SERVICES
 from headgate_grpc.v1 import cluster_service_pb2 as cluster_pb2
@@ -125,12 +128,23 @@ def test_a_key_that_nobody_could_read_again_is_refused(served: Served) -> None:
 def test_five_hundred_wrong_keys_fit_into_an_error_each_time(served: Served) -> None:
     config = {**SINK, **{f"transforms.{'x' * 50}{n}.type": "nope" for n in range(500)}}
     config["transforms"] = ",".join(f"{'x' * 50}{n}" for n in range(500))
-    for _ in range(5):
-        with pytest.raises(HeadgateError) as caught:
-            served.client.create("wrong", config)
-        assert (caught.value.code, caught.value.reason) == ("INVALID_ARGUMENT", "BAD_REQUEST")
+    request = pb.CreateConnectorRequest(name="wrong", config=config)
+    for _ in range(tries(5, 1_000)):
+        with pytest.raises(grpc.RpcError) as caught:
+            served.client.connectors.CreateConnector(request, timeout=60)
+        error = HeadgateError.of(caught.value)
+        assert (error.code, error.reason) == ("INVALID_ARGUMENT", "BAD_REQUEST")
+        assert 1_000 < size_of_error(caught.value) <= 4 * 1024
     whole = served.client.cluster.ValidateConfig(cluster_pb2.ValidateConfigRequest(config=config))
     assert whole.error_count >= 500
+
+
+def size_of_error(error: Any) -> int:
+    """Bytes that its text and its details take as they travel."""
+    text = quote(error.details(), safe="".join(map(chr, range(0x20, 0x7F))).replace("%", ""))
+    details = [value for key, value in error.trailing_metadata() if key == DETAILS_KEY]
+    assert len(details) == 1
+    return len(text) + len(base64.b64encode(details[0]))
 
 
 def test_metadata_over_the_limit_is_refused(served: Served) -> None:

@@ -9,8 +9,10 @@ from pathlib import Path
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from support.depth import first
 from support.grpc.worker import Served, grpc_worker
 from support.rest.world import wait_until
+from support.task import slow_to_stop
 from support.task.slow_to_stop import SlowTask
 
 from headgate_grpc.client import HeadgateError
@@ -38,8 +40,12 @@ def config(n: int) -> dict[str, str]:
     return {"connector.class": NAME, "n": str(n)}
 
 
-def test_a_wait_behind_a_change_returns_for_no_former_run(two: tuple[Served, Served]) -> None:
+@pytest.mark.parametrize("stop_s", first(1, [slow_to_stop.STOP_S, 3.0]))
+def test_a_wait_behind_a_change_returns_for_no_former_run(
+    two: tuple[Served, Served], monkeypatch: pytest.MonkeyPatch, stop_s: float
+) -> None:
     """Each change is asked of one worker, and waited for at the other."""
+    monkeypatch.setattr(slow_to_stop, "STOP_S", stop_s)
     SlowTask.started.clear()
     for n in range(4):
         asked, other = two if n % 2 else two[::-1]

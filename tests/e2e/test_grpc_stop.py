@@ -1,0 +1,52 @@
+"""SIGTERM to `headgate worker`: clients of gRPC are told before its tasks are stopped."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from support.commands.worker import HeadgateWorker
+from support.kafka.broker import Found
+from support.task.slow_to_stop import STOP_S
+
+from headgate_grpc.client import HeadgateError, connect
+from headgate_grpc.v1 import connector_service_pb2 as pb
+from local_kafka.jvm import free_ports
+
+pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
+
+TESTS = Path(__file__).resolve().parents[1]
+Health = health_pb2.HealthCheckResponse
+
+
+def test_health_says_so_before_tasks_are_stopped(
+    kafka_broker: Found,
+    kafka_name: str,
+    headgate_worker: Callable[..., HeadgateWorker],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(TESTS))
+    address = f"127.0.0.1:{free_ports(1)[0]}"
+    more = {"headgate.grpc.listeners": f"grpc://{address}"}
+    worker = headgate_worker(kafka_broker.address, kafka_name, more)
+    with connect(f"grpc://{address}") as client, grpc.insecure_channel(address) as channel:
+        client.create(
+            "c", {"connector.class": "support.task.slow_to_stop:SlowToStop", "n": "1"}
+        )
+        client.wait("c", timeout_s=60)
+        told = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
+        assert next(told).status == Health.SERVING
+        watch = client.connectors.WatchConnectors(pb.WatchConnectorsRequest())
+        assert next(watch).reset
+        begun = time.monotonic()
+        worker.terminate()
+        assert next(told).status == Health.NOT_SERVING
+        assert time.monotonic() - begun < STOP_S, "its task is still stopping"
+        with pytest.raises(grpc.RpcError) as caught:
+            for _ in watch:
+                pass
+        assert time.monotonic() - begun >= STOP_S, "until nothing runs any more"
+        error = HeadgateError.of(caught.value)
+        assert (error.code, error.reason) == ("UNAVAILABLE", "NOT_READY")

@@ -1,0 +1,109 @@
+"""A client of HTTP/2 that does no more than it is told: no settings acknowledged, no ping answered,
+nothing read unless somebody asks for it."""
+
+import socket
+import struct
+import time
+from typing import Final, NamedTuple, Self
+
+PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+DATA, HEADERS, SETTINGS, PING, GOAWAY, WINDOW_UPDATE = 0x0, 0x1, 0x4, 0x6, 0x7, 0x8
+END_STREAM, ACK, END_HEADERS = 0x1, 0x1, 0x4
+WINDOW_SETTING: Final = 0x4
+CALM: Final = 0xB
+"""Error code ENHANCE_YOUR_CALM."""
+
+
+class Frame(NamedTuple):
+    type: int
+    flags: int
+    stream: int
+    body: bytes
+
+    @property
+    def error_code(self) -> int:
+        """Of a GOAWAY."""
+        return int.from_bytes(self.body[4:8])
+
+
+class RawHttp2:
+    """One connection to ``grpc://host:port``."""
+
+    def __init__(self, address: str, *, window: int = 65_535) -> None:
+        """`window`: how much the server may send on a stream before it was read."""
+        host, _, port = address.removeprefix("grpc://").rpartition(":")
+        self.socket = socket.create_connection((host, int(port)), 10)
+        self._window = window
+        self._buffer = b""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.socket.close()
+
+    def greet(self) -> None:
+        """What every connection begins with."""
+        self.socket.sendall(PREFACE)
+        self.send(SETTINGS, body=struct.pack(">HI", WINDOW_SETTING, self._window))
+
+    def send(self, type_: int, flags: int = 0, stream: int = 0, body: bytes = b"") -> None:
+        head = len(body).to_bytes(3) + bytes([type_, flags]) + stream.to_bytes(4)
+        self.socket.sendall(head + body)
+
+    def call(self, stream: int, path: str, message: bytes = b"") -> None:
+        """One call whose request is complete."""
+        headers = (
+            (":method", "POST"),
+            (":scheme", "http"),
+            (":path", path),
+            (":authority", "localhost"),
+            ("te", "trailers"),
+            ("content-type", "application/grpc"),
+        )
+        self.send(HEADERS, END_HEADERS, stream, b"".join(_literal(*each) for each in headers))
+        self.send(DATA, END_STREAM, stream, b"\0" + len(message).to_bytes(4) + message)
+
+    def frame(self, timeout_s: float) -> Frame | None:
+        """The next one; None: the server has closed the connection.
+
+        Raises:
+            TimeoutError: none has come.
+        """
+        until = time.monotonic() + timeout_s
+        while len(self._buffer) < 9 or len(self._buffer) < 9 + self._length:
+            self.socket.settimeout(max(until - time.monotonic(), 0.001))
+            try:
+                more = self.socket.recv(65_536)
+            except ConnectionError:
+                return None
+            if not more:
+                return None
+            self._buffer += more
+        head, end = self._buffer[:9], 9 + self._length
+        body, self._buffer = self._buffer[9:end], self._buffer[end:]
+        return Frame(head[3], head[4], int.from_bytes(head[5:9]), body)
+
+    def until_closed(self, timeout_s: float) -> list[Frame]:
+        """All frames up to the end of the connection.
+
+        Raises:
+            TimeoutError: it lives on.
+        """
+        until, found = time.monotonic() + timeout_s, list[Frame]()
+        while (frame := self.frame(max(until - time.monotonic(), 0.001))) is not None:
+            found.append(frame)
+        return found
+
+    @property
+    def _length(self) -> int:
+        return int.from_bytes(self._buffer[:3])
+
+
+def _literal(name: str, value: str) -> bytes:
+    """A header that is in no table (RFC 7541, 6.2.2)."""
+    found = b"\0"
+    for text in (name, value):
+        assert len(text) < 127
+        found += bytes([len(text)]) + text.encode()
+    return found
