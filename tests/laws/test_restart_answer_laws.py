@@ -41,6 +41,8 @@ KINDS: tuple[tuple[type, ...], ...] = (
     (m.CallPeer,),
     (m.AppendConfig,),
     (m.GenerateTaskConfigs,),
+    (m.SendGroup,),
+    (m.ReadConfigToEnd,),
 )
 CALL_MS = 20_000
 """Time limit of a call."""

@@ -198,7 +198,8 @@ class Tasks:
         held = self._held[task]
         held.tickets = (*held.tickets, ticket)
         held.attempts = held.failures = held.restarts = 0
-        held.show_restarting = held.state is not TaskState.IDLE  # readers pass over UNASSIGNED
+        # Of one that is idle, too: readers pass over UNASSIGNED, and see a run of before.
+        held.show_restarting = True
         self._stop(held, None)
         if held.state is TaskState.IDLE:
             self._wait_idle(held)

@@ -110,6 +110,24 @@ def test_a_failure_whose_run_is_not_released_yet_neither() -> None:
     assert task_state(first_look(world, "a")) == "RESTARTING"
 
 
+def test_a_run_before_the_group_was_lost_is_not_seen_either() -> None:
+    """The task was stopped then, which readers pass over, and is restarted before it is started."""
+    world = running()
+    hold(world, m.SendGroup)
+    world.lose_coordinator("a")
+    world.run()
+    assert world.running() == {"a": []}
+    call_id = world.call("a", m.RestartTask(C0))
+    world.run()
+    assert world.answers[call_id] == []
+    world.silent_bodies.add(C0)
+    world.release()
+    world.run()
+    assert world.answers[call_id] == [m.Success()]
+    row = first_look(world, "a")
+    assert task_state(row) == "RESTARTING" and not row["settled"]
+
+
 def test_a_failed_connector_that_is_restarted_is_not_seen_as_failed() -> None:
     world = running(two_workers)
     world.workers["b"].statuses_lag = True
