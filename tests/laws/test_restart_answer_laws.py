@@ -1,9 +1,8 @@
-"""What holds for every answer to a restart of one task or connector, whatever befalls the workers
-meanwhile: it comes once, and when it comes no reader of the status topic takes what the run before
-has said for the new run's word."""
+"""What holds for every answer to a restart, whatever befalls the workers meanwhile: it comes once, and
+when it comes no reader of both topics takes what the run before has said for the new run's word."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -30,7 +29,14 @@ from headgate.topics.status import (
 WORKERS = ("a", "b", "c")
 C = "c"
 TASKS = (TaskId(C, 0), TaskId(C, 1))
-ITEMS: tuple[str | TaskId, ...] = (C, *TASKS)
+Item: TypeAlias = str | TaskId
+ITEMS: tuple[Item, ...] = (C, *TASKS)
+ALL = m.RestartConnector(C, include_tasks=True)
+CALLS: tuple[m.RestartConnector | m.RestartTask, ...] = (
+    m.RestartConnector(C),
+    *map(m.RestartTask, TASKS),
+    ALL,
+)
 SOURCE = {"connector.class": "Source", "tasks.max": "2"}
 ENDS = (TaskEnded(TaskOutcome.FAILED, "no", "trace: no"), TaskEnded(TaskOutcome.LOST, "gone"))
 KINDS: tuple[tuple[type, ...], ...] = (
@@ -53,16 +59,32 @@ PASSED_OVER = (State.UNASSIGNED, State.RESTARTING)
 class Noted(list[m.Result]):
     """Answers to one call."""
 
-    def __init__(self, world: "RestartWorld", item: str | TaskId) -> None:
+    def __init__(self, world: "RestartWorld", call: m.RestartConnector | m.RestartTask) -> None:
         super().__init__()
         self._world = world
-        self._item = item
-        self.asked = world.starts(item)
+        self._call = call
+        self._starts = world.starts(restarted(call)[0])
 
     def append(self, result: m.Result) -> None:
         assert not self, f"answered twice: {self[0]}, {result}"
         super().append(result)
-        self._world.check(self._item, self.asked, result)
+        world, items = self._world, restarted(self._call)
+        if isinstance(result, m.Failure):
+            return
+        if world.holds and world.now_ms - world.held_since >= STATUSES_MS:
+            world.overdue += 1
+            return
+        if self._call is not ALL:
+            begun = world.starts(items[0]) > self._starts
+            assert begun or (items[0] == C and world.rested), "it was restarted"
+        for item in items:
+            world.check(item)
+
+
+def restarted(call: m.RestartConnector | m.RestartTask) -> tuple[Item, ...]:
+    if call is ALL:
+        return ITEMS
+    return (call.task,) if isinstance(call, m.RestartTask) else (call.name,)
 
 
 class RestartWorld(HerderWorld):
@@ -72,7 +94,7 @@ class RestartWorld(HerderWorld):
         super().__init__()
         self.decided: dict[int, tuple[int, m.Effect]] = {}
         """Place of each status and start among all that was decided, by its identity."""
-        self.started: dict[str | TaskId, list[int]] = {item: [] for item in ITEMS}
+        self.started: dict[Item, list[int]] = {item: [] for item in ITEMS}
         self.places: list[int] = []
         """Place of each record of the status topic."""
         self.held_since = 0
@@ -103,22 +125,26 @@ class RestartWorld(HerderWorld):
             elif isinstance(effect, m.StartConnector):
                 self.started[effect.connector].append(place)
 
-    def starts(self, item: str | TaskId) -> int:
+    def starts(self, item: Item) -> int:
         return len(self.started[item])
 
-    def restart(self, worker: str, item: str | TaskId) -> None:
-        call = m.RestartConnector(item) if isinstance(item, str) else m.RestartTask(item)
+    @property
+    def rested(self) -> bool:
+        """Whether somebody has asked for another target state at any time."""
+        return any(key == f"target-state-{C}" for key, _ in self.log)
+
+    def restart(self, worker: str, call: m.RestartConnector | m.RestartTask) -> None:
         asked = self.call(worker, call, CALL_MS)
-        self.answers[asked] = Noted(self, item)
+        self.answers[asked] = Noted(self, call)
 
     # -- what a reader of both topics takes for the state --
 
-    def read_all(self) -> tuple[ConfigState, StatusView, int | None]:
+    def read_all(self) -> tuple[ConfigState, StatusView]:
         events = [decode(n, key.encode(), value) for n, (key, value) in enumerate(self.log)]
         statuses = [decode_status(key, value) for key, value in self.statuses]
-        return fold(ConfigState(), events), fold_statuses(StatusView(), statuses), None
+        return fold(ConfigState(), events), fold_statuses(StatusView(), statuses)
 
-    def place_of(self, item: str | TaskId, shown: Status) -> int:
+    def place_of(self, item: Item, shown: Status) -> int:
         """Of the newest record that says what is shown."""
         key = connector_key(item) if isinstance(item, str) else task_key(item)
         for place, (found, value) in reversed(list(zip(self.places, self.statuses, strict=True))):
@@ -126,19 +152,11 @@ class RestartWorld(HerderWorld):
                 return place
         raise AssertionError(f"nothing says {shown} of {item}")
 
-    def check(self, item: str | TaskId, asked: int, result: m.Result) -> None:
-        """At an answer."""
-        if isinstance(result, m.Failure):
-            return
-        if self.holds and self.now_ms - self.held_since >= STATUSES_MS:
-            self.overdue += 1
-            return
-        state, view, _ = self.read_all()
-        entry = state.entry(C)
-        rests = any(key == f"target-state-{C}" for key, _ in self.log)
-        assert self.starts(item) > asked or (isinstance(item, str) and rests), "was restarted"
+    def check(self, item: Item) -> None:
+        """At an answer that says that it was restarted."""
+        state, view = self.read_all()
+        entry, tasks = state.entry(C), view.tasks.get(C, {})
         number = THE_CONNECTOR if isinstance(item, str) else item.task
-        tasks = view.tasks.get(C, {})
         shown = view.connectors.get(C) if isinstance(item, str) else tasks.get(item.task)
         if entry is None or shown is None or shown.state in PASSED_OVER:
             return
@@ -152,8 +170,7 @@ class RestartWorld(HerderWorld):
 # -- what may happen --
 
 WORKER = st.sampled_from(WORKERS)
-ITEM = st.sampled_from(ITEMS)
-RESTART = st.tuples(st.just("restart"), WORKER, ITEM)
+RESTART = st.tuples(st.just("restart"), WORKER, st.sampled_from(CALLS))
 TROUBLE = st.one_of(
     st.tuples(st.just("end"), st.sampled_from(TASKS), st.sampled_from(ENDS)),
     st.tuples(st.just("connector fails")),
@@ -197,9 +214,9 @@ def ask(world: RestartWorld, name: str, call: m.Call) -> None:
 
 def act(world: RestartWorld, action: tuple[Any, ...]) -> None:
     match action:
-        case ("restart", str(name), item):
+        case ("restart", str(name), call):
             if lives(world.workers.get(name)):
-                world.restart(name, item)
+                world.restart(name, call)
         case ("end", task, ended):
             for worker in world.workers.values():
                 if any(spec.task == task for spec in worker.runs.values()):

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -24,6 +24,7 @@ STOPPED = connector_pb2.TARGET_STATE_STOPPED
 WATCH = "/headgate.v1.ConnectorService/WatchConnectors"
 PROMISED_S = 40
 """By docs/run/grpc.md a client that does not answer pings is closed after so long."""
+PINGS = 200_000
 WATCHES = 20
 WATCHING = """
 import sys
@@ -40,7 +41,7 @@ with connect(sys.argv[1]) as client:
 """
 
 
-def options(**changed: int) -> tuple[tuple[str, int], ...]:
+def options(changed: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
     """Those of the server, with other times."""
     known = dict(server.OPTIONS)
     found = {f"grpc.{name}": value for name, value in changed.items()}
@@ -52,7 +53,7 @@ def options(**changed: int) -> tuple[tuple[str, int], ...]:
 def served(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Served]:
     """The parameter: options of the server that are changed."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(server, "OPTIONS", options(**getattr(request, "param", {})))
+        patch.setattr(server, "OPTIONS", options(getattr(request, "param", {})))
         with grpc_worker(tmp_path) as served:
             yield served
 
@@ -84,7 +85,10 @@ def test_watches_of_a_client_that_is_killed_are_gone_at_once(served: Served) -> 
         wait_until(lambda: watches(served) == 0, 10)
 
 
-SILENT = ({"keepalive_time_ms": 1_000, "keepalive_timeout_ms": 500}, {})
+SILENT: tuple[dict[str, int], ...] = (
+    {"keepalive_time_ms": 1_000, "keepalive_timeout_ms": 500, "http2.ping_timeout_ms": 1_500},
+    {},
+)
 """Quick times, and those of the server."""
 
 
@@ -142,20 +146,19 @@ def test_pings_without_end_are_not_answered_without_end(served: Served) -> None:
         raw.greet()
         sent = 0
         with contextlib.suppress(ConnectionError):
-            for sent in range(1, 1_001):
+            for sent in range(1, PINGS + 1):
                 raw.send(PING, body=bytes(8))
+        assert sent < PINGS
         frames = raw.until_closed(10)
         goaways = [frame for frame in frames if frame.type == GOAWAY]
-        assert [frame.error_code for frame in goaways] == [CALM], frames
-        answered = sum(frame.type == PING for frame in frames)
-        assert answered < 10 < sent, answered
+        assert [frame.error_code for frame in goaways] == [CALM]
     assert served.client.get_cluster().workers
 
 
 def test_more_calls_than_one_connection_may_have_wait_and_the_others_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "OPTIONS", options(max_concurrent_streams=3))
+    monkeypatch.setattr(server, "OPTIONS", options({"max_concurrent_streams": 3}))
     with grpc_worker(tmp_path) as served:
         streams = [
             served.client.connectors.WatchConnectors(pb.WatchConnectorsRequest()) for _ in range(3)

@@ -20,6 +20,7 @@ from headgate_grpc.client import HeadgateError
 from headgate_grpc.v1 import connector_service_pb2 as pb
 
 SLOW = {"connector.class": "support.task.slow_to_stop:SlowToStop", "n": "1"}
+SINK = {"connector.class": "FileStreamSink", "topics": "t", "file": "/dev/null"}
 ANSWERED_S = 2.0
 NO_OFFSET = 10**12
 """A read that asks for it waits until its deadline."""
@@ -113,7 +114,7 @@ def test_a_server_that_is_closed_answers_and_says_goodbye(tmp_path: Path) -> Non
     with grpc_worker(tmp_path) as served, told_health(served) as health:
         while next(health) != Health.SERVING:
             pass
-        served.client.create("c", {"connector.class": "FileStreamSink", "topics": "t"})
+        served.client.create("c", SINK)
         ends = Ends()
         open_calls(served, ends)
         with RawHttp2(served.address) as raw:

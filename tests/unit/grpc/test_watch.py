@@ -11,6 +11,7 @@ import grpc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.depth import first
 from support.grpc.worker import Served, grpc_worker
 
 from headgate.herder.messages import ErrorKind, Failure, ShowConnectors, Success
@@ -19,7 +20,7 @@ from headgate_grpc.client.watching import Watching
 from headgate_grpc.errors import RefusedError
 from headgate_grpc.v1 import connector_pb2
 from headgate_grpc.v1 import connector_service_pb2 as pb
-from headgate_grpc.watch import RESPONSE_MAX, Filter, Hub
+from headgate_grpc.watch import RESPONSE_MAX, WATCHES_MAX, Filter, Hub
 
 SINK = {"connector.class": "FileStreamSink", "topics": "t", "file": "/dev/null"}
 STOPPED = connector_pb2.TARGET_STATE_STOPPED
@@ -271,15 +272,18 @@ def test_a_reader_that_stands_still_costs_names_and_sees_the_last_state() -> Non
     asyncio.run(run())
 
 
-def test_more_watches_than_allowed_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headgate_grpc.watch.WATCHES_MAX", 2)
+@pytest.mark.parametrize("limit", first(1, [2, WATCHES_MAX]))
+def test_more_watches_than_allowed_are_refused(
+    monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    monkeypatch.setattr("headgate_grpc.watch.WATCHES_MAX", limit)
 
     async def run() -> None:
         hub = Hub(Table())  # type: ignore[arg-type]
-        open_ones = [hub.watch(Filter()) for _ in range(2)]
+        open_ones = [hub.watch(Filter()) for _ in range(limit)]
         for stream in open_ones:
             await anext(stream)
-        with pytest.raises(RefusedError, match="2 watches are open"):
+        with pytest.raises(RefusedError, match=f"{limit} watches are open"):
             await anext(hub.watch(Filter()))
         await open_ones[0].aclose()  # type: ignore[attr-defined]
         await anext(hub.watch(Filter()))

@@ -312,7 +312,9 @@ class WatchConnectorsResponse(_message.Message):
     cursor: _builtins.str
     """Where to resume after this response. Sent also every 10 seconds without a change."""
     config_offset: _builtins.int
-    """How far the worker had read the config topic."""
+    """In a response with a cursor: all that the config topic says before this offset was told. What
+    it says later may have been told, too. Compare it with the config_offset of an answer to a change.
+    """
     @_builtins.property
     def connectors(self) -> _containers.RepeatedCompositeFieldContainer[_connector_pb2.Connector]:
         """Connectors as they are now."""
