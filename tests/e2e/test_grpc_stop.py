@@ -32,9 +32,7 @@ def test_health_says_so_before_tasks_are_stopped(
     more = {"headgate.grpc.listeners": f"grpc://{address}"}
     worker = headgate_worker(kafka_broker.address, kafka_name, more)
     with connect(f"grpc://{address}") as client, grpc.insecure_channel(address) as channel:
-        client.create(
-            "c", {"connector.class": "support.task.slow_to_stop:SlowToStop", "n": "1"}
-        )
+        client.create("c", {"connector.class": "support.task.slow_to_stop:SlowToStop", "n": "1"})
         client.wait("c", timeout_s=60)
         told = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
         assert next(told).status == Health.SERVING

@@ -1,5 +1,5 @@
-"""What holds for every answer to a restart, whatever befalls the workers meanwhile: it comes once, and
-when it comes no reader of both topics takes what the run before has said for the new run's word."""
+"""What holds for every answer to a restart, whatever befalls the workers meanwhile: it comes once,
+and no reader of both topics then takes what the run before has said for the new run's word."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias

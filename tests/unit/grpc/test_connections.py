@@ -1,5 +1,5 @@
-"""What becomes of clients that are killed, do not read, do not answer or ping without end, on a real
-worker: each loses its connection, nobody else notices, and nothing is left of it."""
+"""What becomes of clients that are killed, do not read, do not answer or ping without end, on a
+real worker: each loses its connection, nobody else notices, and nothing is left of it."""
 
 import contextlib
 import signal
@@ -144,11 +144,9 @@ def test_who_connects_and_says_nothing_is_closed(served: Served, greets: bool) -
 def test_pings_without_end_are_not_answered_without_end(served: Served) -> None:
     with RawHttp2(served.address) as raw:
         raw.greet()
-        sent = 0
-        with contextlib.suppress(ConnectionError):
-            for sent in range(1, PINGS + 1):
+        with pytest.raises(ConnectionError):
+            for _ in range(PINGS):
                 raw.send(PING, body=bytes(8))
-        assert sent < PINGS
         frames = raw.until_closed(10)
         goaways = [frame for frame in frames if frame.type == GOAWAY]
         assert [frame.error_code for frame in goaways] == [CALM]

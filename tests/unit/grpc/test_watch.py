@@ -273,9 +273,7 @@ def test_a_reader_that_stands_still_costs_names_and_sees_the_last_state() -> Non
 
 
 @pytest.mark.parametrize("limit", first(1, [2, WATCHES_MAX]))
-def test_more_watches_than_allowed_are_refused(
-    monkeypatch: pytest.MonkeyPatch, limit: int
-) -> None:
+def test_more_watches_than_allowed_are_refused(monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
     monkeypatch.setattr("headgate_grpc.watch.WATCHES_MAX", limit)
 
     async def run() -> None:

@@ -62,9 +62,7 @@ class Reader:
             return Failure(ErrorKind.NOT_READY, "not now")
         table = table_at(self._log, self.read)
         chosen = sorted(
-            name
-            for name in table
-            if (not call.names or name in call.names) and name > call.after
+            name for name in table if (not call.names or name in call.names) and name > call.after
         )
         limit = call.limit or len(chosen)
         answer = {
