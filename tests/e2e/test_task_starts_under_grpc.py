@@ -1,9 +1,10 @@
-"""Tasks that start while gRPC answers: the processes that they are forked from know nothing of it."""
+"""Tasks that start while gRPC answers: what they are forked from knows nothing of it."""
 
 import os
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -107,8 +108,9 @@ def test_a_thousand_starts_under_load_neither_hang_nor_know_grpc(
             f"{STARTS} starts in {time.monotonic() - begun:.0f} s, the longest {longest:.1f} s; "
             f"meanwhile {load.calls} listings, {load.rows} rows watched"
         )
+        kinds = Counter(process.kind for process in descendants(os.getpid()))
+        assert kinds["zygote"] == 1 and kinds["task"] >= CONNECTORS, kinds
         maps = maps_of_children()
-        assert len(maps) > CONNECTORS, "a process for each task, and the one they are forked from"
         for pid, text in maps.items():
             assert "python" in text.lower(), pid
             assert not [word for word in OF_GRPC if word in text], pid
