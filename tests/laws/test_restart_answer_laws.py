@@ -183,7 +183,8 @@ TROUBLE = st.one_of(
     st.tuples(st.just("put"), WORKER, st.integers(0, 3)),
     st.tuples(st.just("target"), WORKER, st.sampled_from(TargetState)),
     st.tuples(st.just("delete"), WORKER),
-    st.tuples(st.just("silent"), st.sampled_from(TASKS)),
+    st.tuples(st.just("away"), WORKER, st.sampled_from(CALLS)),
+    st.tuples(st.just("away"), WORKER, st.sampled_from(CALLS)),
     st.tuples(st.just("speaking")),
 )
 ROUNDS = st.lists(
@@ -192,11 +193,19 @@ ROUNDS = st.lists(
         st.lists(RESTART, min_size=1, max_size=2),
         st.lists(TROUBLE, max_size=3),
         st.booleans(),
+        st.sets(st.sampled_from(TASKS)),
     ),
     min_size=1,
     max_size=5,
 )
-"""Troubles before and after restarts, and whether time passes between them."""
+"""Troubles before and after restarts; whether nothing else happens between them; tasks whose new runs
+say nothing."""
+
+
+def hold(world: RestartWorld, whose: Worker | None, *kinds: type) -> None:
+    if not world.holds:
+        world.held_since = world.now_ms
+    world.holds.append(lambda worker, effect: isinstance(effect, kinds) and whose in (None, worker))
 
 
 def lives(worker: Worker | None) -> bool:
@@ -217,6 +226,13 @@ def act(world: RestartWorld, action: tuple[Any, ...]) -> None:
         case ("restart", str(name), call):
             if lives(world.workers.get(name)):
                 world.restart(name, call)
+        case ("away", str(name), call):
+            worker = world.workers.get(name)
+            if worker is not None and lives(worker):
+                hold(world, worker, m.SendGroup)
+                world.lose_coordinator(name)
+                world.run()  # what it has is stopped
+                world.restart(name, call)
         case ("end", task, ended):
             for worker in world.workers.values():
                 if any(spec.task == task for spec in worker.runs.values()):
@@ -229,9 +245,7 @@ def act(world: RestartWorld, action: tuple[Any, ...]) -> None:
         case ("advance", int(ms)):
             world.advance(ms)
         case ("hold", kinds):
-            if not world.holds:
-                world.held_since = world.now_ms
-            world.holds.append(lambda _, effect: isinstance(effect, kinds))
+            hold(world, None, *kinds)
         case ("release",):
             world.release()
         case ("join", str(name)) if name not in world.workers:
@@ -242,8 +256,6 @@ def act(world: RestartWorld, action: tuple[Any, ...]) -> None:
             ask(world, name, m.SetTargetState(C, target))
         case ("delete", str(name)):
             ask(world, name, m.DeleteConnector(C))
-        case ("silent", task):
-            world.silent_bodies.add(task)
         case ("speaking",):
             world.silent_bodies.clear()
         case _:
@@ -289,17 +301,18 @@ def begun() -> RestartWorld:
 @settings(max_examples=tries(25, 2_500))
 @given(ROUNDS)
 def test_each_restart_is_answered_once_and_never_before_its_status(
-    rounds: list[tuple[list[Any], list[Any], list[Any], bool]],
+    rounds: list[tuple[list[Any], list[Any], list[Any], bool, set[TaskId]]],
 ) -> None:
     world = begun()
-    for before, restarts, after, at_once in rounds:
+    for before, restarts, after, at_once, silent in rounds:
+        world.silent_bodies = silent
         for action in (*before, *restarts, *after):
             act(world, action)
             if not at_once:
                 world.run()
     act(world, ("back",))
-    world.silent_bodies.clear()
     world.release()
+    world.run()
     world.advance(2 * CALL_MS)
     for worker in world.workers.values():
         if lives(worker):

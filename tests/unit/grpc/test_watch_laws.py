@@ -39,7 +39,7 @@ class Reader:
         self._log = log
         self.read = 0
         self._touched: Any = None
-        self.lateness = 0
+        self.lateness = 2
         """How many turns of the loop an answer takes, before and after it is made."""
         self.failing = 0
 
@@ -86,7 +86,7 @@ class Client:
     def __init__(self, log: Log, readers: Sequence[Reader]) -> None:
         self._log, self._readers = log, readers
         self._hubs = [Hub(reader) for reader in readers]  # type: ignore[arg-type]
-        self._at = 0
+        self.at = 0
         self._stream: Any = None
         self._next: asyncio.Task[Any] | None = None
         self.watching = Watching()
@@ -94,8 +94,9 @@ class Client:
     async def go_to(self, at: int) -> None:
         """The stream breaks off; the next one is at this worker."""
         await self._break_off()
-        self._at = at
+        self.at = at
         self._stream = self._hubs[at].watch(Filter(), self.watching.cursor)
+        self._next = asyncio.ensure_future(anext(self._stream))
 
     async def _break_off(self) -> None:
         if self._next is not None:
@@ -105,10 +106,9 @@ class Client:
         if self._stream is not None:
             await self._stream.aclose()
 
-    async def handle(self, turns: int) -> bool:
+    async def handle(self, turns: int = 0) -> bool:
         """Applies the next response, if it is there within so many turns of the loop."""
-        if self._next is None:
-            self._next = asyncio.ensure_future(anext(self._stream))
+        assert self._next is not None
         for _ in range(turns):
             if self._next.done():
                 break
@@ -117,8 +117,9 @@ class Client:
             return False
         ended, self._next = self._next, None
         if isinstance(ended.exception(), RefusedError):
-            await self.go_to(self._at)
+            await self.go_to(self.at)
             return True
+        self._next = asyncio.ensure_future(anext(self._stream))
         response = ended.result()
         self.watching.changes(response)
         if response.cursor and self.watching.cursor:
@@ -131,7 +132,7 @@ class Client:
 
     def _check(self, offset: int) -> None:
         """All before `offset` is in what was told; what came later may be."""
-        reached = self._readers[self._at].read
+        reached = self._readers[self.at].read
         assert 0 <= offset <= reached
         tables = [table_at(self._log, each) for each in range(offset, reached + 1)]
         for name in NAMES:
@@ -144,43 +145,53 @@ class Client:
             hub.close()
 
 
-ACTIONS = st.lists(
-    st.one_of(
-        st.tuples(st.just("write"), st.sampled_from(NAMES), st.sampled_from(("1", "2", None))),
-        st.tuples(st.just("read"), st.integers(0, 2), st.integers(1, 4)),
-        st.tuples(st.just("read"), st.integers(0, 2), st.integers(1, 4)),
-        st.tuples(st.just("handle"), st.integers(0, 6), st.just(None)),
-        st.tuples(st.just("handle"), st.integers(0, 6), st.just(None)),
-        st.tuples(st.just("go to"), st.integers(0, 2), st.just(None)),
-        st.tuples(st.just("late"), st.integers(0, 2), st.integers(0, 3)),
-        st.tuples(st.just("fail"), st.integers(0, 2), st.integers(1, 2)),
-    ),
-    max_size=40,
+NEAR = st.sampled_from((0, 0, 0, 1, 2))
+"""A worker, counted from the one that is watched now."""
+VALUES = st.sampled_from(("1", "2", "3", None))
+ACTION = st.one_of(
+    st.tuples(st.just("write"), st.sampled_from(NAMES), VALUES),
+    st.tuples(st.just("news"), st.sampled_from(NAMES), VALUES),
+    st.tuples(st.just("news"), st.sampled_from(NAMES), VALUES),
+    st.tuples(st.just("read"), NEAR, st.integers(1, 4)),
+    st.tuples(st.just("handle"), st.just(0), st.just(None)),
+    st.tuples(st.just("handle"), st.just(0), st.just(None)),
+    st.tuples(st.just("go to"), NEAR, st.just(None)),
+    st.tuples(st.just("late"), NEAR, st.integers(0, 3)),
+    st.tuples(st.just("fail"), NEAR, st.integers(1, 2)),
 )
+"""News: written, and read at once by the worker that is watched."""
+STEPS = st.lists(st.tuples(ACTION, st.integers(0, 6)), min_size=10, max_size=40)
+"""Actions, and how many turns the loop makes after each."""
 
 
-async def follows(actions: list[tuple[str, Any, Any]]) -> None:
+async def follows(steps: list[tuple[tuple[str, Any, Any], int]]) -> None:
     log: Log = []
     readers = [Reader(log) for _ in range(3)]
     client = Client(log, readers)
     await client.go_to(0)
-    for action, which, what in actions:
-        if action == "write":
+    while not client.watching.cursor:
+        await client.handle(10)
+    for (action, which, what), turns in steps:
+        if action in ("write", "news"):
             log.append((which, what))
+        if action == "news":
+            readers[client.at].read_on(len(log))
         elif action == "read":
-            readers[which].read_on(what)
+            readers[(client.at + which) % 3].read_on(what)
         elif action == "handle":
-            await client.handle(which)
+            await client.handle()
         elif action == "go to":
-            await client.go_to(which)
+            await client.go_to((client.at + which) % 3)
         elif action == "late":
-            readers[which].lateness = what
+            readers[(client.at + which) % 3].lateness = what
         elif action == "fail":
-            readers[which].failing = what
+            readers[(client.at + which) % 3].failing = what
+        for _ in range(turns):
+            await asyncio.sleep(0)
     for reader in readers:
         reader.failing = 0
         reader.read_on(len(log))
-    await client.go_to(len(actions) % 3)
+    await client.go_to(len(steps) % 3)
     for _ in range(200):
         if not await client.handle(30):
             break
@@ -189,11 +200,11 @@ async def follows(actions: list[tuple[str, Any, Any]]) -> None:
 
 
 @settings(max_examples=tries(60, 5_000))
-@given(actions=ACTIONS, page=st.integers(1, 3))
+@given(steps=STEPS, page=st.integers(1, 3))
 def test_a_watch_with_cuts_is_what_the_log_says_at_its_config_offset(
-    actions: list[tuple[str, Any, Any]], page: int
+    steps: list[tuple[tuple[str, Any, Any], int]], page: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("headgate_grpc.watch.PAGE", page)
         patch.setattr("headgate_grpc.watch.AGAIN_S", 0.0)
-        asyncio.run(follows(actions))
+        asyncio.run(follows(steps))
