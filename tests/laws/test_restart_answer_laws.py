@@ -198,8 +198,8 @@ ROUNDS = st.lists(
     min_size=1,
     max_size=5,
 )
-"""Troubles before and after restarts; whether nothing else happens between them; tasks whose new runs
-say nothing."""
+"""Troubles before and after restarts; whether nothing else happens between them; tasks whose new
+runs say nothing."""
 
 
 def hold(world: RestartWorld, whose: Worker | None, *kinds: type) -> None:
@@ -274,6 +274,7 @@ def befall(world: RestartWorld, action: tuple[Any, ...]) -> None:
                 world.kill(name)
             elif what == "shut down" and others(world, name):
                 world.give(name, m.Shutdown())
+                world.run()  # nobody asks one that has ended
             elif what == "freeze":
                 worker.frozen = True
             elif what == "cut":
