@@ -1,7 +1,7 @@
 """SIGTERM to `headgate worker`: clients of gRPC are told before its tasks are stopped."""
 
+import contextlib
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import grpc
@@ -24,14 +24,22 @@ Health = health_pb2.HealthCheckResponse
 def test_health_says_so_before_tasks_are_stopped(
     kafka_broker: Found,
     kafka_name: str,
-    headgate_worker: Callable[..., HeadgateWorker],
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(TESTS))
     address = f"127.0.0.1:{free_ports(1)[0]}"
-    more = {"headgate.grpc.listeners": f"grpc://{address}"}
-    worker = headgate_worker(kafka_broker.address, kafka_name, more)
-    with connect(f"grpc://{address}") as client, grpc.insecure_channel(address) as channel:
+    properties = {
+        "bootstrap.servers": kafka_broker.address,
+        "group.id": kafka_name,
+        "headgate.grpc.listeners": f"grpc://{address}",
+    }
+    with (
+        contextlib.closing(HeadgateWorker(tmp_path / "worker", properties)) as worker,
+        connect(f"grpc://{address}") as client,
+        grpc.insecure_channel(address) as channel,
+    ):
+        worker.start()
         client.create("c", {"connector.class": "support.task.slow_to_stop:SlowToStop", "n": "1"})
         client.wait("c", timeout_s=60)
         told = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
