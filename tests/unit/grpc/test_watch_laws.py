@@ -70,7 +70,7 @@ class Reader:
             "more": len(chosen) > limit,
             "config_offset": self.read,
         }
-        for _ in range(lateness):
+        for _ in range(lateness + 1):  # what was touched before is told before
             await asyncio.sleep(0)
         return Success(answer)
 
@@ -199,7 +199,7 @@ async def follows(steps: list[tuple[tuple[str, Any, Any], int]]) -> None:
     await client.end()
 
 
-@settings(max_examples=tries(60, 5_000))
+@settings(max_examples=tries(60, 2_500))
 @given(steps=STEPS, page=st.integers(1, 3))
 def test_a_watch_with_cuts_is_what_the_log_says_at_its_config_offset(
     steps: list[tuple[tuple[str, Any, Any], int]], page: int
