@@ -84,7 +84,8 @@ def test_a_start_that_fails_shows_the_end_of_the_log(
     assert server.poll() is None
 
 
-NO_MASTER = """26/11/27 06:06:02 WARN StandaloneAppClient$ClientEndpoint: Failed to connect to master h:77
+NO_MASTER = """\
+26/11/27 06:06:02 WARN StandaloneAppClient$ClientEndpoint: Failed to connect to master h:77
 org.apache.spark.SparkException: Exception thrown in awaitResult:
 Caused by: java.net.ConnectException: finishConnect(..) failed with error(-111): Connection refused
 26/11/27 06:06:22 WARN StandaloneAppClient$ClientEndpoint: Failed to connect to master h:77
