@@ -14,11 +14,11 @@ from headgate_spark.source import SparkError, SparkSource
 from headgate_spark.source_files import FilesReader, Seen
 
 LOST = (
-    "(org.apache.spark.SparkException) Job aborted due to stage failure: Task 0 in stage 7.0 "
-    "failed 4 times, most recent failure: Lost task 0.3 in stage 7.0 (TID 12) "
-    "(127.0.0.1 executor 4): ExecutorLostFailure (executor 4 exited caused by one of the "
-    "running tasks) Reason: worker lost"
+    "Job aborted due to stage failure: Task 1 in stage 0.0 failed 4 times, most recent failure: "
+    "Lost task 1.3 in stage 0.0 (TID 4) (127.0.0.1 executor 2): ExecutorLostFailure (executor 2 "
+    "exited caused by one of the running tasks) Reason: Command exited with code 3."
 )
+"""As Spark 4.3 says it."""
 NO_CONTEXT = "(org.apache.spark.SparkException) Job 5 cancelled because SparkContext was shut down"
 OTHER = "[FAILED_READ_FILE.NO_HINT] Encountered error while reading file"
 
