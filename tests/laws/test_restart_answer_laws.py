@@ -299,7 +299,7 @@ def begun() -> RestartWorld:
     return world
 
 
-@settings(max_examples=tries(25, 2_500))
+@settings(max_examples=tries(25, 1_000))
 @given(ROUNDS)
 def test_each_restart_is_answered_once_and_never_before_its_status(
     rounds: list[tuple[list[Any], list[Any], list[Any], bool, set[TaskId]]],

@@ -199,7 +199,7 @@ async def follows(steps: list[tuple[tuple[str, Any, Any], int]]) -> None:
     await client.end()
 
 
-@settings(max_examples=tries(60, 2_500))
+@settings(max_examples=tries(60, 1_500))
 @given(steps=STEPS, page=st.integers(1, 3))
 def test_a_watch_with_cuts_is_what_the_log_says_at_its_config_offset(
     steps: list[tuple[tuple[str, Any, Any], int]], page: int
