@@ -1,7 +1,7 @@
-"""A process that writes numbers into an Iceberg table by IcebergSinkTask, and kills itself on the
-way. Its catalog is a file of SQLite.
+"""A process that writes numbers into an Iceberg table by IcebergSinkTask, and kills or stops itself
+on the way. Its catalog is a file of SQLite.
 
-Run as ``python iceberg_process.py FOLDER KEYS STEP COUNT``: `COUNT`-th time at `STEP`.
+Run as ``python iceberg_process.py FOLDER KEYS STEP COUNT SIGNAL``: `COUNT`-th time at `STEP`.
 """
 
 import sys
@@ -15,15 +15,18 @@ from headgate_connectors.iceberg_sink import IcebergSinkTask
 from headgate_connectors.tables.iceberg_table import IcebergTarget
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from support.task.delta_process import drive, killing
+from support.task.delta_process import drive, hook_batches, killing
 from support.task.iceberg_tables import catalog, config_of
 
 STEPS = ("create", "created", "write", "staged", "written", "group")
 """`staged`: the files are written, and the catalog has not heard of them."""
+LOOK = "batch"
+"""Before the table is looked at."""
 
 
-def hook(wanted: str, count: int) -> dict[str, Any]:
-    at = {step: killing(step, wanted, count) for step in STEPS}
+def hook(wanted: str, count: int, number: int) -> dict[str, Any]:
+    at = {step: killing(step, wanted, count, number) for step in (LOOK, *STEPS)}
+    hook_batches(IcebergTarget, at)
     create, write, commit = IcebergTarget._create, IcebergTarget._write, Table._do_commit
 
     def creates(self: Any, columns: Any) -> None:
@@ -45,8 +48,9 @@ def hook(wanted: str, count: int) -> dict[str, Any]:
     return at
 
 
-def main(folder: str, keys: str, step: str, count: str) -> None:
-    drive(IcebergSinkTask(), config_of(Path(folder)), keys, hook(step, int(count)))
+def main(folder: str, keys: str, step: str, count: str, number: str) -> None:
+    at = hook(step, int(count), int(number))
+    drive(IcebergSinkTask(), config_of(Path(folder)), keys, at)
 
 
 def rows(folder: Path) -> list[int]:

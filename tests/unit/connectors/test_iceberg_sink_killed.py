@@ -36,5 +36,6 @@ def rows_there(folder: Path) -> int:
 
 
 def run(folder: Path, mode: str, step: str, count: int) -> int:
-    command = [sys.executable, iceberg_process.__file__, str(folder), mode, step, str(count)]
+    arguments = [str(folder), mode, step, str(count), str(int(signal.SIGKILL))]
+    command = [sys.executable, iceberg_process.__file__, *arguments]
     return subprocess.run(command, check=False, timeout=200).returncode
