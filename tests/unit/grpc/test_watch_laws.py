@@ -193,7 +193,7 @@ async def follows(steps: list[tuple[tuple[str, Any, Any], int]]) -> None:
         reader.read_on(len(log))
     await client.go_to(len(steps) % 3)
     for _ in range(200):
-        if not await client.handle(30):
+        if not await client.handle(300):  # a slow worker takes 15 turns for each page
             break
     assert client.shown == table_at(log, len(log))
     await client.end()
