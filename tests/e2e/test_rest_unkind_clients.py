@@ -182,6 +182,7 @@ def in_ms(times: Sequence[float]) -> dict[str, int]:
     return {"calls": len(times), **{name: round(times[n] * 1000) for name, n in shown.items()}}
 
 
+@pytest.mark.timeout(SECONDS + 300)
 def test_health_is_answered_and_memory_comes_back(tmp_path: Path) -> None:
     hangs = tmp_path / "hangs"
     hangs.touch()
