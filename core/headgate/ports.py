@@ -479,6 +479,7 @@ class RecordLog(Protocol):
 
         Raises:
             GroupInUseError: the group has members, where brokers look at that.
+            TransportError: some were not set, such as that of a partition that is not there.
         """
         ...
 

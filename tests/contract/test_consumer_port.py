@@ -332,6 +332,14 @@ def test_offsets_without_membership(world: World) -> None:
     assert min(r.offset for r in records if r.partition == 1) == 5
 
 
+def test_a_partition_that_is_not_there_takes_no_offset(world: World) -> None:
+    log = filled(world).record_log
+    for absent in ((world.name("t"), 9), (world.name("none"), 0)):
+        with pytest.raises(TransportError, match=f"{absent[0]}-{absent[1]}"):
+            log.commit_unguarded(world.name("g"), {absent: 3})
+    assert log.committed(world.name("g")) == {}
+
+
 def test_group_of_others_cannot_be_joined(world: World) -> None:
     worker = HandMember(world, world.connect(), "worker")
     join_all(world, worker)

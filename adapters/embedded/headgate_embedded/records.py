@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headgate.connector.sink_names import SinkTopics
+from headgate.log.partitions import check_partitions
 from headgate.log.record_columns import RecordColumns
 from headgate.log.retention import LogLimits
 from headgate.membership.consumer import ConsumerSettings
@@ -134,6 +135,7 @@ class EmbeddedRecordLog:
             return read_committed(connection, group)
 
     def commit_unguarded(self, group: str, offsets: Mapping[TopicPartition, int | None]) -> None:
+        check_partitions(offsets, self.end_offsets)
         with self._database.write() as connection:
             write_committed(connection, group, offsets)
 

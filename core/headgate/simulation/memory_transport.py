@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from headgate.connector.sink_names import SinkTopics
 from headgate.herder.calls import Call, Result
+from headgate.log.partitions import check_partitions
 from headgate.membership.messages import GroupRequest, GroupResponse
 from headgate.ports import (
     NO_CONFIG,
@@ -167,6 +168,7 @@ class MemoryRecordLog:
         return dict(sorted(self._cluster.committed.get(group, {}).items()))
 
     def commit_unguarded(self, group: str, offsets: Mapping[TopicPartition, int | None]) -> None:
+        check_partitions(offsets, self.end_offsets)
         self._cluster.set_committed(group, offsets)
 
     def producer(

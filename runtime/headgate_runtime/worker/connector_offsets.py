@@ -315,8 +315,6 @@ class ConnectorOffsets:
         if changes:
             group = self._group(effect.connector, effect.config)
             try:
-                if self._transport.get("kind") == "embedded":  # brokers look at that themselves
-                    _check_places(transport, changes)
                 transport.record_log.commit_unguarded(group, changes)
             except GroupInUseError as error:
                 what = "reset" if effect.offsets is None else "alter"
@@ -340,15 +338,6 @@ class ConnectorOffsets:
         self._check_ours(effect)
         with _refusals(effect.connector):
             return bool(connector.alter_offsets(_texts(effect.config), changes))
-
-
-def _check_places(transport: TaskTransport, changes: Mapping[TopicPartition, int | None]) -> None:
-    """Raises TransportError: an offset is to be set of a partition that is not there."""
-    asked = [place for place, offset in changes.items() if offset is not None]
-    known = transport.record_log.end_offsets(sorted({topic for topic, _ in asked}))
-    absent = [f"{topic}-{number}" for topic, number in asked if (topic, number) not in known]
-    if absent:
-        raise TransportError(f"the log has no partition {', '.join(absent)}")
 
 
 class _OffsetsElsewhere:

@@ -1,0 +1,18 @@
+"""Partitions that a log has, and what is asked of others."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from headgate.ports import TopicPartition, TransportError
+
+
+def check_partitions(
+    offsets: Mapping[TopicPartition, int | None],
+    end_offsets: Callable[[Sequence[str]], Mapping[TopicPartition, int]],
+) -> None:
+    """Raises TransportError: an offset is to be set of a partition that is not there. One may be
+    deleted, since its topic may have been."""
+    asked = [place for place, offset in offsets.items() if offset is not None]
+    known = end_offsets(sorted({topic for topic, _ in asked}))
+    absent = [f"{topic}-{number}" for topic, number in asked if (topic, number) not in known]
+    if absent:
+        raise TransportError(f"the log has no partition {', '.join(absent)}")
