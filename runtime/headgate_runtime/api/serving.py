@@ -153,17 +153,20 @@ def serve_up(
     workers: Callable[[], Sequence[tuple[str, str, WorkerView | None]]],
     warn: Callable[[str], None],
     stack: contextlib.ExitStack,
-) -> None:
+) -> Callable[[], None]:
     """Serve the cluster of a `headgate up` on a socket in its data folder, until `stack` is closed.
 
     Where that cannot be, `warn` is told: the pipeline runs without it.
+
+    Returns:
+        To be called when a stop begins: health says so, and nobody new comes.
     """
     try:
         from headgate_grpc.listeners import Listener, ListenError
         from headgate_grpc.server import GrpcServer
     except ImportError:
         log.debug("the extra grpc is not installed: nothing is served")
-        return
+        return not_served
     from headgate_runtime.api.up_backend import UpBackend
     from headgate_runtime.up import folder  # a worker serves, too, and loads nothing of `up`
 
@@ -176,6 +179,11 @@ def serve_up(
         server.start()
     except ListenError as error:
         warn(f"this cluster cannot be operated by other headgate commands: {error.strerror}")
-        return
+        return not_served
     stack.callback(backend.close)
     stack.callback(server.close)
+    return server.stopping
+
+
+def not_served() -> None:
+    """There is no server to be told."""

@@ -21,7 +21,7 @@ from headgate.herder.messages import WorkerView
 from headgate.ports import TopicPartition, TransportError
 from headgate.topics.config_events import Config
 from headgate.topics.config_state import ConfigState
-from headgate_runtime.api.serving import serve_up
+from headgate_runtime.api.serving import not_served, serve_up
 from headgate_runtime.command.errors import EXIT_FAILED, EXIT_INTERRUPTED, UpError
 from headgate_runtime.config.private_files import make_private_folder, write_private
 from headgate_runtime.config.settings import TASKS_PER_PROCESS, WorkerSettings
@@ -189,6 +189,7 @@ class Up:
         make_private_folder(self._logs)
         self._transport_settings = folder.transport_settings(pipeline.data, pipeline.log)
         self._serving = contextlib.ExitStack()
+        self._tell_stopping = not_served
         """The gRPC API of this cluster."""
         self._thread = threading.current_thread()
         self._said_lock = threading.Lock()
@@ -288,7 +289,9 @@ class Up:
         if not self._options.join:
             settings = WorkerSettings.parse(self._pipeline.settings)
             data = self._pipeline.data
-            serve_up(data, settings, self._urls_up, self._views, self._say, self._serving)
+            self._tell_stopping = serve_up(
+                data, settings, self._urls_up, self._views, self._say, self._serving
+            )
         plan, notes = planned_changes(
             seen.state, self._pipeline.connectors, prune=self._options.prune
         )
@@ -327,6 +330,7 @@ class Up:
             self._applier.stop()
         hint = " (Ctrl-C again kills them)" if self._stop.asked.is_set() else ""
         self._say(f"stopping the workers{hint}")
+        self._tell_stopping()
         clean = self._processes.stop(grace_s)
         self._retention.finish()
         self._flush()

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from headgate.connector.api import SourceConnector, SourceTask
+from headgate.connector.config import ConfigDef, Type
 
 STOP_S = 1.0
 
@@ -30,3 +31,7 @@ class SlowTask(SourceTask):
 
 class SlowToStop(SourceConnector):
     TASK = SlowTask
+
+    @classmethod
+    def config_def(cls) -> ConfigDef:
+        return ConfigDef().define("n", Type.INT, documentation="What the run is noted as.")
