@@ -474,8 +474,7 @@ class RecordLog(Protocol):
     def committed(self, group: str) -> Mapping[TopicPartition, int]: ...
 
     def commit_unguarded(self, group: str, offsets: Mapping[TopicPartition, int | None]) -> None:
-        """Set offsets without being a member (planned batches, guarded by their manifest); None
-        deletes one.
+        """Set offsets without being a member, as for planned batches; None deletes one.
 
         Raises:
             GroupInUseError: the group has members, where brokers look at that.

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.spark.shared import TESTS, spark_server  # noqa: F401
+from support.spark.shared import TESTS, executors, parent_of, spark_server  # noqa: F401
 
 from bench.processes import cpu_seconds
 from headgate.ports import LaunchRefusal
@@ -294,8 +294,8 @@ def test_a_killed_executor_takes_its_tasks_and_spark_retries_none(
     ended = Ended()
     launcher.launch("w", argument(tmp_path / "w"), ended.of("w"))
     pids = started(tmp_path / "w")
-    executor = _parent(pids["daemon"])
-    assert executor in _executors(spark_server)
+    executor = parent_of(pids["daemon"])
+    assert executor in executors(spark_server)
     os.kill(executor, signal.SIGKILL)
     wait_for(lambda: not alive(pids["pid"]), 10)
     assert "attempt 1 of Spark's own is refused" in str(ended.wait("w", 60))
@@ -365,7 +365,7 @@ def test_all_ends_within_ten_seconds_of_the_parents_kill(tmp_path: Path) -> None
     try:
         assert parent.stdout is not None
         driver = int(parent.stdout.readline())
-        everything = [driver, _parent(driver), *descendants(driver)]
+        everything = [driver, parent_of(driver), *descendants(driver)]
         assert len(everything) >= 4  # driver, guard, executor, its Python daemon
         parent.kill()
         wait_for(lambda: not any(map(alive, everything)), 10)
@@ -373,12 +373,3 @@ def test_all_ends_within_ten_seconds_of_the_parents_kill(tmp_path: Path) -> None
         parent.kill()
         parent.wait()
         parent.stdout.close()
-
-
-def _parent(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-
-
-def _executors(server: SparkServer) -> list[int]:
-    assert server.pid is not None
-    return [pid for pid in descendants(server.pid) if _parent(pid) == server.pid]

@@ -6,14 +6,13 @@ from typing import Any
 
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
-from support.data.arrow_batches import batches, with_defaults
+from support.data.arrow_batches import rows_with_schema
 from support.registry.memory import MemorySchemas, converter
 
 from headgate.connector.data_error import DataError
 from headgate.connector.registry_converters import AvroConverter
-from headgate_arrow import arrow_types, rows
+from headgate.connector.schema import Schema
 from headgate_arrow.avro_columns import AvroColumns, NeedsRowsError
-from headgate_arrow.values import fault
 
 CONFIGS = st.fixed_dictionaries(
     {
@@ -25,16 +24,11 @@ NAMES = st.text("abxyz_", min_size=1, max_size=3)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-@given(batches(NAMES), CONFIGS, st.data())
+@given(rows_with_schema(NAMES), CONFIGS)
 def test_columns_of_avro_are_what_the_converter_writes_row_by_row(
-    values: Any, config: Mapping[str, str], data: st.DataObject
+    drawn: tuple[Any, list[Any], Schema], config: Mapping[str, str]
 ) -> None:
-    if fault(values) is not None:
-        event("a value without a form in Python")
-        return
-    schema = arrow_types.struct_schema(values.schema)
-    given_rows = rows.values_of(values)
-    schema = data.draw(with_defaults(schema, given_rows))
+    values, given_rows, schema = drawn
     made = converter("AvroConverter", MemorySchemas(), config)
     try:
         expected = [made.from_connect("t", row, schema) for row in given_rows]

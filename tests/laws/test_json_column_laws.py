@@ -4,14 +4,13 @@ the byte."""
 from collections.abc import Mapping
 from typing import Any
 
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.data.arrow_batches import batches, with_defaults
+from support.data.arrow_batches import rows_with_schema
 
 from headgate.connector.json_converter import JsonConverter
-from headgate_arrow import arrow_types, rows
+from headgate.connector.schema import Schema
 from headgate_arrow.json_columns import JsonColumns
-from headgate_arrow.values import fault
 
 CONFIGS = st.fixed_dictionaries(
     {
@@ -23,16 +22,11 @@ CONFIGS = st.fixed_dictionaries(
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-@given(batches(), CONFIGS, st.data())
+@given(rows_with_schema(), CONFIGS)
 def test_columns_of_json_are_what_the_converter_writes_row_by_row(
-    values: Any, config: Mapping[str, str], data: st.DataObject
+    drawn: tuple[Any, list[Any], Schema], config: Mapping[str, str]
 ) -> None:
-    if fault(values) is not None:
-        event("a value without a form in Python")
-        return
-    schema = arrow_types.struct_schema(values.schema)
-    given_rows = rows.values_of(values)
-    schema = data.draw(with_defaults(schema, given_rows))
+    values, given_rows, schema = drawn
     converter = JsonConverter()
     converter.configure(config, is_key=False)
     expected = [converter.from_connect("t", row, schema) for row in given_rows]

@@ -186,4 +186,4 @@ def serve_up(
 
 
 def not_served() -> None:
-    """There is no server to be told."""
+    """Tells nobody of a stop: there is no server."""

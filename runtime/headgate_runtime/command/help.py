@@ -1,7 +1,6 @@
 """How ``--help`` looks: commands in groups, one example for each, as it is to be typed. And what is
 offered in place of a word that is none of ours."""
 
-import difflib
 import re
 from collections.abc import Mapping
 from typing import Any, Final
@@ -123,9 +122,11 @@ def _choice(message: str) -> str:
     found = _CHOICE.fullmatch(message)
     if found is None:
         return message
+    from headgate.connector.nearest import nearest  # for --help it need not be loaded
+
     choices = re.findall(r"'(.*?)'", found[2])
-    near = difflib.get_close_matches(found[1].lower(), choices, n=1, cutoff=0.6)
-    meant = f"; did you mean {near[0]}?" if near else ""
+    near = nearest(found[1], choices)
+    meant = f"; did you mean {near}?" if near else ""
     return f"{found[1]!r}, expected one of {', '.join(choices)}{meant}"
 
 

@@ -12,7 +12,6 @@ only if it is seen beforehand that the class is of the right kind:
 """
 
 import ast
-import difflib
 import importlib
 import importlib.util
 import inspect
@@ -22,6 +21,8 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 from typing import Final
+
+from headgate.connector.nearest import nearest
 
 SETTING: Final = "headgate.plugin.modules"
 OWN: Final = "headgate"
@@ -55,12 +56,12 @@ def objection(target: str, base: type) -> str | None:
     if fault := _syntax_fault(module):
         return f"{module} is no Python: {fault}"
     shown = [each for each in _names(module) if _Look(base).shows(module, each)]
-    near = difflib.get_close_matches(name, shown, n=1, cutoff=0.6)
-    meant = f" Did you mean {module}:{near[0]}?" if near else ""
+    near = nearest(name, shown)
+    meant = f" Did you mean {module}:{near}?" if near else ""
     return (
         f"{module} is not imported: its source does not show that {name} is a subclass of "
-        f"headgate's {base.__name__}.{meant} If it is one all the same, name the module in "
-        f"{SETTING} of the worker's file"
+        f"headgate's {base.__name__}.{meant} If it is one, name the module in {SETTING} "
+        "of the worker's file"
     )
 
 

@@ -16,7 +16,7 @@ _T = TypeVar("_T")
 _NONE = object()
 _FromConnect: TypeAlias = Callable[..., bytes | None]
 _Way: TypeAlias = tuple[str, Headers]
-ROUTES_MAX: Final = 1_000
+WAYS_MAX: Final = 1_000
 """Topics whose way is remembered; there may be one for each value of something."""
 
 
@@ -94,7 +94,7 @@ class PlainRecords:
             way = self._find_way(topic)
             if way is None:
                 return None
-            if len(self._ways) == ROUTES_MAX:
+            if len(self._ways) == WAYS_MAX:
                 self._ways.clear()
             self._ways[topic] = way
         return way

@@ -11,6 +11,8 @@ from hypothesis import reject
 from hypothesis import strategies as st
 
 from headgate.connector.schema import Field, Schema
+from headgate_arrow import arrow_types, rows
+from headgate_arrow.values import fault
 
 ODD = st.sampled_from('"\\\b\f\n\r\t\0\x1f\x7f/\u2028\u00e9\uffff\U00010000\U0010ffff')
 TEXTS = st.text(st.characters(codec="utf-8") | ODD, max_size=8) | st.sampled_from(
@@ -163,3 +165,15 @@ def with_defaults(draw: st.DrawFn, schema: Schema, given_rows: list[Any]) -> Sch
             field = Field(field.name, replace(field.schema, default=known[0]))
         fields.append(field)
     return replace(schema, fields=tuple(fields))
+
+
+@st.composite
+def rows_with_schema(draw: st.DrawFn, field_names: st.SearchStrategy[str] = NAMES) -> Any:
+    """A RecordBatch whose values all have a form in Python, its rows, and a schema of them, in
+    which some fields have a default."""
+    values = draw(batches(field_names))
+    if fault(values) is not None:
+        reject()
+    given_rows = rows.values_of(values)
+    schema = draw(with_defaults(arrow_types.struct_schema(values.schema), given_rows))
+    return values, given_rows, schema

@@ -181,12 +181,12 @@ def test_a_chain_is_applied_once_for_each_topic() -> None:
 
 
 def test_ways_of_many_topics_are_not_kept_for_ever() -> None:
-    topics = {f"t{n}" for n in range(plain_records.ROUTES_MAX + 10)}
+    topics = {f"t{n}" for n in range(plain_records.WAYS_MAX + 10)}
     way = PlainRecords((converted, converted, no_headers), [], topics)
     batch: list[Any] = []
     assert not way.convert([replace(record(1), topic=topic) for topic in topics], batch, [])
     assert {sent.topic for sent in batch} == topics
-    assert len(way._ways) <= plain_records.ROUTES_MAX
+    assert len(way._ways) <= plain_records.WAYS_MAX
 
 
 def test_a_subclass_of_a_router_may_look_at_more() -> None:
