@@ -4,7 +4,7 @@ Source: `ConnectorConfig`, `SourceConnectorConfig`, `SinkConnectorConfig` (4.3.1
 names are names, versions of plugins are taken and not compared, expressions are Python's.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from itertools import islice
 from typing import Any, Final
 
@@ -372,6 +372,23 @@ def add_chain_keys(definition: ConfigDef, config: Mapping[str, Any]) -> dict[str
     for alias in predicates:
         _embed(definition, f"predicates.{alias}.", "Predicates", PREDICATES, config)
     return errors
+
+
+def prefixes_of_unknown_classes(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """How the keys of transforms, predicates and converters begin whose class is named and not
+    known: nobody can tell which keys it has."""
+    named: list[tuple[str, str, Collection[str]]] = []
+    for kind, known in (("transforms", TRANSFORMS), ("predicates", PREDICATES)):
+        for alias in _aliases(config.get(kind)):
+            prefix = f"{kind}.{alias}."
+            named.append((prefix, prefix + "type", known))
+    converters = {*CONVERTERS, *HEADER_CONVERTERS}
+    named += [(f"{key}.", key, converters) for key in CONVERTER_KEYS]
+    return tuple(
+        prefix
+        for prefix, key, known in named
+        if key in config and str(config[key]).strip() not in known
+    )
 
 
 def _embed(

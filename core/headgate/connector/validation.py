@@ -38,6 +38,7 @@ from headgate.connector.framework import (
     CLIENT_PREFIXES,
     CONVERTER_KEYS,
     add_chain_keys,
+    prefixes_of_unknown_classes,
     sink_keys,
     source_keys,
 )
@@ -132,7 +133,8 @@ def missing_class_message(config: Config) -> str:
 
 
 def unknown_keys(connector_class: type[Connector], config: Config) -> dict[str, str | None]:
-    """Keys that nothing defines, each with the nearest that is defined, if one is near.
+    """Keys that nothing defines, each with the nearest that is defined, if one is near. Those of a
+    transform, predicate or converter that is not known are not among them.
 
     For the pipeline file; over the API Connect takes such keys, since a connector may read them.
     """
@@ -143,7 +145,11 @@ def unknown_keys(connector_class: type[Connector], config: Config) -> dict[str, 
         known.update(f"{key}.{name}" for name in (names.keys if names else ()))
     if issubclass(connector_class, SourceConnector):
         known.update(LETTERS_KEYS, topic_keys(config))
-    families = (*CLIENT_PREFIXES, *connector_class.PASSED_ON)
+    families = (
+        *CLIENT_PREFIXES,
+        *connector_class.PASSED_ON,
+        *prefixes_of_unknown_classes(config),
+    )
     return {
         key: nearest(key, known)
         for key in config
