@@ -12,7 +12,7 @@ from typing import Any
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from support.grpc.http2 import GOAWAY, RawHttp2
+from support.grpc.http2 import GOAWAY, SETTINGS, RawHttp2
 from support.grpc.worker import Served, grpc_worker
 from support.task.slow_to_stop import SlowTask
 
@@ -119,6 +119,7 @@ def test_a_server_that_is_closed_answers_and_says_goodbye(tmp_path: Path) -> Non
         open_calls(served, ends)
         with RawHttp2(served.address) as raw:
             raw.greet()
+            assert (first := raw.frame(10)) and first.type == SETTINGS, "the server has taken it"
             begun = time.monotonic()
             served.server.close()
             assert next(health) == Health.NOT_SERVING
