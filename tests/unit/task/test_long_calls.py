@@ -87,9 +87,10 @@ def test_a_poll_that_waits_as_it_should_is_not_told(
 
 
 class SlowSink(SinkTask):
-    """Slow in one of its methods."""
+    """Slow in one of its methods, until it is let go."""
 
     slow: str
+    let_go: threading.Event
 
     def start(self, config: object) -> None:
         self.be_slow("start")
@@ -103,7 +104,7 @@ class SlowSink(SinkTask):
 
     def be_slow(self, method: str) -> None:
         if method == self.slow:
-            time.sleep(3 * LONG_S)
+            self.let_go.wait(30)
 
 
 class SlowBatches(PlannedSinkTask):
@@ -132,10 +133,11 @@ class SlowSource(SourceTask):
 def test_a_slow_method_of_a_sink_is_told_by_its_name(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, method: str
 ) -> None:
-    SlowSink.slow = method
+    SlowSink.slow, SlowSink.let_go = method, threading.Event()
     fill(tmp_path, [b"a"])
     bench = BodyBench(tmp_path, SlowSink, {"topics": "t"}, kind=TaskKind.SINK).start()
     bench.until(lambda: told(caplog))
+    SlowSink.let_go.set()
     bench.stop()
     assert re.match(rf"c-0: in {method} for \d+ s; it is at {__file__}:", told(caplog)[0])
 
