@@ -37,7 +37,9 @@ MEANT: Final[Mapping[str, Mapping[str, str]]] = {
         "logs": "headgate up writes the logs of its workers to logs/ in its data folder",
         **{
             word: _OPERATE.format(word)
-            for word in ("create", "delete", "edit", "pause", "restart", "resume", "stop")
+            for word in (
+                *("create", "delete", "edit", "patch", "pause", "restart", "resume", "stop"),
+            )
         },
         **{word: _OPERATE.format(word) for word in ("diff", "wait", "watch")},
         **dict.fromkeys(("cluster", "nodes", "top", "workers"), _WORKERS),

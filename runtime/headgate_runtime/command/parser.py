@@ -22,6 +22,7 @@ from headgate_runtime.command.extras import require
 from headgate_runtime.command.help import LOOK, RUN, STUDY, Commands, example
 from headgate_runtime.remote.apply import register as register_apply
 from headgate_runtime.remote.commands import register as register_remote
+from headgate_runtime.remote.patch import register as register_patch
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -206,6 +207,7 @@ def standalone(
 
 register_remote(app)
 register_apply(app)
+register_patch()
 
 
 @app.command(

@@ -125,6 +125,11 @@ class GrpcRemote:
             answer = self._client.connectors.PutConnectorConfig(request, timeout=CALL_S)
         return bool(answer.created)
 
+    def patch_config(self, name: str, changes: Config) -> None:
+        texts, gone = _split(changes)
+        with self._told(name):
+            self._client.patch_config(name, texts, gone)
+
     def plan(self, wanted: Mapping[str, Config], prune: str | None) -> Plan:
         connectors = []
         for name, config in wanted.items():

@@ -141,6 +141,9 @@ class RestRemote:
         call = m.PutConnectorConfig(name, config, int(etag) if etag else None)
         return bool(self._value(call, name)["created"])
 
+    def patch_config(self, name: str, changes: Config) -> None:
+        self._value(m.PatchConnectorConfig(name, changes), name)
+
     def plan(self, wanted: Mapping[str, Config], prune: str | None) -> Plan:
         """What would move REST does not tell."""
         known = {row.name: row.config for row in self.rows()}

@@ -132,6 +132,10 @@ class Remote(Protocol):
         """Whether the connector is new. With `etag` it is refused if the connector has another."""
         ...
 
+    def patch_config(self, name: str, changes: Config) -> None:
+        """Set keys, and remove those whose value is None. The leader merges."""
+        ...
+
     def plan(self, wanted: Mapping[str, Config], prune: str | None) -> Plan:
         """What would come of these configs; `prune`: of the deletion of others that begin so.
         Connectors that would not change and have no fault are left out."""

@@ -61,6 +61,7 @@ def complete(line: str, address: str, folder: Path) -> "subprocess.CompletedProc
         [
             ("headgate connectors pause orders-in ord", ["orders-out"]),
             ("headgate connectors pause ord", ["orders-in", "orders-out"]),
+            ("headgate connectors patch pay", ["payments"]),
             ("headgate off", ["offsets"]),
             ("headgate offsets show pay", ["payments"]),
         ],

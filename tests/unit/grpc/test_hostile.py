@@ -157,7 +157,7 @@ def test_metadata_over_the_limit_is_refused(served: Served) -> None:
     assert served.client.get_cluster().workers
 
 
-def test_a_deadline_that_passes_is_told(served: Served) -> None:
+def test_a_wait_without_a_condition_is_refused(served: Served) -> None:
     error = refused(
         lambda: served.client.connectors.WaitConnector(
             pb.WaitConnectorRequest(name="nope", deleted=False), timeout=2

@@ -4,12 +4,13 @@ import json
 import re
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.grpc.worker import Served, grpc_worker
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from headgate.herder.messages import DeleteConnector
 from headgate.ids import TargetState
@@ -140,6 +141,70 @@ def test_loggers_and_the_cluster_are_told(remote: Remote) -> None:
     assert remote.set_level("some.logger", "debug", cluster=False) == ["some.logger"]
     assert remote.loggers()["some.logger"] == "DEBUG"
     assert remote.cluster()["kafka_cluster_id"] == "embedded"
+
+
+def patch(remote: Remote, *words: str) -> Result:
+    return CliRunner().invoke(app, ["connectors", "patch", *words, "--url", remote.where])
+
+
+def test_a_patch_changes_the_keys_that_it_names(remote: Remote, served: Served) -> None:
+    served.client.put_config("patched", {**SINK, "old": "1", "both": "1", "stays": "1"})
+    done = patch(remote, "patched", "both=a=b ", "new=", "--remove", "old", "--remove", "no")
+    assert (done.exit_code, done.output) == (0, "patched changed\n")
+    wanted = {**SINK, "name": "patched", "both": "a=b ", "new": "", "stays": "1"}
+    assert remote.row("patched").config == wanted
+
+
+def test_a_patch_can_be_looked_at_first(remote: Remote, served: Served) -> None:
+    served.client.put_config("looked", {**SINK, "old": "1", "api.password": "hush"})
+    before = served.client.get("looked").etag
+    words = ("looked", "batch=2", "api.password=other", "--remove", "old", "--dry-run")
+    done = patch(remote, *words)
+    assert done.exit_code == 0, done.output
+    lines = done.output.splitlines()
+    assert lines[0] == "looked would change"
+    assert "  + batch = 2" in lines and "  - old = 1" in lines
+    assert "  + api.password = [hidden]" in lines and "hush" not in done.output
+    same = patch(remote, "looked", "old=1", "--dry-run")
+    assert (same.exit_code, same.output) == (0, "looked would not change\n")
+    fault = patch(remote, "looked", "tasks.max=none", "--dry-run")
+    assert fault.exit_code == 1 and "  fault: tasks.max: Invalid value none" in fault.output
+    assert served.client.get("looked").etag == before
+
+
+def test_a_patch_loses_no_change_that_is_made_meanwhile(remote: Remote, served: Served) -> None:
+    served.client.put_config("shared", SINK)
+    with ThreadPoolExecutor(4) as pool:
+        done = list(pool.map(lambda n: remote.patch_config("shared", {f"k{n}": "1"}), range(12)))
+    assert len(done) == 12
+    assert {f"k{n}" for n in range(12)} <= set(remote.row("shared").config)
+
+
+def test_a_patch_that_is_refused_changes_nothing(remote: Remote, served: Served) -> None:
+    served.client.put_config("refused", SINK)
+    done = patch(remote, "refused", "tasks.max=none", "other=1")
+    assert done.exit_code == 1 and "\n  next: nothing was changed; mend it" in done.stderr
+    assert remote.row("refused").config == {**SINK, "name": "refused"}
+    done = patch(remote, "nobody", "a=1")
+    assert done.exit_code == 1 and "nobody not found\n  next: " in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "no key is given\n  next: headgate connectors patch c KEY=VALUE"),
+        (("a",), "a: expected KEY=VALUE\n  next: --remove KEY removes a key"),
+        (("=1",), "=1: expected KEY=VALUE"),
+        (("a=1", "a=2"), "a is given twice"),
+        (("a=1", "--remove", "a"), "a is given twice"),
+        (("name=d",), "c keeps its name"),
+        (("--remove", "name"), "c keeps its name"),
+    ],
+)
+def test_a_patch_that_makes_no_sense_asks_nobody(words: tuple[str, ...], said: str) -> None:
+    done = CliRunner().invoke(app, ["connectors", "patch", "c", *words, "--url", "http://x:1"])
+    assert (done.exit_code, said in done.stderr) == (2, True), done.output
+    assert "\n  next: " in done.stderr
 
 
 @pytest.mark.parametrize("named", [["whole", "0"], ["whole-0"]])

@@ -129,6 +129,7 @@ def test_a_missing_package_ends_with_the_extra_that_has_it(arguments: list[str])
         (["connectors", "pase"], "No such command 'pase'. Did you mean 'pause'"),
         (["run", "p.toml"], "No such command 'run'. headgate up runs a pipeline file"),
         (["describe", "a"], "No such command 'describe'. headgate connectors show NAME has config"),
+        (["patch", "a"], "No such command 'patch'. headgate connectors patch is for connectors"),
         (["pause", "a"], "No such command 'pause'. headgate connectors pause is for connectors"),
         (["tasks", "list"], "No such command 'list'. headgate connectors show NAME lists the tas"),
         (["tasks", "restart", "orders"], "which tasks of orders?\n  next: headgate tasks restart "),
