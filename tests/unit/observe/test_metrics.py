@@ -1,7 +1,9 @@
 """What a worker's view comes to as metrics, read by Prometheus' own parser."""
 
 import dataclasses
+import re
 from collections.abc import Iterable
+from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -9,6 +11,8 @@ from headgate.herder.messages import TaskView, WorkerView
 from headgate.ids import State, TaskId
 from headgate.task.messages import BatchDone
 from headgate_runtime.observe.metrics import metrics
+
+PAGE = Path(__file__).resolve().parents[3] / "docs/run/metrics.md"
 
 
 def task(name: str, number: int, state: State, records: int = 0) -> TaskView:
@@ -100,3 +104,23 @@ def test_workers_are_told_apart() -> None:
     assert 'headgate_worker_leader{worker="w:1"} 1.0' in text
     assert 'headgate_worker_leader{worker="w:2"} 0.0' in text
     assert text.count("# TYPE headgate_worker_leader gauge") == 1
+
+
+def test_the_page_has_each_name_and_no_other() -> None:
+    """``also `_files` `` stands for the name before it with another ending, or another state."""
+    batch = BatchDone(3, 1, 1, 1, 1)
+    view = dataclasses.replace(VIEW, tasks=(dataclasses.replace(VIEW.tasks[0], batch=batch),))
+    seen = {name.partition("{")[0] for name in samples([view], {"sink": 1})}
+    told: set[str] = set()
+    for row in re.findall(r"^\| (.*) \| (.*) \| .* \|$", PAGE.read_text(), re.MULTILINE):
+        for cell in row:
+            names = [name.partition("{")[0] for name in re.findall(r"`([^`]+)`", cell)]
+            whole = [name for name in names if not name.startswith("_")]
+            told.update(whole)
+            for ending in (name for name in names if name.startswith("_")):
+                told.add(
+                    whole[0].replace("_running_", ending)
+                    if ending.endswith("_")
+                    else whole[0].rpartition("_")[0] + ending
+                )
+    assert told == seen
