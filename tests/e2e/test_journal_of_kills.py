@@ -59,7 +59,16 @@ def three_without(up: Up, gone: int) -> bool:
     return len(pids) == 3 and gone not in pids
 
 
-def test_journals_of_workers_beside_one_that_is_killed_replay(up: Up) -> None:
+def replay(journal: Path) -> list[str]:
+    """What is decided on each command of a journal, in the words of the log."""
+    return [
+        f"{type(step.command).__name__} -> "
+        + (", ".join(type(effect).__name__ for effect in step.effects) or "nothing")
+        for step in replay_journal(journal.read_text().splitlines(keepends=True))
+    ]
+
+
+def test_journals_of_workers_one_of_which_is_killed_replay(up: Up) -> None:
     up.wait_for("records", lambda: up.records("lines") > 200, 60)
     for _ in range(2):
         victim = min(each.pid for each in up.workers())
@@ -70,13 +79,16 @@ def test_journals_of_workers_beside_one_that_is_killed_replay(up: Up) -> None:
     up.end(signal.SIGINT)
     survivors = [each for each in WORKERS if not (up.folder / f"{each}.journal.1").exists()]
     assert survivors
-    for worker in survivors:
-        lines = (up.folder / f"{worker}.journal").read_text().splitlines()
-        replayed = [
-            f"{type(step.command).__name__} -> "
-            + (", ".join(type(effect).__name__ for effect in step.effects) or "nothing")
-            for step in replay_journal(lines)
-        ]
+    for worker in WORKERS:
         logged = DECIDED.findall((up.folder / "state" / "logs" / f"{worker}.log").read_text())
-        assert len(logged) > 30
-        assert replayed == logged
+        replayed = replay(up.folder / f"{worker}.journal")
+        if worker in survivors:
+            assert len(replayed) > 30
+            assert replayed == logged
+            continue
+        assert replayed and logged[-len(replayed) :] == replayed
+        before = logged[: -len(replayed)]
+        killed = replay(up.folder / f"{worker}.journal.1")
+        # It has a command before the log tells what was decided on it.
+        told = killed if before[-len(killed) :] == killed else killed[:-1]
+        assert told and before[-len(told) :] == told
