@@ -290,6 +290,28 @@ def test_more_watches_than_allowed_are_refused(monkeypatch: pytest.MonkeyPatch, 
     asyncio.run(run())
 
 
+def test_a_watch_over_the_limit_is_told_so_and_the_others_go_on(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert WATCHES_MAX == 10_000, "docs/run/grpc.md says so"
+    monkeypatch.setattr("headgate_grpc.watch.WATCHES_MAX", 2)
+    watch = served.client.connectors.WatchConnectors
+    streams = [watch(pb.WatchConnectorsRequest()) for _ in range(2)]
+    for stream in streams:
+        while not next(stream).synced:
+            pass
+    with pytest.raises(grpc.RpcError) as caught:
+        next(watch(pb.WatchConnectorsRequest()))
+    error = HeadgateError.of(caught.value, reads=True)
+    assert (error.code, error.reason) == ("RESOURCE_EXHAUSTED", "TOO_MANY")
+    served.client.create("still", SINK, STOPPED)
+    for stream in streams:
+        while "still" not in {each.name for each in next(stream).connectors}:
+            pass
+    for stream in streams:
+        stream.cancel()
+
+
 def test_a_watch_begins_with_what_earlier_calls_have_shown() -> None:
     """The table of an open watch is behind: its look is still under way, another one waits."""
 
