@@ -26,6 +26,7 @@ from headgate.connector.times import (
     is_unit_time,
     time_schema,
 )
+from headgate_arrow.nested import decoded, inner_arrays, null_count
 
 ARROW_TYPE: Final = "arrow.type"
 """Parameter of a schema: the Arrow type, where the schema alone would give another."""
@@ -303,7 +304,8 @@ def rows_of(table: Any, by_way: Any) -> list[dict[str, Any]]:
         KeyError: a map has a key twice.
     """
     if table.schema != by_way:
-        table = table.cast(by_way)
+        plain = decoded(table)
+        table = plain.cast(by_way if plain is table else carriers(plain.schema))
     return table.to_pylist(maps_as_pydicts="strict")  # type: ignore[no-any-return]
 
 
@@ -346,18 +348,7 @@ def has_wrong_nulls(array: Any) -> bool:
     else:
         fields, own = [kind.value_field], 0
     found = zip(fields, inner, strict=True)
-    return any(one.null_count > own and not field.nullable for field, one in found)
-
-
-def inner_arrays(array: Any) -> list[Any]:
-    """What stands in an array of structs, maps or lists, without what is in those that are null."""
-    if pa.types.is_struct(array.type):
-        return list(array.flatten())
-    if pa.types.is_map(array.type):
-        offsets = array.offsets
-        start, end = offsets[0].as_py(), offsets[-1].as_py()
-        return [one.slice(start, end - start) for one in (array.keys, array.items)]
-    return [array.flatten()]
+    return any(null_count(one) > own and not field.nullable for field, one in found)
 
 
 def scalar_of(value: Any, kind: Any) -> Any:

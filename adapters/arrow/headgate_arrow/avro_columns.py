@@ -163,17 +163,19 @@ class AvroColumns:
 
     def _map(self, schema: Schema, node: dict[str, Any]) -> Column:
         keys, values = cast(Schema, schema.key_schema), cast(Schema, schema.value_schema)
+        key_first = True
         if node["type"] == "map":
             key, value = self._of(keys, "string"), self._of(values, node["values"])
         else:
-            entry = self._at(node["items"])
-            (_, of_key), (_, of_value) = [(one["name"], one["type"]) for one in entry["fields"]]
-            key = self._of(keys, of_key, of_struct=False)
-            value = self._of(values, of_value, of_struct=False)
+            types = {one["name"]: one["type"] for one in self._at(node["items"])["fields"]}
+            key, value = self._of(keys, types["key"]), self._of(values, types["value"])
+            key_first = next(iter(types)) == "key"
 
         def parts(array: Any) -> Parts:
             some_keys, items, begins = map_entries(array)
-            return _blocks([*key(some_keys), *value(items)], len(items), begins)
+            pair = [key(some_keys), value(items)]
+            first, second = pair if key_first else reversed(pair)
+            return _blocks([*first, *second], len(items), begins)
 
         return parts
 

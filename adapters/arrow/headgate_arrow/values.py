@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate_arrow import arrow_types
-from headgate_arrow.arrow_types import NULL, has_wrong_nulls, inner_arrays
+from headgate_arrow.arrow_types import NULL, has_wrong_nulls
+from headgate_arrow.nested import inner_arrays, null_count
 
 _DAYS: Final = (-719_162, 2_932_896)
 """First day of year 1 and last day of year 9999, counted from 1970."""
@@ -25,7 +26,7 @@ def fault(part: Any) -> str | None:
     None: all have one. Cheap but for maps, whose values are converted."""
     for field, column in zip(part.schema, part.columns, strict=True):
         reason = _column_fault(column)
-        if reason is None and column.null_count and not field.nullable:
+        if reason is None and not field.nullable and any(map(null_count, _chunks(column))):
             reason = NULL
         if reason is not None:
             return f"column {field.name} of type {column.type}: {reason}"
@@ -33,8 +34,7 @@ def fault(part: Any) -> str | None:
 
 
 def _column_fault(column: Any) -> str | None:
-    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
-    for chunk in chunks:
+    for chunk in _chunks(column):
         try:
             reason = _array_fault(chunk)
         except _WRONG as error:
@@ -42,6 +42,10 @@ def _column_fault(column: Any) -> str | None:
         if reason is not None:
             return reason
     return None
+
+
+def _chunks(column: Any) -> list[Any]:
+    return list(column.chunks) if isinstance(column, pa.ChunkedArray) else [column]
 
 
 def _array_fault(array: Any) -> str | None:
@@ -64,6 +68,9 @@ def _array_fault(array: Any) -> str | None:
         return reason
     if types.is_dictionary(kind):
         array.validate()
+        reason = _beyond_words(array)
+        if reason is not None:
+            return reason
         try:
             reason = _array_fault(array.dictionary)
         except _WRONG:
@@ -77,6 +84,14 @@ def _array_fault(array: Any) -> str | None:
         first, last = _DAYS
         return _beyond(array.cast(pa.int64()), first * _DAY_MS, (last + 1) * _DAY_MS - 1)
     return None
+
+
+def _beyond_words(array: Any) -> str | None:
+    """Whether a code of a dictionary array has no word."""
+    found, count = pc.min_max(array.indices).as_py(), len(array.dictionary)
+    if found["min"] is None or (found["min"] >= 0 and found["max"] < count):
+        return None
+    return f"the codes {found['min']} to {found['max']} of a dictionary of {count} words"
 
 
 def _nan_fault(array: Any) -> str | None:

@@ -142,13 +142,14 @@ class SourceBatches:
         return found
 
     def _prepared(self, batch: SourceBatch) -> Sequence[Item]:
-        from headgate_arrow import rows, values
+        from headgate_arrow import nested, rows, values
 
         try:
             rows.check_columns(batch)
         except TypeError as error:
             raise PolledTypeError(str(error)) from error
-        if self.flow and batch.count and values.fault(batch.values) is None:
+        whole = self.flow and batch.count and values.fault(batch.values) is None
+        if whole and not nested.has_odd_codes(batch.values):
             return self._transformed(batch, TRIED_AGAIN)
         return rows.source_records(batch)
 

@@ -1,5 +1,6 @@
 """Rows of a batch as Avro by columns: numbers of each length, and what is left to the rows."""
 
+import json
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -13,6 +14,7 @@ from support.registry.memory import MemorySchemas, converter
 from headgate.connector import schema as s
 from headgate.connector.registry_converters import AvroConverter
 from headgate.connector.schema import Field, Schema, SchemaType
+from headgate.connector.schema_registry import AVRO, RegisteredSchema
 from headgate_arrow import arrow_types, rows
 from headgate_arrow.avro_columns import AvroColumns, NeedsRowsError
 from headgate_registry import avro_names as names
@@ -138,3 +140,23 @@ def test_a_field_that_only_the_newest_schema_has_is_left_to_rows() -> None:
     taken = rows.batch_of([{"v": 1, "more": None}], wide)
     expected = made.from_connect("t", {"v": 1, "more": None}, wide)
     assert by_columns(made, taken, wide) == [expected]
+
+
+ENTRY = {"type": "record", "name": "a.Pair", "connect.internal.type": "MapEntry"}
+KEY = {"name": "key", "type": ["null", "string"]}
+VALUE = {"name": "value", "type": ["null", "string"]}
+
+
+@pytest.mark.parametrize("fields", [[KEY, VALUE], [VALUE, KEY]])
+def test_entries_of_a_map_stand_in_the_order_of_their_schema(fields: list[Any]) -> None:
+    text = s.STRING.as_optional()
+    schema = s.struct({"v": s.map_of(text, text)}, name="a.Row")
+    items = {"type": "array", "items": {**ENTRY, "fields": fields}}
+    row = {"type": "record", "name": "a.Row", "fields": [{"name": "v", "type": items}]}
+    schemas = MemorySchemas()
+    schemas.add("t-value", RegisteredSchema(AVRO, json.dumps(row)), 0)
+    config = {"auto.register.schemas": "false", "use.latest.version": "true"}
+    made = converter("AvroConverter", schemas, config)
+    given = {"v": {"a": "b", "c": None}}
+    expected = made.from_connect("t", given, schema)
+    assert by_columns(made, rows.batch_of([given], schema), schema) == [expected]
