@@ -193,7 +193,8 @@ class Encoders:
             each = self.of(values, props["values"], f"{path}[]")
             return lambda value: {key: each(one) for key, one in value.items()}
         entry = self._tree.at(props["items"])
-        found = {one["name"]: one["type"] for one in entry.get("fields", ())}
+        fields = entry.get("fields", ()) if isinstance(entry, dict) else ()
+        found = {one["name"]: one["type"] for one in fields}
         if set(found) != {names.KEY, names.VALUE}:
             raise DataError(f"{path} is a map, but the schema has another list there")
         key_of = self.of(keys, found[names.KEY], f"a key of {path}")
