@@ -1,5 +1,5 @@
-"""Batches under another Avro schema than their own (`use.latest.version`): what columns give is what
-the converter gives row by row, to the byte, or it is left to the rows."""
+"""Batches under another Avro schema than their own (`use.latest.version`): columns give what the
+converter gives row by row, to the byte, or leave it to the rows."""
 
 import json
 from typing import Any
