@@ -174,7 +174,7 @@ class AvroColumns:
         def parts(array: Any) -> Parts:
             some_keys, items, begins = map_entries(array)
             pair = [key(some_keys), value(items)]
-            first, second = pair if key_first else reversed(pair)
+            first, second = pair if key_first else pair[::-1]
             return _blocks([*first, *second], len(items), begins)
 
         return parts
