@@ -431,13 +431,27 @@ class SparkFileSinkTask(PlannedSinkTask):
                 self._sessions.drop(session)
             if (refused := refusal(error)) is not None:
                 raise OtherVersionError(refused) from None
-            if is_ours(error):
+            if is_ours(error) and not self._is_behind(slices):
                 raise
             # Executors lost, or the server, which its supervisor starts again.
             raise RetriableError(f"Spark did not finish the batch: {first_line(error)}") from error
         results = results_in_order([row["result"] for row in rows], len(slices))
-        check_staged(self._files, results)
+        try:
+            check_staged(self._files, results)
+        except OtherFolderError as error:
+            if not self._is_behind(slices):
+                raise
+            text = "another process has committed the batch, and dropped files of this one"
+            raise RetriableError(text) from error
         return results
+
+    def _is_behind(self, slices: Sequence[SliceTask]) -> bool:
+        """Whether others have committed what begins where a slice's batch does. They drop what
+        was staged there, also while it is written; the next batch begins where the folder is."""
+        ends = [(one, self._manifest.last((one.topic, one.partition))) for one in slices]
+        behind = any(last is not None and last.end > one.batch_start for one, last in ends)
+        self._resumed = self._resumed and not behind
+        return behind
 
     def _cores(self) -> int:
         """Slots that are meant to compute."""

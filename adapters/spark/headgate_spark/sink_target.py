@@ -247,16 +247,31 @@ class FolderTarget:
                 token, written = self._log.token(batch.starts), columns
                 staging = self._log.staging(token)
                 staging.mkdir(parents=True)
-                if rows.num_rows:
-                    self._writer.write(conform(rows, columns), staging.as_uri())
-                    if not _is_written(staging):
-                        # Others may have committed these rows, and dropped the files.
-                        if self._is_behind(batch):
-                            return False
-                        raise _elsewhere(staging)
+                if rows.num_rows and not self._stage(conform(rows, columns), staging, batch):
+                    self._log.drop(token)
+                    return False
             if self._log.commit(batch.ends, token, _text(columns)):
                 return True
         raise TableError(f"others have written to the folder during each of {_TRIES} commits")
+
+    def _stage(self, rows: Any, staging: Path, batch: Batch) -> bool:
+        """Write the files of a batch. False: others have committed its rows meanwhile. They then
+        drop such files, so that Spark may fail for want of its folder.
+
+        Raises:
+            RetriableError, TableError: as `SparkWriter.write`, or the files are elsewhere.
+        """
+        try:
+            self._writer.write(rows, staging.as_uri())
+        except TableError:
+            if self._is_behind(batch):
+                return False
+            raise
+        if _is_written(staging):
+            return True
+        if self._is_behind(batch):
+            return False
+        raise _elsewhere(staging)
 
     def _is_behind(self, batch: Batch) -> bool:
         """Whether the folder has other offsets by now than those that the batch begins at."""
@@ -269,7 +284,10 @@ class FolderTarget:
 
 def _is_written(staging: Path) -> bool:
     """Spark itself does not notice when an executor's folder is another one."""
-    names = (path.name for path in staging.rglob("*") if path.is_file())
+    try:
+        names = [path.name for path in staging.rglob("*") if path.is_file()]
+    except FileNotFoundError:
+        return False  # others drop it while it is looked at
     return not all(name.startswith(("_", ".")) for name in names)
 
 

@@ -1,7 +1,7 @@
 """The commits of a folder that SparkSink writes: who was first, and who was killed."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -71,7 +71,7 @@ def test_of_two_with_the_same_records_one_commits(tmp_path: Path) -> None:
     assert list((tmp_path / "_headgate/staging").iterdir()) == []
 
 
-@pytest.mark.parametrize("when", ["written", "staged"])
+@pytest.mark.parametrize("when", ["being written", "written", "looked at", "staged"])
 def test_a_zombie_whose_files_were_dropped_finds_who_was_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
@@ -82,8 +82,24 @@ def test_a_zombie_whose_files_were_dropped_finds_who_was_first(
         target(tmp_path).commit(batch(None, [0, 1, 2]))
         target(tmp_path)
 
+    def fails() -> None:
+        others()
+        raise TableError("Spark did not write the batch: there is no such folder")
+
+    walk, looks = Path.rglob, [others]
+
+    def walked(folder: Path, pattern: str) -> Iterator[Path]:
+        for found in walk(folder, pattern):
+            if looks:
+                looks.pop()()
+            yield found
+
     if when == "written":
         late._writer.before_commit = others  # type: ignore[attr-defined]
+    elif when == "being written":
+        late._writer.before_commit = fails  # type: ignore[attr-defined]
+    elif when == "looked at":
+        monkeypatch.setattr(Path, "rglob", walked)
     else:
         made = late._log._durable
         monkeypatch.setattr(late._log, "_durable", lambda staging: (others(), made(staging))[1])

@@ -1,7 +1,9 @@
 """Where batches begin, on a log in memory; slices run in this process instead of on Spark."""
 
+import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -247,3 +249,59 @@ def test_a_folder_that_is_gone_is_written_anew_or_accepted(
     assert _rows(target) == rows
     assert log.offsets == {PLACE: 4}
     assert task(log, target).run_batch() == 0
+
+
+class Planned(SparkFileSinkTask):
+    """One whose job runs in this process, while others do something."""
+
+    others: Callable[[], object]
+    fails = False
+
+    def _execute(self, slices: Sequence[SliceTask]) -> list[SliceResult]:
+        self._slices = slices
+        self._sessions: Any = self
+        return super()._execute(slices)
+
+    def _cores(self) -> int:
+        return 2
+
+    def get(self) -> Any:
+        return self
+
+    def close(self) -> None: ...
+
+    def range(self, *_: int) -> Any:
+        return self
+
+    def mapInArrow(self, *_: Any) -> Any:  # noqa: N802
+        return self
+
+    def collect(self) -> list[dict[str, str]]:
+        done = [run_slice(self.context.log, each) for each in self._slices]
+        self.others()
+        if self.fails:
+            raise RuntimeError("Traceback (most recent call last): FileNotFoundError: staged")
+        return [{"result": json.dumps([n, asdict(one)])} for n, one in enumerate(done)]
+
+
+@pytest.mark.parametrize("when", ["while it is written", "before it is looked at"])
+def test_a_batch_whose_files_others_have_dropped_is_no_failure(tmp_path: Path, when: str) -> None:
+    """A zombie that wakes up commits first, and drops what the task that took its place stages."""
+    log = Log(4)
+    late = Planned()
+    late.context = Context(log)
+    late.start({"path": str(tmp_path), "format": "json", "batch.interval.ms": "0"})
+    late.fails = when == "while it is written"
+    late.others = lambda: None
+    if late.fails:  # by itself this is a failure of the task
+        with pytest.raises(RuntimeError, match="FileNotFoundError"):
+            late.run_batch()
+    first = task(log, tmp_path)
+    late.others = first.run_batch
+    with pytest.raises(RetriableError):
+        late.run_batch()
+    assert late.run_batch() == 0
+    log.end, late.fails, late.others = 6, False, lambda: None
+    assert late.run_batch() == 2
+    assert entries(tmp_path) == [(0, 4, 4), (4, 6, 2)]
+    assert LocalFiles(tmp_path).list(STAGING) == []
