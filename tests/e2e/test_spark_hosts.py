@@ -3,6 +3,7 @@ its own, whose Python knows nothing of Headgate."""
 
 import os
 import signal
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -112,5 +113,28 @@ def test_tasks_go_on_without_the_master_and_run_again_with_one_that_knows_nothin
     cluster.await_workers()
     until("another application", lambda: cluster.applications() > before, lake.worker)
     assert "Spark has lost its executors and gets no others" in lake.worker.log.read_text()
+    until("all records", lambda: lake.running() and lake.wrote(len(expected)), lake.worker)
+    complete(lake, expected)
+
+
+@pytest.mark.parametrize("gone", ["a moment", "until Spark is started again"])
+def test_all_hosts_are_lost_and_come_back(
+    lake: Lake, cluster: Standalone, gone: str, say: Callable[[str], None]
+) -> None:
+    expected = lake.write()
+    lake.create(rate=200)
+    until("rows", lambda: lake.rows() > 0, lake.worker)
+    before, lost = lake.rows(), cluster.applications()
+    for host in HOSTS:
+        cluster.kill_worker(host)
+    if gone != "a moment":
+        until("another application", lambda: cluster.applications() > lost, lake.worker)
+    assert not cluster.bodies()
+    for host in HOSTS:
+        cluster.start_worker(host)
+    began = time.monotonic()
+    until("rows by the hosts", lambda: lake.rows() > before + 4_000, lake.worker)
+    took = time.monotonic() - began
+    say(f"{len(HOSTS)} hosts lost; {took:.0f} s from their return to 4,000 more rows")
     until("all records", lambda: lake.running() and lake.wrote(len(expected)), lake.worker)
     complete(lake, expected)

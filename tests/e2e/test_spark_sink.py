@@ -361,7 +361,8 @@ def _add(folder: Path, number: int) -> None:
 
 
 def _found(folder: Path) -> "Counter[int]":
-    files = [str(path) for path in (folder / "out").rglob("*.orc") if "_headgate" not in path.parts]
+    # Not below the sink's own folder, where files come and go.
+    files = [str(path) for path in (folder / "out").glob("kind=*/*.orc")]
     if not files:
         return Counter()
     return Counter(ds.dataset(files, format="orc").to_table(columns=["id"])["id"].to_pylist())

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from support.commands.processes import signal_if_alive
 from support.spark import task_process
-from support.spark.shared import Losses, executors, spark_server  # noqa: F401
+from support.spark.shared import Losses, executors, make_server, spark_server  # noqa: F401
 from support.spark.task_process import KINDS, OUTAGES, SINK_STEPS
 
 from headgate_spark.server import SparkServer
@@ -25,6 +25,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.exhaustive, pytest.mark.timeout(1200
 
 SECONDS = 180.0
 EXTRA_S = 5
+GIVEN_S = 1.0
+"""Until a job that a task gives to Spark has got there."""
 LOSSES = 4
 EXIT = "java_method('java.lang.System', 'exit', 3)"
 STALE, FRESH, AFTER = "stale", "fresh", "after the commit"
@@ -93,10 +95,13 @@ class Tasks:
         self.wanted = self.kind.rows
         self.kind.given(folder, self.wanted)
 
-    def start(self, *stops: tuple[str, int], more: int = 0) -> Task:
-        """`more`: rows to wait for that are not there."""
+    def start(
+        self, *stops: tuple[str, int], more: int = 0, server: SparkServer | None = None
+    ) -> Task:
+        """`more`: rows to wait for that are not there. `server`: another Spark than the others'."""
         wanted = self.wanted + more
-        made = Task(self.which, self._folder, self.server.address, stops, wanted)
+        address = (server or self.server).address
+        made = Task(self.which, self._folder, address, stops, wanted)
         self._made.append(made)
         return made
 
@@ -148,7 +153,7 @@ def tasks(
     made.close()
 
 
-@pytest.mark.parametrize("tasks", ["SparkSource"], indirect=True)
+@pytest.mark.parametrize("tasks", KINDS, indirect=True)
 def test_its_process_is_killed_at_each_step(tasks: Tasks, say: Say) -> None:
     killed: Counter[str] = Counter()
     for step in tasks.kind.steps:
@@ -163,8 +168,8 @@ def test_its_process_is_killed_at_each_step(tasks: Tasks, say: Say) -> None:
     assert set(killed) == set(tasks.kind.steps)
 
 
-@pytest.mark.parametrize("tasks", ["SparkSource", "SparkSink"], indirect=True)
-@pytest.mark.parametrize("victim", ["executors"])
+@pytest.mark.parametrize("tasks", KINDS, indirect=True)
+@pytest.mark.parametrize("victim", ["executors", "driver"])
 def test_spark_is_killed_at_each_step(tasks: Tasks, victim: str, say: Say) -> None:
     """While the task stands there, which then goes on; nobody starts it again."""
     killed: Counter[str] = Counter()
@@ -187,7 +192,7 @@ def test_spark_is_killed_at_each_step(tasks: Tasks, victim: str, say: Say) -> No
     assert told or victim == "executors"
 
 
-@pytest.mark.parametrize("tasks", ["SparkSource"], indirect=True)
+@pytest.mark.parametrize("tasks", KINDS, indirect=True)
 def test_zombies_wake_up(tasks: Tasks, say: Say) -> None:
     """Each stands still at a step while another goes on behind it."""
     woken: Counter[str] = Counter()
@@ -220,7 +225,48 @@ def test_zombies_wake_up(tasks: Tasks, say: Say) -> None:
     assert set(woken) == {STALE, FRESH, AFTER}
 
 
-@pytest.mark.parametrize("tasks", ["SparkSource"], indirect=True)
+@pytest.mark.parametrize("tasks", KINDS, indirect=True)
+def test_a_frozen_driver_wakes_up_with_the_work_of_a_zombie_or_of_a_dead_task(
+    tasks: Tasks, tmp_path_factory: pytest.TempPathFactory, say: Say
+) -> None:
+    """It is given work that was planned before others, on another Spark, had committed."""
+    first = "started" if tasks.which == "SparkSource" else "stage"
+    frozen = make_server(tmp_path_factory.mktemp("frozen"), "local[2]")
+    woken: Counter[str] = Counter()
+    try:
+        frozen.start()
+        for end in ("zombie", "dead"):
+            task = tasks.start((first, 1), ("committed", 1), server=frozen)
+            assert task.line() == f"at {first}"
+            assert frozen.pid is not None
+            os.kill(frozen.pid, signal.SIGSTOP)
+            task.go()
+            time.sleep(GIVEN_S)
+            if end == "dead":
+                task.kill()
+            for _ in range(1 if tasks.which == "SparkSource" else 2):
+                owner = tasks.start(("committed", 1))
+                assert owner.line() == "at committed"
+                owner.kill()
+            before = tasks.rows()
+            os.kill(frozen.pid, signal.SIGCONT)
+            if end == "zombie":
+                fenced = tasks.which == "SparkSource"
+                said = task.line()
+                assert said.startswith("ended FENCED") if fenced else said == "at committed", said
+                task.kill()
+            else:
+                time.sleep(EXTRA_S)
+                assert tasks.rows() == before
+            woken[end] += 1
+        assert 0 < tasks.rows() < tasks.wanted
+        tasks.finish()
+    finally:
+        frozen.stop()
+    say(f"drivers woken, by their task: {dict(woken)}; {tasks.wanted} rows once each")
+
+
+@pytest.mark.parametrize("tasks", KINDS, indirect=True)
 def test_executors_are_lost_one_after_another_until_none_is_left(tasks: Tasks, say: Say) -> None:
     """All of them, again and again, while one has work. Spark brings others, and waits itself."""
     first = "polled" if tasks.which == "SparkSource" else "stage"

@@ -32,6 +32,7 @@ from headgate_spark.file_sink import SparkFileSinkTask
 from headgate_spark.files import LocalFiles
 from headgate_spark.folder_log import FolderLog
 from headgate_spark.manifest import Manifest
+from headgate_spark.sessions import START_TIMEOUT
 from headgate_spark.sink_target import FolderTarget, SparkWriter
 from headgate_spark.source import SparkSource, SparkSourceTask
 from headgate_spark.spark_sink import SparkSinkTask
@@ -227,7 +228,8 @@ def main(
     kind, place = KINDS[which], Path(folder)
     tell_outages(place / OUTAGES)
     kind.hook(Stops(stops))
-    bench = kind.bench(place, {**JSON, "spark.remote": remote}).start()
+    settings = {**JSON, "spark.remote": remote, START_TIMEOUT: "300"}
+    bench = kind.bench(place, settings).start()
     while bench.ended is None and len(kind.ids(place)) < wanted:
         time.sleep(LOOK_S)
     ended = bench.ended or bench.stop()
