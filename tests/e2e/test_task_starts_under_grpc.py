@@ -62,9 +62,12 @@ class Load:
 
 
 def maps_of_children() -> dict[int, str]:
-    """What each process below this one has mapped, by its number."""
+    """What the zygote and each task's process have mapped, by their numbers. What other tests have
+    started lives below this process, too."""
     found: dict[int, str] = {}
     for process in descendants(os.getpid()):
+        if process.kind not in ("zygote", "task", "task ahead"):
+            continue
         try:
             found[process.pid] = Path(f"/proc/{process.pid}/maps").read_text()
         except OSError:

@@ -41,9 +41,7 @@ def test_leadership_moves_between_java_and_ours_while_records_flow(
     led_and_ran: set[tuple[str, str]] = set()
     while moves < LEADERSHIP_MOVES:
         await_true("two members", lambda: cluster.members() == 2, SECONDS)
-        await_true("leader", cluster.leader, SECONDS)
-        leader = cluster.leader()
-        assert leader is not None
+        leader = cluster.await_leader()
         leading = workers[leader]
         (following,) = (worker for url, worker in workers.items() if url != leader)
         cluster.grows(following, f"under leader {leader}")

@@ -122,6 +122,18 @@ class Cluster(MixedGroup):
         """With somebody who restarts the tasks that Java has let fail."""
         await_true(what, lambda: true() or self.restart_failed(worker), SECONDS, why)
 
+    def await_leader(self) -> str:
+        """URL of the worker that leads. A rebalance that has just begun has none yet."""
+        seen: list[str] = []
+
+        def leads() -> bool:
+            if leader := self.leader():
+                seen.append(leader)
+            return bool(seen)
+
+        await_true("leader", leads, SECONDS)
+        return seen[0]
+
     def restart_failed(self, worker: AnyWorker) -> bool:
         """Never true: there is something to wait for now."""
         for name in self.sources:
