@@ -7,6 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
+from headgate.connector.nearest import nearest
 from headgate.herder.privileged import merged
 from headgate_runtime.command.help import example
 from headgate_runtime.remote import show
@@ -47,8 +48,12 @@ def patch(
     changes = _changes(name, pairs or [], remove or [])
     with remote_at(url) as remote:
         if not dry_run:
+            before = remote.row(name).config
             remote.patch_config(name, changes)
             typer.echo(f"{name} changed")
+            for key in (key for key in remove or [] if key not in before):
+                meant = nearest(key, before)
+                typer.echo(f"  it had no {key}" + (f"; did you mean {meant}?" if meant else ""))
             return
         found = remote.plan({name: merged(name, remote.row(name).config, changes)}, None)
     typer.echo(show.plan(found) if found.rows else f"{name} would not change")

@@ -149,8 +149,9 @@ def patch(remote: Remote, *words: str) -> Result:
 
 def test_a_patch_changes_the_keys_that_it_names(remote: Remote, served: Served) -> None:
     served.client.put_config("patched", {**SINK, "old": "1", "both": "1", "stays": "1"})
-    done = patch(remote, "patched", "both=a=b ", "new=", "--remove", "old", "--remove", "no")
-    assert (done.exit_code, done.output) == (0, "patched changed\n")
+    done = patch(remote, "patched", "both=a=b ", "new=", "--remove", "old", "--remove", "stay")
+    said = "patched changed\n  it had no stay; did you mean stays?\n"
+    assert (done.exit_code, done.output) == (0, said)
     wanted = {**SINK, "name": "patched", "both": "a=b ", "new": "", "stays": "1"}
     assert remote.row("patched").config == wanted
 
