@@ -6,6 +6,7 @@ import socket
 from collections.abc import Iterator
 from typing import Any
 
+import h11
 import pytest
 from support.rest.asking import INFO
 from support.rest.world import LOCAL, serving
@@ -13,6 +14,7 @@ from support.rest.world import LOCAL, serving
 from headgate.herder.messages import Call, Result, Success
 from headgate.ports import IncomingCall
 from headgate_rest import RestService
+from headgate_rest.strict import StrictConnection
 
 CHUNKED = b"Transfer-Encoding: chunked\r\nContent-Type: application/json\r\n"
 
@@ -92,6 +94,34 @@ def sent(
             "each header in one line",
             id="folded by a tab",
         ),
+        *(
+            pytest.param(
+                b"POST /connectors HTTP/1.1\r\nHost: x\r\n" + lengths + b"\r\n\r\n{}{}{}{}",
+                reason,
+                id=repr(lengths),
+            )
+            for lengths, reason in (
+                (b"Content-Length: 2\r\nContent-Length: 2", "several Content-Length"),
+                (b"Content-Length: 2\r\ncontent-length: 8", "several Content-Length"),
+                (b"Content-Length: 2, 2", "several Content-Length"),
+                (b"Content-Length: +2", "bad Content-Length"),
+                (b"Content-Length: -2", "bad Content-Length"),
+                (b"Content-Length: 0x2", "bad Content-Length"),
+                (b"Content-Length: 1_0", "bad Content-Length"),
+                (b"Content-Length: \xb2", "bad Content-Length"),
+                (b"Content-Length : 2", "illegal header line"),
+                (b"Content-Length: 2\x00", "control character 0x00"),
+                (b"X-A: a\rContent-Length: 2", "control character 0x0d"),
+                (b"Transfer-Encoding: \x0bchunked", "control character 0x0b"),
+                (b"Transfer-Encoding : chunked", "illegal header line"),
+                (b"Host: y", "multiple Host"),
+            )
+        ),
+        pytest.param(
+            b"POST /connectors HTTP/1.0\r\n" + CHUNKED + b"\r\n0\r\n\r\n",
+            "HTTP/1.0 has no Transfer-Encoding",
+            id="chunks of 1.0",
+        ),
     ],
 )
 def test_what_can_be_read_in_two_ways_is_refused(
@@ -114,6 +144,56 @@ def test_a_request_is_not_hidden_in_trailers(made: tuple[RestService, list[Call]
     assert [status for status, _, _ in answers] == [400]
     assert "trailers" in answers[0][1]["message"]
     assert calls == []
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (b"GET /connectors HTTP/2.0\r\n", 505),
+        (b"GET /connectors HTTP/0.9\r\n", 505),
+        (b"POST /connectors HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n", 501),
+        (b"POST /connectors HTTP/1.1\r\n" + CHUNKED + CHUNKED, 501),
+    ],
+)
+def test_what_is_not_spoken_here_is_refused(
+    made: tuple[RestService, list[Call]], head: bytes, status: int
+) -> None:
+    service, calls = made
+    ((found, body, _),) = sent(service, head + b"Host: x\r\n\r\n0\r\n\r\n")
+    assert (found, body["error_code"]) == (status, status)
+    assert calls == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"", b"0x2", b"+2", b"-2", b"2_", b" 2", b"2 ", b"2\t", b"2,2", b"2;a\rb", b"2;\x00", b"g"],
+)
+def test_a_chunk_behind_an_odd_line_is_refused(
+    made: tuple[RestService, list[Call]], line: bytes
+) -> None:
+    """Proxies read such lines each in its own way."""
+    service, calls = made
+    first = b"PUT /connectors/b/config HTTP/1.1\r\nHost: x\r\n" + CHUNKED + b"\r\n"
+    ((status, body, _),) = sent(service, first + line + b"\r\n{}\r\n0\r\n\r\n")
+    assert status == 400
+    assert "chunk" in body["message"]
+    assert calls == []
+
+
+def test_chunks_are_read_alike_wherever_their_packets_end() -> None:
+    asked = b"PUT /a HTTP/1.1\r\nHost: x\r\n" + CHUNKED + b"\r\n"
+    body = b'002;a="b c"\r\n{"\r\n01;x\r\n"\r\n1\r\n}\r\n0\r\n\r\n'
+    for size in range(1, len(asked + body)):
+        connection, read, found = StrictConnection(h11.SERVER), b"", []
+        data = asked + body + asked
+        for begin in range(0, len(data), size):
+            connection.receive_data(data[begin : begin + size])
+            while (event := connection.next_event()) not in (h11.NEED_DATA, h11.PAUSED):
+                found.append(type(event))
+                read += event.data if isinstance(event, h11.Data) else b""
+        assert (size, read) == (size, b'{""}')
+        assert (found[0], found[-1]) == (h11.Request, h11.EndOfMessage)
+        assert connection.trailing_data[0] == asked
 
 
 def test_heads_are_looked_at_behind_other_requests_too(
