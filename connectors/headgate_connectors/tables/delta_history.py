@@ -112,7 +112,8 @@ class DeltaLog:
 
     def _version_at(self, milliseconds: int, last: int) -> int:
         """The newest version of that time, up to `last`: delta-rs goes by files, Spark by what the
-        commits say. A commit is older than both."""
+        commits say. A commit is older than both. One of the same millisecond may have come later:
+        it counts as undone."""
         for version in range(last, _NOTHING, -1):
             try:
                 changed = self._file(version).stat().st_mtime * 1000

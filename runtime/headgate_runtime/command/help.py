@@ -37,11 +37,9 @@ MEANT: Final[Mapping[str, Mapping[str, str]]] = {
         "logs": "headgate up writes the logs of its workers to logs/ in its data folder",
         **{
             word: _OPERATE.format(word)
-            for word in (
-                *("create", "delete", "edit", "patch", "pause", "restart", "resume", "stop"),
-            )
+            for word in ("create", "delete", "edit", "patch", "pause", "restart", "resume")
         },
-        **{word: _OPERATE.format(word) for word in ("diff", "wait", "watch")},
+        **{word: _OPERATE.format(word) for word in ("diff", "stop", "wait", "watch")},
         **dict.fromkeys(("cluster", "nodes", "top", "workers"), _WORKERS),
         **dict.fromkeys(("remove", "rm"), _DELETE),
         "down": "Ctrl-C or SIGTERM ends headgate up, and the next one goes on from there",

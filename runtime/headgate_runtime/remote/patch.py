@@ -48,7 +48,7 @@ def patch(
     changes = _changes(name, pairs or [], remove or [])
     with remote_at(url) as remote:
         if not dry_run:
-            before = remote.row(name).config
+            before = remote.row(name).config if remove else {}
             remote.patch_config(name, changes)
             typer.echo(f"{name} changed")
             for key in (key for key in remove or [] if key not in before):

@@ -2,6 +2,7 @@
 
 import datetime
 import logging
+import time
 from pathlib import Path
 from typing import Any
 
@@ -116,13 +117,21 @@ def test_a_restore_that_undoes_nothing_of_the_sink_costs_nothing(tmp_path: Path)
     assert numbers(tmp_path) == [0, 1, 2, 3]
 
 
+def between_commits() -> datetime.datetime:
+    """A time in whose millisecond nothing is committed; what is counts as undone by a RESTORE."""
+    time.sleep(0.002)
+    found = datetime.datetime.now(datetime.UTC)
+    time.sleep(0.002)
+    return found
+
+
 @pytest.mark.parametrize("text", [False, True])
 def test_a_restore_to_a_time_counts_as_one_to_the_version_of_that_time(
     tmp_path: Path, text: bool
 ) -> None:
     put(task(tmp_path), 0)
     add_theirs(tmp_path, 100)
-    at = datetime.datetime.now(datetime.UTC)
+    at = between_commits()
     put(task(tmp_path), 1)
     table(tmp_path).restore(at.isoformat() if text else at)
     assert numbers(tmp_path) == [0, 100]
@@ -130,7 +139,7 @@ def test_a_restore_to_a_time_counts_as_one_to_the_version_of_that_time(
         task(tmp_path)
     table(tmp_path).restore(3)
     add_theirs(tmp_path, 101)
-    at = datetime.datetime.now(datetime.UTC)
+    at = between_commits()
     add_theirs(tmp_path, 102)
     table(tmp_path).restore(at)
     put(task(tmp_path), 2)

@@ -83,7 +83,9 @@ def test_a_zombie_whose_files_were_dropped_finds_who_was_first(
         target(tmp_path)
 
     def fails() -> None:
+        (staging,) = (tmp_path / "_headgate/staging").iterdir()
         others()
+        staging.mkdir()  # by an executor that is still writing
         raise TableError("Spark did not write the batch: there is no such folder")
 
     walk, looks = Path.rglob, [others]
