@@ -28,7 +28,7 @@ from headgate_runtime.config.settings import (
 from headgate_runtime.plugins.check import connector_problems
 from headgate_runtime.spark.settings import DEFAULT_MASTER, SparkSettings
 from headgate_runtime.up import toml_lines
-from headgate_runtime.up.places import home_expanded, look_at
+from headgate_runtime.up.places import home, home_expanded, is_there, look_at, unexpanded
 from headgate_runtime.up.references import checked, table_checked
 
 WORKERS_MAX = 1_000
@@ -44,6 +44,9 @@ DEFAULTS: Mapping[str, str] = {
     "value.converter": "TypedConverter",
 }
 """Worker settings whose default under ``headgate up`` is not Connect's."""
+
+BYTE_ORDER_MARK = "\ufeff"
+"""Editors of Windows begin a file with it; TOML does not know it."""
 
 TABLES = ("cluster", "log", "spark", "connectors")
 _CLUSTER_OWN = ("workers", "data", "runner")
@@ -113,9 +116,9 @@ def load(path: str | Path) -> Pipeline:
         PipelineError: with everything that is wrong with it.
     """
     shown = str(path)
-    file = Path(path).expanduser().absolute()
+    file = home(shown).absolute()
     try:
-        text = file.read_bytes().decode("utf-8")
+        text = file.read_bytes().decode("utf-8").removeprefix(BYTE_ORDER_MARK)
     except FileNotFoundError:
         raise PipelineError(shown, [Problem(None, "", _no_such_file(file))]) from None
     except IsADirectoryError:
@@ -132,12 +135,17 @@ def load(path: str | Path) -> Pipeline:
 
 def parse(text: str, file: Path, shown: str | None = None) -> Pipeline:
     """The pipeline that `text` describes; `file` says where it lies, `shown` how errors name it."""
-    lines = toml_lines.index(text)
     name = shown or str(file)
     try:
+        lines = toml_lines.index(text)
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise PipelineError(name, [_syntax(error, lines)]) from None
+    except ValueError as error:  # a number of thousands of digits
+        raise PipelineError(name, [Problem(None, "", f"not valid TOML: {error}")]) from None
+    except RecursionError:
+        what = "lists and tables in it are nested too deep"
+        raise PipelineError(name, [Problem(None, "", what)]) from None
     reader = _Reader(document, lines, file)
     pipeline = reader.pipeline()
     if reader.problems:
@@ -250,9 +258,15 @@ class _Reader:
                 f'{_seen(found)}, expected the folder of the embedded log: data = "state"',
             )
             found = DEFAULT_DATA
-        folder = self.file.parent / Path(found).expanduser()
-        if folder.exists() and not folder.is_dir():
-            self._problem(("cluster", "data"), f"{folder} is a file, expected a folder")
+        folder = self.file.parent / home(found)
+        try:
+            wrong = unexpanded(str(home(found)))
+            if is_there(folder):
+                wrong = "" if folder.is_dir() else f"{folder} is a file, expected a folder"
+        except (OSError, ValueError) as error:
+            wrong = f"{found!r} cannot be looked at: {error}"
+        if wrong:
+            self._problem(("cluster", "data"), wrong)
         return folder
 
     def _settings(self, cluster: Mapping[str, Any]) -> dict[str, str]:

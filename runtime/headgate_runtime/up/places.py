@@ -61,14 +61,39 @@ def home_expanded(config: Mapping[str, str]) -> dict[str, str]:
     found = _place(config)
     if found is None or not config.get(found[0], "").lstrip().startswith("~"):
         return dict(config)
-    return {**config, found[0]: str(_home(config[found[0]].strip()))}
+    return {**config, found[0]: str(home(config[found[0]].strip()))}
 
 
-def _home(text: str) -> Path:
+def home(text: str) -> Path:
+    """`text` with the home folder in place of a ``~`` that it begins with; as it stands where
+    nobody has that name."""
     try:
         return Path(text).expanduser()
-    except RuntimeError:  # nobody of that name
+    except RuntimeError:
         return Path(text)
+
+
+def unexpanded(path: str) -> str:
+    """What is to be said of a path in which a ``~`` is left; empty: nothing."""
+    if not path.startswith("~"):
+        return ""
+    return (
+        f"{path} begins with ~, which is expanded in the file itself, for users of this machine; "
+        "write the whole path"
+    )
+
+
+def is_there(path: Path) -> bool:
+    """
+    Raises:
+        OSError: nobody can tell: a folder above may not be searched, or the name is too long.
+        ValueError: no path has such a character.
+    """
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
 
 
 def look_at(config: Mapping[str, str], folder: Path, made: Path | None = None) -> Said | None:
@@ -81,7 +106,17 @@ def look_at(config: Mapping[str, str], folder: Path, made: Path | None = None) -
     text = config.get(key, "").strip()
     if not text or "://" in text:
         return None
-    path = folder / text
+    try:
+        return _looked_at(key, kind, text, folder / text, made)
+    except OSError as error:
+        return Said(key, f"{text} cannot be looked at: {error.strerror}")
+    except ValueError as error:
+        return Said(key, f"{text!r} is no path: {error}")
+
+
+def _looked_at(key: str, kind: Kind, text: str, path: Path, made: Path | None) -> Said | None:
+    if (left := unexpanded(text)) and not is_there(path):
+        return Said(key, left)
     if kind is Kind.READ_ANY:
         return _variable(key, text, path)
     said = _read(text, path, kind) if kind in (Kind.READ_FOLDER, Kind.READ_FILE) else None
@@ -94,7 +129,7 @@ def look_at(config: Mapping[str, str], folder: Path, made: Path | None = None) -
 def _variable(key: str, text: str, path: Path) -> Said | None:
     """A variable as in a shell, where there is nothing of that name."""
     found = _VARIABLE.search(text)
-    if found is None or path.exists():
+    if found is None or is_there(path):
         return None
     about = f"{found[0]} is not expanded; write ${{env:{found[1] or found[2]}}}"
     return Said(key, f"{text}: {about}")
@@ -105,7 +140,7 @@ _READ: Final = (Kind.READ_FOLDER, Kind.READ_FILE)
 
 def _read(text: str, path: Path, kind: Kind) -> Said | None:
     wanted = "folder" if kind is Kind.READ_FOLDER else "file"
-    if path.exists():
+    if is_there(path):
         if kind is Kind.READ_FOLDER and not path.is_dir():
             return Said("", f"{text} is a file, expected a folder; include picks files in one")
         if kind is Kind.READ_FILE and path.is_dir():
@@ -132,13 +167,20 @@ def _written(text: str, path: Path, kind: Kind, made: Path | None) -> Said | Non
         above = path.parent
         if above != made and not above.is_dir():
             return Said("", f"there is no folder {above} to write {path.name} to{_made(above)}")
-        return None
-    above = next((each for each in (path, *path.parents) if each.exists()), path)
-    if above == path and path.exists() and not path.is_dir():
+        return _unwritable(path if is_there(path) else above)
+    above = next((each for each in (path, *path.parents) if is_there(each)), path)
+    if above == path and is_there(path) and not path.is_dir():
         return Said("", f"{text} is a file, expected a folder")
     if above != path and not above.is_dir():
         return Said("", f"there can be no folder {text}: {above} is a file")
-    return None
+    return _unwritable(above)
+
+
+def _unwritable(path: Path) -> Said | None:
+    """`path` is there, or is made before anything is written to it."""
+    if not is_there(path) or os.access(path, os.W_OK | (os.X_OK if path.is_dir() else 0)):
+        return None
+    return Said("", f"{path} may not be written to by this user")
 
 
 def _shown(text: str, path: Path) -> str:
@@ -147,7 +189,7 @@ def _shown(text: str, path: Path) -> str:
 
 def _nearest_above(path: Path) -> str:
     """The part of the path that is there."""
-    above = next((each for each in path.parents if each.exists()), None)
+    above = next((each for each in path.parents if is_there(each)), None)
     return f"; {above} is there" if above is not None and above != path.parent else ""
 
 

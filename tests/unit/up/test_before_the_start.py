@@ -127,6 +127,44 @@ class TestPaths:
         assert f"there can be no folder in/a.jsonl/x: {folder}/in/a.jsonl is a file" in below
         _loaded(_text("DirectorySink", path="not/yet", topics="t"), folder)
 
+    @pytest.mark.parametrize(
+        ("path", "words"),
+        [
+            ("~nobody-here/x", "~nobody-here/x begins with ~, which is expanded in the file"),
+            ("a" * 300, "cannot be looked at: File name too long"),
+            ("loop/x", "loop/x cannot be looked at: Too many levels of symbolic links"),
+            ("a\\u0000b", "'a\\x00b' is no path: embedded null byte"),
+        ],
+    )
+    def test_what_cannot_be_a_path(self, folder: Path, path: str, words: str) -> None:
+        (folder / "loop").symlink_to("loop")
+        assert words in _refused(_source(path), folder)
+
+    def test_no_folder_named_after_a_home_that_is_not_there_is_made(self, folder: Path) -> None:
+        sink = _text("DirectorySink", path="~nobody-here/out", topics="t")
+        assert "begins with ~" in _refused(sink, folder)
+
+    @pytest.mark.parametrize(
+        ("kind", "path", "words"),
+        [
+            ("DirectorySink", "in/out", "{}/in may not be written to by this user"),
+            ("FileStreamSink", "in/new.txt", "{}/in may not be written to by this user"),
+            ("FileStreamSink", "in/a.jsonl", "{}/in/a.jsonl may not be written to by this user"),
+        ],
+    )
+    def test_what_this_user_may_not_write(
+        self,
+        folder: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        kind: str,
+        path: str,
+        words: str,
+    ) -> None:
+        """Root may write everywhere, so the kernel is not asked here."""
+        monkeypatch.setattr(os, "access", lambda _path, mode: not mode & os.W_OK)
+        key = "path" if kind == "DirectorySink" else "file"
+        assert words.format(folder) in _refused(_text(kind, **{key: path}, topics="t"), folder)
+
     def test_what_spark_reads_and_writes(
         self, folder: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

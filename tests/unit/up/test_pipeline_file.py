@@ -217,10 +217,31 @@ class TestGoodFile:
         ('[cluster]\ndata = "x\n', "a text ends with its quote in the same line"),
         ("[cluster\n", "p.toml:1: not valid TOML: Expected ']'"),
         ("[cluster]\nx = [1,", "p.toml: not valid TOML at its end"),
+        ("[cluster]\nworkers = " + "9" * 5_000, "p.toml: not valid TOML: Exceeds the limit"),
+        ("x = " + "[" * 5_000 + "]" * 5_000, "lists and tables in it are nested too deep"),
+        ("x = " + "{a=" * 5_000 + "1" + "}" * 5_000, "lists and tables in it are nested too deep"),
+        ("[[cluster]]\nworkers = 2", "p.toml:1: [cluster]: a list, expected a table: [cluster]"),
+        ("[[connectors.a]]", "p.toml:1: [connectors.a]: a list, expected a table: [connectors.a]"),
+        ('[cluster]\ndata = "~nobody-here/x"', "~nobody-here/x begins with ~, which is expanded"),
+        ('[cluster]\ndata = "a\\u0000"', "cannot be looked at: embedded null byte"),
+        (f'[cluster]\ndata = "/{"a" * 300}"', "File name too long"),
     ],
 )
 def test_what_is_wrong_is_told_with_its_line(text: str, expected: str) -> None:
     assert any(expected in line for line in _refused(text)), _refused(text)
+
+
+@pytest.mark.usefixtures("_any_connector")
+def test_a_file_as_windows_writes_it(tmp_path: Path) -> None:
+    file = tmp_path / "p.toml"
+    file.write_bytes(b"\xef\xbb\xbf" + GOOD.replace("\n", "\r\n").replace("= ", "=\t").encode())
+    assert load(file).connectors == _parse(GOOD).connectors
+
+
+def test_a_home_folder_of_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(PipelineError, match="~nobody-here does not exist"):
+        load("~nobody-here/p.toml")
 
 
 @pytest.mark.usefixtures("_any_connector")
