@@ -76,6 +76,9 @@ def read_worker_file(path: str, kind: str = DISTRIBUTED) -> WorkerFile:
 
 def check_worker_file(file: Properties, kind: str) -> WorkerFile:
     """As `read_worker_file`, of a file that was read."""
+    if file.file.endswith(".toml"):
+        what = "looks like a pipeline file, expected a worker's properties"
+        raise WorkerFileError([f"{file.file}: {what}; headgate up {file.file} runs a pipeline"])
     from headgate_kafka.admin.topics import ignored_keys
     from headgate_kafka.clients.settings import java_only, understood, understood_keys
 

@@ -130,6 +130,9 @@ def load(path: str | Path) -> Pipeline:
     except OSError as error:
         what = f"cannot be read: {error.strerror}"
         raise PipelineError(shown, [Problem(None, "", what)]) from None
+    if file.suffix == ".properties":
+        what = "looks like a worker's file, expected a pipeline in TOML; headgate worker runs it"
+        raise PipelineError(shown, [Problem(None, "", what)])
     return parse(text, file, shown)
 
 

@@ -161,6 +161,16 @@ def test_bad_lines(line: str, problem: str) -> None:
     assert problem in found
 
 
+@pytest.mark.parametrize("kind", [DISTRIBUTED, STANDALONE])
+def test_a_pipeline_file_is_told_as_such(kind: str) -> None:
+    with pytest.raises(WorkerFileError) as caught:
+        check_worker_file(parse_properties("[cluster]\nworkers = 1\n", "p.toml"), kind)
+    assert caught.value.problems == (
+        "p.toml: looks like a pipeline file, expected a worker's properties; "
+        "headgate up p.toml runs a pipeline",
+    )
+
+
 def test_all_faults_at_once_in_the_order_of_the_file() -> None:
     found = problems(
         "headgate.a=1\nsession.timeout.ms=x\n", ORDINARY.replace("group.id", "groupid")

@@ -238,6 +238,13 @@ def test_a_file_as_windows_writes_it(tmp_path: Path) -> None:
     assert load(file).connectors == _parse(GOOD).connectors
 
 
+def test_the_file_of_a_worker_is_told_as_such(tmp_path: Path) -> None:
+    file = tmp_path / "w.properties"
+    file.write_text("group.id=g\n")
+    with pytest.raises(PipelineError, match=r"w\.properties: looks like a worker's file, expected"):
+        load(file)
+
+
 def test_a_home_folder_of_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(PipelineError, match="~nobody-here does not exist"):
