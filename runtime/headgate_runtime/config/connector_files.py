@@ -32,13 +32,21 @@ def read_connector_file(path: str) -> CreateConnector:
         ConnectorFileError: no such file, or what is in it has no name, or values that are no texts.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = Path(path).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         text = ""  # it can still be properties
     except OSError as error:
         raise ConnectorFileError(f"{path}: {error.strerror}") from None
     try:
         found = json.loads(text)
+        json.dumps(found, ensure_ascii=False).encode()
+    except RecursionError:
+        raise ConnectorFileError(f"{path}: not JSON of a connector: nested too deep") from None
+    except UnicodeEncodeError as error:
+        half = error.object[error.start]
+        raise ConnectorFileError(
+            f"{path}: half of a surrogate pair, {half!a}, which no text can have"
+        ) from None
     except ValueError as error:
         if Path(path).suffix == ".toml":
             raise ConnectorFileError(

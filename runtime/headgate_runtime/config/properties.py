@@ -1,7 +1,7 @@
 """Properties files as Java reads them (`java.util.Properties.load`), with the line of each key.
 
 Differs: a file is read as UTF-8 where it is that, else, as Java always does, as ISO-8859-1. For
-files of ASCII it is the same.
+files of ASCII it is the same. Halves of surrogate pairs are refused.
 """
 
 from collections.abc import Mapping
@@ -60,6 +60,7 @@ def parse_properties(text: str, file: str) -> Properties:
     try:
         for element in javaproperties.parse(text):
             if isinstance(element, javaproperties.KeyValue):
+                _check_pairs(element, f"{file}:{line + _blank_lines(element.source)}")
                 if element.key in values:
                     repeated.append(element.key)
                 values[element.key] = element.value
@@ -68,6 +69,17 @@ def parse_properties(text: str, file: str) -> Properties:
     except javaproperties.InvalidUEscapeError as error:
         raise PropertiesError(f"{file}:{line}: {error}; expected \\u and four digits") from None
     return Properties(file, values, lines, tuple(dict.fromkeys(repeated)))
+
+
+def _check_pairs(element: javaproperties.KeyValue, place: str) -> None:
+    """Java writes halves of surrogate pairs as question marks, and so another value."""
+    try:
+        f"{element.key}{element.value}".encode()
+    except UnicodeEncodeError as error:
+        half = error.object[error.start]
+        raise PropertiesError(
+            f"{place}: half of a surrogate pair, {half!a}, which no text can have"
+        ) from None
 
 
 def _line_ends(source: str) -> int:

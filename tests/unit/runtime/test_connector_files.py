@@ -45,6 +45,9 @@ def test_forms(tmp_path: Path, text: str, state: TargetState | None) -> None:
         ('{"name":"c",}', "not JSON"),
         ("[1]", "expected a JSON object, found list"),
         ("name=\\u12", "Invalid"),
+        ("name=\\ud800", ":1: half of a surrogate pair"),
+        ('{"name":"c","file":"\\ud800"}', "half of a surrogate pair, '.ud800', which no text"),
+        ('{"name":"c","file":' + "[" * 9_000 + "]" * 9_000 + "}", "nested too deep"),
     ],
 )
 def test_refused(tmp_path: Path, text: str, said: str) -> None:
@@ -53,6 +56,12 @@ def test_refused(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(ConnectorFileError, match=said) as caught:
         read_connector_file(str(file))
     assert str(file) in str(caught.value)
+
+
+def test_a_byte_order_mark_is_passed_over(tmp_path: Path) -> None:
+    file = tmp_path / "c.json"
+    file.write_text('\ufeff{"name":"c","connector.class":"x"}', encoding="utf-8")
+    assert read_connector_file(str(file)).name == "c"
 
 
 def test_no_file(tmp_path: Path) -> None:

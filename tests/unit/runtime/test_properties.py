@@ -99,6 +99,9 @@ def test_a_key_given_twice() -> None:
 def test_faults_say_where(tmp_path: Path) -> None:
     with pytest.raises(PropertiesError, match=r"^f:3: Invalid \\u escape sequence"):
         parse_properties("a=1\nb=2\nc=\\u12\n", "f")
+    for line in ("c=\\ud800", "\\udc00=c", "c=\\ude00\\ud83d"):
+        with pytest.raises(PropertiesError, match=r"^f:3: half of a surrogate pair, '.ud"):
+            parse_properties(f"a=\\ud83d\\ude00\n\n{line}\n", "f")
     with pytest.raises(PropertiesError, match=r"none[.]properties: there is no such file"):
         read_properties(tmp_path / "none.properties")
     with pytest.raises(PropertiesError, match="is a folder"):
