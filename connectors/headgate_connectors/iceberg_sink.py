@@ -9,6 +9,7 @@ from headgate.connector.config import ConfigDef, ConfigError, Importance, Type
 from headgate.connector.validators import non_empty
 from headgate.ports import TopicPartition
 from headgate_connectors.tables.config import define_shared, shared_settings, shared_validation
+from headgate_connectors.tables.iceberg_partitions import parse_partitions, valid_partitions
 from headgate_connectors.tables.iceberg_table import IcebergTarget
 from headgate_connectors.tables.sink import TableSettings, TableSinkTask, Target
 
@@ -25,6 +26,15 @@ CONFIG: Final = define_shared(
         "first batch. Properties of pyiceberg's catalog are given as catalog.NAME, such as "
         "catalog.type, catalog.uri and catalog.warehouse; catalog.name is its name, by default "
         "default.",
+    )
+    .define(
+        "partition.by",
+        Type.STRING,
+        "",
+        valid_partitions,
+        Importance.MEDIUM,
+        "Partitions of a new table: columns, or year(C), month(C), day(C), hour(C), bucket(N, C) "
+        "and truncate(N, C) of a column C, with commas between them.",
     )
     .define(
         "offsets.name",
@@ -48,6 +58,7 @@ class IcebergSinkTask(TableSinkTask):
             _catalog(config),
             app,
             shared.evolution,
+            partition_by=parse_partitions(settings["partition.by"]),
             accepts_loss=shared.accepts_loss,
         )
 

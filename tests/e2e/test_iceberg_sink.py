@@ -41,6 +41,7 @@ table = "shop.rows"
 "catalog.type" = "sql"
 "catalog.uri" = "sqlite:///{folder}/catalog.db"
 "catalog.warehouse" = "file://{folder}/warehouse"
+"partition.by" = "bucket(4, id)"
 "rotate.records" = 2000
 "rotate.interval.ms" = 500
 "tasks.max" = 2

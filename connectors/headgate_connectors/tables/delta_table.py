@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.schema import Schema as DeltaSchema
@@ -28,6 +27,10 @@ from headgate.connector.data_error import DataError
 from headgate.ports import TopicPartition
 from headgate_connectors.tables.columns import Evolution, conform, merge_columns
 from headgate_connectors.tables.delta_history import DeltaLog
+from headgate_connectors.tables.delta_partitions import (
+    check_partition_types,
+    check_partition_values,
+)
 from headgate_connectors.tables.delta_types import stored_schema, stored_type
 from headgate_connectors.tables.sink import Batch, TableError
 
@@ -95,6 +98,7 @@ class DeltaTarget:
                 return
             self._check_partitions(self._table)
             self._partitions = list(self._table.metadata().partition_columns)
+            check_partition_types(_columns_of(self._table.schema()), self._partitions)
         else:
             with self._going_on():
                 self._table.update_incremental()
@@ -152,18 +156,11 @@ class DeltaTarget:
     def check_rows(self, rows: Any) -> None:
         """
         Raises:
-            DataError: an empty text in a column of the table's partitions.
+            DataError: a column of the table's partitions has a value that Delta has no form for.
         """
         for name in self._partitions:
-            if name not in rows.schema.names:
-                continue
-            column = rows.column(name)
-            is_text = pa.types.is_string(column.type) or pa.types.is_binary(column.type)
-            if is_text and pc.any(pc.equal(pc.binary_length(column), 0)).as_py():
-                raise DataError(
-                    f"column {name} of partition.by has an empty text, which Delta reads as null: "
-                    "give it a text, or leave the column out of partition.by"
-                )
+            if name in rows.schema.names:
+                check_partition_values(name, rows.column(name))
 
     def check_names(self, columns: Any) -> None:
         """delta-rs writes to no table whose columns may be renamed."""
@@ -229,6 +226,7 @@ class DeltaTarget:
         missing = [name for name in self._partition_by if name not in columns.names]
         if missing:
             raise DataError(f"partition.by names {missing[0]}, which the value has no column for")
+        check_partition_types(columns, self._partition_by)
         self._path.mkdir(parents=True, exist_ok=True)
         try:
             DeltaTable.create(self._path, columns, partition_by=self._partition_by)

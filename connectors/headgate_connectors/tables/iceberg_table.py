@@ -36,6 +36,13 @@ from headgate.ports import TopicPartition
 from headgate_connectors.tables.columns import Evolution, conform, merge_columns
 from headgate_connectors.tables.delta_types import stored_schema
 from headgate_connectors.tables.iceberg_history import is_rolled_back, renamed_columns
+from headgate_connectors.tables.iceberg_partitions import (
+    PartitionField,
+    add_partitions,
+    described,
+    partitions_of,
+    real_partitions,
+)
 from headgate_connectors.tables.sink import Batch, TableError
 
 _log = logging.getLogger("headgate.connector")
@@ -62,6 +69,7 @@ class IcebergTarget:
         app: str,
         evolution: Evolution,
         *,
+        partition_by: tuple[PartitionField, ...] = (),
         accepts_loss: bool = False,
     ) -> None:
         """
@@ -69,6 +77,7 @@ class IcebergTarget:
             name: namespace and table, with dots.
             catalog: properties of pyiceberg's catalog, may hold passwords.
             app: what names of offsets begin with.
+            partition_by: partitions of a new table.
             accepts_loss: go on behind rows that others have taken away.
         """
         self._name = name
@@ -78,6 +87,7 @@ class IcebergTarget:
         self._properties = dict(catalog)
         self._app = app
         self._evolution = evolution
+        self._partition_by = partition_by
         self._catalog: Catalog | None = None
         self._table: Table | None = None
         self._columns: Any = None
@@ -86,7 +96,8 @@ class IcebergTarget:
         """Look at the newest metadata of the table, if there is one.
 
         Raises:
-            TableError: there was one, or it was rolled back behind rows of the sink's.
+            TableError: there was one, it has other partitions than the sink's, or it was rolled
+                back behind rows of the sink's.
         """
         if self._catalog is None:
             properties = {key: text for key, text in self._properties.items() if key != "name"}
@@ -104,9 +115,18 @@ class IcebergTarget:
             with table.transaction() as change:
                 change.set_properties({RETRIES: "0"})
             table = self._catalog.load_table(self._name)
+        self._check_partitions(table)
         self._check_history(table)
         self._table = table
         self._columns = self.stored_schema(table.schema().as_arrow())
+
+    def _check_partitions(self, table: Table) -> None:
+        there = partitions_of(table)
+        if self._table is None and self._partition_by and there != self._partition_by:
+            raise TableError(
+                f"table {self._name} is partitioned by {described(there)}, expected "
+                f"{described(self._partition_by)}, as partition.by says"
+            )
 
     def _check_history(self, table: Table) -> None:
         last = table.properties.get(self._snapshot_key)
@@ -132,7 +152,16 @@ class IcebergTarget:
         return self._columns
 
     def check_rows(self, rows: Any) -> None:
-        """It holds all that `stored_schema` has a column for."""
+        """
+        Raises:
+            DataError: a column of the table's partitions has NaN.
+        """
+        for name in () if self._table is None else real_partitions(self._table):
+            if name in rows.schema.names and pc.any(pc.is_nan(rows.column(name))).as_py():
+                raise DataError(
+                    f"column {name} of the table's partitions has NaN, which pyiceberg cannot "
+                    "write there: leave such rows out by a transform"
+                )
 
     def stored_schema(self, columns: Any) -> Any:
         """As for Delta, but the least whole number has 32 bits."""
@@ -203,8 +232,20 @@ class IcebergTarget:
         # Another task may be faster.
         with suppress(NamespaceAlreadyExistsError):
             self._catalog.create_namespace(self._name.rpartition(".")[0])
-        with suppress(TableAlreadyExistsError):
-            self._catalog.create_table(self._name, schema=columns, properties={RETRIES: "0"})
+        properties = {RETRIES: "0"}
+        if not self._partition_by:
+            with suppress(TableAlreadyExistsError):
+                self._catalog.create_table(self._name, schema=columns, properties=properties)
+            return
+        change = self._catalog.create_table_transaction(
+            self._name, schema=columns, properties=properties
+        )
+        try:
+            add_partitions(change, self._partition_by)
+        except ValueError as error:
+            text = f"partition.by = {described(self._partition_by)}: {error}"
+            raise TableError(f"table {self._name} was not made: {text}") from error
+        change.commit_transaction()
 
     def _write(self, table: Table, batch: Batch) -> None:
         assert table.properties.get(RETRIES) == "0", "a refused commit would be tried again"
