@@ -1,8 +1,9 @@
 """Typed files over Kafka to partitioned Parquet, with transforms and dead letters, while workers
 and tasks of both sides are killed at random: every row is there once, with its types.
 
-Lines of CSV with bad ones among them go one by one. Rows of Parquet go as batches, whose JSON is
-made by columns, and which the producer gets as such (`tests/unit/task/test_source_columns.py`)."""
+Lines of CSV with bad ones among them go one by one. Rows of Parquet go as batches, whose JSON or
+Avro is made by columns, and which the producer gets as such
+(`tests/unit/task/test_source_columns.py`)."""
 
 import os
 import random
@@ -30,6 +31,7 @@ from support.kafka.cluster import (
     read_committed,
     states_ever,
 )
+from support.registry.server import schema_registry  # noqa: F401
 
 from local_kafka.broker import Broker
 
@@ -49,7 +51,7 @@ CITIES = ("Rome", "a/b=c", "Köln")
 SEED = int(os.environ.get("HEADGATE_CHAOS_SEED", "0")) or random.SystemRandom().randrange(
     1, 1 << 31
 )
-JSON = "org.apache.kafka.connect.json.JsonConverter"
+JSON = {"value.converter": "org.apache.kafka.connect.json.JsonConverter"}
 TOLERANT = {
     "errors.tolerance": "all",
     "errors.deadletterqueue.topic.replication.factor": "1",
@@ -61,7 +63,6 @@ SOURCE = {
     "tasks.max": "2",
     "batch.size": "100",
     "csv.types": "id: int64, price: decimal(10,2), at: timestamp",
-    "value.converter": JSON,
     "errors.deadletterqueue.topic.name": "bad-lines",
     "transforms": "kind",
     "transforms.kind.type": "org.apache.kafka.connect.transforms.InsertField$Value",
@@ -73,7 +74,6 @@ SINK = {
     "connector.class": "DirectorySink",
     "topics": "rows",
     "tasks.max": "2",
-    "value.converter": JSON,
     "errors.deadletterqueue.topic.name": "bad-rows",
     "transforms": "code",
     "transforms.code.type": "org.apache.kafka.connect.transforms.Cast$Value",
@@ -184,9 +184,21 @@ class Killing:
         return [p for one in workers for n in range(2) for p in one.tasks(f"{what}-{n}")]
 
 
-@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def avro(registry: str) -> dict[str, str]:
+    """The converter of both sides."""
+    key, name = "value.converter", "io.confluent.connect.avro.AvroConverter"
+    return {key: name, f"{key}.schema.registry.url": registry}
+
+
+@pytest.mark.parametrize(
+    ("kind", "by_avro"),
+    [("csv", False), ("parquet", False), ("parquet", True)],
+    ids=["csv", "parquet", "parquet by Avro"],
+)
 def test_every_row_is_there_once_after_twenty_kills(
     kind: str,
+    by_avro: bool,
+    request: pytest.FixtureRequest,
     own_broker: Callable[..., Broker],
     kafka_cluster: Callable[..., KafkaCluster],
     tmp_path: Path,
@@ -197,12 +209,13 @@ def test_every_row_is_there_once_after_twenty_kills(
     broker = own_broker(settings=QUICK_GROUPS)
     for topic, partitions in (("rows", 2), ("bad-lines", 1), ("bad-rows", 1)):
         create_topic(broker.address, topic, partitions)
+    converter = avro(request.getfixturevalue("schema_registry")) if by_avro else JSON
     quick = {"consumer.session.timeout.ms": "6000", "consumer.heartbeat.interval.ms": "1000"}
     cluster = kafka_cluster(broker.address, "g", 2, quick_properties(**quick))
-    source = {**SOURCE, "path": str(tmp_path / "in")}
+    source = {**SOURCE, **converter, "path": str(tmp_path / "in")}
     files.add()
     cluster.create("files", {**source, "records.per.second": "500"})
-    cluster.create("lake", {**SINK, "path": str(out)})
+    cluster.create("lake", {**SINK, **converter, "path": str(out)})
     killing = Killing(cluster, chance)
 
     def in_log() -> int:

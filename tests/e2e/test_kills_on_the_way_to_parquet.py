@@ -33,6 +33,7 @@ runner = "process"
 "heartbeat.interval.ms" = 500
 "scheduled.rebalance.max.delay.ms" = 500
 "offset.flush.interval.ms" = 500
+"value.converter" = "CONVERTER"
 
 [connectors.files]
 "connector.class" = "DirectorySource"
@@ -106,12 +107,15 @@ def up(tmp_path: Path) -> Iterator[Up]:
     made.clean_up()
 
 
-def test_every_row_is_there_once_after_twenty_kills(up: Up, say: Callable[[str], None]) -> None:
+@pytest.mark.parametrize("converter", ["TypedConverter", "AvroConverter"])
+def test_every_row_is_there_once_after_twenty_kills(
+    up: Up, say: Callable[[str], None], converter: str
+) -> None:
     seed = int(os.environ.get("HEADGATE_SEED", random.randrange(2**32)))
     say(f"HEADGATE_SEED={seed}")
     chance, out = random.Random(seed), up.folder / "out"
     wanted = Wanted(up.folder / "in", 2 * KILLS + 2)
-    (up.folder / "pipeline.toml").write_text(PIPELINE)
+    (up.folder / "pipeline.toml").write_text(PIPELINE.replace("CONVERTER", converter))
     process = up.start().process
     assert process is not None
     up.wait_for("records", lambda: up.records("rows") > 0, 180)
