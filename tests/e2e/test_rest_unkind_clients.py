@@ -222,8 +222,9 @@ def test_health_is_answered_and_memory_comes_back(tmp_path: Path) -> None:
         config = {"connector.class": CLASS, "hangs.while": str(hangs), "name": "x"}
         wait_until(lambda: asked(url, "PUT", path, config)[1].status_code == 200)
         wait_until(lambda: sockets_of(pid) < 20, READ_TIMEOUT_S + 20)
-        with suppress(AssertionError):  # threads without work end after 10 s
-            wait_until(lambda: blocks_of(process) < blocks + GROWN_BLOCKS // 4, 20)
+        # Threads without work end after 10 s. A busy machine has more to do before that.
+        with suppress(AssertionError):
+            wait_until(lambda: blocks_of(process) < blocks + GROWN_BLOCKS // 4, 90)
         with suppress(AssertionError):
             wait_until(lambda: memory_mib(pid) < watched.before + GROWN_MIB, 20)
         watched.after = memory_mib(pid)

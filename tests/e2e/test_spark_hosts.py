@@ -98,6 +98,7 @@ def test_files_to_files_while_executors_workers_and_the_application_die(
     print(f"killed: {dict(killed)}")
 
 
+@pytest.mark.timeout(900)
 def test_tasks_go_on_without_the_master_and_run_again_with_one_that_knows_nothing(
     lake: Lake, cluster: Standalone
 ) -> None:
