@@ -8,6 +8,7 @@ from headgate.connector.api import SinkConnector, SinkTask
 from headgate.connector.config import ConfigDef, ConfigError, Importance, Type
 from headgate.connector.validators import non_empty
 from headgate.ports import TopicPartition
+from headgate_connectors.output.folders import folder_fault
 from headgate_connectors.tables.config import define_shared, shared_settings, shared_validation
 from headgate_connectors.tables.delta_table import DeltaTarget
 from headgate_connectors.tables.sink import TableSettings, TableSinkTask, Target
@@ -74,8 +75,8 @@ class DeltaSink(SinkConnector):
         path = config.get("path", "").strip()
         if "://" in path:
             errors["path"] = [f"{path} is an address, expected a folder of this machine"]
-        elif path and Path(path).exists() and not Path(path).is_dir():
-            errors["path"] = [f"{path} is a file, expected a folder"]
+        elif path and (fault := folder_fault(path)):
+            errors["path"] = [fault]
         return errors
 
     @classmethod

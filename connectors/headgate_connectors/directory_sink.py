@@ -25,6 +25,7 @@ from headgate.connector.validators import at_least, non_empty, one_of
 from headgate.ports import TopicPartition
 from headgate_arrow.arrow_types import NoFormError
 from headgate_connectors.output.folder_columns import SinkColumns
+from headgate_connectors.output.folders import folder_fault
 from headgate_connectors.output.manifest import Entry, ManifestError, SinkManifest
 from headgate_connectors.output.part_files import StagedFiles
 from headgate_connectors.output.partitions import (
@@ -509,8 +510,8 @@ class DirectorySink(SinkConnector):
                 "do not promise. Mount the folder here"
             )
             return {"path": [text]}
-        if path and Path(path).exists() and not Path(path).is_dir():
-            return {"path": [f"{path} is a file, expected a folder"]}
+        if path and (fault := folder_fault(path)):
+            return {"path": [fault]}
         hidden = [name for name in sink_topics(config) if name.startswith(HIDDEN)]
         faults = {"topics": [f"topic {hidden_fault(name)}" for name in hidden]} if hidden else {}
         return {**partition_faults(config), **faults}

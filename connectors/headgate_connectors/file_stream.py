@@ -23,7 +23,8 @@ from headgate.connector.api import (
     SourceTask,
 )
 from headgate.connector.config import ConfigDef, ConfigError, Importance, Type
-from headgate.connector.validators import at_least, non_empty
+from headgate.connector.topic_names import valid_topic
+from headgate.connector.validators import at_least
 from headgate_connectors.file_stream_config import FILE, file_errors, task_config
 
 CHUNK_BYTES = 1 << 18
@@ -42,7 +43,7 @@ SOURCE_CONFIG = (
     )
     .define(
         "topic",
-        validator=non_empty,
+        validator=valid_topic,
         importance=Importance.HIGH,
         documentation="The topic to publish data to",
     )

@@ -437,7 +437,7 @@ class RecordLog(Protocol):
                 brokers; another takes no notice. None: as the brokers choose.
 
         Raises:
-            RefusedError: not with these settings, or not with these rights.
+            RefusedError: not with this name, these settings or these rights.
         """
         ...
 

@@ -13,6 +13,7 @@ from headgate.ports import (
     ProducerRecord,
     RecordLog,
     RecordMetadata,
+    RefusedError,
     RowNumbers,
     UnknownTopicError,
     ValueColumn,
@@ -74,6 +75,15 @@ def test_a_topic_has_as_many_partitions_as_a_new_one_gets(world: World) -> None:
     assert log.partitions(world.name("t")) == 1
     with pytest.raises(ValueError, match="0 partitions, expected at least 1"):
         log.create_topic(world.name("other"), 0)
+
+
+@pytest.mark.parametrize("name", ["a b", "a/b", "..", "", "ü", "a\n", "x" * 250])
+def test_a_name_that_no_topic_may_have_is_refused(world: World, name: str) -> None:
+    log = world.connect().record_log
+    before = set(log.topic_names())
+    with pytest.raises(RefusedError, match="topic "):
+        log.create_topic(name, 1)
+    assert name not in set(log.topic_names()) - before
 
 
 def test_record_comes_back_as_it_was_sent(world: World) -> None:

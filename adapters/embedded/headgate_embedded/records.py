@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headgate.connector.sink_names import SinkTopics
+from headgate.connector.topic_names import topic_fault
 from headgate.log.partitions import check_partitions
 from headgate.log.record_columns import RecordColumns
 from headgate.log.retention import LogLimits
@@ -13,6 +14,7 @@ from headgate.ports import (
     Consumer,
     ConsumerRecord,
     LogBatch,
+    RefusedError,
     TopicPartition,
     UnknownTopicError,
 )
@@ -53,10 +55,19 @@ class EmbeddedRecordLog:
         replicas: int | None = None,
         config: Mapping[str, str] = NO_CONFIG,
     ) -> None:
-        """One file has no replicas, and no settings of single topics."""
+        """One file has no replicas, and no settings of single topics.
+
+        Topics have Kafka's names. One with another name that an earlier version has made stays.
+        """
         partitions = 1 if partitions is None else partitions
         if partitions < 1:
             raise ValueError(f"topic {topic} with {partitions} partitions, expected at least 1")
+        if fault := topic_fault(topic):
+            with self._database.read() as connection:
+                there = connection.execute("select 1 from topics where name = ?", (topic,))
+                if there.fetchone() is not None:
+                    return
+            raise RefusedError(f"topic {fault}")
         with self._database.write() as connection:
             row = connection.execute(
                 "insert or ignore into topics(name, partitions) values(?, ?) returning id",

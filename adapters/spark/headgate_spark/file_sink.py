@@ -26,6 +26,7 @@ from headgate.connector.error_handling import ErrorSettings
 from headgate.connector.sink_names import sink_topics, topic_pattern
 from headgate.connector.validators import at_least, non_empty, one_of
 from headgate.ports import TopicPartition, UnknownTopicError
+from headgate_connectors.output.folders import folder_fault
 from headgate_spark.alterations import alter, look
 from headgate_spark.bad_records import BadRecords
 from headgate_spark.batches import Range, cut, next_batch
@@ -492,9 +493,8 @@ class SparkFileSink(SinkConnector):
         except ConfigError as error:
             errors["path"] = [str(error)]
         else:
-            if target is not None and target.exists() and not target.is_dir():
-                text = "there is a file of that name, expected a folder or nothing"
-                errors["path"] = [str(ConfigError.of("path", path, text))]
+            if target is not None and (fault := folder_fault(target)):
+                errors["path"] = [fault]
         return errors
 
     def start(self, config: Mapping[str, str]) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from headgate.connector.config import ConfigDef, Importance, Type
+from headgate.connector.topic_names import valid_topic
 from headgate.connector.validators import at_least, non_empty, one_of
 
 OPTION: Final = "option."
@@ -26,7 +27,7 @@ becomes nulls, and a local time an instant."""
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 CONFIG: Final = (
     ConfigDef()
-    .define("topic", Type.STRING, validator=non_empty, importance=_HIGH,
+    .define("topic", Type.STRING, validator=valid_topic, importance=_HIGH,
             documentation="The topic that the rows go to.")
     .define("format", Type.STRING, validator=non_empty, importance=_HIGH,
             documentation="Format as spark.read.format takes it: parquet, orc, avro, csv, json, "

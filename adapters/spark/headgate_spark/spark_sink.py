@@ -11,6 +11,7 @@ from headgate.connector.api import SinkConnector, SinkTask
 from headgate.connector.config import ConfigDef, ConfigError, Importance, Type
 from headgate.connector.validators import non_empty, one_of
 from headgate.ports import TopicPartition
+from headgate_connectors.output.folders import folder_fault
 from headgate_connectors.tables.config import define_batches, shared_settings
 from headgate_connectors.tables.sink import TableSettings, TableSinkTask, Target
 from headgate_spark.file_sink import target_folder
@@ -99,9 +100,8 @@ class SparkSink(SinkConnector):
             folder = target_folder(path)
         except ConfigError as error:
             return {"path": [str(error)]}
-        if folder.exists() and not folder.is_dir():
-            return {"path": [f"{path} is a file, expected a folder"]}
-        return {}
+        fault = folder_fault(folder)
+        return {} if fault is None else {"path": [fault]}
 
     @classmethod
     def alter_offsets(

@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from headgate.connector.config import ConfigDef, ConfigError, Importance, Type
+from headgate.connector.topic_names import topic_fault
 from headgate.connector.validators import at_least, non_empty, one_of, optional, regex
 from headgate_connectors.files.input import COMPRESSIONS
 from headgate_connectors.files.reader import FileFault, ReadOptions
@@ -29,7 +30,6 @@ UNREAD_COMPRESSIONS = (".zip", ".xz", ".lz4", ".snappy", ".sz", ".br", ".7z", ".
 SKIPPED_PREFIXES = (".", "_")
 SKIPPED_SUFFIXES = (".tmp", ".part")
 _PLACE = re.compile(r"\$\{(\w+)\}")
-_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 def _one_char(name: str, value: Any) -> None:
@@ -331,6 +331,8 @@ def config_errors(config: Mapping[str, str]) -> dict[str, list[str]]:
     if places and not pattern:
         text = f"${{{places[0]}}} is a group of topic.pattern, which is not set"
         errors["topic"] = [str(ConfigError.of("topic", topic, text))]
+    elif not places and topic and (fault := topic_fault(topic)):
+        errors["topic"] = [str(ConfigError.of("topic", topic, fault))]
     elif places and pattern:
         try:
             expression = re.compile(pattern)
@@ -421,11 +423,8 @@ class Choice:
         groups = {**{str(n): found.group(n) for n in range(len(found.groups()) + 1)}}
         groups |= found.groupdict()
         topic = _PLACE.sub(lambda place: groups.get(place[1]) or "", self._topic)
-        if _TOPIC.fullmatch(topic) is None or topic in (".", ".."):
-            raise FileFault(
-                f"its path gives the topic {topic!r}, which is no name of a topic (letters, "
-                "digits, dots, dashes and _, 249 at most)"
-            )
+        if fault := topic_fault(topic):
+            raise FileFault(f"its path gives the topic {fault}")
         return topic
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from headgate.connector.sink_names import SinkTopics
+from headgate.connector.topic_names import topic_fault
 from headgate.herder.calls import Call, Result
 from headgate.log.partitions import check_partitions
 from headgate.membership.messages import GroupRequest, GroupResponse
@@ -13,6 +14,7 @@ from headgate.ports import (
     FencedError,
     IncomingCall,
     LogRecord,
+    RefusedError,
     TopicPartition,
     TransportError,
 )
@@ -140,6 +142,8 @@ class MemoryRecordLog:
         partitions = 1 if partitions is None else partitions
         if partitions < 1:
             raise ValueError(f"topic {topic} with {partitions} partitions, expected at least 1")
+        if fault := topic_fault(topic):
+            raise RefusedError(f"topic {fault}")
         self._cluster.topics.setdefault(topic, [[] for _ in range(partitions)])
 
     def partitions(self, topic: str) -> int:

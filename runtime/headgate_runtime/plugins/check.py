@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from headgate.connector.api import Connector
+from headgate.connector.error_handling import LETTERS_TOPIC
 from headgate.connector.restart_policy import restart_errors
+from headgate.connector.topic_names import topic_fault
 from headgate.connector.validation import unknown_keys, validate_connector
 from headgate_runtime.plugins.find import PluginError, find_connector
 from headgate_runtime.tasks.tools import task_class
@@ -29,6 +31,9 @@ def connector_problems(
         yield "connector.class", str(error)
         return
     yield from restart_errors(config).items()
+    letters = (config.get(LETTERS_TOPIC) or "").strip()
+    if letters and (fault := topic_fault(letters)):
+        yield LETTERS_TOPIC, fault
     for key, near in unknown_keys(connector, config).items():
         hint = f"did you mean {near}?" if near else f"{connector.__name__} has no such key"
         yield key, f"unknown key; {hint}"

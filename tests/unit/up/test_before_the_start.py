@@ -140,6 +140,30 @@ class TestPaths:
         (folder / "loop").symlink_to("loop")
         assert words in _refused(_source(path), folder)
 
+    @pytest.mark.parametrize("kind", ["DirectorySink", "DeltaSink", "SparkFileSink", "SparkSink"])
+    @pytest.mark.parametrize("path", ["a" * 300, "a\\u0000b", "loop/x"])
+    def test_what_no_sink_can_write_to_is_told_once(
+        self, folder: Path, kind: str, path: str
+    ) -> None:
+        (folder / "loop").symlink_to("loop")
+        write = _spark if kind.startswith("Spark") else _text
+        more = {} if kind == "DeltaSink" else {"format": "parquet"}
+        text = write(kind, path=path, topics="t", **more)
+        with pytest.raises(PipelineError) as caught:
+            _loaded(text, folder)
+        (problem,) = caught.value.problems
+        assert "path" in problem.where
+        assert "cannot be looked at" in problem.text or "is no path" in problem.text
+
+    @pytest.mark.parametrize("topic", ["a b", "a/b", "..", "x" * 250])
+    def test_a_name_that_no_topic_may_have(self, folder: Path, topic: str) -> None:
+        said = "is no name of a topic"
+        source = {"path": "in", "topic": topic}
+        assert said in _refused(_text("DirectorySource", **source), folder)
+        assert said in _refused(_text("FileStreamSource", file="in/b.txt", topic=topic), folder)
+        letters = {"errors.tolerance": "all", "errors.deadletterqueue.topic.name": topic}
+        assert said in _refused(_text("DirectorySink", path="out", topics="t", **letters), folder)
+
     def test_no_folder_named_after_a_home_that_is_not_there_is_made(self, folder: Path) -> None:
         sink = _text("DirectorySink", path="~nobody-here/out", topics="t")
         assert "begins with ~" in _refused(sink, folder)

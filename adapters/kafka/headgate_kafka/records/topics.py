@@ -11,6 +11,7 @@ from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
 from headgate.connector.sink_names import SinkTopics
+from headgate.connector.topic_names import topic_fault
 from headgate.ports import (
     NO_CONFIG,
     ConsumerRecord,
@@ -121,6 +122,8 @@ class KafkaRecordLog:
         partitions = BROKERS_CHOICE if partitions is None else partitions
         if partitions < 1 and partitions != BROKERS_CHOICE:
             raise ValueError(f"topic {topic} with {partitions} partitions, expected at least 1")
+        if fault := topic_fault(topic):
+            raise RefusedError(f"topic {fault}")
         # Asked first: who may not create topics is refused those that are there, too.
         try:
             topics, count = self._looked_up(topic)

@@ -1,0 +1,13 @@
+"""The folder that a sink is told to write to."""
+
+from pathlib import Path
+
+
+def folder_fault(path: str | Path) -> str | None:
+    """What is wrong with it, as far as can be seen now; None: nothing, perhaps it is not there."""
+    try:
+        is_file = Path(path).exists() and not Path(path).is_dir()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        return f"{str(path)!r} cannot be looked at: {reason}"
+    return f"{path} is a file, expected a folder" if is_file else None
