@@ -330,6 +330,9 @@ def _worker(raw: Mapping[str, Any]) -> cluster_pb2.Worker:
         if (batch := task.get("batch")) is not None:
             numbers = {name: batch[name] for name in _BATCH}
             made.batches.add(task=_task_name(task), **numbers)
+        if (since := task.get("call_since_ms")) is not None:
+            took_ms = max(view["now_ms"] - since, 0)
+            made.long_calls.add(task=_task_name(task), method=task["call"], took_ms=took_ms)
     return made
 
 

@@ -44,6 +44,8 @@ class FencingRounds:
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
         self._rounds: dict[str, FencingRound] = {}
+        self.done = self.failed = 0
+        """Rounds of this worker that have shut producers out, and those that have not."""
 
     def join(self, ticket: int, connector: str) -> None:
         """Only while leading: a former leader must not shut out the tasks of its successor."""
@@ -95,8 +97,10 @@ class FencingRounds:
         if fencing is None or fencing.phase is not RoundPhase.FENCING:
             return
         if error is not None:
+            self.failed += 1
             self._finish(fencing, Failure(ErrorKind.INTERNAL, f"{FAILED}: {error}"))
             return
+        self.done += 1
         fencing.phase = RoundPhase.RECHECKING
         self._ctx.read_to_end(ForRound(fencing.connector, fencing.token))
 

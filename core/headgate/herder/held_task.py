@@ -9,7 +9,14 @@ from headgate.herder.messages import TaskView
 from headgate.herder.news import News
 from headgate.herder.task_table import SHOWN, TaskState
 from headgate.ids import State, TargetState, TaskId
-from headgate.task.messages import TaskEnded, TaskKind, TaskOutcome, TaskProgress, TaskSpec
+from headgate.task.messages import (
+    LongCall,
+    TaskEnded,
+    TaskKind,
+    TaskOutcome,
+    TaskProgress,
+    TaskSpec,
+)
 from headgate.topics.config_events import Config
 from headgate.topics.config_state import ConnectorEntry
 from headgate.topics.fencing import transactional_id
@@ -47,6 +54,9 @@ class HeldTask:
     running_since_ms: int | None = None
     moved_ms: int | None = None
     """When the run last moved records, or began; None before that."""
+    call: str = ""
+    """The method of the connector that has not returned for long; empty: there is none."""
+    call_since_ms: int | None = None
     tickets: tuple[int, ...] = ()
     """Restart requests to be answered at the next start."""
     show_restarting: bool = False
@@ -161,6 +171,12 @@ def task_spec(ctx: Context, held: HeldTask, entry: ConnectorEntry) -> TaskSpec:
     )
 
 
+def note_call(held: HeldTask, call: LongCall, now_ms: int) -> None:
+    """What the body said last of the connector's code: it counts until it says otherwise."""
+    held.call = call.method
+    held.call_since_ms = now_ms - call.took_ms if call.method else None
+
+
 def has_failed(held: HeldTask) -> bool:
     """Whether the task's last report was a failure; parts of its run may still be alive."""
     ended = held.ended
@@ -193,6 +209,8 @@ def task_view(held: HeldTask) -> TaskView:
         progress.quarantined,
         progress.batch,
         progress.commits,
+        held.call,
+        held.call_since_ms,
     )
 
 

@@ -246,6 +246,8 @@ class Herder:
             since=seen or "" if told is not None else "",
             gone_connectors=tuple(item for item in gone if isinstance(item, str)),
             gone_tasks=tuple(item for item in gone if not isinstance(item, str)),
+            fencing_rounds=self._rounds.done,
+            failed_fencing_rounds=self._rounds.failed,
         )
 
     def _pending(self) -> tuple[str, ...]:

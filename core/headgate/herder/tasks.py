@@ -24,6 +24,7 @@ from headgate.herder.held_task import (
     HeldTask,
     HeldTasks,
     has_failed,
+    note_call,
     task_spec,
     task_view,
 )
@@ -53,6 +54,7 @@ from headgate.membership.messages import Heartbeat
 from headgate.task.messages import (
     FencingAnswered,
     FencingRequested,
+    LongCall,
     PauseTask,
     ProducerInitialised,
     RecheckAnswered,
@@ -254,7 +256,7 @@ class Tasks:
             self._misbehaved(held, str(error))
 
     def _on_report(self, held: HeldTask, report: TaskReport) -> None:
-        if not isinstance(report, TaskEnded | TaskReleased):
+        if not isinstance(report, LongCall | TaskEnded | TaskReleased):
             held.reached = True
         match report:
             case FencingRequested():
@@ -280,6 +282,8 @@ class Tasks:
                         self._statuses.topics_used(held.task, held.topics)  # they may be reset
                         held.moved_ms = self._ctx.now_ms
                     held.progress = report
+            case LongCall():
+                note_call(held, report, self._ctx.now_ms)
             case TopicsUsed(topics):
                 held.topics = tuple(dict.fromkeys((*held.topics, *topics)))
                 self._statuses.topics_used(held.task, topics)
@@ -303,6 +307,7 @@ class Tasks:
         verdict = held.ended
         self._move(held, TaskInput.ENDED)
         held.ended = ended = verdict or report
+        note_call(held, LongCall(), self._ctx.now_ms)
         if held.stop_requested:
             self._show(held, State.UNASSIGNED)
         elif ended.outcome is TaskOutcome.FAILED:

@@ -38,6 +38,10 @@ class TaskView:
     """The last batch of a task of planned batches."""
     commits: int = 0
     """Commits of this run that had records."""
+    call: str = ""
+    """The method of the connector that has not returned for long; empty: there is none."""
+    call_since_ms: int | None = None
+    """When it was called, by the worker's monotonic clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +75,18 @@ class WorkerView:
     """With `since`: connectors that the worker has no more."""
     gone_tasks: tuple[TaskId, ...] = ()
     """With `since`: tasks that the worker has no more."""
+    fencing_rounds: int = 0
+    """Rounds of fencing by this worker, as leader, that have shut producers out (KIP-618)."""
+    failed_fencing_rounds: int = 0
 
     def quiet_ms(self, task: TaskView) -> int | None:
         """Time since the run of one of `tasks` last moved records, or began; None: it has not
         begun."""
         return None if task.moved_ms is None else max(self.now_ms - task.moved_ms, 0)
+
+    def call_ms(self, task: TaskView) -> int | None:
+        """How long the `call` of one of `tasks` has taken by now; None: there is none."""
+        return None if task.call_since_ms is None else max(self.now_ms - task.call_since_ms, 0)
 
 
 class ViewOfWorker:

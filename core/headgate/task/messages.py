@@ -185,6 +185,16 @@ class TaskProgress:
     """Commits that had records."""
 
 
+@dataclass(frozen=True, slots=True)
+class LongCall:
+    """Connector code has not returned for long; without a `method` it has now."""
+
+    method: str = ""
+    """Which one, such as ``poll``."""
+    took_ms: int = 0
+    """How long it has taken by now."""
+
+
 class TaskOutcome(StrEnum):
     STOPPED = "stopped"
     """As asked."""
@@ -241,6 +251,7 @@ TaskReport: TypeAlias = (
     | TaskRunning
     | TaskPaused
     | TaskProgress
+    | LongCall
     | TopicsUsed
     | TaskEnded
     | TaskReleased

@@ -96,6 +96,11 @@ def _worker(table: _Table, view: WorkerView) -> None:
     table.gauge("headgate_worker_config_offset", "Config offset read.", own, view.config_offset)
     text = "Rebalances that were completed."
     table.counter("headgate_worker_rebalances", text, own, view.rebalances)
+    text = "Rounds of fencing, by the leader, that have shut producers out."
+    table.counter("headgate_worker_fencing_rounds", text, own, view.fencing_rounds)
+    text = "Rounds of fencing that have failed."
+    table.counter("headgate_worker_failed_fencing_rounds", text, own, view.failed_fencing_rounds)
+    text = "Rebalances that were completed."
     worker = "kafka_connect_worker"
     table.gauge(f"{worker}_connector_count", "Connectors run.", own, len(view.connectors))
     table.gauge(f"{worker}_task_count", "Tasks run.", own, len(view.tasks))
@@ -143,7 +148,13 @@ def _task(table: _Table, view: WorkerView, task: TaskView) -> None:
     text = "Seconds since records were moved or the run began."
     if (quiet_ms := view.quiet_ms(task)) is not None:
         table.gauge("headgate_task_quiet_seconds", text, labels, quiet_ms / 1000)
-
+    text = "Commits of this run that had records."
+    table.counter("headgate_task_commits", text, labels, task.commits)
+    if (took_ms := view.call_ms(task)) is not None:
+        text = "Seconds that a method of the connector has not returned for."
+        table.gauge(
+            "headgate_task_call_seconds", text, {**labels, "method": task.call}, took_ms / 1000
+        )
     if task.batch is not None:
         _batch(table, task.batch, labels)
 

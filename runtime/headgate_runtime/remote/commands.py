@@ -117,12 +117,13 @@ def status(url: Url = None, output: Format = Output.TABLE) -> None:
     """Show the workers and the connectors of a cluster, and the last batches of its sinks."""
     with remote_at(url) as remote:
         cluster, rows = remote.cluster(), remote.rows()
-        batches = remote.batches(cluster, rows)
+        work = remote.work(cluster, rows)
         if output is Output.JSON:
             shown = [show.plain(row) for row in rows]
-            _print(show.as_json({**cluster, "connectors": shown, "batches": batches}))
+            told = {"batches": work.batches, "long_calls": work.long_calls}
+            _print(show.as_json({**cluster, "connectors": shown, **told}))
         else:
-            _print(show.status(cluster, rows, remote.where, batches))
+            _print(show.status(cluster, rows, remote.where, work))
 
 
 # -- connectors --
@@ -157,7 +158,9 @@ def show_connector(name: Name, url: Url = None, output: Format = Output.TABLE) -
         if output is Output.JSON:
             _print(show.as_json(show.plain(row)))
         else:
-            _print("\n".join([show.one_connector(row), *show.set_aside(remote.cluster(), name)]))
+            cluster = remote.cluster()
+            calls = show.long_calls(remote.work(cluster, [row]), name)
+            _print("\n".join([show.one_connector(row), *calls, *show.set_aside(cluster, name)]))
 
 
 @connectors.command(epilog=example("headgate connectors create orders.json"))

@@ -22,6 +22,7 @@ from headgate_runtime.remote.remote import (
     PlannedRow,
     RemoteError,
     TaskRow,
+    Work,
 )
 from headgate_runtime.remote.remote import refused as refused_text
 
@@ -39,6 +40,10 @@ def _batch(found: cluster_pb2.TaskBatch) -> dict[str, Any]:
         "took_ms": found.took_ms,
         "next_ms": found.next_ms,
     }
+
+
+def _call(found: cluster_pb2.LongCall) -> dict[str, Any]:
+    return {"task": found.task, "method": found.method, "took_ms": found.took_ms}
 
 
 class GrpcRemote:
@@ -78,6 +83,7 @@ class GrpcRemote:
                     for one in each.set_aside
                 ],
                 "batches": [_batch(one) for one in each.batches],
+                "long_calls": [_call(one) for one in each.long_calls],
             }
             for each in found.workers
         ]
@@ -89,10 +95,12 @@ class GrpcRemote:
             "others_unknown": found.others_unknown,
         }
 
-    def batches(
-        self, cluster: Mapping[str, Any], rows: Sequence[ConnectorRow]
-    ) -> Sequence[Mapping[str, Any]]:
-        return [batch for worker in cluster["workers"] for batch in worker["batches"]]
+    def work(self, cluster: Mapping[str, Any], rows: Sequence[ConnectorRow]) -> Work:
+        workers = cluster["workers"]
+        return Work(
+            [batch for worker in workers for batch in worker["batches"]],
+            [call for worker in workers for call in worker["long_calls"]],
+        )
 
     def rows(self, prefix: str = "", states: Sequence[str] = ()) -> Sequence[ConnectorRow]:
         wanted = [STATES[state] for state in states]

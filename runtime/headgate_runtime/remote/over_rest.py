@@ -29,6 +29,7 @@ from headgate_runtime.remote.remote import (
     PlannedRow,
     RemoteError,
     TaskRow,
+    Work,
     refused,
 )
 
@@ -80,19 +81,21 @@ class RestRemote:
             "others_unknown": unknown,
         }
 
-    def batches(
-        self, cluster: Mapping[str, Any], rows: Sequence[ConnectorRow]
-    ) -> Sequence[Mapping[str, Any]]:
+    def work(self, cluster: Mapping[str, Any], rows: Sequence[ConnectorRow]) -> Work:
         scheme = self.where.partition("://")[0]
         owners = sorted({task.worker for row in rows for task in row.tasks if task.worker})
-        return [
-            {"task": str(view.task), **asdict(view.batch)}
-            for owner in owners
-            for view in self._tasks_of(f"{scheme}://{owner}")
-            if view.batch is not None
-        ]
+        batches: list[Mapping[str, Any]] = []
+        calls: list[Mapping[str, Any]] = []
+        for view in filter(None, (self._view(f"{scheme}://{owner}") for owner in owners)):
+            for task in view.tasks:
+                if task.batch is not None:
+                    batches.append({"task": str(task.task), **asdict(task.batch)})
+                if (took_ms := view.call_ms(task)) is not None:
+                    told = {"task": str(task.task), "method": task.call, "took_ms": took_ms}
+                    calls.append(told)
+        return Work(batches, calls)
 
-    def _tasks_of(self, url: str) -> Sequence[m.TaskView]:
+    def _view(self, url: str) -> m.WorkerView | None:
         """None of a Java worker, nor of one that does not answer."""
         try:
             answer = self._pool.request(
@@ -100,8 +103,8 @@ class RestRemote:
             )
             view: m.WorkerView = wire.from_plain(m.WorkerView, json.loads(answer.content))
         except (httpcore.NetworkError, httpcore.TimeoutException, ValueError, wire.WireError):
-            return ()
-        return view.tasks
+            return None
+        return view
 
     def rows(self, prefix: str = "", states: Sequence[str] = ()) -> Sequence[ConnectorRow]:
         found: Mapping[str, Any] = self._value(m.ListConnectors(("status", "info")))

@@ -98,6 +98,19 @@ class Plan:
     moves_unknown: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What tasks are at."""
+
+    batches: Sequence[Mapping[str, Any]] = ()
+    """The last batches of tasks that commit planned ones, each as `BatchDone` with its task."""
+    long_calls: Sequence[Mapping[str, Any]] = ()
+    """Calls into connectors that have not returned for long: ``task``, ``method``, ``took_ms``."""
+
+
+NO_WORK: Final = Work()
+
+
 class Remote(Protocol):
     """Every method raises `RemoteError`. Names that nobody knows are refused."""
 
@@ -111,11 +124,9 @@ class Remote(Protocol):
         says why workers are missing from "workers"."""
         ...
 
-    def batches(
-        self, cluster: Mapping[str, Any], rows: Sequence[ConnectorRow]
-    ) -> Sequence[Mapping[str, Any]]:
-        """The last batches of tasks that commit planned ones, each as `BatchDone` with its task;
-        of workers that tell it. `cluster` and `rows`: what the methods of that name gave."""
+    def work(self, cluster: Mapping[str, Any], rows: Sequence[ConnectorRow]) -> Work:
+        """What tasks are at, of workers that tell it. `cluster` and `rows`: what the methods of
+        that name gave."""
         ...
 
     def rows(self, prefix: str = "", states: Sequence[str] = ()) -> Sequence[ConnectorRow]:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from headgate.connector.config import HIDDEN
 from headgate.connector.secret_keys import looks_secret, without_login
 from headgate.task.messages import BatchDone
-from headgate_runtime.remote.remote import ConnectorRow, Difference, Plan
+from headgate_runtime.remote.remote import NO_WORK, ConnectorRow, Difference, Plan, Work
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -157,7 +157,7 @@ def status(
     cluster: Mapping[str, Any],
     rows: Sequence[ConnectorRow],
     where: str,
-    batches: Sequence[Mapping[str, Any]] = (),
+    work: Work = NO_WORK,
 ) -> str:
     lines = [f"cluster  {cluster['group_id'] or cluster['kafka_cluster_id']} at {where}"]
     workers = cluster["workers"]
@@ -177,9 +177,11 @@ def status(
     if unknown := cluster["others_unknown"]:
         lines += ["", f"other workers are not known: {unknown}"]
     lines += ["", connectors(rows)]
-    if batches:
-        told = sorted((str(each["task"]), str(_batch(each))) for each in batches)
+    if work.batches:
+        told = sorted((str(each["task"]), str(_batch(each))) for each in work.batches)
         lines += ["", table(("TASK", "LAST BATCH"), told)]
+    if calls := long_calls(work):
+        lines += ["", *calls]
     failed = [row.name for row in rows if row.failed]
     if failed:
         lines += ["", f"failed: {', '.join(failed)}; headgate connectors show NAME says why"]
@@ -205,6 +207,16 @@ def set_aside(cluster: Mapping[str, Any], connector: str | None = None) -> list[
         if more := found[task]["more"]:
             lines.append(f"{task} has set aside {more:,} more; the log of its worker names them")
     return lines
+
+
+def long_calls(work: Work, connector: str | None = None) -> list[str]:
+    """Calls that have not returned for long, a line each: into one connector, or into all."""
+    return [
+        f"{each['task']} is in {each['method']} for {each['took_ms'] // 1000:,} s; the log of its "
+        "worker says where"
+        for each in sorted(work.long_calls, key=lambda each: str(each["task"]))
+        if connector in (None, each["task"].rpartition("-")[0])
+    ]
 
 
 def _batch(told: Mapping[str, Any]) -> BatchDone:

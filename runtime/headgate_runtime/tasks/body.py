@@ -78,7 +78,7 @@ def run_body(lifeline: BodyLifeline, tools: BodyTools | None = None) -> TaskEnde
     try:
         await_brokers(lifeline)
         performer = _performer(lifeline, tools or PluginTools())
-        with watched(lifeline.spec.task):
+        with watched(lifeline.spec.task, lifeline.report):
             ended = _Body(lifeline, performer).run()
     except:  # noqa: E722  the outermost edge of a task
         ended = _shown_end(_ended(_failed(as_exception(sys.exc_info()[1]))), lifeline.spec)

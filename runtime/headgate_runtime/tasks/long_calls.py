@@ -1,4 +1,6 @@
-"""A warning when connector code does not return: which call, for how long, and where it is.
+"""What is said when connector code does not return: which call, for how long, and where it is.
+
+The log has a warning with its place, and the worker shows the call beside the task's state.
 
 A body has one thread, and connector code holds it. So one more thread of the process looks at the
 calls that are under way; it is there while bodies are.
@@ -10,13 +12,14 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from headgate.ids import TaskId
+from headgate.task.messages import LongCall
 from headgate_runtime.worker.log_format import subject
 
 _log = logging.getLogger("headgate.task")
@@ -38,11 +41,16 @@ class _Call:
     since_s: float = field(default_factory=time.monotonic)
     told_s: float = 0.0
     """How long it had taken when it was told last; 0: it was not."""
+    reported: bool = False
+    """The worker knows of it."""
 
 
 @dataclass(slots=True)
 class _Body:
     task: TaskId
+    report: Callable[[LongCall], None]
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    """Held while `call` changes and while it is told: so what is told last is true."""
     thread: int = field(default_factory=threading.get_ident)
     call: _Call | None = None
     """What is under way; None: no connector code runs, or it waits as it should."""
@@ -96,9 +104,9 @@ os.register_at_fork(after_in_child=_forked)
 
 
 @contextmanager
-def watched(task: TaskId) -> Iterator[None]:
-    """Inside, calls of this thread are looked at."""
-    body = _Body(task)
+def watched(task: TaskId, report: Callable[[LongCall], None]) -> Iterator[None]:
+    """Inside, calls of this thread are looked at. `report` is told by another thread, too."""
+    body = _Body(task, report)
     _here.body = body
     _watch.add(body)
     try:
@@ -119,7 +127,7 @@ def call(name: str, limit_s: float | None = None) -> Iterator[None]:
     try:
         yield
     finally:
-        ended, body.call = body.call, None
+        ended = _end(body)
         if ended.told_s:
             _went_on(body, ended)
 
@@ -131,7 +139,7 @@ def waiting() -> Iterator[None]:
     if body is None or body.call is None:
         yield
         return
-    under_way, body.call = body.call, None
+    under_way = _end(body)
     if under_way.told_s:
         _went_on(body, under_way)
     try:
@@ -140,15 +148,32 @@ def waiting() -> Iterator[None]:
         body.call = _Call(under_way.name, under_way.limit_s)
 
 
+def _end(body: _Body) -> _Call:
+    """No connector code runs any more; the call that was under way."""
+    with body.lock:
+        ended, body.call = body.call, None
+        assert ended is not None
+        if ended.reported:
+            body.report(LongCall())
+    return ended
+
+
 def _look(body: _Body, now_s: float) -> None:
     """Tell of the call under way, if it is time."""
-    under_way = body.call
-    if under_way is None:
-        return
-    taken_s = now_s - under_way.since_s
-    if taken_s < max(under_way.limit_s, body.usual_s, 2 * under_way.told_s):
-        return
-    under_way.told_s = taken_s
+    with body.lock:
+        under_way = body.call
+        if under_way is None:
+            return
+        taken_s = now_s - under_way.since_s
+        if taken_s >= under_way.limit_s and not under_way.reported:
+            under_way.reported = True
+            body.report(LongCall(under_way.name, int(taken_s * 1000)))
+        if taken_s >= max(under_way.limit_s, body.usual_s, 2 * under_way.told_s):
+            under_way.told_s = taken_s
+            _warn(body, under_way, taken_s)
+
+
+def _warn(body: _Body, under_way: _Call, taken_s: float) -> None:
     frame = sys._current_frames().get(body.thread)
     stack = traceback.extract_stack(frame) if frame is not None else traceback.StackSummary()
     # The stack is part of the text: so it travels from the task's process to the worker's log.

@@ -77,6 +77,18 @@ class HangingTask(CountingTask):
         return super().poll()
 
 
+class WaitingTask(SourceTask):
+    """Does not return from `poll` until there is a ``file``."""
+
+    def start(self, config: Mapping[str, str]) -> None:
+        self._file = Path(config["file"])
+
+    def poll(self) -> None:
+        while not self._file.exists():
+            time.sleep(0.02)
+        self.context.wait(0.05)
+
+
 class StuckTask(CountingTask):
     """Does not return from `stop`."""
 
@@ -93,6 +105,10 @@ class CountingSource(SourceConnector):
 
 class HangingSource(SourceConnector):
     TASK = HangingTask
+
+
+class WaitingSource(SourceConnector):
+    TASK = WaitingTask
 
 
 class StuckSource(SourceConnector):

@@ -14,7 +14,7 @@ from headgate.herder import news as news_module
 from headgate.herder.held_task import HeldTasks
 from headgate.herder.news import News
 from headgate.ids import State, TargetState, TaskId
-from headgate.task.messages import TaskProgress
+from headgate.task.messages import LongCall, TaskEnded, TaskOutcome, TaskProgress
 from headgate.topics.config_records import encode_commit, encode_connector, encode_task
 
 CONNECTORS = 200
@@ -112,6 +112,25 @@ def test_progress_is_told_once_and_the_same_progress_is_none() -> None:
     world.report("a", run, TaskProgress(5, 0, True))
     world.run()
     assert names(told(world, view.mark)) == set()
+
+
+@pytest.mark.parametrize("how", ["it returns", "the task fails"])
+def test_a_call_that_does_not_return_is_told_until_it_does(how: str) -> None:
+    world = many(1)
+    mark, worker = told(world, "").mark, world.workers["a"]
+    run = next(run for run, spec in worker.runs.items() if spec.task == ("c0", 0))
+    world.report("a", run, LongCall("poll", 30_000))
+    world.run()
+    view = told(world, mark)
+    (task,) = view.tasks
+    assert (task.call, task.state) == ("poll", State.RUNNING)
+    assert view.call_ms(task) == 30_000 + world.now_ms - view.now_ms
+    failed = TaskEnded(TaskOutcome.FAILED, "boom")
+    world.report("a", run, LongCall() if how == "it returns" else failed)
+    world.run()
+    last = told(world, view.mark)
+    (task,) = last.tasks
+    assert (task.call, last.call_ms(task)) == ("", None)
 
 
 def test_what_is_gone_is_told() -> None:

@@ -4,6 +4,7 @@ import dataclasses
 import re
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -88,6 +89,24 @@ def test_batches_of_a_sink_that_plans_them() -> None:
     assert seen[f"{last}_seconds{{connector=lines,task=0}}"] == 1.9
 
 
+def test_a_call_that_has_not_returned() -> None:
+    assert not [name for name in samples([VIEW]) if "call" in name]
+    hangs = dataclasses.replace(VIEW.tasks[0], call="poll", call_since_ms=1_000)
+    seen = samples([dataclasses.replace(VIEW, tasks=(hangs,))])
+    assert seen["headgate_task_call_seconds{connector=lines,method=poll,task=0}"] == 2
+    assert seen["headgate_task_state{connector=lines,state=RUNNING,task=0}"] == 1
+
+
+def test_rounds_of_fencing_and_commits_are_counted() -> None:
+    moved = dataclasses.replace(VIEW.tasks[0], commits=4)
+    seen = samples(
+        [dataclasses.replace(VIEW, tasks=(moved,), fencing_rounds=2, failed_fencing_rounds=1)]
+    )
+    assert seen["headgate_task_commits_total{connector=lines,task=0}"] == 4
+    assert seen["headgate_worker_fencing_rounds_total{}"] == 2
+    assert seen["headgate_worker_failed_fencing_rounds_total{}"] == 1
+
+
 def test_the_names_that_dashboards_of_kafka_connect_chart() -> None:
     seen = samples([VIEW])
     assert seen["kafka_connect_worker_task_count{}"] == 2
@@ -109,7 +128,8 @@ def test_workers_are_told_apart() -> None:
 def test_the_page_has_each_name_and_no_other() -> None:
     """``also `_files` `` stands for the name before it with another ending, or another state."""
     batch = BatchDone(3, 1, 1, 1, 1)
-    view = dataclasses.replace(VIEW, tasks=(dataclasses.replace(VIEW.tasks[0], batch=batch),))
+    more: Any = {"batch": batch, "call": "poll", "call_since_ms": 0}
+    view = dataclasses.replace(VIEW, tasks=(dataclasses.replace(VIEW.tasks[0], **more),))
     seen = {name.partition("{")[0] for name in samples([view], {"sink": 1})}
     told: set[str] = set()
     for row in re.findall(r"^\| (.*) \| (.*) \| .* \|$", PAGE.read_text(), re.MULTILINE):

@@ -14,7 +14,7 @@ from support.task.sink_records import fill
 
 from headgate.connector.api import PlannedSinkTask, SinkRecord, SinkTask, SourceRecord, SourceTask
 from headgate.ids import TaskId
-from headgate.task.messages import TaskKind
+from headgate.task.messages import LongCall, TaskKind
 from headgate_runtime.tasks import long_calls
 
 LONG_S = 0.2
@@ -25,6 +25,13 @@ def short(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> 
     monkeypatch.setattr(long_calls, "LONG_S", LONG_S)
     monkeypatch.setattr(long_calls, "LOOK_S", 0.02)
     caplog.set_level(logging.INFO, "headgate.task")
+
+
+def unheard(_call: LongCall) -> None: ...
+
+
+def calls_of(bench: BodyBench) -> list[LongCall]:
+    return [report for report in bench.reports if isinstance(report, LongCall)]
 
 
 def told(caplog: pytest.LogCaptureFixture, level: int = logging.WARNING) -> list[str]:
@@ -63,6 +70,38 @@ def test_a_poll_that_hangs_is_told_with_its_place(
     assert "self.let_go.wait(30)" in stack
     assert getattr(first, "connector", "") == "c"
     assert "c-0: poll went on after" in "\n".join(told(caplog, logging.INFO))
+
+
+def test_the_worker_is_told_of_a_long_call_and_of_its_end(tmp_path: Path) -> None:
+    Hanging.let_go = threading.Event()
+    bench = BodyBench(tmp_path, Hanging).start()
+    bench.until(lambda: bool(calls_of(bench)))
+    time.sleep(2 * LONG_S)
+    (call,) = calls_of(bench)
+    assert call.method == "poll"
+    assert LONG_S * 1000 <= call.took_ms < 30_000
+    Hanging.let_go.set()
+    bench.until(lambda: len(calls_of(bench)) > 1)
+    bench.stop()
+    assert calls_of(bench) == [call, LongCall()]
+
+
+def test_a_call_that_ends_while_it_is_looked_at_is_not_reported_after_its_end() -> None:
+    """The report is made under the lock that the end of the call takes."""
+    said: list[LongCall] = []
+    reporting, ended = threading.Event(), threading.Event()
+
+    def slow(call: LongCall) -> None:
+        if call.method:
+            reporting.set()
+            assert not ended.wait(0.3), "the call has ended while it was reported"
+        said.append(call)
+
+    with long_calls.watched(TaskId("c", 0), slow):
+        with long_calls.call("poll"):
+            assert reporting.wait(5)
+        ended.set()
+    assert [call.method for call in said] == ["poll", ""]
 
 
 class Patient(SourceTask):
@@ -166,7 +205,7 @@ def test_calls_that_are_always_slow_are_told_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(long_calls, "LOOK_S", 1_000.0)  # this test looks itself
-    with long_calls.watched(TaskId("c", 0)):
+    with long_calls.watched(TaskId("c", 0), unheard):
         body = long_calls._here.body
         for _ in range(4):
             with long_calls.call("put"):
@@ -178,10 +217,10 @@ def test_calls_that_are_always_slow_are_told_once(
 
 
 def test_a_forked_process_looks_at_its_own_bodies() -> None:
-    with long_calls.watched(TaskId("c", 0)):
+    with long_calls.watched(TaskId("c", 0), unheard):
         child = os.fork()
         if not child:
-            with long_calls.watched(TaskId("d", 0)):
+            with long_calls.watched(TaskId("d", 0), unheard):
                 names = {thread.name for thread in threading.enumerate()}
                 tasks = [body.task for body in long_calls._watch._bodies]
             os._exit(int(tasks != [TaskId("d", 0)] or "headgate-long-calls" not in names))

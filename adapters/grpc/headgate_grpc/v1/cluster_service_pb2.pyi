@@ -192,6 +192,7 @@ class Worker(_message.Message):
     MEMBER_FIELD_NUMBER: _builtins.int
     CONNECTOR_COUNT_FIELD_NUMBER: _builtins.int
     TASK_COUNT_FIELD_NUMBER: _builtins.int
+    LONG_CALLS_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.str
     """As statuses name it."""
     url: _builtins.str
@@ -232,6 +233,10 @@ class Worker(_message.Message):
     def batches(self) -> _containers.RepeatedCompositeFieldContainer[Global___TaskBatch]:
         """Last batches of those of them that commit planned batches."""
 
+    @_builtins.property
+    def long_calls(self) -> _containers.RepeatedCompositeFieldContainer[Global___LongCall]:
+        """Calls into connectors that have not returned for long."""
+
     def __init__(
         self,
         *,
@@ -250,14 +255,45 @@ class Worker(_message.Message):
         member: _builtins.bool = ...,
         connector_count: _builtins.int = ...,
         task_count: _builtins.int = ...,
+        long_calls: _abc.Iterable[Global___LongCall] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answers", b"answers", "batches", b"batches", "config_offset", b"config_offset", "connector_count", b"connector_count", "connectors", b"connectors", "generation", b"generation", "leader", b"leader", "member", b"member", "pending", b"pending", "set_aside", b"set_aside", "settled", b"settled", "task_count", b"task_count", "tasks", b"tasks", "url", b"url", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answers", b"answers", "batches", b"batches", "config_offset", b"config_offset", "connector_count", b"connector_count", "connectors", b"connectors", "generation", b"generation", "leader", b"leader", "long_calls", b"long_calls", "member", b"member", "pending", b"pending", "set_aside", b"set_aside", "settled", b"settled", "task_count", b"task_count", "tasks", b"tasks", "url", b"url", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Worker: _TypeAlias = Worker  # noqa: Y015
+
+@_typing.final
+class LongCall(_message.Message):
+    """A method of a connector that has not returned for long. The state of the task is another matter."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TASK_FIELD_NUMBER: _builtins.int
+    METHOD_FIELD_NUMBER: _builtins.int
+    TOOK_MS_FIELD_NUMBER: _builtins.int
+    task: _builtins.str
+    """The task, as connector-number."""
+    method: _builtins.str
+    """Which method, such as poll."""
+    took_ms: _builtins.int
+    """How long it has taken by now, in milliseconds."""
+    def __init__(
+        self,
+        *,
+        task: _builtins.str = ...,
+        method: _builtins.str = ...,
+        took_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["method", b"method", "task", b"task", "took_ms", b"took_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LongCall: _TypeAlias = LongCall  # noqa: Y015
 
 @_typing.final
 class SetAside(_message.Message):

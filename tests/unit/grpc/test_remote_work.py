@@ -1,0 +1,91 @@
+"""What ``headgate status`` shows of tasks, over gRPC and over REST alike: last batches of sinks,
+and calls that do not return."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+from support.grpc.worker import grpc_worker
+
+from headgate.ids import TargetState
+from headgate_runtime.remote import commands, show
+from headgate_runtime.remote.over_grpc import GrpcRemote
+from headgate_runtime.remote.over_rest import RestRemote
+from headgate_runtime.remote.remote import Remote, Work
+from headgate_runtime.tasks import long_calls
+
+TESTS = Path(__file__).parents[2]
+LINES = 7
+
+
+def test_batches_over_grpc_and_over_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(TESTS))  # the sink's task is another process
+    (tmp_path / "in.txt").write_text("line\n" * LINES)
+    source = {"connector.class": "FileStreamSource", "file": str(tmp_path / "in.txt"), "topic": "t"}
+    sink = {"connector.class": "support.task.connectors:PlannedSink", "topics": "t"}
+    runner = {"headgate.task.runner": "process"}
+    with grpc_worker(tmp_path / "state", runner) as served:
+        remotes: list[Remote] = [GrpcRemote(served.address), RestRemote(served.rest.url)]
+        assert remotes[0].work(remotes[0].cluster(), remotes[0].rows()).batches == []
+        remotes[0].create("lake", sink, TargetState.STARTED)
+        remotes[0].create("lines", source, TargetState.STARTED)
+        for remote in remotes:
+            deadline = time.monotonic() + 60
+            found: list[object] = []
+            while not found:
+                assert time.monotonic() < deadline, remote.rows()
+                cluster, rows = remote.cluster(), remote.rows()
+                found = list(remote.work(cluster, rows).batches)
+                time.sleep(0.1)
+            (batch,) = remote.work(cluster, rows).batches
+            assert (batch["task"], batch["number"], batch["records"]) == ("lake-0", 1, LINES)
+            shown = show.status(cluster, rows, remote.where, Work([batch])).splitlines()
+            assert shown[-2].split() == ["TASK", "LAST", "BATCH"]
+            assert shown[-1].startswith(f"lake-0  batch 1: {LINES} records took 0.")
+            remote.close()
+        commands.status(served.rest.url, commands.Output.JSON)
+        (told,) = json.loads(capsys.readouterr().out)["batches"]
+        assert told == batch
+
+
+def test_a_call_that_hangs_is_shown_beside_the_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(long_calls, "LONG_S", 0.3)
+    monkeypatch.setattr(long_calls, "LOOK_S", 0.05)
+    go_on = tmp_path / "go-on"
+    config = {"connector.class": "support.task.connectors:WaitingSource", "file": str(go_on)}
+    with grpc_worker(tmp_path / "state", {"headgate.task.runner": "thread"}) as served:
+        remotes: list[Remote] = [GrpcRemote(served.address), RestRemote(served.rest.url)]
+        remotes[0].create("slow", config, TargetState.STARTED)
+        for remote in remotes:
+            await_call(remote, 1)
+            cluster, rows = remote.cluster(), remote.rows()
+            (told,) = remote.work(cluster, rows).long_calls
+            assert (told["task"], told["method"]) == ("slow-0", "poll")
+            assert 300 <= told["took_ms"] < 60_000
+            assert rows[0].tasks[0].state == "RUNNING"
+        told_of(served.rest.url, capsys, "slow-0 is in poll for 0 s; the log of its worker says")
+        commands.status(served.rest.url, commands.Output.JSON)
+        assert json.loads(capsys.readouterr().out)["long_calls"][0]["method"] == "poll"
+        go_on.touch()
+        for remote in remotes:
+            await_call(remote, 0)
+            remote.close()
+
+
+def told_of(url: str, capsys: pytest.CaptureFixture[str], words: str) -> None:
+    """Both commands for people say it."""
+    commands.status(url)
+    commands.show_connector("slow", url)
+    assert capsys.readouterr().out.count(words) == 2
+
+
+def await_call(remote: Remote, count: int) -> None:
+    deadline = time.monotonic() + 30
+    while len(remote.work(remote.cluster(), remote.rows()).long_calls) != count:
+        assert time.monotonic() < deadline, remote.rows()
+        time.sleep(0.05)
