@@ -47,6 +47,7 @@ from headgate_runtime.worker.config import WorkerConfig, herder_settings, transp
 from headgate_runtime.worker.journal_file import open_journal
 from headgate_runtime.worker.loggers import Loggers
 from headgate_runtime.worker.logs import InlineLogs, Logs, ThreadedLogs
+from headgate_runtime.worker.loop_time import LoopTime
 from headgate_runtime.worker.offsets_look import OffsetsLook
 from headgate_runtime.worker.perform import Performer
 from headgate_runtime.worker.round_log import RoundLog
@@ -103,6 +104,7 @@ class Worker:
         self._journal = open_journal(self.settings, config.name)
         self.herder = self._new_herder(herder_settings(config, self.settings))
         self._rounds = RoundLog(self.herder)
+        self.loop_time = LoopTime()
         self._served_ms = self._clock.now_ms()
         self._subscribed = self.transport.subscribe(self.wake)
         self._logs = self._made_logs()
@@ -274,9 +276,12 @@ class Worker:
     def _handle(self, command: Command) -> None:
         self._quick_until_ms = self._clock.now_ms() + QUICK_MS
         self._logs.write_waiting()
+        began_s = time.monotonic()
         self.host.handle(command)
         self._rounds.look()
         self._tell_touched()
+        ended_s = time.monotonic()
+        self.loop_time.took(ended_s - began_s, ended_s)
 
     def _journaled(self, now_ms: int, command: Command) -> None:
         if self._journal is not None:
