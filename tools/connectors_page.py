@@ -15,6 +15,7 @@ CONNECTORS = (
     "DirectorySink",
     "FileStreamSource",
     "FileStreamSink",
+    "DeltaSource",
     "DeltaSink",
     "IcebergSink",
     "SparkSource",

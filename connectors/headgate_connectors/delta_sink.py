@@ -8,8 +8,12 @@ from headgate.connector.api import SinkConnector, SinkTask
 from headgate.connector.config import ConfigDef, ConfigError, Importance, Type
 from headgate.connector.validators import non_empty
 from headgate.ports import TopicPartition
-from headgate_connectors.output.folders import folder_fault
-from headgate_connectors.tables.config import define_shared, shared_settings, shared_validation
+from headgate_connectors.tables.config import (
+    define_shared,
+    folder_errors,
+    shared_settings,
+    shared_validation,
+)
 from headgate_connectors.tables.delta_table import DeltaTarget
 from headgate_connectors.tables.sink import TableSettings, TableSinkTask, Target
 
@@ -71,13 +75,7 @@ class DeltaSink(SinkConnector):
 
     @classmethod
     def validate(cls, config: Mapping[str, str]) -> Mapping[str, Sequence[str]]:
-        errors = dict(shared_validation(config))
-        path = config.get("path", "").strip()
-        if "://" in path:
-            errors["path"] = [f"{path} is an address, expected a folder of this machine"]
-        elif path and (fault := folder_fault(path)):
-            errors["path"] = [fault]
-        return errors
+        return {**shared_validation(config), **folder_errors(config)}
 
     @classmethod
     def alter_offsets(

@@ -1,6 +1,5 @@
 """IcebergSink: records into an Iceberg table, exactly once, without Spark."""
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final
 
@@ -9,12 +8,11 @@ from headgate.connector.config import ConfigDef, ConfigError, Importance, Type
 from headgate.connector.validators import non_empty
 from headgate.ports import TopicPartition
 from headgate_connectors.tables.config import define_shared, shared_settings, shared_validation
+from headgate_connectors.tables.iceberg_catalog import CATALOG, catalog_errors, catalog_of
 from headgate_connectors.tables.iceberg_partitions import parse_partitions, valid_partitions
 from headgate_connectors.tables.iceberg_table import IcebergTarget
 from headgate_connectors.tables.sink import TableSettings, TableSinkTask, Target
 
-CATALOG: Final = "catalog."
-"""What settings that are the catalog's own properties begin with."""
 CONFIG: Final = define_shared(
     ConfigDef()
     .define(
@@ -55,7 +53,7 @@ class IcebergSinkTask(TableSinkTask):
         app: str = settings["offsets.name"] or f"headgate.{config.get('name', '')}"
         return shared, IcebergTarget(
             settings["table"].strip(),
-            _catalog(config),
+            catalog_of(config),
             app,
             shared.evolution,
             partition_by=parse_partitions(settings["partition.by"]),
@@ -76,13 +74,7 @@ class IcebergSink(SinkConnector):
 
     @classmethod
     def validate(cls, config: Mapping[str, str]) -> Mapping[str, Sequence[str]]:
-        table = config.get("table", "").strip()
-        if table and not re.fullmatch(r"[^.\s]+(\.[^.\s]+)+", table):
-            return {"table": [f"is {table}, expected a namespace and a name, such as shop.orders"]}
-        if not _catalog(config):
-            text = "names no catalog: set catalog.type and catalog.uri, as pyiceberg knows them"
-            return {"table": [text]}
-        return shared_validation(config)
+        return catalog_errors(config) or shared_validation(config)
 
     @classmethod
     def alter_offsets(
@@ -102,7 +94,3 @@ class IcebergSink(SinkConnector):
 
     def task_configs(self, tasks_max: int) -> list[Mapping[str, str]]:
         return [dict(self._config) for _ in range(tasks_max)]
-
-
-def _catalog(config: Mapping[str, str]) -> dict[str, str]:
-    return {key[len(CATALOG) :]: text for key, text in config.items() if key.startswith(CATALOG)}

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from pyiceberg.catalog.sql import SqlCatalog
 from support.commands.pipelines import HEADGATE
 from support.pages import block
@@ -42,6 +42,16 @@ def test_rows_are_replaced_by_key_in_a_delta_table(tmp_path: Path) -> None:
     run(tmp_path, "customers", block(PAGE, "toml", "[connectors.customers]"), pa.table(rows))
     found = DeltaTable(tmp_path / "customers").to_pyarrow_table().sort_by("id")
     assert found.to_pylist() == [{"id": 1, "name": "c"}, {"id": 2, "name": "b"}]
+
+
+def test_a_delta_table_is_read(tmp_path: Path) -> None:
+    rows = {"id": [1, 2], "name": ["a", None]}
+    write_deltalake(tmp_path / "table", pa.table(rows))
+    shown = block(PAGE, "toml", "[connectors.added]")
+    sink = '[connectors.copy]\n"connector.class" = "DeltaSink"\ntopics = "orders"\npath = "copy"\n'
+    run(tmp_path, "unused", f"{shown}\n{sink}")
+    found = DeltaTable(tmp_path / "copy").to_pyarrow_table().sort_by("id")
+    assert found.to_pydict() == rows
 
 
 def test_rows_come_into_an_iceberg_table(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 from headgate.connector.config import ConfigDef, Importance, Type
 from headgate.connector.validators import at_least, one_of
+from headgate_connectors.output.folders import folder_fault
 from headgate_connectors.tables.change_events import DEBEZIUM, NONE
 from headgate_connectors.tables.columns import Evolution
 from headgate_connectors.tables.sink import TableSettings
@@ -76,3 +77,12 @@ def shared_validation(config: Mapping[str, str]) -> Mapping[str, Sequence[str]]:
     if events != NONE and not upsert:
         return {"change.events": [f"is {events}, which needs write.mode = upsert"]}
     return {}
+
+
+def folder_errors(config: Mapping[str, str]) -> Mapping[str, Sequence[str]]:
+    """What is wrong with ``path``, the folder of a table."""
+    path = config.get("path", "").strip()
+    if "://" in path:
+        return {"path": [f"{path} is an address, expected a folder of this machine"]}
+    fault = folder_fault(path) if path else None
+    return {} if fault is None else {"path": [fault]}

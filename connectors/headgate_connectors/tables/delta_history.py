@@ -9,10 +9,9 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-_NOTHING: Final = -1
-"""Version that a table goes on from when nothing of it was kept."""
+from headgate_connectors.tables.delta_log import NOTHING, commit_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +26,7 @@ class Undone:
     @property
     def told(self) -> str:
         """What was done, to follow the table's name."""
-        if self.source == _NOTHING:
+        if self.source == NOTHING:
             return f"was restored or replaced by others in version {self.version}"
         return f"was restored to version {self.source} by others in version {self.version}"
 
@@ -44,7 +43,7 @@ class DeltaLog:
     """The commits of a table, read from its log as they are asked for."""
 
     def __init__(self, table: Path) -> None:
-        self._folder = table / "_delta_log"
+        self._table = table
         self._read: dict[int, _Commit | None] = {}
 
     def undone(self, newest: int, since: int, ids: Collection[str]) -> Undone | None:
@@ -86,12 +85,9 @@ class DeltaLog:
                 self._read[version] = _Commit(source, ids)
         return self._read[version]
 
-    def _file(self, version: int) -> Path:
-        return self._folder / f"{version:020}.json"
-
     def _actions(self, version: int) -> Iterator[dict[str, Any]]:
         """The actions of a commit that count here; one may have those of a million files."""
-        with self._file(version).open(encoding="utf-8") as lines:
+        with commit_file(self._table, version).open(encoding="utf-8") as lines:
             for line in lines:
                 if '"txn"' in line or '"commitInfo"' in line:
                     yield json.loads(line)
@@ -99,7 +95,7 @@ class DeltaLog:
     def _source(self, version: int, info: dict[str, Any]) -> int:
         operation = str(info.get("operation", ""))
         if operation.startswith(("CREATE OR REPLACE TABLE", "REPLACE TABLE")):
-            return _NOTHING
+            return NOTHING
         if operation != "RESTORE":
             return version - 1
         given: dict[str, Any] = info.get("operationParameters") or {}
@@ -108,19 +104,19 @@ class DeltaLog:
                 return int(str(given["version"]).strip('"'))
             return self._version_at(int(given["datetime"]), version - 1)
         except (KeyError, ValueError):  # Spark names a time in words
-            return _NOTHING
+            return NOTHING
 
     def _version_at(self, milliseconds: int, last: int) -> int:
         """The newest version of that time, up to `last`: delta-rs goes by files, Spark by what the
         commits say. A commit is older than both. One of the same millisecond may have come later:
         it counts as undone."""
-        for version in range(last, _NOTHING, -1):
+        for version in range(last, NOTHING, -1):
             try:
-                changed = self._file(version).stat().st_mtime * 1000
+                changed = commit_file(self._table, version).stat().st_mtime * 1000
                 infos = [each.get("commitInfo", {}) for each in self._actions(version)]
             except FileNotFoundError:
                 break
             said = max((each.get("timestamp", 0) for each in infos), default=0)
             if max(changed, said) <= milliseconds:
                 return version
-        return _NOTHING
+        return NOTHING

@@ -12,7 +12,6 @@ names a version at which its rows were there, and the log is read from that one 
 """
 
 import logging
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +25,7 @@ from deltalake.schema import Schema as DeltaSchema
 from headgate.connector.data_error import DataError
 from headgate.ports import TopicPartition
 from headgate_connectors.tables.columns import Evolution, conform, merge_columns
+from headgate_connectors.tables.delta_errors import in_a_line
 from headgate_connectors.tables.delta_history import DeltaLog
 from headgate_connectors.tables.delta_partitions import (
     check_partition_types,
@@ -36,7 +36,6 @@ from headgate_connectors.tables.sink import Batch, TableError
 
 _log = logging.getLogger("headgate.connector")
 
-_ARROW: Final = re.compile(r"\n|(?:\x1b\[\d*m|↳)+")
 _DELETED: Final = "__headgate_deleted"
 _TRIES: Final = 50
 """Commits that may fail, each since another process has committed meanwhile."""
@@ -214,7 +213,7 @@ class DeltaTarget:
             except CommitFailedError:
                 continue  # another process has committed meanwhile: look again
             except (DeltaError, OSError) as error:
-                told = _in_a_line(error)
+                told = in_a_line(error)
                 raise TableError(f"the table at {self._path} was not written: {told}") from error
         raise TableError(
             f"the table at {self._path} was changed by others during each of {_TRIES} commits"
@@ -289,11 +288,6 @@ def _merge(table: DeltaTable, data: Any, batch: Batch, properties: CommitPropert
         .when_not_matched_insert(dict(columns), f"NOT source.{_DELETED}")
         .execute()
     )
-
-
-def _in_a_line(error: Exception) -> str:
-    """What delta-rs says, without the arrows and colours between its parts."""
-    return ": ".join(part.strip() for part in _ARROW.split(str(error)) if part.strip())
 
 
 def _quoted(name: str) -> str:

@@ -35,6 +35,7 @@ EXTRAS: Final[Mapping[str, str]] = {
 
 EXTRAS_OF_PLUGINS: Final[Mapping[str, str]] = {
     "headgate_connectors.delta_sink": "delta",
+    "headgate_connectors.delta_source": "delta",
     "headgate_connectors.iceberg_sink": "iceberg",
     "headgate_spark": "spark",
 }

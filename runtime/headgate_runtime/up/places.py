@@ -18,6 +18,7 @@ class Kind(Enum):
     READ_FILE = auto()
     WRITE_FILE = auto()
     WRITE_FOLDER = auto()
+    READ_TABLE = auto()
     READ_ANY = auto()
     """A file, a folder or a pattern: whether it is there is for the reader to tell."""
 
@@ -27,6 +28,7 @@ PLACES: Final[Mapping[str, tuple[str, Kind]]] = {
     "FileStreamSource": ("file", Kind.READ_FILE),
     "FileStreamSink": ("file", Kind.WRITE_FILE),
     "DirectorySink": ("path", Kind.WRITE_FOLDER),
+    "DeltaSource": ("path", Kind.READ_TABLE),
     "DeltaSink": ("path", Kind.WRITE_FOLDER),
     "SparkFileSink": ("path", Kind.WRITE_FOLDER),
     "SparkSink": ("path", Kind.WRITE_FOLDER),
@@ -119,7 +121,7 @@ def _looked_at(key: str, kind: Kind, text: str, path: Path, made: Path | None) -
         return Said(key, left)
     if kind is Kind.READ_ANY:
         return _variable(key, text, path)
-    said = _read(text, path, kind) if kind in (Kind.READ_FOLDER, Kind.READ_FILE) else None
+    said = _read(text, path, kind) if kind in _READ else None
     said = said or (_written(text, path, kind, made) if kind not in _READ else None)
     if said is None:
         return None
@@ -135,11 +137,11 @@ def _variable(key: str, text: str, path: Path) -> Said | None:
     return Said(key, f"{text}: {about}")
 
 
-_READ: Final = (Kind.READ_FOLDER, Kind.READ_FILE)
+_READ: Final = (Kind.READ_FOLDER, Kind.READ_FILE, Kind.READ_TABLE)
 
 
 def _read(text: str, path: Path, kind: Kind) -> Said | None:
-    wanted = "folder" if kind is Kind.READ_FOLDER else "file"
+    wanted = "file" if kind is Kind.READ_FILE else "folder"
     if is_there(path):
         if kind is Kind.READ_FOLDER and not path.is_dir():
             return Said("", f"{text} is a file, expected a folder; include picks files in one")
@@ -148,6 +150,8 @@ def _read(text: str, path: Path, kind: Kind) -> Said | None:
         if not os.access(path, os.R_OK | (os.X_OK if path.is_dir() else 0)):
             return Said("", f"{text} may not be read by this user")
         return None
+    if kind is Kind.READ_TABLE:
+        return Said("", f"there is no table {text} yet; its task waits for it", fault=False)
     if _GLOB.search(text):
         above, pattern = os.path.split(text)
         if kind is Kind.READ_FOLDER:

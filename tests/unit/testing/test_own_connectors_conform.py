@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from headgate.testing import Message, SinkConformance, SourceConformance
 
@@ -122,6 +123,48 @@ class TestDeltaSink(SinkConformance):
 
     def bad_message(self) -> Message:
         return Message(None)
+
+
+class TestDeltaSource(SourceConformance):
+    connector = "DeltaSource"
+    config: ClassVar = {
+        "topic": "rows",
+        "starting.version": "0",
+        "batch.rows": "2",
+        "poll.interval.ms": "10",
+    }
+
+    def prepare(self, folder: Path) -> Mapping[str, str]:
+        for start in (0, 3):
+            rows = pa.table({"n": [start, start + 1, start + 2]})
+            write_deltalake(folder / "table", rows, mode="append")
+        DeltaTable(folder / "table").optimize.compact()
+        write_deltalake(folder / "table", pa.table({"n": [6]}), mode="append")
+        return {"path": str(folder / "table")}
+
+    def expected(self) -> list[object]:
+        return [{"n": number} for number in range(7)]
+
+    def bad_input(self, folder: Path) -> Mapping[str, str]:
+        config = self.prepare(folder)
+        before = set((folder / "table").glob("*.parquet"))
+        write_deltalake(folder / "table", pa.table({"n": [7]}), mode="append")
+        (file,) = set((folder / "table").glob("*.parquet")) - before
+        file.write_bytes(b"x" * file.stat().st_size)
+        return config
+
+
+@pytest.mark.exhaustive
+class TestDeltaSourceOfAWholeTable(TestDeltaSource):
+    config: ClassVar = {"topic": "rows", "batch.rows": "2", "poll.interval.ms": "10"}
+
+    def prepare(self, folder: Path) -> Mapping[str, str]:
+        rows = pa.table({"n": range(6)})
+        write_deltalake(folder / "table", rows)
+        return {"path": str(folder / "table")}
+
+    def expected(self) -> list[object]:
+        return [{"n": number} for number in range(6)]
 
 
 class TestCountSource(SourceConformance):
