@@ -247,10 +247,15 @@ def _create(root: Path, path: str, content: bytes) -> bool:
 
 
 def write_durably(path: Path, content: bytes) -> None:
+    """Create a file. Nothing of it is left where the disk is full."""
     with path.open("xb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+        try:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        except OSError:
+            path.unlink(missing_ok=True)
+            raise
 
 
 def sync_folder(path: Path) -> None:

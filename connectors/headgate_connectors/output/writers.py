@@ -57,7 +57,8 @@ class _File:
         self._file.close()
 
     def drop(self) -> None:
-        self._file.close()
+        with suppress(OSError):  # a full disk has no room for what is still in the buffer
+            self._file.close()
         self._path.unlink(missing_ok=True)
 
 
