@@ -49,10 +49,11 @@ def test_letters_of_a_source_and_topics_by_their_groups(
 ) -> None:
     world = kafka_world
     plain, table, queue = (world.name(name) for name in ("plain", "table", "letters"))
-    given = [record(1, value=1), record(2, value=2), record(3, value="three")]
+    given = [record(1, value=1), record(2, value=2), record(3, value="three"), record(4, value=4)]
     given[1].key = "k"  # a compacted topic wants one
     given[0].topic, given[1].topic, given[2].topic = plain, table, plain
-    bad = SkippedRecord({"file": "a"}, {"n": 4}, "line 4: no number", raw=b"four")
+    given[3].topic = "a name that no topic has"
+    bad = SkippedRecord({"file": "a"}, {"n": 5}, "line 5: no number", raw=b"five")
     config = {
         QUEUE: queue,
         REPLICAS: "1",
@@ -68,8 +69,8 @@ def test_letters_of_a_source_and_topics_by_their_groups(
     made = bench(world, tmp_path, scripted([*given, bad]), config, exactly_once=exactly_once)
     run_dry(made)
     assert made.stop().outcome is TaskOutcome.STOPPED, made.reports
-    assert [value for _, value in read_committed(world.servers, queue)] == [b"three", b"four"]
-    assert (made.progress.records, made.progress.skipped) == (2, 2)
+    assert [value for _, value in read_committed(world.servers, queue)] == [b"three", b"4", b"five"]
+    assert (made.progress.records, made.progress.skipped) == (2, 3)
     admin = AdminClient({"bootstrap.servers": world.servers})
     topics = admin.list_topics(timeout=10).topics
     assert [len(topics[name].partitions) for name in (plain, table, queue)] == [2, 3, 1]

@@ -2,13 +2,15 @@
 it is nothing of what they may return. That is a mistake of the connector: it fails the task,
 whatever `errors.tolerance` says."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from operator import index
 from typing import Any, SupportsIndex
 
 from headgate.connector.api import OffsetUpdate, SkippedRecord, SourceItem, SourceRecord
 from headgate.connector.batches import SourceBatch
+from headgate.connector.data_error import DataError
 from headgate.connector.schema import Schema
+from headgate.connector.topic_names import topic_fault
 from headgate.ports import ProducerRecord
 
 EXPECTED = (
@@ -56,6 +58,22 @@ def check_topic(record: SourceItem | SourceBatch, topic: Any) -> str:
             f"or a transform gives none ({_position(record)})"
         )
     return topic
+
+
+def check_name(topic: object, known: Collection[str] = ()) -> None:
+    """A name that comes of a record costs that record alone. Differs: it fails a task of Java.
+
+    Args:
+        topic: what is no text at all is left to `check_topic`.
+        known: topics that are there.
+
+    Raises:
+        DataError: no topic may be called so.
+    """
+    if type(topic) is not str or not topic or topic in known:
+        return
+    if fault := topic_fault(topic):
+        raise DataError(f"topic {fault}")
 
 
 def check_fields(record: SourceItem) -> None:

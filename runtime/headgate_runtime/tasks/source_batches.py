@@ -32,7 +32,7 @@ from headgate.ports import (
     TransactionOverError,
     ValueColumn,
 )
-from headgate_runtime.tasks.polled_records import PolledTypeError
+from headgate_runtime.tasks.polled_records import PolledTypeError, check_name
 
 if TYPE_CHECKING:
     from headgate_arrow.batch_chain import BatchChain
@@ -178,6 +178,7 @@ class SourceBatches:
         if batch is None:
             return [DroppedBatch(given.count)]
         made, topic = self._converters, batch.topic
+        check_name(topic)
         key = (
             None if batch.key is None else made.key.from_connect(topic, batch.key, batch.key_schema)
         )

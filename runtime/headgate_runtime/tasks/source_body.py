@@ -49,6 +49,7 @@ from headgate_runtime.tasks.plain_records import PlainRecords
 from headgate_runtime.tasks.polled_records import (
     check_fields,
     check_item,
+    check_name,
     check_sent,
     check_time,
     check_topic,
@@ -83,7 +84,9 @@ WAITING_S = 0.5
 """Longest wait of one poll for a record that is to be tried again: then commits have their turn."""
 _KEY, _VALUE = ErrorStage.KEY_CONVERTER, ErrorStage.VALUE_CONVERTER
 _HEADER, _TRANSFORM = ErrorStage.HEADER_CONVERTER, ErrorStage.TRANSFORMATION
-_BEFORE: tuple[str, Headers, tuple[Schema | None, ...]] = ("", (), ())
+_BEFORE: tuple[str, Headers, tuple[Schema | None, ...], SentHeaders] = ("", (), (), ())
+"""Topic and headers of the record before, and what is sent of these: a transform may give all
+records the very same headers."""
 _NO_RECORD = (TypeError, ValueError, OverflowError, TransportError)
 """What logs raise where a record has a partition or a timestamp of another type."""
 QUICK_S = 0.05
@@ -304,11 +307,9 @@ class SourcePerformer:
         key_of, value_of, _ = self._from_connect
         transforms, known = self._chain, self._known_topics
         batch, add, add_source = self._batch, self._batch.append, self._noted.sources.append
-        by_record = boundaries.by_record
         resumed, self._resumed, detail = self._resumed, None, ""
         dropped = skipped = updates = 0
-        old_topic, old_headers, old_typed = _BEFORE
-        same_sent: SentHeaders = ()  # a transform may give all records the very same headers
+        old_topic, old_headers, old_typed, same_sent = _BEFORE
         for at, record in enumerate(records):
             if type(record) is not SourceRecord:
                 if isinstance(record, (ReadyBatch, DroppedBatch)):
@@ -333,8 +334,10 @@ class SourcePerformer:
                     self._lost(record)
                 else:
                     topic, key, headers, time_ms = out.topic, out.key, out.headers, out.timestamp_ms
-                    typed, stage = out.header_schemas, _HEADER
+                    typed = out.header_schemas
                     if headers is not old_headers or typed is not old_typed or topic != old_topic:
+                        check_name(topic, known)
+                        stage = _HEADER
                         same_sent = self._sent_headers(out) if headers else ()
                         old_topic, old_headers, old_typed = topic, headers, typed
                     stage = _KEY
@@ -357,7 +360,7 @@ class SourcePerformer:
                         self._ensure_topic(check_topic(record, topic))
                     add(sent)
                     add_source(record)  # type: ignore[arg-type]
-            if by_record:
+            if boundaries.by_record:
                 boundaries.reached(record, len(batch))
         return self._told(boundaries, st.Polled(0, dropped, skipped, detail, offsets=updates))
 
