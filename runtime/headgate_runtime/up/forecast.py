@@ -7,6 +7,7 @@ from typing import Final
 
 from headgate.connector.error_handling import LETTERS_TOPIC
 from headgate.connector.sink_names import sink_topics
+from headgate.connector.topic_names import topic_fault
 from headgate.topics.config_events import Config
 from headgate_runtime.plugins.find import PluginError, connector_kind, find_connector
 from headgate_runtime.up.pipeline import Pipeline
@@ -50,6 +51,9 @@ def unwritten_topics(configs: Mapping[str, Config], existing: Iterable[str]) -> 
             continue
         for topic in sink_topics(config):
             if topic in there or topic in written:
+                continue
+            if fault := topic_fault(topic):
+                yield f"sink {name}: topic {fault}; the log has none of that name, nor ever will"
                 continue
             near = difflib.get_close_matches(topic, known, n=1, cutoff=0.6)
             if near or not any_topic:

@@ -6,7 +6,8 @@ from pathlib import Path
 import apsw
 import pytest
 
-from headgate.ports import TransportError
+from headgate import ports
+from headgate.ports import ProducerRecord, TransportError
 from headgate_embedded import (
     RefusedError,
     boot_id,
@@ -43,6 +44,28 @@ def test_log_is_made_and_found_again(tmp_path: Path) -> None:
     assert reader.config_log.end() == 1
     assert reader.describe_group("workers").members == ()
     reader.close()
+
+
+def test_topics_under_names_that_no_new_one_may_have_stay(tmp_path: Path) -> None:
+    """Earlier versions made them."""
+    open_transport(transport_settings(tmp_path)).close()
+    file = sqlite3.connect(tmp_path / FILE_NAME)
+    file.execute("insert into topics(name, partitions) values('a b/../c', 1)")
+    file.execute("insert into heads(topic, part, next) select id, 0, 0 from topics")
+    file.commit()
+    file.close()
+    transport = open_transport(transport_settings(tmp_path))
+    log = transport.record_log
+    assert log.topic_names() == ["a b/../c"]
+    log.create_topic("a b/../c", 3)
+    assert log.partitions("a b/../c") == 1
+    producer = log.producer("p", None, None)
+    producer.send([ProducerRecord("a b/../c", 0, None, b"v")])
+    assert [one.error for one in producer.acks()] == [None]
+    assert [one.value for one in log.read("a b/../c", 0, 0, 1, 10)] == [b"v"]
+    with pytest.raises(ports.RefusedError, match="is no name of a topic"):
+        log.create_topic("a b/../d", 1)
+    transport.close()
 
 
 def test_text_file_is_refused(tmp_path: Path) -> None:

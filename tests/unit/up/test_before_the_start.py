@@ -260,6 +260,13 @@ class TestTopics:
         assert list(unwritten_topics({"a": SOURCE, "b": SINK}, ["event"])) == []
         assert list(unwritten_topics({"a": SOURCE, "b": {**SINK, "topics": "events"}}, [])) == []
 
+    def test_one_that_cannot_be_there_and_one_that_an_earlier_version_made(self) -> None:
+        odd = {**SINK, "topics": "a b"}
+        for source in (SOURCE, OWN):
+            (line,) = unwritten_topics({"a": source, "b": odd}, [])
+            assert line.startswith("sink b: topic 'a b' is no name of a topic: expected 1 to 249")
+        assert list(unwritten_topics({"a": SOURCE, "b": odd}, ["a b"])) == []
+
     def test_dead_letters_are_written(self) -> None:
         letters = {**SINK, "topics": "events", "errors.deadletterqueue.topic.name": "bad"}
         reads = {**SINK, "topics": "bad"}
