@@ -17,6 +17,7 @@ CONNECTORS = (
     "FileStreamSink",
     "DeltaSource",
     "DeltaSink",
+    "IcebergSource",
     "IcebergSink",
     "SparkSource",
     "SparkSink",

@@ -54,6 +54,20 @@ def test_a_delta_table_is_read(tmp_path: Path) -> None:
     assert found.to_pydict() == rows
 
 
+def test_an_iceberg_table_is_read(tmp_path: Path) -> None:
+    shown = block(PAGE, "toml", "[connectors.rows]").replace("/data/", f"{tmp_path}/")
+    rows = {"id": [1, 2], "name": ["a", None]}
+    catalog = SqlCatalog(
+        "default", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}/warehouse"
+    )
+    catalog.create_namespace("shop")
+    catalog.create_table("shop.orders", schema=pa.table(rows).schema).append(pa.table(rows))
+    sink = '[connectors.copy]\n"connector.class" = "DeltaSink"\ntopics = "orders"\npath = "copy"\n'
+    run(tmp_path, "unused", f"{shown}\n{sink}")
+    found = DeltaTable(tmp_path / "copy").to_pyarrow_table().sort_by("id")
+    assert found.to_pydict() == rows
+
+
 def test_rows_come_into_an_iceberg_table(tmp_path: Path) -> None:
     shown = block(PAGE, "toml", "[connectors.orders_table]").replace("/data/", f"{tmp_path}/")
     assert str(tmp_path) in shown

@@ -37,6 +37,7 @@ EXTRAS_OF_PLUGINS: Final[Mapping[str, str]] = {
     "headgate_connectors.delta_sink": "delta",
     "headgate_connectors.delta_source": "delta",
     "headgate_connectors.iceberg_sink": "iceberg",
+    "headgate_connectors.iceberg_source": "iceberg",
     "headgate_spark": "spark",
 }
 """Module, or package, of connectors -> the extra that has all that they need: `pyarrow` is in

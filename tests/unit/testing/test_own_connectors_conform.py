@@ -10,6 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from pyiceberg.catalog.sql import SqlCatalog
+from support.task.iceberg_tables import catalog, config_of
 
 from headgate.testing import Message, SinkConformance, SourceConformance
 
@@ -165,6 +167,33 @@ class TestDeltaSourceOfAWholeTable(TestDeltaSource):
 
     def expected(self) -> list[object]:
         return [{"n": number} for number in range(6)]
+
+
+class TestIcebergSource(SourceConformance):
+    connector = "IcebergSource"
+    config: ClassVar = {"topic": "rows", "batch.rows": "2", "poll.interval.ms": "10"}
+
+    def prepare(self, folder: Path) -> Mapping[str, str]:
+        config = config_of(folder)
+        lake = SqlCatalog("default", **catalog(folder))
+        lake.create_namespace("shop")
+        lake.create_table("shop.rows", schema=pa.schema([("n", pa.int64())]))
+        for start in (0, 3):
+            rows = pa.table({"n": [start, start + 1, start + 2]})
+            lake.load_table("shop.rows").append(rows)
+        return {key: text for key, text in config.items() if key != "name"}
+
+    def expected(self) -> list[object]:
+        return [{"n": number} for number in range(6)]
+
+    def bad_input(self, folder: Path) -> Mapping[str, str]:
+        config = self.prepare(folder)
+        before = set(folder.rglob("*.parquet"))
+        lake = SqlCatalog("default", **catalog(folder))
+        lake.load_table("shop.rows").append(pa.table({"n": [6]}))
+        (file,) = set(folder.rglob("*.parquet")) - before
+        file.write_bytes(b"x" * file.stat().st_size)
+        return config
 
 
 class TestCountSource(SourceConformance):

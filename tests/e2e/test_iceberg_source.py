@@ -1,0 +1,72 @@
+"""An Iceberg table that one sink writes, read into another one, while tasks are killed."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import NoSuchTableError
+from support.commands.pipelines import Up
+from support.commands.table_to_table import kill_on_the_way
+from support.task.iceberg_tables import catalog
+
+pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
+
+CONNECTORS = """
+[connectors.write]
+"connector.class" = "IcebergSink"
+topics = "rows"
+table = "shop.table"
+{catalog}
+"rotate.records" = 2000
+"rotate.interval.ms" = 500
+
+[connectors.again]
+"connector.class" = "IcebergSource"
+table = "shop.table"
+{catalog}
+topic = "again"
+shares = 2
+"tasks.max" = 2
+"batch.rows" = 300
+"poll.interval.ms" = 200
+
+[connectors.copy]
+"connector.class" = "IcebergSink"
+topics = "again"
+table = "shop.copy"
+{catalog}
+"rotate.records" = 2000
+"rotate.interval.ms" = 500
+"""
+
+
+@pytest.fixture
+def ups(tmp_path: Path) -> Iterator[list[Up]]:
+    started: list[Up] = []
+    yield started
+    for up in started:
+        up.clean_up()
+
+
+def test_kills_lose_and_double_nothing_from_table_to_table(
+    tmp_path: Path, ups: list[Up], say: Callable[[str], None]
+) -> None:
+    properties = {"type": "sql", **catalog(tmp_path)}
+    own = "\n".join(f'"catalog.{name}" = "{text}"' for name, text in properties.items())
+
+    def read(name: str) -> Any:
+        if not (tmp_path / "catalog.db").exists():
+            return None
+        try:
+            return (
+                SqlCatalog("default", **catalog(tmp_path))
+                .load_table(f"shop.{name}")
+                .scan()
+                .to_arrow()
+            )
+        except NoSuchTableError:
+            return None
+
+    kill_on_the_way(tmp_path, ups, say, CONNECTORS.replace("{catalog}", own), read)
