@@ -25,7 +25,8 @@ COMPRESSIONS: Mapping[str, str] = {
 """Names of compressions by the end of a file's name."""
 PREFIX_BYTES_MAX = 8 << 20
 """Up to this position all bytes before it are compared each time a file is opened again. Beyond it
-they are compared where the inode is another one; where it is not, the first and the last bytes."""
+they are compared where the inode is another one, or the file was written and did not grow; else the
+first and the last bytes."""
 CHUNK_BYTES = 1 << 18
 COMPRESSED_BYTES = 1 << 14
 """Read at a time of a compressed file, of which a little may be much when decompressed."""
@@ -150,8 +151,8 @@ def _checked(file: BinaryIO, stat: Stat, position: int, offset: Mapping[str, Any
     if offset.get("stat") == stat_text(stat):
         return prefix
     if prefix is not None:
-        same_inode = known is not None and known[0] == stat.st_ino
-        if position <= PREFIX_BYTES_MAX or not same_inode:
+        grew = known is not None and known[0] == stat.st_ino and known[1] < stat.st_size
+        if position <= PREFIX_BYTES_MAX or not grew:
             if crc_of_first(file, position) != prefix:
                 raise _another(f"its first {position} bytes are not what was read before")
             return prefix

@@ -72,7 +72,7 @@ class File:
         try:
             with self.path.open("rb") as file:
                 file.seek(start)
-                return file.read(end - start).rstrip(b"\r\n")
+                return file.read(end - start).removesuffix(b"\n").removesuffix(b"\r")
         except (OSError, UnreachableError):
             return None
 

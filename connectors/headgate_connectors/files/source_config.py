@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, Final
 
 from headgate.connector.config import ConfigDef, ConfigError, Importance, Type
 from headgate.connector.topic_names import topic_fault
@@ -30,6 +30,8 @@ UNREAD_COMPRESSIONS = (".zip", ".xz", ".lz4", ".snappy", ".sz", ".br", ".7z", ".
 SKIPPED_PREFIXES = (".", "_")
 SKIPPED_SUFFIXES = (".tmp", ".part")
 _PLACE = re.compile(r"\$\{(\w+)\}")
+_NO_LINES: Final = ("iso2022", "hz", "utf-7", "unicode", "raw")
+"""How names of encodings begin in which bytes of ASCII stand for other characters, too."""
 
 
 def _one_char(name: str, value: Any) -> None:
@@ -43,12 +45,13 @@ def _encoding(name: str, value: Any) -> None:
     """Lines are cut at the byte 0x0A, so it must stand for a line end and nothing else."""
     try:
         codec = codecs.lookup(value)
-        alike = bytes(range(128)).decode(value) == "".join(map(chr, range(128)))
+        alike = not codec.name.startswith(_NO_LINES)
+        alike = alike and bytes(range(128)).decode(value) == "".join(map(chr, range(128)))
     except (LookupError, ValueError):
         alike, codec = False, None
     if codec is None:
         raise ConfigError.of(name, value, "an encoding that is not known, such as utf-8, latin-1")
-    if not alike or codec.name.startswith(("iso2022", "hz", "utf-7")):
+    if not alike:
         text = "only encodings that write ASCII as ASCII are read; convert the files to UTF-8"
         raise ConfigError.of(name, value, text)
 
@@ -309,7 +312,8 @@ def read_options(settings: Mapping[str, Any]) -> ReadOptions:
     timezone = settings["csv.timezone"]
     return ReadOptions(
         check_json=settings["json.check"],
-        encoding=codecs.lookup(settings["encoding"]).name,
+        # The reader takes the mark off the file; the codec would take one off each line.
+        encoding=codecs.lookup(settings["encoding"]).name.removesuffix("-sig"),
         delimiter="\t" if delimiter == "tab" else delimiter,
         quote=None if quote == "none" else quote,
         header=settings["csv.header"],

@@ -21,7 +21,8 @@ def fault(line: bytes) -> str | None:
         except orjson.JSONDecodeError:
             pass
     try:
-        json.loads(line, parse_constant=_refuse)
+        # As text: of bytes it would guess UTF-16, and pass over a byte order mark.
+        json.loads(line.decode(), parse_constant=_refuse)
         return None
     except (ValueError, RecursionError) as error:
         return str(error)

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from headgate_connectors.formats.json_batches import JsonBatches
 
 CHUNK_BYTES = 1 << 20
+HEAD_BYTES = 1 << 12
+"""Looked at to tell UTF-16."""
 
 
 def open_reader(
@@ -53,7 +55,7 @@ def open_reader(
     opened = open_input(path, offset, compression)
     try:
         if opened.position == 0:
-            _refuse_wide(opened.file.peek(4)[:4])
+            _refuse_wide(opened.file.peek(HEAD_BYTES)[:HEAD_BYTES])
         return _reader(format, opened, options)
     except BaseException:
         opened.file.close()
@@ -64,12 +66,20 @@ def _refuse_wide(head: bytes) -> None:
     """A file of UTF-16 or UTF-32, which other encodings would make nonsense of without an error.
 
     Raises:
-        FileFault: it begins with their byte order mark, or as characters of ASCII do in them.
+        FileFault: it begins with their byte order mark, or as characters of ASCII do in them; or
+            all its line ends have two bytes.
     """
     marked = head.startswith((b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff"))
-    zeros = "".join(["0" if byte == 0 else "x" for byte in head])
-    if marked or zeros in ("x0x0", "0x0x", "x000", "000x"):
+    zeros = "".join(["0" if byte == 0 else "x" for byte in head[:4]])
+    if marked or zeros in ("x0x0", "0x0x", "x000", "000x") or _has_wide_ends(head):
         raise FileFault("it is encoded as UTF-16 or UTF-32, expected UTF-8: convert it")
+
+
+def _has_wide_ends(head: bytes) -> bool:
+    """Whether each newline is one of UTF-16: of other characters than ASCII nothing else tells."""
+    ends = head.count(b"\n")
+    pairs = [head[at : at + 2] for at in range(0, len(head), 2)]
+    return ends > 0 and ends in (pairs.count(b"\n\0"), pairs.count(b"\0\n"))
 
 
 def _reader(format: str, opened: Input, options: ReadOptions) -> Reader:
@@ -221,7 +231,7 @@ class LineReader:
         likely half written, and stays unread until the file changes."""
         start = self._position
         end = start + len(line)
-        text = (line[3:] if start == 0 and line.startswith(BOM) else line).rstrip(b"\r")
+        text = (line[3:] if start == 0 and line.startswith(BOM) else line).removesuffix(b"\r")
         if self._jsonl and not text.strip():
             return
         reason: str | None = None

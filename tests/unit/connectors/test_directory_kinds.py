@@ -196,6 +196,47 @@ def test_wide_encodings_are_set_aside_by_name(tmp_path: Path, name: str, encodin
         assert "UTF-16 or UTF-32, expected UTF-8: convert it" in subject.context.quarantined[0]
 
 
+@pytest.mark.parametrize("name", ["a.csv", "a.txt", "a.csv.gz"])
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_wide_text_beyond_ascii_is_set_aside(tmp_path: Path, name: str, encoding: str) -> None:
+    """All its bytes are those of ASCII, so it came out as other text."""
+    data = "имя\nПётр\n".encode(encoding)
+    assert data.isascii() and data.decode() != "имя\nПётр\n"
+    (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    (tmp_path / "b.txt").write_bytes(b"\0good\n\nx\n")
+    subject = run(tmp_path, errors_tolerance="all")
+    assert values(subject.rest()) == ["\0good", "", "x"]
+    assert "UTF-16 or UTF-32, expected UTF-8: convert it" in subject.context.quarantined[0]
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        ('{"a":1}\n{"a":2}\n'.encode("utf-16-le"), 3),
+        ('{"a":1}\n{"a":2}\n'.encode("utf-16-be"), 2),
+        (b'\xef\xbb\xbf{"a":1}', 1),
+    ],
+    ids=["UTF-16", "UTF-16, big-endian", "byte order mark"],
+)
+@pytest.mark.parametrize("types", ["", "a: int64"])
+def test_another_encoding_in_the_middle_costs_its_lines(
+    tmp_path: Path, data: bytes, told: int, types: str
+) -> None:
+    """As of a shell that appends in UTF-16, and of files that were joined."""
+    (tmp_path / "a.jsonl").write_bytes(b'{"a":0}\n' + data + b'\n{"a":3}\n')
+    records = run(tmp_path, errors_tolerance="all", json_types=types).rest()
+    expected = [{"a": 0}, {"a": 3}]
+    assert values(records) == (expected if types else ['{"a":0}', '{"a":3}'])
+    assert len(reasons(records)) == told
+    assert all("not JSON" in reason for reason in reasons(records))
+
+
+def test_a_byte_order_mark_is_none_within_a_file(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("\ufeffa\n\ufeffb\n")
+    for encoding in ("utf-8", "utf-8-sig"):
+        assert values(run(tmp_path, encoding=encoding).rest()) == ["a", "\ufeffb"]
+
+
 def test_a_bad_file_costs_itself_alone_and_is_tried_again(tmp_path: Path) -> None:
     """The records before the fault are taken; what comes after it waits for the file."""
     bad = tmp_path / "a.csv"
@@ -275,7 +316,9 @@ def test_options_that_do_not_fit_together_are_refused(
     assert text in DirectorySource.validate(config)[key][0]
 
 
-@pytest.mark.parametrize("name", ["utf-16", "utf-7", "iso2022_jp", "klingon"])
+@pytest.mark.parametrize(
+    "name", ["utf-16", "utf-7", "iso2022_jp", "klingon", "unicode_escape", "raw-unicode-escape"]
+)
 def test_encodings_that_cannot_be_cut_into_lines_are_refused(name: str) -> None:
     config = {"path": "p", "topic": "t", "encoding": name}
     with pytest.raises(Exception, match="encoding"):

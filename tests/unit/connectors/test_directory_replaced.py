@@ -13,6 +13,7 @@ from support.task.source_tasks import Offsets, Run, values
 
 from headgate.connector.api import OffsetUpdate, SourceItem
 from headgate_connectors.directory import BadFileError, DirectorySource
+from headgate_connectors.files import input
 
 
 def run(folder: Path, offsets: Offsets, task: int = 0, **settings: str) -> Run:
@@ -176,12 +177,14 @@ def test_a_new_file_in_the_inode_of_a_deleted_one_is_read(tmp_path: Path) -> Non
     assert values(read(subject)) == ['"ok"']
 
 
+@pytest.mark.parametrize("compared", [input.PREFIX_BYTES_MAX, 0])
 @pytest.mark.parametrize("in_place", [True, False])
 @pytest.mark.parametrize("name", ["a.jsonl", "a.csv", "a.json", "a.txt", "a.jsonl.gz", "a.parquet"])
 def test_a_file_that_looks_like_the_one_before_it_is_read(
-    tmp_path: Path, name: str, in_place: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, in_place: bool, compared: int
 ) -> None:
-    """One of its size, time, first and last bytes."""
+    """One of its size, time, first and last bytes; and one that is larger than `compared`."""
+    monkeypatch.setattr(input, "PREFIX_BYTES_MAX", compared)
     one, two = (made_of([*range(100, 4000), middle, *range(4000, 8000)], name) for middle in (1, 2))
     file, time_ns = tmp_path / name, (10**18, 10**18)
     assert len(one) == len(two) or name.endswith(".gz")

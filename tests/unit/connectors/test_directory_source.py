@@ -180,6 +180,7 @@ def test_a_line_without_newline_waits_until_the_file_is_still(tmp_path: Path) ->
     [
         ("a.jsonl", '1\n{"n":2}', '{"n":2}'),
         ("a.txt", "1\nabc", "abc"),
+        ("a.txt", "1\nabc\r\r", "abc\r"),  # as where the newline is there
         ("a.csv", "n\n1\n2", '{"n":"2"}'),
     ],
 )
