@@ -33,6 +33,7 @@ from headgate_connectors.output.partitions import (
     PartitionBy,
     hidden_fault,
     json_fields,
+    json_names,
     partition_faults,
     pin_text,
 )
@@ -392,6 +393,7 @@ class DirectorySinkTask(SinkTask):
     def _pin(self, given: Schema, where: str) -> None:
         struct = as_struct(given)
         try:
+            self._by.check_names(found.name for found in struct.fields)
             self._pinned = self._columns.take(struct)
         except (DataError, NoFormError) as error:
             raise DataError(f"{where}: {error}") from error
@@ -405,6 +407,10 @@ class DirectorySinkTask(SinkTask):
             row, schema = json_fields(record, self._keeps_columns)
         else:
             row = {}
+        try:
+            self._by.check_names(json_names(record))
+        except DataError as error:
+            raise DataError(f"{at(record)}: {error}") from error
         folder = self._by.folder(record, schema, row)
         if self._by.fields and not self._keeps_columns:
             value = {name: one for name, one in row.items() if name not in self._by.fields}

@@ -21,6 +21,7 @@ from headgate.connector.json_schema import read_schema, schema_text
 from headgate.connector.json_values import DecimalFormat
 from headgate.connector.schema import Field, Schema, SchemaType
 from headgate_arrow import arrow_types
+from headgate_connectors.output.column_names import clash
 from headgate_connectors.output.manifest import FOLDER, read_json, sync_folder, write_durably
 
 _COLUMNS: Final = f"{FOLDER}/columns.json"
@@ -68,15 +69,13 @@ class SinkColumns:
 
 
 def _check_spelling(schema: Schema) -> None:
-    """Raises `DataError` where two columns differ in case only."""
-    spelt: dict[str, str] = {}
-    for found in schema.fields:
-        other = spelt.setdefault(found.name.lower(), found.name)
-        if other != found.name:
-            raise DataError(
-                f"column {found.name} differs from column {other} of this folder in case only, "
-                "and readers take both for one: rename it by a transform (ReplaceField)"
-            )
+    """Raises `DataError` where two columns, or fields of a struct, differ in case only."""
+    found = clash(arrow_types.arrow_schema(schema))
+    if found is not None:
+        raise DataError(
+            f"column {found[1]} differs from column {found[0]} of this folder in case only, "
+            "and readers take both for one: rename it by a transform (ReplaceField)"
+        )
 
 
 def merge(known: Schema, new: Schema) -> Schema:

@@ -7,7 +7,7 @@ Spark does it, so that a value comes back equal; what would come back as another
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -50,9 +50,12 @@ class PartitionBy:
 
     def __init__(self, parts: Sequence[str], timezone: str) -> None:
         self._levels = [_level(part) for part in parts]
+        self._by_lower = {level.name.lower(): level for level in self._levels}
         names = [level.name for level in self._levels]
-        if twice := [name for name in names if names.count(name) > 1]:
-            raise ValueError(f"{twice[0]} stands there twice, expected each once")
+        spelt = [name.lower() for name in names]
+        if twice := [name for name in names if spelt.count(name.lower()) > 1]:
+            same = "twice" if names.count(twice[0]) > 1 else "twice, in another spelling"
+            raise ValueError(f"{twice[0]} stands there {same}, expected each once")
         try:
             self._zone = zone_of(timezone)
         except ValueError:
@@ -88,6 +91,21 @@ class PartitionBy:
                 )
             levels.append(name)
         return "/".join(levels)
+
+    def check_names(self, names: Iterable[str]) -> None:
+        """
+        Raises:
+            DataError: a field has the name of a folder that is not made of it. Readers would see
+                one of the two values and not the other.
+        """
+        for name in names:
+            level = self._by_lower.get(name.lower())
+            if level is not None and (level.pattern or level.name != name):
+                raise DataError(
+                    f"field {name} has the name of the folders {level.name}= of partition.by, "
+                    "which are not made of it, and readers take both for one column: give the "
+                    "folders another name, or rename the field by a transform (ReplaceField)"
+                )
 
     def _time(self, record: SinkRecord, level: _Level) -> str:
         if record.timestamp_ms is None:
@@ -215,10 +233,7 @@ def json_fields(record: SinkRecord, keeps_text: bool) -> tuple[Mapping[str, Any]
     if isinstance(value, dict):
         return value, None
     if isinstance(value, str):
-        try:
-            found = json.loads(value)
-        except ValueError:
-            found = None
+        found = _json_of(value)
         if isinstance(found, dict):
             if keeps_text:
                 return found, None
@@ -227,6 +242,23 @@ def json_fields(record: SinkRecord, keeps_text: bool) -> tuple[Mapping[str, Any]
                 "partition.keep.columns = true, or use a converter that keeps types"
             )
     raise DataError(f"{at(record)} has no fields, expected an object for partition.by")
+
+
+def json_names(record: SinkRecord) -> Iterable[str]:
+    """Names of the members of the line of JSON that a value becomes."""
+    value, schema = record.value, record.value_schema
+    if schema is not None and schema.type is SchemaType.STRUCT:
+        return [field.name for field in schema.fields]
+    found = _json_of(value) if isinstance(value, str) else value
+    return list(map(str, found)) if isinstance(found, dict) else ()
+
+
+def _json_of(text: str) -> Any:
+    """None where it is no JSON."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
 
 
 def partition_faults(config: Mapping[str, str]) -> Mapping[str, Sequence[str]]:

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from headgate.connector.data_error import DataError
+from headgate_connectors.output.column_names import clash
 
 
 class Evolution(StrEnum):
@@ -29,6 +30,11 @@ def merge_columns(known: Any, given: Any, evolution: Evolution) -> Any:
         DataError: a column has another type or spelling than the table's, or is new and
             `evolution` allows none; names it.
     """
+    if (names := clash(given)) is not None:
+        raise DataError(
+            f"column {names[1]} differs from column {names[0]} in case only, and readers take both "
+            "for one: rename it by a transform (ReplaceField)"
+        )
     if known is None:
         return given
     by_lower = {column.name.lower(): column for column in known}

@@ -171,6 +171,20 @@ def test_columns_that_differ_by_case_are_refused_by_name(
         task(tmp_path / "both").put([record(0, {one: 1, other: 2}, both)])
 
 
+def test_fields_of_structs_that_differ_by_case_are_refused_by_name(tmp_path: Path) -> None:
+    """Spark refuses a folder with both, at any depth."""
+    inner = s.struct({"ID": s.INT64, "id": s.INT64})
+    value = {"ID": 1, "id": 2}
+    for schema, given, path in (
+        (inner, value, "p."),
+        (s.array(inner), [value], "p."),
+        (s.map_of(s.STRING, s.struct({"q": inner})), {"k": {"q": value}}, "p.value.q."),
+    ):
+        subject = task(tmp_path / str(schema.type))
+        with pytest.raises(DataError, match=f"{path}id differs from column {path}ID of"):
+            subject.put([record(0, {"p": given}, s.struct({"p": schema}))])
+
+
 def test_tombstones_fail_or_are_skipped(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"offset 0 has no value \(a tombstone\)"):
         task(tmp_path).put([record(0, None, None)])
@@ -294,10 +308,11 @@ def test_floats_that_are_no_numbers_stay_in_lines_of_json(tmp_path: Path) -> Non
 
 def test_lines_of_json_and_csv(tmp_path: Path) -> None:
     values = [record(0, '{"a": 1}', None), record(1, "plain", None), *rows(2)]
-    subject = task(tmp_path / "json", format="jsonl", rotate_records=3)
+    values.append(record(3, "\ufeff[]", None))  # no JSON: a file that begins so would lose it
+    subject = task(tmp_path / "json", format="jsonl", rotate_records=4)
     subject.put(values)
     (path,) = (tmp_path / "json").glob("*.jsonl")
-    assert path.read_text() == '{"a": 1}\n"plain"\n{"n":2,"price":"2"}\n'
+    assert path.read_text() == '{"a": 1}\n"plain"\n{"n":2,"price":"2"}\n"\ufeff[]"\n'
     columns = s.struct({"n": s.INT64, "text": s.STRING.as_optional()})
     given = [record(n, {"n": n, "text": text}, columns) for n, text in enumerate([None, "", 'a"b'])]
     subject = task(tmp_path / "csv", format="csv", rotate_records=3)

@@ -184,6 +184,38 @@ def test_text_of_json_is_not_changed_unasked(tmp_path: Path) -> None:
         subject.put([record(0, '{"n": 1.0, "city": "Rome"}', None)])
 
 
+@pytest.mark.parametrize("by", ["day=%Y-%m-%d", "Day=%Y", "city,day=%Y"])
+@pytest.mark.parametrize("form", ["parquet", "csv", "jsonl", "dict", "text"])
+def test_a_field_with_the_name_of_folders_of_time_is_refused(
+    tmp_path: Path, by: str, form: str
+) -> None:
+    """Spark reads the folder's value and not the field's, pyarrow and DuckDB may refuse both."""
+    value = {"n": 1, "city": "Rome", "day": "a day of ours"}
+    schema = s.struct({"n": s.INT64, "city": s.STRING, "day": s.STRING})
+    given = {"dict": record(7, value, None), "text": record(7, json.dumps(value), None)}
+    kind = "jsonl" if form in given else form
+    subject = task(tmp_path, by, format=kind, partition_keep_columns=form == "text")
+    told = r"at t-0 offset 7: field day has the name of the folders [Dd]ay= of partition.by"
+    with pytest.raises(DataError, match=told):
+        subject.put([given.get(form, record(7, value, schema))])
+    assert list(tmp_path.glob("*=*")) == []
+
+
+def test_a_field_that_differs_from_a_folder_in_case_only_is_refused(tmp_path: Path) -> None:
+    given = record(7, {"city": "Rome", "CITY": "Oslo"}, None)
+    with pytest.raises(DataError, match="field CITY has the name of the folders city="):
+        task(tmp_path, "city", format="jsonl").put([given])
+    plain = task(tmp_path / "plain", "day=%Y", format="jsonl")
+    plain.put([record(0, text, None) for text in ("day", "1", '{"n":1}')])
+
+
+def test_json_that_is_too_deep_costs_itself_alone(tmp_path: Path) -> None:
+    """It ended the task."""
+    deep = "[" * 200_000
+    with pytest.raises(DataError, match="at t-0 offset 7 has no fields"):
+        task(tmp_path, "city", format="jsonl").put([record(7, deep, None)])
+
+
 def test_a_task_has_at_most_so_many_files_open(tmp_path: Path) -> None:
     subject = task(tmp_path, "city", open_max=3)
     most = 0
@@ -215,6 +247,8 @@ def test_a_folder_keeps_its_partitions(tmp_path: Path) -> None:
         ("partition.by", "=%Y", "expected the name of a field"),
         ("partition.by", "day=x", "expected the name of a field"),
         ("partition.by", "city,city", "city stands there twice"),
+        ("partition.by", "city,City", "city stands there twice, in another spelling"),
+        ("partition.by", "day,Day=%Y", "day stands there twice, in another spelling"),
         ("partition.by", "city,_n", "_n begins with _, expected another first character"),
         ("partition.by", ".day=%Y", ".day begins with ., expected another first character"),
         ("topics", "t, _t", "topic _t begins with _, expected another first character"),
