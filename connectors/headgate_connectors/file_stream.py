@@ -78,6 +78,7 @@ class FileStreamSourceTask(SourceTask):
         """Pieces of the line after those. None is looked at again until the line is whole: it may
         be as long as the file."""
         self._position = 0
+        self._told_malformed = False
 
     def poll(self) -> list[SourceRecord] | None:
         if self._file is None and not self._open():
@@ -161,12 +162,25 @@ class FileStreamSourceTask(SourceTask):
         for _ in range(min(len(lines), self._batch - len(records))):
             line = lines.popleft()
             position += len(line)
-            # Malformed bytes become U+FFFD, as in Java.
             text = line.rstrip(b"\r\n").decode("utf-8", "replace")
+            if "\ufffd" in text and not self._told_malformed:
+                self._tell_malformed(line, position - len(line))
             records.append(
                 SourceRecord(partition, {"position": position}, topic, text, None, (), None, now)
             )
         self._position = position
+
+    def _tell_malformed(self, line: bytes, position: int) -> None:
+        """Malformed bytes become U+FFFD, as in Java."""
+        try:
+            line.decode()
+        except UnicodeDecodeError as error:
+            self._told_malformed = True
+            self.context.log(
+                f"{self._name}: byte {position + error.start} is not UTF-8 ({error.reason}). Such "
+                "bytes become U+FFFD, as in Java. To refuse them, or to read another encoding, use "
+                "DirectorySource with format = lines; of other lines nothing is said"
+            )
 
 
 class FileStreamSource(SourceConnector):

@@ -4,18 +4,20 @@ Same config keys as Connect's connector of this name. Source: connect-file (4.3.
 
 Differs: standard output is not supported, since a task may run anywhere; what the sink has put is
 on disk before its offsets are committed; a line that a crash has torn is removed before it is
-written again; an output that is gone although records were committed to it is an error.
+written again; an output that is gone although records were committed to it is an error; a text
+with half of a surrogate pair is refused, where Java writes ``?``.
 """
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from headgate.connector.api import SinkConnector, SinkRecord, SinkTask
+from headgate.connector.api import DataError, SinkConnector, SinkRecord, SinkTask
 from headgate.connector.config import ConfigDef, ConfigError, Importance, Type, java_text
 from headgate.connector.text_converters import text_of
 from headgate.connector.validators import one_of
 from headgate_connectors.file_stream_config import FILE, file_errors, task_config
+from headgate_connectors.output.rows import at, refuse
 from headgate_connectors.output.text_file import TextOutput
 
 SINK_CONFIG = (
@@ -138,11 +140,21 @@ class FileStreamSinkTask(SinkTask):
             self._end_rewrite()
         if not records:
             return
-        lines = [_line(record).encode("utf-8", "replace") for record in records]
+        lines = [line for record in records if (line := self._encoded(record)) is not None]
+        if not lines:
+            return
         if self._has_torn_line:
             self._mend_torn_line(lines)
             self._has_torn_line = False
         self._file.append(lines)
+
+    def _encoded(self, record: SinkRecord) -> bytes | None:
+        """The line of a record. None: it has no UTF-8, and was reported."""
+        try:
+            return _line(record).encode()
+        except UnicodeEncodeError as error:
+            refuse(self.context, record, DataError(f"{at(record)} has no UTF-8: {error}"))
+            return None
 
     def _mend_torn_line(self, lines: Sequence[bytes]) -> None:
         """Cut the last line of the file, which lacks its newline, if a crash of this task has torn

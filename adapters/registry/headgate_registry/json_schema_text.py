@@ -285,6 +285,11 @@ def pairs_of(schema: Schema, path: str = "value") -> Any:
             pairs = [[key_of(one[KEY]), each(one[VALUE])] for one in value]
         except (TypeError, KeyError) as error:
             raise DataError(f"{path} is no list of objects with key and value") from error
-        return pairs if as_pairs else dict(cast("list[tuple[Any, Any]]", pairs))
+        if as_pairs:
+            return pairs  # the reader finds a key that is there twice
+        found = dict(cast("list[tuple[Any, Any]]", pairs))
+        if len(found) < len(pairs):
+            raise DataError(f"{path} has a key twice, expected each once")
+        return found
 
     return of_map

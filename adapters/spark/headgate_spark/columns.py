@@ -218,6 +218,19 @@ def typed_kind(kind: Any) -> str:
 
 
 @lru_cache(maxsize=256)
+def inner_clash(name: str, kind: str) -> str:
+    """Which fields within a column differ in case only; empty: none."""
+    if not kind.startswith("{"):
+        return ""
+    import pyarrow as pa
+
+    from headgate_connectors.output.column_names import clash
+
+    found = clash(pa.schema([pa.field(name, arrow_type(kind))]))
+    return "" if found is None else f"{found[1]} differs from {found[0]} in case only"
+
+
+@lru_cache(maxsize=256)
 def _typed(kind: str) -> Any:
     from headgate_arrow import arrow_types
 

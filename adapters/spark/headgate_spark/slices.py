@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from uuid import uuid4
 
 import orjson
@@ -25,7 +25,7 @@ from headgate.connector.text_converters import TypedConverter, json_text, typed_
 from headgate.log.record_columns import ColumnLog, RecordColumns
 from headgate.ports import ConsumerRecord, LogBatch, RecordLog
 from headgate_spark.chunks import VALUE, WRITERS, Chunk
-from headgate_spark.columns import Spelling, type_name, unfit, unite_columns
+from headgate_spark.columns import Spelling, inner_clash, type_name, unfit, unite_columns
 from headgate_spark.entries import staged_path
 from headgate_spark.executor import resolve
 
@@ -255,7 +255,8 @@ class _Parser:
         """
         if self._by_columns and not isinstance(part, list):
             found = self._arrow.chunk(part, self._task.end)
-            if found is not None and self._is_spelt_alike(found) and not self._unfit(found):
+            alike = found is not None and self._is_spelt_alike(found) and not self._clash(found)
+            if found is not None and alike and not self._unfit(found):
                 return [found]
         rows = self._rows(_records(part, self._task.end))
         if self._task.format == "json":
@@ -270,7 +271,7 @@ class _Parser:
             chunk = _chunk_of(rows)
         except DataError:
             chunk = None
-        if chunk is None or self._unfit(chunk):
+        if chunk is None or self._clash(chunk) or self._unfit(chunk):
             rows = [row for row in rows if self._takes(row)]
             chunk = _chunk_of(rows) if rows else None
         if chunk is not None:
@@ -281,6 +282,10 @@ class _Parser:
             chunk = _chunk_of([row])
         except DataError as error:
             self._bad(row.offset, f"the value at {row.where} cannot be written: {error}")
+            return False
+        if clash := self._clash(chunk):
+            text = f"the value at {row.where} cannot be written: {clash}, which readers refuse"
+            self._bad(row.offset, text)
             return False
         bad = self._unfit(chunk)
         if bad:
@@ -295,6 +300,13 @@ class _Parser:
 
     def _unfit(self, chunk: Chunk) -> list[str]:
         return unfit(chunk.kinds, self._pinned)
+
+    def _clash(self, chunk: Chunk) -> str:
+        """Which fields of a struct differ in case only; empty: none, or they may."""
+        if self._spelling is None:
+            return ""
+        told = (inner_clash(name, kind) for name, kind in chunk.kinds.items())
+        return next(filter(None, told), "")
 
     def _is_spelt_alike(self, found: Chunk) -> bool:
         spelling = self._spelling
@@ -441,13 +453,20 @@ def _where(record: ConsumerRecord) -> str:
 
 
 def parse_object(data: bytes) -> dict[str, Any] | None:
-    """The JSON object that `data` is, with whole numbers of any size exact; else None."""
+    """The JSON object that `data` is, with whole numbers of any size exact; else None.
+
+    Raises:
+        DataError: it has a member twice, and only one of the two would be kept.
+    """
     if b"{" not in data[:32] and not data.lstrip().startswith(b"{"):
         return None
     try:
         value = orjson.loads(data)
-        if type(value) is dict and any(map(_may_be_rounded, value.values())):
-            value = json.loads(data)
+        if type(value) is dict and (
+            any(map(_may_be_rounded, value.values()))
+            or len(_MEMBER.findall(data)) > _members_of(value)
+        ):
+            value = json.loads(data, object_pairs_hook=_each_once)
     except (ValueError, RecursionError):
         return None
     return value if type(value) is dict else None
@@ -461,6 +480,27 @@ def _may_be_rounded(value: Any) -> bool:
     if kind is dict:
         return any(map(_may_be_rounded, value.values()))
     return kind is list and any(map(_may_be_rounded, value))
+
+
+_MEMBER: Final = re.compile(rb'"[ \t\r\n]*:')
+"""What each name of a member ends with; texts may have it, too."""
+
+
+def _members_of(value: Any) -> int:
+    """How many members a value has at all depths."""
+    kind = type(value)
+    if kind is dict:
+        return len(value) + sum(map(_members_of, value.values()))
+    return sum(map(_members_of, value)) if kind is list else 0
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise DataError(f"it has the member {twice} twice in one object, expected each once")
+    return found
 
 
 def _text(data: bytes | None) -> str | None:

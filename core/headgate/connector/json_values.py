@@ -464,6 +464,8 @@ def _map_reader(schema: Schema, use_defaults: bool) -> Read:
             name = read_key(key)
             if isinstance(name, (dict, list)):
                 raise DataError(f"A map key of type {kind_of(cast(object, name))} has no form here")
+            if name in result:
+                raise DataError(f"A map has the key {name} twice, expected each once")
             result[name] = read_value(item)
         return result
 

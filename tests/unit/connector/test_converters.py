@@ -132,6 +132,7 @@ def test_an_envelope_is_read_by_its_schema() -> None:
         ([1], SCHEMA, "Structs should be encoded as JSON objects, but found list"),
         ({"n": 1, "raw": "%"}, SCHEMA, "Invalid bytes field"),
         ({"n": 1, "map": [[1]]}, SCHEMA, "Found invalid map entry"),
+        ({"n": 1, "map": [[1, True], [1, False]]}, SCHEMA, "A map has the key 1 twice"),
         (1, {"type": "what"}, "Unknown schema type: what"),
         (1, {}, "Schema must contain 'type' field"),
         (1, 5, "Schema must be a JSON object"),

@@ -14,6 +14,7 @@ from support.task.source_tasks import Offsets, Run, values
 
 from headgate.connector.api import DataError, ExactlyOnceSupport, SinkRecord
 from headgate.connector.config import ConfigError
+from headgate.testing import FakeSinkContext
 from headgate_connectors.file_stream import FileStreamSource
 from headgate_connectors.file_stream_sink import FileStreamSink
 
@@ -149,8 +150,11 @@ def test_lines_end_alike_wherever_the_data_is_cut(data: bytes, steps: int, batch
 
 
 def test_malformed_bytes_become_replacement_characters(tmp_path: Path) -> None:
-    (tmp_path / "f").write_bytes(b"\xff\n")
-    assert values(run(tmp_path / "f").rest()) == ["\ufffd"]
+    (tmp_path / "f").write_bytes("\ufffd\n".encode() + b"a\xff\n\xff\n")
+    subject = run(tmp_path / "f")
+    assert values(subject.rest()) == ["\ufffd", "a\ufffd", "\ufffd"]
+    (told,) = subject.context.told
+    assert "byte 5 is not UTF-8" in told and "DirectorySource" in told
 
 
 @given(
@@ -241,6 +245,24 @@ def test_the_sink_appends_a_line_per_value(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="Couldn't find or create file"):
         (task := FileStreamSink.TASK()).start({"file": str(tmp_path / "no" / "file")})
     task.stop()
+
+
+def test_half_of_a_surrogate_pair_is_refused_and_no_question_mark(tmp_path: Path) -> None:
+    task = FileStreamSink.TASK()
+    task.context = FakeSinkContext(reports=True)
+    task.start({"file": str(tmp_path / "out"), "topics": "t"})
+    texts = ["a", "\ud800", "b"]
+    task.put([SinkRecord("t", 0, n, None, text, (), 0) for n, text in enumerate(texts)])
+    assert (tmp_path / "out").read_text() == "a\nb\n"
+    ((found, error),) = task.context.reported
+    assert found.offset == 1 and "at t-0 offset 1 has no UTF-8" in str(error)
+    task.stop()
+    other = FileStreamSink.TASK()
+    other.context = FakeSinkContext(reports=False)
+    other.start({"file": str(tmp_path / "out"), "topics": "t"})
+    with pytest.raises(DataError, match="at t-0 offset 1 has no UTF-8"):
+        other.put([SinkRecord("t", 0, 1, None, "\ud800", (), 0)])
+    other.stop()
 
 
 def test_a_line_that_a_crash_has_cut_does_not_spoil_the_next(tmp_path: Path) -> None:

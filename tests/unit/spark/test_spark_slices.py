@@ -363,6 +363,40 @@ def test_what_is_an_object(data: bytes, expected: object) -> None:
     assert parse_object(data) == expected
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a":1,"a":2}',
+        '{"a":1, "b":2, "a" :1}',
+        '{"b":[{"a":{"c":1,"c":1}}]}',
+        '{"a":1,"\\u0061":2}',
+    ],
+)
+@pytest.mark.parametrize("kind", ["parquet", "csv", "json"])
+def test_an_object_with_a_member_twice_costs_itself_alone(
+    tmp_path: Path, text: str, kind: str
+) -> None:
+    """One of the two was dropped without a word."""
+    given = records(b'{"a":0}', text.encode(), b'{"a":"\\"a\\":1 : \\"a\\" : 2"}')
+    result = run(tmp_path, given, kind, tolerate=True)
+    assert (result.records, result.skipped) == (2, 1)
+    assert "offset 2 cannot be read: it has the member" in result.detail
+    assert "twice in one object, expected each once" in result.detail
+
+
+def test_fields_of_a_struct_that_differ_in_case_only_cost_their_record(tmp_path: Path) -> None:
+    """Spark refuses a folder with both, at any depth."""
+    inner = s.struct({"ID": s.INT64, "id": s.INT64})
+    schema = s.struct({"n": s.INT64, "list": s.array(inner)})
+    value = {"n": 1, "list": [{"ID": 1, "id": 2}]}
+    given = records(TypedConverter().from_connect("t", value, schema), b'{"n":2}')
+    result = run(tmp_path, given, merges_case=True, tolerate=True)
+    assert parquet(tmp_path, result) == [{"n": 2}]
+    assert "cannot be written: list.id differs from list.ID in case only" in result.detail
+    assert result.skipped == 1
+    assert parquet(tmp_path, run(tmp_path, given))[0]["list"] == [{"ID": 1, "id": 2}]
+
+
 def test_an_executor_without_the_folder_of_the_task_is_refused(tmp_path: Path) -> None:
     """As on another machine, where nothing is mounted. It must not make one of its own."""
     folder = tmp_path / "out"
