@@ -54,8 +54,11 @@ class SinkColumns:
         text = f'{{"schema":{schema_text(schema, DecimalFormat.BASE64, False)}}}\n'
         json.loads(text)
         draft = self._root / f"{FOLDER}/.draft-{uuid.uuid4().hex}"
-        write_durably(draft, text.encode())
-        draft.rename(self._root / _COLUMNS)
+        try:
+            write_durably(draft, text.encode())
+            draft.rename(self._root / _COLUMNS)
+        finally:
+            draft.unlink(missing_ok=True)
         sync_folder(self._root / FOLDER)
 
     @contextmanager

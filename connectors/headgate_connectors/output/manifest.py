@@ -233,8 +233,8 @@ def _create(root: Path, path: str, content: bytes) -> bool:
     """Create a file with its whole content, durably. False: it was there, and is as it was."""
     place = root / path
     draft = place.with_name(f".draft-{uuid.uuid4().hex}")
-    write_durably(draft, content)
     try:
+        write_durably(draft, content)
         os.link(draft, place)
     except FileExistsError:
         # A network file system that got no answer asks again, and is told that it is there.

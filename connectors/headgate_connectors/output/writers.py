@@ -146,7 +146,8 @@ class TableWriter(_File):
         return self._file.tell() + self._held
 
     def drop(self) -> None:
-        with suppress(pa.ArrowException, OSError):
+        # A ValueError: the file is closed.
+        with suppress(pa.ArrowException, OSError, ValueError):
             self._writer.close()  # else it writes to the closed file when it is collected
         super().drop()
 
