@@ -291,6 +291,18 @@ def test_without_transactions_its_neighbours_are_written(logs: list[Log], tmp_pa
     assert [len(r.value or b"") for r in read] == [1, 2, 3]
 
 
+def test_a_record_of_40_mb_comes_out_as_it_went_in(logs: list[Log], tmp_path: Path) -> None:
+    log = make(logs, tmp_path)
+    values = [b"first", bytes(range(256)) * 160_000, b"last"]
+    producer = log.transport.record_log.producer("p", "p", None)
+    producer.init()
+    producer.send([ProducerRecord("t", 0, None, value) for value in values])
+    producer.commit([])
+    assert len(values[1]) > 40_000_000
+    read = log.transport.record_log.read("t", 0, 0, 3, 3)
+    assert [one.value for one in read] == values
+
+
 def test_many_large_records_are_many_batches(logs: list[Log], tmp_path: Path) -> None:
     log = make(logs, tmp_path)
     producer = log.transport.record_log.producer("p", "p", None)
