@@ -297,18 +297,19 @@ class DirectoryTask(SourceTask):
                 self._begin_anew(file, result, "was emptied")
                 file.state = State.READ
                 return True
-            kind = file.kind
-            file.reader = open_reader(
-                kind.format, file.path, file.offset, kind.compression, self._options
-            )
+            place = file.kind.format, file.path, file.offset
+            file.reader = open_reader(*place, file.kind.compression, self._options)
             if file.renamed:
                 self._take_over(file, result)
+        room = min(limit, self._batch - len(result))
+        if room <= 0:
+            return False  # no rows would seem the end of the file
         if self._by_batch and (batch := file.reader.read_batch(limit)) is not None:
             if self._tree.is_remote:
                 self._check_remote(file, batch.last)
             self._emit_batch(file, batch, result)
             return False
-        rows = file.reader.read(min(limit, self._batch - len(result)), file.settled)
+        rows = file.reader.read(room, file.settled)
         # Not by the half-written end of the file, which is not passed over and has no checksum.
         whole = next((row for row in reversed(rows) if row.end > row.start), None)
         if whole is not None and self._tree.is_remote:
@@ -385,8 +386,7 @@ class DirectoryTask(SourceTask):
         assert file.reader is not None
         partition, topic, name, header = file.partition, file.topic, file.name, file.header
         marks = {**file.reader.marks, "was": file.was} if file.was else file.reader.marks
-        append = result.append
-        offset, schema = file.offset, file.reader.schema
+        append, offset, schema = result.append, file.offset, file.reader.schema
         for start, end, value, reason, crc, prefix, lost in rows:
             if end > start and (reason is None or self._tolerate or self._fails):
                 known = {} if prefix is None else {"prefix": prefix}

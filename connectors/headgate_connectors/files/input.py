@@ -100,6 +100,13 @@ def position_of(offset: Mapping[str, Any] | None) -> int:
 # -- marks of a file --
 
 
+def changed_of(offset: Mapping[str, Any] | None) -> int:
+    """Time of the last change of the file from a source offset; 0 where it has none."""
+    text = "" if offset is None else str(offset.get("stat"))
+    _, _, changed = text.rpartition(":")
+    return int(changed) if changed.isdecimal() else 0
+
+
 def stat_text(stat: Stat) -> str:
     """``inode:size:time of the last write:time of the last change``, times in nanoseconds."""
     return f"{stat.st_ino}:{stat.st_size}:{stat.st_mtime_ns}:{stat.st_ctime_ns}"

@@ -8,7 +8,7 @@ from typing import Any
 
 from headgate.connector.api import OffsetReader, Partition
 from headgate_connectors.files.file_tree import FilePath, Stat
-from headgate_connectors.files.input import stat_of
+from headgate_connectors.files.input import changed_of, stat_of
 from headgate_connectors.files.reader import Reader
 from headgate_connectors.files.server import UnreachableError
 from headgate_connectors.files.source_config import Kind
@@ -131,7 +131,8 @@ class Owners:
     ) -> Mapping[int, str]:
         """Names that a file had before, by its inode: another file, or none, has the name now."""
         found: dict[int, str] = {}
-        for name, offset in committed.items():
+        # Of several names the last one: an inode is used again after its file was deleted.
+        for name, offset in sorted(committed.items(), key=lambda one: changed_of(one[1])):
             stat = stat_of(offset)
             if stat is not None and inodes.get(name) != stat[0]:
                 found[stat[0]] = name

@@ -155,6 +155,30 @@ def test_a_rotated_log_is_read_on_under_its_new_name(
     assert sorted(found) == ["l1", "l2", "l3", "l4", "l5", "l6"]
 
 
+@pytest.mark.parametrize("batch", ["1", "2", "3", "4"])
+def test_a_poll_that_is_full_with_a_rename_leaves_no_line_unread(
+    tmp_path: Path, batch: str
+) -> None:
+    """What it says of the rename takes the place of rows; without any the file seemed to end."""
+    subject = started(tmp_path)
+    (tmp_path / "a.jsonl").rename(tmp_path / "b.jsonl")
+    with (tmp_path / "b.jsonl").open("a") as file:
+        file.write("4\n5\n")
+    again = run(tmp_path, subject.offsets, batch_size=batch)
+    assert values(read(again)) == ["4", "5"]
+
+
+def test_a_renamed_file_is_not_taken_for_an_older_one_of_its_inode(tmp_path: Path) -> None:
+    """An inode is used again after its file was deleted; what is committed of that one stays."""
+    subject = started(tmp_path)
+    (mine,) = subject.offsets.stored.values()
+    inode, size, *_ = str(mine["stat"]).split(":")
+    older = {**mine, "prefix": 1, "position": 4, "stat": f"{inode}:{int(size) - 2}:1:1"}
+    subject.offsets.stored[(("file", "deleted.jsonl"),)] = older
+    (tmp_path / "a.jsonl").rename(tmp_path / "b.jsonl")
+    assert values(read(run(tmp_path, subject.offsets))) == []
+
+
 @pytest.mark.parametrize("restart", [True, False])
 def test_a_file_that_is_renamed_and_has_no_successor_is_not_read_twice(
     tmp_path: Path, restart: bool
