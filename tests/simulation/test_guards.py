@@ -4,10 +4,12 @@ One test per invariant of docs/know/architecture.md. What is removed is named in
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from headgate.connector.restart_policy import RestartPolicy
 from headgate.herder import fencing_rounds, herder, privileged
 from headgate.herder.connectors import Connectors
 from headgate.herder.context import LaneHeld
@@ -18,6 +20,7 @@ from headgate.herder.messages import (
 )
 from headgate.herder.offset_changes import OffsetChanges
 from headgate.herder.requests import Requests
+from headgate.herder.statuses import Statuses
 from headgate.herder.tasks import Tasks
 from headgate.herder.work import GroupWork
 from headgate.host import work
@@ -25,6 +28,7 @@ from headgate.simulation.checks import Checks, InvariantBroken
 from headgate.simulation.cluster import simulate
 from headgate.simulation.memory_clients import MemoryConsumer, MemoryProducer
 from headgate.simulation.memory_transport import MemoryConfigLog, MemoryFencer
+from headgate.simulation.restart_checks import RestartChecks
 from headgate.simulation.sink_body import SinkBody
 from headgate.simulation.worker import SimulatedWorker
 from headgate.simulation.world import Options
@@ -304,3 +308,99 @@ def test_13_the_sink_reaches_the_end__a_machine_that_never_commits(
 ) -> None:
     monkeypatch.setattr(SinkMachine, "_commit", lambda self: SinkMachine._run(self, 0))
     broken_by("10 to 13", quick)
+
+
+def small_budgets(seed: int) -> Options:
+    return Options(seed, failing_polls=0.15, small_budgets=True)
+
+
+def test_14_budget__restarts_that_are_not_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    delay_ms = RestartPolicy.delay_ms
+
+    def unlimited(self: RestartPolicy, restarts: int, error: str) -> int | None:
+        return delay_ms(replace(self, restarts_max=1_000), restarts, error)
+
+    monkeypatch.setattr(RestartPolicy, "delay_ms", unlimited)
+    monkeypatch.setattr(RestartChecks, "_check_note", lambda *_: None)  # it would speak first
+    broken_by("14 budget", small_budgets)
+
+
+def test_14_budget__a_new_owner_that_begins_to_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Statuses, "restarts_of", lambda *_: 0)
+    broken_by("14 budget", small_budgets)
+
+
+def test_14_budget__a_restart_that_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    restart_failed = Tasks.restart_failed
+
+    def uncounted(self: Tasks, task: Any, run: str) -> None:
+        if (held := self._held.get(task)) is not None:
+            held.restarts -= 1
+        restart_failed(self, task, run)
+
+    monkeypatch.setattr(Tasks, "restart_failed", uncounted)
+    broken_by("14 budget", small_budgets)
+
+
+def test_14_backoff__every_wait_is_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    delay_ms = RestartPolicy.delay_ms
+
+    def short(self: RestartPolicy, restarts: int, error: str) -> int | None:
+        return None if delay_ms(self, restarts, error) is None else 2 * self.backoff_ms
+
+    monkeypatch.setattr(RestartPolicy, "delay_ms", short)
+    broken_by("14 backoff", small_budgets)
+
+
+def test_14_excluded_errors__any_error_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    delay_ms = RestartPolicy.delay_ms
+
+    def any_error(self: RestartPolicy, restarts: int, error: str) -> int | None:
+        return delay_ms(replace(self, errors=()), restarts, error)
+
+    monkeypatch.setattr(RestartPolicy, "delay_ms", any_error)
+    broken_by("14 excluded errors", small_budgets)
+
+
+def test_14_quiet__a_count_that_never_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = Tasks._policy
+    monkeypatch.setattr(
+        Tasks, "_policy", lambda self, held: replace(policy(self, held), quiet_ms=1_000_000)
+    )
+    broken_by("14 quiet", small_budgets)
+
+
+def test_14_fresh_budget__a_user_s_restart_that_leaves_the_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stop = Tasks._stop
+
+    def counted(restart: Callable[..., None]) -> Callable[..., None]:
+        def kept(self: Tasks, *given: Any, **named: Any) -> None:
+            counts = {task: self._held[task].restarts for task in self._held}
+
+            def counting(self: Tasks, held: Any, grace_ms: int | None) -> None:
+                held.restarts = counts[held.task]
+                stop(self, held, grace_ms)
+
+            with monkeypatch.context() as context:
+                context.setattr(Tasks, "_stop", counting)
+                restart(self, *given, **named)
+
+        return kept
+
+    monkeypatch.setattr(Tasks, "restart", counted(Tasks.restart))
+    monkeypatch.setattr(Tasks, "restart_planned", counted(Tasks.restart_planned))
+    broken_by("14 fresh budget", small_budgets)
+
+
+def test_14_attempts_left__a_status_that_tells_one_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    announced = RestartPolicy.announced
+
+    def more(self: RestartPolicy, trace: str, restarts: int, delay_ms: int | None) -> str:
+        return announced(
+            replace(self, restarts_max=self.restarts_max + 1), trace, restarts, delay_ms
+        )
+
+    monkeypatch.setattr(RestartPolicy, "announced", more)
+    broken_by("14 attempts left", small_budgets)

@@ -2,6 +2,7 @@
 ``HEADGATE_SEED=<seed> pytest tests/simulation``."""
 
 import os
+from collections import Counter
 
 import pytest
 from support.depth import tries
@@ -57,6 +58,25 @@ def test_sink_tasks_that_freeze_before_they_commit(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_tasks_that_fail_are_restarted_by_their_policy(seed: int) -> None:
     assert simulate(Options(seed=seed, failing_polls=0.3)).records > 0
+
+
+SMALL_BUDGET_SEEDS = 8
+SITUATIONS = (
+    "automatic restart",
+    "longest wait",
+    "count begun anew after quiet",
+    "count taken over",
+    "error that is excluded",
+    "budget used up",
+    "user's restart when it was used up",
+)
+
+
+def test_the_restart_policy_keeps_to_its_contract_in_every_situation() -> None:
+    met: Counter[str] = Counter()
+    for seed in range(SMALL_BUDGET_SEEDS):
+        met.update(simulate(Options(seed, failing_polls=0.15, small_budgets=True)).restarts_met)
+    assert all(met[each] > 0 for each in SITUATIONS), met
 
 
 def test_changes_with_an_etag_are_made_on_what_was_read_or_not_at_all() -> None:

@@ -9,11 +9,12 @@ from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 from headgate.errors import CoreError
-from headgate.herder.messages import AlterConnectorOffsets, Effect
+from headgate.herder.messages import AlterConnectorOffsets, Call, Effect, StartTask
 from headgate.host.ports import ConfigRecords
-from headgate.ids import TargetState
+from headgate.ids import TargetState, TaskId
 from headgate.ports import ConsumerRecord, TopicPartition
 from headgate.simulation.memory_clients import Membership
+from headgate.simulation.restart_checks import RestartChecks
 from headgate.simulation.world import Worker, World
 from headgate.task.messages import TaskSpec
 from headgate.topics.config_events import (
@@ -27,6 +28,7 @@ from headgate.topics.config_events import (
 from headgate.topics.config_records import decode
 from headgate.topics.config_reducer import fold
 from headgate.topics.config_state import ConfigState
+from headgate.topics.status import TaskStatusReported, decode_status
 
 
 class InvariantBroken(CoreError):
@@ -43,6 +45,7 @@ class Checks:
         self.events: list[ConfigEvent] = []
         self._initialised: dict[str, int] = {}
         """Run -> config offset of the log's end when its producer was initialised."""
+        self.restarts = RestartChecks(lambda: world.schedule.now_ms, self.broken)
         self._claimed = -1
         self._next_record: dict[tuple[str, int], int] = {}
         self.offsets_changed = 0
@@ -239,9 +242,32 @@ class Checks:
 
     def decided(self, worker: Worker, effects: Sequence[Effect]) -> None:
         """After every decision: the worker's state is the log's, folded in whatever batches."""
+        if self._world.options.small_budgets:
+            self._restarts_decided(worker, effects)
         state = worker.herder.state
         if state.offset == self.state.offset and not _same(state, self.state):
             self.broken("7 the log decides", f"{worker.name} differs from another reader")
+
+    def _restarts_decided(self, worker: Worker, effects: Sequence[Effect]) -> None:
+        if not self._world.is_member(worker):
+            return  # what it knows may be old
+        for effect in effects:
+            if isinstance(effect, StartTask):
+                self.restarts.started(worker.url, effect.spec, self._told(effect.spec.task))
+            else:
+                self.restarts.decided(worker.url, (effect,))
+
+    def _told(self, task: TaskId) -> int:
+        """Restarts in a row by the last status in the log, not as a worker has read it."""
+        records, _ = self._world.transport.status_log.read(0)
+        for record in records:
+            event = decode_status(record.key or b"", record.value)
+            if isinstance(event, TaskStatusReported) and event.task == task:
+                return event.status.restarts
+        return 0
+
+    def user_asked(self, call: Call) -> None:
+        self.restarts.user_asked(call)
 
     def read_log(self) -> ConfigState:
         """The state of the log as it is now."""

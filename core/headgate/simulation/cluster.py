@@ -62,6 +62,8 @@ class Report:
     left_reset: int
     """How many of these were offsets of deleted connectors."""
     rebalances: int
+    restarts_met: dict[str, int]
+    """How often each situation of the restart policy was met."""
 
 
 class Cluster:
@@ -174,6 +176,7 @@ class Cluster:
             offsets_changed=self.checks.offsets_changed,
             left_reset=self.checks.left_reset,
             rebalances=max(w.herder.view().rebalances for w in self.workers.values()),
+            restarts_met=dict(self.checks.restarts.met),
         )
 
     def _unsettled(self) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from headgate.ports import Producer, ProducerRecord
 from headgate.simulation.body import Body
+from headgate.simulation.restart_checks import EXCLUDED, INCLUDED
 from headgate.simulation.world import World
 from headgate.task import steps
 from headgate.task.messages import BodyReport, TaskOutcome, TaskSpec
@@ -50,7 +51,7 @@ class SourceBody(Body):
                 return steps.Started()
             case steps.Poll():
                 if self._fails():
-                    return steps.Failed(TaskOutcome.FAILED, "poll raised")
+                    return steps.Failed(TaskOutcome.FAILED, self._error())
                 return self._poll()
             case steps.SendRecords(first, end):
                 self._send(self._batch[first:end])
@@ -91,6 +92,10 @@ class SourceBody(Body):
     def _fails(self) -> bool:
         probability = self._world.options.failing_polls
         return bool(probability) and self._world.faulty and self._schedule.likely(probability)
+
+    def _error(self) -> str:
+        other = self._world.options.small_budgets and self._schedule.likely(0.15)
+        return EXCLUDED if other else INCLUDED
 
     def _poll(self) -> steps.Polled:
         if self._ahead is not None:

@@ -19,6 +19,7 @@ from headgate.herder.messages import (
     Success,
 )
 from headgate.ids import TargetState, TaskId
+from headgate.simulation.restart_checks import SMALL_BUDGET
 from headgate.simulation.world import World
 from headgate.task.messages import TaskKind
 
@@ -92,6 +93,8 @@ class User:
         }
         if name in SINKS:
             config["topics"] = SINKS[name]
+        elif self._world.options.small_budgets:
+            config |= SMALL_BUDGET
         return PutConnectorConfig(name, config)
 
     def _change_offsets(self, name: str) -> None:
@@ -150,6 +153,7 @@ class User:
     def _send(self, call: Call, *, again: bool, then: Call | None = None) -> None:
         self.open_calls += 1
         self.asked += 1
+        self._world.checks.user_asked(call)
         since = len(self._world.checks.events)
         url = self._chance.choice(sorted(self._world.workers))
 
@@ -160,6 +164,9 @@ class User:
                 self._schedule.after(100, lambda: self._until_done(call, then))
             elif then is not None:
                 self._until_done(then)
+            elif again and self._world.options.small_budgets and isinstance(call, SetTargetState):
+                # Nothing else brings back what has used up its budget.
+                self._until_done(RestartConnector(call.name, include_tasks=True, only_failed=True))
 
         target = self._world.workers[url].url
         self._world.network.send(target, call, 0, CALL_TIMEOUT_MS, deliver)

@@ -54,6 +54,9 @@ class Options:
     failing_polls: float = 0.0
     """Probability that a source's poll fails its task while there are faults. Then the restart
     policy is on, and must bring every task back."""
+    small_budgets: bool = False
+    """With `failing_polls`: connectors have a small budget of restarts, which is used up, and some
+    errors are none that the policy names. The restart policy is checked step by step."""
     etags: float = 0.0
     """Probability that a change of the user names the connector's etag, which it read up to some
     seconds before."""
@@ -149,6 +152,8 @@ class Observer(Protocol):
     def answered(self, call_id: str, before: bool) -> None: ...
 
     def decided(self, worker: Worker, effects: Sequence[Effect]) -> None: ...
+
+    def user_asked(self, call: Call) -> None: ...
 
     def read_log(self) -> ConfigState: ...
 

@@ -1,0 +1,169 @@
+"""What must hold of the restart policy, checked as each worker decides.
+
+The contract is that of docs/run/settings.md, computed anew here, so that an error in
+`headgate.connector.restart_policy` is not shared. Starts of a task on a new owner are no restarts:
+the group assigned it. What is counted there goes on from what the status topic says.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, NoReturn
+
+from headgate.herder.messages import Call, Effect, RestartConnector, RestartTask, WriteStatus
+from headgate.ids import State, TaskId
+from headgate.task.messages import TaskSpec
+from headgate.topics.status import Status, TaskStatusReported, decode_status
+
+BUDGET: Final = 2
+BACKOFF_MS: Final = 50
+BACKOFF_MAX_MS: Final = 200
+QUIET_MS: Final = 600
+EXCLUDED: Final = "wrong password"
+"""An error that the policy does not name."""
+INCLUDED: Final = "poll raised"
+SMALL_BUDGET: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "headgate.restart.max": str(BUDGET),
+        "headgate.restart.backoff.ms": str(BACKOFF_MS),
+        "headgate.restart.backoff.max.ms": str(BACKOFF_MAX_MS),
+        "headgate.restart.quiet.ms": str(QUIET_MS),
+        "headgate.restart.errors": INCLUDED,
+    }
+)
+ASKED_MS: Final = 20_000
+"""How long after it was asked a user's restart may still be carried out."""
+
+
+@dataclass(slots=True)
+class _Seen:
+    """One task on one worker, as its statuses tell."""
+
+    count: int = 0
+    """Automatic restarts in a row; never more than there were."""
+    running_ms: int | None = None
+    failed_ms: int | None = None
+    """When it failed, while it is as it failed."""
+    error: str = ""
+    left: bool = False
+    """It was given up, or is stopped."""
+    commit: int | None = None
+    """Of the run's task configs."""
+
+
+class RestartChecks:
+    def __init__(self, now_ms: Callable[[], int], broken: Callable[[str, str], NoReturn]) -> None:
+        self._now_ms = now_ms
+        self._broken = broken
+        self._seen: dict[tuple[str, TaskId], _Seen] = {}
+        self._asked: dict[str, int] = {}
+        """When a user last asked for a restart, by connector."""
+        self.met: Counter[str] = Counter()
+        """How often each situation was met."""
+
+    def user_asked(self, call: Call) -> None:
+        if isinstance(call, RestartTask):
+            self._asked[call.task.connector] = self._now_ms()
+        elif isinstance(call, RestartConnector):
+            self._asked[call.name] = self._now_ms()
+
+    def decided(self, worker: str, effects: Iterable[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, WriteStatus) and effect.value is not None:
+                event = decode_status(effect.key, effect.value)
+                if isinstance(event, TaskStatusReported):
+                    self._reported(worker, event.task, event.status)
+
+    def started(self, worker: str, spec: TaskSpec, told: int) -> None:
+        """A run begins. `told`: the count that the status topic has.
+
+        On a new owner it goes on from there.
+        """
+        place = (worker, spec.task)
+        if place not in self._seen:
+            self._seen[place] = _Seen(told)
+            self.met["count taken over"] += told > 0
+        seen = self._seen[place]
+        if seen.commit != spec.commit_offset and seen.commit is not None:
+            seen.count = 0  # new task configs
+        elif seen.left:
+            seen.count = told
+        seen.left = False
+        seen.commit = spec.commit_offset
+        seen.running_ms = seen.failed_ms = None
+
+    def _reported(self, worker: str, task: TaskId, status: Status) -> None:
+        seen = self._seen.get((worker, task))
+        if seen is None:
+            return  # it has not run here
+        if status.state is State.UNASSIGNED:
+            seen.left, seen.failed_ms = True, None
+        elif status.state is State.RUNNING:
+            seen.running_ms = self._now_ms()
+        elif status.state is State.FAILED:
+            self._failed(seen, task, status)
+        elif status.state is State.RESTARTING:
+            self._restarting(seen, task, status)
+
+    def _failed(self, seen: _Seen, task: TaskId, status: Status) -> None:
+        if seen.failed_ms is not None and (status.restarts, status.trace) == (
+            seen.count,
+            seen.error,
+        ):
+            return  # said again, as where another worker's record hid it
+        now, since = self._now_ms(), seen.running_ms
+        if since is not None and now - since >= QUIET_MS:
+            self.met["count begun anew after quiet"] += seen.count > 0
+            seen.count = 0
+            if status.restarts:
+                self._broken("14 quiet", f"{task} failed after quiet and counts {status.restarts}")
+        if status.restarts < seen.count and not self._user_may_have(task):
+            text = f"{task} counts {status.restarts} restarts, there were {seen.count}"
+            self._broken("14 budget", text)
+        # A user's restart, or new task configs, may have made it less.
+        seen.count, seen.failed_ms, seen.error = status.restarts, now, status.trace or ""
+        self._check_note(seen, task)
+
+    def _check_note(self, seen: _Seen, task: TaskId) -> None:
+        note = seen.error.partition("\n")[0]
+        left = BUDGET - seen.count
+        if EXCLUDED in seen.error:
+            self.met["error that is excluded"] += 1
+        elif left <= 0:
+            self.met["budget used up"] += 1
+            if not note.endswith("none is left. Mend the cause, then restart it."):
+                self._broken("14 attempts left", f"{task} has none, its status says {note!r}")
+        elif not note.endswith(f"restarts left: {left}."):
+            self._broken("14 attempts left", f"{task} has {left}, its status says {note!r}")
+
+    def _restarting(self, seen: _Seen, task: TaskId, status: Status) -> None:
+        failed_ms, seen.failed_ms = seen.failed_ms, None
+        if not status.restarts and self._user_may_have(task):
+            if failed_ms is not None and seen.count >= BUDGET:
+                self.met["user's restart when it was used up"] += 1
+            seen.count = 0
+            return
+        if failed_ms is None:
+            return  # lost or fenced: not by the policy
+        if status.restarts == seen.count and self._user_may_have(task):
+            self._broken("14 fresh budget", f"{task} counts {seen.count} after a user's restart")
+        self.met["automatic restart"] += 1
+        number = seen.count + 1
+        if EXCLUDED in seen.error:
+            self._broken("14 excluded errors", f"{task} is restarted after {EXCLUDED}")
+        if number > BUDGET:
+            self._broken("14 budget", f"{task} is restarted {number} times in a row")
+        if status.restarts != number:
+            text = f"{task} counts {status.restarts}, this is restart {number}"
+            self._broken("14 budget", text)
+        wait = min((number * number + number) * BACKOFF_MS, BACKOFF_MAX_MS)
+        self.met["longest wait"] += wait == BACKOFF_MAX_MS
+        waited = self._now_ms() - failed_ms
+        if waited < wait:
+            self._broken("14 backoff", f"{task} is restarted after {waited} ms, not {wait}")
+        seen.count = number
+
+    def _user_may_have(self, task: TaskId) -> bool:
+        asked = self._asked.get(task.connector)
+        return asked is not None and self._now_ms() - asked <= ASKED_MS
