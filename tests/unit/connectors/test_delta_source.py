@@ -15,6 +15,7 @@ from support.task.table_sources import Offsets, Read, drain, tasks_of
 
 from headgate.connector.api import ExactlyOnceSupport, SourceTask
 from headgate.connector.config import ConfigError
+from headgate.testing import FakeConnectorContext
 from headgate_arrow import arrow_types
 from headgate_connectors.delta_source import DeltaSource
 from headgate_connectors.tables.source import TableSourceError
@@ -297,6 +298,22 @@ def test_all_shares_begin_with_one_version(tmp_path: Path) -> None:
     again = drain(tasks_of(DeltaSource, config)[1])
     drain(tasks_of(DeltaSource, config, again.committed, first=())[0], again)
     assert sorted(again.column("n")) == list(range(12))
+
+
+def test_task_configs_stay_as_they_are_once_rows_were_written(tmp_path: Path) -> None:
+    """Other ones would start all tasks anew, wherever the connector moves to."""
+    write(tmp_path, 1)
+    made, found = DeltaSource(), list[Any]()
+    made.start(config_of(tmp_path))
+    offsets: Offsets = ()
+    for _ in range(2):
+        made.context = FakeConnectorContext(offsets)
+        found.append(made.task_configs(1))
+        offsets = offsets or drain(task(tmp_path)).committed
+        write(tmp_path, 2)
+    assert found[0] == found[1]
+    made.context = FakeConnectorContext()
+    assert made.task_configs(1) != found[0]
 
 
 def test_shares_that_began_differently_are_told(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from itertools import chain
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.io.pyarrow import _dataframe_to_data_files
+from pyiceberg.manifest import ManifestContent, ManifestEntryStatus
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.snapshots import Operation, Summary
@@ -26,7 +28,9 @@ from support.task.table_sources import Offsets, Read, drain, tasks_of
 from headgate.connector.api import SourceTask
 from headgate.connector.config import ConfigError
 from headgate_connectors.iceberg_source import IcebergSource
-from headgate_connectors.tables.source import TableSourceError
+from headgate_connectors.tables.iceberg_snapshots import IcebergSteps, _Place
+from headgate_connectors.tables.iceberg_state import files_of
+from headgate_connectors.tables.source import Share, TableSourceError
 
 NESTED = pa.struct([("q", pa.int64()), ("r", pa.list_(pa.string()))])
 EVERY: Any = pa.table(
@@ -190,10 +194,14 @@ def test_a_column_that_took_the_name_of_another_is_not_taken_for_it(tmp_path: Pa
     assert drain(task(tmp_path)).rows == expected
     with table(tmp_path).update_schema() as change:
         change.rename_column("s.x", "z")
+    with table(tmp_path).update_schema() as change:
         change.rename_column("s.y", "x")
-    table(tmp_path).append(pa.table({"c": [5], "a": [6], "s": [{"z": 5, "x": 6}]}))
+    with table(tmp_path).update_schema() as change:
+        change.rename_column("s.z", "y")
+    rows = pa.table({"c": [5], "a": [6], "s": [{"y": 5, "x": 6}]})
+    table(tmp_path).append(rows)
     read = drain(task(tmp_path))
-    assert read.rows == [{"c": 5, "a": 6, "s": {"z": 5, "x": 6}}]
+    assert read.rows == rows.to_pylist()
     skipped, _ = read.skipped
     assert "its column s is of type struct<x: int64, y: int64>, expected" in skipped.reason
 
@@ -419,17 +427,52 @@ def test_a_catalog_that_cannot_be_asked_is_told(tmp_path: Path) -> None:
         drain(subject)
 
 
+def test_a_snapshot_that_expired_is_told_where_its_child_still_names_it(tmp_path: Path) -> None:
+    """As Java leaves it: pyiceberg forgets the parent."""
+    steps = IcebergSteps("shop.rows", {}, Share(0, 1), print, skips=False)
+    last = SimpleNamespace(
+        snapshot_id=2, parent_snapshot_id=1, sequence_number=2, timestamp_ms=0, schema_id=None
+    )
+    metadata = SimpleNamespace(snapshots=[last], current_snapshot_id=2)
+    assert steps._line(metadata, _Place.of({"after": 1})) == [last]
+    for offset in ({"snapshot": 1}, {"after": 7}):
+        with pytest.raises(TableSourceError, match="have expired before the source had read them"):
+            steps._line(metadata, _Place.of(offset))
+
+
+def test_files_that_delete_rows_are_found_and_refused() -> None:
+    """pyiceberg writes none: the entries are as it reads those of others."""
+    steps = IcebergSteps("shop.rows", {}, Share(0, 1), print, skips=False)
+    entry = SimpleNamespace(status=ManifestEntryStatus.ADDED, snapshot_id=5)
+    manifest = SimpleNamespace(
+        content=ManifestContent.DELETES,
+        added_snapshot_id=5,
+        fetch_manifest_entry=lambda _io, discard_deleted: [entry],
+    )
+    summary = SimpleNamespace(operation=Operation.OVERWRITE)
+    made_it, later = (
+        SimpleNamespace(snapshot_id=number, manifests=lambda _io: [manifest], summary=summary)
+        for number in (5, 6)
+    )
+    with pytest.raises(TableSourceError, match="adds 1 that delete rows"):
+        steps._added(made_it, files_of(made_it, None, whole=False), "snapshot 5")
+    found = files_of(later, None, whole=True)
+    assert (found.deletes, found.deleting) == (0, 1)
+    with pytest.raises(TableSourceError, match=r"has 1 files that delete rows .*merge on read"):
+        steps._whole(found)
+
+
 # -- files --
 
 
-def files_of(folder: Path) -> list[Path]:
+def written(folder: Path) -> list[Path]:
     return sorted((folder / "w").rglob("*.parquet"), key=os.path.getmtime)
 
 
 def test_a_data_file_that_is_gone_is_named(tmp_path: Path) -> None:
     first = write(tmp_path, 0)
     write(tmp_path, 1)
-    files_of(tmp_path)[1].unlink()
+    written(tmp_path)[1].unlink()
     subject, read = task(tmp_path, starting_snapshot=first), Read()
     with pytest.raises(TableSourceError, match="is gone, and its rows from row 0 on were not read"):
         drain(subject, read)
@@ -439,7 +482,7 @@ def test_a_data_file_that_is_gone_is_named(tmp_path: Path) -> None:
 def test_a_file_that_was_overwritten_costs_itself_alone(tmp_path: Path) -> None:
     for number in range(3):
         write(tmp_path, number)
-    files_of(tmp_path)[1].write_bytes(b"PAR1")
+    written(tmp_path)[1].write_bytes(b"PAR1")
     read = drain(task(tmp_path))
     assert read.column("n") == [0, 2]
     (skipped,) = read.skipped
@@ -454,7 +497,7 @@ def test_a_column_that_only_its_partition_has_is_told(tmp_path: Path) -> None:
     spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "p"))
     rows = pa.table({"n": pa.array([1], pa.int64()), "p": pa.array([7], pa.int32())})
     made(tmp_path, columns, partition_spec=spec).append(rows)
-    (file,) = files_of(tmp_path)
+    (file,) = written(tmp_path)
     size = file.stat().st_size
     pq.write_table(pq.read_table(file, partitioning=None).drop_columns(["p"]), file)
     data = file.read_bytes()
