@@ -19,6 +19,7 @@ from headgate.testing import FakeConnectorContext
 from headgate_arrow import arrow_types
 from headgate_connectors.delta_source import DeltaSource
 from headgate_connectors.tables.source import TableSourceError
+from headgate_runtime.up.places import look_at
 
 NESTED = pa.struct([("q", pa.int64()), ("r", pa.list_(pa.string()))])
 EVERY: Any = pa.table(
@@ -371,6 +372,16 @@ def test_what_is_wrong_is_told_before_it_starts(tmp_path: Path) -> None:
     for wrong in ("", "-1", "now", "1.5"):
         with pytest.raises(ConfigError, match=r"starting\.version"):
             DeltaSource.config_def().parse(config_of(tmp_path, starting_version=wrong))
+
+
+def test_a_pipeline_says_that_a_table_is_not_there_yet(tmp_path: Path) -> None:
+    """It may be meant so, or be a slip of the pen."""
+    config = {"connector.class": "DeltaSource", **config_of(tmp_path)}
+    said = look_at(config, tmp_path)
+    assert said is not None and not said.fault
+    assert "yet; its task waits for it" in said.text
+    write(tmp_path, 1)
+    assert look_at(config, tmp_path) is None
 
 
 def protocol(*features: str, reader: int = 3) -> dict[str, Any]:
