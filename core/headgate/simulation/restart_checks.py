@@ -49,7 +49,7 @@ class _Seen:
     left: bool = False
     """It was given up, or is stopped."""
     commit: int | None = None
-    """Of the run's task configs."""
+    """The generation of the run's task configs."""
 
 
 class RestartChecks:
