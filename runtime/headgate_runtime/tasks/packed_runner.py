@@ -289,7 +289,7 @@ class PackedRunner:
             case life.Welcome():
                 assert caller is not None
                 host.connected(*caller)
-                host.say(HostWelcome(self._limit_ms, logs=True))
+                host.say(HostWelcome(self._limit_ms, logs=True, calls=True))
             case life.Refuse():
                 pass  # `arrived` says so
             case life.KillLaunched():

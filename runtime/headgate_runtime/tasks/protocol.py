@@ -37,6 +37,8 @@ class Welcome:
     """Silence after which the body stops by itself."""
     logs: bool = False
     """Whether the worker takes `Logged`: one of an older version would hang up."""
+    calls: bool = False
+    """Whether it takes `LongCall`, likewise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,7 @@ class HostWelcome:
     limit_ms: int
     """Silence after which the tasks of the host stop by themselves."""
     logs: bool = False
+    calls: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,7 +137,7 @@ class LaunchedRunner:
             if life.Welcome() not in outputs:
                 return False
             found.hello, found.connection = hello, connection
-            connection.say(Welcome(found.spec, self._limit_ms, logs=True))
+            connection.say(Welcome(found.spec, self._limit_ms, logs=True, calls=True))
             for command in found.early:
                 connection.say(command)
             return True

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from headgate import wire
-from headgate.task.messages import BodyReport, TaskCommand, TaskEnded, TaskSpec
+from headgate.task.messages import BodyReport, LongCall, TaskCommand, TaskEnded, TaskSpec
 from headgate_runtime.tasks.lifeline import (
     BodyLifeline,
     Command,
@@ -82,6 +82,7 @@ class SocketLine(Lifeline[Command]):
         self._welcomed_with(greeting)
         self.outbox = Outbox() if greeting.logs else None
         """For log records that are to be in the worker's log; None: it does not take them."""
+        self._takes_calls: bool = greeting.calls
         self._telling = threading.Lock()
         self._room = LOG_ROOM
         # A peer that stops reading must not hold the body longer than its own limit.
@@ -183,7 +184,8 @@ class SocketLifeline(SocketLine[TaskCommand], BodyLifeline):
         return self._spec
 
     def report(self, report: BodyReport) -> None:
-        self.tell(report)
+        if self._takes_calls or not isinstance(report, LongCall):
+            self.tell(report)
 
     def _welcomed_with(self, greeting: Welcome) -> None:
         self._spec = greeting.spec
@@ -201,4 +203,5 @@ class HostLifeline(SocketLine[HostCommand]):
 
     def report(self, run: str, report: BodyReport) -> None:
         """Tell what one of the tasks reports."""
-        self.tell(FromTask(run, report))
+        if self._takes_calls or not isinstance(report, LongCall):
+            self.tell(FromTask(run, report))

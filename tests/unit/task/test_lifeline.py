@@ -23,6 +23,7 @@ from headgate import wire
 from headgate.ids import TargetState, TaskId
 from headgate.ports import LaunchRefusal
 from headgate.task.messages import (
+    LongCall,
     PauseTask,
     StopTask,
     TaskEnded,
@@ -49,7 +50,7 @@ from headgate_runtime.tasks.protocol import (
 )
 from headgate_runtime.tasks.runners import LaunchedRunner
 from headgate_runtime.tasks.server import LifelineServer
-from headgate_runtime.tasks.socket_lifeline import EXIT_STATUS, SocketLifeline
+from headgate_runtime.tasks.socket_lifeline import EXIT_STATUS, HostLifeline, SocketLifeline
 
 LIMIT_MS = 600
 SPEC = TaskSpec(
@@ -160,6 +161,8 @@ def test_commands_down_and_reports_up(bench: Bench) -> None:
     assert lifeline.take(5) == [PauseTask()]
     lifeline.report(TaskRunning())
     assert bench.next() == TaskRunning()
+    lifeline.report(LongCall("poll", 30_000))
+    assert bench.next() == LongCall("poll", 30_000)
     bench.runner.stop("w/1", 60_000)
     assert lifeline.take(5) == [StopTask()]
     assert lifeline.stopping
@@ -170,6 +173,16 @@ def test_commands_down_and_reports_up(bench: Bench) -> None:
     assert bench.reports.empty(), "what was launched is not over yet"
     bench.launcher.ended["w/1"](None)
     assert bench.next() == TaskReleased()
+
+
+def test_a_host_tells_of_a_long_call_of_one_of_its_tasks(killed_pids: list[int]) -> None:
+    bench = Bench(lambda: True, 20_000, partial(PackedRunner, room=3))
+    line = HostLifeline(bench.invite(), leave=lambda status: None)
+    assert line.take(5) == [protocol.StartTask(SPEC)]
+    line.report("w/1", LongCall("poll", 30_000))
+    assert bench.next() == LongCall("poll", 30_000)
+    line.close()
+    bench.close()
 
 
 def log_over(lifeline: SocketLifeline, level: int, text: str) -> None:
@@ -233,6 +246,19 @@ def test_a_worker_of_an_older_version_is_sent_no_log() -> None:
         assert lifeline.outbox is None
         lifeline.report(TaskEnded(TaskOutcome.STOPPED))
         lifeline.close()
+
+
+@pytest.mark.parametrize("takes", [True, False])
+def test_only_a_worker_that_takes_long_calls_is_told_of_them(takes: bool) -> None:
+    """One of an older version would hang up, as when files are replaced while it runs."""
+    lifeline, worker = greeted_by_hand(encode(Welcome(SPEC, 30_000, calls=takes)))
+    with worker:
+        lifeline.report(LongCall("poll", 30_000))
+        lifeline.report(TaskEnded(TaskOutcome.STOPPED))
+        lifeline.close()
+        said = worker.makefile("rb").read()
+    assert (b'"LongCall"' in said) is takes
+    assert b'"TaskEnded"' in said
 
 
 def test_who_is_not_invited_is_hung_up_on(bench: Bench) -> None:
