@@ -212,7 +212,11 @@ register_patch()
 
 @app.command(
     rich_help_panel=LOOK,
-    epilog=example("headgate plugins", "headgate plugins DirectorySource"),
+    epilog=example(
+        "headgate plugins",
+        "headgate plugins DirectorySource",
+        "headgate plugins --url http://127.0.0.1:8083",
+    ),
 )
 def plugins(
     name: Annotated[
@@ -224,11 +228,25 @@ def plugins(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON value instead of text.")
     ] = False,
+    url: Annotated[
+        str | None,
+        typer.Option(
+            "--url",
+            metavar="ADDRESS",
+            help="Ask a running worker, of Kafka Connect too, what it has. Addresses are as for "
+            "headgate status.",
+        ),
+    ] = None,
 ) -> None:
     """List the connectors that are installed, or the options of one.
 
     NAME may also be the class of a transform, predicate or converter.
     """
+    if url is not None:
+        from headgate_runtime.remote.commands import plugins as of_a_worker
+
+        of_a_worker(name, url, as_json=as_json)
+        return
     from headgate_runtime.plugins.describe import as_text, describe, listed, listed_text
     from headgate_runtime.plugins.find import PluginError
 

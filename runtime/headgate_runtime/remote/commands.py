@@ -126,6 +126,17 @@ def status(url: Url = None, output: Format = Output.TABLE) -> None:
             _print(show.status(cluster, rows, remote.where, work))
 
 
+def plugins(name: str | None, url: str, *, as_json: bool) -> None:
+    """Print the classes that a worker has, or the options of one."""
+    with remote_at(url) as remote:
+        if name is None:
+            found = remote.plugins()
+            _print(show.as_json(found) if as_json else show.plugins(found))
+        else:
+            keys = remote.plugin(name)
+            _print(show.as_json(keys) if as_json else show.plugin(keys))
+
+
 # -- connectors --
 
 

@@ -224,6 +224,36 @@ class GrpcRemote:
             answer = self._client.connectors.ResetDeletedOffsets(request, timeout=CALL_S)
         return _shown_differences(answer.differences)
 
+    def plugins(self) -> Sequence[Mapping[str, Any]]:
+        with self._told(reads=True):
+            found = self._client.cluster.ListPlugins(
+                cluster_pb2.ListPluginsRequest(), timeout=CALL_S
+            )
+        return [
+            {"class": each.class_name, "type": each.type, "version": each.version}
+            for each in found.plugins
+        ]
+
+    def plugin(self, name: str) -> Sequence[Mapping[str, Any]]:
+        with self._told(reads=True):
+            found = self._client.cluster.GetPlugin(
+                cluster_pb2.GetPluginRequest(class_name=name), timeout=CALL_S
+            )
+        return [
+            {
+                "name": key.name,
+                "type": key.type,
+                "required": key.required,
+                "default_value": key.default_value if key.HasField("default_value") else None,
+                "importance": key.importance,
+                "documentation": key.documentation,
+                "group": key.group,
+                "display_name": key.display_name,
+                "dependents": list(key.dependents),
+            }
+            for key in found.keys
+        ]
+
     def loggers(self) -> Mapping[str, str]:
         with self._told(reads=True):
             found = self._client.cluster.ListLoggers(

@@ -232,6 +232,17 @@ class RestRemote:
             for each in self.deleted_offsets(name, kind)
         ]
 
+    def plugins(self) -> Sequence[Mapping[str, Any]]:
+        found: Sequence[Mapping[str, Any]] = self._json(
+            Question("GET", "/connector-plugins?connectorsOnly=false")
+        )
+        return found
+
+    def plugin(self, name: str) -> Sequence[Mapping[str, Any]]:
+        path = f"/connector-plugins/{quote(name, safe='')}/config"
+        found: Sequence[Mapping[str, Any]] = self._json(Question("GET", path))
+        return found
+
     def loggers(self) -> Mapping[str, str]:
         found = self._json(Question("GET", "/admin/loggers"))
         return {name: each["level"] for name, each in found.items()}

@@ -191,6 +191,15 @@ class Remote(Protocol):
         """What `reset_deleted_offsets` would do, as `offset_differences`."""
         ...
 
+    def plugins(self) -> Sequence[Mapping[str, Any]]:
+        """Classes that the worker has: ``class``, ``type``, ``version``, as Connect's REST says."""
+        ...
+
+    def plugin(self, name: str) -> Sequence[Mapping[str, Any]]:
+        """The options of a class: ``name``, ``type``, ``required``, ``default_value``,
+        ``importance``, ``documentation``, as Connect's REST says."""
+        ...
+
     def loggers(self) -> Mapping[str, str]:
         """Levels by name."""
         ...
@@ -231,6 +240,8 @@ def hint(code: str, message: str, name: str = "", reason: str = "") -> str:
             return "levels are TRACE, DEBUG, INFO, WARN, ERROR, FATAL and OFF"
         case "NOT_FOUND" if message.startswith("Unknown task"):
             return f"headgate connectors show{shown or ' NAME'} lists its tasks"
+        case "NOT_FOUND" if message.startswith("Unknown plugin"):
+            return "headgate plugins --url ADDRESS lists what this worker has"
         case "NOT_FOUND":
             return LISTED
         case "ALREADY_EXISTS":

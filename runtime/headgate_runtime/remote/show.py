@@ -189,6 +189,25 @@ def status(
     return "\n".join([*lines, "", *aside] if aside else lines)
 
 
+def plugins(found: Sequence[Mapping[str, Any]]) -> str:
+    cells = ((each["class"], each["type"], each.get("version") or "") for each in found)
+    return table(("CLASS", "TYPE", "VERSION"), cells)
+
+
+def plugin(keys: Sequence[Mapping[str, Any]]) -> str:
+    """Options of a class: those that must be given first."""
+    cells = (
+        (
+            each["name"],
+            str(each["type"]).lower(),
+            "required" if each["required"] else str(each.get("default_value") or ""),
+            each["documentation"],
+        )
+        for each in sorted(keys, key=lambda each: not each["required"])
+    )
+    return table(("OPTION", "TYPE", "DEFAULT", "MEANING"), cells)
+
+
 def worker_state(told: Mapping[str, Any]) -> str:
     """What is known of a worker: by itself, or by the leader's last round."""
     if told["answers"]:
