@@ -4,7 +4,7 @@ import os
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
@@ -45,14 +45,6 @@ path = "table"
 "rotate.interval.ms" = 500
 "tasks.max" = 2
 """
-
-
-@pytest.fixture
-def ups(tmp_path: Path) -> Iterator[list[Up]]:
-    started: list[Up] = []
-    yield started
-    for up in started:
-        up.clean_up()
 
 
 def add_file(folder: Path, number: int, rows: int) -> None:

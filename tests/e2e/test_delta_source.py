@@ -1,7 +1,7 @@
 """A Delta table that one sink writes, read into another one, while tasks are killed and frozen."""
 
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -40,14 +40,6 @@ path = "copy"
 "rotate.records" = 2000
 "rotate.interval.ms" = 500
 """
-
-
-@pytest.fixture
-def ups(tmp_path: Path) -> Iterator[list[Up]]:
-    started: list[Up] = []
-    yield started
-    for up in started:
-        up.clean_up()
 
 
 def test_kills_lose_and_double_nothing_from_table_to_table(

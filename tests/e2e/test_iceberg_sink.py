@@ -3,7 +3,7 @@
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -47,14 +47,6 @@ table = "shop.rows"
 "tasks.max" = 2
 """
 KILLS, ROWS = 10, 5_000
-
-
-@pytest.fixture
-def ups(tmp_path: Path) -> Iterator[list[Up]]:
-    started: list[Up] = []
-    yield started
-    for up in started:
-        up.clean_up()
 
 
 def add_file(folder: Path, number: int) -> None:

@@ -95,14 +95,6 @@ def postgres() -> Iterator[Postgres]:
     server.stop()
 
 
-@pytest.fixture
-def ups(tmp_path: Path) -> Iterator[list[Up]]:
-    started: list[Up] = []
-    yield started
-    for up in started:
-        up.clean_up()
-
-
 def test_a_table_of_postgresql_comes_out_equal_through_kills(
     tmp_path: Path, postgres: Postgres, ups: list[Up], say: Callable[[str], None]
 ) -> None:

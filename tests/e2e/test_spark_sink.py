@@ -5,7 +5,7 @@ import json
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
@@ -316,14 +316,6 @@ path = "out"
 "tasks.max" = 2
 """
 KILLS, ROWS = 10, 5_000
-
-
-@pytest.fixture
-def ups(tmp_path: Path) -> Iterator[list[Up]]:
-    started: list[Up] = []
-    yield started
-    for up in started:
-        up.clean_up()
 
 
 @pytest.mark.exhaustive

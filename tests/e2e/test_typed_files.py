@@ -5,7 +5,7 @@ import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -46,14 +46,6 @@ path = "out"
 "rotate.interval.ms" = 500
 "tasks.max" = 2
 """
-
-
-@pytest.fixture
-def ups(tmp_path: Path) -> Iterator[list[Up]]:
-    started: list[Up] = []
-    yield started
-    for up in started:
-        up.clean_up()
 
 
 def prepare(

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -51,15 +50,6 @@ GHOST = """
 topics = "ghost"
 file = "ghost.txt"
 """
-
-
-@pytest.fixture
-def ups(tmp_path: Path) -> Iterator[list[Up]]:
-    """What a test starts, so that nothing of it outlives the test."""
-    started: list[Up] = []
-    yield started
-    for up in started:
-        up.clean_up()
 
 
 def _write(folder: Path, connectors: str, runner: str = "process", workers: int = 2) -> None:

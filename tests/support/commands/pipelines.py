@@ -5,10 +5,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
 from support.commands.processes import Process, descendants
 
 from headgate_embedded import RefusedError, open_reader
@@ -106,3 +107,12 @@ class Up:
         for process in self.family.values():
             if process.alive() and process.same():
                 os.kill(process.pid, signal.SIGKILL)
+
+
+@pytest.fixture
+def ups(tmp_path: Path) -> Iterator[list[Up]]:
+    """What a test starts, so that nothing of it outlives the test."""
+    started: list[Up] = []
+    yield started
+    for up in started:
+        up.clean_up()
