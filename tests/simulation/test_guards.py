@@ -352,6 +352,17 @@ def test_14_backoff__every_wait_is_the_first(monkeypatch: pytest.MonkeyPatch) ->
     broken_by("14 backoff", small_budgets)
 
 
+def test_14_backoff__waits_grow_in_a_straight_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    delay_ms = RestartPolicy.delay_ms
+
+    def straight(self: RestartPolicy, restarts: int, error: str) -> int | None:
+        wait = 2 * (restarts + 1) * self.backoff_ms
+        return None if delay_ms(self, restarts, error) is None else wait
+
+    monkeypatch.setattr(RestartPolicy, "delay_ms", straight)
+    broken_by("14 backoff", small_budgets)
+
+
 def test_14_excluded_errors__any_error_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
     delay_ms = RestartPolicy.delay_ms
 

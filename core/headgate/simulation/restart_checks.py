@@ -16,10 +16,11 @@ from headgate.ids import State, TaskId
 from headgate.task.messages import TaskSpec
 from headgate.topics.status import Status, TaskStatusReported, decode_status
 
-BUDGET: Final = 2
+BUDGET: Final = 3
 BACKOFF_MS: Final = 50
-BACKOFF_MAX_MS: Final = 200
-QUIET_MS: Final = 600
+BACKOFF_MAX_MS: Final = 500
+"""The second wait, of 300 ms, is on the curve and below this; the third would be 600 ms."""
+QUIET_MS: Final = 900
 EXCLUDED: Final = "wrong password"
 """An error that the policy does not name."""
 INCLUDED: Final = "poll raised"
