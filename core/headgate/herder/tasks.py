@@ -188,6 +188,7 @@ class Tasks:
         held.stop_requested = held.log_read = held.confirmed = False
         held.ended = held.running_since_ms = held.moved_ms = held.restart_at_ms = None
         held.progress = NO_PROGRESS
+        note_call(held, LongCall(), self._ctx.now_ms)
         held.topics = ()
         self._runs[held.run] = held
         self._move(held, TaskInput.START_EXACTLY_ONCE if spec.exactly_once else TaskInput.START)

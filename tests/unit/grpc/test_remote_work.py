@@ -6,10 +6,14 @@ import re
 import time
 from pathlib import Path
 
+import httpx
 import pytest
 from support.grpc.worker import grpc_worker
 
+from headgate import wire
+from headgate.herder import messages as m
 from headgate.ids import TargetState
+from headgate_runtime.observe.metrics import metrics
 from headgate_runtime.remote import commands, show
 from headgate_runtime.remote.over_grpc import GrpcRemote
 from headgate_runtime.remote.over_rest import RestRemote
@@ -72,6 +76,11 @@ def test_a_call_that_hangs_is_shown_beside_the_state(
         told_of(served.rest.url, capsys, r"slow-0 is in poll for \d+ s; the log of its worker says")
         commands.status(served.rest.url, commands.Output.JSON)
         assert json.loads(capsys.readouterr().out)["long_calls"][0]["method"] == "poll"
+        view = httpx.get(f"{served.rest.url}headgate/worker").json()
+        loop = served.worker.loop_time.read(time.monotonic())
+        scraped = metrics([wire.from_plain(m.WorkerView, view)], loop=loop).decode()
+        assert 'headgate_task_call_seconds{connector="slow",method="poll",task="0"' in scraped
+        assert loop[0] > 0 and 0 < loop[2] <= loop[1]
         go_on.touch()
         for remote in remotes:
             await_call(remote, 0)

@@ -41,6 +41,8 @@ def test_a_fence_that_is_refused_at_first_leaves_no_task_failed(times: int) -> N
     world = refused(times)
     assert rounds(world) == times + 1
     assert last_status(world)["state"] == "RUNNING"
+    view = world.workers["a"].herder.view()
+    assert (view.fencing_rounds, view.failed_fencing_rounds) == (1, times)
 
 
 def test_a_fence_that_is_refused_again_and_again_fails_the_task_with_the_reason() -> None:
