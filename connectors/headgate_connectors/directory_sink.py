@@ -408,7 +408,7 @@ class DirectorySinkTask(SinkTask):
         else:
             row = {}
         try:
-            self._by.check_names(json_names(record))
+            self._by.check_names(row or json_names(record))
         except DataError as error:
             raise DataError(f"{at(record)}: {error}") from error
         folder = self._by.folder(record, schema, row)
