@@ -14,6 +14,8 @@ from headgate.ids import TargetState, TaskId
 from headgate.topics.config_events import SessionKeyChanged
 from headgate.topics.config_records import decode
 from headgate_rest import RestService
+from headgate_runtime.remote.over_rest import RestRemote
+from headgate_runtime.remote.remote import RemoteError
 from local_kafka.java_connect import JavaWorker
 
 pytestmark = pytest.mark.slow
@@ -144,6 +146,23 @@ def test_a_connectors_life(asking: Asking, tmp_path: Path) -> None:
     assert asking.value(m.DeleteConnector(name)) is None
     gone = asking(m.DescribeConnector(name))
     assert gone == m.Failure(m.ErrorKind.NOT_FOUND, f"Connector {name} not found")
+
+
+@pytest.mark.exhaustive
+def test_the_plugins_of_a_java_worker_are_shown(asking: Asking) -> None:
+    """``headgate plugins --url``."""
+    remote = RestRemote(asking.java.url)
+    source = "org.apache.kafka.connect.file.FileStreamSourceConnector"
+    listed = {each["class"]: each["type"] for each in remote.plugins()}
+    assert listed[source] == "source"
+    assert listed["org.apache.kafka.connect.transforms.Cast$Value"] == "transformation"
+    assert {"file", "topic"} <= {each["name"] for each in remote.plugin(source)}
+    assert "spec" in {
+        each["name"] for each in remote.plugin("org.apache.kafka.connect.transforms.Cast$Value")
+    }
+    with pytest.raises(RemoteError, match="headgate plugins --url ADDRESS lists"):
+        remote.plugin("NoSuch")
+    remote.close()
 
 
 def test_what_workers_tell_each_other_is_believed_by_its_signature(asking: Asking) -> None:
