@@ -9,12 +9,17 @@ import json
 import re
 import subprocess
 import sys
+import threading
+import time
 from typing import Final
 
 from headgate.java.pattern import compile_java
 
 SECONDS: Final = 20.0
 """As long as a second of a processor may take on a machine that is busy."""
+AT_ONCE: Final = 2
+"""Processes at once. The other calls wait for their turn: of a hundred processes, none would have
+an answer in `SECONDS`."""
 _TEXT_MAX: Final = 249
 """Longest name of a topic."""
 _REPEATED_GROUP: Final = re.compile(r"\)[*+?{]")
@@ -29,10 +34,12 @@ pattern, text = json.load(sys.stdin)
 sys.exit(10 if re.compile(pattern, re.ASCII).match(text) else 11)
 """
 _YES, _NO = 10, 11
+_turns = threading.BoundedSemaphore(AT_ONCE)
 
 
 def matches_in_time(pattern: str, text: str, seconds: float = SECONDS) -> bool | None:
-    """Whether the whole of `text` is what the Java expression means. None: it takes longer.
+    """Whether the whole of `text` is what the Java expression means. None: it takes longer, or so
+    many others are tried that it did not have its turn.
 
     Raises:
         JavaPatternError: as `compile_java`.
@@ -40,11 +47,20 @@ def matches_in_time(pattern: str, text: str, seconds: float = SECONDS) -> bool |
     compiled = compile_java(pattern)
     if is_quick(pattern) and len(text) <= _TEXT_MAX:
         return compiled.match(text) is not None
-    command = [sys.executable, "-I", "-S", "-c", _PROGRAM]
+    until = time.monotonic() + seconds
+    if not _turns.acquire(timeout=seconds):
+        return None
+    try:
+        return _tried(compiled.pattern, text, until - time.monotonic())
+    finally:
+        _turns.release()
+
+
+def _tried(pattern: str, text: str, seconds: float) -> bool | None:
     try:
         done = subprocess.run(
-            command,
-            input=json.dumps([compiled.pattern, text]).encode(),
+            [sys.executable, "-I", "-S", "-c", _PROGRAM],
+            input=json.dumps([pattern, text]).encode(),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             timeout=seconds,

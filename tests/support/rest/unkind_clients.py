@@ -56,7 +56,7 @@ class Clients:
             self.hung_put: 20,
             self.transforms: 3,
             self.expressions: 2,
-            self.endless_expression: 2,
+            self.endless_expression: 20,
             self.large_tasks: 1,
             self.digits: 2,
         }

@@ -4,6 +4,7 @@ import json
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import ExitStack
 
 import pytest
 
@@ -15,6 +16,7 @@ from headgate.java import pattern
 from headgate.java.pattern import compile_java
 from headgate_runtime.config.settings import WorkerSettings
 from headgate_runtime.config.transformer import NO_PROVIDERS
+from headgate_runtime.plugins import expressions
 from headgate_runtime.plugins.expressions import is_quick, matches_in_time
 from headgate_runtime.plugins.validation import config_infos
 
@@ -137,6 +139,39 @@ def test_an_endless_expression_stops_nobody_else() -> None:
 
 def test_it_is_given_up_on_a_machine_that_has_no_time_either() -> None:
     assert matches_in_time(*ENDLESS, seconds=0.05) is None
+
+
+def test_a_hundred_of_them_have_two_processes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred processes held both processors, and none had an answer."""
+    at_once, highest, lock, told = 0, 0, threading.Lock(), list[bool | None]()
+
+    def tried(_pattern: str, _text: str, _seconds: float) -> bool | None:
+        nonlocal at_once, highest
+        with lock:
+            at_once += 1
+            highest = max(highest, at_once)
+        time.sleep(0.002)
+        with lock:
+            at_once -= 1
+        return True
+
+    monkeypatch.setattr(expressions, "_tried", tried)
+    asking = [
+        threading.Thread(target=lambda: told.append(matches_in_time(*ENDLESS))) for _ in range(100)
+    ]
+    for thread in asking:
+        thread.start()
+    for thread in asking:
+        thread.join()
+    assert told == [True] * 100
+    assert highest == expressions.AT_ONCE == 2
+
+
+def test_it_waits_for_its_turn_no_longer_than_for_its_answer() -> None:
+    with ExitStack() as held:
+        for _ in range(expressions.AT_ONCE):
+            held.enter_context(expressions._turns)
+        assert matches_in_time(*ENDLESS, seconds=0.05) is None
 
 
 @pytest.mark.exhaustive
