@@ -2,6 +2,7 @@
 
 import os
 import struct
+import time
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -21,6 +22,8 @@ The tables are the same."""
 VERSIONS: Final = (SCHEMA_VERSION, BATCHES_VERSION)
 SQLITE_VERSION_MIN: Final = (3, 51, 3)
 PAGE_SIZE: Final = 8192
+CHECKS: Final = 50
+CHECK_PAUSE_S: Final = 0.02
 _HEADER: Final = struct.Struct(">60xI4xI")
 """The database header: user version and application id."""
 
@@ -141,7 +144,39 @@ def make_if_absent(path: Path) -> None:
 
 def check_file(path: Path) -> None:
     """Refuse a file that is not an embedded log of this version, without changing a byte of it or
-    leaving one beside it."""
+    leaving one beside it.
+
+    The file is read without locks, so while another process moves its write-ahead log into it, it
+    seems corrupt. It is refused once two looks in a row find the same file and the same fault.
+    """
+    seen: tuple[object, ...] = ()
+    for left in reversed(range(CHECKS)):
+        try:
+            _check_once(path)
+        except RefusedError as error:
+            now = (str(error), *_signature(path))
+            if now == seen or not left:
+                raise
+            seen = now
+            time.sleep(CHECK_PAUSE_S)
+        else:
+            return
+
+
+def _signature(path: Path) -> tuple[int, ...]:
+    """Something else once the file or its write-ahead log has changed."""
+    found: list[int] = []
+    for one in (path, path.with_name(path.name + "-wal")):
+        try:
+            stat = one.stat()
+        except OSError:
+            found.append(-1)
+        else:
+            found += stat.st_size, stat.st_mtime_ns, stat.st_ino
+    return tuple(found)
+
+
+def _check_once(path: Path) -> None:
     try:
         header = os.pread(kept_open(path), 100, 0)
     except OSError as error:

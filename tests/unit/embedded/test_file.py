@@ -14,6 +14,7 @@ from headgate_embedded import (
     check_machine,
     open_reader,
     open_transport,
+    schema,
     transport_settings,
 )
 from headgate_embedded.schema import FILE_NAME, check_library
@@ -123,6 +124,20 @@ def test_file_overwritten_behind_its_header_is_refused(tmp_path: Path) -> None:
     data[100:8192] = b"\xff" * (8192 - 100)
     path.write_bytes(data)
     refused(tmp_path, "corrupt")
+
+
+def test_a_file_that_another_process_is_changing_is_looked_at_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that moved its write-ahead log into the file made it look corrupt."""
+    open_transport(transport_settings(tmp_path)).close()
+    path = tmp_path / FILE_NAME
+    whole = path.read_bytes()
+    halves = [whole[:40_000], whole[:50_000], whole]
+    path.write_bytes(whole[:30_000])
+    monkeypatch.setattr(schema.time, "sleep", lambda _: path.write_bytes(halves.pop(0)))
+    open_transport(transport_settings(tmp_path)).close()
+    assert halves == []
 
 
 def test_log_of_a_process_that_crashed_is_recovered(tmp_path: Path) -> None:
