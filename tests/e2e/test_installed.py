@@ -116,12 +116,14 @@ def test_a_parquet_file_without_pyarrow_fails_its_task_and_skips_nothing(
     assert "skipped" not in done.stdout + done.stderr
 
 
-def test_mypy_strict_passes_on_a_connector_of_a_user(installed: Installed, tmp_path: Path) -> None:
+def test_mypy_strict_passes_on_connectors_of_a_user(installed: Installed, tmp_path: Path) -> None:
     """The packages in the wheel say that they are typed, and the types fit."""
-    shutil.copy(ROOT / "examples/connector/numbers_example.py", tmp_path)
+    examples = ("numbers_example.py", "shortest_example.py")
+    for name in examples:
+        shutil.copy(ROOT / "examples/connector" / name, tmp_path)
     done = run(
         [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--python-executable",
-         installed.python, "numbers_example.py"],
+         installed.python, *examples],
         cwd=tmp_path,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout

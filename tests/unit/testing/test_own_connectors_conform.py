@@ -1,8 +1,10 @@
-"""The conformance suite on the connectors that come with Headgate, and on the example's."""
+"""The conformance suite on the connectors that come with Headgate, and on those of the examples."""
 
 import json
+import sqlite3
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import ClassVar
 
@@ -17,6 +19,7 @@ from headgate.testing import Message, SinkConformance, SourceConformance
 
 sys.path.append(str(Path(__file__).resolve().parents[3] / "examples" / "connector"))
 from numbers_example import AppendSink, CountSource
+from shortest_example import TableSink, TickSource
 
 LINES = ["one", "two", "", "vier \u00e4", "five", "two"]
 
@@ -210,3 +213,25 @@ class TestAppendSink(SinkConformance):
     def written(self, folder: Path) -> Sequence[str]:
         file = folder / "out.txt"
         return file.read_text().splitlines() if file.exists() else []
+
+
+class TestTickSource(SourceConformance):
+    connector = TickSource
+    config: ClassVar = {"topic": "t"}
+
+    def expected(self) -> list[str]:
+        return ["tick 1", "tick 2", "tick 3"]
+
+
+class TestTableSink(SinkConformance):
+    connector = TableSink
+    exactly_once = True
+
+    def prepare(self, folder: Path) -> Mapping[str, str]:
+        return {"file": str(folder / "table.db")}
+
+    def written(self, folder: Path) -> list[str]:
+        with closing(sqlite3.connect(folder / "table.db")) as db:
+            if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'records'").fetchall():
+                return []
+            return [value for (value,) in db.execute("SELECT value FROM records")]
