@@ -396,7 +396,7 @@ class Up:
     def _failures_at_stop(self) -> tuple[str, ...]:
         if self._snapshot is None:
             return ()
-        return failures_at_stop(self._snapshot, self._observer.read().connectors)
+        return self._disk.full + failures_at_stop(self._snapshot, self._observer.read().connectors)
 
     def _quarantined(self) -> list[str]:
         """What source tasks have set aside and not read."""

@@ -25,6 +25,8 @@ class Disk:
     def __init__(self, data: Path) -> None:
         self._data = data
         self._full_since: float | None = None
+        self.full: tuple[str, ...] = ()
+        """What the last look saw that makes it no success to stop now."""
         self.news = ""
         """What there is to say since the last look; empty: nothing."""
 
@@ -35,10 +37,10 @@ class Disk:
         if not is_full(self._data):
             if self._full_since is not None:
                 self.news = f"there is space again for {self._data}"
-            self._full_since = None
+            self._full_since, self.full = None, ()
             return ""
         if self._full_since is None:
-            self._full_since = now
+            self._full_since, self.full = now, (full_text(self._data),)
             self.news = f"{full_text(self._data)}; this ends in {GRACE_S:.0f} s"
         return full_text(self._data) if now - self._full_since >= GRACE_S else ""
 

@@ -44,9 +44,11 @@ def test_it_is_said_once_and_ends_the_run_after_a_while(
     now = [0.0]
     monkeypatch.setattr(disk.time, "monotonic", lambda: now[0])
     seen = Disk(small)
-    assert (seen.look(), seen.news) == ("", "")
+    assert (seen.look(), seen.news, seen.full) == ("", "", ())
     fill(small)
     assert seen.look() == ""
+    (reason,) = seen.full  # who stops it now has not ended it well
+    assert reason.endswith("is full: free some space, then start again")
     assert seen.news.endswith("is full: free some space, then start again; this ends in 10 s")
     now[0] = 9.0
     assert (seen.look(), seen.news) == ("", "")
@@ -62,6 +64,7 @@ def test_space_that_is_freed_in_time_is_said(small: Path) -> None:
     seen.look()
     (small / "fill").unlink()
     assert (seen.look(), seen.news) == ("", f"there is space again for {small}")
+    assert seen.full == ()
 
 
 def test_little_space_that_can_be_used_is_not_full(
