@@ -1,10 +1,14 @@
 """A `headgate up` on Spark that runs already: latency from a line to a committed row, the rate by
 the number of tasks, and how soon it goes on after a kill.
 
-The source is DirectorySource on the runner `spark`. Latency is that of single lines: from the
-moment a line is whole in its file until the sink's group has committed its offset, which it does
-after the table has the row. Recovery is the time from a SIGKILL until new records are in the log
-and until the sink commits again, at a steady 200 lines a second.
+The source is DirectorySource on the runner `spark`. The rate is measured in turns with one job of
+plain PySpark, which reads the same files and writes Parquet, in a session that runs already and is
+told the columns.
+
+Latency is that of single lines: from the moment a line is whole in its file until the sink's group
+has committed its offset, which it does after the table has the row. Recovery is the time from a
+SIGKILL until new records are in the log and until the sink commits again, at a steady 200 lines a
+second.
 """
 
 import os
@@ -17,9 +21,9 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
-from bench.processes import below
+from bench.processes import below, cpu_seconds
 from bench.up_job import UpJob
 from headgate.ids import State
 from headgate.topics.status import StatusView, decode_status, fold_statuses
@@ -39,6 +43,7 @@ STEADY_EVERY_S = 0.005
 PATIENCE_S = 180.0
 TOPIC, GROUP = "events", "connect-lake"
 LINE = b'{"user": 1234567, "action": "click", "page": "/a/b/c", "at": 1795220025955, "n": %d}\n'
+COLUMNS = "user BIGINT, action STRING, page STRING, at BIGINT, n BIGINT"
 SINKS = {
     "SparkFileSink": '"connector.class" = "SparkFileSink"\nformat = "parquet"',
     "SparkFileSink, batch.interval.ms = 0": '"connector.class" = "SparkFileSink"\n'
@@ -72,9 +77,10 @@ def run() -> Iterator[str]:
     yield f"latency of {SAMPLES} single lines, {SAMPLE_EVERY_S} s apart: p50 and p99, seconds"
     for name, sink in SINKS.items():
         yield from _latency(name, sink)
-    yield f"{RECORDS:,} lines in 4 files at a time to Parquet, medians of {REPEATS}"
-    for tasks in TASKS:
-        yield from _scaling(tasks)
+    yield f"{RECORDS:,} lines in 4 files at a time to Parquet, medians of {REPEATS}, in turns"
+    with _PlainSpark() as plain:
+        for tasks in TASKS:
+            yield from _scaling(tasks, plain)
     yield f"after a SIGKILL, {KILLS} of each: seconds to new records, to the sink's next commit"
     yield from _recovery()
 
@@ -118,13 +124,46 @@ def _note_commits(job: UpJob, seen: list[float]) -> None:
 # -- tasks --
 
 
-def _scaling(tasks: int) -> Iterator[str]:
+def _scaling(tasks: int, plain: "_PlainSpark") -> Iterator[str]:
+    ours, theirs = [], []
     with _job(tasks, SINKS["SparkFileSink"]) as job:
         _warm(job)
-        costs = [job.move(_files(job, f"day{n}", RECORDS), RECORDS) for n in range(REPEATS)]
+        plain.convert(_files(job, "plain", WARM_RECORDS), job.folder / "plain")
+        for number in range(REPEATS):
+            files = _files(job, f"day{number}", RECORDS)
+            theirs.append(plain.convert(files, job.folder / f"plain{number}"))
+            ours.append(job.move(files, RECORDS))
+    yield f"{f'{tasks} source task(s)':24}{_rate(ours)}"
+    yield f"{'  plain PySpark':24}{_rate(theirs)}"
+
+
+def _rate(costs: list[tuple[float, float]]) -> str:
     rate = RECORDS / statistics.median(seconds for seconds, _ in costs)
     cpu = 1e6 * statistics.median(spent for _, spent in costs) / RECORDS
-    yield f"{tasks} source task(s): {rate:>10,.0f} records/s, {cpu:.2f} us CPU a record"
+    return f"{rate:>10,.0f} records/s, {cpu:.2f} us CPU a record"
+
+
+class _PlainSpark:
+    """A session of PySpark in this process, with a JVM of its own."""
+
+    def __enter__(self) -> Self:
+        from pyspark.sql import SparkSession
+
+        settings = {"spark.ui.enabled": "false", "spark.log.level": "ERROR"}
+        builder = SparkSession.builder.master("local[2]").config(map=settings)
+        self._session: Any = builder.getOrCreate()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._session.stop()
+
+    def convert(self, files: list[Path], out: Path) -> tuple[float, float]:
+        """Seconds, and seconds of the JVM's CPU, from the lines of `files` to Parquet in `out`."""
+        jvm = self._session.sparkContext._gateway.proc.pid
+        began, cpu = time.perf_counter(), cpu_seconds(jvm)
+        frame = self._session.read.schema(COLUMNS).json([str(path) for path in files])
+        frame.write.parquet(str(out))
+        return time.perf_counter() - began, cpu_seconds(jvm) - cpu
 
 
 # -- recovery --
