@@ -3,7 +3,7 @@ the number of tasks, and how soon it goes on after a kill.
 
 The source is DirectorySource on the runner `spark`. The rate is measured in turns with one job of
 plain PySpark, which reads the same files and writes Parquet, in a session that runs already and is
-told the columns.
+told the columns. So is that of DirectorySource and DirectorySink on the runner `process`.
 
 Latency is that of single lines: from the moment a line is whole in its file until the sink's group
 has committed its offset, which it does after the table has the row. Recovery is the time from a
@@ -70,6 +70,25 @@ topics = "events"
 path = "out"
 {sink}
 """
+WITHOUT_SPARK = """
+[cluster]
+workers = 2
+runner = "process"
+[connectors.events]
+"connector.class" = "DirectorySource"
+path = "in"
+topic = "events"
+"tasks.max" = {tasks}
+"poll.interval.ms" = 20
+"json.types" = "user: int64, action: string, page: string, at: int64, n: int64"
+[connectors.lake]
+"connector.class" = "DirectorySink"
+format = "parquet"
+topics = "events"
+path = "out"
+"rotate.records" = 100000
+"rotate.interval.ms" = 500
+"""
 
 
 def run() -> Iterator[str]:
@@ -81,6 +100,8 @@ def run() -> Iterator[str]:
     with _PlainSpark() as plain:
         for tasks in TASKS:
             yield from _scaling(tasks, plain)
+        for tasks in TASKS[:2]:
+            yield from _without_spark(tasks, plain)
     yield f"after a SIGKILL, {KILLS} of each: seconds to new records, to the sink's next commit"
     yield from _recovery()
 
@@ -125,15 +146,25 @@ def _note_commits(job: UpJob, seen: list[float]) -> None:
 
 
 def _scaling(tasks: int, plain: "_PlainSpark") -> Iterator[str]:
-    ours, theirs = [], []
     with _job(tasks, SINKS["SparkFileSink"]) as job:
-        _warm(job)
-        plain.convert(_files(job, "plain", WARM_RECORDS), job.folder / "plain")
-        for number in range(REPEATS):
-            files = _files(job, f"day{number}", RECORDS)
-            theirs.append(plain.convert(files, job.folder / f"plain{number}"))
-            ours.append(job.move(files, RECORDS))
-    yield f"{f'{tasks} source task(s)':24}{_rate(ours)}"
+        yield from _beside(f"{tasks} source task(s)", job, plain)
+
+
+def _without_spark(tasks: int, plain: "_PlainSpark") -> Iterator[str]:
+    with _Folder(WITHOUT_SPARK.format(tasks=tasks)) as job:
+        yield from _beside(f"{tasks}, without Spark", job, plain)
+
+
+def _beside(name: str, job: UpJob, plain: "_PlainSpark") -> Iterator[str]:
+    """The rate of `job`, and that of plain PySpark in turns with it."""
+    ours, theirs = [], []
+    _warm(job)
+    plain.convert(_files(job, "plain", WARM_RECORDS), job.folder / "plain")
+    for number in range(REPEATS):
+        files = _files(job, f"day{number}", RECORDS)
+        theirs.append(plain.convert(files, job.folder / f"plain{number}"))
+        ours.append(job.move(files, RECORDS))
+    yield f"{name:24}{_rate(ours)}"
     yield f"{'  plain PySpark':24}{_rate(theirs)}"
 
 
