@@ -13,10 +13,14 @@ WRITE = "Write connectors"
 STUDY = "Study the protocol (for scripts)"
 
 
-NEVER_OFFERED: Final = frozenset({"--prune"})
-"""Options that delete: who mistypes another one is not led to them."""
-CHECKS: Final = frozenset({"--dry-run", "--dryrun", "--validate", "--verify", "--no-start"})
-"""Options by which other tools only look."""
+NEVER_OFFERED: Final = frozenset({"--prune", "delete", "reset"})
+"""Options and commands that delete: who mistypes another one is not led to them."""
+CHECKS: Final = frozenset(
+    {"--check", "--diff", "--dry-run", "--dryrun", "--no-start", "--validate", "--verify"}
+)
+"""Options by which commands here and other tools only look."""
+_LOOKS: Final[Mapping[str, str]] = {"headgate up": "--check", "headgate apply": "--diff"}
+"""The option of a command by which it only looks."""
 _LIST: Final = "headgate connectors list shows the connectors, headgate status the workers, too"
 _SHOW: Final = "headgate connectors show NAME has config, states and traces"
 _APPLY: Final = "headgate connectors apply FILE creates and changes connectors"
@@ -25,6 +29,7 @@ _OFFSETS: Final = "headgate offsets show NAME"
 _WORKERS: Final = "headgate status shows the workers of a cluster"
 _DELETE: Final = "headgate connectors delete NAME deletes it; headgate offsets reset its offsets"
 _RESUME: Final = "headgate connectors resume NAME runs it again"
+_SEE: Final = ("detail", "details", "info", "inspect", "see", "state", "view")
 _OPERATE: Final = "headgate connectors {} is for connectors of a running cluster"
 MEANT: Final[Mapping[str, Mapping[str, str]]] = {
     "headgate": {
@@ -46,9 +51,9 @@ MEANT: Final[Mapping[str, Mapping[str, str]]] = {
         "version": "headgate --version shows it",
     },
     "connectors": {
-        **dict.fromkeys(("get", "describe", "status", "config", "tasks"), _SHOW),
+        **dict.fromkeys(("get", "describe", "status", "config", "tasks", *_SEE), _SHOW),
         **dict.fromkeys(("put", "set", "update"), _APPLY),
-        **dict.fromkeys(("del", "remove", "rm"), _DELETE),
+        **dict.fromkeys(("del", "destroy", "drop", "remove", "rm"), _DELETE),
         **dict.fromkeys(("start", "unpause"), _RESUME),
         **dict.fromkeys(("log", "logs"), f"{_SHOW}; more is in the logs of its workers"),
         "scale": "headgate connectors edit NAME changes its config, tasks.max included",
@@ -57,10 +62,13 @@ MEANT: Final[Mapping[str, Mapping[str, str]]] = {
     "loggers": dict.fromkeys(
         ("get", "ls", "show"), "headgate loggers list shows the loggers and their levels"
     ),
-    "tasks": dict.fromkeys(("get", "list", "ls", "show", "status"), _TASKS),
+    "tasks": dict.fromkeys(("get", "list", "ls", "show", "status", *_SEE), _TASKS),
     "offsets": {
-        **dict.fromkeys(("describe", "get", "list", "ls"), f"{_OFFSETS} shows them"),
-        **dict.fromkeys(("alter", "patch"), "headgate offsets set NAME FILE changes them"),
+        **dict.fromkeys(("describe", "get", "list", "ls", *_SEE), f"{_OFFSETS} shows them"),
+        **dict.fromkeys(
+            ("alter", "patch", "restore", "rewind", "seek"),
+            "headgate offsets set NAME FILE changes them",
+        ),
     },
 }
 """Words that other tools have for commands, and ours, by group. They go before words that only
@@ -85,6 +93,8 @@ AFTER: Final[Mapping[str, str]] = {
 _CHOICE: Final = re.compile(r"(?:Value error, )?'(.*)' is not one of ('.*')\.")
 """What is said of a value that is none of an option's. A library's name for its error comes first.
 """
+_OFFERED: Final = re.compile(r" Did you mean (.*)\?")
+_DIFF: Final = "headgate connectors diff FILE... shows what would change"
 _NEW: Final = "headgate connector new begins a project for a connector"
 
 
@@ -98,9 +108,10 @@ class Guessing(typer.core.TyperGroup):
             word = args[0] if args else ""
             meant = MEANT.get("headgate" if ctx.parent is None else ctx.info_name, {}).get(word)
             hint = meant or _hint(ctx, word)
-            message: str = getattr(error, "message", "")
+            message = _harmless(getattr(error, "message", ""))
             if meant:
                 message = message.partition(" Did you mean")[0]
+            error.message = message  # type: ignore[attr-defined]
             if hint and "Did you mean" not in message:
                 error.message = f"{message} {hint.rstrip('.')}."  # type: ignore[attr-defined]
             raise
@@ -115,6 +126,16 @@ def _hint(ctx: Any, word: str) -> str:
     if group is None or word not in group.commands:
         return ""
     return f"{_NEW if beside == 'connector' else _OPERATE.format(word)}."
+
+
+def _harmless(message: str) -> str:
+    """`message` without the commands that are never offered."""
+    found = _OFFERED.search(message)
+    if found is None:
+        return message
+    kept = [word for word in re.findall(r"'(.*?)'", found[1]) if word not in NEVER_OFFERED]
+    near = ", ".join(f"'{word}'" for word in kept)
+    return message[: found.start()] + (f" Did you mean {near}?" if kept else "")
 
 
 def _choice(message: str) -> str:
@@ -150,8 +171,11 @@ class Commands(Guessing):
             asked, offered = (getattr(error, k, None) for k in ("option_name", "possibilities"))
             if asked is not None:
                 kept = [option for option in offered or () if option not in NEVER_OFFERED]
-                if asked in CHECKS and ctx.invoked_subcommand == "up":
-                    kept = ["--check"]
+                path = getattr(getattr(error, "ctx", None), "command_path", "")
+                if asked in CHECKS and path in _LOOKS:
+                    kept = [_LOOKS[path]]
+                elif asked in CHECKS and path == "headgate connectors apply":
+                    error.message += f"; {_DIFF}."  # type: ignore[attr-defined]
                 operated = ctx.invoked_subcommand in _OPERATED
                 if asked in FILES_AS or (operated and asked in OPTIONS_MEANT):
                     kept = []

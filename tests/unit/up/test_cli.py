@@ -125,6 +125,15 @@ def test_a_missing_package_ends_with_the_extra_that_has_it(arguments: list[str])
         (["up", "p.toml", "--timeline", "t.gif"], "expected a name that ends with .svg or .png"),
         (["up", "p.toml", "--until-idel"], "No such option: --until-idel"),
         (["connector", "list"], "headgate connectors list is for connectors of a running cluster"),
+        (["connectors", "drop", "a"], "No such command 'drop'. headgate connectors delete NAME"),
+        (["connectors", "state", "a"], "No such command 'state'. headgate connectors show NAME"),
+        (["offsets", "rewind", "a"], "No such command 'rewind'. headgate offsets set NAME FILE"),
+        (["apply", "p.toml", "--dry-run"], "No such option: --dry-run (Possible options: --diff)"),
+        (["apply", "p.toml", "--check"], "No such option: --check (Possible options: --diff)"),
+        (
+            ["connectors", "apply", "a.json", "--dry-run"],
+            "No such option: --dry-run; headgate connectors diff FILE... shows what would change.",
+        ),
         (["connectors", "new"], "headgate connector new begins a project for a connector"),
         (["connectors", "pase"], "No such command 'pase'. Did you mean 'pause'"),
         (["run", "p.toml"], "No such command 'run'. headgate up runs a pipeline file"),
@@ -177,6 +186,7 @@ def test_wrong_usage_is_2(arguments: list[str], words: str) -> None:
         (["logs"], "'logs'. headgate up writes the logs of its workers to logs/", "loggers"),
         (["connectors", "status", "a"], "'status'. headgate connectors show NAME", "restart"),
         (["offsets", "get", "a"], "'get'. headgate offsets show NAME shows them", "'set'"),
+        (["offsets", "see", "a"], "'see'. headgate offsets show NAME shows them", "'set'"),
     ],
 )
 def test_who_asks_to_see_something_is_not_led_to_what_changes_it(
@@ -187,12 +197,29 @@ def test_who_asks_to_see_something_is_not_led_to_what_changes_it(
     assert words in done.stderr and lookalike not in done.stderr
 
 
+@pytest.mark.parametrize("command", ["up", "apply"])
 @pytest.mark.parametrize("option", ["--dry-run", "--prun", "--prune-all"])
-def test_an_option_that_deletes_is_never_offered(option: str) -> None:
-    done = RUN.invoke(app, ["up", "p.toml", option])
+def test_an_option_that_deletes_is_never_offered(command: str, option: str) -> None:
+    done = RUN.invoke(app, [command, "p.toml", option])
     assert done.exit_code == 2
     assert f"No such option: {option}" in done.stderr
     assert "--prune" not in done.stderr.replace(option, "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "offered"),
+    [
+        (["offsets", "rest", "a"], ""),
+        (["offsets", "resume", "a"], ""),
+        (["offsets", "sets", "a"], " Did you mean 'set'?"),
+        (["connectors", "select", "a"], ""),
+        (["connectors", "relete", "a"], " Did you mean 'create'?"),
+    ],
+)
+def test_a_command_that_deletes_is_never_offered(arguments: list[str], offered: str) -> None:
+    done = RUN.invoke(app, arguments)
+    assert done.exit_code == 2
+    assert f"No such command '{arguments[1]}'.{offered}\n" in done.stderr
 
 
 def test_all_faults_of_a_pipeline_file(tmp_path: Path) -> None:
