@@ -40,6 +40,14 @@ def connector_problems(
     yield from _invalid(connector, config, settings, folder)
 
 
+def needs_spark(config: Mapping[str, str]) -> bool:
+    """Whether its tasks run on Spark alone, or it is not known where they run."""
+    try:
+        return find_connector(config.get("connector.class", "")).REQUIRES_RUNNER is not None
+    except PluginError:
+        return True
+
+
 def _invalid(
     connector: type[Connector],
     config: Mapping[str, str],

@@ -25,7 +25,7 @@ from headgate_runtime.config.settings import (
     SettingsError,
     WorkerSettings,
 )
-from headgate_runtime.plugins.check import connector_problems
+from headgate_runtime.plugins.check import connector_problems, needs_spark
 from headgate_runtime.spark.settings import DEFAULT_MASTER, SparkSettings
 from headgate_runtime.up import toml_lines
 from headgate_runtime.up.places import home, home_expanded, is_there, look_at, unexpanded
@@ -52,6 +52,10 @@ TABLES = ("cluster", "log", "spark", "connectors")
 _CLUSTER_OWN = ("workers", "data", "runner")
 _SPARK_OWN = ("master", "remote", "host", "conf")
 _RUNNER_KEY = "headgate.task.runner"
+_UNASKED_SPARK = (
+    "no runner is named, so Spark starts, which takes about 20 s, and no connector of the file "
+    'needs it; runner = "process" under [cluster] does without'
+)
 _ELSEWHERE = {
     "bootstrap.servers": "there is no broker: the log is the folder named by data",
     "config.storage.topic": "the config topic is part of the folder named by data",
@@ -192,6 +196,9 @@ class _Reader:
         connectors = self._connectors(self._full(given))
         if runner != "spark" and "spark" in self.document:
             self.notes.append(f"[spark] is not used: runner is {runner}")
+        named = "spark" in self.document or "runner" in cluster or _RUNNER_KEY in settings
+        if not named and not any(needs_spark(config) for config in connectors.values()):
+            self.notes.append(_UNASKED_SPARK)
         return Pipeline(
             file=self.file,
             workers=workers,

@@ -398,6 +398,18 @@ class TestCheck:
         done = RUN.invoke(app, ["up", str(folder / "p.toml"), "--check"])
         assert "warning: [spark] is not used: runner is thread" in done.stdout
 
+    def test_spark_that_nobody_asked_for(self, folder: Path) -> None:
+        """It takes ten times as long to start as a process."""
+        text = _source("in").replace('[cluster]\nrunner = "thread"\n', "")
+        (note,) = _loaded(text, folder).notes
+        assert note.startswith("no runner is named, so Spark starts, which takes about 20 s")
+        assert note.endswith('runner = "process" under [cluster] does without')
+        sink = '[connectors.b]\n"connector.class" = "SparkFileSink"\nformat = "parquet"\n'
+        for more in (f'{sink}path = "out"\ntopics = "t"\n', '[spark]\nmaster = "local[2]"\n'):
+            assert _loaded(f"{text}\n{more}", folder).notes == []
+        for key in ("runner", '"headgate.task.runner"'):
+            assert _loaded(f'[cluster]\n{key} = "spark"\n{text}', folder).notes == []
+
     def test_a_choice_that_is_near(self, folder: Path) -> None:
         text = _source("in") + '\nformat = "jsnl"\n'
         assert _refused(text, folder).endswith("; did you mean jsonl?")
