@@ -25,7 +25,7 @@ from headgate.connector.validators import at_least, non_empty, one_of
 from headgate.ports import TopicPartition
 from headgate_arrow.arrow_types import NoFormError
 from headgate_connectors.output.folder_columns import SinkColumns
-from headgate_connectors.output.folders import folder_fault
+from headgate_connectors.output.folders import folder_fault, naming
 from headgate_connectors.output.manifest import Entry, ManifestError, SinkManifest
 from headgate_connectors.output.part_files import StagedFiles
 from headgate_connectors.output.partitions import (
@@ -239,12 +239,13 @@ class DirectorySinkTask(SinkTask):
     def put(self, records: Sequence[SinkRecord]) -> None:
         for partition in self._partitions.values():
             partition.resumed = False  # what comes now was read after the resume
-        for record in records:
-            self._take(record)
-        for place, partition in list(self._partitions.items()):
-            if partition.files is not None:
-                partition.files.write()
-            self._rotate(place, partition)
+        with naming(self._root):
+            for record in records:
+                self._take(record)
+            for place, partition in list(self._partitions.items()):
+                if partition.files is not None:
+                    partition.files.write()
+                self._rotate(place, partition)
         self._ask_to_be_called()
 
     def _take(self, record: SinkRecord) -> None:
@@ -275,11 +276,12 @@ class DirectorySinkTask(SinkTask):
         place, end = (batch.topic, batch.partition), batch.offset + batch.count
         known = self._partitions[place]
         start = max(batch.offset, known.next, known.committed or 0)
-        if start < end:
-            batch = batch.part(start - batch.offset, end - start)
-            self._take_batch(place, known, batch)
-        for other, partition in list(self._partitions.items()):
-            self._rotate(other, partition)
+        with naming(self._root):
+            if start < end:
+                batch = batch.part(start - batch.offset, end - start)
+                self._take_batch(place, known, batch)
+            for other, partition in list(self._partitions.items()):
+                self._rotate(other, partition)
         self._ask_to_be_called()
 
     def _take_batch(self, place: TopicPartition, partition: _Partition, batch: SinkBatch) -> None:
@@ -462,7 +464,8 @@ class DirectorySinkTask(SinkTask):
             if partition is None:
                 continue
             if self.context.stopping:
-                self._finish(place, partition)
+                with naming(self._root):
+                    self._finish(place, partition)
                 partition = self._partitions[place]
             if partition.resumed:
                 if partition.committed is not None:

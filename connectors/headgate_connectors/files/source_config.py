@@ -406,7 +406,8 @@ class Choice:
         format = FORMATS.get(end) if self._format == "auto" else self._format
         if format is None:
             shown = path.suffix if by_name is None else "".join(path.suffixes[-2:])
-            return f"files ending in {shown!r} are left alone, such as {name}: set format"
+            which = f"ending in {shown!r}" if shown else "without an extension"
+            return f"files {which} are left alone, such as {name}: set format"
         if format == "parquet" and by_name is not None:
             return f"compressed Parquet files are left alone, such as {name}: decompress them"
         return Kind(format, None if format == "parquet" else compression)

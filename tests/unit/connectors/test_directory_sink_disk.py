@@ -15,7 +15,9 @@ from support.files.small_disk import FILLER, is_about_space, leave_free, small_f
 
 from headgate.connector import schema as s
 from headgate.connector.api import SinkRecord
+from headgate.connector.batches import SinkBatch
 from headgate.testing import FakeSinkContext
+from headgate_arrow import arrow_types
 from headgate_connectors.directory_sink import DirectorySinkTask
 from headgate_connectors.output.manifest import ManifestError
 
@@ -78,6 +80,7 @@ def test_files_that_a_full_disk_cuts_short_are_written_once_there_is_space(
             subject.put(records(committed, 3))
         except Exception as error:
             assert is_about_space(error), error
+            assert str(out) in str(error), f"it does not say which disk: {error!r}"
             refused += 1
         else:
             committed += 3
@@ -91,6 +94,24 @@ def test_files_that_a_full_disk_cuts_short_are_written_once_there_is_space(
         assert numbers(out, format) == list(range(committed)), pages
     assert refused > 1
     assert not list((out / "_headgate").rglob(".draft-*"))
+
+
+@pytest.mark.parametrize("how", ["a batch", "the stop"])
+def test_which_disk_is_full_is_told_of(disk: Path, how: str) -> None:
+    subject = task(disk / "out", "parquet")
+    columns = arrow_types.arrow_schema(ROW)
+    rows = [{"n": n, "text": "x" * 1500, "half": 0} for n in range(2)]
+    batch = SinkBatch("t", 0, 0, pa.RecordBatch.from_pylist(rows, columns), ROW)
+    if how == "the stop":
+        subject.put(records(0, 1))  # one more, and its file is committed
+        subject.context.stopping = True  # type: ignore[misc]
+    leave_free(disk, 0)
+    with pytest.raises(OSError, match="No space left on device") as full:
+        if how == "the stop":
+            subject.pre_commit({PLACE: 1})
+        else:
+            subject.put_batch(batch)
+    assert str(disk / "out") in str(full.value)
 
 
 @pytest.mark.parametrize("format", FORMATS)

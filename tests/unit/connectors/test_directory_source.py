@@ -68,6 +68,7 @@ def test_each_format_by_its_extension(tmp_path: Path) -> None:
     (tmp_path / "b.tsv").write_text("id\ttext\n1\tx, y\n")
     (tmp_path / "c.txt").write_text("any\n\nthing\n")
     (tmp_path / "d.xml").write_text("<left alone/>")
+    (tmp_path / "readme").write_text("left alone, too")
     subject = run(tmp_path)
     assert values(subject.rest()) == [
         '{"id":"1","text":"a\\n\\"b\\""}',
@@ -78,7 +79,8 @@ def test_each_format_by_its_extension(tmp_path: Path) -> None:
         "thing",
     ]
     assert subject.context.told == [
-        "files ending in '.xml' are left alone, such as d.xml: set format"
+        "files ending in '.xml' are left alone, such as d.xml: set format",
+        "files without an extension are left alone, such as readme: set format",
     ]
 
 
