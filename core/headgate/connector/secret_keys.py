@@ -10,6 +10,7 @@ from headgate.connector.config import HIDDEN
 SECRET_WORDS: Final = (
     *("password", "passphrase", "secret", "token", "credential", "jaas", "private"),
     "user.info",  # basic.auth.user.info is NAME:PASSWORD
+    "authorization",  # a header
 )
 FS_WORDS: Final = (
     "key",
@@ -18,24 +19,30 @@ FS_WORDS: Final = (
     "headers",
     "cookie",
     "connection_string",
+    "connection-string",
     "passwd",
     "sas",
 )
-"""Words of options fs.*, which the library of a file system names. Some are JSON with secrets."""
-_OF_A_FILE_SYSTEM: Final = re.compile(r"(^|\.)fs\.")
+"""Words of options fs.* and catalog.*, which the library of a file system, or of a catalog, names.
+Some are JSON with secrets."""
+_OF_A_LIBRARY: Final = re.compile(r"(^|\.)(fs|catalog)\.")
 _LOGIN: Final = re.compile(r"(?<=://)([^\s/@:]*):[^\s/]*(?=@)")
+_PARAMETER: Final = re.compile(
+    r"(?i)([?&][\w.-]*(?:password|passwd|secret|token)=)(?!\[hidden\])[^\s&]+"
+)
 
 
 def looks_secret(key: str) -> bool:
     """Whether the name of a config's key says that its value is a secret."""
     name = key.lower()
-    words = (*SECRET_WORDS, *FS_WORDS) if _OF_A_FILE_SYSTEM.search(name) else SECRET_WORDS
+    words = (*SECRET_WORDS, *FS_WORDS) if _OF_A_LIBRARY.search(name) else SECRET_WORDS
     return any(word in name for word in words)
 
 
 def without_login(text: str) -> str:
-    """`text` without the passwords of the addresses in it: ``sftp://user:[hidden]@host/``."""
-    return _LOGIN.sub(rf"\1:{HIDDEN}", text)
+    """`text` without the passwords of the addresses in it: ``sftp://user:[hidden]@host/``, and
+    ``postgresql://host/?password=[hidden]``."""
+    return _PARAMETER.sub(rf"\1{HIDDEN}", _LOGIN.sub(rf"\1:{HIDDEN}", text))
 
 
 def without_secrets(message: str, config: Mapping[str, str | None]) -> str:

@@ -20,6 +20,10 @@ from headgate.connector.secret_keys import looks_secret, without_login, without_
         "fs.headers",
         "0.fs.key",
         "db.password",
+        "catalog.header.Authorization",
+        "catalog.s3.secret-access-key",
+        "catalog.adls.account-key",
+        "catalog.adls.connection-string",
     ],
 )
 def test_keys_that_are_hidden(key: str) -> None:
@@ -28,7 +32,9 @@ def test_keys_that_are_hidden(key: str) -> None:
     assert message == "refused: [hidden] is no such thing"
 
 
-@pytest.mark.parametrize("key", ["fs.endpoint_url", "fs.username", "fs.port", "key.converter"])
+@pytest.mark.parametrize(
+    "key", ["fs.endpoint_url", "fs.username", "fs.port", "key.converter", "catalog.uri"]
+)
 def test_keys_that_are_shown(key: str) -> None:
     assert not looks_secret(key)
 
@@ -40,6 +46,9 @@ def test_keys_that_are_shown(key: str) -> None:
         ("https://:p@h, ftp://u:a@b@h/", "https://:[hidden]@h, ftp://u:[hidden]@h/"),
         ("sftp://u@h/a:b@c", "sftp://u@h/a:b@c"),
         ("http://h:80/x", "http://h:80/x"),
+        ("db://h/d?user=u&password=a%26b&x=1", "db://h/d?user=u&password=[hidden]&x=1"),
+        ("https://h/?sslPassword=a, gone", "https://h/?sslPassword=[hidden] gone"),
+        ("(db://h/?password=[hidden])", "(db://h/?password=[hidden])"),
     ],
 )
 def test_addresses_are_shown_without_passwords(text: str, shown: str) -> None:
