@@ -8,22 +8,27 @@ from headgate.connector.config import ConfigDef, ConfigError, Importance, Type
 from headgate.connector.validators import non_empty
 from headgate.ports import TopicPartition
 from headgate_connectors.tables.config import define_shared, shared_settings, shared_validation
-from headgate_connectors.tables.iceberg_catalog import CATALOG, catalog_errors, catalog_of
+from headgate_connectors.tables.iceberg_catalog import (
+    CATALOG,
+    catalog_errors,
+    catalog_of,
+    define_catalog,
+)
+from headgate_connectors.tables.iceberg_connection import CatalogConnection
 from headgate_connectors.tables.iceberg_partitions import parse_partitions, valid_partitions
 from headgate_connectors.tables.iceberg_table import IcebergTarget
-from headgate_connectors.tables.sink import TableSettings, TableSinkTask, Target
+from headgate_connectors.tables.sink import TableError, TableSettings, TableSinkTask, Target
 
 CONFIG: Final = define_shared(
-    ConfigDef()
-    .define(
-        "table",
-        Type.STRING,
-        validator=non_empty,
-        importance=Importance.HIGH,
-        documentation="Namespace and name of the table, such as shop.orders. It is made with the "
-        "first batch. Properties of pyiceberg's catalog are given as catalog.NAME, such as "
-        "catalog.type, catalog.uri and catalog.warehouse; catalog.name is its name, by default "
-        "default.",
+    define_catalog(
+        ConfigDef().define(
+            "table",
+            Type.STRING,
+            validator=non_empty,
+            importance=Importance.HIGH,
+            documentation="Namespace and name of the table, such as shop.orders. It is made with "
+            "the first batch.",
+        )
     )
     .define(
         "partition.by",
@@ -53,7 +58,7 @@ class IcebergSinkTask(TableSinkTask):
         app: str = settings["offsets.name"] or f"headgate.{config.get('name', '')}"
         return shared, IcebergTarget(
             settings["table"].strip(),
-            catalog_of(config),
+            CatalogConnection(catalog_of(config), TableError),
             app,
             shared.evolution,
             partition_by=parse_partitions(settings["partition.by"]),

@@ -1,14 +1,20 @@
 """IcebergSource: rows of an Iceberg table as records, exactly once, without Spark."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from typing import Any, ClassVar, Final
 
 from headgate.connector.api import ExactlyOnceSupport, Partition, SourceConnector, SourceTask
 from headgate.connector.config import ConfigDef, Importance, Type
 from headgate.connector.validators import non_empty
-from headgate_connectors.tables.iceberg_catalog import CATALOG, catalog_errors, catalog_of
+from headgate_connectors.tables.iceberg_catalog import (
+    CATALOG,
+    catalog_errors,
+    catalog_of,
+    define_catalog,
+)
+from headgate_connectors.tables.iceberg_connection import CatalogConnection
 from headgate_connectors.tables.iceberg_snapshots import IcebergSteps
-from headgate_connectors.tables.iceberg_state import open_table
 from headgate_connectors.tables.source import (
     AFTER,
     FROM,
@@ -16,6 +22,7 @@ from headgate_connectors.tables.source import (
     Share,
     SourceSettings,
     Steps,
+    TableSourceError,
     TableSourceTask,
     alterable,
     task_configs,
@@ -24,15 +31,15 @@ from headgate_connectors.tables.source_config import LATEST, define_source, sour
 
 _STARTING: Final = "starting.snapshot"
 CONFIG: Final = define_source(
-    ConfigDef().define(
-        "table",
-        Type.STRING,
-        validator=non_empty,
-        importance=Importance.HIGH,
-        documentation="Namespace and name of the table, such as shop.orders. One that is not there "
-        "yet is awaited. Properties of pyiceberg's catalog are given as catalog.NAME, such as "
-        "catalog.type, catalog.uri and catalog.warehouse; catalog.name is its name, by default "
-        "default.",
+    define_catalog(
+        ConfigDef().define(
+            "table",
+            Type.STRING,
+            validator=non_empty,
+            importance=Importance.HIGH,
+            documentation="Namespace and name of the table, such as shop.orders. One that is not "
+            "there yet is awaited.",
+        )
     ),
     _STARTING,
     "snapshot",
@@ -46,11 +53,20 @@ class IcebergSourceTask(TableSourceTask):
     def settings(self, config: Mapping[str, str]) -> SourceSettings:
         return _settings(config)
 
+    def start(self, config: Mapping[str, str]) -> None:
+        self._catalog = _connection(config)
+        super().start(config)
+
     def open_steps(self, config: Mapping[str, str], share: Share) -> Steps:
         settings = _settings(config)
-        return IcebergSteps(
-            settings.table, catalog_of(config), share, self.context.log, skips=settings.skips
-        )
+        log = self.context.log
+        return IcebergSteps(settings.table, self._catalog, share, log, skips=settings.skips)
+
+    def stop(self) -> None:
+        super().stop()
+        catalog: CatalogConnection | None = getattr(self, "_catalog", None)
+        if catalog is not None:
+            catalog.close()
 
 
 class IcebergSource(SourceConnector):
@@ -89,10 +105,9 @@ class IcebergSource(SourceConnector):
 
     def task_configs(self, tasks_max: int) -> list[Mapping[str, str]]:
         settings = _settings(self._config)
-        catalog = catalog_of(self._config)
         offsets = self.context.offset_reader
         return task_configs(
-            self._config, settings, tasks_max, offsets, lambda: _first(settings, catalog)
+            self._config, settings, tasks_max, offsets, lambda: _first(settings, self._config)
         )
 
 
@@ -101,11 +116,16 @@ def _settings(config: Mapping[str, str]) -> SourceSettings:
     return source_settings(parsed, parsed["table"].strip(), _STARTING)
 
 
-def _first(settings: SourceSettings, catalog: Mapping[str, str]) -> str:
+def _connection(config: Mapping[str, str]) -> CatalogConnection:
+    return CatalogConnection(catalog_of(config), TableSourceError)
+
+
+def _first(settings: SourceSettings, config: Mapping[str, str]) -> str:
     """Where a new connector begins."""
     if settings.starting.isdecimal():
         return f"{FROM} {int(settings.starting)}"
-    table = open_table(settings.table, catalog)
+    with closing(_connection(config)) as catalog:
+        table = catalog.table(settings.table)
     current = None if table is None else table.metadata.current_snapshot_id
     if current is None:
         return f"{AFTER} 0"  # all that will be in it comes later

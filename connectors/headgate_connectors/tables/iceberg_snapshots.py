@@ -12,13 +12,13 @@ from typing import Any, Final
 
 from pyiceberg.table.snapshots import Operation
 
+from headgate_connectors.tables.iceberg_connection import CatalogConnection
 from headgate_connectors.tables.iceberg_history import is_rolled_back
 from headgate_connectors.tables.iceberg_state import (
     Files,
     SnapshotState,
     data_files,
     files_of,
-    open_table,
     reading,
 )
 from headgate_connectors.tables.source import (
@@ -68,7 +68,7 @@ class IcebergSteps:
     def __init__(
         self,
         name: str,
-        catalog: Mapping[str, str],
+        catalog: CatalogConnection,
         share: Share,
         log: Callable[[str], None],
         *,
@@ -77,12 +77,12 @@ class IcebergSteps:
         """
         Args:
             name: namespace and table, with dots.
-            catalog: properties of pyiceberg's catalog, may hold passwords.
+            catalog: raises `TableSourceError`; shares of one task have one.
             log: is told what users must know.
             skips: snapshots that take rows away are passed over.
         """
         self._table = name
-        self._catalog = dict(catalog)
+        self._catalog = catalog
         self._share = share
         self._log = log
         self._skips = skips
@@ -98,7 +98,7 @@ class IcebergSteps:
     # -- where it begins --
 
     def begin(self, begin: str) -> Mapping[str, Any] | None:
-        table = open_table(self._table, self._catalog)
+        table = self._catalog.table(self._table)
         if table is None:
             if not self._told_missing:
                 self._log(f"there is no {self._name} in the catalog yet: it is awaited")
@@ -133,7 +133,7 @@ class IcebergSteps:
             raise
 
     def _load(self, place: _Place) -> Any:
-        table = open_table(self._table, self._catalog)
+        table = self._catalog.table(self._table)
         if table is None:
             raise TableSourceError(
                 f"{self._name} is gone: it was dropped or renamed. Put it back, then restart the "

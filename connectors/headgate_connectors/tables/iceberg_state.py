@@ -7,8 +7,6 @@ from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
-from pyiceberg.catalog import load_catalog
-from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import ManifestContent, ManifestEntryStatus
 from pyiceberg.transforms import IdentityTransform
@@ -20,26 +18,6 @@ from headgate_connectors.tables.source import DataFile, Share, TableSourceError
 
 _SMALL: Final = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
 _PARQUET: Final = "PARQUET"
-
-
-def open_table(name: str, properties: Mapping[str, str]) -> Any:
-    """The newest metadata of a table; None: there is no such table.
-
-    Args:
-        properties: of pyiceberg's catalog, may hold passwords.
-
-    Raises:
-        TableSourceError: the catalog cannot be asked.
-    """
-    own = {key: text for key, text in properties.items() if key != "name"}
-    try:
-        catalog = load_catalog(properties.get("name", "default"), **own)
-        return catalog.load_table(name)
-    except NoSuchTableError:
-        return None
-    except Exception as error:  # each catalog's library has its own
-        told = str(error).partition("\n")[0]
-        raise TableSourceError(f"table {name} cannot be looked at: {told}") from error
 
 
 @contextmanager

@@ -14,18 +14,15 @@ ours is a property, too: while the table's line of snapshots has it, the rows ar
 
 import logging
 import warnings
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from typing import Any, Final, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import (
     CommitFailedException,
     CommitStateUnknownException,
-    NamespaceAlreadyExistsError,
-    NoSuchTableError,
     TableAlreadyExistsError,
 )
 from pyiceberg.expressions import And, BooleanExpression, EqualTo, In, Or
@@ -35,6 +32,7 @@ from headgate.connector.data_error import DataError
 from headgate.ports import TopicPartition
 from headgate_connectors.tables.columns import Evolution, conform, merge_columns
 from headgate_connectors.tables.delta_types import stored_schema
+from headgate_connectors.tables.iceberg_connection import CatalogConnection
 from headgate_connectors.tables.iceberg_history import is_rolled_back, renamed_columns
 from headgate_connectors.tables.iceberg_partitions import (
     PartitionField,
@@ -50,6 +48,7 @@ _log = logging.getLogger("headgate.connector")
 RETRIES: Final = "commit.retry.num-retries"
 _TRIES: Final = 50
 """Commits that may fail, each since another process has committed meanwhile."""
+_CONFLICTS: Final = (CommitFailedException, CommitStateUnknownException)
 _IN: Final[Callable[[str, Collection[Any]], BooleanExpression]] = cast(Any, In)
 _EQUAL: Final[Callable[[str, Any], BooleanExpression]] = cast(Any, EqualTo)
 """As they are called; their annotations are those of pydantic."""
@@ -65,7 +64,7 @@ class IcebergTarget:
     def __init__(
         self,
         name: str,
-        catalog: Mapping[str, str],
+        catalog: CatalogConnection,
         app: str,
         evolution: Evolution,
         *,
@@ -75,7 +74,7 @@ class IcebergTarget:
         """
         Args:
             name: namespace and table, with dots.
-            catalog: properties of pyiceberg's catalog, may hold passwords.
+            catalog: raises `TableError`; it is closed with the target.
             app: what names of offsets begin with.
             partition_by: partitions of a new table.
             accepts_loss: go on behind rows that others have taken away.
@@ -84,11 +83,10 @@ class IcebergTarget:
         self._accepts_loss = accepts_loss
         self._missed = ""
         """Snapshot whose rows are gone, as was told and accepted."""
-        self._properties = dict(catalog)
+        self._catalog = catalog
         self._app = app
         self._evolution = evolution
         self._partition_by = partition_by
-        self._catalog: Catalog | None = None
         self._table: Table | None = None
         self._columns: Any = None
 
@@ -96,29 +94,40 @@ class IcebergTarget:
         """Look at the newest metadata of the table, if there is one.
 
         Raises:
+            CatalogAwayError: the catalog does not answer.
             TableError: there was one, it has other partitions than the sink's, or it was rolled
                 back behind rows of the sink's.
         """
-        if self._catalog is None:
-            properties = {key: text for key, text in self._properties.items() if key != "name"}
-            self._catalog = load_catalog(self._properties.get("name", "default"), **properties)
-        try:
-            table = self._catalog.load_table(self._name)
-        except NoSuchTableError:
+        table = self._found()
+        if table is None:
             if self._table is None:
                 return
             raise TableError(
                 f"table {self._name} is gone: it was dropped or renamed. Put it back, then restart "
                 "the task"
-            ) from None
-        if table.properties.get(RETRIES) != "0":
-            with table.transaction() as change:
-                change.set_properties({RETRIES: "0"})
-            table = self._catalog.load_table(self._name)
+            )
         self._check_partitions(table)
         self._check_history(table)
         self._table = table
         self._columns = self.stored_schema(table.schema().as_arrow())
+
+    def _found(self) -> Table | None:
+        """The table, with a refused commit not tried again; None: there is none."""
+        for _ in range(_TRIES):
+            table: Table | None = self._catalog.table(self._name)
+            if table is None or table.properties.get(RETRIES) == "0":
+                return table
+            try:
+                with table.transaction() as change:
+                    change.set_properties({RETRIES: "0"})
+            except _CONFLICTS:
+                continue  # another task does the same, or has written
+            except Exception as error:  # each catalog's library has its own
+                failure = self._failure(error)
+            else:
+                continue
+            raise failure
+        raise self._always_changed()
 
     def _check_partitions(self, table: Table) -> None:
         there = partitions_of(table)
@@ -202,6 +211,7 @@ class IcebergTarget:
         False: the table has other offsets than those that the batch begins at; nothing was written.
 
         Raises:
+            CatalogAwayError: the catalog does not answer. The batch may be there.
             DataError: its columns do not fit the table's.
             TableError: others have changed the table all the time, dropped it, rolled it back
                 or renamed a column.
@@ -216,36 +226,38 @@ class IcebergTarget:
                     continue
                 self._write(self._table, batch)
                 return True
-            except (CommitFailedException, CommitStateUnknownException):
+            except _CONFLICTS:
                 continue  # another process has committed meanwhile, or this one has: look again
             except (DataError, TableError):
                 raise
             except Exception as error:  # each catalog's library has its own
-                told = str(error).partition("\n")[0]
-                raise TableError(f"table {self._name} was not written: {told}") from error
-        raise TableError(
+                failure = self._failure(error)
+            raise failure
+        raise self._always_changed()
+
+    def _failure(self, error: Exception) -> Exception:
+        return self._catalog.failure(f"table {self._name} was not written", error)
+
+    def _always_changed(self) -> TableError:
+        return TableError(
             f"table {self._name} was changed by others during each of {_TRIES} commits"
         )
 
     def _create(self, columns: Any) -> None:
-        assert self._catalog is not None
-        # Another task may be faster.
-        with suppress(NamespaceAlreadyExistsError):
-            self._catalog.create_namespace(self._name.rpartition(".")[0])
-        properties = {RETRIES: "0"}
+        self._catalog.ensure_namespace(self._name.rpartition(".")[0])
+        catalog, properties = self._catalog.catalog, {RETRIES: "0"}
         if not self._partition_by:
-            with suppress(TableAlreadyExistsError):
-                self._catalog.create_table(self._name, schema=columns, properties=properties)
+            with suppress(TableAlreadyExistsError):  # another task may be faster
+                catalog.create_table(self._name, schema=columns, properties=properties)
             return
-        change = self._catalog.create_table_transaction(
-            self._name, schema=columns, properties=properties
-        )
+        change = catalog.create_table_transaction(self._name, schema=columns, properties=properties)
         try:
             add_partitions(change, self._partition_by)
         except ValueError as error:
             text = f"partition.by = {described(self._partition_by)}: {error}"
             raise TableError(f"table {self._name} was not made: {text}") from error
-        change.commit_transaction()
+        with suppress(TableAlreadyExistsError):
+            change.commit_transaction()
 
     def _write(self, table: Table, batch: Batch) -> None:
         assert table.properties.get(RETRIES) == "0", "a refused commit would be tried again"
@@ -268,7 +280,8 @@ class IcebergTarget:
                 ends[self._snapshot_key] = str(made)
             change.set_properties(ends)
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        self._catalog.close()
 
 
 def _delete(change: Transaction, rows: Any, keys: Sequence[str]) -> None:

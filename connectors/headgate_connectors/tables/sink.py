@@ -9,11 +9,11 @@ import time
 from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 import pyarrow as pa
 
-from headgate.connector.api import DataError, SinkRecord, SinkTask
+from headgate.connector.api import DataError, RetriableError, SinkRecord, SinkTask
 from headgate.connector.schema import Schema
 from headgate.ports import TopicPartition
 from headgate_connectors.output.rows import VALUE, as_struct, at, refuse, value_schema
@@ -21,6 +21,8 @@ from headgate_connectors.tables import change_events
 from headgate_connectors.tables.batch import Layout, Row, Taken
 from headgate_connectors.tables.columns import Evolution, merge_columns
 from headgate_connectors.tables.keys import KeyColumns
+
+_ASK_AGAIN_MS: Final = 1_000
 
 
 class TableError(Exception):
@@ -88,6 +90,8 @@ class _Partition:
     """Offset that the table has reached; None: it has nothing of the partition."""
     next: int = -1
     """Offset after the last record that was taken; -1: none was."""
+    began: int | None = None
+    """Offset of the first record that was given, while the table has nothing of the partition."""
     taken: Taken = field(default_factory=Taken)
     resumed: bool = True
     """The rest of the batch under way is delivered anew, from `committed` on."""
@@ -115,23 +119,45 @@ class TableSinkTask(SinkTask):
         """Columns of the table and of what was taken since."""
         self._since: float | None = None
         """When the first row of the batch was taken; None: there is none."""
+        self._unopened: set[TopicPartition] = set()
+        """Partitions for which the table could not be asked where they end."""
 
     def open(self, partitions: Collection[TopicPartition]) -> None:
-        if partitions:
-            self._resume(partitions, self.context.committed())
+        self._unopened.update(partitions)
+        try:
+            self._open_all()
+        except RetriableError as error:
+            self.context.log(str(error))
+            self.context.timeout(_ASK_AGAIN_MS)
+
+    def _open_all(self) -> None:
+        """
+        Raises:
+            RetriableError: the table cannot be asked now. The next `put` does so again.
+        """
+        if self._unopened:
+            self._resume(sorted(self._unopened), self.context.committed())
+            self._unopened.clear()
 
     def _resume(
         self, places: Collection[TopicPartition], by_group: Mapping[TopicPartition, int]
     ) -> None:
-        """Go on where the table ends. `by_group`: what the sink's group has committed."""
+        """Go on where the table ends, or where the first record was if it has none yet.
+
+        Args:
+            by_group: what the sink's group has committed.
+        """
         self._target.read()
         for place in places:
             reached = self._target.reached(place)
             if self._target.knows_offsets and reached is None and by_group.get(place, 0) > 0:
                 self._tell_missing(place, by_group[place])
-            self._partitions[place] = _Partition(reached)
-            if reached is not None:
-                self.context.offset(*place, reached)
+            before = self._partitions.get(place)
+            began = None if before is None or reached is not None else before.began
+            self._partitions[place] = _Partition(reached, began=began)
+            start = began if reached is None else reached
+            if start is not None:
+                self.context.offset(*place, start)
         self._forget_columns()
 
     def _tell_missing(self, place: TopicPartition, by_group: int) -> None:
@@ -151,6 +177,11 @@ class TableSinkTask(SinkTask):
     def put(self, records: Sequence[SinkRecord]) -> None:
         for partition in self._partitions.values():
             partition.resumed = False  # what comes now was read after the resume
+        late = set(self._unopened)
+        self._open_all()
+        for place in late:
+            # Where the table has nothing, what comes now is the first; else it is delivered anew.
+            self._partitions[place].resumed = self._partitions[place].committed is not None
         for record in records:
             self._take(record)
         for partition in self._partitions.values():
@@ -169,6 +200,8 @@ class TableSinkTask(SinkTask):
             )
         if partition.resumed:
             return  # it is delivered anew
+        if partition.committed is None and partition.began is None:
+            partition.began = record.offset
         if record.offset < (partition.committed or 0):
             raise TableError(
                 f"{record.topic}-{record.partition} gives offset {record.offset}, but the table "
@@ -333,6 +366,7 @@ class TableSinkTask(SinkTask):
     def close(self, partitions: Collection[TopicPartition]) -> None:
         for place in partitions:
             self._partitions.pop(place, None)
+            self._unopened.discard(place)
         if not any(partition.taken.rows for partition in self._partitions.values()):
             self._since = None
 

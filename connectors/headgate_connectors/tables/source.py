@@ -16,6 +16,7 @@ from headgate.connector.api import (
     OffsetReader,
     OffsetUpdate,
     Partition,
+    RetriableError,
     SkippedRecord,
     SourceItem,
     SourceTask,
@@ -104,7 +105,8 @@ class Step:
 
 
 class Steps(Protocol):
-    """The steps of one share. Raises `TableSourceError` from all of its methods."""
+    """The steps of one share. Raises `TableSourceError` from all of its methods, or
+    `RetriableError` where the table cannot be asked for now."""
 
     def begin(self, begin: str) -> Mapping[str, Any] | None:
         """The source offset before the first row; None: there is no table yet.
@@ -162,6 +164,7 @@ class ShareReader:
 
         Raises:
             TableSourceError: the next step cannot be read. All rows before it were given.
+            RetriableError: it cannot be looked for now; the next call does so again.
         """
         if self._held is not None:
             raise self._held
@@ -180,6 +183,11 @@ class ShareReader:
                 steps += isinstance(item, OffsetUpdate)
                 if rows >= self._rows or size >= BATCH_BYTES or steps >= _STEPS:
                     return found
+        except RetriableError:
+            self._running = None  # it has ended; another one goes on from `_offset`
+            if not found:
+                raise
+            return found
         except Exception as error:  # the rows before it come first
             self._held = error
             if not found:

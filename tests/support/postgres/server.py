@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -12,11 +13,12 @@ USER = "postgres"
 
 
 class Postgres:
-    """A server on 127.0.0.1 with data of its own; any password opens it."""
+    """A server on 127.0.0.1 with data of its own; any password opens it, but for `add_user`."""
 
     def __init__(self) -> None:
         # Not in a test's folder, which only the user of the tests may enter.
         self._folder = Path(tempfile.mkdtemp(prefix="headgate-postgres-"))
+        self._data = self._folder / "data"
         self._bin = _programs()
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
@@ -27,28 +29,48 @@ class Postgres:
     def url(self) -> str:
         return f"jdbc:postgresql://127.0.0.1:{self.port}/postgres"
 
+    def address(self, user: str = USER, database: str = "postgres") -> str:
+        """Where SQLAlchemy finds it, without a password."""
+        return f"postgresql://{user}@127.0.0.1:{self.port}/{database}"
+
     def start(self) -> "Postgres":
-        data = self._folder / "data"
         if os.getuid() == 0:  # the server refuses to run as root
             shutil.chown(self._folder, USER)
-        self._run("initdb", "-D", str(data), "-U", USER, "-A", "trust", "--no-sync")
+        self._run("initdb", "-D", str(self._data), "-U", USER, "-A", "trust", "--no-sync")
+        self.resume()
+        return self
+
+    def resume(self) -> None:
+        """Run the server, on the data that it has."""
         command = [
-            *(str(self._bin / "postgres"), "-D", str(data), "-p", str(self.port)),
+            *(str(self._bin / "postgres"), "-D", str(self._data), "-p", str(self.port)),
             *("-h", "127.0.0.1", "-k", str(self._folder), "-F"),
         ]
-        with (self._folder / "log").open("wb") as log:
+        with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, user=_user())
         deadline = time.monotonic() + 60
         while not self._answers():
             if time.monotonic() > deadline or self._process.poll() is not None:
                 raise RuntimeError((self._folder / "log").read_text()[-2000:])
             time.sleep(0.1)
-        return self
+
+    def halt(self) -> None:
+        """End the server, which sends its clients away; the data stay."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGINT)
+            self._process.wait(30)
+            self._process = None
+
+    def add_user(self, name: str, password: str) -> None:
+        """A user whom only that password lets in, and who may make tables."""
+        self.sql(f"CREATE ROLE {name} LOGIN SUPERUSER PASSWORD '{password}'")
+        rules = self._data / "pg_hba.conf"
+        rule = f"host all {name} 127.0.0.1/32 scram-sha-256\n"
+        rules.write_text(rule + rules.read_text())
+        self.sql("SELECT pg_reload_conf()")
 
     def stop(self) -> None:
-        if self._process is not None:
-            self._process.terminate()
-            self._process.wait(30)
+        self.halt()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def sql(self, text: str) -> str:

@@ -28,10 +28,12 @@ from support.task.table_sources import Offsets, Read, drain, tasks_of
 from headgate.connector.api import SourceTask
 from headgate.connector.config import ConfigError
 from headgate_connectors.iceberg_source import IcebergSource
+from headgate_connectors.tables.iceberg_connection import CatalogConnection
 from headgate_connectors.tables.iceberg_snapshots import IcebergSteps, _Place
 from headgate_connectors.tables.iceberg_state import files_of
 from headgate_connectors.tables.source import Share, TableSourceError
 
+NOWHERE = CatalogConnection({}, TableSourceError)
 NESTED = pa.struct([("q", pa.int64()), ("r", pa.list_(pa.string()))])
 EVERY: Any = pa.table(
     {
@@ -429,7 +431,7 @@ def test_a_catalog_that_cannot_be_asked_is_told(tmp_path: Path) -> None:
 
 def test_a_snapshot_that_expired_is_told_where_its_child_still_names_it(tmp_path: Path) -> None:
     """As Java leaves it: pyiceberg forgets the parent."""
-    steps = IcebergSteps("shop.rows", {}, Share(0, 1), print, skips=False)
+    steps = IcebergSteps("shop.rows", NOWHERE, Share(0, 1), print, skips=False)
     last = SimpleNamespace(
         snapshot_id=2, parent_snapshot_id=1, sequence_number=2, timestamp_ms=0, schema_id=None
     )
@@ -442,7 +444,7 @@ def test_a_snapshot_that_expired_is_told_where_its_child_still_names_it(tmp_path
 
 def test_files_that_delete_rows_are_found_and_refused() -> None:
     """pyiceberg writes none: the entries are as it reads those of others."""
-    steps = IcebergSteps("shop.rows", {}, Share(0, 1), print, skips=False)
+    steps = IcebergSteps("shop.rows", NOWHERE, Share(0, 1), print, skips=False)
     entry = SimpleNamespace(status=ManifestEntryStatus.ADDED, snapshot_id=5)
     manifest = SimpleNamespace(
         content=ManifestContent.DELETES,
