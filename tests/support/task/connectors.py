@@ -18,6 +18,7 @@ from headgate.connector.api import (
     SourceRecord,
     SourceTask,
 )
+from headgate.connector.config import ConfigDef
 
 
 class CountingTask(SourceTask):
@@ -89,6 +90,18 @@ class WaitingTask(SourceTask):
         self.context.wait(0.05)
 
 
+class MeetingTask(CountingTask):
+    """Does not return from `start` until ``of`` tasks are in theirs: each makes a file in
+    ``folder``, which is there."""
+
+    def start(self, config: Mapping[str, str]) -> None:
+        super().start(config)
+        folder = Path(config["folder"])
+        (folder / config["task"]).touch()
+        while len(list(folder.iterdir())) < int(config["of"]):
+            time.sleep(0.02)
+
+
 class StuckTask(CountingTask):
     """Does not return from `stop`."""
 
@@ -101,6 +114,17 @@ class CountingSource(SourceConnector):
 
     def task_configs(self, tasks_max: int) -> Sequence[Mapping[str, str]]:
         return [{"task": str(n)} for n in range(tasks_max)]
+
+
+class MeetingSource(SourceConnector):
+    TASK = MeetingTask
+
+    @classmethod
+    def config_def(cls) -> ConfigDef:
+        return ConfigDef().define("folder").define("of").define("limit")
+
+    def task_configs(self, tasks_max: int) -> Sequence[Mapping[str, str]]:
+        return [{**self.config, "task": str(n)} for n in range(tasks_max)]
 
 
 class HangingSource(SourceConnector):

@@ -323,6 +323,24 @@ def check_committed_records(bench: RunnerBench) -> None:
     assert lines[10] == lines[21] == "commit"
 
 
+def check_tasks_start_side_by_side(bench: RunnerBench) -> None:
+    """None returns from its start before the others are in theirs."""
+    met = bench.folder / "met"
+    met.mkdir()
+    config = {"folder": str(met), "of": "3", "limit": "10"}
+    runs = [
+        bench.start(
+            *("MeetingSource", {**config, "task": str(n)}), exactly_once=False, task=TaskId("c", n)
+        )
+        for n in range(3)
+    ]
+    for run in runs:
+        bench.wait_for_records(run, 10)
+    for run in runs:
+        bench.runner.stop(run, 10_000)
+        assert bench.wait_for_end(run).outcome is m.TaskOutcome.STOPPED
+
+
 def check_hanging_stop_after_a_failure(bench: RunnerBench) -> None:
     """Nobody has asked for the stop, so nobody else would ever end it."""
     pid = bench.folder / "pid"
@@ -419,6 +437,7 @@ COMMON: tuple[Callable[[RunnerBench], None], ...] = (
     check_sink,
     check_what_a_sink_asks,
     check_committed_records,
+    check_tasks_start_side_by_side,
     check_hanging_stop_after_a_failure,
 )
 OF_PROCESSES: tuple[Callable[[RunnerBench], None], ...] = (

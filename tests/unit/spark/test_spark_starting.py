@@ -1,6 +1,7 @@
 """Spark starts beside the workers: what needs it waits for it, and what does not goes on."""
 
 import importlib.metadata
+import queue
 import socket
 import sys
 import threading
@@ -22,6 +23,7 @@ from headgate_spark.launcher import SparkLauncher
 from headgate_spark.server import START_TIMEOUT_S, SparkServer, free_port
 from headgate_spark.sessions import (
     NotListeningError,
+    Sessions,
     patience_of,
     wait_listening,
     with_cause,
@@ -85,6 +87,27 @@ def test_a_task_that_is_ended_while_spark_starts_is_not_launched_later(end: str)
         launcher.close()
     assert ended.wait(20)
     assert "still starting when the task was stopped" in str(errors[0])
+
+
+def test_tasks_are_given_to_spark_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The job of one does not wait until that of another has begun, or is over."""
+    together = threading.Barrier(4)
+
+    class Job:
+        def mapInArrow(self, *_given: object) -> "Job":  # noqa: N802
+            return self
+
+        def collect(self) -> list[dict[str, None]]:
+            together.wait(20)
+            return [{"error": None}]
+
+    session = SimpleNamespace(addTag=lambda _tag: None, range=lambda *_given: Job())
+    monkeypatch.setattr(Sessions, "get", lambda _self, _given_up: session)
+    launcher = SparkLauncher("sc://localhost:1", "headgate_spark:body", 60)
+    ended = queue.Queue[str | None]()
+    for number in range(4):
+        launcher.launch(f"run/{number}", "", ended.put)
+    assert [ended.get(timeout=20) for _ in range(4)] == [None] * 4
 
 
 def service_in(folder: Path, said: list[str]) -> SparkService:
