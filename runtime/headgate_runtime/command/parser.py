@@ -8,6 +8,7 @@ standard error, without a traceback.
 import contextlib
 import importlib.metadata
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,6 +23,7 @@ from headgate_runtime.command.extras import require
 from headgate_runtime.command.help import LOOK, RUN, STUDY, Commands, example
 from headgate_runtime.remote.apply import register as register_apply
 from headgate_runtime.remote.commands import register as register_remote
+from headgate_runtime.remote.locate import VARIABLE
 from headgate_runtime.remote.patch import register as register_patch
 
 EXIT_FAILED = 1
@@ -216,6 +218,7 @@ register_patch()
         "headgate plugins",
         "headgate plugins DirectorySource",
         "headgate plugins --url http://127.0.0.1:8083",
+        "headgate plugins --local   # although HEADGATE_URL is set",
     ),
 )
 def plugins(
@@ -232,17 +235,24 @@ def plugins(
         str | None,
         typer.Option(
             "--url",
+            envvar=VARIABLE,
             metavar="ADDRESS",
             help="Ask a running worker, of Kafka Connect too, what it has. Addresses are as for "
             "headgate status.",
         ),
     ] = None,
+    local: Annotated[
+        bool,
+        typer.Option("--local", help=f"Look at what is installed here, whatever {VARIABLE} says."),
+    ] = False,
 ) -> None:
-    """List the connectors that are installed, or the options of one.
+    """List the connectors that are installed here or in a running worker, or the options of one.
 
     NAME may also be the class of a transform, predicate or converter.
     """
-    if url is not None:
+    if local and url not in (None, os.environ.get(VARIABLE)):
+        _refuse("--local looks here, and --url asks a worker: give one of them")
+    if url and not local:
         from headgate_runtime.remote.commands import plugins as of_a_worker
 
         of_a_worker(name, url, as_json=as_json)

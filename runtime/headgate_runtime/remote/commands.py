@@ -24,7 +24,7 @@ from headgate.task.messages import TaskKind
 from headgate_runtime.command.help import Guessing, example
 from headgate_runtime.remote import show
 from headgate_runtime.remote.complete import connector_names
-from headgate_runtime.remote.locate import open_remote
+from headgate_runtime.remote.locate import VARIABLE, open_remote
 from headgate_runtime.remote.remote import (
     LISTED,
     ConnectorRow,
@@ -50,7 +50,7 @@ Url: TypeAlias = Annotated[
     str | None,
     typer.Option(
         "--url",
-        envvar="HEADGATE_URL",
+        envvar=VARIABLE,
         metavar="ADDRESS",
         help="grpc://HOST:PORT, grpcs://HOST:PORT, unix:PATH, or http(s)://HOST:PORT of a Connect "
         "worker; without it, the headgate up of this folder.",

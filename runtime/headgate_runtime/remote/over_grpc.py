@@ -319,7 +319,7 @@ class GrpcRemote:
                 f"{lost}. The request was sent: it may have been done, or not\n"
                 f"  next: look with {look} before you ask again"
             )
-        return refused_text(error.code, error.message, name, error.reason)
+        return refused_text(error.code, error.message, name, error.reason, self.where)
 
 
 def _shown_offsets(

@@ -312,7 +312,7 @@ class RestRemote:
         answer = self._answer(asked)
         result = result_of(m.DescribeWorker(), answer)
         if isinstance(result, m.Failure):
-            raise refused(_CODES[result.kind], result.message)
+            raise refused(_CODES[result.kind], result.message, where=self.where)
         return result.value
 
     def _answer(self, asked: Question) -> HttpResponse:

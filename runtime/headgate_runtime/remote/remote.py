@@ -1,5 +1,6 @@
 """A cluster that is operated from outside, as the commands see it."""
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeAlias
@@ -222,8 +223,13 @@ class Remote(Protocol):
         ...
 
 
-def hint(code: str, message: str, name: str = "", reason: str = "") -> str:
-    """What to do next after a refusal. `code`: a gRPC status code by name."""
+def hint(code: str, message: str, name: str = "", reason: str = "", where: str = "") -> str:
+    """What to do next after a refusal.
+
+    Args:
+        code: a gRPC status code by name.
+        where: address of the worker that has refused it.
+    """
     shown = f" {name}" if name else ""
     if reason == "ETAG_MISMATCH":
         return f"somebody else has changed it: look with headgate connectors show{shown or ' NAME'}"
@@ -241,7 +247,8 @@ def hint(code: str, message: str, name: str = "", reason: str = "") -> str:
         case "NOT_FOUND" if message.startswith("Unknown task"):
             return f"headgate connectors show{shown or ' NAME'} lists its tasks"
         case "NOT_FOUND" if message.startswith("Unknown plugin"):
-            return "headgate plugins --url ADDRESS lists what this worker has"
+            at = f" --url {shlex.quote(where)}" if where else ""
+            return f"headgate plugins{at} lists what this worker has"
         case "NOT_FOUND":
             return LISTED
         case "ALREADY_EXISTS":
@@ -261,6 +268,9 @@ def hint(code: str, message: str, name: str = "", reason: str = "") -> str:
             return "the worker's log says more"
 
 
-def refused(code: str, message: str, name: str = "", reason: str = "") -> RefusedError:
+def refused(
+    code: str, message: str, name: str = "", reason: str = "", where: str = ""
+) -> RefusedError:
+    """The arguments are those of `hint`."""
     text = message.rstrip().rstrip(".")
-    return RefusedError(f"{text}\n  next: {hint(code, message, name, reason)}")
+    return RefusedError(f"{text}\n  next: {hint(code, message, name, reason, where)}")

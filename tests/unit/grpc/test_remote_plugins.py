@@ -48,4 +48,26 @@ def test_the_command(tmp_path: Path, way: str) -> None:
         wrong = RUN.invoke(app, ["plugins", "NoSuch", "--url", url])
         assert wrong.exit_code not in (0, None)
         assert "Unknown plugin NoSuch" in wrong.stderr
-        assert "next: headgate plugins --url ADDRESS lists what this worker has" in wrong.stderr
+        next_step = f"next: headgate plugins --url {url.rstrip('/')} lists what this worker has"
+        assert next_step in wrong.stderr
+
+
+def test_the_address_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for each command that operates a cluster."""
+    with grpc_worker(tmp_path / "state") as served:
+        monkeypatch.setenv("HEADGATE_URL", served.rest.url)
+        listed = RUN.invoke(app, ["plugins"]).output.splitlines()
+        assert listed[0].split() == ["CLASS", "TYPE", "VERSION"]
+        monkeypatch.setenv("HEADGATE_URL", "http://127.0.0.1:1")
+        beside = RUN.invoke(app, ["plugins", "--url", served.address]).output.splitlines()
+        assert sorted(beside) == sorted(listed)
+        assert RUN.invoke(app, ["plugins"]).exit_code == 1
+        here = RUN.invoke(app, ["plugins", "--local"])
+        one = RUN.invoke(app, ["plugins", "DirectorySource", "--local"])
+        both = RUN.invoke(app, ["plugins", "--local", "--url", served.address])
+    assert here.exit_code == 0
+    assert "SparkFileSink" in here.output
+    assert "CLASS" not in here.output
+    assert one.exit_code == 0
+    assert both.exit_code == 2
+    assert "give one of them" in both.stderr
