@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
 
+from headgate.herder.views import LoopBusy
 from headgate.ids import TargetState, TaskId
 from headgate.task.messages import TaskKind
 from headgate.topics.config_events import Config
@@ -122,6 +123,8 @@ class DescribeWorker:
     seen: str | None = None
     """`WorkerView.mark` of its last answer: to be told only what has changed since; empty: all, and
     a mark. None: all."""
+    loop: LoopBusy | None = None
+    """`WorkerView.loop`. Whoever serves the herder that is asked puts it in."""
 
 
 # -- reads: Connect's JSON bodies as plain data, from what this worker has read --

@@ -221,8 +221,8 @@ class Herder:
         touched, self._touched = tuple(self._touched), {}
         return touched
 
-    def view(self, seen: str | None = None) -> m.WorkerView:
-        """`seen`: as in `DescribeWorker`."""
+    def view(self, seen: str | None = None, loop: m.LoopBusy | None = None) -> m.WorkerView:
+        """The arguments are as in `DescribeWorker`."""
         membership, pending = self._ctx.membership, self._pending()
         news = self._ctx.news
         told = None if seen is None else news.since(seen)
@@ -248,6 +248,7 @@ class Herder:
             gone_tasks=tuple(item for item in gone if not isinstance(item, str)),
             fencing_rounds=self._rounds.done,
             failed_fencing_rounds=self._rounds.failed,
+            loop=loop,
         )
 
     def _pending(self) -> tuple[str, ...]:
@@ -291,8 +292,8 @@ class Herder:
                 self._work.on_group_answered(response)
             case m.CoordinatorLost(reason):
                 self._work.on_coordinator_lost(reason)
-            case m.Called(call_id, m.DescribeWorker(seen)):
-                self._ctx.emit(m.Answer(call_id, m.Success(wire.plain(self.view(seen)))))
+            case m.Called(call_id, m.DescribeWorker(seen, loop)):
+                self._ctx.emit(m.Answer(call_id, m.Success(wire.plain(self.view(seen, loop)))))
             case m.Called():
                 self._requests.on_called(command)
             case m.PeerAnswered(token, result):

@@ -45,6 +45,19 @@ class TaskView:
 
 
 @dataclass(frozen=True, slots=True)
+class LoopBusy:
+    """How long the thread of a worker's herder has been busy: heartbeats and answers wait for
+    that."""
+
+    commands: int
+    """Commands that it has handled."""
+    seconds: float
+    """Time for all of them."""
+    longest_s: float
+    """Time for the longest of the last one or two minutes."""
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerView:
     """What `DescribeWorker` answers."""
 
@@ -78,6 +91,8 @@ class WorkerView:
     fencing_rounds: int = 0
     """Rounds of fencing by this worker, as leader, that have shut producers out (KIP-618)."""
     failed_fencing_rounds: int = 0
+    loop: LoopBusy | None = None
+    """None: whoever serves the herder does not measure it."""
 
     def quiet_ms(self, task: TaskView) -> int | None:
         """Time since the run of one of `tasks` last moved records, or began; None: it has not

@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from headgate_kafka.transport import KafkaTransport
     from headgate_rest import RestService
     from headgate_runtime.api.worker_backend import WorkerBackend
-    from headgate_runtime.worker.loop_time import LoopTime
 
 log = logging.getLogger(__name__)
 
@@ -233,7 +232,7 @@ class Rest:
                 session_keys=self.session_keys,
                 sessioned=self._sessioned,
                 error_text=self._error_text,
-                metrics=_metrics(self._loop_time),
+                metrics=_metrics(),
                 arrived=self._on_call,
             )
         except ListenError as error:
@@ -257,17 +256,12 @@ class Rest:
         """`Herder.grpc_address`."""
         return "" if self._worker is None else self._worker.herder.grpc_address(url)
 
-    def _loop_time(self) -> "LoopTime | None":
-        return None if self._worker is None else self._worker.loop_time
-
     def _sessioned(self) -> bool:
         protocol = "" if self._worker is None else self._worker.herder.protocol
         return protocol in RULES and RULES[protocol].signed
 
 
-def _metrics(
-    loop_time: "Callable[[], LoopTime | None]",
-) -> "Callable[[Mapping[str, Any]], bytes] | None":
+def _metrics() -> "Callable[[Mapping[str, Any]], bytes] | None":
     """Makes the text of ``/metrics`` of a worker's view; None where the library for it is not
     installed. Loaded at the first scrape."""
     if importlib.util.find_spec("prometheus_client") is None:
@@ -276,11 +270,7 @@ def _metrics(
     def text(view: Mapping[str, Any]) -> bytes:
         from headgate_runtime.observe.metrics import metrics
 
-        found = loop_time()
-        return metrics(
-            [wire.from_plain(WorkerView, view)],
-            loop=None if found is None else found.read(time.monotonic()),
-        )
+        return metrics([wire.from_plain(WorkerView, view)])
 
     return text
 

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from headgate.herder.messages import TaskView, WorkerView
+from headgate.herder.messages import LoopBusy, TaskView, WorkerView
 from headgate.ids import State
 from headgate.task.messages import BatchDone
 
@@ -44,19 +44,14 @@ class _Table:
         yield from self._families.values()
 
 
-def metrics(
-    views: Sequence[WorkerView],
-    lag: LAG | None = None,
-    loop: tuple[int, float, float] | None = None,
-) -> bytes:
+def metrics(views: Sequence[WorkerView], lag: LAG | None = None) -> bytes:
     """The text of one scrape.
 
     Args:
         views: what the workers said of themselves.
         lag: records that a sink has not committed yet, by connector, where that is known.
-        loop: what `LoopTime` of the first of `views` has counted, where that is known.
     """
-    return generate_latest(registry_of(lambda: families(views, lag or {}, loop)))
+    return generate_latest(registry_of(lambda: families(views, lag or {})))
 
 
 def registry_of(collect: Callable[[], Iterable[Metric]]) -> CollectorRegistry:
@@ -77,12 +72,8 @@ class _Collector(Collector):
         return ()
 
 
-def families(
-    views: Sequence[WorkerView], lag: LAG, loop: tuple[int, float, float] | None = None
-) -> Iterator[Metric]:
+def families(views: Sequence[WorkerView], lag: LAG) -> Iterator[Metric]:
     table = _Table()
-    if loop is not None:
-        _loop(table, {"worker": views[0].worker_id}, *loop)
     for view in views:
         _worker(table, view)
         counts = Counter((task.task.connector, task.state) for task in view.tasks)
@@ -117,16 +108,17 @@ def _worker(table: _Table, view: WorkerView) -> None:
     coordinator = "kafka_connect_coordinator_assigned"
     table.gauge(f"{coordinator}_connectors", "Connectors assigned.", own, len(view.connectors))
     table.gauge(f"{coordinator}_tasks", "Tasks assigned.", own, len(view.tasks))
+    if view.loop is not None:
+        _loop(table, view.loop, own)
 
 
-def _loop(
-    table: _Table, own: Mapping[str, str], count: int, total_s: float, longest_s: float
-) -> None:
+def _loop(table: _Table, loop: LoopBusy, own: Mapping[str, str]) -> None:
     name = "headgate_worker_loop"
-    table.counter(f"{name}_commands", "Commands that the herder has decided on.", own, count)
-    table.counter(f"{name}_seconds", "Seconds that the herder took for them.", own, total_s)
+    text = "Commands that the herder has decided on."
+    table.counter(f"{name}_commands", text, own, loop.commands)
+    table.counter(f"{name}_seconds", "Seconds that the herder took for them.", own, loop.seconds)
     text = "Seconds that the longest of the last one or two minutes took."
-    table.gauge(f"{name}_longest_seconds", text, own, longest_s)
+    table.gauge(f"{name}_longest_seconds", text, own, loop.longest_s)
 
 
 def _connector(

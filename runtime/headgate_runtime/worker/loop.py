@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from headgate.herder.herder import Herder
 from headgate.herder.messages import (
@@ -24,6 +25,7 @@ from headgate.herder.messages import (
     Called,
     Command,
     CoordinatorLost,
+    DescribeWorker,
     Effect,
     GroupAnswered,
     Shutdown,
@@ -104,7 +106,7 @@ class Worker:
         self._journal = open_journal(self.settings, config.name)
         self.herder = self._new_herder(herder_settings(config, self.settings))
         self._rounds = RoundLog(self.herder)
-        self.loop_time = LoopTime()
+        self._loop_time = LoopTime()
         self._served_ms = self._clock.now_ms()
         self._subscribed = self.transport.subscribe(self.wake)
         self._logs = self._made_logs()
@@ -281,7 +283,7 @@ class Worker:
         self._rounds.look()
         self._tell_touched()
         ended_s = time.monotonic()
-        self.loop_time.took(ended_s - began_s, ended_s)
+        self._loop_time.took(ended_s - began_s, ended_s)
 
     def _journaled(self, now_ms: int, command: Command) -> None:
         if self._journal is not None:
@@ -342,6 +344,8 @@ class Worker:
         calls = self.transport.peers.incoming()
         for incoming in calls:
             call = incoming.call
+            if isinstance(call, DescribeWorker):
+                call = replace(call, loop=self._loop_time.read(time.monotonic()))
             deadline = self._clock.now_ms() + incoming.deadline_ms_left
             self._handle(Called(incoming.call_id, call, incoming.hops, deadline))
         return bool(calls)

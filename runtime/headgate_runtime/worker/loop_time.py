@@ -1,16 +1,16 @@
 """How long the herder's thread is busy with one thing: heartbeats and answers wait for that."""
 
-import threading
 from typing import Final
+
+from headgate.herder.messages import LoopBusy
 
 WINDOW_S: Final = 60.0
 
 
 class LoopTime:
-    """Time that the loop has taken for its commands; one thread counts, others read."""
+    """Counts the time that the loop takes for its commands."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self._count = 0
         self._total_s = 0.0
         self._since_s = 0.0
@@ -19,17 +19,14 @@ class LoopTime:
         """Longest command of the window before and of this one, in seconds."""
 
     def took(self, seconds: float, now_s: float) -> None:
-        with self._lock:
-            self._move(now_s)
-            self._count += 1
-            self._total_s += seconds
-            self._longest[1] = max(self._longest[1], seconds)
+        self._move(now_s)
+        self._count += 1
+        self._total_s += seconds
+        self._longest[1] = max(self._longest[1], seconds)
 
-    def read(self, now_s: float) -> tuple[int, float, float]:
-        """Commands, the seconds for all of them, and the longest of the last one or two minutes."""
-        with self._lock:
-            self._move(now_s)
-            return self._count, self._total_s, max(self._longest)
+    def read(self, now_s: float) -> LoopBusy:
+        self._move(now_s)
+        return LoopBusy(self._count, self._total_s, max(self._longest))
 
     def _move(self, now_s: float) -> None:
         passed = now_s - self._since_s

@@ -8,7 +8,7 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from headgate.herder.messages import TaskView, WorkerView
+from headgate.herder.messages import LoopBusy, TaskView, WorkerView
 from headgate.ids import State, TaskId
 from headgate.task.messages import BatchDone
 from headgate_runtime.observe.metrics import metrics
@@ -37,13 +37,9 @@ VIEW = WorkerView(
 )
 
 
-def samples(
-    views: Iterable[WorkerView],
-    lag: dict[str, int] | None = None,
-    loop: tuple[int, float, float] | None = None,
-) -> dict[str, float]:
+def samples(views: Iterable[WorkerView], lag: dict[str, int] | None = None) -> dict[str, float]:
     """Value by ``name{label=value,…}``, the worker's label left out."""
-    text = metrics(list(views), lag, loop).decode()
+    text = metrics(list(views), lag).decode()
     found: dict[str, float] = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
@@ -107,7 +103,7 @@ def test_time_that_the_herder_is_busy() -> None:
     for at_s in range(10):
         time.took(0.5, at_s)
     time.took(2.0, 9)
-    seen = samples([VIEW], loop=time.read(10))
+    seen = samples([dataclasses.replace(VIEW, loop=time.read(10))])
     assert seen["headgate_worker_loop_commands_total{}"] == 11
     assert seen["headgate_worker_loop_seconds_total{}"] == 7
     assert seen["headgate_worker_loop_longest_seconds{}"] == 2
@@ -118,10 +114,10 @@ def test_the_longest_is_of_the_last_one_or_two_minutes() -> None:
     time = LoopTime()
     time.took(2.0, 60)
     time.took(0.5, 125)
-    assert time.read(130)[2] == 2.0
+    assert time.read(130).longest_s == 2.0
     time.took(0.25, 190)
-    assert time.read(190)[2] == 0.5
-    assert time.read(1_000) == (3, 2.75, 0.0)
+    assert time.read(190).longest_s == 0.5
+    assert time.read(1_000) == LoopBusy(3, 2.75, 0.0)
 
 
 def test_rounds_of_fencing_and_commits_are_counted() -> None:
@@ -156,8 +152,9 @@ def test_the_page_has_each_name_and_no_other() -> None:
     """``also `_files` `` stands for the name before it with another ending, or another state."""
     batch = BatchDone(3, 1, 1, 1, 1)
     more: Any = {"batch": batch, "call": "poll", "call_since_ms": 0}
-    view = dataclasses.replace(VIEW, tasks=(dataclasses.replace(VIEW.tasks[0], **more),))
-    seen = {name.partition("{")[0] for name in samples([view], {"sink": 1}, (1, 1, 1))}
+    tasks = (dataclasses.replace(VIEW.tasks[0], **more),)
+    view = dataclasses.replace(VIEW, tasks=tasks, loop=LoopBusy(1, 1, 1))
+    seen = {name.partition("{")[0] for name in samples([view], {"sink": 1})}
     told: set[str] = set()
     for row in re.findall(r"^\| (.*) \| (.*) \| .* \|$", PAGE.read_text(), re.MULTILINE):
         for cell in row:

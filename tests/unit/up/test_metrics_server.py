@@ -1,17 +1,23 @@
-"""``--metrics`` of `headgate up` under clients that say nothing, or what is no request."""
+"""``--metrics`` of `headgate up`: what it shows, and clients that say nothing, or no request."""
 
 import socket
 import threading
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from support.depth import tries
 from support.rest.world import wait_until
 
+from headgate.herder.messages import WorkerView
+from headgate_embedded import open_transport, transport_settings
 from headgate_runtime.command.errors import UpError
 from headgate_runtime.up import metrics_server
 from headgate_runtime.up.metrics_server import CONNECTIONS_MAX, MetricsServer
+from headgate_runtime.up.observe import Observer
+from headgate_runtime.up.snapshot import Phase, Snapshot, WorkerSnapshot
+from headgate_runtime.worker.loop import Worker, WorkerConfig
 
 
 @pytest.fixture
@@ -33,6 +39,34 @@ def scraped(server: MetricsServer) -> int:
         answer.read()
         status: int = answer.status
     return status
+
+
+def test_it_shows_how_busy_the_loop_of_a_worker_is(tmp_path: Path, server: MetricsServer) -> None:
+    """As `headgate up` asks it, over the log."""
+    settings = {"headgate.task.runner": "thread"}
+    worker = Worker(WorkerConfig("w", "w", transport_settings(tmp_path), settings))
+    serving = threading.Thread(target=worker.run)
+    serving.start()
+    transport = open_transport(transport_settings(tmp_path))
+    observer = Observer(transport, {})
+    try:
+        found: list[WorkerView | None] = []
+        wait_until(lambda: found.extend(observer.describe(["w"])) or found[-1] is not None, 20)
+    finally:
+        worker.stop()
+        serving.join()
+        observer.close()
+        transport.close()
+    view = found[-1]
+    assert view is not None
+    assert view.loop is not None
+    assert view.loop.commands >= 1
+    assert 0 < view.loop.longest_s <= view.loop.seconds
+    server.show(Snapshot(0.0, (WorkerSnapshot("w", Phase.UP, 1, view, view),), (), 1))
+    with urllib.request.urlopen(server.address, timeout=10) as answer:
+        text = answer.read().decode()
+    assert f'headgate_worker_loop_commands_total{{worker="w"}} {view.loop.commands}.0' in text
+    assert 'headgate_worker_loop_longest_seconds{worker="w"}' in text
 
 
 def test_connections_that_say_nothing_keep_nobody_out_and_are_few(server: MetricsServer) -> None:
