@@ -49,15 +49,20 @@ def test_it_shows_how_busy_the_loop_of_a_worker_is(tmp_path: Path, server: Metri
     serving.start()
     transport = open_transport(transport_settings(tmp_path))
     observer = Observer(transport, {})
+    found: list[WorkerView | None] = []
+
+    def answered() -> bool:
+        found[:] = observer.describe(["w"])
+        return found != [None]
+
     try:
-        found: list[WorkerView | None] = []
-        wait_until(lambda: found.extend(observer.describe(["w"])) or found[-1] is not None, 20)
+        wait_until(answered, 20)
     finally:
         worker.stop()
         serving.join()
         observer.close()
         transport.close()
-    view = found[-1]
+    (view,) = found
     assert view is not None
     assert view.loop is not None
     assert view.loop.commands >= 1
