@@ -211,6 +211,7 @@ def task_view(held: HeldTask) -> TaskView:
         progress.commits,
         held.call,
         held.call_since_ms,
+        progress.measured,
     )
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from headgate.ids import State, TaskId
-from headgate.task.messages import BatchDone
+from headgate.task.messages import BatchDone, Measured
 
 K = TypeVar("K", str, TaskId)
 V = TypeVar("V")
@@ -42,6 +42,8 @@ class TaskView:
     """The method of the connector that has not returned for long; empty: there is none."""
     call_since_ms: int | None = None
     """When it was called, by the worker's monotonic clock."""
+    measured: Measured | None = None
+    """None: the body measures nothing."""
 
 
 @dataclass(frozen=True, slots=True)

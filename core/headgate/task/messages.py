@@ -162,6 +162,22 @@ class BatchDone:
 
 
 @dataclass(frozen=True, slots=True)
+class Measured:
+    """What a body has measured in this run."""
+
+    commits: int
+    """Commits that the log has confirmed, of offsets alone too."""
+    commit_ms: int
+    """How long the task has waited for them, tries that failed included. Sinks: `pre_commit`
+    included."""
+    data_bytes: int
+    """Keys and values of the records that were sent and committed (source), or that were read from
+    the log (sink)."""
+    lag: int | None = None
+    """Sink: records of its partitions that no commit covers; None: not known."""
+
+
+@dataclass(frozen=True, slots=True)
 class TaskProgress:
     """Sent when `idle` changes and at most every 500 ms while records flow. Counts are of this
     run."""
@@ -183,6 +199,8 @@ class TaskProgress:
     """Sink of planned batches; None: it has committed none."""
     commits: int = 0
     """Commits that had records."""
+    measured: Measured | None = None
+    """None: the body measures nothing, as one of planned batches."""
 
 
 @dataclass(frozen=True, slots=True)

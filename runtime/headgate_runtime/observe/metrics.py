@@ -10,14 +10,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    Metric,
+    SummaryMetricFamily,
+)
 from prometheus_client.registry import Collector
 
 from headgate.herder.messages import LoopBusy, TaskView, WorkerView
 from headgate.ids import State
-from headgate.task.messages import BatchDone
+from headgate.task.messages import BatchDone, Measured
 
 LAG: TypeAlias = Mapping[str, int]
+_Family: TypeAlias = GaugeMetricFamily | CounterMetricFamily | SummaryMetricFamily
 _STATES = tuple(State)
 _TASK_COUNTS = (State.RUNNING, State.PAUSED, State.FAILED, State.UNASSIGNED)
 
@@ -26,19 +32,30 @@ class _Table:
     """Families of samples by name, in the order in which they first came."""
 
     def __init__(self) -> None:
-        self._families: dict[str, GaugeMetricFamily | CounterMetricFamily] = {}
+        self._families: dict[str, _Family] = {}
 
     def gauge(self, name: str, doc: str, labels: Mapping[str, str], value: float) -> None:
         family = self._families.get(name)
         if family is None:
             family = self._families[name] = GaugeMetricFamily(name, doc, labels=list(labels))
+        assert isinstance(family, GaugeMetricFamily)
         family.add_metric(list(labels.values()), value)
 
     def counter(self, name: str, doc: str, labels: Mapping[str, str], value: float) -> None:
         family = self._families.get(name)
         if family is None:
             family = self._families[name] = CounterMetricFamily(name, doc, labels=list(labels))
+        assert isinstance(family, CounterMetricFamily)
         family.add_metric(list(labels.values()), value)
+
+    def summary(
+        self, name: str, doc: str, labels: Mapping[str, str], count: int, total: float
+    ) -> None:
+        family = self._families.get(name)
+        if family is None:
+            family = self._families[name] = SummaryMetricFamily(name, doc, labels=list(labels))
+        assert isinstance(family, SummaryMetricFamily)
+        family.add_metric(list(labels.values()), count, total)
 
     def families(self) -> Iterator[Metric]:
         yield from self._families.values()
@@ -168,6 +185,8 @@ def _task(table: _Table, view: WorkerView, task: TaskView) -> None:
         )
     if task.batch is not None:
         _batch(table, task.batch, labels)
+    if task.measured is not None:
+        _measured(table, task.measured, labels)
 
 
 def _batch(table: _Table, batch: BatchDone, labels: Mapping[str, str]) -> None:
@@ -178,6 +197,21 @@ def _batch(table: _Table, batch: BatchDone, labels: Mapping[str, str]) -> None:
     table.gauge(f"{last}_files", "Files of the last batch.", labels, batch.files)
     text = "Seconds from the begin of the last batch to its commit."
     table.gauge(f"{last}_seconds", text, labels, batch.took_ms / 1000)
+
+
+def _measured(table: _Table, measured: Measured, labels: Mapping[str, str]) -> None:
+    text = "Bytes of keys and values that this run has sent and committed, or was given."
+    table.counter("headgate_task_bytes", text, labels, measured.data_bytes)
+    text = "Seconds that this run has waited for its commits."
+    commits, took_ms = measured.commits, measured.commit_ms
+    table.summary("headgate_task_commit_seconds", text, labels, commits, took_ms / 1000)
+    if commits:
+        name = "kafka_connect_connector_task_offset_commit_avg_time_ms"
+        text = "Milliseconds that a commit of this run took on average."
+        table.gauge(name, text, labels, took_ms / commits)
+    if measured.lag is not None:
+        text = "Records of the task's partitions that no commit covers."
+        table.gauge("headgate_task_lag_records", text, labels, measured.lag)
 
 
 def _one_hot(table: _Table, name: str, labels: Mapping[str, str], state: State) -> None:

@@ -21,10 +21,13 @@ from headgate.task.held_error import as_exception
 from headgate.task.machine import MachineInput, TaskMachine
 from headgate.task.messages import (
     BodyReport,
+    Measured,
     TaskClosing,
     TaskEnded,
     TaskOutcome,
+    TaskPaused,
     TaskProgress,
+    TaskRunning,
     TaskSpec,
 )
 from headgate.task.steps import (
@@ -52,6 +55,8 @@ from headgate_runtime.worker.log_format import work_on
 
 REST_S = 1.0
 """Longest wait without a look at the lifeline while the machine is at rest."""
+MEASURE_MS = 5_000
+"""How often what was measured is told while the machine has nothing to report."""
 
 
 class Performer(Protocol):
@@ -63,6 +68,10 @@ class Performer(Protocol):
     def perform(self, effect: BodyEffect) -> Sequence[BodyInput]:
         """What came of it: nothing, or inputs for the machine. May raise what connector code and
         the log raise."""
+        ...
+
+    def measured(self) -> Measured | None:
+        """None: it measures nothing."""
         ...
 
     def close(self) -> None:
@@ -113,6 +122,10 @@ class _Body:
         sent = lambda: getattr(self._machine, "open_records", 0)  # noqa: E731
         now_ms = lifeline.now_ms()
         self._progress = ProgressLog(lifeline.spec, now_ms, lag or (lambda: None), sent)
+        self._told = TaskProgress(0, 0, False)
+        """As it was reported last."""
+        self._measured_ms: int | None = None
+        """When the performer was asked last what it has measured; None: nobody wants to know."""
         self._ended = TaskEnded(TaskOutcome.FAILED, "the body ended without a word")
         bind = getattr(performer, "bind", None)
         if bind is not None:
@@ -131,7 +144,19 @@ class _Body:
             if self._inputs:
                 self._handle(self._inputs.popleft())
             self._progress.look(self._lifeline.now_ms())
+            self._tell_measured()
         return self._ended
+
+    def _tell_measured(self) -> None:
+        """What has changed although the machine had nothing to report, such as a lag."""
+        now_ms = self._lifeline.now_ms()
+        if self._measured_ms is None or now_ms - self._measured_ms < MEASURE_MS:
+            return
+        self._measured_ms = now_ms
+        progress = replace(self._told, measured=self._performer.measured())
+        if progress != self._told and not self._machine.ended:
+            self._told = progress
+            self._lifeline.report(progress)
 
     def _handle(self, given: MachineInput) -> None:
         self._perform(self._machine.handle(self._lifeline.now_ms(), given))
@@ -152,6 +177,9 @@ class _Body:
                     self._ended = report
                 if isinstance(report, TaskProgress):
                     self._progress.reported(report)
+                    self._told = report = replace(report, measured=self._performer.measured())
+                if isinstance(report, TaskRunning | TaskPaused) and self._measured_ms is None:
+                    self._measured_ms = self._lifeline.now_ms()
                 self._lifeline.report(report)
                 continue
             if isinstance(effect, Close):

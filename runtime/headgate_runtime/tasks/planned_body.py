@@ -155,6 +155,11 @@ class PlannedPerformer:
         self._told |= grown.intersection(topics)
         self._topics.used(self._told)
 
+    def measured(self) -> None:
+        """A batch is read, written and committed elsewhere, as by executors of Spark: what it took
+        is told with it."""
+        return
+
     def close(self) -> None:
         quietly(self._task.stop if self._task is not None else None, self._spec)
         quietly(self._letters.close, self._spec)

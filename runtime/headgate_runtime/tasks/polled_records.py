@@ -8,6 +8,7 @@ from typing import Any, SupportsIndex
 
 from headgate.connector.api import OffsetUpdate, SkippedRecord, SourceItem, SourceRecord
 from headgate.connector.batches import SourceBatch
+from headgate.connector.converters import sending_timestamp
 from headgate.connector.data_error import DataError
 from headgate.connector.schema import Schema
 from headgate.connector.topic_names import topic_fault
@@ -113,6 +114,12 @@ def check_time(source: SourceItem | SourceBatch, timestamp_ms: object) -> None:
     if not _is_whole(timestamp_ms, 63):
         expected = "milliseconds since 1970 as an int, or None"
         raise _wrong(source, "timestamp_ms", timestamp_ms, expected)
+
+
+def sent_time(source: SourceItem, timestamp_ms: int) -> int | None:
+    """The timestamp to send. Raises PolledTypeError: it is none."""
+    check_time(source, timestamp_ms)
+    return sending_timestamp(timestamp_ms)
 
 
 def check_safe_offsets(task: object, given: object) -> None:

@@ -21,11 +21,13 @@ from headgate.ports import (
     TransportError,
 )
 from headgate.task import steps as st
+from headgate.task.messages import Measured
 from headgate.task.sink import SinkMachine, SinkSettings
 from headgate_runtime.tasks import long_calls
 from headgate_runtime.tasks.data_errors import data_error_text, log_skipped
 from headgate_runtime.tasks.dead_letter_queue import DeadLetterQueue, ErrantRecords
 from headgate_runtime.tasks.lifeline import BodyLifeline
+from headgate_runtime.tasks.measuring import Meter
 from headgate_runtime.tasks.polled_records import check_safe_offsets
 from headgate_runtime.tasks.quietly import quietly
 from headgate_runtime.tasks.record_errors import RecordErrors, Waiting, place_of
@@ -138,6 +140,7 @@ class SinkPerformer:
         )
         self._resumed: tuple[SinkRecord | None, Sequence[Any]] | None = None
         """Where to go on with the first record of those that have waited."""
+        self._meter = Meter()
         self._consumer: Consumer | None = None
         self._task: SinkTask | None = None
         self._interrupt: Callable[[st.BodyInput], None] = lambda _given: None
@@ -254,10 +257,12 @@ class SinkPerformer:
         records: Sequence[ConsumerRecord] | LogBatch
         if self._waiting:
             records = self._waited(timeout_ms, paused)
-        elif self._batches is not None:
-            records = self._batches.poll_batch(BATCH_RECORDS, timeout_ms)
         else:
-            records = self._checked_consumer.poll(BATCH_RECORDS, timeout_ms)
+            if self._batches is not None:
+                records = self._batches.poll_batch(BATCH_RECORDS, timeout_ms)
+            else:
+                records = self._checked_consumer.poll(BATCH_RECORDS, timeout_ms)
+            self._meter.given(records)
         consumed = (
             self._take_batch(records) if isinstance(records, LogBatch) else self._convert(records)
         )
@@ -461,7 +466,7 @@ class SinkPerformer:
         given = {tp: offset for tp, offset in self._delivered.items() if tp in partitions}
         if not given:
             return 0
-        with long_calls.call("flush"):
+        with long_calls.call("flush"), self._meter.waiting():
             safe = self._checked_task.pre_commit(given)
         check_safe_offsets(self._checked_task, safe)
         changed = {
@@ -469,10 +474,15 @@ class SinkPerformer:
             for tp, offset in safe.items()
             if tp in given and self._committed.get(tp, -1) < min(offset, given[tp])
         }
-        self._letters.settle()
+        with self._meter.waiting():
+            self._letters.settle()
+            if changed:
+                self._lifeline.check()
+                self._checked_consumer.commit(changed)
         if changed:
-            self._lifeline.check()
-            self._checked_consumer.commit(changed)
+            self._meter.committed()
+        else:
+            self._meter.not_committed()
         return sum(self._covered(tp, offset) for tp, offset in changed.items())
 
     def _covered(self, partition: TopicPartition, offset: int) -> int:
@@ -524,6 +534,9 @@ class SinkPerformer:
                 return None
         lags: list[int] = [max(0, ends.get(each, 0) - committed.get(each, 0)) for each in held]
         return sum(lags)
+
+    def measured(self) -> Measured:
+        return self._meter.read()
 
     def close(self) -> None:
         task, consumer = self._task, self._consumer

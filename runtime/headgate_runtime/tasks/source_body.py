@@ -23,7 +23,6 @@ from headgate.connector.api import (
     SourceTask,
 )
 from headgate.connector.batches import SourceBatch
-from headgate.connector.converters import sending_timestamp
 from headgate.connector.dead_letters import SOURCE_TASK
 from headgate.connector.error_handling import ErrorStage
 from headgate.connector.schema import Schema
@@ -37,6 +36,7 @@ from headgate.ports import (
 )
 from headgate.task import steps as st
 from headgate.task.held_error import HeldError
+from headgate.task.messages import Measured
 from headgate.task.source import SourceMachine, SourceSettings, TransactionBoundary
 from headgate.topics.offsets import encode_value
 from headgate_runtime.tasks import long_calls
@@ -44,6 +44,7 @@ from headgate_runtime.tasks.boundaries import Boundaries, TransactionContext
 from headgate_runtime.tasks.commit_under_way import CommitUnderWay
 from headgate_runtime.tasks.data_errors import data_error_text, log_skipped
 from headgate_runtime.tasks.lifeline import BodyLifeline, monotonic_ms
+from headgate_runtime.tasks.measuring import Meter, metered
 from headgate_runtime.tasks.offsets import SourceOffsets
 from headgate_runtime.tasks.plain_records import PlainRecords
 from headgate_runtime.tasks.polled_records import (
@@ -51,9 +52,9 @@ from headgate_runtime.tasks.polled_records import (
     check_item,
     check_name,
     check_sent,
-    check_time,
     check_topic,
     polled_items,
+    sent_time,
 )
 from headgate_runtime.tasks.quietly import quietly
 from headgate_runtime.tasks.record_errors import RecordErrors, Waiting, place_of
@@ -67,7 +68,7 @@ from headgate_runtime.tasks.source_batches import (
     SourceBatches,
     send,
 )
-from headgate_runtime.tasks.source_context import SourceContext
+from headgate_runtime.tasks.source_context import SourceContext, inherits
 from headgate_runtime.tasks.tools import BodyTools
 from headgate_runtime.tasks.topic_creation import TopicCreation
 from headgate_runtime.tasks.unsettled import UnsettledRecords
@@ -134,6 +135,7 @@ class SourcePerformer:
         )
         self._transaction = TransactionContext() if by_connector else None
         self._context = SourceContext(lifeline, self._offsets, self._transaction)
+        self._meter = Meter()
         self._producer: Producer | None = None
         self._fetching: threading.Thread | None = None
         self._task: SourceTask | None = None
@@ -179,11 +181,12 @@ class SourcePerformer:
     def _make_producer(self) -> Producer:
         spec = self._spec
         membership = (spec.group, spec.member_id, spec.generation)
-        producer = self._transport.record_log.producer(
+        made = self._transport.record_log.producer(
             f"connector-producer-{spec.task}",
             spec.transactional_id if spec.exactly_once else None,
             membership if spec.exactly_once else None,
         )
+        producer = metered(made, self._meter)
         if self._unsettled is not None:
             producer.keep_places()
         return producer
@@ -242,7 +245,7 @@ class SourcePerformer:
         with long_calls.call("start"):
             task.start(self._spec.task_config)
         # A task that is told of commits may take what is committed for all that it has given.
-        told = not (_inherits(task, "commit") and _inherits(task, "commit_record"))
+        told = not (inherits(task, "commit") and inherits(task, "commit_record"))
         self._polls_ahead = self._settings.boundary is TransactionBoundary.POLL and not told
         return st.Started()
 
@@ -355,7 +358,7 @@ class SourcePerformer:
             else:
                 if out is not None:
                     if time_ms is not None and (type(time_ms) is not int or time_ms < 0):
-                        sent.timestamp_ms = _sent_time(record, time_ms)
+                        sent.timestamp_ms = sent_time(record, time_ms)
                     if type(topic) is not str or topic not in known:
                         self._ensure_topic(check_topic(record, topic))
                     add(sent)
@@ -563,14 +566,19 @@ class SourcePerformer:
             records = [(key, encode_value(offset)) for key, offset in ready.items()]
             self._lifeline.check()
             try:
-                self._transport.offset_log.append(records)
+                with self._meter.waiting():
+                    self._transport.offset_log.append(records)
             except TransportError as error:
                 self._noted.tracker.put_back(ready)
                 return (*failed, st.CommitFailed(str(error)))
+            self._meter.committed()
         quietly(self._task.commit, self._spec, "in commit()")
         return (*failed, st.Committed(self._noted.tracker.outstanding))
 
     # -- the end --
+
+    def measured(self) -> Measured:
+        return self._meter.read()
 
     def close(self) -> None:
         if isinstance(self._ahead, HeldError):
@@ -583,13 +591,3 @@ class SourcePerformer:
             quietly(producer.close, self._spec)
         self._fetched(FETCH_LEAVE_S)  # else it might use what is closed here
         quietly(self._transport.close, self._spec)
-
-
-def _sent_time(record: SourceItem, time_ms: int) -> int | None:
-    check_time(record, time_ms)
-    return sending_timestamp(time_ms)
-
-
-def _inherits(task: SourceTask, name: str) -> bool:
-    """Whether calls of `name` come to nothing."""
-    return getattr(getattr(task, name), "__func__", None) is getattr(SourceTask, name)

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Mapping, Sequence
 
+from headgate.connector.api import SourceTask
 from headgate.task.messages import UNTIL_IDLE
 from headgate_runtime.tasks.boundaries import TransactionContext
 from headgate_runtime.tasks.lifeline import BodyLifeline
@@ -63,3 +64,8 @@ class SourceContext:
 
     def log(self, message: str) -> None:
         _log.warning("%s: %s", self._lifeline.spec.task, message)
+
+
+def inherits(task: SourceTask, name: str) -> bool:
+    """Whether calls of `name` come to nothing."""
+    return getattr(getattr(task, name), "__func__", None) is getattr(SourceTask, name)

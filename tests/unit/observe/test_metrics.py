@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from headgate.herder.messages import LoopBusy, TaskView, WorkerView
 from headgate.ids import State, TaskId
-from headgate.task.messages import BatchDone
+from headgate.task.messages import BatchDone, Measured
 from headgate_runtime.observe.metrics import metrics
 from headgate_runtime.worker.loop_time import LoopTime
 
@@ -90,6 +90,24 @@ def test_batches_of_a_sink_that_plans_them() -> None:
     assert seen[f"{last}_seconds{{connector=lines,task=0}}"] == 1.9
 
 
+def test_what_a_body_has_measured() -> None:
+    names = ("bytes", "commit_seconds", "lag", "offset_commit")
+    assert not [name for name in samples([VIEW]) if any(each in name for each in names)]
+    none_yet = dataclasses.replace(VIEW.tasks[0], measured=Measured(0, 0, 0))
+    seen = samples([dataclasses.replace(VIEW, tasks=(none_yet,))])
+    assert seen["headgate_task_bytes_total{connector=lines,task=0}"] == 0
+    assert seen["headgate_task_commit_seconds_count{connector=lines,task=0}"] == 0
+    assert not [name for name in seen if "offset_commit" in name or "lag" in name]
+    moved = dataclasses.replace(VIEW.tasks[0], measured=Measured(4, 1_000, 5_000, 12))
+    seen = samples([dataclasses.replace(VIEW, tasks=(moved,))])
+    assert seen["headgate_task_bytes_total{connector=lines,task=0}"] == 5_000
+    assert seen["headgate_task_commit_seconds_count{connector=lines,task=0}"] == 4
+    assert seen["headgate_task_commit_seconds_sum{connector=lines,task=0}"] == 1
+    average = "kafka_connect_connector_task_offset_commit_avg_time_ms"
+    assert seen[f"{average}{{connector=lines,task=0}}"] == 250
+    assert seen["headgate_task_lag_records{connector=lines,task=0}"] == 12
+
+
 def test_a_call_that_has_not_returned() -> None:
     assert not [name for name in samples([VIEW]) if "call" in name]
     hangs = dataclasses.replace(VIEW.tasks[0], call="poll", call_since_ms=1_000)
@@ -151,7 +169,8 @@ def test_workers_are_told_apart() -> None:
 def test_the_page_has_each_name_and_no_other() -> None:
     """``also `_files` `` stands for the name before it with another ending, or another state."""
     batch = BatchDone(3, 1, 1, 1, 1)
-    more: Any = {"batch": batch, "call": "poll", "call_since_ms": 0}
+    measured = Measured(1, 1, 1)
+    more: Any = {"batch": batch, "call": "poll", "call_since_ms": 0, "measured": measured}
     tasks = (dataclasses.replace(VIEW.tasks[0], **more),)
     view = dataclasses.replace(VIEW, tasks=tasks, loop=LoopBusy(1, 1, 1))
     seen = {name.partition("{")[0] for name in samples([view], {"sink": 1})}

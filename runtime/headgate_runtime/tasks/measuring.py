@@ -1,0 +1,168 @@
+"""What a task's body measures beside its records: bytes, and how long commits take.
+
+It costs a look at the clock for each commit, and for each record the lengths of its key and value.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from headgate.ports import (
+    Ack,
+    BatchProducer,
+    ConsumerRecord,
+    LogBatch,
+    Producer,
+    ProducerRecord,
+    RecordMetadata,
+    ValueColumn,
+)
+from headgate.task.messages import Measured
+
+
+class Meter:
+    """Figures of one run of a task."""
+
+    def __init__(self) -> None:
+        self._commits = 0
+        self._commit_s = self._waited_s = 0.0
+        """Time for the commits that were made, and for the one under way, failed tries included."""
+        self._bytes = self._open_bytes = 0
+        """Counted, and sent since the last commit."""
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """The task waits for a commit."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self._waited_s += time.monotonic() - began
+
+    def committed(self) -> None:
+        """What it waited for is done."""
+        self._commits += 1
+        self._commit_s += self._waited_s
+        self._waited_s = 0.0
+
+    def not_committed(self) -> None:
+        """What it waited for was no commit: nothing was there for one."""
+        self._waited_s = 0.0
+
+    def sent(self, size: int) -> None:
+        """They count once they are settled."""
+        self._open_bytes += size
+
+    def settled(self) -> None:
+        """What was sent counts."""
+        self._bytes += self._open_bytes
+        self._open_bytes = 0
+
+    def aborted(self) -> None:
+        """What was sent does not count."""
+        self._open_bytes = 0
+
+    def given(self, records: Sequence[ConsumerRecord] | LogBatch) -> None:
+        """The log has given these."""
+        self._bytes += size_of_batch(records) if isinstance(records, LogBatch) else size_of(records)
+
+    def read(self, lag: int | None = None) -> Measured:
+        return Measured(self._commits, round(self._commit_s * 1000), self._bytes, lag)
+
+
+def size_of(records: Sequence[ProducerRecord] | Sequence[ConsumerRecord]) -> int:
+    """Bytes of their keys and values."""
+    size = 0
+    for record in records:
+        if record.value is not None:
+            size += len(record.value)
+        if record.key is not None:
+            size += len(record.key)
+    return size
+
+
+def size_of_batch(batch: LogBatch) -> int:
+    """Bytes of its key and of its rows, as the log keeps them. A part of a batch counts by its
+    rows."""
+    whole = len(batch.data) * (batch.count - batch.skip) // max(batch.count, 1)
+    return whole + len(batch.key or b"")
+
+
+class MeteredProducer:
+    """A `Producer` whose commits and records are measured."""
+
+    def __init__(self, inner: Producer, meter: Meter) -> None:
+        self._inner = inner
+        self._meter = meter
+
+    def connect(self) -> None:
+        self._inner.connect()
+
+    def init(self) -> None:
+        self._inner.init()
+
+    def send(self, records: Sequence[ProducerRecord]) -> None:
+        self._inner.send(records)
+        self._meter.sent(size_of(records))
+
+    def send_values(self, column: ValueColumn) -> None:
+        self._inner.send_values(column)
+        keys = len(column.key or b"") * column.count
+        self._meter.sent(sum(map(len, column.values)) + keys)
+
+    def acks(self) -> Sequence[Ack]:
+        found = self._inner.acks()
+        self._meter.settled()
+        return found
+
+    def commit(self, offsets: Sequence[tuple[bytes, bytes | None]]) -> None:
+        with self._meter.waiting():
+            self._inner.commit(offsets)
+        self._done()
+
+    def begin_commit(
+        self, offsets: Sequence[tuple[bytes, bytes | None]]
+    ) -> Callable[[], None] | None:
+        with self._meter.waiting():
+            end = self._inner.begin_commit(offsets)
+        if end is None:
+            self._done()
+            return None
+
+        def awaited() -> None:
+            with self._meter.waiting():
+                end()
+            self._done()
+
+        return awaited
+
+    def _done(self) -> None:
+        self._meter.committed()
+        self._meter.settled()
+
+    def abort(self) -> None:
+        self._inner.abort()
+        self._meter.aborted()
+
+    def keep_places(self) -> None:
+        self._inner.keep_places()
+
+    def places(self) -> Sequence[tuple[int, RecordMetadata]]:
+        return self._inner.places()
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+class MeteredBatchProducer(MeteredProducer):
+    """The same of a log that keeps batches."""
+
+    def send_batch(self, batch: LogBatch) -> None:
+        assert isinstance(self._inner, BatchProducer)
+        self._inner.send_batch(batch)
+        self._meter.sent(size_of_batch(batch))
+
+
+def metered(producer: Producer, meter: Meter) -> Producer:
+    kind = MeteredBatchProducer if isinstance(producer, BatchProducer) else MeteredProducer
+    return kind(producer, meter)
