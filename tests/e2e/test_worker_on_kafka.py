@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+import urllib.request
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import javaproperties
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from prometheus_client.parser import text_string_to_metric_families
 from support.commands.worker import HeadgateWorker, headgate, headgate_worker  # noqa: F401
 from support.kafka.broker import Found
 from support.kafka.cluster import read_committed
@@ -163,6 +165,7 @@ def test_a_pipeline_from_its_making_to_its_end(story: Story) -> None:
 
     check_used_topics(story)
     check_logger_levels(story)
+    check_metrics(story)
 
     # Paused it reads nothing, resumed it goes on.
     assert second.rest.put(f"/connectors/{story.source}/pause").status == 202
@@ -209,6 +212,30 @@ def check_logger_levels(story: Story) -> None:
     logger = "/admin/loggers/headgate_runtime.tasks"
     assert first.rest.put(f"{logger}?scope=cluster", {"level": "WARN"}).status == 204
     until("its level", lambda: second.rest.get(logger).body.get("level") == "WARN")
+
+
+def check_metrics(story: Story) -> None:
+    """What the processes of tasks measure comes to Prometheus."""
+    shown: dict[tuple[str, str], float] = {}
+
+    def scraped() -> bool:
+        shown.clear()
+        for worker in story.workers:
+            with urllib.request.urlopen(f"{worker.url}/metrics", timeout=10) as answer:
+                text = answer.read().decode()
+            for family in text_string_to_metric_families(text):
+                for each in family.samples:
+                    shown[each.name, each.labels.get("connector", "")] = each.value
+        return shown.get(("headgate_task_lag_records", story.sink)) == 0
+
+    until("no lag", scraped)
+    least = sum(map(len, story.expected))
+    for connector in (story.source, story.sink):
+        assert shown["headgate_task_bytes_total", connector] == least
+        assert shown["headgate_task_commit_seconds_count", connector] >= 1
+        assert shown["headgate_task_commit_seconds_sum", connector] > 0
+    assert ("headgate_task_lag_records", story.source) not in shown
+    assert shown["headgate_worker_loop_seconds_total", ""] > 0
 
 
 def check_offsets(story: Story) -> None:

@@ -32,6 +32,7 @@ from headgate_runtime.tasks.polled_records import check_safe_offsets
 from headgate_runtime.tasks.quietly import quietly
 from headgate_runtime.tasks.record_errors import RecordErrors, Waiting, place_of
 from headgate_runtime.tasks.sink_batches import Change, batches_flow, log_records, sink_batch
+from headgate_runtime.tasks.sink_lag import KnowsEnds, partition_lag
 from headgate_runtime.tasks.tools import BodyTools
 from headgate_runtime.tasks.used_topics import UsedTopics
 
@@ -517,26 +518,40 @@ class SinkPerformer:
     def lag(self) -> int | None:
         """Records of its partitions that are not committed; None: it is not known now. Brokers are
         not asked for it: a consumer of theirs knows what they told it last."""
-        if self._consumer is None:
+        consumer = self._consumer
+        if consumer is None or isinstance(consumer, KnowsEnds):
+            return self._known_lag()
+        held = consumer.assignment()
+        try:
+            ends = self._transport.record_log.end_offsets(sorted({topic for topic, _ in held}))
+            committed = {**self._read_committed(), **self._committed}
+        except TransportError:
             return None
-        held = self._consumer.assignment()
-        known_ends: Callable[[], Mapping[TopicPartition, int]] | None
-        known_ends = getattr(self._consumer, "known_ends", None)
-        if known_ends is not None:
-            ends, committed = known_ends(), dict(self._committed)
-            if any(place not in ends or place not in committed for place in held):
-                return None
-        else:
-            try:
-                ends = self._transport.record_log.end_offsets(sorted({topic for topic, _ in held}))
-                committed = {**self._read_committed(), **self._committed}
-            except TransportError:
-                return None
         lags: list[int] = [max(0, ends.get(each, 0) - committed.get(each, 0)) for each in held]
         return sum(lags)
 
+    def _known_lag(self) -> int | None:
+        consumer = self._consumer
+        if not isinstance(consumer, KnowsEnds):
+            return None
+        ends, read_to = consumer.known_ends(), consumer.known_positions()
+        waiting = {(raw.topic, raw.partition) for raw in self._waiting.records}
+        held, lag = self._checked_consumer.assignment(), 0
+        for place in held:
+            end, count = self._ends.get(place, (self._delivered.get(place), 0))
+            count += sum(records for _, records in self._counts.get(place, ()))
+            pending = None if place in waiting else count
+            found = partition_lag(
+                ends.get(place), self._committed.get(place), end, pending, read_to.get(place)
+            )
+            if found is None:
+                return None
+            lag += found
+        return lag if held else None  # it has not joined yet, or a rebalance is under way
+
     def measured(self) -> Measured:
-        return self._meter.read()
+        """The lag is left out where it is to be looked up: `headgate up` looks itself."""
+        return self._meter.read(self._known_lag())
 
     def close(self) -> None:
         task, consumer = self._task, self._consumer
@@ -548,5 +563,6 @@ class SinkPerformer:
             # Leaving revokes what it holds: that was settled before, and the machine has ended.
             quietly(lambda: consumer.on_rebalance(lambda _g: None, lambda _g: None), self._spec)
             quietly(consumer.close, self._spec)
+            self._consumer = None  # it can be asked for nothing any more
         quietly(self._letters.close, self._spec)
         quietly(self._transport.close, self._spec)

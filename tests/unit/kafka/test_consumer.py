@@ -45,6 +45,13 @@ class Message:
         return (1, 0)
 
 
+class End(Message):
+    """The partition is read to its end."""
+
+    def error(self) -> Any:
+        return KafkaError(KafkaError._PARTITION_EOF)
+
+
 class Client:
     """`polls` and `batches`: what the next calls give, or do."""
 
@@ -88,7 +95,7 @@ class Client:
 
     def _nothing(self, *_given: object) -> None: ...
 
-    incremental_assign = incremental_unassign = assign = unassign = _nothing
+    incremental_assign = incremental_unassign = assign = unassign = seek = _nothing
 
     def poll(self, _timeout: float) -> Any:
         found = self.polls.pop(0) if self.polls else None
@@ -227,3 +234,27 @@ def test_others_hold_up_who_leaves_for_a_while_only(
     opened.close()
     assert clock.now_s == pytest.approx(seconds, abs=0.05)
     assert client.calls == ["unsubscribe", "close"]
+
+
+def test_where_partitions_are_read_to_is_known(made: Made) -> None:
+    opened, client = made
+    given(made, client.assigns(A, B))
+    assert opened.known_positions() == {}
+    client.batches.append([End(A, 8)])
+    assert given(made, Message(A, 6)) == [(0, 6)]
+    assert given(made, End(B, 0)) == []
+    assert opened.known_positions() == {A: 8, B: 0}
+    opened.seek(B, 0)
+    assert opened.known_positions() == {A: 8}
+    given(made, client.revokes(A))
+    assert opened.known_positions() == {}
+
+
+def test_an_end_before_records_that_are_held_back_is_none(made: Made) -> None:
+    opened, client = made
+    given(made, client.assigns(A, B))
+    opened.pause([A])
+    given(made, Message(A, 6))
+    client.batches.append([End(B, 3)])
+    given(made, End(A, 7))
+    assert opened.known_positions() == {B: 3}

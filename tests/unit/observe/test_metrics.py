@@ -169,7 +169,7 @@ def test_workers_are_told_apart() -> None:
 def test_the_page_has_each_name_and_no_other() -> None:
     """``also `_files` `` stands for the name before it with another ending, or another state."""
     batch = BatchDone(3, 1, 1, 1, 1)
-    measured = Measured(1, 1, 1)
+    measured = Measured(1, 1, 1, 1)
     more: Any = {"batch": batch, "call": "poll", "call_since_ms": 0, "measured": measured}
     tasks = (dataclasses.replace(VIEW.tasks[0], **more),)
     view = dataclasses.replace(VIEW, tasks=tasks, loop=LoopBusy(1, 1, 1))

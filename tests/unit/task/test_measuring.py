@@ -27,6 +27,7 @@ from headgate_embedded.logs import EmbeddedKeyedLog
 from headgate_embedded.producer import EmbeddedProducer
 from headgate_runtime.tasks import body
 from headgate_runtime.tasks.measuring import Meter, metered
+from headgate_runtime.tasks.sink_lag import partition_lag
 
 SLOW_S = 0.05
 VALUES = [b"1", b"two", b"drei", b"x" * 1_000]
@@ -277,3 +278,54 @@ def test_bodies_and_workers_of_other_versions() -> None:
     assert wire.loads(TaskReport, text) == progress
     older = text.replace(b',"measured":{"type":"Measured"', b',"something":{"type":"Else"')
     assert wire.loads(TaskReport, older) == TaskProgress(5, 0, False)
+
+
+@pytest.mark.parametrize(
+    ("figures", "lag"),
+    [
+        # end, committed, position, pending, read to
+        ((None, 5, 5, 0, 5), None),  # brokers have told nothing
+        ((10, 4, 4, 0, None), 6),
+        ((10, 4, 8, 4, None), 6),
+        ((10, 4, 8, None, 10), 6),
+        ((10, 9, 9, 0, 10), 0),  # a marker of a transaction is behind the last record
+        ((10, 9, 10, 1, 10), 1),
+        ((10, None, 8, 3, None), 5),  # nothing is committed yet
+        ((10, None, 8, None, None), None),
+        ((10, None, None, 0, None), None),  # nothing was read yet
+        ((10, None, None, 0, 10), 0),
+        ((12, None, None, 0, 10), 2),
+        ((3, 4, 4, 0, None), 0),  # what is known of the end is older
+    ],
+)
+def test_the_lag_of_a_partition(figures: Any, lag: int | None) -> None:
+    assert partition_lag(*figures) == lag
+
+
+class Gate(Sink):
+    """Nothing may be committed while it is shut."""
+
+    shut = True
+
+    def pre_commit(self, offsets: Mapping[tuple[str, int], int]) -> Mapping[tuple[str, int], int]:
+        return {} if self.shut else offsets
+
+
+def test_the_lag_of_a_sink_whose_consumer_knows_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of brokers does. Else it is none of what a task tells."""
+    places: dict[str, Any] = {"known_ends": {("t", 0): 7}, "known_positions": {}}
+    for name, found in places.items():
+        monkeypatch.setattr(EmbeddedConsumer, name, lambda _self, found=found: found, raising=False)
+    monkeypatch.setattr(body, "MEASURE_MS", 20)
+    monkeypatch.setattr(Gate, "shut", True)
+    fill(tmp_path, VALUES)
+    bench = BodyBench(tmp_path, Gate, {"topics": "t"}, kind=TaskKind.SINK).start()
+    bench.until(lambda: bench.progress.measured is not None and measured(bench).lag == 7)
+    assert measured(bench).commits == 0
+    Gate.shut = False
+    bench.until(lambda: measured(bench).lag == 3)
+    places["known_positions"]["t", 0] = 7
+    bench.until(lambda: measured(bench).lag == 0)
+    bench.stop()

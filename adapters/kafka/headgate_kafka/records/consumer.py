@@ -64,6 +64,8 @@ READER: Final = {
     "enable.auto.offset.store": False,
     # Each time its queue is full the client would else rest a second.
     "fetch.queue.backoff.ms": 5,
+    # Else nobody knows where a partition is read to that has nothing new.
+    "enable.partition.eof": True,
 }
 """What a sink's consumer must have, in librdkafka's words."""
 
@@ -128,6 +130,8 @@ class KafkaConsumer:
         """Fetched and not given: of paused partitions, or by a poll that wanted fewer. Callbacks of
         rebalances and seeks take out what is not to be given any more, so a message is nowhere else
         while the client is called."""
+        self._read_to: dict[TopicPartition, int] = {}
+        """Ends that partitions were read to. A marker of a transaction may be the last of one."""
         self._paused: set[TopicPartition] = set()
         self._closing = False
         self._left = False
@@ -171,6 +175,10 @@ class KafkaConsumer:
                 ends[place] = found[1]
         return ends
 
+    def known_positions(self) -> Mapping[TopicPartition, int]:
+        """Positions at which partitions were read to their ends, the last of each."""
+        return self._read_to
+
     def on_rebalance(self, assigned: Callback, revoked: Callback) -> None:
         self._assigned = assigned
         self._revoked = revoked
@@ -193,6 +201,7 @@ class KafkaConsumer:
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         self._begun.pop(partition, None)
+        self._read_to.pop(partition, None)
         self._kept = [m for m in self._kept if _place(m) != partition]
         if partition in self._coming:
             self._starts[partition] = offset
@@ -313,9 +322,16 @@ class KafkaConsumer:
             error = message.error()
             if error is None:
                 records.append(record_of(message))
+            elif error.code() == KafkaError._PARTITION_EOF:
+                self._ended(cast(TopicPartition, _place(message)), message.offset() or 0)
             else:
                 self._heard(error)
         return records
+
+    def _ended(self, place: TopicPartition, end: int) -> None:
+        """All before `end` is given, but for what is held back."""
+        if place in self._held and not any(_place(kept) == place for kept in self._kept):
+            self._read_to[place] = end
 
     def _is_held_back(self, message: Message) -> bool:
         return message.error() is None and _place(message) in self._paused
@@ -421,6 +437,9 @@ class KafkaConsumer:
                 self._call(self._revoked, given_back)
         finally:
             self._held -= gone
+            self._read_to = {
+                place: end for place, end in self._read_to.items() if place not in gone
+            }
             self._begun = {place: end for place, end in self._begun.items() if place not in gone}
             if self._cooperative:
                 self._call(client.incremental_unassign, list(places))
