@@ -171,8 +171,8 @@ class Measured:
     """How long the task has waited for them, tries that failed included. Sinks: `pre_commit`
     included."""
     data_bytes: int
-    """Keys and values of the records that were sent and committed (source), or that were read from
-    the log (sink)."""
+    """Keys and values of records: of those that are committed (exactly-once), that were sent (any
+    other source) or that were read (sink)."""
     lag: int | None = None
     """Sink: records of its partitions that no commit covers; None: not known."""
 

@@ -128,13 +128,25 @@ def status(url: Url = None, output: Format = Output.TABLE) -> None:
 
 def plugins(name: str | None, url: str, *, as_json: bool) -> None:
     """Print the classes that a worker has, or the options of one."""
-    with remote_at(url) as remote:
+    with remote_at(url) as remote, _or_here():
         if name is None:
             found = remote.plugins()
             _print(show.as_json(found) if as_json else show.plugins(found))
         else:
             keys = remote.plugin(name)
             _print(show.as_json(keys) if as_json else show.plugin(keys))
+
+
+@contextlib.contextmanager
+def _or_here() -> Iterator[None]:
+    """Who is not answered is told that what is installed here can be listed without."""
+    try:
+        yield
+    except RefusedError:
+        raise
+    except RemoteError as error:
+        here = "headgate plugins --local lists what is installed here"
+        raise RemoteError(f"{error}; {here}", error.exit_code) from None
 
 
 # -- connectors --

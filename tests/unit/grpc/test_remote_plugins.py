@@ -61,7 +61,9 @@ def test_the_address_of_the_environment(tmp_path: Path, monkeypatch: pytest.Monk
         monkeypatch.setenv("HEADGATE_URL", "http://127.0.0.1:1")
         beside = RUN.invoke(app, ["plugins", "--url", served.address]).output.splitlines()
         assert sorted(beside) == sorted(listed)
-        assert RUN.invoke(app, ["plugins"]).exit_code == 1
+        away = RUN.invoke(app, ["plugins"])
+        assert away.exit_code == 1
+        assert away.stderr.endswith("; headgate plugins --local lists what is installed here\n")
         here = RUN.invoke(app, ["plugins", "--local"])
         one = RUN.invoke(app, ["plugins", "DirectorySource", "--local"])
         both = RUN.invoke(app, ["plugins", "--local", "--url", served.address])
