@@ -266,6 +266,29 @@ def test_a_frozen_driver_wakes_up_with_the_work_of_a_zombie_or_of_a_dead_task(
     say(f"drivers woken, by their task: {dict(woken)}; {tasks.wanted} rows once each")
 
 
+@pytest.mark.parametrize("tasks", ["SparkFileSink", "SparkSource"], indirect=True)
+def test_a_driver_that_stands_still_and_that_nobody_ends_is_tried_again(
+    tasks: Tasks, say: Say
+) -> None:
+    """As that of others. Spark's client gives up a call after 80 s."""
+    first = "polled" if tasks.which == "SparkSource" else "stage"
+    task = tasks.start((first, 1))
+    assert task.line() == f"at {first}"
+    assert tasks.server.pid is not None
+    os.kill(tasks.server.pid, signal.SIGSTOP)
+    try:
+        task.go()
+        deadline = time.monotonic() + SECONDS
+        while not tasks.outages():
+            assert time.monotonic() < deadline, "its call goes on"
+            time.sleep(0.5)
+    finally:
+        os.kill(tasks.server.pid, signal.SIGCONT)
+    assert task.line().startswith("ended STOPPED")
+    tasks.finish()
+    say(f"{tasks.outages()[0][:300]}; {tasks.wanted} rows once each")
+
+
 @pytest.mark.parametrize("tasks", KINDS, indirect=True)
 def test_executors_are_lost_one_after_another_until_none_is_left(tasks: Tasks, say: Say) -> None:
     """All of them, again and again, while one has work. Spark brings others, and waits itself."""

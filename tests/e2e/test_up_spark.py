@@ -1,4 +1,5 @@
-"""`headgate up` and the Spark that its workers share: it dies, it comes back, nothing is lost."""
+"""`headgate up` and the Spark that its workers share: it dies or stands still, another comes, and
+nothing is lost."""
 
 import json
 import os
@@ -11,10 +12,12 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from support.commands.pipelines import Up
+from support.commands.processes import Process
 
 pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
 
 RECORDS = 12_000
+TIMEOUT_S = 8
 PIPELINE = """
 [cluster]
 workers = 2
@@ -23,6 +26,7 @@ runner = "spark"
 "session.timeout.ms" = 6000
 "heartbeat.interval.ms" = 1000
 "scheduled.rebalance.max.delay.ms" = 500
+"headgate.spark.driver.timeout.ms" = %d
 
 [spark]
 master = "local[2]"
@@ -43,7 +47,7 @@ path = "out"
 
 @pytest.fixture
 def up(tmp_path: Path) -> Iterator[Up]:
-    (tmp_path / "pipeline.toml").write_text(PIPELINE)
+    (tmp_path / "pipeline.toml").write_text(PIPELINE % (TIMEOUT_S * 1000))
     (tmp_path / "in").mkdir()
     for number in range(4):
         lines = [
@@ -63,11 +67,35 @@ def test_a_spark_that_was_killed_is_started_again_and_the_tasks_come_back(up: Up
     assert pages is not None, up.tail()
     with urllib.request.urlopen(f"{pages[1]}/api/v1/applications", timeout=30) as answer:
         assert json.load(answer)[0]["name"] == "headgate"
-    (jvm,) = [p for p in up.look() if "SparkConnectServer" in p.command and "/java" in p.command]
-    at_kill = up.records("events")
-    assert at_kill < RECORDS
-    os.kill(jvm.pid, signal.SIGKILL)
+    os.kill(driver(up).pid, signal.SIGKILL)
     up.wait_for("word of it", lambda: "Spark ended; it starts again" in up.tail(), 15)
+    comes_out_once(up)
+    assert "Spark ended" in (up.folder / "t.svg").read_text()
+
+
+def test_a_driver_that_stands_still_is_ended_and_the_tasks_come_back(up: Up) -> None:
+    """While batches of a sink and both tasks of a source run on it."""
+    up.wait_for("records", lambda: up.records("events") > 1_000, 150)
+    up.wait_for("files", lambda: any((up.folder / "out").glob("*.parquet")), 60)
+    frozen = driver(up)
+    os.kill(frozen.pid, signal.SIGSTOP)
+    why = f"Spark's driver (pid {frozen.pid}) has not answered for {TIMEOUT_S} s and was ended"
+    up.wait_for("word of it", lambda: f"{why}; it starts again" in up.tail(), 4 * TIMEOUT_S)
+    up.wait_for("its end", lambda: not frozen.alive(), 15)
+    of_task = re.compile(rf"task lake-0: Spark did not finish the batch: {re.escape(why)}")
+    up.wait_for("word of a task", lambda: of_task.search(up.tail(100_000)) is not None, 30)
+    comes_out_once(up)
+    assert up.tail(100_000).count("Spark is up again") == 1, "a driver at work was ended"
+
+
+def driver(up: Up) -> Process:
+    """The JVM that runs while records are still to come."""
+    (jvm,) = [p for p in up.look() if "SparkConnectServer" in p.command and "/java" in p.command]
+    assert up.records("events") < RECORDS
+    return jvm
+
+
+def comes_out_once(up: Up) -> None:
     up.wait_for("Spark", lambda: "Spark is up again" in up.tail(), 90)
     assert up.process is not None
     up.look()
@@ -79,4 +107,3 @@ def test_a_spark_that_was_killed_is_started_again_and_the_tasks_come_back(up: Up
         for row in pq.read_table(path, columns=["n"]).to_pylist()
     ]
     assert sorted(rows) == list(range(RECORDS))
-    assert "Spark ended" in (up.folder / "t.svg").read_text()

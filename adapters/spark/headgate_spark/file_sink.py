@@ -34,7 +34,7 @@ from headgate_spark.columns import DECLARED, NULL, Spelling, type_name, unite_co
 from headgate_spark.entries import FOLDER, Entry, published_path
 from headgate_spark.files import LocalFiles
 from headgate_spark.manifest import Manifest
-from headgate_spark.sessions import Sessions, first_line, patience_of, session_is_over
+from headgate_spark.sessions import Sessions, session_is_over
 from headgate_spark.skin import OtherVersionError, on_executors, refusal
 from headgate_spark.slices import (
     METADATA,
@@ -141,8 +141,7 @@ class SparkFileSinkTask(PlannedSinkTask):
         self._tolerate = ErrorSettings.from_config(config).tolerate
         self._bad = BadRecords(self.context)
         self._envelope = has_envelope(config, self.context.worker_settings)
-        patience_s = patience_of(self.context.worker_settings)
-        self._sessions = Sessions(self._remote(), patience_s, shared=patience_s > 0)
+        self._sessions = Sessions.of_task(self._remote(), self.context.worker_settings, shares=True)
         self._target.mkdir(parents=True, exist_ok=True)
         self._files = LocalFiles(self._target)
         self._manifest = Manifest(self._files, self.context.log, self.context.group)
@@ -435,7 +434,8 @@ class SparkFileSinkTask(PlannedSinkTask):
             if is_ours(error) and not self._is_behind(slices):
                 raise
             # Executors lost, or the server, which its supervisor starts again.
-            raise RetriableError(f"Spark did not finish the batch: {first_line(error)}") from error
+            why = self._sessions.why(error)
+            raise RetriableError(f"Spark did not finish the batch: {why}") from error
         results = results_in_order([row["result"] for row in rows], len(slices))
         try:
             check_staged(self._files, results)

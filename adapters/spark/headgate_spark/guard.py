@@ -80,8 +80,11 @@ class Guarded:
         try:
             self._guard.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
+            # It stands still itself, and who loses it as a parent would be nobody's.
+            below = descendants(self._guard.pid)
             self._guard.send_signal(signal.SIGKILL)  # and the kernel ends the child with it
             self._guard.wait()
+            _kill(below)
         _pipe(self._guard.stdout).close()
 
 
@@ -153,12 +156,16 @@ def _end(child: "subprocess.Popen[bytes]") -> None:
     child.wait()
     deadline = time.monotonic() + KILL_S
     while below and time.monotonic() < deadline:
-        for pid in below:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        _kill(below)
         time.sleep(0.05)
         _reap()
         below = descendants(os.getpid())
+
+
+def _kill(pids: Sequence[int]) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def _reap() -> None:

@@ -32,10 +32,11 @@ class SparkLauncher:
         patience_s: how long a task waits for a server that is starting; that is one of our own,
             whose session is shared.
         body: ``module:function``, importable on executors: takes the argument, returns a status.
+        outage: file that says why the driver was ended, if it was; empty: nobody would say.
     """
 
-    def __init__(self, remote: str, body: str, patience_s: float = 0.0) -> None:
-        self._sessions = Sessions(remote, patience_s, shared=patience_s > 0)
+    def __init__(self, remote: str, body: str, patience_s: float = 0.0, outage: str = "") -> None:
+        self._sessions = Sessions(remote, patience_s, shared=patience_s > 0, outage=outage)
         self._body = body
         self._mutex = threading.Lock()
         self._running: dict[str, str] = {}
@@ -104,7 +105,7 @@ class SparkLauncher:
         except Exception as raised:
             # Whatever Spark's client raised, this job is over as far as we can know.
             refused = refusal(raised)
-            error = LaunchRefusal(refused) if refused else f"Spark: {first_line(raised)}"
+            error = LaunchRefusal(refused) if refused else f"Spark: {self._sessions.why(raised)}"
             _log.debug("the job of run %s ended", run, exc_info=True)
         with self._mutex:
             self._running.pop(run, None)

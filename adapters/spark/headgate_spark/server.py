@@ -19,10 +19,11 @@ from pathlib import Path
 
 from headgate.errors import MissingExtraError
 from headgate_spark.daemon import PRELOAD_VARIABLE
+from headgate_spark.driver_watch import TIMEOUT_S, DriverWatch
 from headgate_spark.executor_watch import ExecutorWatch
 from headgate_spark.guard import STOP_TIMEOUT_S, Guarded
 from headgate_spark.hosts import LOOPBACK, is_here
-from headgate_spark.sessions import listens
+from headgate_spark.sessions import OUTAGE_FILE, listens
 from headgate_spark.shipping import write_archive
 from headgate_spark.slots import Plan, plan
 
@@ -63,6 +64,7 @@ class SparkServer:
         host: address of this machine that executors reach. Where executors are on other machines,
             Headgate's code is carried to them.
         start_timeout_s: how long the server may take until it listens.
+        driver_timeout_s: how long it may then be silent, before it is ended; 0: for ever.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class SparkServer:
         preload: Sequence[str] = (),
         host: str = LOOPBACK,
         start_timeout_s: float = START_TIMEOUT_S,
+        driver_timeout_s: float = TIMEOUT_S,
     ) -> None:
         self.plan: Plan = plan(master, slots, os.cpu_count() or 1)
         self.folder = Path(folder).absolute()
@@ -94,6 +97,7 @@ class SparkServer:
         """Exit code of a start that failed."""
         self._context = ContextWatch(host, int(self._conf.get(_DRIVER_PORT, free_port(host))))
         self._executors = ExecutorWatch(self.plan.master, self.ui)
+        self._driver = DriverWatch(self.port, driver_timeout_s, self._tell_outage)
 
     @property
     def address(self) -> str:
@@ -129,6 +133,16 @@ class SparkServer:
     def log_file(self) -> Path:
         return self.folder / "spark.log"
 
+    @property
+    def outage_file(self) -> Path:
+        """Says why the driver was ended because it stood still, until the next one is up."""
+        return self.folder / OUTAGE_FILE
+
+    @property
+    def stood_still(self) -> str:
+        """The same, until it is started again; empty: it did not stand still."""
+        return self._driver.told
+
     def start(self) -> None:
         """Start the server; returns when it listens.
 
@@ -147,6 +161,8 @@ class SparkServer:
         _make_private(self.folder / "scratch")
         if not is_here(self.plan.master):
             self._shipped = write_archive(self.folder / "code")
+        if not self.starts:
+            self._forget_outage()
         with open(self.log_file, "ab", opener=_private) as log:
             self._process = Guarded(self._command(), self.folder, log, self._environment(java_home))
         self.starts += 1
@@ -168,12 +184,23 @@ class SparkServer:
                     f"Spark does not listen after {self._start_timeout_s:g} s{self._tail()}"
                 )
             time.sleep(0.1)
+        self._forget_outage()
         self._context.begin()
         self._executors.begin()
+        if (process := self._process) is not None:
+            self._driver.begin(process)
 
     def _end_watches(self) -> None:
         self._context.end()
         self._executors.end()
+        self._driver.end()
+
+    def _tell_outage(self, why: str) -> None:
+        with suppress(OSError), open(self.outage_file, "w", opener=_private) as file:
+            file.write(why)
+
+    def _forget_outage(self) -> None:
+        self.outage_file.unlink(missing_ok=True)
 
     def poll(self) -> int | None:
         """Exit code of a server that has died or could not be started, None while it runs and

@@ -8,11 +8,15 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 START_TIMEOUT: Final = "spark.start.timeout.s"
 """Worker setting for tasks: how long a Spark that the worker started itself may take to listen."""
+OUTAGE: Final = "spark.outage.file"
+"""Worker setting for tasks: the file that says why their driver was ended, if it was."""
+OUTAGE_FILE: Final = "outage"
 _LOOK_S = 0.05
 _CAUSED_BY: Final = "Caused by: "
 _OVER: Final = (
@@ -35,18 +39,35 @@ class Sessions:
         shared: use the one session that all processes share which are told so. Spark starts a
             Python daemon of its own for each session, which costs seconds of CPU; with one session
             there is one. Only for a server of our own, whose sessions do not expire.
+        outage: file that says why the driver was ended, if it was; empty: nobody would say.
 
     Calls are sent once. Spark's client by default tries again for minutes, and re-sends a plan
     whose operation the server does not know, such as after a restart: that would start a task
     body a second time.
     """
 
-    def __init__(self, remote: str, patience_s: float = 0.0, *, shared: bool = False) -> None:
+    def __init__(
+        self, remote: str, patience_s: float = 0.0, *, shared: bool = False, outage: str = ""
+    ) -> None:
         self.remote = remote
+        self._outage = outage
         self._shared = shared
         self._patience_s = patience_s
         self._mutex = threading.Lock()
         self._session: Any = None
+
+    @classmethod
+    def of_task(
+        cls, remote: str, worker_settings: Mapping[str, str], *, shares: bool = False
+    ) -> "Sessions":
+        """With what a worker tells its tasks of a Spark that it has started itself.
+
+        Args:
+            shares: whether the task uses the shared session, if the Spark is such a one.
+        """
+        patience_s = float(worker_settings.get(START_TIMEOUT, "0"))
+        outage = worker_settings.get(OUTAGE, "")
+        return cls(remote, patience_s, shared=shares and patience_s > 0, outage=outage)
 
     def get(self, given_up: Callable[[], bool] = lambda: False) -> Any:
         """The session. Raises what Spark's client raises when the server is out of reach.
@@ -81,6 +102,14 @@ class Sessions:
             if self._session is session:
                 self._session = None
 
+    def why(self, error: BaseException) -> str:
+        """First line of `error`, which befell a call; before it what is known of the driver."""
+        known = ""
+        if self._outage:
+            with contextlib.suppress(OSError):
+                known = Path(self._outage).read_text("utf-8", "replace").strip()
+        return f"{known}; {first_line(error)}" if known else first_line(error)
+
     def close(self) -> None:
         """End the session, and with it what still runs in it; of a shared one this end only."""
         with self._mutex:
@@ -88,11 +117,6 @@ class Sessions:
         if session is not None:
             with contextlib.suppress(Exception):  # the server may be gone; nothing is left then
                 session.client.close() if self._shared else session.stop()
-
-
-def patience_of(worker_settings: Mapping[str, str]) -> float:
-    """Seconds that a task waits for a Spark that its worker starts; 0 for one of others."""
-    return float(worker_settings.get(START_TIMEOUT, "0"))
 
 
 def shared_remote(remote: str) -> str:

@@ -50,17 +50,16 @@ class SparkWriter:
 
     def __init__(
         self,
-        remote: str,
+        sessions: Sessions,
         format: str,
         options: Mapping[str, str],
         partition_by: Sequence[str],
-        patience_s: float = 0.0,
         sql: str = "",
     ) -> None:
         self.format = format
         self.sql = sql
         """A query over each batch; empty: rows are written as they are."""
-        self._sessions = Sessions(remote, patience_s)
+        self._sessions = sessions
         self._options = {**_SAFE.get(format.lower(), {}), **options}
         self._partition_by = list(partition_by)
         self._prepared: Any = None
@@ -115,7 +114,8 @@ class SparkWriter:
         except Exception as error:
             if session is None or session_is_over(error):
                 self._sessions.drop(session)
-                raise RetriableError(f"Spark is out of reach: {first_line(error)}") from error
+                why = self._sessions.why(error)
+                raise RetriableError(f"Spark is out of reach: {why}") from error
             if executors_lost(error):
                 raise RetriableError(f"Spark has lost executors: {first_line(error)}") from error
             raise TableError(f"{what}: {with_cause(error)}") from error

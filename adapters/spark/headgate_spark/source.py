@@ -22,7 +22,6 @@ from headgate_spark.sessions import (
     Sessions,
     executors_lost,
     first_line,
-    patience_of,
     session_is_over,
     with_cause,
 )
@@ -64,7 +63,7 @@ class SparkSourceTask(SourceTask):
                 f"the worker setting {_REMOTE} is missing: SparkSource reads by the Spark Connect "
                 "server that it names (sc://host:port)"
             )
-        self._sessions = Sessions(remote, patience_of(self.context.worker_settings))
+        self._sessions = Sessions.of_task(remote, self.context.worker_settings)
         self._prepared: Any = None
         self._readers: list[Share | FilesReader] = self._made()
         self._turn = 0
@@ -100,7 +99,8 @@ class SparkSourceTask(SourceTask):
             reader.rewind()
             if session is None or session_is_over(error):
                 self._sessions.drop(session)
-                raise RetriableError(f"Spark is out of reach: {first_line(error)}") from error
+                why = self._sessions.why(error)
+                raise RetriableError(f"Spark is out of reach: {why}") from error
             if executors_lost(error):
                 raise RetriableError(f"Spark has lost executors: {first_line(error)}") from error
             raise SparkError(with_cause(error)) from error

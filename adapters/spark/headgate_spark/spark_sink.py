@@ -15,7 +15,7 @@ from headgate_connectors.output.folders import folder_fault
 from headgate_connectors.tables.config import define_batches, shared_settings
 from headgate_connectors.tables.sink import TableSettings, TableSinkTask, Target
 from headgate_spark.file_sink import target_folder
-from headgate_spark.sessions import patience_of
+from headgate_spark.sessions import Sessions
 from headgate_spark.sink_target import BATCH, FILE_FORMATS, AnyTarget, FolderTarget, SparkWriter
 from headgate_spark.source_config import OPTION, absolute, options_of
 
@@ -53,11 +53,10 @@ class SparkSinkTask(TableSinkTask):
             )
         shared = shared_settings(settings)
         writer = SparkWriter(
-            remote,
+            Sessions.of_task(remote, self.context.worker_settings),
             settings["format"].strip(),
             options_of(config),
             settings["partition.by"],
-            patience_of(self.context.worker_settings),
             settings["sql"].strip(),
         )
         path: str = settings["path"].strip()

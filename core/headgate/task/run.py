@@ -173,6 +173,8 @@ class RunMachine:
         self._last_word = False
         self._dead = False
         self._over = False
+        self._over_by = ""
+        """What went wrong with what was launched, in a line."""
         self._killed = False
         self._ended = False
         self.released = False
@@ -243,10 +245,12 @@ class RunMachine:
         self._lease_end_ms = now_ms + 2 * self._limit_ms
         if self._last_word:
             return []
-        return self._kill("the connection to it closed without a last word")
+        by = f"; {self._over_by}" if self._over_by else ""
+        return self._kill(f"the connection to it closed without a last word{by}")
 
     def _launch_over(self, error: str | None, outcome: TaskOutcome) -> list[RunOutput]:
         self._over = True
+        self._over_by = (error or "").strip().rpartition("\n")[2]
         if self._welcomed:
             return []  # its last word may still be on the way; else the connection tells
         return self._end(outcome, error or "it ended before it began")

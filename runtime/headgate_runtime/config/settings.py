@@ -483,6 +483,12 @@ KEYS: dict[str, Key] = {
         "that share a Python worker count as one.",
         ON_KAFKA,
     ),
+    "headgate.spark.driver.timeout.ms": Key(
+        parsers.number(0),
+        "60000",
+        "How long the driver of the Spark that Headgate starts may be silent. It is then ended and "
+        "started again. 0: it may be for ever.",
+    ),
     "headgate.data": Key(
         parsers.text,
         "",

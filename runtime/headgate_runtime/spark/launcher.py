@@ -6,6 +6,9 @@ from headgate.ports import Launcher
 
 START_TIMEOUT = "start.timeout.s"
 """Set where Spark starts beside the worker: how many seconds tasks wait until it listens."""
+OUTAGE_FILE = "outage.file"
+"""Set where Spark starts beside the worker: the file that says why its driver was ended, if it was.
+"""
 HOST = "host"
 """Address of this machine that executors reach."""
 BODY = "headgate_runtime.tasks.main:run"
@@ -21,4 +24,5 @@ def spark_launcher(spark: Mapping[str, str]) -> Launcher:
         raise ValueError("the task runner is spark, but no Spark Connect server is named")
     from headgate_spark.launcher import SparkLauncher
 
-    return SparkLauncher(spark["remote"], BODY, float(spark.get(START_TIMEOUT, "0")))
+    patience_s = float(spark.get(START_TIMEOUT, "0"))
+    return SparkLauncher(spark["remote"], BODY, patience_s, spark.get(OUTAGE_FILE, ""))

@@ -6,7 +6,7 @@ from headgate_runtime.command.errors import EXIT_USAGE, UpError
 from headgate_runtime.config.properties import PropertiesError, read_properties
 from headgate_runtime.config.settings import WorkerSettings
 from headgate_runtime.spark.launcher import HOST
-from headgate_runtime.spark.settings import SparkSettings
+from headgate_runtime.spark.settings import DRIVER_TIMEOUT, SparkSettings
 
 CONF_FILE = "headgate.spark.conf.file"
 HOST_SETTING = "headgate.spark.host"
@@ -22,7 +22,12 @@ def spark_settings(settings: WorkerSettings) -> SparkSettings:
     if settings[REMOTE]:
         return SparkSettings(remote=settings[REMOTE], host=host)
     conf = _conf(settings[CONF_FILE])
-    return SparkSettings(master=settings["headgate.spark.master"], conf=conf, host=host)
+    return SparkSettings(
+        master=settings["headgate.spark.master"],
+        conf=conf,
+        host=host,
+        driver_timeout_ms=settings[DRIVER_TIMEOUT],
+    )
 
 
 def of_remote(spark: SparkSettings) -> dict[str, str]:

@@ -19,7 +19,7 @@ from headgate.topics.config_events import Config
 from headgate_runtime.command.errors import EXIT_FAILED, UpError
 from headgate_runtime.command.extras import require
 from headgate_runtime.config.private_files import write_private
-from headgate_runtime.spark.launcher import HOST, START_TIMEOUT
+from headgate_runtime.spark.launcher import HOST, OUTAGE_FILE, START_TIMEOUT
 from headgate_runtime.spark.settings import DEFAULT_MASTER, SparkSettings
 from headgate_runtime.tasks.process_restarts import Restarts
 
@@ -147,9 +147,11 @@ class SparkService:
         reached = {"remote": self._address, HOST: self._host}
         if self._server is None and not self._join:
             return reached
+        from headgate_spark import sessions
         from headgate_spark.server import START_TIMEOUT_S
 
-        return {**reached, START_TIMEOUT: f"{START_TIMEOUT_S:g}"}
+        outage = self._folder.absolute() / sessions.OUTAGE_FILE
+        return {**reached, START_TIMEOUT: f"{START_TIMEOUT_S:g}", OUTAGE_FILE: str(outage)}
 
     def _own_address(self) -> str:
         """Raises UpError: it is not known how executors reach this machine."""
@@ -207,6 +209,11 @@ class SparkService:
     def _address_file(self) -> Path:
         return self._pipeline.data / ADDRESS_FILE
 
+    @property
+    def _folder(self) -> Path:
+        """The server's own."""
+        return self._pipeline.data / "spark"
+
     def _start_own(self, tasks_max: Sequence[int]) -> None:
         from headgate_spark.hosts import is_here
         from headgate_spark.server import ServerError, SparkServer
@@ -224,10 +231,11 @@ class SparkService:
             self._server = SparkServer(
                 master,
                 slots,
-                self._pipeline.data / "spark",
+                self._folder,
                 dict(spark.conf),
                 preload=(*PRELOAD, self._adapter),
                 host=self._host,
+                driver_timeout_s=spark.driver_timeout_ms / 1000,
             )
         except SlotsError as error:
             raise UpError(f"{self._where}: {error}") from None
@@ -271,6 +279,7 @@ class SparkService:
         assert self._server is not None
         lost = code == EXECUTORS_LOST
         what = "Spark has lost its executors and gets no others" if lost else "Spark ended"
+        what = self._server.stood_still or what
         lived = now - self._started_at
         pause = self._restarts.ended(answered=True, lived_s=lived)
         self._marked("Spark", "ended")

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 DEFAULT_MASTER: Final = "local[2]"
+DRIVER_TIMEOUT: Final = "headgate.spark.driver.timeout.ms"
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,3 +17,5 @@ class SparkSettings:
     conf: Mapping[str, str] = field(default_factory=dict)
     host: str = ""
     """Address of this machine that executors reach; empty: it is found out."""
+    driver_timeout_ms: int = 60_000
+    """How long the driver of a Spark of ours may be silent, before it is ended; 0: for ever."""

@@ -9,7 +9,7 @@ import difflib
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from headgate_runtime.config.settings import (
     WorkerSettings,
 )
 from headgate_runtime.plugins.check import connector_problems, needs_spark
-from headgate_runtime.spark.settings import DEFAULT_MASTER, SparkSettings
+from headgate_runtime.spark.settings import DEFAULT_MASTER, DRIVER_TIMEOUT, SparkSettings
 from headgate_runtime.up import toml_lines
 from headgate_runtime.up.places import home, home_expanded, is_there, look_at, unexpanded
 from headgate_runtime.up.references import checked, table_checked
@@ -191,9 +191,10 @@ class _Reader:
         settings = self._settings(cluster)
         runner = self._runner(cluster, settings)
         given = {**DEFAULTS, **settings, _RUNNER_KEY: runner}
-        spark = self._spark()
+        full = self._full(given)
+        spark = replace(self._spark(), driver_timeout_ms=int(full[DRIVER_TIMEOUT]))
         self.elsewhere = runner == RUNNERS[0] and not (spark.master or "").startswith("local")
-        connectors = self._connectors(self._full(given))
+        connectors = self._connectors(full)
         if runner != "spark" and "spark" in self.document:
             self.notes.append(f"[spark] is not used: runner is {runner}")
         named = "spark" in self.document or "runner" in cluster or _RUNNER_KEY in settings

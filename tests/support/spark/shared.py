@@ -21,8 +21,9 @@ TESTS = str(Path(__file__).parents[2])
 
 
 def make_server(folder: Path, master: str = MASTER, slots: int = SLOTS) -> SparkServer:
-    """A server whose executors find the modules of `support`; not started."""
-    return SparkServer(master, slots, folder, python_path=[TESTS])
+    """A server whose executors find the modules of `support`; not started. A test that stops its
+    driver decides itself how long."""
+    return SparkServer(master, slots, folder, python_path=[TESTS], driver_timeout_s=0)
 
 
 @pytest.fixture(scope="session")

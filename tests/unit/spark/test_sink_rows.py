@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from headgate.connector import DataError
+from headgate_spark.sessions import Sessions
 from headgate_spark.sink_target import SparkWriter
 
 UTC = pa.timestamp("us", "UTC")
@@ -25,8 +26,8 @@ SECOND = datetime.timedelta(seconds=1)
 )
 def test_days_of_the_old_calendar_are_refused_for_orc(new: Any, old: Any) -> None:
     """Measured: Spark writes 1000-01-01 to ORC as a number that pyarrow reads as 1000-01-06."""
-    orc = SparkWriter("sc://nowhere", "ORC", {}, [])
+    orc = SparkWriter(Sessions("sc://nowhere"), "ORC", {}, [])
     orc.check_rows(pa.table({"n": pa.array([1] * len(new)), "c": new}))
     with pytest.raises(DataError, match="column c has a day before 15 October 1582"):
         orc.check_rows(pa.table({"c": old}))
-    SparkWriter("sc://nowhere", "parquet", {}, []).check_rows(pa.table({"c": old}))
+    SparkWriter(Sessions("sc://nowhere"), "parquet", {}, []).check_rows(pa.table({"c": old}))

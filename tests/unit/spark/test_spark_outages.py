@@ -1,17 +1,29 @@
 """What SparkSource and SparkSink make of errors that tell of Spark and not of what is read."""
 
+import queue
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from support.task.source_tasks import Offsets, Run
 
 from headgate.connector.api import RetriableError, SourceItem, SourceRecord
 from headgate_connectors.tables.sink import TableError
-from headgate_spark.sessions import executors_lost, session_is_over
+from headgate_runtime.spark.launcher import spark_launcher
+from headgate_spark.file_sink import SparkFileSinkTask
+from headgate_spark.sessions import (
+    OUTAGE,
+    Sessions,
+    executors_lost,
+    first_line,
+    session_is_over,
+)
 from headgate_spark.sink_target import SparkWriter
 from headgate_spark.source import SparkError, SparkSource
 from headgate_spark.source_files import FilesReader, Seen
+from headgate_spark.spark_sink import SparkSinkTask
 
 LOST = (
     "Job aborted due to stage failure: Task 1 in stage 0.0 failed 4 times, most recent failure: "
@@ -49,6 +61,9 @@ class Files:
         return self
 
     def drop(self, _session: Any) -> None: ...
+
+    def why(self, error: BaseException) -> str:
+        return first_line(error)
 
     def listed(self) -> list[Seen]:
         return [Seen("/in/a", 1, 1), Seen("/in/b", 1, 1)]
@@ -119,9 +134,74 @@ def test_rows_of_a_share_are_waited_for(monkeypatch: pytest.MonkeyPatch, mode: s
 def test_a_batch_of_a_sink_is_waited_for(text: str, kind: type[Exception]) -> None:
     writer: Any = SparkWriter.__new__(SparkWriter)
     writer._session = object
-    writer._sessions = SimpleNamespace(drop=lambda _session: None)
+    writer._sessions = SimpleNamespace(drop=lambda _session: None, why=first_line)
     with pytest.raises(kind), writer._spark("the batch was not written"):
         raise RuntimeError(text)
+
+
+NOTE = "Spark's driver (pid 7) has not answered for 60 s and was ended"
+OUT = f"{NOTE}; RuntimeError: Socket closed"
+
+
+@pytest.fixture
+def note(tmp_path: Path) -> str:
+    """The file in which the worker has said what became of the driver."""
+    file = tmp_path / "outage"
+    file.write_text(NOTE)
+    return str(file)
+
+
+def out_of_reach(sessions: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "get", lambda *_given: failing("Socket closed")(None))
+
+
+def test_a_source_says_what_became_of_the_driver(
+    monkeypatch: pytest.MonkeyPatch, note: str
+) -> None:
+    config = {"topic": "t", "format": "csv", "mode": "bulk", "path": "/in"}
+    run = Run(SparkSource, config, Offsets(), start=False)
+    run.context.worker_settings = {"spark.remote": "sc://nowhere", OUTAGE: note}
+    run.task.start(run.config)
+    out_of_reach(run.task._sessions, monkeypatch)  # type: ignore[attr-defined]
+    with pytest.raises(RetriableError) as caught:
+        run.poll()
+    assert str(caught.value) == f"Spark is out of reach: {OUT}"
+
+
+def test_a_sink_says_what_became_of_the_driver(
+    monkeypatch: pytest.MonkeyPatch, note: str, tmp_path: Path
+) -> None:
+    task: Any = SparkSinkTask()
+    settings = {"spark.remote": "sc://nowhere", OUTAGE: note}
+    task.context = SimpleNamespace(worker_settings=settings)
+    _, target = task.open_target({"name": "c", "format": "csv", "path": str(tmp_path / "out")})
+    out_of_reach(target._writer._sessions, monkeypatch)
+    with pytest.raises(RetriableError) as caught:
+        target._writer.write(pa.table({"n": [1]}), "")
+    assert str(caught.value) == f"Spark is out of reach: {OUT}"
+
+
+def test_a_file_sink_says_what_became_of_the_driver(
+    monkeypatch: pytest.MonkeyPatch, note: str
+) -> None:
+    task: Any = SparkFileSinkTask()
+    task.context = SimpleNamespace(log_elsewhere=("", ""))
+    task._sessions = Sessions.of_task("sc://nowhere", {OUTAGE: note}, shares=True)
+    out_of_reach(task._sessions, monkeypatch)
+    with pytest.raises(RetriableError) as caught:
+        task._execute([])
+    assert str(caught.value) == f"Spark did not finish the batch: {OUT}"
+
+
+def test_a_job_of_a_resident_task_says_what_became_of_the_driver(
+    monkeypatch: pytest.MonkeyPatch, note: str
+) -> None:
+    launcher: Any = spark_launcher({"remote": "sc://nowhere", "outage.file": note})
+    out_of_reach(launcher._sessions, monkeypatch)
+    told: queue.Queue[str | None] = queue.Queue()
+    launcher.launch("run", "", told.put)
+    assert told.get(timeout=20) == f"Spark: {OUT}"
+    launcher.close()
 
 
 def failing(text: str) -> Any:

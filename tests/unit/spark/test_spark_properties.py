@@ -32,11 +32,12 @@ def test_settings_as_spark_has_them_are_passed_on(tmp_path: Path) -> None:
             headgate_spark_master="k8s://https://h:1",
             headgate_spark_host="127.0.0.9",
             headgate_spark_conf_file=str(conf),
+            headgate_spark_driver_timeout_ms="5000",
         )
     )
-    assert found == SparkSettings(
-        "k8s://https://h:1", None, {"spark.executor.memory": "2g", "spark.x": "y z"}, "127.0.0.9"
-    )
+    conf_of_spark = {"spark.executor.memory": "2g", "spark.x": "y z"}
+    assert found == SparkSettings("k8s://https://h:1", None, conf_of_spark, "127.0.0.9", 5_000)
+    assert spark_settings(settings()).driver_timeout_ms == SparkSettings().driver_timeout_ms
 
 
 def test_what_is_no_setting_of_spark_is_refused(tmp_path: Path) -> None:

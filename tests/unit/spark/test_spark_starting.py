@@ -128,9 +128,9 @@ def test_workers_start_while_spark_does(monkeypatch: pytest.MonkeyPatch, tmp_pat
         service.start([1])
         known = service.worker_settings()
         assert known["remote"].startswith("sc://localhost:")
-        assert (
-            patience_of({f"spark.{key}": value for key, value in known.items()}) == START_TIMEOUT_S
-        )
+        of_tasks = {f"spark.{key}": value for key, value in known.items()}
+        sessions = Sessions.of_task(known["remote"], of_tasks, shares=True)
+        assert sessions._patience_s == START_TIMEOUT_S and sessions._shared
         service.tick()
         assert not any("Spark is up" in line for line in said)
         go.touch()

@@ -110,6 +110,26 @@ def test_a_launch_that_would_end_the_same_again_fails_the_task() -> None:
         assert released == life.Forward(TaskReleased())
 
 
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        ("Spark: its driver has not answered", "; Spark: its driver has not answered"),
+        ("Traceback ...\n  line 7\nOSError: disk on fire\n", "; OSError: disk on fire"),
+        (None, ""),
+    ],
+)
+def test_a_body_that_went_with_what_was_launched_is_told_of_with_its_reason(
+    error: str | None, told: str
+) -> None:
+    machine = life.RunMachine(0, LIMIT_MS, 8 * LIMIT_MS, 5_000)
+    machine.handle(0, life.HelloReceived(killable=True))
+    assert machine.handle(10, life.LaunchOver(error)) == []
+    why = f"the connection to it closed without a last word{told}: killed"
+    assert machine.handle(20, life.ConnectionClosed())[0] == life.Forward(
+        TaskEnded(TaskOutcome.LOST, why)
+    )
+
+
 def test_a_stop_that_is_due_sooner_ends_a_body_that_closes() -> None:
     machine = life.RunMachine(0, LIMIT_MS, 8 * LIMIT_MS, 5_000)
     machine.handle(0, life.HelloReceived(killable=True))

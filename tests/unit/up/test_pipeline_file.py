@@ -113,6 +113,12 @@ class TestGoodFile:
         assert pipeline.data == Path("/somewhere/state")
         assert pipeline.spark.master == "local[2]"
 
+    def test_how_long_a_driver_may_be_silent(self) -> None:
+        text = "[cluster]\nheadgate.spark.driver.timeout.ms = {}\n[connectors]"
+        assert _parse("[connectors]").spark.driver_timeout_ms == 60_000
+        assert _parse(text.format(5000)).spark.driver_timeout_ms == 5_000
+        assert _parse(text.format(0)).spark.driver_timeout_ms == 0
+
     def test_remote_spark_starts_none_of_our_own(self) -> None:
         text = '[spark]\nremote = "sc://h:15002"\nhost = "10.0.0.5"\n[connectors]'
         spark = _parse(text).spark
