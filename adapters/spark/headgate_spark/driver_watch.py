@@ -117,11 +117,13 @@ class DriverWatch:
         import grpc
 
         code = grpc.StatusCode
+        # What gRPC says itself of a call that has reached nobody.
         no_answer = (code.DEADLINE_EXCEEDED, code.UNAVAILABLE, code.CANCELLED)
         silence = Silence(self._limit_s)
         with grpc.insecure_channel(f"127.0.0.1:{self._port}", options=_OPTIONS) as channel:
             method: Any = channel.unary_unary(_METHOD)
-            ask = partial(method.future, b"", timeout=self._limit_s, wait_for_ready=True)
+            # Till long after the limit: one who answers late has answered.
+            ask = partial(method.future, b"", timeout=2 * self._limit_s, wait_for_ready=True)
             call, before = ask(), time.monotonic()
             while not watched.over.wait(silence.look_s):
                 now = time.monotonic()

@@ -9,8 +9,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
+import grpc
 import pytest
 
 from headgate_runtime.spark.service import SparkService, WorkerSpark
@@ -246,6 +249,26 @@ def test_a_watch_ends_the_process_that_it_was_begun_for() -> None:
     assert first.ended.wait(PATIENCE_S)
     assert not second.ended.is_set() and watch.told == ""
     assert told == ["Spark's driver (pid 4711) has not answered for 1 s and was ended"]
+
+
+class Unreached(grpc.GenericRpcHandler):
+    """Says what gRPC says of a connection that broke."""
+
+    def service(self, _details: object) -> Any:
+        return grpc.unary_unary_rpc_method_handler(self._abort)
+
+    def _abort(self, _request: bytes, context: grpc.ServicerContext) -> None:
+        context.abort(grpc.StatusCode.UNAVAILABLE, "Socket closed")
+
+
+def test_a_call_that_reached_nobody_is_not_answered() -> None:
+    server = grpc.server(ThreadPoolExecutor(2), handlers=[Unreached()])
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    watch, driver = DriverWatch(port, 1.0, lambda _why: None), Driver()
+    watch.begin(driver)
+    assert driver.ended.wait(PATIENCE_S)
+    server.stop(None)
 
 
 def test_a_watch_begins_anew_with_each_process() -> None:
