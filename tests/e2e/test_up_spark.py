@@ -82,7 +82,7 @@ def test_a_driver_that_stands_still_is_ended_and_the_tasks_come_back(up: Up) -> 
     why = f"Spark's driver (pid {frozen.pid}) has not answered for {TIMEOUT_S} s and was ended"
     up.wait_for("word of it", lambda: f"{why}; it starts again" in up.tail(), 4 * TIMEOUT_S)
     up.wait_for("its end", lambda: not frozen.alive(), 15)
-    of_task = re.compile(rf"task lake-0: Spark did not finish the batch: {re.escape(why)}")
+    of_task = re.compile(rf"task lake-0: Spark did not finish the batch: {re.escape(why)}$", re.M)
     up.wait_for("word of a task", lambda: of_task.search(up.tail(100_000)) is not None, 30)
     comes_out_once(up)
     assert up.tail(100_000).count("Spark is up again") == 1, "a driver at work was ended"

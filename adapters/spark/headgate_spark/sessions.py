@@ -19,6 +19,7 @@ OUTAGE: Final = "spark.outage.file"
 OUTAGE_FILE: Final = "outage"
 _LOOK_S = 0.05
 _CAUSED_BY: Final = "Caused by: "
+_RPC: Final = re.compile(r'terminated with:\s+status = StatusCode\.(\w+)\s+details = "(.*)"')
 _OVER: Final = (
     *("UNAVAILABLE", "SESSION_", "INVALID_HANDLE", "CANCELLED", "Socket closed"),
     *("SparkContext was shut down", "stopped SparkContext"),
@@ -103,12 +104,12 @@ class Sessions:
                 self._session = None
 
     def why(self, error: BaseException) -> str:
-        """First line of `error`, which befell a call; before it what is known of the driver."""
+        """What befell a call: what is known of the driver's end, or else what Spark says of it."""
         known = ""
         if self._outage:
             with contextlib.suppress(OSError):
                 known = Path(self._outage).read_text("utf-8", "replace").strip()
-        return f"{known}; {first_line(error)}" if known else first_line(error)
+        return known or first_line(error)
 
     def close(self) -> None:
         """End the session, and with it what still runs in it; of a shared one this end only."""
@@ -175,7 +176,9 @@ def executors_lost(error: BaseException) -> bool:
 
 
 def first_line(error: BaseException) -> str:
-    """What Spark says in one line; the rest is a Java trace."""
+    """What Spark says in one line; the rest is a Java trace, or what gRPC found of its own code."""
+    if found := _RPC.search(str(error)):
+        return f"{type(error).__name__}: {found[1]}: {found[2]}"
     lines = [line for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {lines[0].strip()}" if lines else type(error).__name__
 

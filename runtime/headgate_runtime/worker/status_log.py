@@ -40,11 +40,11 @@ def log_status(key: str, value: bytes | None) -> None:
 
 
 def _reported(kind: str, what: TaskId | str, status: Status) -> None:
-    """A failure has its reason in the line; its trace goes with it."""
+    """Failures and restarts have their reason in the line; the trace of a failure goes with it."""
+    reason = first_words(status.trace)
     if status.state is State.FAILED:
-        reason = first_words(status.trace)
         shown = subject(what, status.trace)
         log.error("%s %s FAILED%s", kind, what, f": {reason}" if reason else "", extra=shown)
         return
-    text = "%s %s is %s (generation %d)"
-    log.info(text, kind, what, status.state, status.generation, extra=subject(what))
+    text, why = "%s %s is %s (generation %d)%s", f": {reason}" if reason else ""
+    log.info(text, kind, what, status.state, status.generation, why, extra=subject(what))

@@ -89,6 +89,12 @@ def test_a_failure_is_one_line_and_its_trace_follows(text: Written) -> None:
     assert text.text.endswith(TRACE + "\n")
 
 
+def test_a_restart_has_its_reason(text: Written) -> None:
+    why = "lost: its process is gone; started anew, attempt 1"
+    log_status(*encode_task_status(TaskId("c", 0), Status(State.RESTARTING, "w", 7, why)))
+    assert text.lines[0].endswith(f"task c-0 is RESTARTING (generation 7): {why}")
+
+
 def test_a_failure_in_json_is_one_object(written: Written) -> None:
     written.handler.setFormatter(JsonFormatter())
     log_status(*encode_task_status(TaskId("c", 3), Status(State.FAILED, "w", 7, TRACE)))

@@ -152,7 +152,7 @@ def test_a_driver_that_stands_still_is_ended_and_another_is_started(
     why = f"Spark's driver (pid {frozen}) has not answered for {LIMIT_S:g} s and was ended"
     assert f"{why}; it starts again in" in one.wait_for("has not answered")
     until(lambda: is_gone(frozen))
-    assert one.why() == f"{why}; RuntimeError: Socket closed"
+    assert one.why() == why
     go_on.set()
     one.wait_for("Spark is up again")
     assert one.pid != frozen and one.server.starts == 2

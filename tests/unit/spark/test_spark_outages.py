@@ -42,6 +42,12 @@ def test_errors_are_told_apart() -> None:
     assert told == [(False, True), (True, False), (False, False)]
 
 
+def test_a_connection_that_broke_is_told_in_a_line() -> None:
+    """As gRPC says it, which begins with the name of a class."""
+    assert first_line(RuntimeError(BROKEN)) == "RuntimeError: UNAVAILABLE: Socket closed"
+    assert session_is_over(RuntimeError(BROKEN))
+
+
 class Files:
     """A task in the mode files, of two files of which the first fails with `errors`, in turn."""
 
@@ -139,15 +145,19 @@ def test_a_batch_of_a_sink_is_waited_for(text: str, kind: type[Exception]) -> No
         raise RuntimeError(text)
 
 
-NOTE = "Spark's driver (pid 7) has not answered for 60 s and was ended"
-OUT = f"{NOTE}; RuntimeError: Socket closed"
+OUT = "Spark's driver (pid 7) has not answered for 60 s and was ended"
+BROKEN = """<_MultiThreadedRendezvous of RPC that terminated with:
+\tstatus = StatusCode.UNAVAILABLE
+\tdetails = "Socket closed"
+\tdebug_error_string = "UNKNOWN:Error received from peer ipv4:127.0.0.1:1"
+>"""
 
 
 @pytest.fixture
 def note(tmp_path: Path) -> str:
     """The file in which the worker has said what became of the driver."""
     file = tmp_path / "outage"
-    file.write_text(NOTE)
+    file.write_text(OUT)
     return str(file)
 
 
