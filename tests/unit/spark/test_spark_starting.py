@@ -24,7 +24,6 @@ from headgate_spark.server import START_TIMEOUT_S, SparkServer, free_port
 from headgate_spark.sessions import (
     NotListeningError,
     Sessions,
-    patience_of,
     wait_listening,
     with_cause,
 )
