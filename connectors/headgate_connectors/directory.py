@@ -1,9 +1,9 @@
 """DirectorySource: every file below a directory, each from its beginning to its end and on as it
 grows, to one topic or to one that its path gives.
 
-Source partition ``{"file": path relative to the directory}``; source offset ``{"position", "start",
-"crc", "prefix", "stat", "heads"}``: where the next record begins, and by what the file is known
-(see `headgate_connectors.files.input`); ``was`` is the first name of a file that was renamed.
+Source partition ``{"file": path relative to the directory}``, of a renamed file with its first name
+as ``was``; source offset ``{"position", "start", "crc", "prefix", "stat", "heads"}``: where the next
+record begins, and by what the file is known (see `headgate_connectors.files.input`).
 Positions are bytes, in a compressed file those of its content; of Parquet files rows. Records of a
 file come in its order.
 
@@ -22,7 +22,6 @@ from typing import Any, ClassVar, TypeAlias
 from headgate.connector.api import (
     DataError,
     ExactlyOnceSupport,
-    OffsetUpdate,
     Partition,
     RetriableError,
     SkippedRecord,
@@ -32,8 +31,9 @@ from headgate.connector.api import (
     SourceTask,
 )
 from headgate.connector.batches import RowNumbers, RowOffsets, SourceBatch
-from headgate.connector.config import ConfigDef, ConfigError
+from headgate.connector.config import ConfigDef
 from headgate.connector.secret_keys import without_login
+from headgate_connectors.files.claims import FileClaims, claims_folder
 from headgate_connectors.files.file_tree import (
     OPTION,
     Entry,
@@ -48,11 +48,12 @@ from headgate_connectors.files.input import stat_text
 from headgate_connectors.files.known_files import (
     WAITING,
     File,
-    Known,
-    Owners,
     State,
+    check_altered,
     may_be_renamed,
+    partition_of,
 )
+from headgate_connectors.files.owners import Known, Owners
 from headgate_connectors.files.rate import Rate
 from headgate_connectors.files.reader import (
     FileFault,
@@ -62,6 +63,7 @@ from headgate_connectors.files.reader import (
     RowBatch,
     ShrunkError,
 )
+from headgate_connectors.files.renamed import RenamedFiles
 from headgate_connectors.files.server import UnreachableError
 from headgate_connectors.files.source_config import (
     CONFIG,
@@ -94,7 +96,9 @@ class DirectoryTask(SourceTask):
         directory = config.get(DIRECTORY) or local_path(settings["path"])
         self._tree = open_tree(settings["path"], directory, config)
         self._task = int(config.get(TASK, "0"))
-        self._owners = Owners(int(config.get(TASKS, "1")))
+        tasks, name = int(config.get(TASKS, "1")), config.get("name", "")
+        self._claims = FileClaims(claims_folder(name, directory), self._task, self.context.log)
+        self._owners = Owners(self._task, tasks, self._claims if tasks > 1 else None)
         self._choice = Choice(settings)
         self._options = read_options(settings)
         self._tolerate = config.get("errors.tolerance", "none").strip().lower() == "all"
@@ -111,6 +115,7 @@ class DirectoryTask(SourceTask):
         self._rate = Rate(settings["records.per.second"])
         self._files: dict[str, File] = {}
         self._queue: deque[File] = deque()
+        self._renamed = RenamedFiles(self._files, self._options)
         self._told: set[str] = set()
         self._bad_directories: set[str] = set()
         self._aside: dict[str, str] = {}
@@ -135,7 +140,7 @@ class DirectoryTask(SourceTask):
         self.context.quarantine(list(self._aside.values()))
         if result:
             return result
-        if any(file.state in WAITING for file in self._files.values()):
+        if self._owners.awaited or any(one.state in WAITING for one in self._files.values()):
             self.context.await_input()  # bytes are unread
             self.context.wait(min(self._interval, max(self._settle, 0.05)))
             return None
@@ -146,6 +151,7 @@ class DirectoryTask(SourceTask):
         for file in self._files.values():
             file.close()
         self._tree.close()
+        self._claims.close()
 
     # -- looking --
 
@@ -156,11 +162,17 @@ class DirectoryTask(SourceTask):
         inodes = {
             name: 0 if entry.is_symlink() else entry.inode() for name, entry in entries.items()
         }
-        self._learn(self._owners.learn(inodes, self.context.offsets, self._files))
+        self._renamed.look(inodes)
+        read = self.context.offsets, self._files, self._renamed.begun
+        self._learn(self._owners.learn(inodes, *read))
         seen: set[str] = set()
         for name, entry in entries.items():
             file = self._files.get(name)
             if file is None:
+                continue
+            if name in self._owners.awaited:
+                seen.add(name)
+                self._tell_once(f"{name} is awaited: another task reads it under another name")
                 continue
             try:
                 stat = entry.stat()
@@ -173,7 +185,7 @@ class DirectoryTask(SourceTask):
                 continue
             seen.add(name)
             if file.renamed and file.state is State.NEW and not may_be_renamed(stat, file.offset):
-                file.offset, file.renamed = None, False
+                self._renamed.reject(file)
             self._judge(file, (stat.st_size, stat.st_ctime_ns, stat.st_ino), now)
         # Before the file that has the old name now is read.
         self._queue = deque(sorted(self._queue, key=lambda file: not file.renamed))
@@ -249,15 +261,21 @@ class DirectoryTask(SourceTask):
         return True
 
     def _learn(self, names: Sequence[tuple[str, Known]]) -> None:
-        """Files of this task that are seen for the first time."""
+        """Files of this task that are seen for the first time, or under another name."""
         for name, known in names:
+            if (former := self._files.pop(name, None)) is not None:
+                former.close()
+                self._aside.pop(name, None)
+                self._queue = deque([one for one in self._queue if one is not former])
             if known.owner != self._task:
                 continue
             kind = self._choice.kind(name)
             assert not isinstance(kind, str)  # _is_read
             file = File(name, self._tree.path(name), kind, known.offset, known.was, known.renamed)
-            file.was_last = known.was_last
-            file.partition, file.header = {"file": name}, ("headgate.file", name)
+            file.was_last, file.own = known.was_last, known.own
+            if file.renamed:
+                self._renamed.add(file)
+            file.partition, file.header = partition_of(name, known.was), ("headgate.file", name)
             self._files[name] = file
 
     # -- reading --
@@ -293,14 +311,29 @@ class DirectoryTask(SourceTask):
         """True: the file is read to the end of what is there."""
         if file.reader is None:
             file.topic = self._choice.topic(file.name)
+            if not file.renamed and self._renamed.comes_from(file.name):
+                return file.look_again()
             if file.signature[0] == 0 and file.offset is not None:
                 self._begin_anew(file, result, "was emptied")
                 file.state = State.READ
                 return True
             place = file.kind.format, file.path, file.offset
-            file.reader = open_reader(*place, file.kind.compression, self._options)
+            try:
+                file.reader = open_reader(*place, file.kind.compression, self._options)
+            except (ReplacedError, ShrunkError):
+                raise
+            except (FileFault, NotReady, OSError):
+                if file.renamed and file.is_as_listed:
+                    result += self._renamed.taken_over(file)  # its old name waits for that
+                raise
+            if not file.is_as_listed:
+                return file.look_again()
             if file.renamed:
-                self._take_over(file, result)
+                result += self._renamed.taken_over(file)
+                self.context.log(
+                    f"{self._shown_path(file.was_last)} is {file.name} now, and is read on from "
+                    "there"
+                )
         room = min(limit, self._batch - len(result))
         if room <= 0:
             return False  # no rows would seem the end of the file
@@ -313,7 +346,7 @@ class DirectoryTask(SourceTask):
         # Not by the half-written end of the file, which is not passed over and has no checksum.
         whole = next((row for row in reversed(rows) if row.end > row.start), None)
         if whole is not None and self._tree.is_remote:
-            self._check_remote(file, _members(whole))
+            self._check_remote(file, whole.members)
         self._emit(file, rows, result)
         if file.state is State.ASIDE:
             file.close()
@@ -369,9 +402,7 @@ class DirectoryTask(SourceTask):
         assert file.reader is not None
         schema = file.reader.schema
         assert schema is not None
-        offsets = RowOffsets(
-            batch.numbers, {**batch.shared, **file.reader.marks, **self._was(file)}
-        )
+        offsets = RowOffsets(batch.numbers, {**batch.shared, **file.reader.marks})
         headers = (file.header, ("headgate.position", RowNumbers(batch.numbers["start"])))
         result.append(
             SourceBatch(
@@ -385,7 +416,7 @@ class DirectoryTask(SourceTask):
         file.state = State.NEW
         assert file.reader is not None
         partition, topic, name, header = file.partition, file.topic, file.name, file.header
-        marks = {**file.reader.marks, "was": file.was} if file.was else file.reader.marks
+        marks = file.reader.marks
         append, offset, schema = result.append, file.offset, file.reader.schema
         for start, end, value, reason, crc, prefix, lost in rows:
             if end > start and (reason is None or self._tolerate or self._fails):
@@ -439,8 +470,10 @@ class DirectoryTask(SourceTask):
     ) -> bool:
         """Do what `on.replace` says about a file that is not the one that was read."""
         file.close()
-        if file.renamed:  # it only has an inode that another file had
-            file.offset, file.renamed = None, False
+        if not file.is_as_listed:
+            return file.look_again()
+        if file.renamed:
+            self._renamed.reject(file)
             return False
         text = f"{self._shown_path(file.name)}: {fault}"
         if self._on_replace == "fail":
@@ -460,30 +493,11 @@ class DirectoryTask(SourceTask):
     def _begin_anew(self, file: File, result: list[Polled], reason: str) -> None:
         """The file's next record is its first. Until that is committed, so is this."""
         file.offset = None
-        update: dict[str, Any] = {"position": 0}
-        result.append(OffsetUpdate(file.partition, {**update, **self._was(file)}))
+        result.append(self._renamed.begin_anew(file.partition))
         self.context.log(
             f"{self._shown_path(file.name)}: {reason}; what stands there now is read from its "
             "beginning"
         )
-
-    def _take_over(self, file: File, result: list[Polled]) -> None:
-        """A renamed file is read on from where it was: say so under its new name, and let the old
-        name begin anew, in one transaction."""
-        file.renamed = False
-        assert file.offset is not None
-        file.offset = {**file.offset, **self._was(file)}
-        result.append(OffsetUpdate(file.partition, file.offset))
-        old = self._files.get(file.was_last)
-        result.append(OffsetUpdate({"file": file.was_last}, {"position": 0}))
-        if old is not None:
-            old.offset = None
-        self.context.log(
-            f"{self._shown_path(file.was_last)} is {file.name} now, and is read on from there"
-        )
-
-    def _was(self, file: File) -> Mapping[str, Any]:
-        return {"was": file.was} if file.was else {}
 
     def _lose(self, file: File, inodes: Mapping[str, int]) -> None:
         """A file is no longer there. That is nobody's fault if it was read to its end, or goes on
@@ -534,12 +548,6 @@ class DirectoryTask(SourceTask):
                 return 0
 
 
-def _members(row: Row) -> Mapping[str, Any]:
-    """Members of the source offset after a row."""
-    found = {"position": row.end, "start": row.start, "crc": row.crc}
-    return found if row.prefix is None else {**found, "prefix": row.prefix}
-
-
 class DirectorySource(SourceConnector):
     """Reads every file below a directory, each from its beginning to its end and on as it grows.
 
@@ -574,17 +582,7 @@ class DirectorySource(SourceConnector):
         Raises:
             ConfigError: an offset without a position of 0 or more, or a partition without file.
         """
-        for partition, offset in offsets:
-            if offset is None:
-                continue  # anything may be forgotten
-            if not isinstance(partition.get("file"), str):
-                raise ConfigError("Partition objects should contain the key 'file'")
-            position = offset.get("position")
-            if not isinstance(position, int) or isinstance(position, bool) or position < 0:
-                raise ConfigError(
-                    "Offset objects should either be null or contain the key 'position' with a "
-                    f"whole number of 0 or more, not {position!r}"
-                )
+        check_altered(offsets)
         return True
 
     def start(self, config: Mapping[str, str]) -> None:

@@ -1,14 +1,15 @@
-"""What a task of a DirectorySource knows of each file, and which task a file belongs to."""
+"""What a task of a DirectorySource knows of each file."""
 
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
-from headgate.connector.api import OffsetReader, Partition
+from headgate.connector.api import Partition
+from headgate.connector.config import ConfigError
 from headgate_connectors.files.file_tree import FilePath, Stat
-from headgate_connectors.files.input import changed_of, stat_of
+from headgate_connectors.files.input import stat_of
 from headgate_connectors.files.reader import Reader
 from headgate_connectors.files.server import UnreachableError
 from headgate_connectors.files.source_config import Kind
@@ -32,6 +33,8 @@ class State(Enum):
 TEXT_FORMATS = ("jsonl", "lines", "csv", "tsv")
 RAW_MAX = 1_000_000
 """Most bytes of a bad line that are kept."""
+BEGUN: Final[Mapping[str, Any]] = {"position": 0}
+"""Source offset of a name under which the next record is the first of its file."""
 WAITING = (State.TAIL, State.UNFINISHED)
 
 
@@ -48,8 +51,11 @@ class File:
     """`offset` is that of `was_last`, and not committed under the new name yet."""
     was_last: str = ""
     """The name before this one, where `renamed`."""
+    own: Mapping[str, Any] | None = None
+    """Where `renamed`: the offset of what stood under this name before."""
     topic: str = ""
     partition: Partition = field(default_factory=dict)
+    """See `partition_of`."""
     header: tuple[str, str] = ("", "")
     state: State = State.NEW
     signature: tuple[int, int, int] = (-1, 0, 0)
@@ -62,6 +68,42 @@ class File:
         if self.reader is not None:
             self.reader.close()
             self.reader = None
+
+    @property
+    def inode(self) -> int | None:
+        """Of the file that `offset` was taken of."""
+        return inode_of(self.offset)
+
+    @property
+    def offset_of_name(self) -> Mapping[str, Any] | None:
+        """The source offset that stands under the present name."""
+        return self.own if self.renamed else self.offset
+
+    def forget(self) -> None:
+        """What stood under the present name goes on under another one."""
+        if self.renamed:
+            self.own = None
+        else:
+            self.offset = None
+
+    @property
+    def is_as_listed(self) -> bool:
+        """Whether the file that is open, or has the name now, is the one that the last look found.
+        A remote file is nothing but its name."""
+        if not isinstance(self.path, Path):
+            return True
+        if self.reader is not None and (stat := stat_of(self.reader.marks)) is not None:
+            return stat[0] == self.signature[2]
+        try:
+            return self.path.stat().st_ino == self.signature[2]
+        except OSError:
+            return False
+
+    def look_again(self) -> bool:
+        """The next look tells which file has the name now. True: until then nothing is read."""
+        self.close()
+        self.signature = (-1, 0, 0)
+        return True
 
     def raw(self, start: int, end: int) -> bytes | None:
         """The bytes of a bad line without its end, for a dead letter. None: they cannot be had, or
@@ -81,89 +123,34 @@ class File:
         return self.kind.format == "parquet"
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
-    """A name as it was met for the first time."""
-
-    owner: int
-    """Number of the task that reads the file."""
-    offset: Mapping[str, Any] | None
-    was: str = ""
-    renamed: bool = False
-    was_last: str = ""
+def partition_of(name: str, was: str) -> dict[str, str]:
+    """The source partition of a file. That of a renamed one has its first name, too: by that all
+    tasks know whose file it is, so each partition is written by one task alone."""
+    return {"file": name, "was": was} if was and was != name else {"file": name}
 
 
-class Owners:
-    """Which task reads which file: that whose number is the CRC-32 of the name modulo the count of
-    tasks. A file that was renamed stays with the task of its first name, which knows how far it
-    was read. All tasks come to the same result, each by itself."""
+def check_altered(offsets: Sequence[tuple[Partition, Mapping[str, Any] | None]]) -> None:
+    """
+    Raises:
+        ConfigError: an offset without a position of 0 or more, or a partition without file.
+    """
+    for partition, offset in offsets:
+        if offset is None:
+            continue  # anything may be forgotten
+        if not isinstance(partition.get("file"), str):
+            raise ConfigError("Partition objects should contain the key 'file'")
+        position = offset.get("position")
+        if not isinstance(position, int) or isinstance(position, bool) or position < 0:
+            raise ConfigError(
+                "Offset objects should either be null or contain the key 'position' with a "
+                f"whole number of 0 or more, not {position!r}"
+            )
 
-    def __init__(self, tasks: int) -> None:
-        self._tasks = tasks
-        self._known: dict[str, Known] = {}
-        self._inodes: dict[str, int] = {}
-        """Files of the look before, by name."""
 
-    def learn(
-        self, inodes: Mapping[str, int], offsets: OffsetReader, mine: Mapping[str, File]
-    ) -> Sequence[tuple[str, Known]]:
-        """The names that are met for the first time.
-
-        Args:
-            inodes: all files that are there now, by name; 0 for symbolic links.
-            mine: what this task reads, with the source offsets that it has reached.
-        """
-        new = [name for name in inodes if name not in self._known]
-        if new:
-            committed = {
-                partition["file"]: offset
-                for partition, offset in offsets.committed()
-                if isinstance(partition.get("file"), str)
-            }
-            before = self._moved(inodes, committed)
-            for name in new:
-                self._known[name] = self._first_sight(name, inodes, committed, before, mine)
-        self._inodes = dict(inodes)
-        return [(name, self._known[name]) for name in new]
-
-    def _moved(
-        self, inodes: Mapping[str, int], committed: Mapping[str, Mapping[str, Any]]
-    ) -> Mapping[int, str]:
-        """Names that a file had before, by its inode: another file, or none, has the name now."""
-        found: dict[int, str] = {}
-        # Of several names the last one: an inode is used again after its file was deleted.
-        for name, offset in sorted(committed.items(), key=lambda one: changed_of(one[1])):
-            stat = stat_of(offset)
-            if stat is not None and inodes.get(name) != stat[0]:
-                found[stat[0]] = name
-        seen = {inode: name for name, inode in self._inodes.items() if inodes.get(name) != inode}
-        return {**found, **seen}
-
-    def _first_sight(
-        self,
-        name: str,
-        inodes: Mapping[str, int],
-        committed: Mapping[str, Mapping[str, Any]],
-        before: Mapping[int, str],
-        mine: Mapping[str, File],
-    ) -> Known:
-        offset = committed.get(name)
-        if offset is not None:
-            was = offset.get("was")
-            was = was if isinstance(was, str) else ""
-            return Known(self._hash(was or name), offset, was)
-        old = before.get(inodes[name]) if inodes[name] else None
-        if old is None:
-            return Known(self._hash(name), None)
-        first = self._known.get(old)
-        was = (first.was if first is not None else "") or str(
-            committed.get(old, {}).get("was") or old
-        )
-        reached = mine[old].offset if old in mine else committed.get(old)
-        return Known(self._hash(was), reached, was, reached is not None, old)
-
-    def _hash(self, name: str) -> int:
-        return zlib.crc32(name.encode()) % self._tasks
+def inode_of(offset: Mapping[str, Any] | None) -> int | None:
+    """Of the file that a source offset was taken of."""
+    stat = stat_of(offset)
+    return None if stat is None else stat[0]
 
 
 def may_be_renamed(stat: Stat, offset: Mapping[str, Any] | None) -> bool:

@@ -28,6 +28,12 @@ class Row(NamedTuple):
     lost: int = 1
     """How many records are lost where the piece is none."""
 
+    @property
+    def members(self) -> Mapping[str, Any]:
+        """Members of the source offset after it."""
+        found = {"position": self.end, "start": self.start, "crc": self.crc}
+        return found if self.prefix is None else {**found, "prefix": self.prefix}
+
 
 class RowBatch(NamedTuple):
     """Rows of a file that follow each other, all good, as one RecordBatch of Arrow."""

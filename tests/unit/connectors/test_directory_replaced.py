@@ -155,6 +155,38 @@ def test_a_rotated_log_is_read_on_under_its_new_name(
     assert sorted(found) == ["l1", "l2", "l3", "l4", "l5", "l6"]
 
 
+@pytest.mark.parametrize("tasks", [1, 3])
+@pytest.mark.parametrize("restart", [True, False])
+@pytest.mark.parametrize("batch", ["1", "3", "100"])
+def test_logs_that_are_rotated_by_numbers_are_read_once(
+    tmp_path: Path, restart: bool, tasks: int, batch: str
+) -> None:
+    """As logrotate does: each name gets the file that the name before it had."""
+    offsets, found, number = Offsets(), list[str](), 0
+    settings = {"tasks_max": str(tasks), "format": "lines", "batch_size": batch}
+    subjects = [run(tmp_path, offsets, each, **settings) for each in range(tasks)]
+    log = tmp_path / "app.log"
+    for _ in range(4):
+        for _ in range(3):
+            number += 1
+            with log.open("a") as file:
+                file.write(f"{number}\n")
+            for subject in subjects:
+                found += values(read(subject))
+        number += 1
+        with log.open("a") as file:
+            file.write(f"{number}\n")
+        for older in range(5, 1, -1):
+            if (tmp_path / f"app.log.{older - 1}").exists():
+                (tmp_path / f"app.log.{older - 1}").rename(tmp_path / f"app.log.{older}")
+        log.rename(tmp_path / "app.log.1")
+        if restart:
+            subjects = [run(tmp_path, offsets, each, **settings) for each in range(tasks)]
+    for subject in subjects * 2:
+        found += values(read(subject))
+    assert sorted(found, key=int) == [str(each) for each in range(1, number + 1)]
+
+
 @pytest.mark.parametrize("batch", ["1", "2", "3", "4"])
 def test_a_poll_that_is_full_with_a_rename_leaves_no_line_unread(
     tmp_path: Path, batch: str

@@ -1,0 +1,144 @@
+"""What a task has read of files and not committed yet, for the other tasks of the machine.
+
+Each task has a file in a folder that all tasks of the connector know. It holds a lock on it as long
+as it lives, and appends the inodes that it claims, and the negative ones of those that it releases.
+A task first claims and then looks at the others, so of two that claim one file at once, at least
+one withdraws. Tasks on other machines are not seen.
+"""
+
+import fcntl
+import hashlib
+import os
+import secrets
+import struct
+import tempfile
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Final
+
+_NUMBER: Final = struct.Struct("<q")
+_MASK: Final = 2**63 - 1
+
+
+def claims_folder(connector: str, directory: str) -> Path:
+    """The folder of all tasks of a connector on this machine."""
+    name = hashlib.sha256(f"{connector}\n{directory}".encode()).hexdigest()[:32]
+    return Path(tempfile.gettempdir()) / f"headgate-claims-{os.getuid()}" / name
+
+
+class FileClaims:
+    """
+    Args:
+        told: is told once where claims cannot be written.
+    """
+
+    def __init__(self, folder: Path, task: int, told: Callable[[str], None]) -> None:
+        self._folder = folder
+        self._task = task
+        self._told = told
+        self._file: int | None = None
+        self._others: dict[str, _Other] = {}
+        self._works = True
+        self.held: set[int] = set()
+
+    def claim(self, inodes: Collection[int]) -> Collection[int]:
+        """Those that no other task has claimed. They are this task's from now on."""
+        if not self._works:
+            return inodes
+        try:
+            self._write(inodes, 1)
+            self.held.update(inodes)
+            taken = self._of_others()
+        except OSError as error:
+            self._works = False
+            self._told(
+                f"{self._folder}: tasks cannot tell each other what they read: {error}. A file "
+                "that is renamed while it is read may be read twice"
+            )
+            return inodes
+        denied = {inode for inode in inodes if inode & _MASK in taken}
+        self.release(denied)
+        return set(inodes) - denied
+
+    def release(self, inodes: Collection[int]) -> None:
+        released = self.held.intersection(inodes)
+        self.held -= released
+        if released and self._works:
+            self._write(released, -1)
+
+    def close(self) -> None:
+        for other in self._others.values():
+            os.close(other.file)
+        self._others.clear()
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def _write(self, inodes: Collection[int], sign: int) -> None:
+        if self._file is None:
+            self._file = self._made()
+        os.write(self._file, b"".join(_NUMBER.pack(sign * (inode & _MASK)) for inode in inodes))
+
+    def _made(self) -> int:
+        for folder in (self._folder.parent, self._folder):
+            folder.mkdir(mode=0o700, exist_ok=True)
+            if folder.stat().st_uid != os.getuid() or folder.is_symlink():
+                raise PermissionError(f"{folder} belongs to another user")
+        name = f"{self._task}-{secrets.token_hex(8)}"
+        draft = self._folder / f".{name}"
+        file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
+        fcntl.flock(file, fcntl.LOCK_EX)
+        draft.rename(self._folder / name)  # others see it with its lock
+        return file
+
+    def _of_others(self) -> set[int]:
+        names = {
+            path.name
+            for path in self._folder.iterdir()
+            if not path.name.startswith((".", f"{self._task}-"))
+        }
+        for name in self._others.keys() - names:
+            os.close(self._others.pop(name).file)
+        taken = set[int]()
+        for name in names:
+            path = self._folder / name
+            if name not in self._others:
+                try:
+                    self._others[name] = _Other(os.open(path, os.O_RDONLY))
+                except FileNotFoundError:
+                    continue
+            other = self._others[name]
+            if other.has_ended():
+                path.unlink(missing_ok=True)
+                os.close(self._others.pop(name).file)
+                continue
+            taken |= other.claimed()
+        return taken
+
+
+class _Other:
+    """The file of another task."""
+
+    def __init__(self, file: int) -> None:
+        self.file = file
+        self._position = 0
+        self._claimed: set[int] = set()
+
+    def has_ended(self) -> bool:
+        try:
+            fcntl.flock(self.file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def claimed(self) -> set[int]:
+        size = os.fstat(self.file).st_size
+        data = os.pread(self.file, size - self._position, self._position)
+        whole = len(data) - len(data) % _NUMBER.size
+        for (number,) in _NUMBER.iter_unpack(data[:whole]):
+            if number > 0:
+                self._claimed.add(number)
+            else:
+                self._claimed.discard(-number)
+        self._position += whole
+        return self._claimed

@@ -1,0 +1,99 @@
+"""Which files of a DirectorySource a task has claimed, as the other tasks see it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headgate_connectors.files import claims
+from headgate_connectors.files.claims import FileClaims, claims_folder
+
+CLAIMS_AND_WAITS = """
+import sys
+from pathlib import Path
+from headgate_connectors.files.claims import FileClaims
+claims = FileClaims(Path(sys.argv[1]), 1, print)
+claims.claim({7})
+print("claimed", flush=True)
+sys.stdin.read()
+"""
+
+
+def of(folder: Path, task: int) -> FileClaims:
+    return FileClaims(folder / "all" / "one", task, pytest.fail)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+def test_a_file_is_claimed_by_one_task_until_it_is_released(folder: Path) -> None:
+    (folder / "all").mkdir()
+    one, two = of(folder, 0), of(folder, 1)
+    assert one.claim({1, 2}) == {1, 2}
+    assert two.claim({2, 3}) == {3}
+    assert (one.held, two.held) == ({1, 2}, {3})
+    one.release({2, 9})
+    assert two.claim({2}) == {2}
+    assert one.claim({2, 3}) == set()
+    two.close()
+    assert one.claim({2, 3}) == {2, 3}
+    one.close()
+
+
+def test_a_task_that_was_replaced_keeps_nobody_waiting_of_its_number(folder: Path) -> None:
+    """What it has not committed it never will: it is fenced."""
+    former, now = of(folder, 0), of(folder, 0)
+    assert former.claim({1}) == {1}
+    assert now.claim({1}) == {1}
+    former.close()
+    now.close()
+
+
+def test_what_a_killed_process_has_claimed_is_free(folder: Path) -> None:
+    place = folder / "all" / "one"
+    process = subprocess.Popen(
+        [sys.executable, "-c", CLAIMS_AND_WAITS, str(place)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None and process.stdin is not None
+    assert process.stdout.readline() == "claimed\n"
+    subject = of(folder, 0)
+    assert subject.claim({7, 8}) == {8}
+    process.kill()
+    process.wait()
+    assert subject.claim({7}) == {7}
+    assert len(list(place.iterdir())) == 1  # that of the killed one is gone
+    subject.close()
+    process.stdin.close()
+    process.stdout.close()
+
+
+def test_a_folder_that_cannot_be_written_is_told_and_stops_nobody(folder: Path) -> None:
+    (folder / "file").write_text("")
+    told: list[str] = []
+    subject = FileClaims(folder / "file" / "one", 0, told.append)
+    assert subject.claim({1}) == {1}
+    assert subject.claim({2}) == {2}
+    assert len(told) == 1 and "a file that is renamed while it is read may" in told[0].lower()
+    subject.close()
+
+
+def test_a_folder_of_another_user_is_not_used(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(claims.os, "getuid", lambda: os.geteuid() + 1)
+    FileClaims(folder / "all" / "one", 0, told.append).claim({1})
+    assert "belongs to another user" in told[0]
+
+
+def test_connectors_and_directories_have_claims_of_their_own() -> None:
+    places = {claims_folder(name, where) for name in "ab" for where in ("/x", "/y")}
+    assert len(places) == 4
+    assert claims_folder("a", "/x") == claims_folder("a", "/x")
