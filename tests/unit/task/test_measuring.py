@@ -135,6 +135,28 @@ def test_a_commit_of_nothing_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert (measured(bench).commits, measured(bench).commit_ms) == (0, 0)
 
 
+class HoldsBackOnce(Sink):
+    """Takes its time before it says that nothing may be committed yet."""
+
+    asked = 0
+
+    def pre_commit(self, offsets: Mapping[tuple[str, int], int]) -> Mapping[tuple[str, int], int]:
+        type(self).asked += 1
+        if self.asked > 1:
+            return offsets
+        time.sleep(1.5)
+        return {}
+
+
+def test_the_time_of_a_commit_of_nothing_is_no_part_of_the_next(tmp_path: Path) -> None:
+    fill(tmp_path, VALUES)
+    bench = BodyBench(tmp_path, HoldsBackOnce, {"topics": "t"}, kind=TaskKind.SINK).start()
+    bench.until(lambda: bench.progress.records == len(VALUES))
+    bench.stop()
+    assert measured(bench).commits >= 1
+    assert measured(bench).commit_ms < 1_500
+
+
 class PutsTwice(Sink):
     puts = 0
 
