@@ -176,11 +176,11 @@ def test_a_driver_that_goes_on_in_time_is_left_alone(
 ) -> None:
     fake(0)
     one = services()
-    for _ in range(3):
+    for _ in range(5):
         os.kill(one.pid, signal.SIGSTOP)
-        time.sleep(LIMIT_S / 2)
+        time.sleep(LIMIT_S / 4)
         os.kill(one.pid, signal.SIGCONT)
-        time.sleep(LIMIT_S / 2)
+        time.sleep(LIMIT_S / 4)
     assert one.server.starts == 1 and not is_gone(one.pid)
     assert not any("has not answered" in line for line in one.said)
 
@@ -272,14 +272,14 @@ def test_a_call_that_reached_nobody_is_not_answered() -> None:
 
 
 def test_a_watch_begins_anew_with_each_process() -> None:
-    watch = DriverWatch(free_port(), 1.0, lambda _why: None)
+    watch = DriverWatch(free_port(), LIMIT_S, lambda _why: None)
     first, second = Driver(), Driver()
     watch.begin(first)
-    time.sleep(0.5)
+    time.sleep(LIMIT_S / 3)
     watch.begin(second)
     begun = time.monotonic()
     assert second.ended.wait(PATIENCE_S)
-    assert time.monotonic() - begun >= 0.9
+    assert time.monotonic() - begun >= 0.9 * LIMIT_S
     assert not first.ended.is_set() and "pid 4711" in watch.told
 
 
