@@ -15,6 +15,7 @@ from typing import Any
 
 import grpc
 import pytest
+from support.commands.processes import signal_if_alive
 
 from headgate_runtime.spark.service import SparkService, WorkerSpark
 from headgate_runtime.spark.settings import SparkSettings
@@ -324,4 +325,8 @@ def test_a_driver_is_ended_whose_guard_stands_still_too(
     for pid in (process.guard_pid, *below):
         os.kill(pid, signal.SIGSTOP)
     process.end()
-    until(lambda: all(map(is_gone, below)))
+    try:
+        until(lambda: all(map(is_gone, below)))
+    finally:
+        for pid in below:
+            signal_if_alive(pid, signal.SIGKILL)
