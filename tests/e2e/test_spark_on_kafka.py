@@ -1,5 +1,6 @@
 """`headgate worker` with its tasks on Spark: files to a topic to files, each record once."""
 
+import json
 import os
 import re
 import signal
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
-from support.commands.processes import descendants
+from support.commands.processes import Process, descendants
 from support.commands.worker import HeadgateWorker, headgate_worker  # noqa: F401
 from support.kafka.broker import Found
 from support.spark.lake import SETTINGS, Lake, complete, rows_of, until
@@ -114,6 +115,44 @@ def test_lines_through_a_task_whose_process_is_killed(
     until("the end", lambda: worker.rest.get(path).body == {"offsets": [offset]}, worker)
     assert values(kafka_broker.address, kafka_name) == lines
     assert victim not in resident_bodies(worker)
+
+
+@pytest.mark.exhaustive
+def test_files_to_files_through_a_driver_that_stands_still(
+    headgate_worker: MakeWorker,  # noqa: F811
+    kafka_broker: Found,
+    kafka_name: str,
+    tmp_path: Path,
+) -> None:
+    """On a Spark of the worker's own: both tasks of the source, and batches of the sink."""
+    settings = {**SETTINGS, "headgate.spark.driver.timeout.ms": "8000"}
+    worker = headgate_worker(kafka_broker.address, kafka_name, settings)
+    lake = Lake(worker, kafka_broker.address, kafka_name, tmp_path)
+    expected = lake.write()
+    lake.create(rate=800)
+    until("some batches", lambda: len(lake.files()) >= 2, worker, 300)  # Spark starts meanwhile
+    frozen = driver(worker)
+    os.kill(frozen.pid, signal.SIGSTOP)
+    why = f"Spark's driver (pid {frozen.pid}) has not answered for 8 s and was ended"
+    until("word of it", lambda: f"{why}; it starts again" in worker.log.read_text(), worker)
+    until("its end", lambda: not frozen.alive(), worker)
+    assert len(rows_of(lake.tables())) < len(expected), "it was done before"
+    path = "/headgate/worker"
+    until("word of a task", lambda: why in json.dumps(worker.rest.get(path).body), worker)
+    until("all records", lambda: lake.wrote(len(expected)), worker, 300)
+    complete(lake, expected)
+    assert driver(worker).pid != frozen.pid
+    assert worker.log.read_text().count("Spark is up again") == 1
+
+
+def driver(worker: HeadgateWorker) -> Process:
+    """The JVM of a worker's own Spark."""
+    assert worker._process is not None
+    below = descendants(worker._process.guard_pid)
+    (jvm,) = [
+        one for one in below if "SparkConnectServer" in one.command and "/java" in one.command
+    ]
+    return jvm
 
 
 def resident_bodies(worker: HeadgateWorker) -> list[int]:
