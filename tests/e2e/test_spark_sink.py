@@ -35,6 +35,7 @@ from headgate_spark.spark_sink import SparkSinkTask
 
 pytestmark = pytest.mark.slow
 PLACE = ("t", 0)
+ODD = "k\u00f6ln 100%20#?;:,[a]*{b}'$&+~="
 
 
 DAY = datetime.date(2020, 2, 29)
@@ -166,6 +167,16 @@ def test_a_record_that_cannot_be_written_costs_itself_alone(
     assert failing.ended is not None
     assert failing.ended.outcome is TaskOutcome.FAILED
     assert "column n" in failing.ended.reason
+
+
+def test_a_folder_may_have_any_name(task: Callable[..., SparkSinkTask], tmp_path: Path) -> None:
+    """Spark was given an escaped path, and wrote to a folder named k%C3%B6ln."""
+    subject = task(path=str(tmp_path / ODD))
+    subject.put(records({"id": pa.array([1, 2])}))
+    subject.stop()
+    (file,) = (tmp_path / ODD).glob("*.parquet")
+    assert pq.read_table(file)["id"].to_pylist() == [1, 2]
+    assert [path.name for path in tmp_path.iterdir()] == [ODD]
 
 
 def test_a_time_of_the_year_1000_is_that_for_other_readers_too(

@@ -78,18 +78,24 @@ def test_files_are_read_once_and_bad_ones_cost_themselves_alone(
     folder = tmp_path / "in"
     write(folder / "a[1] *.parquet", id=range(700))
     (folder / "b.parquet").write_text("no Parquet")
-    write(folder / "c.parquet", id=range(700, 900))
+    write(folder / "c.parquet", id=range(700, 800))
+    write(folder / "gr\u00f6\u00dfe \u6570.parquet", id=range(800, 900))
+    (folder / "c.parquet").rename(
+        folder / "x\udcff.parquet"
+    )  # Spark leaves it out, and says nothing
+    write(folder / "c.parquet", id=range(700, 800))
     offsets = Offsets()
     found = take(start(offsets, mode="files", batch_rows=200), 2)
     assert ids(found) == list(range(400))
     run = start(offsets, mode="files", batch_rows=200)
     assert ids(rest(run)) == list(range(400, 900))
-    (aside,) = run.context.quarantined
+    aside, odd = run.context.quarantined
     assert "b.parquet: " in aside and "CANNOT_READ_FILE_FOOTER" in aside
+    assert odd == f"{folder}/'x\\udcff.parquet' is not read: no UTF-8 in its name"
     write(folder / "c.parquet", id=range(5))
     write(folder / "d.parquet", id=[1000])
     assert ids(rest(run)) == [1000]
-    assert any("c.parquet: has " in text and "was changed after 200 rows" in text
+    assert any("c.parquet: has " in text and "was changed after 100 rows" in text
                for text in run.context.quarantined)  # fmt: skip
     run.task.stop()
 

@@ -108,3 +108,9 @@ class LocalFiles:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def local_path(path: Path) -> str:
+    """An absolute path of this machine as Spark takes it. Nothing is escaped: to Spark ``%20`` is a
+    part of the name."""
+    return f"file://{path}"

@@ -21,6 +21,7 @@ from headgate.errors import MissingExtraError
 from headgate_spark.daemon import PRELOAD_VARIABLE
 from headgate_spark.driver_watch import TIMEOUT_S, DriverWatch
 from headgate_spark.executor_watch import ExecutorWatch
+from headgate_spark.files import local_path
 from headgate_spark.guard import STOP_TIMEOUT_S, Guarded
 from headgate_spark.hosts import LOOPBACK, is_here
 from headgate_spark.sessions import OUTAGE_FILE, listens
@@ -38,6 +39,7 @@ TAIL_LINES = 25
 JAVA_VERSION_MIN = 17
 FOLDER_MODE = 0o700
 FILE_MODE = 0o600
+LOCALE = "C.UTF-8"
 TOKEN_VARIABLE = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
 """A token that Spark Connect asks of its clients, since Spark 4.0."""
 _DRIVER_PORT = "spark.driver.port"
@@ -247,7 +249,7 @@ class SparkServer:
         forced = forced_conf(self.plan)
         forced["spark.connect.grpc.binding.address"] = "127.0.0.1"
         forced["spark.connect.grpc.binding.port"] = str(self.port)
-        forced["spark.sql.warehouse.dir"] = (self.folder / "warehouse").as_uri()
+        forced["spark.sql.warehouse.dir"] = local_path(self.folder / "warehouse")
         forced["spark.local.dir"] = str(self.folder / "scratch")
         forced[_PYTHON_PATH] = self._path_text()
         forced[f"spark.executorEnv.{PRELOAD_VARIABLE}"] = self._preload
@@ -282,6 +284,9 @@ class SparkServer:
             if not key.startswith("SPARK_") and key != "PYSPARK_SUBMIT_ARGS"
         }
         environment["SPARK_HOME"] = str(_spark_home())
+        # By a locale of another encoding, or one that this machine lacks, Java finds no file whose
+        # name is beyond ASCII, and says nothing.
+        environment["LC_ALL"] = LOCALE
         # Not a setting: arguments can be read by all users of the machine.
         environment[TOKEN_VARIABLE] = self._token
         environment["SPARK_LOCAL_IP"] = self._host

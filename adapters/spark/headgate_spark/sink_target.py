@@ -15,6 +15,7 @@ from headgate_connectors.tables.columns import Evolution, conform, merge_columns
 from headgate_connectors.tables.delta_types import stored_schema
 from headgate_connectors.tables.sink import Batch, TableError
 from headgate_spark.arrow_rows import check_columns, prepare
+from headgate_spark.files import local_path
 from headgate_spark.folder_log import FolderLog
 from headgate_spark.sessions import (
     Sessions,
@@ -262,7 +263,7 @@ class FolderTarget:
             RetriableError, TableError: as `SparkWriter.write`, or the files are elsewhere.
         """
         try:
-            self._writer.write(rows, staging.as_uri())
+            self._writer.write(rows, local_path(staging))
         except TableError:
             if self._is_behind(batch):
                 return False

@@ -36,7 +36,7 @@ from headgate_spark.source_config import (
     Settings,
     absolute,
 )
-from headgate_spark.source_files import FilesReader
+from headgate_spark.source_files import FilesReader, unread
 from headgate_spark.source_shares import (
     BulkShare,
     IncrementingShare,
@@ -65,6 +65,8 @@ class SparkSourceTask(SourceTask):
             )
         self._sessions = Sessions.of_task(remote, self.context.worker_settings)
         self._prepared: Any = None
+        self._unread: list[str] = []
+        """What Spark leaves out of rows that are read in shares."""
         self._readers: list[Share | FilesReader] = self._made()
         self._turn = 0
 
@@ -73,6 +75,9 @@ class SparkSourceTask(SourceTask):
         if settings.mode == FILES:
             return [FilesReader(settings, context)]
         check_shares(context, settings)
+        self._unread = unread(settings)
+        for line in self._unread:
+            context.log(f"set aside {line}")
         kind = BulkShare if settings.mode == BULK else IncrementingShare
         return [kind(settings, context, share) for share in settings.my_shares]
 
@@ -82,6 +87,8 @@ class SparkSourceTask(SourceTask):
             if items := self._read(reader):
                 return items
             self._turn += 1  # a share is read to its end before the next
+        if self._unread:
+            self.context.quarantine(self._unread)
         self.context.wait(min(self._settings.interval_s, 1.0))
         return None
 

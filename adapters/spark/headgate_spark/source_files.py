@@ -5,10 +5,13 @@ length and time of change. A file that has changed after rows of it were written
 cannot read, is set aside with the reason; its neighbours are read.
 """
 
+import fnmatch
+import os
 import time
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from headgate.connector.api import (
@@ -21,9 +24,14 @@ from headgate.connector.api import (
 )
 from headgate_spark.arrow_rows import RowReader, check_columns, tables
 from headgate_spark.sessions import executors_lost, session_is_over, with_cause
+from headgate_spark.sink_target import FILE_FORMATS
 from headgate_spark.source_config import Settings
 
+_OF_FILES: Final = (*FILE_FORMATS, "binaryfile")
+"""Formats whose rows are those of the files below the path. Tables have lists of their own."""
 _LISTING_OPTIONS: Final = ("pathglobfilter", "modifiedbefore", "modifiedafter")
+_HIDDEN: Final = ("_", ".")
+"""Spark passes over names that begin so."""
 _LOSSES: Final = 3
 """Queries of one file that may lose all their executors before its neighbours have their turn."""
 
@@ -46,6 +54,8 @@ class FilesReader:
         self._done: dict[str, Seen] = {}
         """Files that were read to their end, as they were then."""
         self._aside: dict[str, tuple[Seen | None, str]] = {}
+        self._unread: list[str] = []
+        """What Spark leaves out of its listing, each with the reason."""
         self._file: Seen | None = None
         self._rows = 0
         self._losses = 0
@@ -76,7 +86,8 @@ class FilesReader:
             if items:
                 self._losses = 0
                 return items
-        self._context.quarantine([f"{path}: {why}" for path, (_, why) in self._aside.items()])
+        aside = [f"{path}: {why}" for path, (_, why) in self._aside.items()]
+        self._context.quarantine([*aside, *self._unread])
         return []
 
     def _may_be_tried(self, error: Exception) -> bool:
@@ -98,6 +109,7 @@ class FilesReader:
             return
         listed = self._listing(session)
         self._listed_at = now
+        self._look_for_unread()
         fresh_after_ms = time.time() * 1000 - self._settings.files_settle_s * 1000
         for seen in listed:
             if self._done.get(seen.path) == seen:
@@ -122,6 +134,14 @@ class FilesReader:
         )
         found = [Seen(row["path"], row["length"], row["modified"]) for row in frame.collect()]
         return sorted((one for one in found if self._is_mine(one)), key=lambda one: one.path)
+
+    def _look_for_unread(self) -> None:
+        """Java opens no file whose name is not UTF-8, so that Spark takes it for deleted."""
+        found = unread(self._settings)
+        for line in found:
+            if line not in self._unread:
+                self._context.log(f"set aside {line}")
+        self._unread = found
 
     def _is_mine(self, seen: Seen) -> bool:
         return zlib.crc32(seen.path.encode()) % self._settings.tasks == self._settings.task
@@ -202,6 +222,54 @@ class FilesReader:
 
     def _close(self) -> None:
         self._file = self._stream = None
+
+
+def unread(settings: Settings) -> list[str]:
+    """What Spark would leave out of what the settings name, each with the reason. The first task
+    tells it for all."""
+    if settings.task or settings.format.lower() not in _OF_FILES:
+        return []
+    options = {name.lower(): value for name, value in settings.options.items()}
+    return sorted(not_utf8(settings.path, options.get("pathglobfilter", "*")))
+
+
+def not_utf8(path: str, names: str = "*") -> Iterator[str]:
+    """Files below a path of this machine whose names are not UTF-8, each with what it means.
+
+    Args:
+        path: as Spark takes it, with patterns; elsewhere there is nothing to be found.
+        names: a pattern for the names of files.
+    """
+    local = path.removeprefix("file://").removeprefix("file:")
+    known: set[str] = set()
+    pattern = local.strip("/")
+    for root in Path("/").glob(pattern) if local.startswith("/") and pattern else ():
+        folder, name = str(root.parent), root.name
+        if not _is_utf8(name):
+            if not name.startswith(_HIDDEN):
+                yield _not_read(folder, name)
+            continue
+        for folder, folders, files in os.walk(root, followlinks=True):
+            real = os.path.realpath(folder)
+            bad = [name for name in folders if not _is_utf8(name)]
+            bad += [name for name in files if not _is_utf8(name) and fnmatch.fnmatch(name, names)]
+            yield from (_not_read(folder, name) for name in bad if not name.startswith(_HIDDEN))
+            # A link may lead back.
+            inside = [name for name in folders if name not in bad and not name.startswith(_HIDDEN)]
+            folders[:] = inside if real not in known else []
+            known.add(real)
+
+
+def _is_utf8(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _not_read(folder: str, name: str) -> str:
+    return f"{folder}/{name!r} is not read: no UTF-8 in its name"
 
 
 def _partition(seen: Seen) -> Partition:

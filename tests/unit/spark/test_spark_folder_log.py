@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -33,7 +32,7 @@ class Writer:
         return table
 
     def write(self, table: Any, path: str) -> None:
-        folder = Path(unquote(urlsplit(path).path))
+        folder = Path(path.removeprefix("file://"))
         for number in table.column("n").to_pylist():
             place = folder / f"odd={number % 2}"
             place.mkdir(parents=True, exist_ok=True)
@@ -61,6 +60,14 @@ def batch(start: int | None, numbers: Sequence[int], place: tuple[str, int] = PL
 def numbers(root: Path) -> list[int]:
     files = [path for path in root.rglob("*.parquet") if "_headgate" not in path.parts]
     return sorted(n for path in files for n in pq.read_table(path)["n"].to_pylist())
+
+
+def test_spark_is_given_a_folder_as_it_is_named(tmp_path: Path) -> None:
+    """It takes no escapes: k%C3%B6ln was another folder."""
+    root = tmp_path / "k\u00f6ln 100%20#"
+    assert target(root).commit(batch(None, [0, 1]))
+    assert numbers(root) == [0, 1]
+    assert list(tmp_path.iterdir()) == [root]
 
 
 def test_of_two_with_the_same_records_one_commits(tmp_path: Path) -> None:
@@ -127,7 +134,7 @@ def test_what_executors_wrote_to_a_folder_of_another_machine_is_not_committed(
 
     def write(table: Any, path: str) -> None:
         there.write(table, path.replace("/ours/", "/theirs/"))
-        (Path(unquote(urlsplit(path).path)) / "_SUCCESS").touch()
+        (Path(path.removeprefix("file://")) / "_SUCCESS").touch()
 
     subject._writer.write = write  # type: ignore[method-assign]
     with pytest.raises(TableError, match=r"has nothing of it: its executors have another folder"):

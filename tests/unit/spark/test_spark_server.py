@@ -40,6 +40,23 @@ def test_forced_settings(key: str, value: str) -> None:
     assert forced_conf(plan("local[2]", 2, 2))[key] == value
 
 
+def test_java_reads_names_as_utf8_whatever_the_users_locale_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a locale that the machine lacks it finds no file whose name is beyond ASCII."""
+    monkeypatch.setenv("LC_ALL", "xx_XX.UTF-8")
+    environment = SparkServer("local[2]", 2, tmp_path)._environment(None)
+    command = ["java", "-XshowSettings:properties", "-version"]
+    shown = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert "sun.jnu.encoding = UTF-8" in shown.stderr
+
+
+def test_a_folder_of_any_name_is_named_as_it_is(tmp_path: Path) -> None:
+    """Spark would make a folder named a%20b."""
+    command = SparkServer("local[2]", 2, tmp_path / "a b")._command()
+    assert f"spark.sql.warehouse.dir=file://{tmp_path}/a b/warehouse" in command
+
+
 def test_the_address_of_sparks_pages(tmp_path: Path) -> None:
     server = SparkServer("local[2]", 2, tmp_path)
     assert server.ui is not None
