@@ -4,6 +4,7 @@ import contextlib
 import difflib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Final
 
 from headgate.connector.api import Connector
 from headgate.connector.error_handling import LETTERS_TOPIC
@@ -12,6 +13,9 @@ from headgate.connector.topic_names import topic_fault
 from headgate.connector.validation import unknown_keys, validate_connector
 from headgate_runtime.plugins.find import PluginError, find_connector
 from headgate_runtime.tasks.tools import task_class
+
+_OTHERS_CALL_IT: Final[Mapping[str, str]] = dict.fromkeys(("ndjson", "ldjson", "jl"), "jsonl")
+"""What other tools call a choice. By its letters, ``ndjson`` is nearer to ``json``, an array."""
 
 
 def connector_problems(
@@ -84,6 +88,7 @@ def _nearest(value: str, text: str) -> str:
     """The choice that is meant, where a value is none of those that its error lists."""
     _, found, choices = text.partition("String must be one of: ")
     known = choices.split(", ") if found else []
-    near = [each for each in known if each.lower() == value.lower()]
+    meant = _OTHERS_CALL_IT.get(value.lower(), value.lower())
+    near = [each for each in known if each.lower() == meant]
     near = near or difflib.get_close_matches(value, known, n=1, cutoff=0.6)
     return f"; did you mean {near[0]}?" if near else ""

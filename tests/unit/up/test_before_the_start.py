@@ -410,8 +410,9 @@ class TestCheck:
         for key in ("runner", '"headgate.task.runner"'):
             assert _loaded(f'[cluster]\n{key} = "spark"\n{text}', folder).notes == []
 
-    def test_a_choice_that_is_near(self, folder: Path) -> None:
-        text = _source("in") + '\nformat = "jsnl"\n'
+    @pytest.mark.parametrize("format", ["jsnl", "ndjson", "NDJSON"])
+    def test_a_choice_that_is_near(self, folder: Path, format: str) -> None:
+        text = _source("in") + f'\nformat = "{format}"\n'
         assert _refused(text, folder).endswith("; did you mean jsonl?")
 
     def test_what_others_call_it(self) -> None:
