@@ -9,7 +9,7 @@ import json
 import os
 import re
 import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
 from pathlib import Path
@@ -462,36 +462,40 @@ def parse_object(data: bytes) -> dict[str, Any] | None:
         return None
     try:
         value = orjson.loads(data)
-        if type(value) is dict and (
-            any(map(_may_be_rounded, value.values()))
-            or len(_MEMBER.findall(data)) > _members_of(value)
-        ):
+        if type(value) is dict and _may_differ(data, value):
             value = json.loads(data, object_pairs_hook=_each_once)
     except (ValueError, RecursionError):
         return None
     return value if type(value) is dict else None
 
 
-def _may_be_rounded(value: Any) -> bool:
-    """orjson reads whole numbers beyond 64 bits as floats."""
-    kind = type(value)
-    if kind is float:
-        return bool(abs(value) >= 2**63)
-    if kind is dict:
-        return any(map(_may_be_rounded, value.values()))
-    return kind is list and any(map(_may_be_rounded, value))
+def _may_differ(data: bytes, value: dict[str, Any]) -> bool:
+    """Whether `value` may not be all that `data` says: orjson reads whole numbers beyond 64 bits as
+    floats, and of members of one name it keeps the last.
+
+    Each member has a colon, so where there are no more of them than members none was dropped. Else
+    the ends of names are counted: quote and colon, with nothing but blanks between. Texts may have
+    both, too; then the standard library reads the value.
+    """
+    members = 0
+    parts: list[Any] = [value]
+    for part in parts:  # it grows
+        items: Collection[Any] = part
+        if type(part) is dict:
+            members += len(part)
+            items = part.values()
+        kinds = set(map(type, items))
+        if kinds.isdisjoint(_LOOKED_INTO):
+            continue
+        if float in kinds and max([abs(one) for one in items if type(one) is float]) >= 2**63:
+            return True
+        if dict in kinds or list in kinds:
+            parts += [one for one in items if type(one) is dict or type(one) is list]
+    return data.count(b":") > members and data.translate(None, _BLANKS).count(b'":') > members
 
 
-_MEMBER: Final = re.compile(rb'"[ \t\r\n]*:')
-"""What each name of a member ends with; texts may have it, too."""
-
-
-def _members_of(value: Any) -> int:
-    """How many members a value has at all depths."""
-    kind = type(value)
-    if kind is dict:
-        return len(value) + sum(map(_members_of, value.values()))
-    return sum(map(_members_of, value)) if kind is list else 0
+_LOOKED_INTO: Final = frozenset((dict, list, float))
+_BLANKS: Final = b" \t\r\n"
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
