@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow.parquet
 import pytest
+from support.spark.record_columns import Columns
 
 from headgate.connector import schema as s
 from headgate.connector.json_converter import JsonConverter
@@ -61,32 +62,6 @@ class MemoryLog:
 
     def read(self, _topic: str, _part: int, start: int, end: int, limit: int) -> Any:
         return [one for one in self._records if start <= one.offset < end][:limit]
-
-
-class Columns(RecordColumns):
-    def __init__(self, records: Sequence[ConsumerRecord]) -> None:
-        self.place = ("t", 0)
-        self._records = records
-        self.after = records[-1].offset + 1 if records else None
-
-    @property
-    def readable(self) -> bool:
-        return not any(one.unreadable for one in self._records)
-
-    def values(self) -> Any:
-        return [one.value for one in self._records]
-
-    def keys(self) -> Any:
-        return [one.key for one in self._records]
-
-    def offsets(self) -> Any:
-        return [one.offset for one in self._records]
-
-    def timestamps_ms(self) -> Any:
-        return [one.timestamp_ms for one in self._records]
-
-    def records(self) -> Sequence[ConsumerRecord]:
-        return self._records
 
 
 class ColumnsLog(MemoryLog):

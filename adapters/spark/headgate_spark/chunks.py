@@ -46,6 +46,12 @@ class Chunk:
         kinds = {name: kind_of_array(array) for name, array in arrays.items()}
         return cls(table.num_rows, {**kinds, **more.kinds}, {**arrays, **more.arrays}, None)
 
+    def has_null(self, name: str) -> bool:
+        """Whether a row has null in the column."""
+        if self.kinds.get(name, cols.NULL) == cols.NULL:
+            return self.length > 0
+        return bool(self.arrays[name].null_count)
+
     def column(self, name: str, kind: str) -> Any:
         """The column as `kind`, which holds all that this chunk has."""
         import pyarrow as pa
@@ -96,17 +102,21 @@ def kind_of_array(array: Any) -> str:
     return cols.INTEGER if exact else cols.LONG
 
 
-def _tables(chunks: Sequence[Chunk], columns: Mapping[str, str]) -> Iterator[Any]:
-    """The chunks as Arrow tables of one schema.
+def written_columns(columns: Mapping[str, str]) -> dict[str, str]:
+    """The columns that files have, at least one.
 
-    A column without any value yet is left out: its type is not known, and readers take a missing
+    One without any value yet is left out: its type is not known, and readers take a missing
     column for nulls, but not a column whose type differs from file to file.
     """
+    known = {name: kind for name, kind in columns.items() if kind != cols.NULL}
+    return known or {VALUE: cols.STRING}
+
+
+def _tables(chunks: Sequence[Chunk], columns: Mapping[str, str]) -> Iterator[Any]:
+    """The chunks as Arrow tables of one schema."""
     import pyarrow as pa
 
-    known = {name: kind for name, kind in columns.items() if kind != cols.NULL} or {
-        VALUE: cols.STRING
-    }
+    known = written_columns(columns)
     for chunk in chunks:
         arrays = [chunk.column(name, kind) for name, kind in known.items()]
         yield pa.table(arrays, names=list(known))
@@ -124,14 +134,10 @@ def _write_parquet(path: Path, chunks: Sequence[Chunk], columns: Mapping[str, st
 
 def _write_csv(path: Path, chunks: Sequence[Chunk], columns: Mapping[str, str]) -> None:
     """With a header line. Null is nothing, an empty text is ``""``."""
-    import pyarrow as pa
     from pyarrow import csv
 
     writer: Any = None
     for table in _tables(chunks, columns):
-        if table.num_columns == 1 and pa.types.is_string(table.schema[0].type):
-            # A null alone would be an empty line, which readers pass over as no row at all.
-            table = table.set_column(0, table.schema[0], table.column(0).fill_null(""))
         writer = writer or csv.CSVWriter(path, table.schema)
         writer.write_table(table)
     writer.close()

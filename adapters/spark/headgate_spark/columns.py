@@ -19,6 +19,7 @@ the JSON text of the schema. Times of day, durations, nanoseconds and longer num
 """
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -27,7 +28,7 @@ import orjson
 
 from headgate.connector.json_schema import read_schema, schema_text
 from headgate.connector.json_values import DecimalFormat
-from headgate.connector.text_converters import json_text
+from headgate.connector.text_converters import json_text, text_of
 
 NULL, BOOLEAN, INTEGER, LONG, FLOAT, DOUBLE, STRING = (
     "null", "boolean", "integer", "long", "float", "double", "string",
@@ -120,6 +121,8 @@ def as_text(value: Any) -> str | None:
     """A value of a column of strings."""
     if value is None or type(value) is str:
         return value
+    if type(value) is float and not math.isfinite(value):
+        return text_of(None, value)  # orjson has null for it
     try:
         return orjson.dumps(value).decode()
     except TypeError:  # a whole number beyond 64 bits

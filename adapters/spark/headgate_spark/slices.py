@@ -24,7 +24,7 @@ from headgate.connector.schema import Field, Schema, SchemaType
 from headgate.connector.text_converters import TypedConverter, json_text, typed_start
 from headgate.log.record_columns import ColumnLog, RecordColumns
 from headgate.ports import ConsumerRecord, LogBatch, RecordLog
-from headgate_spark.chunks import VALUE, WRITERS, Chunk
+from headgate_spark.chunks import VALUE, WRITERS, Chunk, written_columns
 from headgate_spark.columns import Spelling, inner_clash, type_name, unfit, unite_columns
 from headgate_spark.entries import staged_path
 from headgate_spark.executor import resolve
@@ -143,17 +143,10 @@ def run_slices(log: tuple[str, str], tasks: Sequence[str], batches: Iterator[Any
 
 def run_slice(log: RecordLog, task: SliceTask) -> SliceResult:
     """Read, parse and write one slice; the file is durable when it returns."""
-    result = SliceResult(columns=dict(task.columns))
-    parser = _Parser(task, result)
-    chunks: list[Chunk] = []
-    try:
-        for part in _parts(log, task):
-            for chunk in parser.chunks(part):
-                chunks.append(chunk)
-                result.records += chunk.length
-    except BadRecord as error:
-        return SliceResult(columns=dict(task.columns), failed=str(error), bad=result.bad[-1:])
-    result.columns = unite_columns([task.columns, *(chunk.kinds for chunk in chunks)])
+    result, chunks = _parsed(log, task, None)
+    alone = _empty_lines(task, result, chunks)
+    if alone is not None:
+        result, chunks = _parsed(log, task, alone)
     if result.records:
         result.staged = staged_path(
             task.topic, task.partition, task.batch_start, task.number, uuid4().hex, task.format
@@ -166,6 +159,36 @@ def run_slice(log: RecordLog, task: SliceTask) -> SliceResult:
         sync_file(path)
         result.host = socket.gethostname()
     return result
+
+
+def _parsed(log: RecordLog, task: SliceTask, alone: str | None) -> tuple[SliceResult, list[Chunk]]:
+    """The slice, and what its file is to have.
+
+    Args:
+        alone: the one column of a CSV file, in which no row may have null.
+    """
+    result = SliceResult(columns=dict(task.columns))
+    parser = _Parser(task, result, alone)
+    chunks: list[Chunk] = []
+    try:
+        for part in _parts(log, task):
+            for chunk in parser.chunks(part):
+                chunks.append(chunk)
+                result.records += chunk.length
+    except BadRecord as error:
+        bad = result.bad[-1:]
+        return SliceResult(columns=dict(task.columns), failed=str(error), bad=bad), []
+    result.columns = unite_columns([task.columns, *(chunk.kinds for chunk in chunks)])
+    return result, chunks
+
+
+def _empty_lines(task: SliceTask, result: SliceResult, chunks: Sequence[Chunk]) -> str | None:
+    """The column by whose nulls a CSV file would have empty lines, since it is the only one. Which
+    columns a file has is known when all of the slice is parsed. None: there is no such line."""
+    first, *others = written_columns(result.columns)
+    if task.format != "csv" or others or not any(chunk.has_null(first) for chunk in chunks):
+        return None
+    return first
 
 
 def sync_file(path: Path) -> None:
@@ -224,9 +247,14 @@ def _check_end(log: RecordLog, task: SliceTask) -> None:
 class _Parser:
     """Records to rows: dicts of what JSON gives."""
 
-    def __init__(self, task: SliceTask, result: SliceResult) -> None:
+    def __init__(self, task: SliceTask, result: SliceResult, alone: str | None) -> None:
+        """
+        Args:
+            alone: the only column of the file; a row with null in it is bad.
+        """
         self._task = task
         self._result = result
+        self._alone = alone
         self._metadata = [(f"_{name}", _METADATA_VALUES[name]) for name in task.metadata]
         names = "|".join(task.metadata)
         self._typed, self._json = TypedConverter(), JsonConverter()
@@ -243,7 +271,8 @@ class _Parser:
         self._arrow = ArrowParser(
             task.columns, task.metadata, self._reserved, task.envelope, self._keeps_types
         )
-        self._by_columns = task.format != "json" and self._arrow.takes and task.on_null == "keep"
+        in_columns = task.format != "json" and alone is None and task.on_null == "keep"
+        self._by_columns = in_columns and self._arrow.takes
         self._schema = self._given = Schema(SchemaType.STRUCT)
         self._names: Sequence[str] = ()
 
@@ -267,6 +296,10 @@ class _Parser:
 
     def _fitting(self, rows: list["_Row"]) -> Iterator[Chunk]:
         """Rows of one schema as a chunk, without those that do not fit their columns."""
+        if self._alone is not None:
+            rows = [row for row in rows if self._is_a_line(row, self._alone)]
+            if not rows:
+                return
         try:
             chunk = _chunk_of(rows)
         except DataError:
@@ -276,6 +309,17 @@ class _Parser:
             chunk = _chunk_of(rows) if rows else None
         if chunk is not None:
             yield chunk
+
+    def _is_a_line(self, row: "_Row", alone: str) -> bool:
+        if {**row.values, **row.metadata}.get(alone) is not None:
+            return True
+        self._bad(
+            row.offset,
+            f"the value at {row.where} has null in {alone}, the only column: CSV has no form for "
+            "that, readers pass over an empty line. Add a column (columns.metadata), set "
+            "on.null.value = skip for records without a value, or use another format",
+        )
+        return False
 
     def _takes(self, row: "_Row") -> bool:
         try:

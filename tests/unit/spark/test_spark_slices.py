@@ -12,10 +12,12 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
+from support.spark.record_columns import Columns
 
 from headgate.connector import schema as s
 from headgate.connector.text_converters import TypedConverter
-from headgate.ports import ConsumerRecord, Headers, UnknownTopicError
+from headgate.ports import ConsumerRecord, Headers, LogBatch, UnknownTopicError
+from headgate_arrow.rows import batch_of, schema_bytes, to_bytes
 from headgate_spark.columns import typed_kind
 from headgate_spark.file_sink import check_staged
 from headgate_spark.files import LocalFiles
@@ -45,6 +47,24 @@ class MemoryLog:
         return [one for one in self._records if start <= one.offset < end][:limit]
 
 
+class ColumnsLog(MemoryLog):
+    """Reads of whole columns."""
+
+    def read_columns(self, *place: Any) -> Columns:
+        return Columns(self.read(*place))
+
+
+class BatchLog(MemoryLog):
+    """A log that has one batch."""
+
+    def __init__(self, batch: LogBatch) -> None:
+        super().__init__([])
+        self._batch = batch
+
+    def read_columns(self, _topic: str, _part: int, start: int, *_more: int) -> Any:
+        return self._batch if start == 0 else Columns([])
+
+
 def records(*values: bytes | None, headers: Headers = ()) -> list[ConsumerRecord]:
     return [
         ConsumerRecord("t", 0, offset * 2, b"k", value, headers, 1000)  # offsets have holes
@@ -55,9 +75,13 @@ def records(*values: bytes | None, headers: Headers = ()) -> list[ConsumerRecord
 def run(
     folder: Path, given: Sequence[ConsumerRecord], kind: str = "parquet", **more: Any
 ) -> SliceResult:
+    return run_on(MemoryLog(given), folder, kind, **more)
+
+
+def run_on(log: MemoryLog, folder: Path, kind: str = "parquet", **more: Any) -> SliceResult:
     settings: dict[str, Any] = {"metadata": (), "columns": {}, "tolerate": False, "envelope": False}
     task = SliceTask("t", 0, 0, 1000, str(folder), 0, 0, kind, **{**settings, **more})
-    return run_slice(MemoryLog(given), SliceTask.from_json(task.to_json()))  # type: ignore[arg-type]
+    return run_slice(log, SliceTask.from_json(task.to_json()))  # type: ignore[arg-type]
 
 
 def parquet(folder: Path, result: SliceResult) -> list[Mapping[str, Any]]:
@@ -88,8 +112,74 @@ def test_csv_has_a_header_and_a_line_for_each_record(tmp_path: Path) -> None:
         parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True),
     )
     assert table.to_pylist() == [{"a": 1, "b": 'x,\n"y'}, {"a": 2, "b": ""}]
-    alone = run(tmp_path, records(b"x", None, b"y"), "csv")
-    assert (tmp_path / alone.staged).read_text() == '"value"\n"x"\n""\n"y"\n'
+
+
+ALONE: list[tuple[list[bytes | None], str, str]] = [
+    ([b"x", b"", None, b"y"], "value", '"value"\n"x"\n""\n"y"\n'),
+    ([b'{"n":1}', b'{"n":2}', b'{"n":null}', b'{"n":3}'], "n", '"n"\n1\n2\n3\n'),
+    ([b'{"t":"a"}', b'{"t":""}', b"{}", b'{"t":"b"}'], "t", '"t"\n"a"\n""\n"b"\n'),
+]
+
+
+@pytest.mark.parametrize(("values", "column", "text"), ALONE)
+@pytest.mark.parametrize("by_columns", [False, True])
+def test_a_null_in_the_only_column_of_a_csv_file_costs_itself_alone(
+    tmp_path: Path, values: list[bytes | None], column: str, text: str, by_columns: bool
+) -> None:
+    """It is an empty line, which readers pass over; of texts it came back as an empty one."""
+    given = records(*values)
+    log = ColumnsLog(given) if by_columns else MemoryLog(given)
+    result = run_on(log, tmp_path, "csv", tolerate=True, tells_bad=True)
+    assert (tmp_path / result.staged).read_text() == text
+    assert (result.records, result.skipped) == (3, 1)
+    told = f"the value at t-0 offset 4 has null in {column}, the only column: CSV has no form for"
+    assert result.detail.startswith(told)
+    assert result.bad == [(4, result.detail)]
+    failed = run_on(log, tmp_path, "csv")
+    assert failed.failed == result.detail
+    assert not failed.staged
+    assert run_on(log, tmp_path, "csv", metadata=("offset",)).records == 4
+    assert run_on(log, tmp_path, "csv", columns={"more": "long"}).records == 4
+    assert run_on(log, tmp_path).records == 4
+
+
+def test_csv_files_of_nulls_alone_are_not_written(tmp_path: Path) -> None:
+    given = records(None, b"{}", b'{"a":null}')
+    result = run(tmp_path, given, "csv", tolerate=True)
+    assert (result.records, result.skipped, result.staged) == (0, 3, "")
+    keys = [ConsumerRecord("t", 0, 0, None, None, (), 1000)]
+    assert run(tmp_path, keys, "csv", metadata=("key",)).failed.startswith("the value at t-0 off")
+
+
+def test_numbers_that_are_none_are_texts_in_csv_files(tmp_path: Path) -> None:
+    """A batch of the log lost them: a NaN became null."""
+    schema = s.struct({"n": s.INT64, "x": s.FLOAT64.as_optional()})
+    floats = [float("nan"), float("inf"), None, float("-inf"), 0.5]
+    rows = [{"n": n, "x": x} for n, x in enumerate(floats)]
+    batch = LogBatch(
+        *("t", 0, len(rows), None, (), 0, schema_bytes(schema)),
+        to_bytes(batch_of(rows, schema)),
+        offset=0,
+    )
+    result = run_on(BatchLog(batch), tmp_path, "csv")
+    text = '"n","x"\n0,"NaN"\n1,"Infinity"\n2,\n3,"-Infinity"\n4,"0.5"\n'
+    assert (tmp_path / result.staged).read_text() == text
+
+
+def test_numbers_that_are_none_are_texts_among_texts(tmp_path: Path) -> None:
+    """Of a column whose values are of two types in its first batch. A NaN became ``null``."""
+    convert = TypedConverter().from_connect
+    data = [
+        convert("t", {"x": value}, s.struct({"x": schema}))
+        for value, schema in [
+            *((float(text), s.FLOAT64) for text in ("nan", "inf", "-inf", "1.5")),
+            (float("nan"), s.FLOAT32),
+            ("text", s.STRING),
+        ]
+    ]
+    result = run(tmp_path, records(*data))
+    found = [row["x"] for row in parquet(tmp_path, result)]
+    assert found == ["NaN", "Infinity", "-Infinity", "1.5", "NaN", "text"]
 
 
 def test_a_column_without_values_is_left_out_of_the_file_but_known(tmp_path: Path) -> None:
