@@ -111,8 +111,12 @@ class IcebergSteps:
                 f"{self._name} has no snapshot {snapshot}, from which on it is to be read: set "
                 "starting.snapshot to one that is there, or to latest"
             )
-        found = {AFTER if kind == AFTER else "snapshot": snapshot}
-        return {**found, "begin": begin, "id": str(table.metadata.table_uuid)}
+        metadata = table.metadata
+        found: dict[str, Any] = {AFTER if kind == AFTER else "snapshot": snapshot}
+        if not snapshot and metadata.current_snapshot_id is None:
+            # A table that is empty now may have had snapshots.
+            found["sequence"] = getattr(metadata, "last_sequence_number", 0)
+        return {**found, "begin": begin, "id": str(metadata.table_uuid)}
 
     # -- steps --
 
@@ -159,7 +163,7 @@ class IcebergSteps:
             found.append(snapshot)
             at = snapshot.parent_snapshot_id
         found.reverse()
-        if at is None and place.snapshot:
+        if at is None and (found or place.snapshot):
             self._check_first(metadata, place, found)
         if not place.is_after:
             if place.snapshot not in known:
@@ -182,8 +186,20 @@ class IcebergSteps:
                 f"{_ways_on(metadata.current_snapshot_id or 0)}"
             )
         first = line[0].sequence_number
-        if not place.is_after or not place.sequence or first != place.sequence + 1:
+        if not first and not place.snapshot:
+            follows = self._has_only_its_own(line[0])
+        else:
+            before = place.sequence if place.snapshot else place.sequence or 0
+            follows = place.is_after and before is not None and first == before + 1
+        if not follows:
             raise self._expired(place, line)
+
+    def _has_only_its_own(self, snapshot: Any) -> bool:
+        """Whether a snapshot, of a table without sequence numbers, has no files of earlier ones."""
+        number = snapshot.snapshot_id
+        with reading(f"snapshot {number} of {self._name}", _ways_on(number)):
+            found = files_of(snapshot, self._loaded.io, whole=True)
+        return len(found.added) == len(found.live)
 
     def _expired(self, place: _Place, line: list[Any]) -> TableSourceError:
         """What is to be said where snapshots before those of `line` are no longer there."""

@@ -9,6 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import ManifestContent, ManifestEntryStatus
+from pyiceberg.schema import index_by_id
 from pyiceberg.transforms import IdentityTransform
 
 from headgate.connector.schema import Schema
@@ -58,11 +59,11 @@ class SnapshotState:
         found = metadata.schema()
         if snapshot.schema_id is not None:
             found = metadata.schema_by_id(snapshot.schema_id) or found
-        for field in found.fields:
+        for number, field in index_by_id(found).items():  # those within structs, too
             if field.initial_default is not None:
                 raise TableSourceError(
-                    f"has a default for column {field.name} in files that lack it, which the "
-                    "source does not read: write the rows to a table without it"
+                    f"has a default for column {found.find_column_name(number)} in files that lack "
+                    "it, which the source does not read: write the rows to a table without it"
                 )
         shape = pa.schema([_small(field) for field in schema_to_pyarrow(found)])
         try:

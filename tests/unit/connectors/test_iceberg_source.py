@@ -220,6 +220,29 @@ def test_types_may_have_been_promoted(tmp_path: Path) -> None:
     assert {one.values.schema.field("n").type for one in read.batches} == {pa.int64()}
 
 
+@pytest.mark.parametrize("path", [("new",), ("inner", "new"), ("many", "element", "new")])
+def test_defaults_of_columns_that_files_lack_are_refused(
+    tmp_path: Path, path: tuple[str, ...]
+) -> None:
+    """Within a struct such a field was null."""
+    struct = pa.struct([("q", pa.int64())])
+    rows = pa.table(
+        {
+            "inner": pa.array([{"q": 1}], struct),
+            "many": pa.array([[{"q": 2}]], pa.list_(struct)),
+        }
+    )
+    made(tmp_path, rows.schema).append(rows)
+    read = drain(task(tmp_path))
+    assert read.rows == rows.to_pylist()
+    with table(tmp_path).update_schema() as change:
+        change.add_column(path, LongType(), default_value=7)
+    table(tmp_path).append(rows)
+    told = rf"has a default for column {'.'.join(path)} in files that lack it"
+    with pytest.raises(TableSourceError, match=told):
+        drain(task(tmp_path))
+
+
 def test_files_without_ids_are_read_by_a_name_mapping(tmp_path: Path) -> None:
     made(tmp_path, pa.schema([("n", pa.int64()), ("m", pa.int64())]))
     place = tmp_path / "theirs.parquet"
@@ -366,6 +389,44 @@ def test_a_snapshot_that_expires_while_it_is_read_is_told(tmp_path: Path) -> Non
     expire(tmp_path, first)
     with pytest.raises(TableSourceError, match=f"from {first} on have expired"):
         drain(task(tmp_path, read.committed))
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("awaited", [True, False])
+def test_the_first_snapshot_may_have_expired_before_it_was_read(
+    tmp_path: Path, awaited: bool, version: int
+) -> None:
+    """pyiceberg makes what follows it the first of its line, and its rows were left out."""
+    (tmp_path / "w").mkdir()
+    properties = {"format-version": str(version)}
+    if not awaited:
+        made(tmp_path, pa.schema([("n", pa.int64())]), properties=properties)
+    subject, read = task(tmp_path), Read()
+    assert drain(subject, read).rows == []
+    assert bool(read.committed) is not awaited
+    if awaited:
+        made(tmp_path, pa.schema([("n", pa.int64())]), properties=properties)
+    ids = [write(tmp_path, number) for number in (1, 2, 3)]
+    expire(tmp_path, ids[0])
+    told = rf"after 0 on have expired before .* oldest that is there is {ids[1]}\. There are two"
+    for tried in (subject, task(tmp_path, read.committed)) if read.committed else (subject,):
+        with pytest.raises(TableSourceError, match=told):
+            drain(tried)
+    place = {"table": "shop.rows", "share": 0, "of": 1}
+    assert drain(task(tmp_path, [(place, {"snapshot": ids[1]})])).column("n") == [2, 3]
+
+
+def test_a_table_may_have_been_emptied_before_the_first_row(tmp_path: Path) -> None:
+    """Its sequence numbers go on where they were."""
+    old = write(tmp_path, 1)
+    table(tmp_path).manage_snapshots().remove_branch("main").commit()
+    expire(tmp_path, old)
+    subject = task(tmp_path)
+    read = drain(subject)
+    assert read.committed[0][1]["sequence"] == 1
+    write(tmp_path, 2)
+    write(tmp_path, 3)
+    assert drain(subject, read).column("n") == [2, 3]
 
 
 def test_a_table_that_was_rolled_back_is_refused(tmp_path: Path) -> None:
