@@ -9,7 +9,9 @@ def leaves(arrow: Any, array: Any) -> list[Any]:
     if types.is_struct(array.type):
         inner = array.flatten()
     elif types.is_map(array.type):
-        inner = [array.keys, array.items]
+        # Of a slice they are those of the whole.
+        start, end = array.offsets[0].as_py(), array.offsets[-1].as_py()
+        inner = [one.slice(start, end - start) for one in (array.keys, array.items)]
     elif types.is_nested(array.type):
         inner = [array.flatten()]
     else:

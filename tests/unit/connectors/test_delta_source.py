@@ -445,9 +445,18 @@ def rewrite_log(folder: Path, version: int = 0, **changed: Any) -> None:
     log.write_text("".join(json.dumps(each) + "\n" for each in actions))
 
 
-def test_days_by_the_old_calendar_cost_themselves_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("within", ["a column", "a list", "a struct", "a map"])
+def test_days_by_the_old_calendar_cost_themselves_alone(tmp_path: Path, within: str) -> None:
     days = [datetime.date(1500, 1, 1), datetime.date(2000, 1, 1), datetime.date(1400, 1, 1)]
-    rows = pa.table({"n": [1, 2, 3], "day": days})
+    column = {
+        "a column": lambda: pa.array(days),
+        "a list": lambda: pa.array([[day] for day in days]),
+        "a struct": lambda: pa.array([{"d": day} for day in days]),
+        "a map": lambda: pa.array(
+            [[("d", day)] for day in days], pa.map_(pa.string(), pa.date32())
+        ),
+    }[within]()
+    rows = pa.table({"n": [1, 2, 3], "day": column})
     write_deltalake(tmp_path / "table", rows)
     (file,) = (tmp_path / "table").glob("*.parquet")
     told = {"org.apache.spark.version": "3.1.0", "org.apache.spark.legacyDateTime": ""}
