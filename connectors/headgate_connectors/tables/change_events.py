@@ -4,8 +4,11 @@ Debezium's event is a struct: `op` says what was done, `before` and `after` are 
 documentation of the connectors' data change events.
 """
 
+import json
 from dataclasses import replace
+from hashlib import md5
 from typing import Any, Final
+from uuid import UUID
 
 from headgate.connector.api import DataError, SinkRecord
 from headgate.connector.schema import Schema, SchemaType
@@ -63,8 +66,19 @@ def _part(record: SinkRecord, schema: Schema, name: str) -> tuple[Schema | None,
 
 def _check_complete(record: SinkRecord, row: Any) -> None:
     for name, value in row.items():
-        if value in (_LEFT_OUT, _LEFT_OUT.encode()):
+        if value in _PLACEHOLDERS:
             raise DataError(
                 f"{at(record)} has not the value of column {name}: the database did not give it, "
                 "and the row would lose it. For PostgreSQL set REPLICA IDENTITY FULL on the table"
             )
+
+
+_NAME: Final = _LEFT_OUT.encode()
+_PLACEHOLDERS: Final[tuple[Any, ...]] = (
+    *(_LEFT_OUT, _NAME, [_LEFT_OUT], [_NAME], list(_NAME)),
+    [str(UUID(bytes=md5(_NAME, usedforsecurity=False).digest(), version=3))],
+    {_LEFT_OUT: _LEFT_OUT},
+    json.dumps({_LEFT_OUT: _LEFT_OUT}, separators=(",", ":")),
+)
+"""What stands for a value that is left out: a text or bytes; an array of texts, bytes, numbers or
+UUIDs; an hstore as a map or as JSON. Source: Debezium's UnchangedToastedPlaceholder."""

@@ -127,6 +127,36 @@ def test_what_is_no_change_of_a_row_is_refused_by_name(
     assert rows(tmp_path) == [row(1, "x")]
 
 
+LEFT_OUT = "__debezium_unavailable_value"
+TEXT = {"type": "string", "optional": True}
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ({"type": "array", "items": TEXT}, [LEFT_OUT]),
+        ({"type": "array", "items": {"type": "int32"}}, list(LEFT_OUT.encode())),
+        ({"type": "array", "items": {"type": "int64"}}, list(LEFT_OUT.encode())),
+        ({"type": "map", "keys": {"type": "string"}, "values": TEXT}, {LEFT_OUT: LEFT_OUT}),
+        (TEXT, f'{{"{LEFT_OUT}":"{LEFT_OUT}"}}'),
+    ],
+)
+def test_values_of_all_types_that_the_database_did_not_give_are_refused(
+    tmp_path: Path, kind: dict[str, Any], value: Any
+) -> None:
+    """Each type has a placeholder of its own, which was taken for the value."""
+    row = {"type": "struct", "optional": True, "fields": [ID, {**kind, "field": "more"}]}
+    fields = [
+        *({**row, "field": name} for name in ("before", "after")),
+        {"type": "string", "field": "op"},
+    ]
+    schema = {"type": "struct", "fields": fields}
+    payload = {"before": None, "after": {"id": 1, "more": value}, "op": "u"}
+    subject = task(tmp_path)
+    with pytest.raises(DataError, match="has not the value of column more: the database did not"):
+        subject.put([_read(0, None, {"schema": schema, "payload": payload})])
+
+
 def test_change_events_need_upsert() -> None:
     errors = DeltaSink.validate({"path": "x", "change.events": "debezium"})
     assert errors == {"change.events": ["is debezium, which needs write.mode = upsert"]}
