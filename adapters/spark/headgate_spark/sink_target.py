@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headgate.connector.api import DataError, RetriableError
 from headgate.ports import TopicPartition
 from headgate_connectors.formats.old_calendar import GREGORIAN_SECOND, has_older
+from headgate_connectors.output.partitions import NULL_FOLDER
 from headgate_connectors.tables.columns import Evolution, conform, merge_columns
 from headgate_connectors.tables.delta_types import stored_schema
 from headgate_connectors.tables.sink import Batch, TableError
@@ -142,17 +144,42 @@ class SparkWriter:
                     "the old calendar, so that other readers take it for another day: write "
                     "Parquet, or make it a text by a transform (Cast)"
                 )
+        if self.format.lower() == "text":
+            self._check_lines(table)
         self._check_partitions(table)
+
+    def _check_lines(self, table: Any) -> None:
+        """Each value is to be one line. Source: Spark's TextOutputWriter."""
+        own = {name.lower(): text for name, text in self._options.items()}.get("linesep")
+        for name in table.schema.names:
+            column = table.column(name)
+            if name in self._partition_by or not pa.types.is_string(column.type):
+                continue
+            if column.null_count:
+                raise DataError(f"column {name} is null, which Spark writes as an empty text")
+            ends = ("\n", "\r") if own is None else (own,)
+            if any(pc.any(pc.match_substring(column, end)).as_py() for end in ends):
+                raise DataError(
+                    f"column {name} has a line end, which readers of text take for the end of a "
+                    "record: use another format, or set option.lineSep"
+                )
 
     def _check_partitions(self, table: Any) -> None:
         for name in self._partition_by:
             if name not in table.schema.names:
                 raise DataError(f"partition.by names {name}, which the value has no column for")
             column = table.column(name)
-            if pa.types.is_string(column.type) and "" in column.unique().to_pylist():
+            if pa.types.is_binary(column.type):
                 raise DataError(
-                    f"column {name} of partition.by has an empty text, which Spark writes as null"
+                    f"column {name} of partition.by has bytes, of which Spark makes texts: those "
+                    "that are no UTF-8 would be lost"
                 )
+            texts = column.unique().to_pylist() if pa.types.is_string(column.type) else ()
+            for text, told in (("", "an empty text"), (NULL_FOLDER, f"the text {NULL_FOLDER}")):
+                if text in texts:
+                    raise DataError(
+                        f"column {name} of partition.by has {told}, which Spark writes as null"
+                    )
 
     def close(self) -> None:
         self._sessions.close()

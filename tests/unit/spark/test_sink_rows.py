@@ -31,3 +31,34 @@ def test_days_of_the_old_calendar_are_refused_for_orc(new: Any, old: Any) -> Non
     with pytest.raises(DataError, match="column c has a day before 15 October 1582"):
         orc.check_rows(pa.table({"c": old}))
     SparkWriter(Sessions("sc://nowhere"), "parquet", {}, []).check_rows(pa.table({"c": old}))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (pa.array(["a", ""]), "an empty text, which Spark writes as null"),
+        (pa.array(["a", "__HIVE_DEFAULT_PARTITION__"]), "the text __HIVE_DEFAULT_PARTITION__, wh"),
+        (pa.array([b"a", b"\xff"]), "bytes, of which Spark makes texts"),
+    ],
+)
+def test_values_that_name_no_folder_of_their_own_are_refused(wrong: Any, told: str) -> None:
+    """Spark reads such folders as null, and takes bytes for UTF-8."""
+    writer = SparkWriter(Sessions("sc://nowhere"), "parquet", {}, ["p"])
+    writer.check_rows(pa.table({"p": pa.array(["a", None]), "q": wrong}))
+    with pytest.raises(DataError, match=f"column p of partition.by has {told}"):
+        writer.check_rows(pa.table({"p": wrong}))
+
+
+@pytest.mark.parametrize("text", ["a\nb", "a\r", None])
+def test_what_is_no_line_is_refused_for_text(text: str | None) -> None:
+    """Spark writes a line end as it is, so that readers see two records, and a null as no text."""
+    rows = pa.table({"t": pa.array(["a", "", text]), "p": pa.array(["\n", "x", None])})
+    text_files = SparkWriter(Sessions("sc://nowhere"), "Text", {}, ["p"])
+    text_files.check_rows(rows.slice(0, 2))
+    with pytest.raises(DataError, match=r"column t (has a line end|is null)"):
+        text_files.check_rows(rows)
+    SparkWriter(Sessions("sc://nowhere"), "json", {}, []).check_rows(rows)
+    own = SparkWriter(Sessions("sc://nowhere"), "text", {"LINESEP": ";"}, ["p"])
+    own.check_rows(pa.table({"t": ["a\nb"], "p": ["x"]}))
+    with pytest.raises(DataError, match="column t has a line end"):
+        own.check_rows(pa.table({"t": ["a;b"], "p": ["x"]}))
