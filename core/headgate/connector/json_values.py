@@ -358,6 +358,7 @@ def _integer_reader(kind: SchemaType, bits: int) -> Read:
     return read
 
 
+_LARGEST: Final = math.nextafter(math.inf, 0)
 _ODD_FLOATS: Final = {text: float(text) for text in ("NaN", "Infinity", "-Infinity")}
 
 
@@ -365,16 +366,19 @@ def _float_reader(kind: SchemaType) -> Read:
     single = kind is SchemaType.FLOAT32
 
     def read(value: Any) -> Any:
-        if value.__class__ is float and not single:
+        if value.__class__ is float and not single and -_LARGEST <= value <= _LARGEST:
             return value
         if isinstance(value, str) and value in _ODD_FLOATS:
             return _ODD_FLOATS[value]
         if isinstance(value, bool) or not isinstance(value, (int, float, decimal.Decimal)):
             raise _wrong("float" if single else "double", value)
         try:
-            return nearest_single(float(value)) if single else float(value)
+            found = nearest_single(float(value)) if single else float(value)
         except OverflowError as error:
             raise DataError(f"{value} is too large for {kind.upper()}") from error
+        if math.isinf(found):  # of more than 308 digits: an infinite number is a text in JSON
+            raise DataError(f"a number is too large for {kind.upper()}")
+        return found
 
     return read
 

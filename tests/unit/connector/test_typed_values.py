@@ -71,6 +71,20 @@ def test_odd_floats_come_back(name: str, value: float) -> None:
     assert repr(converter.to_connect("t", data)) == repr(value)
 
 
+@pytest.mark.parametrize("kind", ["float", "double"])
+@pytest.mark.parametrize("number", ["1e400", "-1e400", "9" * 400])
+def test_a_number_that_no_float_holds_is_refused(kind: str, number: str) -> None:
+    """It became infinite, which in JSON is a text."""
+    decimal = f'{{"field":"d","type":"bytes","optional":true,"name":"{s.DECIMAL}"'
+    for more in ("", f',{decimal},"parameters":{{"scale":"0"}}}}'):  # parsed to the digit
+        data = (
+            f'{{"schema":{{"type":"struct","fields":[{{"field":"f","type":"{kind}"}}{more}]}},'
+            f'"payload":{{"f":{number}}}}}'
+        )
+        with pytest.raises(DataError, match=r"field f: .* too large for FLOAT"):
+            make_converter("JsonConverter", {}, is_key=False).to_connect("t", data.encode())
+
+
 @given(st.floats(width=32, allow_nan=False, allow_infinity=False))
 def test_the_text_of_a_float32_is_the_shortest_that_reads_back(value: float) -> None:
     text = java_float(value)
