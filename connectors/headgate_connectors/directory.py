@@ -1,9 +1,9 @@
 """DirectorySource: every file below a directory, each from its beginning to its end and on as it
 grows, to one topic or to one that its path gives.
 
-Source partition ``{"file": path relative to the directory}``, of a renamed file with its first name
-as ``was``; source offset ``{"position", "start", "crc", "prefix", "stat", "heads"}``: where the next
-record begins, and by what the file is known (see `headgate_connectors.files.input`).
+Source partition ``{"file": path relative to the directory}``, and of a renamed file ``was``, its
+first name; source offset ``{"position", "start", "crc", "prefix", "stat", "heads"}``: where the
+next record begins, and by what the file is known (see `headgate_connectors.files.input`).
 Positions are bytes, in a compressed file those of its content; of Parquet files rows. Records of a
 file come in its order.
 

@@ -27,7 +27,8 @@ def claims_folder(connector: str, directory: str) -> Path:
 
 
 class FileClaims:
-    """
+    """Claims of one task.
+
     Args:
         told: is told once where claims cannot be written.
     """
@@ -42,7 +43,7 @@ class FileClaims:
         self.held: set[int] = set()
 
     def claim(self, inodes: Collection[int]) -> Collection[int]:
-        """Those that no other task has claimed. They are this task's from now on."""
+        """Claim files by inode, and tell which of them no other task has claimed."""
         if not self._works:
             return inodes
         try:

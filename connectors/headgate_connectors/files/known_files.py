@@ -71,7 +71,7 @@ class File:
 
     @property
     def inode(self) -> int | None:
-        """Of the file that `offset` was taken of."""
+        """Inode of the file that `offset` was taken of."""
         return inode_of(self.offset)
 
     @property
@@ -148,7 +148,7 @@ def check_altered(offsets: Sequence[tuple[Partition, Mapping[str, Any] | None]])
 
 
 def inode_of(offset: Mapping[str, Any] | None) -> int | None:
-    """Of the file that a source offset was taken of."""
+    """Inode of the file that a source offset was taken of."""
     stat = stat_of(offset)
     return None if stat is None else stat[0]
 

@@ -16,7 +16,7 @@ class Claims(Protocol):
     held: set[int]
 
     def claim(self, inodes: Collection[int]) -> Collection[int]:
-        """Those that no other task has claimed, by inode. They are this task's from now on."""
+        """Claim files by inode, and tell which of them no other task has claimed."""
         ...
 
     def release(self, inodes: Collection[int]) -> None: ...
@@ -45,7 +45,7 @@ class _Read:
 
     name: str
     was: str
-    """Its first name."""
+    """The first name of the file."""
     offset: Mapping[str, Any] | None
     mine: bool = False
     """This task has read it."""

@@ -15,7 +15,7 @@ from headgate_connectors.formats.readers import open_reader
 
 
 class RenamedFiles:
-    """Those that have not been read on yet.
+    """Renamed files that have not been read on yet.
 
     Args:
         files: all files of the task, by name.
@@ -26,7 +26,7 @@ class RenamedFiles:
         self._files = files
         self._options = options
         self._waiting: dict[str, File] = {}
-        """By the name before."""
+        """Files by the name before."""
         self.begun: set[tuple[str, str]] = set()
         """Names and first names of source partitions that have begun anew in this run."""
 
