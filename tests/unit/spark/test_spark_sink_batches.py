@@ -270,6 +270,9 @@ class Planned(SparkFileSinkTask):
 
     def close(self) -> None: ...
 
+    def why(self, error: Exception) -> str:
+        return str(error)
+
     def range(self, *_: int) -> Any:
         return self
 

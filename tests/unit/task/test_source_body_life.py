@@ -104,11 +104,11 @@ def test_a_body_that_was_frozen_commits_nothing_when_it_wakes(tmp_path: Path) ->
             batch = super().poll()
             self.bench.lifeline.heard()
             if len(self._left) == 0:
-                time.sleep(0.6)  # stands for a SIGSTOP: nobody beats meanwhile
+                time.sleep(1.5)  # stands for a SIGSTOP: nobody beats meanwhile
                 self.bench.lifeline.heard()
             return batch
 
-    bench = Frozen.bench = BodyBench(tmp_path, Frozen, limit_ms=400)
+    bench = Frozen.bench = BodyBench(tmp_path, Frozen, limit_ms=1000)
     ended = bench.start().wait()
     assert ended.outcome is TaskOutcome.LOST
     assert "nothing heard" in ended.reason
@@ -118,7 +118,7 @@ def test_a_body_that_was_frozen_commits_nothing_when_it_wakes(tmp_path: Path) ->
 def test_a_body_that_was_frozen_just_before_its_commit_does_not_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bench = BodyBench(tmp_path, scripted([record(1)], [record(2)]), limit_ms=400)
+    bench = BodyBench(tmp_path, scripted([record(1)], [record(2)]), limit_ms=1000)
     plain = embedded_producer.EmbeddedProducer.send
     sends: list[int] = []
 
@@ -126,7 +126,7 @@ def test_a_body_that_was_frozen_just_before_its_commit_does_not_commit(
         plain(self, records)
         sends.append(len(records))
         if len(sends) == 2:
-            time.sleep(0.6)
+            time.sleep(1.5)
         bench.lifeline.heard()
 
     monkeypatch.setattr(embedded_producer.EmbeddedProducer, "send", send)
