@@ -27,8 +27,6 @@ from bench.files import FILES, PARQUET, Cost, line_of, median_of, write_files
 from bench.up_job import UpJob
 
 ROWS = int(os.environ.get("HEADGATE_BENCH_ROWS", "1000000"))
-TO_ROWS = ROWS // 10
-"""Rows that go to a table, which its sink takes one by one."""
 REPEATS = 3
 CLUSTER = """
 [cluster]
@@ -128,14 +126,12 @@ FORMATS = (
 def run() -> Iterator[str]:
     """Report lines."""
     yield (
-        f"{ROWS:,} rows of 6 columns from a table, {TO_ROWS:,} to one in {FILES} commits; "
-        f"medians of {REPEATS}, in turns"
+        f"{ROWS:,} rows of 6 columns, to a table in {FILES} commits; medians of {REPEATS}, in turns"
     )
     yield f"{'':24}{'rows/s':>12}{'us CPU/row':>12}{'of straight':>13}{'of its CPU':>12}"
     with tempfile.TemporaryDirectory(prefix="headgate-bench-") as made:
         folder = Path(made)
         write_files(folder / "files", ROWS, PARQUET)
-        write_files(folder / "few", TO_ROWS, PARQUET)
         for one in FORMATS:
             yield from _to_table(folder, one)
             yield from _from_table(folder, one)
@@ -153,12 +149,12 @@ def _lines(ours: str, found: list[Cost], straight_name: str, straight: list[Cost
 def _to_table(folder: Path, one: Format) -> Iterator[str]:
     table, home = folder / f"{one.name}-ours", folder / f"{one.name}-sink"
     table.mkdir()
-    text = TO_TABLE.format(name=one.name, table=one.settings(table), rotate=TO_ROWS // FILES)
+    text = TO_TABLE.format(name=one.name, table=one.settings(table), rotate=ROWS // FILES)
     straight, ours = list[Cost](), list[Cost]()
     with UpJob(home, CLUSTER + text, "write") as job:
         for turn in range(REPEATS + 1):
-            alone, through = _straight_to(folder, one), _through(job, folder / "few", turn)
-            _check(one.count(table), (turn + 1) * TO_ROWS)
+            alone, through = _straight_to(folder, one), _through(job, folder / "files", turn)
+            _check(one.count(table), (turn + 1) * ROWS)
             if turn:  # the first one warms
                 straight.append(alone)
                 ours.append(through)
@@ -170,10 +166,10 @@ def _to_table(folder: Path, one: Format) -> Iterator[str]:
 def _straight_to(folder: Path, one: Format) -> Cost:
     table = folder / f"{one.name}-straight"
     began, cpu = time.perf_counter(), time.process_time()
-    for path in sorted((folder / "few").iterdir()):
+    for path in sorted((folder / "files").iterdir()):
         one.append(table, _in_microseconds(pq.read_table(path)))
-    cost = Cost(TO_ROWS, time.perf_counter() - began, time.process_time() - cpu)
-    _check(one.count(table), TO_ROWS)
+    cost = Cost(ROWS, time.perf_counter() - began, time.process_time() - cpu)
+    _check(one.count(table), ROWS)
     shutil.rmtree(table)
     return cost
 
@@ -187,7 +183,7 @@ def _in_microseconds(rows: pa.Table) -> pa.Table:
 def _through(job: UpJob, files: Path, turn: int) -> Cost:
     copied = job.folder / "_copied"
     shutil.copytree(files, copied, dirs_exist_ok=True)
-    return Cost(TO_ROWS, *job.move(copied.iterdir(), TO_ROWS, f"{turn}-"))
+    return Cost(ROWS, *job.move(copied.iterdir(), ROWS, f"{turn}-"))
 
 
 # -- a table to files --

@@ -60,6 +60,24 @@ class Layout:
         self.check_rows(table)
         return table
 
+    def columns(self, values: Any) -> Any:
+        """Columns of a RecordBatch of the Connect schema, as `table` stores its rows. None: a
+        column has parts, or a value does not fit, so that they are to be looked at row by row.
+        """
+        nested = any(pa.types.is_nested(column.type) for column in self.arrow)
+        if nested or values.schema.names != self.arrow.names:
+            return None
+        try:
+            arrays = [
+                values.column(number).cast(column.type, safe=True)
+                for number, column in enumerate(self.stored)
+            ]
+            table = pa.Table.from_arrays(arrays, schema=self.stored)
+            self.check_rows(table)
+        except (*_WRONG, DataError):
+            return None
+        return table
+
     @staticmethod
     def _table(rows: list[Row], arrow: Any, carriers: Any, stored: Any) -> Any:
         table = arrow_types.table_of(rows, arrow, carriers)
@@ -119,6 +137,13 @@ class Taken:
         self._rows.append(row)
         self._records.append(record)
         self.deleted.append(deleted)
+
+    def add_table(self, table: Any) -> None:
+        """Rows that are columns of the table already, behind those that were converted."""
+        assert not self._rows, "rows before it are not converted"
+        self.tables.append(table)
+        self.deleted += [False] * table.num_rows
+        self._bytes += table.nbytes
 
     def convert(self, refuse: Refuse) -> None:
         """Make a table of the rows that are none yet.

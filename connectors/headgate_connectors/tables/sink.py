@@ -14,8 +14,10 @@ from typing import Any, ClassVar, Final, Protocol
 import pyarrow as pa
 
 from headgate.connector.api import DataError, RetriableError, SinkRecord, SinkTask
+from headgate.connector.batches import SinkBatch
 from headgate.connector.schema import Schema
 from headgate.ports import TopicPartition
+from headgate_arrow import arrow_types
 from headgate_connectors.output.rows import VALUE, as_struct, at, refuse, value_schema
 from headgate_connectors.tables import change_events
 from headgate_connectors.tables.batch import Layout, Row, Taken
@@ -175,6 +177,22 @@ class TableSinkTask(SinkTask):
     # -- records --
 
     def put(self, records: Sequence[SinkRecord]) -> None:
+        self._begin()
+        for record in records:
+            self._take(record)
+        self._end()
+
+    def takes_batches(self) -> bool:
+        return not self._settings.keys
+
+    def put_batch(self, batch: SinkBatch) -> None:
+        self._begin()
+        if not self._take_batch(batch):
+            for record in _records(batch):
+                self._take(record)
+        self._end()
+
+    def _begin(self) -> None:
         for partition in self._partitions.values():
             partition.resumed = False  # what comes now was read after the resume
         late = set(self._unopened)
@@ -182,14 +200,45 @@ class TableSinkTask(SinkTask):
         for place in late:
             # Where the table has nothing, what comes now is the first; else it is delivered anew.
             self._partitions[place].resumed = self._partitions[place].committed is not None
-        for record in records:
-            self._take(record)
+
+    def _end(self) -> None:
         for partition in self._partitions.values():
             partition.taken.convert(self._refuse)
         if self._is_due():
             self._commit()
             self.context.request_commit()
         self._ask_to_be_called()
+
+    def _take_batch(self, batch: SinkBatch) -> bool:
+        """Take the columns as they are. False: nothing was taken, and its records are to be."""
+        partition = self._partitions.get((batch.topic, batch.partition))
+        if partition is None or batch.offset < (partition.committed or 0):
+            return False  # which is told of its first record
+        start, end = max(batch.offset, partition.next), batch.offset + batch.count
+        if partition.resumed or start >= end:
+            return True  # it is delivered anew, or was delivered before
+        part = batch.part(start - batch.offset, end - start)
+        try:
+            layout = self._layout_of_batch(part)
+        except DataError:
+            return False
+        table = None if layout is None else layout.columns(part.values)
+        if table is None:
+            return False
+        if partition.committed is None and partition.began is None:
+            partition.began = start
+        if self._since is None:
+            self._since = time.monotonic()
+        partition.taken.add_table(table)
+        partition.next = end
+        return True
+
+    def _layout_of_batch(self, batch: SinkBatch) -> Layout | None:
+        """Raises DataError, which does not name the record."""
+        if batch.value_schema is not self._given or self._layout is None:
+            self._layout = self._laid_out(batch.value_schema, deleted=False)
+            self._given = batch.value_schema
+        return self._layout
 
     def _take(self, record: SinkRecord) -> None:
         partition = self._partitions.get((record.topic, record.partition))
@@ -375,3 +424,26 @@ class TableSinkTask(SinkTask):
         target: Target | None = getattr(self, "_target", None)
         if target is not None:
             target.close()
+
+
+def _records(batch: SinkBatch) -> list[SinkRecord]:
+    """The records that a batch stands for, without headers.
+
+    Raises:
+        DataError: a row has no form as a value, such as a map with a key twice.
+    """
+    columns = batch.values.schema
+    try:
+        rows = arrow_types.rows_of(
+            pa.Table.from_batches([batch.values]), arrow_types.carriers(columns)
+        )
+    except (pa.ArrowException, ValueError, OverflowError, KeyError) as error:
+        raise DataError(
+            f"a value of {batch.topic}-{batch.partition} from offset {batch.offset} on: {error}"
+        ) from error
+    place, key, at_ms = (batch.topic, batch.partition), batch.key, batch.timestamp_ms
+    schemas = (batch.key_schema, batch.value_schema)
+    return [
+        SinkRecord(*place, batch.offset + number, key, row, (), at_ms, *schemas)
+        for number, row in enumerate(rows)
+    ]

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
@@ -17,6 +18,7 @@ from support.task.table_sources import drain, tasks_of
 
 from headgate.connector import schema as s
 from headgate.connector.api import SinkRecord
+from headgate.connector.batches import SinkBatch
 from headgate.testing import FakeSinkContext
 from headgate_connectors.iceberg_sink import IcebergSinkTask
 from headgate_connectors.iceberg_source import IcebergSource
@@ -98,6 +100,24 @@ def test_a_sink_that_opens_meanwhile_goes_on_where_the_table_ends(tmp_path: Path
     assert subject.pre_commit({PLACE: 2}) == {PLACE: 2}
     subject.put(rows(2))
     assert numbers(tmp_path) == [0, 1, 2]
+
+
+def batch(start: int, end: int) -> SinkBatch:
+    values = pa.RecordBatch.from_pydict({"n": pa.array(range(start, end), pa.int64())})
+    return SinkBatch("t", 0, start, values, ROW)
+
+
+def test_a_batch_at_hand_when_the_catalog_is_back_is_delivered_anew(tmp_path: Path) -> None:
+    """Else what is between the end of the table and the batch would be left out."""
+    opened(tmp_path, rotate_records=2).put(rows(0, 1))
+    with held(tmp_path):
+        subject = opened(tmp_path, rotate_records=1)
+        with pytest.raises(CatalogAwayError):
+            subject.put_batch(batch(3, 5))
+    subject.put_batch(batch(3, 5))
+    assert seeks(subject) == {PLACE: 2}
+    subject.put_batch(batch(2, 5))
+    assert numbers(tmp_path) == [0, 1, 2, 3, 4]
 
 
 def test_a_sink_that_opens_meanwhile_begins_an_empty_table(tmp_path: Path) -> None:
