@@ -77,10 +77,8 @@ def test_a_call_that_hangs_is_shown_beside_the_state(
         commands.status(served.rest.url, commands.Output.JSON)
         assert json.loads(capsys.readouterr().out)["long_calls"][0]["method"] == "poll"
         view = httpx.get(f"{served.rest.url}headgate/worker").json()
-        loop = served.worker.loop_time.read(time.monotonic())
-        scraped = metrics([wire.from_plain(m.WorkerView, view)], loop=loop).decode()
+        scraped = metrics([wire.from_plain(m.WorkerView, view)]).decode()
         assert 'headgate_task_call_seconds{connector="slow",method="poll",task="0"' in scraped
-        assert loop[0] > 0 and 0 < loop[2] <= loop[1]
         go_on.touch()
         for remote in remotes:
             await_call(remote, 0)

@@ -172,6 +172,7 @@ class TestDeltaSourceOfAWholeTable(TestDeltaSource):
         return [{"n": number} for number in range(6)]
 
 
+@pytest.mark.exhaustive  # 40 s; the Delta table above goes through the same task
 class TestIcebergSource(SourceConformance):
     connector = "IcebergSource"
     config: ClassVar = {"topic": "rows", "batch.rows": "2", "poll.interval.ms": "10"}
