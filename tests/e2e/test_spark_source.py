@@ -131,6 +131,24 @@ def test_a_file_that_is_overwritten_while_it_is_read_is_set_aside(
 
 
 @pytest.mark.exhaustive
+def test_csv_files_with_columns_in_another_order_are_refused(start: Start, tmp_path: Path) -> None:
+    """Spark takes columns by their places, and would give one the values of another."""
+    folder = tmp_path / "in"
+    (folder / "a.csv").write_text("id,n\n1,10\n")
+    (folder / "b.csv").write_text("n,id\n20,2\n")
+    settings = {"format": "csv", "option_header": "true"}
+    run = start(mode="files", schema="id INT, n INT", **settings)
+    assert ids(rest(run)) == [1]
+    (aside,) = run.context.quarantined
+    assert "b.csv: " in aside and "header" in aside
+    run.task.stop()
+    with pytest.raises(SparkError, match="header"):
+        rest(start(mode="bulk", schema="id INT, n INT", **settings))
+    swapped = start(mode="bulk", schema="id INT, n INT", option_enforceSchema=True, **settings)
+    assert ids(rest(swapped)) == [1, 20], "as Spark has it"
+
+
+@pytest.mark.exhaustive
 def test_bulk_goes_on_where_it_was_and_notices_a_change(start: Start, tmp_path: Path) -> None:
     folder = tmp_path / "in"
     write(folder / "a.parquet", id=[*range(1000), *range(50)])

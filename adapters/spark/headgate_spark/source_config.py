@@ -16,13 +16,14 @@ TASK: Final = "headgate.task"
 TASKS: Final = "headgate.tasks"
 """What the connector adds to the configs of its tasks: the number of each, and of all."""
 _SAFE: Final[Mapping[str, Mapping[str, str]]] = {
-    "csv": {"mode": "FAILFAST"},
+    "csv": {"mode": "FAILFAST", "enforceSchema": "false"},
     "json": {"mode": "FAILFAST"},
     "xml": {"mode": "FAILFAST"},
     "jdbc": {"preferTimestampNTZ": "true"},
 }
 """Options that keep values as they are, unless users set them: else a line that does not parse
-becomes nulls, and a local time an instant."""
+becomes nulls, a CSV file with its columns in another order swaps them, and a local time becomes an
+instant."""
 
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 CONFIG: Final = (
