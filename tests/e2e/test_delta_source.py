@@ -73,7 +73,7 @@ path = "out"
 """
 
 
-@pytest.mark.parametrize("runner", first(2, ["process", "thread", "spark"]))
+@pytest.mark.parametrize("runner", first(1, ["process", "thread", "spark"]))
 def test_it_reads_with_every_runner_until_all_is_read(tmp_path: Path, runner: str) -> None:
     text = RUNS.format(runner=runner)
     if runner != "spark":
@@ -89,6 +89,7 @@ def test_it_reads_with_every_runner_until_all_is_read(tmp_path: Path, runner: st
         assert set(found["part"].to_pylist()) == {"x", "y"}
 
 
+@pytest.mark.exhaustive
 def test_a_version_that_changes_rows_ends_the_run_with_its_name(tmp_path: Path) -> None:
     text = RUNS.format(runner="process").replace('[spark]\nmaster = "local[2]"\n', "")
     (tmp_path / "pipeline.toml").write_text(

@@ -16,7 +16,7 @@ from headgate.task.messages import Measured, TaskKind, TaskOutcome
 from headgate_kafka.task_transport import open_task_transport
 from headgate_runtime.tasks import body
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
 
 PARTITIONS = 3
 

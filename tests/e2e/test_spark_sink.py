@@ -169,6 +169,7 @@ def test_a_record_that_cannot_be_written_costs_itself_alone(
     assert "column n" in failing.ended.reason
 
 
+@pytest.mark.exhaustive
 def test_a_folder_may_have_any_name(task: Callable[..., SparkSinkTask], tmp_path: Path) -> None:
     """Spark was given an escaped path, and wrote to a folder named k%C3%B6ln."""
     subject = task(path=str(tmp_path / ODD))

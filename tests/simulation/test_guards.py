@@ -85,6 +85,7 @@ def test_1_one_owner__work_is_given_up_before_it_is_stopped(
     broken_by("1 one owner")
 
 
+@pytest.mark.exhaustive
 def test_1_one_owner__a_connector_is_released_while_it_stops(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -113,6 +114,7 @@ def test_1_one_owner__a_host_that_keeps_no_order_in_a_lane(monkeypatch: pytest.M
     broken_by("1 one owner", lambda seed: Options(seed=seed, slow_work=0.2), begin=10)
 
 
+@pytest.mark.exhaustive
 def test_2_fenced_before_sending__the_log_is_not_read_after_the_producer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -184,6 +186,7 @@ def test_7_the_log_decides__a_reader_that_skips_records(monkeypatch: pytest.Monk
     broken_by("7 the log decides", quick)
 
 
+@pytest.mark.exhaustive
 def test_8_stopped_is_empty__task_configs_for_stopped_connectors(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
