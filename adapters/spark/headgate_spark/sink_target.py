@@ -135,8 +135,14 @@ class SparkWriter:
             self._prepared = session
         return session
 
-    def check_rows(self, table: Any) -> None:
-        """Raises `DataError`: a value that Spark would change, for some readers at least."""
+    def check_rows(self, table: Any, known: Sequence[str] = ()) -> None:
+        """
+        Args:
+            known: columns that the files have besides those of `table`.
+
+        Raises:
+            DataError: a value that Spark would change, for some readers at least.
+        """
         for name in table.schema.names if self.format.lower() == "orc" else ():
             if has_older(pa, table.column(name), GREGORIAN_SECOND):
                 raise DataError(
@@ -146,6 +152,14 @@ class SparkWriter:
                 )
         if self.format.lower() == "text":
             self._check_lines(table)
+        names = {*known, *table.schema.names}.difference(self._partition_by)
+        if self.format.lower() == "csv" and len(names) == 1:
+            (name,) = names
+            if name not in table.schema.names or table.column(name).null_count:
+                raise DataError(
+                    f"column {name} is null, and is the only one: CSV has no form for that, and "
+                    "Spark writes it as an empty text. Add a column, or use another format"
+                )
         self._check_partitions(table)
 
     def _check_lines(self, table: Any) -> None:
@@ -246,7 +260,8 @@ class FolderTarget:
     def check_rows(self, rows: Any) -> None:
         """Raises `DataError`: a value that Spark would change."""
         if not self._writer.sql:  # what it gives is looked at when it is written
-            self._writer.check_rows(rows)
+            columns = self.columns
+            self._writer.check_rows(rows, () if columns is None else columns.names)
 
     def check_names(self, columns: Any) -> None: ...
 
