@@ -28,9 +28,11 @@ from headgate.connector.api import SinkRecord
 from headgate.task.messages import TaskKind, TaskOutcome
 from headgate.testing import FakeSinkContext
 from headgate_arrow import arrow_types
+from headgate_connectors.output.manifest import FOLDER
 from headgate_connectors.tables.sink import TableError
 from headgate_spark.file_sink import SparkFileSinkTask
 from headgate_spark.server import SparkServer
+from headgate_spark.sink_target import SparkWriter
 from headgate_spark.spark_sink import SparkSinkTask
 
 pytestmark = pytest.mark.slow
@@ -178,6 +180,35 @@ def test_a_folder_may_have_any_name(task: Callable[..., SparkSinkTask], tmp_path
     (file,) = (tmp_path / ODD).glob("*.parquet")
     assert pq.read_table(file)["id"].to_pylist() == [1, 2]
     assert [path.name for path in tmp_path.iterdir()] == [ODD]
+
+
+@pytest.mark.exhaustive
+def test_what_is_refused_is_what_spark_would_change(
+    task: Callable[..., SparkSinkTask], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each kind of value that SparkSink refuses, written all the same."""
+    monkeypatch.setattr(SparkWriter, "check_rows", lambda *_: None)
+
+    def written(columns: Mapping[str, Any], kind: str, **settings: str) -> list[Path]:
+        folder = tmp_path / f"out-{len(list(tmp_path.iterdir()))}"
+        subject = task(format=kind, path=str(folder), **settings)
+        subject.put(records(columns))
+        subject.stop()
+        return [path for path in folder.rglob("*") if path.is_file() and FOLDER not in path.parts]
+
+    numbers = {"n": [1, 2]}
+    for null in ("", "__HIVE_DEFAULT_PARTITION__"):
+        files = written({**numbers, "p": ["a", null]}, "parquet", partition_by="p")
+        assert {path.parent.name for path in files} == {"p=a", "p=__HIVE_DEFAULT_PARTITION__"}
+    files = written({**numbers, "p": [b"a", b"\xff"]}, "parquet", partition_by="p")
+    assert {path.parent.name for path in files} == {"p=a", "p=\ufffd"}
+    (file,) = written({"t": ["a\nb", "", None]}, "text")
+    assert file.read_text() == "a\nb\n\n\n"
+    for alone, kept in (([1, None], "c\n1\n"), (["x", None], "c\nx\n")):
+        (file,) = written({"c": pa.array(alone)}, "csv")
+        assert file.read_text() == kept
+    (file,) = written({"c": pa.array([1, None])}, "csv", option_nullValue="NULL")
+    assert file.read_text() == "c\n1\nNULL\n"
 
 
 def test_a_time_of_the_year_1000_is_that_for_other_readers_too(

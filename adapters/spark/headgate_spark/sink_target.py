@@ -153,18 +153,23 @@ class SparkWriter:
         if self.format.lower() == "text":
             self._check_lines(table)
         names = {*known, *table.schema.names}.difference(self._partition_by)
-        if self.format.lower() == "csv" and len(names) == 1:
+        if self.format.lower() == "csv" and len(names) == 1 and not self._option("nullvalue"):
             (name,) = names
             if name not in table.schema.names or table.column(name).null_count:
                 raise DataError(
-                    f"column {name} is null, and is the only one: CSV has no form for that, and "
-                    "Spark writes it as an empty text. Add a column, or use another format"
+                    f"column {name} is null, and is the only one: Spark writes no line for that, "
+                    "and the record is lost. Add a column, set option.nullValue, or use another "
+                    "format"
                 )
         self._check_partitions(table)
 
+    def _option(self, name: str) -> str | None:
+        """An option by its name in lower case, as Spark takes it."""
+        return {key.lower(): text for key, text in self._options.items()}.get(name)
+
     def _check_lines(self, table: Any) -> None:
         """Each value is to be one line. Source: Spark's TextOutputWriter."""
-        own = {name.lower(): text for name, text in self._options.items()}.get("linesep")
+        own = self._option("linesep")
         for name in table.schema.names:
             column = table.column(name)
             if name in self._partition_by or not pa.types.is_string(column.type):

@@ -65,12 +65,14 @@ def test_what_is_no_line_is_refused_for_text(text: str | None) -> None:
 
 
 def test_a_null_alone_in_a_csv_line_is_refused() -> None:
-    """Spark writes ``""``, as for an empty text."""
+    """Spark writes no line at all."""
     rows = pa.table({"t": ["a", "", None], "p": ["x", "y", "z"]})
-    subject = SparkWriter("sc://nowhere", "CSV", {}, ["p"])
+    subject = SparkWriter(Sessions("sc://nowhere"), "CSV", {}, ["p"])
     subject.check_rows(rows.slice(0, 2))
     subject.check_rows(rows, ["n"])
     for wrong in (rows, rows.select(["p"])):
         with pytest.raises(DataError, match="column t is null, and is the only one"):
             subject.check_rows(wrong, ["t"])
-    SparkWriter("sc://nowhere", "csv", {}, []).check_rows(rows)
+    SparkWriter(Sessions("sc://nowhere"), "csv", {}, []).check_rows(rows)
+    named = SparkWriter(Sessions("sc://nowhere"), "csv", {"NullValue": "NULL"}, ["p"])
+    named.check_rows(rows, ["t"])
