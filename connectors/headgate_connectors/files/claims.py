@@ -6,6 +6,7 @@ A task first claims and then looks at the others, so of two that claim one file 
 one withdraws. Tasks on other machines are not seen.
 """
 
+import errno
 import fcntl
 import hashlib
 import os
@@ -20,9 +21,9 @@ _NUMBER: Final = struct.Struct("<q")
 _MASK: Final = 2**63 - 1
 
 
-def claims_folder(connector: str, directory: str) -> Path:
+def claims_folder(cluster: str, connector: str, directory: str) -> Path:
     """The folder of all tasks of a connector on this machine."""
-    name = hashlib.sha256(f"{connector}\n{directory}".encode()).hexdigest()[:32]
+    name = hashlib.sha256(f"{cluster}\n{connector}\n{directory}".encode()).hexdigest()[:32]
     return Path(tempfile.gettempdir()) / f"headgate-claims-{os.getuid()}" / name
 
 
@@ -38,6 +39,8 @@ class FileClaims:
         self._task = task
         self._told = told
         self._file: int | None = None
+        self._path = folder
+        """The task's own file, once it is there."""
         self._others: dict[str, _Other] = {}
         self._works = True
         self.held: set[int] = set()
@@ -47,15 +50,13 @@ class FileClaims:
         if not self._works:
             return inodes
         try:
+            if self._file is None or not self._path.exists():  # temporary files are tidied up
+                self._begin()
             self._write(inodes, 1)
             self.held.update(inodes)
             taken = self._of_others()
         except OSError as error:
-            self._works = False
-            self._told(
-                f"{self._folder}: tasks cannot tell each other what they read: {error}. A file "
-                "that is renamed while it is read may be read twice"
-            )
+            self._give_up(error)
             return inodes
         denied = {inode for inode in inodes if inode & _MASK in taken}
         self.release(denied)
@@ -65,32 +66,51 @@ class FileClaims:
         released = self.held.intersection(inodes)
         self.held -= released
         if released and self._works:
-            self._write(released, -1)
+            try:
+                self._write(released, -1)
+            except OSError as error:
+                self._give_up(error)
 
     def close(self) -> None:
+        """Release all."""
         for other in self._others.values():
             os.close(other.file)
         self._others.clear()
         if self._file is not None:
+            self._path.unlink(missing_ok=True)
             os.close(self._file)
             self._file = None
 
-    def _write(self, inodes: Collection[int], sign: int) -> None:
-        if self._file is None:
-            self._file = self._made()
-        os.write(self._file, b"".join(_NUMBER.pack(sign * (inode & _MASK)) for inode in inodes))
+    def _give_up(self, error: OSError) -> None:
+        """Claim nothing any more, so that nobody waits for what is not released."""
+        self._works = False
+        self.held.clear()
+        self.close()
+        self._told(
+            f"{self._folder}: tasks cannot tell each other what they read: {error}. A file that is "
+            "renamed while it is read may be read twice"
+        )
 
-    def _made(self) -> int:
+    def _write(self, inodes: Collection[int], sign: int) -> None:
+        assert self._file is not None
+        data = b"".join(_NUMBER.pack(sign * (inode & _MASK)) for inode in inodes)
+        if os.write(self._file, data) < len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def _begin(self) -> None:
+        """A file of its own, with what is held."""
         for folder in (self._folder.parent, self._folder):
             folder.mkdir(mode=0o700, exist_ok=True)
             if folder.stat().st_uid != os.getuid() or folder.is_symlink():
                 raise PermissionError(f"{folder} belongs to another user")
         name = f"{self._task}-{secrets.token_hex(8)}"
-        draft = self._folder / f".{name}"
-        file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
-        fcntl.flock(file, fcntl.LOCK_EX)
-        draft.rename(self._folder / name)  # others see it with its lock
-        return file
+        draft, former = self._folder / f".{name}", self._file
+        self._file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
+        if former is not None:
+            os.close(former)
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+        self._write(self.held, 1)
+        self._path = draft.rename(self._folder / name)  # others see it with its lock
 
     def _of_others(self) -> set[int]:
         names = {

@@ -209,6 +209,12 @@ class SourceTaskContext(Protocol):
     @property
     def worker_settings(self) -> Mapping[str, str]: ...
 
+    @property
+    def cluster(self) -> str:
+        """Tells clusters apart whose workers share a machine: the same for all tasks of one, and
+        another for each other one."""
+        ...
+
     def log(self, message: str) -> None:
         """Tell the user something: a warning in the worker's log. Not for each record."""
         ...

@@ -62,6 +62,12 @@ class SourceContext:
     def worker_settings(self) -> Mapping[str, str]:
         return self._lifeline.spec.worker_settings
 
+    @property
+    def cluster(self) -> str:
+        spec = self._lifeline.spec
+        log = spec.transport.get("path") or spec.transport.get("bootstrap.servers", "")
+        return f"{spec.group} on {log}"
+
     def log(self, message: str) -> None:
         _log.warning("%s: %s", self._lifeline.spec.task, message)
 

@@ -85,6 +85,7 @@ class FakeSourceContext:
         """Calls of `await_input`."""
         self.quarantined: tuple[str, ...] = ()
         self.worker_settings: Mapping[str, str] = {}
+        self.cluster = "test"
         self.logged: list[str] = []
 
     def wait(self, seconds: float) -> bool:

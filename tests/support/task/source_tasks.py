@@ -47,6 +47,7 @@ class Context:
         self.told: list[str] = []
         self.awaited = False
         self.worker_settings: Mapping[str, str] = {}
+        self.cluster = "test"
 
     def await_input(self) -> None:
         self.awaited = True

@@ -93,7 +93,41 @@ def test_a_folder_of_another_user_is_not_used(
     assert "belongs to another user" in told[0]
 
 
-def test_connectors_and_directories_have_claims_of_their_own() -> None:
-    places = {claims_folder(name, where) for name in "ab" for where in ("/x", "/y")}
-    assert len(places) == 4
-    assert claims_folder("a", "/x") == claims_folder("a", "/x")
+@pytest.mark.parametrize("written", [0, 5])
+def test_a_disk_that_is_full_at_a_release_keeps_nobody_waiting(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, written: int
+) -> None:
+    """Also where half of a number was written: what follows would be read as others."""
+    (folder / "all").mkdir()
+    told: list[str] = []
+    one, two = FileClaims(folder / "all" / "one", 0, told.append), of(folder, 1)
+    assert one.claim({1, 2}) == {1, 2}
+    assert two.claim({1, 2}) == set()
+    with monkeypatch.context() as full:
+        full.setattr(claims.os, "write", lambda _file, _data: written)
+        one.release({1})
+    assert "No space left on device" in told[0]
+    assert two.claim({1, 2}) == {1, 2}
+    assert one.claim({1}) == {1}
+    assert len(told) == 1
+    two.close()
+
+
+def test_a_file_that_was_tidied_up_is_written_again(folder: Path) -> None:
+    (folder / "all").mkdir()
+    one, two = of(folder, 0), of(folder, 1)
+    assert one.claim({1}) == {1}
+    for path in (folder / "all" / "one").iterdir():
+        path.unlink()
+    assert one.claim({2}) == {2}
+    assert two.claim({1, 2, 3}) == {3}
+    one.close()
+    two.close()
+    assert list((folder / "all" / "one").iterdir()) == []
+
+
+def test_clusters_connectors_and_directories_have_claims_of_their_own() -> None:
+    """One that is paused keeps nobody of another cluster waiting."""
+    given = [(cluster, name, where) for cluster in "pq" for name in "ab" for where in ("/x", "/y")]
+    assert len({claims_folder(*each) for each in given}) == 8
+    assert claims_folder("p", "a", "/x") == claims_folder("p", "a", "/x")

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,6 +19,7 @@ from support.task.scripted_source import (
 )
 
 from headgate.connector.api import (
+    DataError,
     RetriableError,
     SkippedRecord,
     SourceRecord,
@@ -406,3 +407,17 @@ def test_what_no_clause_with_a_name_catches_ends_a_task_as_lost(tmp_path: Path) 
     ended = BodyBench(tmp_path, Escaping).start().wait()
     assert ended.outcome is TaskOutcome.LOST
     assert "transactional.id" in ended.reason
+
+
+def test_tasks_know_which_of_the_machines_clusters_is_theirs(tmp_path: Path) -> None:
+    told: list[str] = []
+
+    class Tells(Scripted):
+        def start(self, config: Mapping[str, str]) -> None:
+            told.append(self.context.cluster)
+            raise DataError("that was all")
+
+    for folder, number in (("a", 0), ("a", 1), ("b", 0)):
+        BodyBench(tmp_path / folder, Tells, number=number).start().wait()
+    first, second, other = told
+    assert first == second != other
