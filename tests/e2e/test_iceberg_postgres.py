@@ -17,7 +17,7 @@ from pyiceberg.exceptions import NoSuchTableError
 from support.commands.pipelines import Up
 from support.commands.table_to_table import CLUSTER, ROWS, add_file, kill_on_the_way, rows_of
 from support.postgres.server import Postgres
-from support.task.iceberg_tables import PLACE
+from support.task.iceberg_tables import PLACE, TABLE_TO_TABLE
 from support.task.table_sources import drain, tasks_of
 
 from headgate.connector import schema as s
@@ -34,33 +34,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
 USER, PASSWORD, WRONG = "lake", "p@ss:w/ord #1?&%é", "wr0ng-one"
 ROW = s.struct({"n": s.INT64, "name": s.STRING})
 DATABASES = count()
-CONNECTORS = """
-[connectors.write]
-"connector.class" = "IcebergSink"
-topics = "rows"
-table = "shop.table"
-{catalog}
-"rotate.records" = 2000
-"rotate.interval.ms" = 500
-
-[connectors.again]
-"connector.class" = "IcebergSource"
-table = "shop.table"
-{catalog}
-topic = "again"
-shares = 2
-"tasks.max" = 2
-"batch.rows" = 300
-"poll.interval.ms" = 200
-
-[connectors.copy]
-"connector.class" = "IcebergSink"
-topics = "again"
-table = "shop.copy"
-{catalog}
-"rotate.records" = 2000
-"rotate.interval.ms" = 500
-"""
 
 
 @pytest.fixture(scope="module")
@@ -281,7 +254,7 @@ def test_a_pipeline_goes_on_after_its_catalog_was_away(
     tmp_path: Path, lake: Lake, server: Postgres, ups: list[Up]
 ) -> None:
     (tmp_path / "in").mkdir()
-    connectors = CONNECTORS.replace("{catalog}", catalog_lines(lake))
+    connectors = TABLE_TO_TABLE.replace("{catalog}", catalog_lines(lake))
     (tmp_path / "pipeline.toml").write_text(CLUSTER.replace("{workers}", "1") + connectors)
     add_file(tmp_path, 0)
     up = Up(tmp_path).start()
@@ -308,5 +281,5 @@ def test_a_pipeline_goes_on_after_its_catalog_was_away(
 def test_kills_lose_and_double_nothing_from_table_to_table(
     tmp_path: Path, lake: Lake, ups: list[Up], say: Callable[[str], None]
 ) -> None:
-    connectors = CONNECTORS.replace("{catalog}", catalog_lines(lake))
+    connectors = TABLE_TO_TABLE.replace("{catalog}", catalog_lines(lake))
     kill_on_the_way(tmp_path, ups, say, connectors, lake.read)

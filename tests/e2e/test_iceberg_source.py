@@ -9,37 +9,9 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NoSuchTableError
 from support.commands.pipelines import Up
 from support.commands.table_to_table import kill_on_the_way
-from support.task.iceberg_tables import catalog
+from support.task.iceberg_tables import TABLE_TO_TABLE, catalog
 
 pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
-
-CONNECTORS = """
-[connectors.write]
-"connector.class" = "IcebergSink"
-topics = "rows"
-table = "shop.table"
-{catalog}
-"rotate.records" = 2000
-"rotate.interval.ms" = 500
-
-[connectors.again]
-"connector.class" = "IcebergSource"
-table = "shop.table"
-{catalog}
-topic = "again"
-shares = 2
-"tasks.max" = 2
-"batch.rows" = 300
-"poll.interval.ms" = 200
-
-[connectors.copy]
-"connector.class" = "IcebergSink"
-topics = "again"
-table = "shop.copy"
-{catalog}
-"rotate.records" = 2000
-"rotate.interval.ms" = 500
-"""
 
 
 def test_kills_lose_and_double_nothing_from_table_to_table(
@@ -61,4 +33,4 @@ def test_kills_lose_and_double_nothing_from_table_to_table(
         except NoSuchTableError:
             return None
 
-    kill_on_the_way(tmp_path, ups, say, CONNECTORS.replace("{catalog}", own), read)
+    kill_on_the_way(tmp_path, ups, say, TABLE_TO_TABLE.replace("{catalog}", own), read)

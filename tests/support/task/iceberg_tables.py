@@ -7,6 +7,34 @@ from headgate.testing import FakeSinkContext
 from headgate_connectors.iceberg_sink import IcebergSinkTask
 
 PLACE = ("t", 0)
+TABLE_TO_TABLE = """
+[connectors.write]
+"connector.class" = "IcebergSink"
+topics = "rows"
+table = "shop.table"
+{catalog}
+"rotate.records" = 2000
+"rotate.interval.ms" = 500
+
+[connectors.again]
+"connector.class" = "IcebergSource"
+table = "shop.table"
+{catalog}
+topic = "again"
+shares = 2
+"tasks.max" = 2
+"batch.rows" = 300
+"poll.interval.ms" = 200
+
+[connectors.copy]
+"connector.class" = "IcebergSink"
+topics = "again"
+table = "shop.copy"
+{catalog}
+"rotate.records" = 2000
+"rotate.interval.ms" = 500
+"""
+"""Connectors of a pipeline that writes topic rows to a table, and reads that one into another."""
 
 
 def catalog(folder: Path) -> dict[str, str]:
