@@ -164,7 +164,7 @@ class DirectoryTask(SourceTask):
             name: 0 if entry.is_symlink() else entry.inode() for name, entry in entries.items()
         }
         self._renamed.look(inodes)
-        read = self.context.offsets, self._files, self._renamed.begun
+        read = self.context.offsets, self._files, self._renamed.let_go
         self._learn(self._owners.learn(inodes, *read))
         seen: set[str] = set()
         for name, entry in entries.items():
@@ -265,7 +265,7 @@ class DirectoryTask(SourceTask):
         """Files of this task that are seen for the first time, or under another name."""
         for name, known in names:
             if (former := self._files.pop(name, None)) is not None:
-                former.close()
+                self._renamed.forget(former)
                 self._aside.pop(name, None)
                 self._queue = deque([one for one in self._queue if one is not former])
             if known.owner != self._task:

@@ -5,9 +5,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-from headgate.connector.api import OffsetReader
+from headgate.connector.api import OffsetReader, Partition
 from headgate_connectors.files.input import changed_of, stat_of
-from headgate_connectors.files.known_files import BEGUN, File, inode_of
+from headgate_connectors.files.known_files import File, inode_of, partition_of
 
 
 class Claims(Protocol):
@@ -37,6 +37,7 @@ class Known:
 
 Key: TypeAlias = tuple[str, str]
 """Name of a file and its first name: a source partition."""
+LetGo: TypeAlias = dict[Key, Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,8 @@ class Owners:
         self._known: dict[str, Known] = {}
         self._inodes: dict[str, int] = {}
         """Files of the look before, by name."""
+        self._unsettled: set[str] = set()
+        """Names of renamed files that another task has not taken over yet. It may know better."""
         self.awaited: Collection[str] = ()
         """Names of files that another task has claimed."""
 
@@ -76,36 +79,35 @@ class Owners:
         inodes: Mapping[str, int],
         offsets: OffsetReader,
         mine: Mapping[str, File],
-        begun: set[Key],
+        let_go: LetGo,
     ) -> Sequence[tuple[str, Known]]:
         """The names that are met for the first time, or that another file of these got.
 
         Args:
             inodes: all files that are there now, by name; 0 for symbolic links.
             mine: what this task reads, with the source offsets that it has reached.
-            begun: source partitions that this task has let begin anew, which may not be committed
-                yet.
+            let_go: the last offsets of source partitions of which this task has no file now; they
+                may not be committed yet.
         """
-        self._release(inodes, offsets, mine)
+        self._release(inodes, offsets, mine, let_go)
         for name in self._inodes.keys() - inodes.keys():
-            if name not in mine or mine[name].offset is None:
-                self._known.pop(name, None)  # what comes under the name is another file
+            self._known.pop(name, None)
         met = [
             name
             for name, inode in inodes.items()
-            if name not in self._known or self._inodes.get(name) != inode
+            if name not in self._known or self._inodes.get(name) != inode or name in self._unsettled
         ]
         found: dict[str, Known] = {}
         denied: Collection[str] = ()
         if met:
-            found = self._found(met, inodes, offsets, mine, begun)
+            found = self._found(met, inodes, offsets, mine, let_go)
             if self._claims is not None:
                 new = [name for name in met if self._is_new(inodes[name], found.get(name), name)]
                 if new:
                     granted = self._claims.claim({inodes[name] for name in new})
                     denied = {name for name in new if inodes[name] not in granted}
                     # Who had claimed a file before may have committed meanwhile.
-                    found = self._found(met, inodes, offsets, mine, begun)
+                    found = self._found(met, inodes, offsets, mine, let_go)
                     self._claims.release(
                         {
                             inodes[name]
@@ -116,21 +118,30 @@ class Owners:
         for name in denied:
             found.pop(name, None)
         self._known.update(found)
+        self._unsettled = {
+            name for name, each in found.items() if each.renamed and each.owner != self._task
+        }
         self._inodes = {**inodes, **dict.fromkeys(denied, -1)}
         self.awaited = denied
         return list(found.items())
 
     def _release(
-        self, inodes: Mapping[str, int], offsets: OffsetReader, mine: Mapping[str, File]
+        self,
+        inodes: Mapping[str, int],
+        offsets: OffsetReader,
+        mine: Mapping[str, File],
+        let_go: LetGo,
     ) -> None:
         """Files of which something is committed, which all tasks see, and those that have another
         name before anything was read."""
         if self._claims is None or not self._claims.held:
             return
         held = self._claims.held
-        read = [file.partition for file in mine.values() if file.inode in held]
+        gone = {key: inode_of(offset) for key, offset in let_go.items()}
+        read: list[Partition] = [file.partition for file in mine.values() if file.inode in held]
+        read += [partition_of(*key) for key, inode in gone.items() if inode in held]
         committed = {inode_of(offset) for offset in offsets.offsets(read)}
-        pending = {file.inode for file in mine.values()}
+        pending = {*(file.inode for file in mine.values()), *gone.values()}
         pending |= {inodes[name] for name in mine if inodes.get(name) == self._inodes.get(name, -1)}
         self._claims.release({one for one in held if one in committed or one not in pending})
 
@@ -149,9 +160,9 @@ class Owners:
         inodes: Mapping[str, int],
         offsets: OffsetReader,
         mine: Mapping[str, File],
-        begun: set[Key],
+        let_go: LetGo,
     ) -> dict[str, Known]:
-        files = self._read(offsets, mine, begun)
+        files = self._read(offsets, mine, let_go)
         moved = {
             inode: one
             for one in files
@@ -174,9 +185,7 @@ class Owners:
                 found[name] = known
         return found
 
-    def _read(
-        self, offsets: OffsetReader, mine: Mapping[str, File], begun: set[Key]
-    ) -> list[_Read]:
+    def _read(self, offsets: OffsetReader, mine: Mapping[str, File], let_go: LetGo) -> list[_Read]:
         """All files of which something was read, by all tasks, in the order of their last changes:
         an inode is used again after its file was deleted."""
         committed: dict[Key, Mapping[str, Any]] = {}
@@ -189,10 +198,10 @@ class Owners:
             for name, file in mine.items()
             if file.offset_of_name is not None
         ]
-        begun -= {(each.name, each.was) for each in reached}
-        committed.update(dict.fromkeys(begun, BEGUN))
         for each in reached:
+            let_go.pop((each.name, each.was), None)
             committed.pop((each.name, each.was), None)
+        committed.update(let_go)
         # Earlier versions have the first name in the offset.
         others = [
             _Read(name, (_first(offset) or was) if was == name else was, offset)

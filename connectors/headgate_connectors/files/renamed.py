@@ -1,6 +1,7 @@
 """Renamed files of a DirectorySource, which are read on from where they were."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from headgate.connector.api import OffsetUpdate, Partition
 from headgate_connectors.files.known_files import BEGUN, File, inode_of, partition_of
@@ -27,8 +28,9 @@ class RenamedFiles:
         self._options = options
         self._waiting: dict[str, File] = {}
         """Files by the name before."""
-        self.begun: set[tuple[str, str]] = set()
-        """Names and first names of source partitions that have begun anew in this run."""
+        self.let_go: dict[tuple[str, str], Mapping[str, Any]] = {}
+        """Offsets of source partitions that have none of the task's files now, by name and first
+        name: what the task has said last of each. It may not be committed yet."""
 
     def add(self, file: File) -> None:
         self._waiting[file.was_last] = file
@@ -51,17 +53,23 @@ class RenamedFiles:
             del self._waiting[file.was_last]
         file.offset, file.own, file.renamed = file.own, None, False
 
+    def forget(self, file: File) -> None:
+        """Another file has its name."""
+        file.close()
+        if file.offset_of_name is not None:
+            self.let_go[file.name, file.was or file.name] = file.offset_of_name
+
     def begin_anew(self, partition: Partition) -> OffsetUpdate:
         """The next record of a source partition is the first of its file."""
         name = partition["file"]
-        self.begun.add((name, partition.get("was", name)))
+        self.let_go[name, partition.get("was", name)] = BEGUN
         return OffsetUpdate(partition, BEGUN)
 
     def taken_over(self, file: File) -> list[OffsetUpdate]:
         """What says in one transaction that a file is read on under its new name, and that its old
         name begins anew.
 
-        Where another file had the new name before, and has a third one now, that is said first:
+        Where another file had the new name before, and has a third one now, that is said with it:
         what is known of it would be overwritten. Logs are rotated so.
         """
         chain = [file]
@@ -69,7 +77,7 @@ class RenamedFiles:
         while (other := self._waiting.pop(chain[-1].name, None)) is not None:
             chain.append(other)
         found: list[OffsetUpdate] = []
-        for one in reversed(chain):
+        for one in chain:
             if one is file or self._is_the_one(one):
                 self._carry(one, found)
         return found

@@ -16,13 +16,23 @@ from headgate.connector.api import SourceItem
 from headgate_connectors.directory import DirectorySource
 from headgate_connectors.files.claims import FileClaims
 
+KNOWN = [
+    *[(1, seed) for seed in (15, 143, 474)],
+    *[(2, seed) for seed in (367, 388, 404, 623, 1343)],
+    *[(3, seed) for seed in (63, 114, 1514, 2197)],
+]
+"""Tasks and seeds of histories that lost or doubled lines while a guard was missing."""
+KNOWN_REUSED = [(2, 108), (2, 273), (3, 256), (3, 312)]
+"""The same of histories in which a new file gets the inode of a deleted one."""
 NAMES = ("app.log", "app.log.1", "app.log.2", "app.log.3", "x.log", "y.log", "z.log")
 STEPS = 40
 
 
 class History:
-    def __init__(self, folder: Path, seed: int, tasks: int) -> None:
+    def __init__(self, folder: Path, seed: int, tasks: int, *, reuses: bool) -> None:
+        """`reuses`: files are deleted, so that new ones get their inodes."""
         self.folder = folder
+        self.reuses = reuses
         self.chance = random.Random(seed)
         self.offsets = Offsets()
         self.written = self.gone = 0
@@ -62,7 +72,7 @@ class History:
         names = NAMES[:4]
         if (self.folder / names[-1]).exists():
             self.settle()  # nobody can read what is deleted
-            if len(self.tasks) == 1:
+            if self.reuses:
                 (self.folder / names[-1]).unlink()
             else:  # its inode may be that of the next file: tasks may take one for the other
                 self.gone += 1
@@ -127,13 +137,15 @@ class History:
                     self.commit(number)
 
 
-def wrong(folder: Path, seed: int, tasks: int) -> str:
+def wrong(folder: Path, seed: int, tasks: int, *, reuses: bool = False) -> str:
     """What was lost or doubled; empty if nothing was."""
     folder.mkdir(parents=True)
-    history = History(folder, seed, tasks)
+    history = History(folder, seed, tasks, reuses=reuses or tasks == 1)
     for _ in range(STEPS):
         history.step()
     history.settle()
+    for task in history.tasks:
+        task.task.stop()
     found = Counter(history.delivered)
     wanted = Counter(str(number) for number in range(1, history.written + 1))
     if found == wanted:
@@ -145,6 +157,16 @@ def wrong(folder: Path, seed: int, tasks: int) -> str:
 def test_each_line_is_read_once(tmp_path: Path, tasks: int) -> None:
     for seed in range(25):
         assert wrong(tmp_path / str(seed) / "in", seed, tasks) == "", seed
+
+
+@pytest.mark.parametrize(("tasks", "seed"), KNOWN)
+def test_each_line_of_known_histories_is_read_once(tmp_path: Path, tasks: int, seed: int) -> None:
+    assert wrong(tmp_path / "in", seed, tasks) == ""
+
+
+@pytest.mark.parametrize(("tasks", "seed"), KNOWN_REUSED)
+def test_known_histories_that_use_inodes_again(tmp_path: Path, tasks: int, seed: int) -> None:
+    assert wrong(tmp_path / "in", seed, tasks, reuses=True) == ""
 
 
 @pytest.mark.exhaustive

@@ -4,7 +4,11 @@ import gzip
 import json
 import os
 import shutil
+import string
+import zlib
+from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,8 +16,10 @@ import pytest
 from support.task.source_tasks import Offsets, Run, values
 
 from headgate.connector.api import OffsetUpdate, SourceItem
+from headgate_connectors import directory
 from headgate_connectors.directory import BadFileError, DirectorySource
 from headgate_connectors.files import input
+from headgate_connectors.files.claims import FileClaims
 
 
 def run(folder: Path, offsets: Offsets, task: int = 0, **settings: str) -> Run:
@@ -185,6 +191,146 @@ def test_logs_that_are_rotated_by_numbers_are_read_once(
     for subject in subjects * 2:
         found += values(read(subject))
     assert sorted(found, key=int) == [str(each) for each in range(1, number + 1)]
+
+
+def of_task(task: int) -> str:
+    """A name whose file is read by this one of two tasks."""
+    names = (f"{letter}.jsonl" for letter in string.ascii_lowercase)
+    return next(name for name in names if zlib.crc32(name.encode()) % 2 == task)
+
+
+def test_what_another_task_commits_while_a_file_is_claimed_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offsets, old, new = Offsets(), tmp_path / of_task(0), tmp_path / of_task(1)
+    one, two = (run(tmp_path, offsets, task, tasks_max="2") for task in range(2))
+    old.write_text("1\n2\n")
+    records = one.poll() or []
+    assert values(records) == ["1", "2"]
+    old.rename(new)
+    assert two.poll() == []  # it waits
+    claim = FileClaims.claim
+
+    def committed_before(self: FileClaims, inodes: Collection[int]) -> Collection[int]:
+        monkeypatch.undo()
+        for record in records:
+            offsets.commit(record)
+        mine = one.task._claims
+        mine.release(set(mine.held))
+        return claim(self, inodes)
+
+    monkeypatch.setattr(FileClaims, "claim", committed_before)
+    assert values(read(two)) == []
+    assert values(read(one)) == []
+
+
+def test_a_claim_outlasts_the_name_until_what_was_read_is_committed(tmp_path: Path) -> None:
+    """The file of one task was elsewhere while the file of another one got its name."""
+    folder, aside, offsets = tmp_path / "in", tmp_path / "aside", Offsets()
+    folder.mkdir()
+    first, second = folder / of_task(0), folder / of_task(1)
+    one, two = (run(folder, offsets, task, tasks_max="2") for task in range(2))
+    first.write_text("1\n2\n")
+    second.write_text("3\n")
+    assert values(read(two)) == ["3"]
+    pending = one.poll() or []
+    assert values(pending) == ["1", "2"]
+    first.rename(aside)
+    second.rename(first)
+    for _ in range(2):
+        assert not one.poll()
+    aside.rename(second)
+    with second.open("a") as file:
+        file.write("4\n")
+    pending += two.poll() or []
+    assert values(pending) == ["1", "2"]  # it waits
+    for record in pending:
+        offsets.commit(record)
+    assert values(read(one) + read(two) + read(one)) == ["4"]
+
+
+def test_a_claim_of_a_file_that_went_away_ends_when_what_was_read_is_committed(
+    tmp_path: Path,
+) -> None:
+    """A new file may get its inode, and would wait for ever."""
+    folder, offsets = tmp_path / "in", Offsets()
+    folder.mkdir()
+    first, second = folder / of_task(0), folder / of_task(1)
+    one, two = (run(folder, offsets, task, tasks_max="2") for task in range(2))
+    first.write_text("1\n2\n")
+    second.write_text("3\n")
+    assert values(read(two)) == ["3"]
+    pending = one.poll() or []
+    first.rename(tmp_path / "aside")
+    second.rename(first)
+    assert not one.poll()
+    assert one.task._claims.held
+    for record in pending:
+        offsets.commit(record)
+    assert not one.poll()
+    assert not one.task._claims.held
+
+
+def test_a_rotated_file_that_cannot_be_read_keeps_nobody_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It costs itself alone, and is read on where it was."""
+    subject = started(tmp_path)
+    moved = tmp_path / "b.jsonl"
+    (tmp_path / "a.jsonl").rename(moved)
+    with moved.open("a") as file:
+        file.write("4\n")
+    (tmp_path / "a.jsonl").write_text("5\n")
+    opened = directory.open_reader
+
+    def failing(kind: str, path: Any, *more: Any) -> Any:
+        if path == moved:
+            raise PermissionError(13, "Permission denied")
+        return opened(kind, path, *more)
+
+    with monkeypatch.context() as denied:
+        denied.setattr(directory, "open_reader", failing)
+        assert values(read(subject)) == ["5"]
+    assert "b.jsonl: cannot be read" in subject.context.quarantined[0]
+    assert values(read(run(tmp_path, subject.offsets))) == ["4"]
+
+
+def test_a_rotation_is_no_replacement_for_whoever_gets_the_name(tmp_path: Path) -> None:
+    """A file of the first task was renamed to a name of the second, and on to a third one."""
+    offsets, first, then = Offsets(), tmp_path / of_task(0), tmp_path / of_task(1)
+    settings = {"tasks_max": "2", "on_replace": "fail"}
+
+    def all_read() -> list[str]:
+        subjects = [run(tmp_path, offsets, task, **settings) for task in range(2)]
+        return [each for subject in subjects[::-1] * 2 for each in values(read(subject))]
+
+    first.write_text("1\n2\n")
+    assert all_read() == ["1", "2"]
+    first.rename(then)
+    assert all_read() == []
+    then.rename(tmp_path / "third.jsonl")
+    then.write_text("3\n")
+    assert all_read() == ["3"]
+
+
+def test_offsets_of_an_earlier_version_tell_the_first_name(tmp_path: Path) -> None:
+    """They have it in the offset, not in the source partition."""
+    offsets, first, then = Offsets(), tmp_path / of_task(0), tmp_path / of_task(1)
+    first.write_text("1\n2\n")
+    read(run(tmp_path, offsets, 0, tasks_max="2"))
+    first.rename(then)
+    (offset,) = offsets.stored.values()
+    offsets.stored = {
+        (("file", first.name),): {"position": 0},
+        (("file", then.name),): {**offset, "was": first.name},
+    }
+    with then.open("a") as file:
+        file.write("3\n")
+    assert values(read(run(tmp_path, offsets, 1, tasks_max="2"))) == []
+    assert values(read(run(tmp_path, offsets, 0, tasks_max="2"))) == ["3"]
+    then.rename(tmp_path / "third.jsonl")
+    for task in range(2):
+        assert values(read(run(tmp_path, offsets, task, tasks_max="2"))) == []
 
 
 @pytest.mark.parametrize("batch", ["1", "2", "3", "4"])
